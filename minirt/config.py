@@ -1,0 +1,151 @@
+"""Every option and every limit of minirt, with unit and default, checked when it is constructed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from minirt.errors import ConfigurationError
+from minirt.units import Duration, seconds
+
+DEFAULT_MAX_PARALLELISM = 128
+MAX_PARALLELISM_LIMIT = 32768
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Bounds of memory and time. Sizes in bytes, durations in seconds."""
+
+    input_queue_bytes: int = 512 * 1024
+    """What a channel holds at the receiver; also the credit that its sender gets."""
+    output_queue_bytes: int = 256 * 1024
+    """What a subtask may hold for one channel before it takes no further input (soft backpressure)."""
+    overdraft_bytes: int = 16 * 1024 * 1024
+    """What one record's output may add on top before the subtask blocks (hard backpressure)."""
+    frame_bytes: int = 32 * 1024
+    """The size at which a buffer is sent on before its timeout."""
+    frame_records: int = 4096
+    """The number of records at which a buffer is sent on before its timeout."""
+    frame_bytes_max: int = 256 * 1024 * 1024
+    """A single frame larger than this is refused."""
+    slice_s: float = 0.002
+    """How long a subtask works before it looks at its mailbox."""
+    watermark_interval_s: float = 0.02
+    """How often a source emits watermarks at most."""
+    source_poll_s: float = 0.01
+    """How long a source with nothing to read waits before it asks again."""
+    inline_snapshot_bytes: int = 20 * 1024
+    """A snapshot up to this size travels in the acknowledgement and is stored in the manifest."""
+    heartbeat_s: float = 0.2
+    """How often a worker reports to the coordinator."""
+    connect_timeout_s: float = 30.0
+    """How long starting workers may take to come up and connect."""
+    stop_timeout_s: float = 5.0
+    """How long a worker may take to end in an orderly way before it is killed."""
+    history_entries: int = 1000
+    """How many checkpoints the history on storage remembers."""
+    route_cache_entries: int = 1 << 20
+    """How many keys a partitioner remembers the target of."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How a job runs. Durations are seconds or strings such as "10ms", sizes bytes or "64KiB"."""
+
+    buffer_timeout: Duration = "10ms"
+    """How long a record waits at most for its buffer to fill."""
+    heartbeat_timeout: Duration = "20s"
+    """A worker that is silent for this long is killed; must exceed the slowest single function call."""
+    placement: Literal["subtask", "slots"] = "subtask"
+    """One worker process per subtask, or `workers` processes with one subtask of every operator each."""
+    workers: int | None = None
+    """With placement "slots": how many worker processes; the highest parallelism by default."""
+    transport: Literal["unix", "tcp"] = "unix"
+    """How processes reach each other."""
+    allow_pickle: bool = False
+    """Let records that msgpack cannot carry travel as pickle."""
+    limits: Limits = field(default_factory=Limits)
+
+    def __post_init__(self) -> None:
+        seconds(self.buffer_timeout, "buffer_timeout")
+        if seconds(self.heartbeat_timeout, "heartbeat_timeout") <= 2 * self.limits.heartbeat_s:
+            raise ConfigurationError(
+                f"heartbeat_timeout must exceed {2 * self.limits.heartbeat_s} s, twice the heartbeat"
+            )
+        _one_of("placement", self.placement, ("subtask", "slots"))
+        _one_of("transport", self.transport, ("unix", "tcp"))
+        if self.workers is not None:
+            if self.placement != "slots":
+                raise ConfigurationError('workers has no effect unless placement is "slots"')
+            positive("workers", self.workers)
+
+    @property
+    def buffer_timeout_s(self) -> float:
+        return seconds(self.buffer_timeout)
+
+    @property
+    def heartbeat_timeout_s(self) -> float:
+        return seconds(self.heartbeat_timeout)
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpointing:
+    """Where, when and how checkpoints are taken.
+
+    `storage` is a path or URL that fsspec understands, `mode` a name from the registry of modes or a
+    mode object. Raises ConfigurationError for values that cannot work.
+    """
+
+    storage: str
+    interval: Duration = "10s"
+    """From the start of one checkpoint to the start of the next."""
+    mode: Any = "aligned"
+    timeout: Duration = "10min"
+    """A checkpoint that takes longer is given up."""
+    min_pause: Duration = 0
+    """Rest between the end of one checkpoint and the start of the next."""
+    tolerable_failures: int = 10
+    """How many checkpoints in a row may fail before the job does."""
+    retain: int = 3
+    """How many completed checkpoints are kept."""
+    storage_options: Mapping[str, Any] = field(default_factory=dict)
+    """Passed to fsspec."""
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.storage, str) or not self.storage:
+            raise ConfigurationError(f"storage is a path or URL, not {self.storage!r}")
+        if seconds(self.interval, "interval") < 0.001:
+            raise ConfigurationError(f"interval must be at least 1ms, got {self.interval!r}")
+        if seconds(self.timeout, "timeout") == 0:
+            raise ConfigurationError("timeout must be positive")
+        seconds(self.min_pause, "min_pause")
+        positive("retain", self.retain)
+        if not isinstance(self.tolerable_failures, int) or self.tolerable_failures < 0:
+            raise ConfigurationError(
+                f"tolerable_failures must be 0 or more, got {self.tolerable_failures!r}"
+            )
+
+    @property
+    def interval_s(self) -> float:
+        return seconds(self.interval)
+
+    @property
+    def timeout_s(self) -> float:
+        return seconds(self.timeout)
+
+    @property
+    def min_pause_s(self) -> float:
+        return seconds(self.min_pause)
+
+
+def positive(option: str, value: object) -> int:
+    """The value if it is an int above 0. Raises ConfigurationError otherwise."""
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise ConfigurationError(f"{option} must be a whole number above 0, got {value!r}")
+    return value
+
+
+def _one_of(option: str, value: object, allowed: tuple[str, ...]) -> None:
+    if value not in allowed:
+        raise ConfigurationError(f"{option} must be one of {', '.join(allowed)}, got {value!r}")

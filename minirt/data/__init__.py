@@ -1,0 +1,1 @@
+"""What travels between operators: batches of records, their wire form, and how keys are hashed."""

@@ -1,0 +1,46 @@
+"""All errors that minirt raises: one root, and one child per answer to the question who erred."""
+
+from __future__ import annotations
+
+
+class MinirtError(Exception):
+    """Root of every error that minirt raises on purpose; anything else is a bug."""
+
+
+class ConfigurationError(MinirtError, ValueError):
+    """The caller described a job or an option that cannot work; nothing was started."""
+
+
+class UserCodeError(MinirtError):
+    """A function of the user raised; the message holds operator, record and its own traceback."""
+
+
+class SourceDataError(MinirtError):
+    """Input could not be read or parsed; the message names file, position and text."""
+
+
+class StorageError(MinirtError):
+    """Storage failed or holds something unusable; `path` says where."""
+
+    def __init__(self, message: str, path: str = "") -> None:
+        super().__init__(f"{message}: {path}" if path else message)
+        self.path = path
+
+    def __reduce__(self) -> tuple[type[StorageError], tuple[str]]:
+        return (type(self), (str(self),))
+
+
+class CorruptCheckpointError(StorageError):
+    """A stored part of a checkpoint is missing, torn or fails its checksum."""
+
+
+class WorkerLostError(MinirtError):
+    """A worker process died or stopped answering."""
+
+
+class JobFailedError(MinirtError):
+    """The job ended for good: its restart strategy gave up or forbids a restart."""
+
+
+class ProtocolError(MinirtError):
+    """An invariant of minirt itself was violated: a bug, please report it."""

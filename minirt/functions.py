@@ -1,0 +1,151 @@
+"""What users subclass and hand to operators: process functions, their context and watermarks."""
+
+from __future__ import annotations
+
+import datetime as dt
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+from minirt.errors import ConfigurationError
+from minirt.units import Duration, milliseconds, seconds
+
+TimestampSpec = str | Callable[[Any], Any]
+TimeDomain = Literal["event", "processing"]
+
+
+class ProcessContext(Protocol):
+    """What a process function may ask and order while it handles a record or a timer."""
+
+    @property
+    def timestamp(self) -> int | None:
+        """Event time of the record, or of the timer, in milliseconds; None without event time."""
+
+    @property
+    def watermark(self) -> int | None:
+        """Every later record is expected to be newer than this; None before the first watermark."""
+
+    @property
+    def processing_time(self) -> int:
+        """The clock, in milliseconds since 1970 UTC."""
+
+    @property
+    def subtask(self) -> int:
+        """Index of the running subtask."""
+
+    def side(self, tag: str, record: Any) -> None:
+        """Emit a record to the side output `tag` instead of the main one."""
+
+
+class KeyedContext(ProcessContext, Protocol):
+    """As ProcessContext, with the current key and its timers."""
+
+    @property
+    def key(self) -> Any:
+        """The key of the record or of the timer."""
+
+    @property
+    def domain(self) -> TimeDomain:
+        """Which clock the running timer belongs to; "event" while a record is processed."""
+
+    def set_timer(self, at: int | dt.datetime) -> None:
+        """Call `on_timer` for this key once the watermark passes `at`. Setting it twice is once."""
+
+    def set_processing_timer(self, at: int | dt.datetime) -> None:
+        """Call `on_timer` for this key once the clock passes `at`."""
+
+    def delete_timer(self, at: int | dt.datetime) -> None: ...
+
+    def delete_processing_timer(self, at: int | dt.datetime) -> None: ...
+
+
+class Process(ABC):
+    """A function over single records with a context; keeps no state of its own over restarts."""
+
+    def open(self) -> None:
+        """Called once in the worker before the first record."""
+
+    def close(self) -> None:
+        """Called once when the subtask ends in an orderly way."""
+
+    @abstractmethod
+    def process(self, record: Any, ctx: ProcessContext) -> Iterable[Any] | None:
+        """Handle one record; what is returned or yielded is emitted."""
+
+
+class _Keyed(ABC):
+    def open(self) -> None:
+        """Called once in the worker, after state is restored and before the first record."""
+
+    def close(self) -> None:
+        """Called once when the subtask ends in an orderly way."""
+
+    def on_timer(self, timestamp: int, ctx: KeyedContext) -> Iterable[Any] | None:
+        """Handle a timer that was set for `timestamp`; what is returned or yielded is emitted."""
+        return None
+
+
+class KeyedProcess(_Keyed):
+    """A function over the records of one key, with state and timers.
+
+    State is declared as class attributes (`total = ValueState(default=0)`) and always that of the
+    current key. Timers that are still pending when all input has ended fire at the end, in order.
+    """
+
+    @abstractmethod
+    def process(self, record: Any, ctx: KeyedContext) -> Iterable[Any] | None:
+        """Handle one record; what is returned or yielded is emitted."""
+
+
+class KeyedCoProcess(_Keyed):
+    """As KeyedProcess, over two streams keyed alike: they share state and timers."""
+
+    @abstractmethod
+    def process_left(self, record: Any, ctx: KeyedContext) -> Iterable[Any] | None: ...
+
+    @abstractmethod
+    def process_right(self, record: Any, ctx: KeyedContext) -> Iterable[Any] | None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Watermarks:
+    """How event time is read from records, and how far out of order they may come.
+
+    `timestamp` is a column name or a function of the record; its values are datetimes (UTC if they
+    carry no zone), dates or ints of milliseconds. A source that stays silent for `idle_timeout`
+    seconds no longer holds back the watermark of its consumers.
+    """
+
+    timestamp: TimestampSpec
+    bound_ms: int
+    idle_timeout: float | None = None
+
+    @classmethod
+    def bounded(
+        cls, bound: Duration, *, timestamp: TimestampSpec, idle_timeout: Duration | None = None
+    ) -> Watermarks:
+        """Records are at most `bound` older than the newest one before them."""
+        return cls(_checked(timestamp), milliseconds(bound, "bound"), _idle(idle_timeout))
+
+    @classmethod
+    def monotonous(
+        cls, *, timestamp: TimestampSpec, idle_timeout: Duration | None = None
+    ) -> Watermarks:
+        """Records of a split never go back in time."""
+        return cls(_checked(timestamp), 0, _idle(idle_timeout))
+
+
+def _checked(timestamp: TimestampSpec) -> TimestampSpec:
+    if not (callable(timestamp) or (isinstance(timestamp, str) and timestamp)):
+        raise ConfigurationError(f"timestamp is a column name or a function, not {timestamp!r}")
+    return timestamp
+
+
+def _idle(timeout: Duration | None) -> float | None:
+    if timeout is None:
+        return None
+    value = seconds(timeout, "idle_timeout")
+    if value == 0:
+        raise ConfigurationError("idle_timeout must be positive")
+    return value

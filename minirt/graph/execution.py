@@ -1,0 +1,102 @@
+"""The execution graph: chains of operators, their parallel subtasks and the channels between them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from minirt.graph.job_graph import Forward, OperatorNode, Partitioning, Rescale, SourceSpec
+
+
+class SubtaskId(NamedTuple):
+    """A parallel instance of a vertex."""
+
+    vertex: int
+    index: int
+
+
+class ChannelId(NamedTuple):
+    """One directed connection: subtask `sender` of the link's source to `receiver` of its target."""
+
+    link: int
+    sender: int
+    receiver: int
+
+
+@dataclass(frozen=True, slots=True)
+class Vertex:
+    """A chain of operators that run as one; records pass between them as function calls."""
+
+    id: int
+    operators: tuple[OperatorNode, ...]
+    parallelism: int
+    max_parallelism: int
+
+    @property
+    def name(self) -> str:
+        return " > ".join(node.name for node in self.operators)
+
+    @property
+    def is_source(self) -> bool:
+        return isinstance(self.operators[0].spec, SourceSpec)
+
+    def subtasks(self) -> Iterator[SubtaskId]:
+        return (SubtaskId(self.id, index) for index in range(self.parallelism))
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """An edge of the job graph that crosses channels, from operator `source_uid` inside `source`."""
+
+    id: int
+    source: int
+    source_uid: str
+    target: int
+    target_input: int
+    partitioning: Partitioning
+    tag: str | None
+    senders: int
+    receivers: int
+
+    def receivers_of(self, sender: int) -> range:
+        """The subtasks of the target that this sender is connected to."""
+        match self.partitioning:
+            case Forward():
+                return range(sender, sender + 1)
+            case Rescale() if self.senders < self.receivers:
+                return range(
+                    sender * self.receivers // self.senders,
+                    (sender + 1) * self.receivers // self.senders,
+                )
+            case Rescale():
+                target = sender * self.receivers // self.senders
+                return range(target, target + 1)
+        return range(self.receivers)
+
+    def channels(self) -> Iterator[ChannelId]:
+        for sender in range(self.senders):
+            for receiver in self.receivers_of(sender):
+                yield ChannelId(self.id, sender, receiver)
+
+
+@dataclass(frozen=True, slots=True)
+class ExecutionGraph:
+    """Vertices in topological order; a vertex's id is its place in `vertices`, likewise for links."""
+
+    name: str
+    vertices: tuple[Vertex, ...]
+    links: tuple[Link, ...]
+
+    def subtasks(self) -> Iterator[SubtaskId]:
+        return (subtask for vertex in self.vertices for subtask in vertex.subtasks())
+
+    def inputs_of(self, vertex: int) -> list[Link]:
+        return [link for link in self.links if link.target == vertex]
+
+    def outputs_of(self, vertex: int) -> list[Link]:
+        return [link for link in self.links if link.source == vertex]
+
+    def subtask_name(self, subtask: SubtaskId) -> str:
+        vertex = self.vertices[subtask.vertex]
+        return f"{vertex.name} ({subtask.index + 1}/{vertex.parallelism})"

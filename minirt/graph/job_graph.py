@@ -1,0 +1,196 @@
+"""The job graph: operators and edges exactly as the user wrote them."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import pyarrow as pa
+
+from minirt.functions import KeyedCoProcess, KeyedProcess, Process, Watermarks
+from minirt.io.base import Sink, Source
+
+ERRORS_TAG = "errors"
+"""The side output that carries what a source could not parse."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeySelector:
+    """How the key of a record is found: by columns (one value, or a tuple of several) or a function."""
+
+    columns: tuple[str, ...] = ()
+    function: Callable[[Any], Any] | None = None
+
+    def on_rows(self) -> Callable[[Any], Any]:
+        return self.function if self.function is not None else operator.itemgetter(*self.columns)
+
+
+# What an operator does. The runtime has one implementation per class.
+
+
+@dataclass(frozen=True, slots=True)
+class SourceSpec:
+    source: Source
+    watermarks: Watermarks | None = None
+    speed: float | None = None
+    """Replay at this multiple of event time; None is as fast as possible."""
+
+
+@dataclass(frozen=True, slots=True)
+class MapSpec:
+    function: Callable[[Any], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class FlatMapSpec:
+    function: Callable[[Any], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class FilterSpec:
+    predicate: Callable[[Any], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class MapBatchesSpec:
+    """`function` maps a list to a list, or with format "columns" a RecordBatch to a RecordBatch."""
+
+    function: Callable[[Any], Any]
+    format: Literal["rows", "columns"] = "rows"
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessSpec:
+    process: Process
+
+
+@dataclass(frozen=True, slots=True)
+class CoMapSpec:
+    """One function per input; `flat` says that they return iterables to be flattened."""
+
+    left: Callable[[Any], Any]
+    right: Callable[[Any], Any]
+    flat: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ReduceSpec:
+    """Emits the combined value of the key after every record."""
+
+    key: KeySelector
+    function: Callable[[Any, Any], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class KeyedProcessSpec:
+    key: KeySelector
+    process: KeyedProcess
+
+
+@dataclass(frozen=True, slots=True)
+class KeyedCoProcessSpec:
+    left_key: KeySelector
+    right_key: KeySelector
+    process: KeyedCoProcess
+
+
+@dataclass(frozen=True, slots=True)
+class SinkSpec:
+    sink: Sink
+
+
+OperatorSpec = (
+    SourceSpec
+    | MapSpec
+    | FlatMapSpec
+    | FilterSpec
+    | MapBatchesSpec
+    | ProcessSpec
+    | CoMapSpec
+    | ReduceSpec
+    | KeyedProcessSpec
+    | KeyedCoProcessSpec
+    | SinkSpec
+)
+
+
+# How records are dealt to the subtasks of the next operator.
+
+
+@dataclass(frozen=True, slots=True)
+class Forward:
+    """Subtask i to subtask i."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rebalance:
+    """Round robin to all subtasks."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rescale:
+    """Round robin to the subtasks of one's own block."""
+
+
+@dataclass(frozen=True, slots=True)
+class Broadcast:
+    """Every record to every subtask."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hash:
+    """By key group of the key."""
+
+    key: KeySelector
+
+
+@dataclass(frozen=True, slots=True)
+class Custom:
+    """`function(key, parallelism)` gives the index of the subtask; it must be pure."""
+
+    function: Callable[[Any, int], int]
+    key: KeySelector
+
+
+Partitioning = Forward | Rebalance | Rescale | Broadcast | Hash | Custom
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorNode:
+    """One operator. `uid` owns its state; `name` is for people; `chain` lets it join its input's chain."""
+
+    uid: str
+    name: str
+    spec: OperatorSpec
+    parallelism: int
+    max_parallelism: int
+    chain: bool = True
+    schema: pa.Schema | None = None
+    """The columns of its output, where known."""
+
+    @property
+    def label(self) -> str:
+        """How messages call it."""
+        return f"{self.name} (uid {self.uid})" if self.name != self.uid else self.name
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """Records from one operator to input `target_input` of another; `tag` names a side output."""
+
+    source: str
+    target: str
+    partitioning: Partitioning
+    target_input: int = 0
+    tag: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class JobGraph:
+    """Operators in topological order, by uid, and the edges between them."""
+
+    name: str
+    operators: dict[str, OperatorNode]
+    edges: tuple[Edge, ...]

@@ -1,0 +1,78 @@
+"""Durations, sizes and points in time as users write them, turned into numbers."""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+
+from minirt.errors import ConfigurationError
+
+_SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_BYTES = {"b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 2**10, "mib": 2**20, "gib": 2**30}
+_QUANTITY = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([a-zA-Z]+)\s*")
+
+Duration = str | int | float | dt.timedelta
+Size = str | int
+
+
+def seconds(value: Duration, option: str = "duration") -> float:
+    """`"10s"`, `"5min"`, a timedelta or a number of seconds, as seconds; never negative."""
+    if isinstance(value, dt.timedelta):
+        result = value.total_seconds()
+    elif isinstance(value, int | float) and not isinstance(value, bool):
+        result = float(value)
+    else:
+        result = _quantity(value, _SECONDS, option)
+    if not 0 <= result < float("inf"):
+        raise ConfigurationError(f"{option} must be finite and not negative, got {value!r}")
+    return result
+
+
+def milliseconds(value: Duration, option: str = "duration") -> int:
+    """As `seconds`, in whole milliseconds, the unit of event time."""
+    return round(seconds(value, option) * 1000)
+
+
+def size_bytes(value: Size, option: str = "size") -> int:
+    """`"64KiB"`, `"1MB"` or a number of bytes, as bytes; never negative."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        result = value
+    else:
+        result = int(_quantity(value, _BYTES, option))
+    if result < 0:
+        raise ConfigurationError(f"{option} must not be negative, got {value!r}")
+    return result
+
+
+def event_time_ms(value: object) -> int:
+    """A point in event time as milliseconds since 1970 UTC; datetimes without zone count as UTC.
+
+    Raises TypeError for anything but an int (already milliseconds), a datetime or a date.
+    """
+    if isinstance(value, dt.datetime):
+        aware = value if value.tzinfo is not None else value.replace(tzinfo=dt.UTC)
+        return (aware - _EPOCH) // _MILLISECOND
+    if isinstance(value, dt.date):
+        return (
+            dt.datetime(value.year, value.month, value.day, tzinfo=dt.UTC) - _EPOCH
+        ) // _MILLISECOND
+    if hasattr(value, "__index__") and not isinstance(value, bool):
+        return int(value)
+    raise TypeError(
+        f"a timestamp is an int of milliseconds, a datetime or a date, not {type(value).__name__}"
+    )
+
+
+_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+_MILLISECOND = dt.timedelta(milliseconds=1)
+
+
+def _quantity(value: object, units: dict[str, float] | dict[str, int], option: str) -> float:
+    match = _QUANTITY.fullmatch(value) if isinstance(value, str) else None
+    factor = units.get(match[2].lower()) if match else None
+    if match is None or factor is None:
+        known = ", ".join(units)
+        raise ConfigurationError(
+            f"{option}: cannot read {value!r}; write a number and one of {known}"
+        )
+    return float(match[1]) * factor
