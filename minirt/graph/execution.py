@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from minirt.graph.job_graph import Forward, OperatorNode, Partitioning, Rescale, SourceSpec
 
 
-class SubtaskId(NamedTuple):
+@dataclass(frozen=True, slots=True, order=True)
+class SubtaskId:
     """A parallel instance of a vertex."""
 
     vertex: int
     index: int
 
 
-class ChannelId(NamedTuple):
+@dataclass(frozen=True, slots=True, order=True)
+class ChannelId:
     """One directed connection: subtask `sender` of the link's source to `receiver` of its target."""
 
     link: int
