@@ -1,0 +1,47 @@
+"""The checkpoint modes: each one file, each one line in `MODES`."""
+
+from __future__ import annotations
+
+from importlib.metadata import entry_points
+
+from minirt.errors import ConfigurationError
+from minirt.modes.aligned import Aligned
+from minirt.modes.at_least_once import AtLeastOnce
+from minirt.protocol.barriers import CheckpointMode
+
+MODES: dict[str, CheckpointMode] = {
+    "aligned": Aligned(),
+    "at_least_once": AtLeastOnce(),
+}
+
+ENTRY_POINT_GROUP = "minirt.modes"
+"""Other packages add a mode under this group: `name = "package.module:Class"`."""
+
+
+def find_mode(mode: str | CheckpointMode) -> CheckpointMode:
+    """The mode of that name, built in or from an entry point; a mode object is returned as it is.
+
+    Raises ConfigurationError if there is none, naming those that there are.
+    """
+    if not isinstance(mode, str):
+        return _checked(mode)
+    name = mode.replace("-", "_")
+    if name in MODES:
+        return MODES[name]
+    added = {point.name: point for point in entry_points(group=ENTRY_POINT_GROUP)}
+    if name in added:
+        return _checked(added[name].load()())
+    known = ", ".join(sorted({*MODES, *added}))
+    raise ConfigurationError(f"there is no checkpoint mode {mode!r}; known are {known}")
+
+
+def _checked(mode: CheckpointMode) -> CheckpointMode:
+    missing = [
+        part
+        for part in ("name", "exactly_once", "on_arrived", "on_reached", "on_timer")
+        if not hasattr(mode, part)
+    ]
+    if isinstance(mode, type) or missing:
+        lack = "is a class, pass an instance" if isinstance(mode, type) else f"lacks {missing}"
+        raise ConfigurationError(f"{mode!r} is no checkpoint mode: it {lack}")
+    return mode

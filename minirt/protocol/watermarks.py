@@ -1,0 +1,67 @@
+"""The watermark of a subtask with several inputs: the least of its active channels."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+MAX_WATERMARK = 2**63 - 1
+"""The watermark at the end of input: everything is older."""
+
+
+@dataclass(frozen=True, slots=True)
+class WatermarkChange:
+    """What to tell the operators and the outputs; None stands for no change."""
+
+    watermark: int | None = None
+    idle: bool | None = None
+
+
+NO_CHANGE = WatermarkChange()
+
+
+class WatermarkValve:
+    """Combines the watermarks of channels. It never goes back, and idle channels hold nothing up.
+
+    Nothing is emitted before every active channel has brought a watermark.
+    """
+
+    def __init__(self, channels: int) -> None:
+        self._watermarks: list[int | None] = [None] * channels
+        self._active = [True] * channels
+        self._emitted: int | None = None
+        self._idle = False
+
+    @property
+    def watermark(self) -> int | None:
+        return self._emitted
+
+    def on_watermark(self, channel: int, watermark: int) -> WatermarkChange:
+        known = self._watermarks[channel]
+        if known is None or watermark > known:
+            self._watermarks[channel] = watermark
+        return self._change()
+
+    def on_idle(self, channel: int) -> WatermarkChange:
+        self._active[channel] = False
+        return self._change()
+
+    def on_active(self, channel: int) -> WatermarkChange:
+        self._active[channel] = True
+        return self._change()
+
+    def _change(self) -> WatermarkChange:
+        active = [
+            watermark
+            for watermark, is_active in zip(self._watermarks, self._active, strict=True)
+            if is_active
+        ]
+        turned = None if (not active) == self._idle else not active
+        self._idle = not active
+        known = [watermark for watermark in active if watermark is not None]
+        if not active or len(known) < len(active):
+            return WatermarkChange(idle=turned) if turned is not None else NO_CHANGE
+        least = min(known)
+        if self._emitted is not None and least <= self._emitted:
+            return WatermarkChange(idle=turned) if turned is not None else NO_CHANGE
+        self._emitted = least
+        return WatermarkChange(least, turned)
