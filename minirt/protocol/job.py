@@ -1,0 +1,257 @@
+"""The life of a job at its coordinator: events in, commands out.
+
+Each start and each restart is a *generation*. Preparing one claims its number on storage, chooses the
+checkpoint to restore, and commits that checkpoint's sink handles again; then workers are deployed.
+Whatever fails ends the generation as a whole: its workers are killed, and the restart strategy says
+after which delay the next one begins, or that the job has failed. Events of ended generations are
+ignored.
+"""
+
+from __future__ import annotations
+
+from minirt.errors import JobFailedError, StorageError, WorkerLostError
+from minirt.graph.execution import SubtaskId
+from minirt.protocol.checkpoints import CheckpointCoordinator, CheckpointSettings
+from minirt.protocol.job_events import (
+    ENDED,
+    AnnounceRestart,
+    CancelRequested,
+    CommitFailed,
+    Deploy,
+    EndJob,
+    GenerationFailed,
+    GenerationPrepared,
+    HandlesCommitted,
+    JobCommand,
+    JobEvent,
+    JobStatus,
+    ManifestRefused,
+    ManifestStored,
+    PrepareGeneration,
+    SetTimer,
+    SnapshotAcknowledged,
+    SnapshotDeclined,
+    StopWorkers,
+    Submitted,
+    SubtaskDrained,
+    SubtaskStarted,
+    Timer,
+    TimerFired,
+    TimerKind,
+    WorkerFailed,
+    WorkersConnected,
+    WorkerSeen,
+)
+from minirt.protocol.liveness import Liveness
+from minirt.protocol.manifest import VertexEntry
+from minirt.protocol.restarts import RestartPolicy
+
+
+class JobProtocol:
+    """One job. `handle` is its only door."""
+
+    def __init__(
+        self,
+        name: str,
+        vertices: tuple[VertexEntry, ...],
+        subtasks: frozenset[SubtaskId],
+        checkpoints: CheckpointSettings,
+        restarts: RestartPolicy,
+        liveness: Liveness,
+        connect_timeout_s: float,
+    ) -> None:
+        self._name = name
+        self._vertices = vertices
+        self._subtasks = subtasks
+        self._settings = checkpoints
+        self._restarts = restarts
+        self._liveness = liveness
+        self._connect_timeout_s = connect_timeout_s
+        self._status = JobStatus.CREATED
+        self._generation = 0
+        self._connected = False
+        self._started: set[SubtaskId] = set()
+        self._checkpoints: CheckpointCoordinator | None = None
+        self.restarts = 0
+
+    @property
+    def status(self) -> JobStatus:
+        return self._status
+
+    @property
+    def generation(self) -> int:
+        return self._generation
+
+    def handle(self, event: JobEvent, now: float) -> list[JobCommand]:
+        """What to do about an event, in order. Nothing follows after EndJob."""
+        if self._status in ENDED:
+            return []
+        match event:
+            case Submitted():
+                return self._prepare()
+            case CancelRequested():
+                return self._cancel(now)
+            case GenerationPrepared():
+                return self._deploy(event, now)
+            case GenerationFailed(error, fatal):
+                return self._end_failed(error, now) if fatal else self._fail(error, now)
+            case TimerFired(timer):
+                return self._on_timer(timer, now)
+            case ManifestStored() | ManifestRefused() | HandlesCommitted() | CommitFailed():
+                return self._on_storage(event, now)
+        if event.generation != self._generation or self._checkpoints is None:
+            return []
+        return self._on_worker_event(event, self._checkpoints, now)
+
+    def _prepare(self) -> list[JobCommand]:
+        self._status = JobStatus.PREPARING
+        return [PrepareGeneration()]
+
+    def _deploy(self, event: GenerationPrepared, now: float) -> list[JobCommand]:
+        if self._status is not JobStatus.PREPARING:
+            return []
+        self._status = JobStatus.DEPLOYING
+        self._generation = event.generation
+        self._connected = False
+        self._started.clear()
+        self._liveness.reset()
+        self._checkpoints = CheckpointCoordinator(
+            self._name,
+            event.generation,
+            event.next_checkpoint_id,
+            self._settings,
+            self._vertices,
+            self._subtasks,
+        )
+        return [
+            Deploy(event.generation, event.restored),
+            SetTimer(Timer(TimerKind.CONNECT, event.generation), now + self._connect_timeout_s),
+        ]
+
+    def _on_worker_event(
+        self, event: JobEvent, checkpoints: CheckpointCoordinator, now: float
+    ) -> list[JobCommand]:
+        match event:
+            case WorkersConnected():
+                self._connected = True
+            case WorkerSeen(worker=worker):
+                self._liveness.on_seen(worker, now)
+            case SubtaskStarted(subtask=subtask):
+                return self._on_started(subtask, checkpoints, now)
+            case SubtaskDrained(subtask=subtask):
+                return checkpoints.on_drained(subtask, now)
+            case SnapshotAcknowledged():
+                return checkpoints.on_acknowledged(event, now)
+            case SnapshotDeclined():
+                return self._unless_too_many(checkpoints.on_declined(event, now), now)
+            case WorkerFailed(error=error):
+                return self._fail(error, now)
+        return []
+
+    def _on_started(
+        self, subtask: SubtaskId, checkpoints: CheckpointCoordinator, now: float
+    ) -> list[JobCommand]:
+        self._started.add(subtask)
+        if self._started < self._subtasks or self._status is not JobStatus.DEPLOYING:
+            return []
+        self._status = JobStatus.RUNNING
+        liveness = Timer(TimerKind.LIVENESS, self._generation)
+        return [
+            SetTimer(liveness, now + self._liveness.timeout_s / 4),
+            *checkpoints.on_running(now),
+        ]
+
+    def _on_storage(
+        self,
+        event: ManifestStored | ManifestRefused | HandlesCommitted | CommitFailed,
+        now: float,
+    ) -> list[JobCommand]:
+        checkpoints = self._checkpoints
+        if checkpoints is None:
+            return []
+        match event:
+            case ManifestStored(checkpoint_id):
+                return checkpoints.on_manifest_stored(checkpoint_id, now)
+            case ManifestRefused(superseded=True, reason=reason):
+                return self._end_failed(JobFailedError(reason), now)
+            case ManifestRefused(checkpoint_id, reason):
+                commands = checkpoints.on_manifest_refused(checkpoint_id, reason, now)
+                return self._unless_too_many(commands, now)
+            case CommitFailed(checkpoint_id):
+                return self._unless_too_many(checkpoints.on_commit_failed(checkpoint_id, now), now)
+            case HandlesCommitted(checkpoint_id):
+                checkpoints.on_committed(checkpoint_id)
+        if not checkpoints.final_committed:
+            return []
+        self._status = JobStatus.FINISHED
+        return [StopWorkers(self._generation, kill=False), EndJob(JobStatus.FINISHED)]
+
+    def _on_timer(self, timer: Timer, now: float) -> list[JobCommand]:
+        checkpoints = self._checkpoints
+        match timer:
+            case Timer(TimerKind.RESTART, generation):
+                waiting = self._status is JobStatus.WAITING and generation == self._generation
+                return self._prepare() if waiting else []
+            case Timer(TimerKind.CONNECT, generation):
+                return self._on_connect_timeout(generation, now)
+            case Timer(TimerKind.LIVENESS, generation):
+                return self._on_liveness(generation, now)
+        if checkpoints is None:
+            return []
+        match timer:
+            case Timer(TimerKind.TRIGGER, checkpoint_id):
+                return checkpoints.on_trigger_timer(checkpoint_id, now)
+            case Timer(TimerKind.EXPIRE, checkpoint_id):
+                return self._unless_too_many(checkpoints.on_expired(checkpoint_id, now), now)
+        return checkpoints.on_commit_timer(timer.id)
+
+    def _on_connect_timeout(self, generation: int, now: float) -> list[JobCommand]:
+        if generation != self._generation or self._connected or self._checkpoints is None:
+            return []
+        late = f"workers did not come up and connect within {self._connect_timeout_s:g} s"
+        return self._fail(WorkerLostError(late), now)
+
+    def _on_liveness(self, generation: int, now: float) -> list[JobCommand]:
+        if generation != self._generation or self._status is not JobStatus.RUNNING:
+            return []
+        silent = self._liveness.silent(now)
+        if silent:
+            worker, silence = silent[0]
+            hung = f"worker {worker} gave no sign of life for {silence:.1f} s"
+            return self._fail(WorkerLostError(hung), now)
+        again = now + self._liveness.timeout_s / 4
+        return [SetTimer(Timer(TimerKind.LIVENESS, generation), again)]
+
+    def _unless_too_many(self, commands: list[JobCommand], now: float) -> list[JobCommand]:
+        reason = self._checkpoints.too_many_failures if self._checkpoints else None
+        if reason is None:
+            return commands
+        return commands + self._fail(StorageError(reason), now)
+
+    def _fail(self, error: Exception, now: float) -> list[JobCommand]:
+        """The generation is over; the restart strategy decides what comes next."""
+        delay = self._restarts.on_failure(now)
+        if delay is None:
+            return self._end_failed(error, now)
+        commands = self._end_generation(str(error), now)
+        self._status = JobStatus.WAITING
+        self.restarts += 1
+        restart = Timer(TimerKind.RESTART, self._generation)
+        return [*commands, AnnounceRestart(error, delay), SetTimer(restart, now + delay)]
+
+    def _end_generation(self, reason: str, now: float) -> list[JobCommand]:
+        checkpoints, self._checkpoints = self._checkpoints, None
+        if checkpoints is None:
+            return []
+        history = checkpoints.on_generation_ended(reason, now)
+        return [StopWorkers(self._generation, kill=True), *history]
+
+    def _end_failed(self, error: Exception, now: float) -> list[JobCommand]:
+        commands = self._end_generation(str(error), now)
+        self._status = JobStatus.FAILED
+        return [*commands, EndJob(JobStatus.FAILED, error)]
+
+    def _cancel(self, now: float) -> list[JobCommand]:
+        commands = self._end_generation("the job was cancelled", now)
+        self._status = JobStatus.CANCELLED
+        return [*commands, EndJob(JobStatus.CANCELLED)]

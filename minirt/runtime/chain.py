@@ -1,0 +1,189 @@
+"""The operators of one subtask, one feeding the next by function calls."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from minirt.data.batch import Batch
+from minirt.graph.execution import SubtaskId, Vertex
+from minirt.graph.job_graph import (
+    CoMapSpec,
+    FilterSpec,
+    FlatMapSpec,
+    KeyedCoProcessSpec,
+    KeyedProcessSpec,
+    MapBatchesSpec,
+    MapSpec,
+    OperatorNode,
+    ProcessSpec,
+    ReduceSpec,
+    SinkSpec,
+    SourceSpec,
+)
+from minirt.io.base import Prepared, Split
+from minirt.runtime.operators.base import Emit, Operator, OperatorContext
+from minirt.runtime.operators.keyed import KeyedProcessOperator, ReduceOperator
+from minirt.runtime.operators.sink import SinkOperator
+from minirt.runtime.operators.source import SourceOperator
+from minirt.runtime.operators.stateless import (
+    FilterOperator,
+    FlatMapOperator,
+    MapBatchesOperator,
+    MapOperator,
+    ProcessOperator,
+)
+from minirt.runtime.output import LinkOutput
+
+SECTION_SEPARATOR = "\x1f"
+"""Between the uid and the section in the names of a stored snapshot."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChainContext:
+    """What the operators of a chain are built from."""
+
+    subtask: SubtaskId
+    generation: int
+    splits: Sequence[tuple[int, Split]]
+    now: Callable[[], float]
+    watermark_interval_s: float
+    source_poll_s: float
+
+
+class Chain:
+    """The first operator takes the input; the last one feeds the links."""
+
+    def __init__(self, vertex: Vertex, links: Sequence[LinkOutput], context: ChainContext) -> None:
+        self._vertex = vertex
+        self._links = links
+        emit = _fan_out(
+            [link.emit for link in links if link.link.tag is None],
+        )
+        operators: list[Operator] = []
+        for node in reversed(vertex.operators):
+            operator = _build(node, self._context(node, emit, context), context)
+            operators.insert(0, operator)
+            emit = partial(_feed, operator)
+        self.operators = operators
+        self.head = operators[0]
+
+    @property
+    def source(self) -> SourceOperator | None:
+        return self.head if isinstance(self.head, SourceOperator) else None
+
+    def open(self) -> None:
+        """Open from the end, so that nobody emits into an operator that is not yet open."""
+        for operator in reversed(self.operators):
+            operator.open()
+
+    def process(self, batch: Batch, input_index: int) -> None:
+        self.head.process(batch, input_index)
+
+    def emit_from_source(self, batch: Batch) -> None:
+        self.head.ctx.emit(batch)
+
+    def on_watermark(self, watermark: int) -> Iterator[None]:
+        for operator in self.operators:
+            yield from operator.on_watermark(watermark)
+
+    def on_end(self) -> Iterator[None]:
+        for operator in self.operators:
+            yield from operator.on_end()
+
+    def snapshot(self) -> dict[str, bytes]:
+        return {
+            f"{operator.ctx.uid}{SECTION_SEPARATOR}{section}": data
+            for operator in self.operators
+            for section, data in operator.snapshot().items()
+        }
+
+    def prepare(self, checkpoint_id: int) -> list[tuple[str, Prepared]]:
+        """The pending output of the chain's sink, if it has one, with its uid."""
+        prepared = [(op.ctx.uid, op.prepare(checkpoint_id)) for op in self.operators]
+        return [(uid, output) for uid, output in prepared if output is not None]
+
+    def restore(self, uid: str, sections: Mapping[str, bytes], *, exact: bool) -> None:
+        """Give an operator what an old snapshot holds of it."""
+        prefix = uid + SECTION_SEPARATOR
+        own = {
+            name[len(prefix) :]: data for name, data in sections.items() if name.startswith(prefix)
+        }
+        operator = next(op for op in self.operators if op.ctx.uid == uid)
+        if own:
+            operator.restore(own, exact=exact)
+
+    def close(self) -> None:
+        for operator in self.operators:
+            operator.close()
+
+    def _context(self, node: OperatorNode, emit: Emit, context: ChainContext) -> OperatorContext:
+        return OperatorContext(
+            label=node.label,
+            uid=node.uid,
+            subtask=context.subtask.index,
+            parallelism=node.parallelism,
+            max_parallelism=node.max_parallelism,
+            generation=context.generation,
+            now=context.now,
+            emit=emit,
+            side=self._sides(node.uid),
+        )
+
+    def _sides(self, uid: str) -> Callable[[str], Emit]:
+        by_tag: dict[str, list[Emit]] = {}
+        for link in self._links:
+            if link.link.source_uid == uid and link.link.tag is not None:
+                by_tag.setdefault(link.link.tag, []).append(link.emit)
+        emits = {tag: _fan_out(targets) for tag, targets in by_tag.items()}
+        return lambda tag: emits.get(tag, _drop)
+
+
+def _build(node: OperatorNode, ctx: OperatorContext, chain: ChainContext) -> Operator:
+    match node.spec:
+        case SourceSpec():
+            return SourceOperator(
+                ctx, node.spec, chain.splits, chain.watermark_interval_s, chain.source_poll_s
+            )
+        case MapSpec(function):
+            return MapOperator(ctx, function)
+        case FlatMapSpec(function):
+            return FlatMapOperator(ctx, function)
+        case CoMapSpec(left, right, flat):
+            return FlatMapOperator(ctx, left, right) if flat else MapOperator(ctx, left, right)
+        case FilterSpec(predicate):
+            return FilterOperator(ctx, predicate)
+        case MapBatchesSpec(function, format):
+            return MapBatchesOperator(ctx, function, format)
+        case ProcessSpec(process):
+            return ProcessOperator(ctx, process)
+        case ReduceSpec(key, function):
+            return ReduceOperator(ctx, key.on_rows(), function)
+        case KeyedProcessSpec(key, keyed):
+            return KeyedProcessOperator(ctx, (key.on_rows(),), keyed)
+        case KeyedCoProcessSpec(left_key, right_key, co):
+            return KeyedProcessOperator(ctx, (left_key.on_rows(), right_key.on_rows()), co)
+        case SinkSpec(sink):
+            return SinkOperator(ctx, sink)
+
+
+def _feed(operator: Operator, batch: Batch) -> None:
+    operator.process(batch, 0)
+
+
+def _fan_out(targets: Sequence[Emit]) -> Emit:
+    if not targets:
+        return _drop
+    if len(targets) == 1:
+        return targets[0]
+
+    def emit(batch: Batch) -> None:
+        for target in targets:
+            target(batch)
+
+    return emit
+
+
+def _drop(batch: Batch) -> None:
+    """Records that nobody asked for."""

@@ -1,0 +1,147 @@
+"""Channels: byte-bounded queues at both ends of a connection, with credit in bytes.
+
+The receiver tells how many bytes it has consumed in all and how many it takes beyond that (the window).
+A sender never has more under way than the window, so everything on the wire fits the input queue
+and a transport can always drain its socket. A frame larger than the window travels alone.
+
+The same two classes are used between processes, within one, and in the simulator; only what moves
+frames from one to the other differs.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+
+from minirt.runtime.frames import Frame
+
+
+class OutputChannel:
+    """The sending end. `wake` is called when a frame was put into an empty queue."""
+
+    def __init__(self, queue_bytes_max: int, window_bytes: int) -> None:
+        self.queue_bytes_max = queue_bytes_max
+        self.queued_bytes = 0
+        self.wake: Callable[[], None] = _nothing
+        self._frames: deque[Frame] = deque()
+        self._sent_bytes = 0
+        self._consumed_bytes = 0
+        self._window_bytes = window_bytes
+
+    @property
+    def full(self) -> bool:
+        """Whether the subtask should take no further input for this channel's sake."""
+        return self.queued_bytes >= self.queue_bytes_max
+
+    def put(self, frame: Frame) -> None:
+        """Append a frame. Never refuses: it is the caller that stops when the queue is full."""
+        self._frames.append(frame)
+        self.queued_bytes += frame.size
+        if len(self._frames) == 1:
+            self.wake()
+
+    def poll(self) -> Frame | None:
+        """The next frame that credit allows to send, taken from the queue."""
+        if not self.sendable:
+            return None
+        frame = self._frames.popleft()
+        self.queued_bytes -= frame.size
+        if frame.is_data:
+            self._sent_bytes += frame.size
+        return frame
+
+    @property
+    def sendable(self) -> bool:
+        if not self._frames:
+            return False
+        frame = self._frames[0]
+        under_way = self._sent_bytes - self._consumed_bytes
+        return not frame.is_data or under_way == 0 or under_way + frame.size <= self._window_bytes
+
+    def on_credit(self, consumed_bytes: int, window_bytes: int) -> None:
+        self._consumed_bytes = consumed_bytes
+        self._window_bytes = window_bytes
+        if self._frames:
+            self.wake()
+
+
+class InputChannel:
+    """The receiving end. `grant` is called with new credit once it is worth a message."""
+
+    def __init__(self, window_bytes: int) -> None:
+        self.window_bytes = window_bytes
+        self.queued_bytes = 0
+        self.frames: deque[Frame] = deque()
+        self.grant: Callable[[int, int], None] = _no_grant
+        self._consumed_bytes = 0
+        self._granted_bytes = 0
+
+    def put(self, frame: Frame) -> None:
+        self.frames.append(frame)
+        if frame.is_data:
+            self.queued_bytes += frame.size
+
+    def take(self) -> Frame:
+        frame = self.frames.popleft()
+        if frame.is_data:
+            self.queued_bytes -= frame.size
+            self._consumed_bytes += frame.size
+            # An empty queue is always told: the sender may be waiting to send an oversized frame alone.
+            ungranted = self._consumed_bytes - self._granted_bytes
+            if ungranted >= self.window_bytes // 4 or not self.queued_bytes:
+                self._granted_bytes = self._consumed_bytes
+                self.grant(self._consumed_bytes, self.window_bytes)
+        return frame
+
+
+class InputGate:
+    """All input channels of a subtask; gives out frames fairly, one a channel in turn."""
+
+    def __init__(self, channels: Sequence[InputChannel]) -> None:
+        self.channels = channels
+        self._ready: deque[int] = deque()
+        self._blocked: set[int] = set()
+
+    @property
+    def has_frames(self) -> bool:
+        return bool(self._ready)
+
+    @property
+    def queued_bytes(self) -> int:
+        return sum(channel.queued_bytes for channel in self.channels)
+
+    def put(self, index: int, frame: Frame) -> None:
+        channel = self.channels[index]
+        channel.put(frame)
+        if len(channel.frames) == 1 and index not in self._blocked:
+            self._ready.append(index)
+
+    def take(self) -> tuple[int, Frame] | None:
+        """The next frame and its channel; None if all queues are empty or blocked."""
+        if not self._ready:
+            return None
+        index = self._ready.popleft()
+        channel = self.channels[index]
+        frame = channel.take()
+        if channel.frames:
+            self._ready.append(index)
+        return index, frame
+
+    def block(self, index: int) -> None:
+        self._blocked.add(index)
+        if index in self._ready:
+            self._ready.remove(index)
+
+    def unblock_all(self) -> None:
+        for index in sorted(self._blocked):
+            if self.channels[index].frames:
+                self._ready.append(index)
+        self._blocked.clear()
+
+
+def _nothing() -> None:
+    return None
+
+
+def _no_grant(consumed_bytes: int, window_bytes: int) -> None:
+    return None

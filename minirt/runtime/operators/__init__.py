@@ -1,0 +1,1 @@
+"""One implementation for each operator of the job graph."""

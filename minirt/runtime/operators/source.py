@@ -1,0 +1,343 @@
+"""The operator at the beginning of a stream: reads splits, stamps event time, paces a replay."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgpack
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from minirt.data.batch import Batch, Columns, Rows
+from minirt.errors import MinirtError, SourceDataError
+from minirt.functions import Watermarks
+from minirt.graph.job_graph import ERRORS_TAG, SourceSpec
+from minirt.io.base import Offset, Source, Split, SplitReader
+from minirt.protocol.watermarks import MAX_WATERMARK
+from minirt.runtime.elements import Advance, Data, Element, End
+from minirt.runtime.operators.base import Operator, OperatorContext, user_error
+from minirt.units import event_time_ms
+
+INTERLEAVED_RECORDS = 256
+"""How many records of one split come in a row while several are read side by side."""
+
+_SECTION = "splits"
+
+
+@dataclass(slots=True)
+class _SplitState:
+    """How far one split is: `skip` records after `offset` were emitted already."""
+
+    order: int
+    split: Split
+    offset: Offset = None
+    skip: int = 0
+    finished: bool = False
+    reader: SplitReader | None = None
+    rest: Batch | None = None
+    """What the last read brought and is not yet emitted."""
+    newest_ms: int | None = None
+    idle_since: float | None = None
+
+    def to_plain(self) -> list[Any]:
+        split = self.split
+        return [self.order, split.id, dict(split.info), self.offset, self.skip, self.finished]
+
+    @classmethod
+    def from_plain(cls, plain: Sequence[Any]) -> _SplitState:
+        order, split_id, info, offset, skip, finished = plain
+        return cls(order, Split(split_id, info), offset, skip, finished)
+
+
+@dataclass(slots=True)
+class _Pace:
+    """Event time that has come, if `speed` seconds of it pass in each second since the first record."""
+
+    speed: float
+    started_at: float | None = None
+    first_ms: int = 0
+
+    def due_ms(self, now: float, next_ms: int) -> int:
+        if self.started_at is None:
+            self.started_at, self.first_ms = now, next_ms
+        return self.first_ms + int((now - self.started_at) * 1000 * self.speed)
+
+    def due_at(self, event_ms: int) -> float:
+        assert self.started_at is not None
+        return self.started_at + (event_ms - self.first_ms) / 1000 / self.speed
+
+
+@dataclass(slots=True)
+class _Reading:
+    """The batch that was given out last, to account for what of it was processed."""
+
+    state: _SplitState
+    left: int = field(default=0)
+
+
+class SourceOperator(Operator):
+    """Reads the splits dealt to this subtask. Unlike other operators it is asked: `poll`."""
+
+    def __init__(
+        self,
+        ctx: OperatorContext,
+        spec: SourceSpec,
+        splits: Sequence[tuple[int, Split]],
+        watermark_interval_s: float,
+        poll_interval_s: float,
+    ) -> None:
+        super().__init__(ctx)
+        self._source: Source = spec.source
+        self._strategy = spec.watermarks
+        self._states = [_SplitState(order, split) for order, split in splits]
+        self._restored: dict[str, _SplitState] = {}
+        self._pace = _Pace(spec.speed) if spec.speed is not None else None
+        self._stamp = _stamper(spec.watermarks)
+        self._watermark_interval_s = watermark_interval_s
+        self._poll_interval_s = poll_interval_s
+        self._watermark_at = 0.0
+        self._wake_at: float | None = 0.0
+        self._reading: _Reading | None = None
+        self._ended = False
+        self._idle = False
+        self._unannounced = False
+        """Whether records were emitted that the watermark does not yet reflect."""
+
+    @property
+    def wake_at(self) -> float | None:
+        """When `poll` may bring something, in seconds since 1970; None once all input has ended."""
+        return self._wake_at
+
+    def poll(self) -> Element | None:
+        """The next batch, watermark or end; None if there is nothing to do before `wake_at`."""
+        now = self.ctx.now()
+        if self._strategy is not None and now >= self._watermark_at:
+            self._watermark_at = now + self._watermark_interval_s
+            advance = self._advance(now)
+            if advance is not None:
+                return advance
+        data = self._read(now)
+        if data is None and self._unannounced:
+            self._wake_no_later_than(self._watermark_at)
+        return data
+
+    def consumed(self, records: int) -> None:
+        """The subtask has processed this many records of the batch that `poll` gave out."""
+        reading = self._reading
+        if reading is None:
+            return
+        reading.left -= records
+        reading.state.skip += records
+        if reading.left == 0:
+            self._reading = None
+            if reading.state.rest is None:
+                reading.state.skip = 0
+                self._move_on(reading.state)
+
+    def restore(self, sections: Mapping[str, bytes], *, exact: bool) -> None:
+        for plain in msgpack.unpackb(sections[_SECTION], strict_map_key=False):
+            state = _SplitState.from_plain(plain)
+            self._restored[state.split.id] = state
+        states = sorted(self._restored.values(), key=lambda state: state.order)
+        if not exact:
+            unfinished = [state for state in states if not state.finished]
+            states = unfinished[self.ctx.subtask :: self.ctx.parallelism]
+        self._states = states
+
+    def snapshot(self) -> Mapping[str, bytes]:
+        return {_SECTION: msgpack.packb([state.to_plain() for state in self._states])}
+
+    def close(self) -> None:
+        for state in self._states:
+            if state.reader is not None:
+                state.reader.close()
+
+    def _read(self, now: float) -> Element | None:
+        """Data of the next split that has some and is due, or the end."""
+        self._wake_at = None
+        for state in self._candidates():
+            while not state.finished:
+                batch = state.rest if state.rest is not None else self._next_batch(state)
+                if batch is None:
+                    continue
+                if not len(batch):
+                    self._wake_no_later_than(now + self._poll_interval_s)
+                    break
+                count = self._due(batch, now)
+                if count == 0:
+                    break
+                return self._give_out(state, batch, count, now)
+        return self._end_if_finished()
+
+    def _candidates(self) -> list[_SplitState]:
+        """The splits to read from, the one to be preferred first."""
+        unfinished = [state for state in self._states if not state.finished]
+        if not self._source.interleave:
+            return unfinished[:1]
+        return sorted(
+            unfinished, key=lambda state: (state.newest_ms or -MAX_WATERMARK, state.order)
+        )
+
+    def _next_batch(self, state: _SplitState) -> Batch | None:
+        """The next batch of a split behind what was emitted already; None where none is left."""
+        try:
+            if state.reader is None:
+                state.reader = self._source.open_split(state.split, state.offset)
+            read = state.reader.read()
+        except MinirtError:
+            raise
+        except Exception as error:
+            raise SourceDataError(
+                f"source {self.ctx.label} cannot read split {state.split.id}: {error}"
+            ) from error
+        total = 0 if read is None else len(read)
+        if total <= state.skip or read is None:
+            state.skip -= total
+            self._move_on(state)
+            if read is not None:
+                return Rows([]) if not total else None
+            state.finished = True
+            state.reader.close()
+            state.reader = None
+            return None
+        batch = self._stamped(read)
+        state.rest = batch if not state.skip else batch.slice(state.skip, total)
+        return state.rest
+
+    def _stamped(self, read: list[Any] | pa.RecordBatch) -> Batch:
+        if self._stamp is None:
+            return Columns(read) if isinstance(read, pa.RecordBatch) else Rows(read)
+        try:
+            return self._stamp(read)
+        except Exception as error:
+            raise user_error(self.ctx.label, error) from error
+
+    def _due(self, batch: Batch, now: float) -> int:
+        """How many records at the head of the batch may be emitted now."""
+        limit = len(batch)
+        if self._source.interleave:
+            limit = min(limit, INTERLEAVED_RECORDS)
+        if self._pace is None or batch.timestamps is None:
+            return limit
+        times = np.asarray(batch.timestamps[:limit])
+        due_ms = self._pace.due_ms(now, int(times[0]))
+        late = times > due_ms
+        count = int(late.argmax()) if late.any() else limit
+        if count < limit:
+            self._wake_no_later_than(self._pace.due_at(int(times[count])))
+        return count
+
+    def _give_out(self, state: _SplitState, batch: Batch, count: int, now: float) -> Data:
+        head = batch if count == len(batch) else batch.slice(0, count)
+        state.rest = None if count == len(batch) else batch.slice(count, len(batch))
+        self._reading = _Reading(state, count)
+        self._wake_at = now
+        state.idle_since = None
+        if head.timestamps is not None:
+            newest = int(max(head.timestamps))
+            state.newest_ms = newest if state.newest_ms is None else max(newest, state.newest_ms)
+            self._unannounced = True
+        return Data(head, 0)
+
+    def _move_on(self, state: _SplitState) -> None:
+        """All of a batch is processed: the position moves behind it, with what did not parse in it."""
+        assert state.reader is not None
+        state.offset = state.reader.offset
+        bad = state.reader.take_bad_records()
+        if bad and self._source.side_errors:
+            self.ctx.side(ERRORS_TAG)(Rows(list(bad)))
+
+    def _end_if_finished(self) -> Element | None:
+        if any(not state.finished for state in self._states):
+            if self._wake_at is None:
+                self._wake_at = self.ctx.now() + self._poll_interval_s
+            return None
+        self._wake_at = None
+        if self._ended:
+            return None
+        self._ended = True
+        return End()
+
+    def _advance(self, now: float) -> Advance | None:
+        """A newer watermark, or that this source has become idle or active."""
+        assert self._strategy is not None
+        self._unannounced = False
+        unfinished = [state for state in self._states if not state.finished]
+        active = [state for state in unfinished if not self._is_idle(state, now)]
+        if not self._source.interleave:
+            active = active[:1]
+        turned = None
+        if unfinished and (not active) != self._idle:
+            self._idle = turned = not active
+        newest = [state.newest_ms for state in active]
+        known = [time for time in newest if time is not None]
+        if not known or len(known) < len(newest):
+            return None if turned is None else Advance(None, turned)
+        watermark = min(known) - self._strategy.bound_ms - 1
+        if self.watermark is not None and watermark <= self.watermark:
+            return None if turned is None else Advance(None, turned)
+        self.watermark = watermark
+        return Advance(watermark, turned)
+
+    def _is_idle(self, state: _SplitState, now: float) -> bool:
+        assert self._strategy is not None
+        if self._strategy.idle_timeout is None:
+            return False
+        if state.idle_since is None:
+            state.idle_since = now
+        self._wake_no_later_than(state.idle_since + self._strategy.idle_timeout)
+        return now - state.idle_since >= self._strategy.idle_timeout
+
+    def _wake_no_later_than(self, at: float) -> None:
+        self._wake_at = at if self._wake_at is None else min(self._wake_at, at)
+
+
+Stamp = Callable[[Any], Batch]
+
+
+def _stamper(strategy: Watermarks | None) -> Stamp | None:
+    """What turns a list or RecordBatch into a batch with timestamps."""
+    if strategy is None:
+        return None
+    spec = strategy.timestamp
+    if callable(spec):
+        return lambda read: _stamp_rows(read, spec)
+    return lambda read: _stamp_by_column(read, spec)
+
+
+def _stamp_by_column(read: list[Any] | pa.RecordBatch, column: str) -> Batch:
+    if not isinstance(read, pa.RecordBatch):
+        return _stamp_rows(read, lambda record: record[column])
+    return Columns(read, _column_ms(read.column(column), column))
+
+
+def _stamp_rows(read: list[Any] | pa.RecordBatch, timestamp: Callable[[Any], Any]) -> Rows:
+    records = read.to_pylist() if isinstance(read, pa.RecordBatch) else read
+    times = [timestamp(record) for record in records]
+    if not all(type(time) is int for time in times):
+        times = [event_time_ms(timestamp(record)) for record in records]
+    return Rows(records, times)
+
+
+def _column_ms(values: pa.Array, column: str) -> npt.NDArray[np.int64]:
+    if values.null_count:
+        raise SourceDataError(
+            f"column {column!r} is the event time but holds {values.null_count} nulls"
+        )
+    if pa.types.is_timestamp(values.type):
+        values = pc.floor_temporal(values, unit="millisecond").cast(
+            pa.timestamp("ms", values.type.tz), safe=False
+        )
+    elif pa.types.is_date(values.type):
+        values = values.cast(pa.timestamp("ms"))
+    elif not pa.types.is_integer(values.type):
+        raise SourceDataError(
+            f"column {column!r} of type {values.type} cannot be the event time: it must be a "
+            "timestamp, a date or an integer of milliseconds"
+        )
+    stamped: npt.NDArray[np.int64] = values.cast(pa.int64()).to_numpy(zero_copy_only=False)
+    return stamped

@@ -1,0 +1,259 @@
+"""The outgoing side of a subtask: deals records to channels and packs them into frames."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from minirt.config import Limits
+from minirt.data.batch import Batch, Columns, Rows
+from minirt.data.codec import RowCodec, encode_columns
+from minirt.data.keys import KeyRouter
+from minirt.errors import UserCodeError
+from minirt.graph.execution import Link
+from minirt.graph.job_graph import Broadcast, Custom, Hash
+from minirt.protocol.barriers import Barrier
+from minirt.runtime.channels import OutputChannel
+from minirt.runtime.frames import (
+    ACTIVE_FRAME,
+    END_FRAME,
+    IDLE_FRAME,
+    Frame,
+    Kind,
+    barrier_frame,
+    watermark_frame,
+)
+from minirt.runtime.metrics import SubtaskMetrics
+from minirt.runtime.operators.base import user_error
+
+_FIRST_RECORD_BYTES = 256
+"""What a record is taken to be large before the first one was packed."""
+
+
+@dataclass(slots=True)
+class Outlet:
+    """What all buffers of a subtask share. `make_room` blocks while a channel is overdrawn."""
+
+    codec: RowCodec
+    limits: Limits
+    metrics: SubtaskMetrics
+    now: Callable[[], float]
+    make_room: Callable[[OutputChannel], None]
+
+
+class ChannelBuffer:
+    """Records on their way into one channel, or into several that get the same."""
+
+    __slots__ = ("_channels", "_outlet", "records", "since", "threshold", "timestamps")
+
+    def __init__(self, channels: Sequence[OutputChannel], outlet: Outlet) -> None:
+        self._channels = channels
+        self._outlet = outlet
+        self.records: list[Any] = []
+        self.timestamps: list[int] = []
+        self.threshold = max(1, outlet.limits.frame_bytes // _FIRST_RECORD_BYTES)
+        """How many records make a frame of about `frame_bytes`, learned from the last one."""
+        self.since: float | None = None
+        """When the oldest record came in."""
+
+    def settle(self, now: float) -> None:
+        """Send what makes full frames; to be called after records were appended."""
+        if len(self.records) >= self.threshold:
+            self.flush()
+        elif self.since is None and self.records:
+            self.since = now
+
+    def flush(self) -> None:
+        """Send all records that are held, in frames of the learned size."""
+        start, count = 0, len(self.records)
+        while start < count:
+            stop = min(count, start + self.threshold)
+            whole = start == 0 and stop == count
+            records = self.records if whole else self.records[start:stop]
+            times = None
+            if self.timestamps:
+                times = self.timestamps if whole else self.timestamps[start:stop]
+            self._send(Rows(records, times))
+            start = stop
+        self.records.clear()
+        self.timestamps.clear()
+        self.since = None
+
+    def send_columns(self, batch: Columns) -> None:
+        self.flush()
+        self.put(Frame(Kind.COLUMNS, encode_columns(batch), len(batch)))
+
+    def put(self, frame: Frame) -> None:
+        outlet = self._outlet
+        for channel in self._channels:
+            channel.put(frame)
+            if frame.is_data:
+                outlet.metrics.bytes_out += frame.size
+                if channel.queued_bytes > channel.queue_bytes_max + outlet.limits.overdraft_bytes:
+                    outlet.make_room(channel)
+
+    def _send(self, rows: Rows) -> None:
+        limits, count = self._outlet.limits, len(rows)
+        payload = self._outlet.codec.encode(rows)
+        learned = limits.frame_bytes * count // max(1, len(payload))
+        self.threshold = max(1, min(limits.frame_records, learned))
+        self.put(Frame(Kind.ROWS, payload, count))
+
+
+class LinkOutput:
+    """One outgoing link: `emit` deals a batch to the receivers by the link's partitioning."""
+
+    def __init__(
+        self, link: Link, channels: Sequence[OutputChannel], label: str, outlet: Outlet
+    ) -> None:
+        self.link = link
+        self.channels = channels
+        self._label = label
+        self._outlet = outlet
+        self._turn = 0
+        together = isinstance(link.partitioning, Broadcast) or len(channels) == 1
+        groups = [channels] if together else [[channel] for channel in channels]
+        self._buffers = [ChannelBuffer(group, outlet) for group in groups]
+        self._deal = self._dealer()
+
+    def emit(self, batch: Batch) -> None:
+        self._outlet.metrics.records_out += len(batch)
+        if isinstance(batch, Columns) and len(self._buffers) == 1:
+            self._buffers[0].send_columns(batch)
+            return
+        rows = batch.rows()
+        self._deal(rows)
+        now = self._outlet.now()
+        for buffer in self._buffers:
+            buffer.settle(now)
+
+    def flush(self) -> None:
+        for buffer in self._buffers:
+            buffer.flush()
+
+    def flush_older_than(self, time: float) -> None:
+        for buffer in self._buffers:
+            if buffer.since is not None and buffer.since <= time:
+                buffer.flush()
+
+    @property
+    def oldest(self) -> float | None:
+        """Since when the oldest record waits for its buffer to fill."""
+        return min((b.since for b in self._buffers if b.since is not None), default=None)
+
+    def control(self, frame: Frame) -> None:
+        """Send a control frame behind everything emitted so far, into every channel."""
+        for buffer in self._buffers:
+            buffer.flush()
+            buffer.put(frame)
+
+    def _dealer(self) -> Callable[[Rows], None]:
+        if len(self._buffers) == 1:
+            return self._deal_to_one
+        match self.link.partitioning:
+            case Hash(key):
+                self._key_of = key.on_rows()
+                entries = self._outlet.limits.route_cache_entries
+                self._router = KeyRouter(len(self.channels), self.link.max_parallelism, entries)
+                return self._deal_by_key
+            case Custom(function, key):
+                self._key_of = key.on_rows()
+                self._choose = function
+                return self._deal_by_function
+        return self._deal_in_turn
+
+    def _deal_to_one(self, rows: Rows) -> None:
+        buffer = self._buffers[0]
+        buffer.records += rows.records
+        if rows.timestamps is not None:
+            buffer.timestamps += rows.timestamps
+
+    def _deal_in_turn(self, rows: Rows) -> None:
+        count = len(self._buffers)
+        for place in range(count):
+            buffer = self._buffers[(self._turn + place) % count]
+            buffer.records += rows.records[place::count]
+            if rows.timestamps is not None:
+                buffer.timestamps += rows.timestamps[place::count]
+        self._turn = (self._turn + len(rows)) % count
+
+    def _deal_by_key(self, rows: Rows) -> None:
+        router, key_of = self._router, self._key_of
+        appends = [buffer.records.append for buffer in self._buffers]
+        try:
+            if rows.timestamps is None:
+                for record in rows.records:
+                    appends[router[key_of(record)]](record)
+                return
+            stamps = [buffer.timestamps.append for buffer in self._buffers]
+            for record, time in zip(rows.records, rows.timestamps, strict=True):
+                target = router[key_of(record)]
+                appends[target](record)
+                stamps[target](time)
+        except Exception as error:
+            raise user_error(f"{self._label}, key of the next operator,", error, record) from error
+
+    def _deal_by_function(self, rows: Rows) -> None:
+        choose, key_of, count = self._choose, self._key_of, len(self._buffers)
+        targets = []
+        try:
+            for record in rows.records:
+                targets.append(choose(key_of(record), count))
+        except Exception as error:
+            raise user_error(f"{self._label}, partitioner,", error, record) from error
+        for target in set(targets):
+            if not (isinstance(target, int) and 0 <= target < count):
+                raise UserCodeError(
+                    f"operator {self._label}: the partitioner returned {target!r}; it must return an "
+                    f"index from 0 to {count - 1}"
+                )
+        for target, record in zip(targets, rows.records, strict=True):
+            self._buffers[target].records.append(record)
+        if rows.timestamps is not None:
+            for target, time in zip(targets, rows.timestamps, strict=True):
+                self._buffers[target].timestamps.append(time)
+
+
+class Outputs:
+    """All links of a subtask."""
+
+    def __init__(self, links: Sequence[LinkOutput], buffer_timeout_s: float) -> None:
+        self.links = links
+        self._channels = [channel for link in links for channel in link.channels]
+        self._buffer_timeout_s = buffer_timeout_s
+
+    @property
+    def full(self) -> bool:
+        """Whether any channel holds as much as it may: the subtask should take no further input."""
+        return any(channel.full for channel in self._channels)
+
+    @property
+    def queued_bytes(self) -> int:
+        return sum(channel.queued_bytes for channel in self._channels)
+
+    @property
+    def flush_at(self) -> float | None:
+        """When `flush_due` has something to do, in seconds since 1970."""
+        oldest = min((link.oldest for link in self.links if link.oldest is not None), default=None)
+        return None if oldest is None else oldest + self._buffer_timeout_s
+
+    def flush_due(self, now: float) -> None:
+        for link in self.links:
+            link.flush_older_than(now - self._buffer_timeout_s)
+
+    def watermark(self, watermark: int) -> None:
+        self._control(watermark_frame(watermark))
+
+    def idle(self, idle: bool) -> None:
+        self._control(IDLE_FRAME if idle else ACTIVE_FRAME)
+
+    def barrier(self, barrier: Barrier) -> None:
+        self._control(barrier_frame(barrier))
+
+    def end(self) -> None:
+        self._control(END_FRAME)
+
+    def _control(self, frame: Frame) -> None:
+        for link in self.links:
+            link.control(frame)

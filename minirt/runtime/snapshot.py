@@ -1,0 +1,83 @@
+"""The part of a checkpoint that one subtask contributes, from the record path to storage."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from minirt.errors import StorageError
+from minirt.graph.execution import SubtaskId
+from minirt.io.base import Prepared
+from minirt.protocol.job_events import SnapshotAcknowledged, SnapshotDeclined
+from minirt.protocol.manifest import SinkHandles, SnapshotRef, SubtaskStats
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotWriter:
+    """Writes the sections of a snapshot and says where they are; raises StorageError."""
+
+    write: Callable[[int, int, SubtaskId, Mapping[str, bytes]], SnapshotRef]
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotUpload:
+    """Everything of a snapshot that is left to do once its synchronous part is over.
+
+    `run` may take long and is called outside the record path. It returns what to tell the coordinator.
+    An error while sink output is made durable is raised: those records would be lost, so the subtask
+    has failed. An error while state is stored only declines this checkpoint.
+    """
+
+    generation: int
+    checkpoint_id: int
+    subtask: SubtaskId
+    name: str
+    sections: Mapping[str, bytes]
+    prepared: Sequence[tuple[str, int, Prepared]]
+    """Sink uid, the checkpoint it was prepared for, and the output."""
+    start_delay_s: float
+    alignment_s: float
+    sync_s: float
+    processed_bytes: int
+    unaligned: bool
+    finished_at: float
+
+    def run(
+        self, writer: SnapshotWriter | None, now: Callable[[], float]
+    ) -> SnapshotAcknowledged | SnapshotDeclined:
+        for _, _, output in self.prepared:
+            if output.finish is not None:
+                output.finish()
+        handles = tuple(
+            SinkHandles(uid, checkpoint_id, self.subtask.index, tuple(output.handles))
+            for uid, checkpoint_id, output in self.prepared
+            if output.handles
+        )
+        ref = None
+        if writer is not None:
+            try:
+                ref = writer.write(self.checkpoint_id, self.generation, self.subtask, self.sections)
+            except StorageError as error:
+                return SnapshotDeclined(
+                    self.generation, self.checkpoint_id, self.subtask, str(error), handles
+                )
+        stats = self._stats(now() - self.finished_at, ref)
+        return SnapshotAcknowledged(
+            self.generation, self.checkpoint_id, self.subtask, ref, stats, handles
+        )
+
+    def _stats(self, async_s: float, ref: SnapshotRef | None) -> SubtaskStats:
+        return SubtaskStats(
+            vertex=self.subtask.vertex,
+            subtask=self.subtask.index,
+            name=self.name,
+            start_delay_s=self.start_delay_s,
+            alignment_s=self.alignment_s,
+            sync_s=self.sync_s,
+            async_s=max(0.0, async_s),
+            acknowledged_after_s=0.0,
+            state_bytes=0 if ref is None else ref.bytes,
+            in_flight_bytes=0,
+            processed_bytes=self.processed_bytes,
+            unaligned=self.unaligned,
+        )
