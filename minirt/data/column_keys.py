@@ -1,0 +1,135 @@
+"""Hashes of key columns, equal to those of the same keys in rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from minirt.data import hashing
+from minirt.data.hashing import U64, UnstableKeyError
+
+_MICROSECONDS = {"s": 1_000_000, "ms": 1_000, "us": 1}
+_MS_PER_DAY = 86_400_000
+_UTC_NAMES = frozenset({None, "UTC", "Etc/UTC", "Z"})
+
+
+def check_key_type(type: pa.DataType) -> str | None:
+    """Why columns of this type cannot be keys; None if they can."""
+    if pa.types.is_dictionary(type):
+        return check_key_type(type.value_type)
+    if pa.types.is_floating(type):
+        return f"columns of type {type} cannot be keys: floats that look the same can differ"
+    if any(check(type) for check in _ALLOWED):
+        return None
+    return (
+        f"columns of type {type} cannot be keys; keys are of type bool, int, string, binary, date "
+        "or timestamp"
+    )
+
+
+def hash_column(array: pa.Array) -> U64:
+    """`key_hash` of every value of a column; nulls are None. Raises UnstableKeyError."""
+    reason = check_key_type(array.type)
+    if reason is not None:
+        raise UnstableKeyError(reason)
+    if pa.types.is_dictionary(array.type):
+        return _hash_dictionary(array)
+    hashes = _hash_values(array)
+    if array.null_count:
+        hashes[_nulls(array)] = hashing.NONE_HASH
+    return hashes
+
+
+def hash_columns(arrays: Sequence[pa.Array]) -> U64:
+    """`key_hash` of the keys in these columns, at least one: values, or tuples if there are several.
+
+    Raises UnstableKeyError.
+    """
+    if len(arrays) == 1:
+        return hash_column(arrays[0])
+    return hashing.hash_tuples([hash_column(array) for array in arrays], len(arrays[0]))
+
+
+_ALLOWED = (
+    pa.types.is_null,
+    pa.types.is_boolean,
+    pa.types.is_integer,
+    pa.types.is_string,
+    pa.types.is_large_string,
+    pa.types.is_string_view,
+    pa.types.is_binary,
+    pa.types.is_large_binary,
+    pa.types.is_binary_view,
+    pa.types.is_fixed_size_binary,
+    pa.types.is_date,
+    pa.types.is_timestamp,
+)
+
+
+def _hash_values(array: pa.Array) -> U64:
+    """The hashes of a column; at its nulls they mean nothing."""
+    kind = array.type
+    if pa.types.is_null(kind):
+        return np.full(len(array), hashing.NONE_HASH, np.uint64)
+    if pa.types.is_boolean(kind) or pa.types.is_integer(kind):
+        return _mix_ints(array, hashing.INT)
+    if pa.types.is_date32(kind):
+        return _mix_ints(array.cast(pa.int32()), hashing.DATE)
+    if pa.types.is_date64(kind):
+        days = _ints(array.cast(pa.int64())) // _MS_PER_DAY
+        return hashing.mix_array(days.view(np.uint64), hashing.DATE)
+    if pa.types.is_timestamp(kind):
+        return hashing.mix_array(_microseconds(array).view(np.uint64), hashing.DATETIME)
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
+        return _hash_pieces(array.cast(pa.large_string()), hashing.TEXT)
+    if pa.types.is_fixed_size_binary(kind):
+        array = array.cast(pa.binary())
+    return _hash_pieces(array.cast(pa.large_binary()), hashing.BYTES)
+
+
+def _hash_dictionary(array: pa.DictionaryArray) -> U64:
+    if array.null_count == len(array):
+        return np.full(len(array), hashing.NONE_HASH, np.uint64)
+    # A null is an entry of the dictionary that is null, or no index at all.
+    hashes = hash_column(array.dictionary)[_ints(array.indices)]
+    if array.indices.null_count:
+        hashes[_nulls(array.indices)] = hashing.NONE_HASH
+    return hashes
+
+
+def _ints(array: pa.Array) -> npt.NDArray[np.int64]:
+    """An integer or boolean column as int64, with 0 for nulls; large unsigned values wrap."""
+    filled = array.fill_null(0 if not pa.types.is_boolean(array.type) else False)
+    values: npt.NDArray[np.int64] = filled.to_numpy(zero_copy_only=False).astype(np.int64)
+    return values
+
+
+def _mix_ints(array: pa.Array, kind: int) -> U64:
+    return hashing.mix_array(_ints(array).view(np.uint64), kind)
+
+
+def _nulls(array: pa.Array) -> npt.NDArray[np.bool_]:
+    nulls: npt.NDArray[np.bool_] = array.is_null().to_numpy(zero_copy_only=False)
+    return nulls
+
+
+def _microseconds(array: pa.Array) -> npt.NDArray[np.int64]:
+    if array.type.tz not in _UTC_NAMES:
+        # Rows cannot tell the two passes of an hour apart when clocks go back: take the first.
+        local = pc.local_timestamp(array)
+        array = pc.assume_timezone(local, array.type.tz, ambiguous="earliest")
+    values = _ints(array.cast(pa.int64()))
+    return values // 1000 if array.type.unit == "ns" else values * _MICROSECONDS[array.type.unit]
+
+
+def _hash_pieces(array: pa.Array, kind: int) -> U64:
+    _, offsets, data = array.buffers()
+    if offsets is None or not len(array):
+        return np.zeros(len(array), np.uint64)
+    bounds = np.frombuffer(offsets, np.int64)[array.offset : array.offset + len(array) + 1]
+    pieces = np.frombuffer(data, np.uint8) if data is not None else np.empty(0, np.uint8)
+    return hashing.hash_buffer(pieces, bounds, kind)

@@ -1,0 +1,194 @@
+"""Keys of records: their stable hash, their key group and the subtask that owns it.
+
+A key is None, bool, int, str, bytes, date, datetime, UUID, a numpy integer, bool or str, or a tuple
+of these. Keys that are equal in Python hash equally, on every process, version and machine.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable, Iterable, Sequence
+from enum import Enum
+from typing import Any
+from uuid import UUID
+
+import numpy as np
+import numpy.typing as npt
+
+from minirt.data import hashing
+from minirt.data.column_keys import check_key_type, hash_column, hash_columns
+from minirt.data.hashing import U64, UnstableKeyError
+from minirt.data.values import shown
+
+__all__ = [
+    "KeyRouter",
+    "UnstableKeyError",
+    "key_hash",
+    "hash_keys",
+    "key_group",
+    "key_groups",
+    "subtask_of_group",
+    "group_range",
+    "hash_column",
+    "hash_columns",
+    "check_key_type",
+]
+
+_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+_EPOCH_DAY = _EPOCH.toordinal()
+_MICROSECOND = dt.timedelta(microseconds=1)
+
+
+def key_hash(key: Any) -> int:
+    """The stable hash of a key, 64 bits without sign. Raises UnstableKeyError for other types."""
+    hash_exact = _HASH_OF.get(type(key))
+    return hash_exact(key) if hash_exact is not None else _hash_inexact(key)
+
+
+def hash_keys(keys: Sequence[Any]) -> U64:
+    """As `key_hash`, for many keys at once. Raises UnstableKeyError."""
+    kinds = set(map(type, keys))
+    if kinds == {str}:
+        return _hash_texts(keys)
+    if kinds == {bytes}:
+        return _hash_pieces(b"".join(keys), map(len, keys), len(keys), hashing.BYTES)
+    if kinds and kinds <= {int, bool}:
+        try:
+            return hashing.mix_array(np.array(keys, np.int64).view(np.uint64), hashing.INT)
+        except OverflowError:
+            pass
+    if kinds == {tuple} and len(set(map(len, keys))) == 1:
+        columns = [hash_keys(column) for column in zip(*keys, strict=True)]
+        return hashing.hash_tuples(columns, len(keys))
+    return np.fromiter(map(key_hash, keys), np.uint64, len(keys))
+
+
+def key_group(key: Any, max_parallelism: int) -> int:
+    """The key group of a key, from 0 to below `max_parallelism`. Raises UnstableKeyError."""
+    return key_hash(key) % max_parallelism
+
+
+def key_groups(keys: Sequence[Any], max_parallelism: int) -> npt.NDArray[np.int64]:
+    """As `key_group`, for many keys at once. Raises UnstableKeyError."""
+    return (hash_keys(keys) % np.uint64(max_parallelism)).astype(np.int64)
+
+
+def subtask_of_group(group: int, parallelism: int, max_parallelism: int) -> int:
+    """The index of the subtask that owns a key group."""
+    return group * parallelism // max_parallelism
+
+
+def group_range(subtask: int, parallelism: int, max_parallelism: int) -> range:
+    """The key groups that a subtask owns."""
+    start = -(-subtask * max_parallelism // parallelism)
+    stop = -(-(subtask + 1) * max_parallelism // parallelism)
+    return range(start, stop)
+
+
+class KeyRouter(dict[Any, int]):
+    """From a key to the index of the subtask that owns it: `router[key]`.
+
+    Answers are remembered, at most `entries_max` of them, so that a known key costs a dict lookup.
+    """
+
+    def __init__(self, parallelism: int, max_parallelism: int, entries_max: int) -> None:
+        super().__init__()
+        self._parallelism = parallelism
+        self._max_parallelism = max_parallelism
+        self._entries_max = entries_max
+
+    def __missing__(self, key: Any) -> int:
+        group = key_group(key, self._max_parallelism)
+        if len(self) >= self._entries_max:
+            self.clear()
+        target = self[key] = subtask_of_group(group, self._parallelism, self._max_parallelism)
+        return target
+
+    def targets(self, keys: Iterable[Any]) -> list[int]:
+        """The subtask of every key. Raises UnstableKeyError, also for keys that Python cannot hash."""
+        try:
+            return [*map(self.__getitem__, keys)]
+        except TypeError:
+            for key in keys:
+                key_hash(key)
+            raise
+
+
+def _hash_int(key: int) -> int:
+    if -(2**63) <= key < 2**64:
+        return hashing.mix(key, hashing.INT)
+    data = key.to_bytes(key.bit_length() // 8 + 1, "little", signed=True)
+    return hashing.hash_bytes(data, hashing.BIG_INT)
+
+
+def _hash_text(key: str) -> int:
+    return hashing.hash_bytes(key.encode("utf-8", "surrogatepass"), hashing.TEXT)
+
+
+def _hash_datetime(key: dt.datetime) -> int:
+    # Python's equality ignores the fold, so the hash has to.
+    instant = key.replace(fold=0) if key.tzinfo is not None else key.replace(tzinfo=dt.UTC)
+    return hashing.mix((instant - _EPOCH) // _MICROSECOND, hashing.DATETIME)
+
+
+_HASH_OF: dict[type, Callable[[Any], int]] = {
+    type(None): lambda key: hashing.NONE_HASH,
+    bool: lambda key: hashing.mix(key, hashing.INT),
+    int: _hash_int,
+    str: _hash_text,
+    bytes: lambda key: hashing.hash_bytes(key, hashing.BYTES),
+    dt.date: lambda key: hashing.mix(key.toordinal() - _EPOCH_DAY, hashing.DATE),
+    dt.datetime: _hash_datetime,
+    UUID: lambda key: hashing.hash_bytes(key.bytes, hashing.UUID_KIND),
+    tuple: lambda key: hashing.hash_tuple([key_hash(element) for element in key]),
+}
+
+
+def _hash_inexact(key: Any) -> int:
+    if isinstance(key, Enum):
+        raise UnstableKeyError(_refusal(key, "an Enum may be renumbered; use its value or name"))
+    if isinstance(key, np.integer | np.bool_):
+        return _hash_int(int(key))
+    if isinstance(key, np.str_):
+        return _hash_text(str(key))
+    if isinstance(key, dt.datetime):
+        return _hash_datetime(_plain_datetime(key))
+    raise UnstableKeyError(_refusal(key, _reason(key)))
+
+
+def _plain_datetime(key: dt.datetime) -> dt.datetime:
+    """Subclasses, as pandas has one, bring arithmetic of their own."""
+    date = (key.year, key.month, key.day)
+    return dt.datetime(
+        *date, key.hour, key.minute, key.second, key.microsecond, key.tzinfo, fold=key.fold
+    )
+
+
+def _reason(key: Any) -> str:
+    if isinstance(key, float | np.floating):
+        return "floats that look the same can differ; round to an int or use text"
+    if isinstance(key, list | dict | set | frozenset | bytearray):
+        return "it has no stable hash; use a tuple of its parts"
+    return "it has no hash that is the same on every machine; use a tuple of its parts"
+
+
+def _refusal(key: Any, reason: str) -> str:
+    return (
+        f"a {type(key).__module__}.{type(key).__qualname__} cannot be a key ({reason}): "
+        f"{shown(key)}. Keys are None, bool, int, str, bytes, date, datetime, UUID or tuples "
+        "of these"
+    )
+
+
+def _hash_texts(keys: Sequence[str]) -> U64:
+    text = "".join(keys)
+    if text.isascii():
+        return _hash_pieces(text.encode(), map(len, keys), len(keys), hashing.TEXT)
+    encoded = [key.encode("utf-8", "surrogatepass") for key in keys]
+    return _hash_pieces(b"".join(encoded), map(len, encoded), len(keys), hashing.TEXT)
+
+
+def _hash_pieces(data: bytes, lengths: Iterable[int], count: int, kind: int) -> U64:
+    offsets = np.zeros(count + 1, np.int64)
+    np.cumsum(np.fromiter(lengths, np.int64, count), out=offsets[1:])
+    return hashing.hash_buffer(np.frombuffer(data, np.uint8), offsets, kind)

@@ -1,0 +1,1 @@
+"""What operators remember: keyed state, the handles users declare, and timers."""

@@ -1,0 +1,182 @@
+"""State as users declare it: class attributes of a process, bound to the current key at run time."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable, Iterator, MutableMapping
+from typing import Any
+
+from minirt.errors import ConfigurationError
+from minirt.state.keyed import KeyedState
+
+
+class _Handle:
+    """A declaration, or a bound copy of one: that alone has `_state` and `_table`."""
+
+    _state: KeyedState
+    _table: dict[Any, Any]
+
+    def __init__(self, name: str | None) -> None:
+        if name is not None and (not isinstance(name, str) or not name):
+            raise ConfigurationError(f"the name of a state is a non-empty str, not {name!r}")
+        self._name = name
+        self._attribute = ""
+
+    def __set_name__(self, owner: type, attribute: str) -> None:
+        self._attribute = attribute
+
+    def __getattr__(self, attribute: str) -> Any:
+        if attribute in ("_state", "_table"):
+            raise ConfigurationError(
+                f"state {self.__dict__.get('_name') or self.__dict__.get('_attribute')!r} is used "
+                "outside a running job: declare it as a class attribute, and use it in open, process "
+                "and on_timer only"
+            )
+        raise AttributeError(f"{type(self).__name__} has no attribute {attribute!r}")
+
+
+class ValueState(_Handle):
+    """One value for every key; `default` while none is set.
+
+    After changing a mutable value in place, `set` it again: another backend may have given out a
+    copy.
+    """
+
+    def __init__(self, default: Any = None, *, name: str | None = None) -> None:
+        super().__init__(name)
+        if type(default).__hash__ is None:
+            raise ConfigurationError(
+                f"the default of a ValueState must not be a {type(default).__name__}, as all keys "
+                "would share it; use ListState or MapState, or None and set() the first value"
+            )
+        self._default = default
+
+    def get(self) -> Any:
+        return self._table.get(self._state.key, self._default)
+
+    def set(self, value: Any) -> None:
+        self._table[self._state.key] = value
+
+    def clear(self) -> None:
+        """Forget the value; `get` gives the default again."""
+        self._table.pop(self._state.key, None)
+
+    @property
+    def value(self) -> Any:
+        """As `get`; assigning is `set`."""
+        return self.get()
+
+    @value.setter
+    def value(self, value: Any) -> None:
+        self.set(value)
+
+
+class ListState(_Handle):
+    """A list for every key; an empty one takes no room."""
+
+    def __init__(self, *, name: str | None = None) -> None:
+        super().__init__(name)
+
+    def get(self) -> list[Any]:
+        """The elements, as a list of the caller's own."""
+        return list(self._table.get(self._state.key, ()))
+
+    def add(self, element: Any) -> None:
+        self._table.setdefault(self._state.key, []).append(element)
+
+    def extend(self, elements: Iterable[Any]) -> None:
+        added = list(elements)
+        if added:
+            self._table.setdefault(self._state.key, []).extend(added)
+
+    def set(self, elements: Iterable[Any]) -> None:
+        """Replace all elements."""
+        replacement = list(elements)
+        self.clear()
+        if replacement:
+            self._table[self._state.key] = replacement
+
+    def clear(self) -> None:
+        self._table.pop(self._state.key, None)
+
+
+class MapState(_Handle, MutableMapping[Any, Any]):
+    """A dict for every key; an empty one takes no room. Two of them are equal only if the same."""
+
+    __hash__ = object.__hash__
+
+    def __init__(self, *, name: str | None = None) -> None:
+        super().__init__(name)
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+    def __getitem__(self, field: Any) -> Any:
+        return self._current()[field]
+
+    def __setitem__(self, field: Any, value: Any) -> None:
+        self._table.setdefault(self._state.key, {})[field] = value
+
+    def __delitem__(self, field: Any) -> None:
+        current = self._current()
+        del current[field]
+        if not current:
+            self.clear()
+
+    def __contains__(self, field: object) -> bool:
+        return field in self._current()
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._current())
+
+    def __len__(self) -> int:
+        return len(self._current())
+
+    def clear(self) -> None:
+        self._table.pop(self._state.key, None)
+
+    def _current(self) -> dict[Any, Any]:
+        current: dict[Any, Any] | None = self._table.get(self._state.key)
+        return {} if current is None else current
+
+
+def bind_states(process: object, state: KeyedState) -> None:
+    """Give a process its own handles for the states that its class and their parents declare.
+
+    Raises ConfigurationError for two states of one name, and for handles that are no declarations.
+    """
+    declared = _declarations(type(process))
+    attributes = getattr(process, "__dict__", None)
+    if attributes is None:
+        if declared:
+            raise ConfigurationError(
+                f"{type(process).__name__} declares state and has __slots__; remove these"
+            )
+        return
+    for attribute, value in attributes.items():
+        if isinstance(value, _Handle) and attribute not in declared:
+            raise ConfigurationError(
+                f"{type(process).__name__}.{attribute}: declare state as a class attribute, not in "
+                "__init__"
+            )
+    owner: dict[str, str] = {}
+    for attribute, handle in declared.items():
+        name = handle._name or attribute
+        other = owner.setdefault(name, attribute)
+        if other != attribute:
+            raise ConfigurationError(
+                f"{type(process).__name__}: {other} and {attribute} declare a state of the same "
+                f"name, {name!r}"
+            )
+        bound = copy.copy(handle)
+        bound._state = state
+        bound._table = state.table(name)
+        attributes[attribute] = bound
+
+
+def _declarations(kind: type) -> dict[str, _Handle]:
+    """By attribute; what a class defines hides what its parents do."""
+    visible: dict[str, object] = {}
+    for parent in reversed(kind.__mro__):
+        visible.update(vars(parent))
+    return {name: value for name, value in visible.items() if isinstance(value, _Handle)}
