@@ -1,0 +1,361 @@
+"""Manifests and generations: which checkpoints exist, which of them count, which may go.
+
+A checkpoint is complete once its manifest exists; nothing else says so. Each start and each restart
+of a job takes these steps, in this order:
+
+1. *claim* the next generation by an atomic create. Generations have no gaps.
+2. list the manifests, then the claims, and *choose* the newest manifest that counts.
+3. *resolve*: record in storage which manifest it starts from.
+4. check that nobody has claimed a higher generation. Only then commit that manifest's output and run.
+
+And for each checkpoint of a running job: create the manifest, check that nobody has claimed a higher
+generation, and only then commit and clean up. What is committed was thus visible before any higher
+claim existed, so every later generation finds it when it lists, and builds on it.
+
+A coordinator that was replaced without noticing (a zombie) can still create a manifest before its check
+fails; it can even resolve late. Such a manifest is an *orphan*: it counts only if it lies on the line
+of the newest resolved claim, which runs from that claim to its base, on to the base of the base's
+generation, and so forth. The newest resolved claim alone decides. Asking instead whether any resolved
+claim disowns a manifest is wrong: a zombie that resolves late would disown what its successor committed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+from minirt.errors import CorruptCheckpointError, ProtocolError
+from minirt.protocol import plain
+
+MANIFEST_VERSION = 1
+
+Bytes = bytes  # Where a field is called `bytes`, annotations cannot say it.
+
+CheckpointKind = Literal["checkpoint", "final", "savepoint"]
+
+
+class ManifestKey(NamedTuple):
+    """What names a manifest. Ids grow over restarts, so sorting keys sorts by age."""
+
+    checkpoint_id: int
+    generation: int
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotRef:
+    """Where the snapshot of one subtask is: a path relative to the storage, or the bytes themselves."""
+
+    vertex: int
+    subtask: int
+    path: str | None
+    inline: Bytes | None
+    bytes: int
+    """Its stored size."""
+    crc: int
+    """Checksum of its frame, which holds the checksums of all its sections."""
+    references: tuple[str, ...] = ()
+    """Files of older checkpoints that it builds on; they stay as long as this one."""
+
+    def paths(self) -> Iterator[str]:
+        """Every file that must stay for this snapshot to be readable."""
+        if self.path is not None:
+            yield self.path
+        yield from self.references
+
+
+@dataclass(frozen=True, slots=True)
+class SubtaskStats:
+    """How the checkpoint went in one subtask. Durations in seconds, sizes in bytes."""
+
+    vertex: int
+    subtask: int
+    name: str
+    start_delay_s: float
+    alignment_s: float
+    sync_s: float
+    async_s: float
+    acknowledged_after_s: float
+    """Since the checkpoint was triggered."""
+    state_bytes: int
+    in_flight_bytes: int
+    processed_bytes: int
+    unaligned: bool
+
+
+@dataclass(frozen=True, slots=True)
+class VertexEntry:
+    """A vertex as it was, so that its snapshots can be dealt to another parallelism."""
+
+    id: int
+    uids: tuple[str, ...]
+    name: str
+    parallelism: int
+    max_parallelism: int
+
+
+@dataclass(frozen=True, slots=True)
+class SinkHandles:
+    """Output of one sink subtask that `checkpoint_id` prepared and nobody has surely committed yet."""
+
+    uid: str
+    checkpoint_id: int
+    subtask: int
+    handles: tuple[dict[str, Any], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """Everything that a restore needs to know of a completed checkpoint. Times in unix seconds."""
+
+    version: int
+    job: str
+    checkpoint_id: int
+    generation: int
+    mode: str
+    kind: CheckpointKind
+    triggered_at: float
+    completed_at: float
+    vertices: tuple[VertexEntry, ...]
+    snapshots: tuple[SnapshotRef, ...]
+    sink_handles: tuple[SinkHandles, ...]
+    """All that may be uncommitted, in the order of committing."""
+    stats: tuple[SubtaskStats, ...]
+
+    @property
+    def key(self) -> ManifestKey:
+        return ManifestKey(self.checkpoint_id, self.generation)
+
+    @property
+    def duration_s(self) -> float:
+        return self.completed_at - self.triggered_at
+
+    @property
+    def bytes(self) -> int:
+        """The size of its snapshots, without what they refer to in older checkpoints."""
+        return sum(ref.bytes for ref in self.snapshots)
+
+    def summary(self) -> ManifestSummary:
+        paths = frozenset(path for ref in self.snapshots for path in ref.paths())
+        return ManifestSummary(self.key, paths, pinned=self.kind == "savepoint")
+
+    def to_plain(self) -> dict[str, Any]:
+        """As a dict that msgpack can carry."""
+        result: dict[str, Any] = plain.to_plain(self)
+        return result
+
+    @classmethod
+    def from_plain(cls, value: object, path: str) -> Manifest:
+        """The manifest stored at `path`. Raises CorruptCheckpointError for anything else."""
+        version = value.get("version") if isinstance(value, dict) else None
+        if isinstance(version, int) and version > MANIFEST_VERSION:
+            raise CorruptCheckpointError(
+                f"the manifest has version {version}, this minirt reads up to {MANIFEST_VERSION};"
+                " use the version of minirt that wrote it, or a later one",
+                path,
+            )
+        try:
+            manifest = plain.from_plain(cls, value)
+        except ValueError as error:
+            raise CorruptCheckpointError(f"not a manifest, {error}", path) from error
+        if manifest.version != MANIFEST_VERSION:
+            raise CorruptCheckpointError(f"unknown manifest version {manifest.version}", path)
+        return manifest
+
+
+@dataclass(frozen=True, slots=True)
+class ManifestSummary:
+    """What deciding about deletions needs of a manifest."""
+
+    key: ManifestKey
+    paths: frozenset[str]
+    """The files it refers to."""
+    pinned: bool = False
+    """Stays whatever its age: a savepoint, or a manifest that cannot be read."""
+
+
+@dataclass(frozen=True, slots=True)
+class GenerationClaim:
+    """One start of the job; once `resolved`, `base` is what it restored, None for an empty start."""
+
+    generation: int
+    base: ManifestKey | None = None
+    resolved: bool = False
+
+    def __post_init__(self) -> None:
+        if self.base is not None and self.base.generation >= self.generation:
+            raise ProtocolError(f"generation {self.generation} cannot restore {self.base}")
+
+
+class CheckpointPaths:
+    """Every path in a checkpoint storage, relative to its root. Nothing else spells or parses them."""
+
+    GENERATIONS = "generations/"
+    MANIFESTS = "manifests/"
+    HISTORY = "history/"
+
+    _KEY = r"chk-(\d{8,})-g(\d{8,})"
+    _CLAIM = re.compile(r"generations/(\d{8,})\.claim")
+    _BASE = re.compile(rf"generations/(\d{{8,}})\.from-(?:nothing|{_KEY})")
+    _MANIFEST = re.compile(rf"manifests/{_KEY}\.manifest")
+    _FOLDER = re.compile(rf"{_KEY}/?")
+    _FILE = re.compile(rf"{_KEY}/.+")
+    _HISTORY = re.compile(r"history/(\d{10,})-g(\d{8,})\.entries")
+
+    @staticmethod
+    def claim(generation: int) -> str:
+        return f"generations/{generation:08}.claim"
+
+    @staticmethod
+    def base(generation: int, base: ManifestKey | None) -> str:
+        """The base is part of the name: one listing tells the bases of all generations."""
+        origin = "nothing" if base is None else CheckpointPaths._name(base)
+        return f"generations/{generation:08}.from-{origin}"
+
+    @staticmethod
+    def manifest(key: ManifestKey) -> str:
+        return f"manifests/{CheckpointPaths._name(key)}.manifest"
+
+    @staticmethod
+    def folder(key: ManifestKey) -> str:
+        """Where the snapshots of a checkpoint are."""
+        return f"{CheckpointPaths._name(key)}/"
+
+    @staticmethod
+    def snapshot(key: ManifestKey, vertex: int, subtask: int) -> str:
+        return f"{CheckpointPaths._name(key)}/v{vertex}-s{subtask}.part"
+
+    @staticmethod
+    def history(first: int, generation: int) -> str:
+        """A run of history entries, of which the first is the `first`-th ever."""
+        return f"history/{first:010}-g{generation:08}.entries"
+
+    @staticmethod
+    def parse_manifest(path: str) -> ManifestKey | None:
+        return _key(CheckpointPaths._MANIFEST.fullmatch(path))
+
+    @staticmethod
+    def parse_folder(path: str) -> ManifestKey | None:
+        return _key(CheckpointPaths._FOLDER.fullmatch(path))
+
+    @staticmethod
+    def parse_file(path: str) -> ManifestKey | None:
+        """The checkpoint whose folder the file is in."""
+        return _key(CheckpointPaths._FILE.fullmatch(path))
+
+    @staticmethod
+    def parse_history(path: str) -> tuple[int, int] | None:
+        """The number of the run's first entry, and its generation."""
+        match = CheckpointPaths._HISTORY.fullmatch(path)
+        return (int(match[1]), int(match[2])) if match else None
+
+    @staticmethod
+    def parse_claims(paths: Iterable[str]) -> list[GenerationClaim]:
+        """The claims that a listing of the generations shows, oldest first."""
+        claims: dict[int, GenerationClaim] = {}
+        for path in sorted(paths):
+            if match := CheckpointPaths._CLAIM.fullmatch(path):
+                claims.setdefault(int(match[1]), GenerationClaim(int(match[1])))
+            elif match := CheckpointPaths._BASE.fullmatch(path):
+                base = ManifestKey(int(match[2]), int(match[3])) if match[2] else None
+                if base is not None and base.generation >= int(match[1]):
+                    raise CorruptCheckpointError(
+                        "a generation cannot restore from a later one", path
+                    )
+                claims[int(match[1])] = GenerationClaim(int(match[1]), base, resolved=True)
+        return [claims[generation] for generation in sorted(claims)]
+
+    @staticmethod
+    def _name(key: ManifestKey) -> str:
+        return f"chk-{key.checkpoint_id:08}-g{key.generation:08}"
+
+
+def _key(match: re.Match[str] | None) -> ManifestKey | None:
+    return ManifestKey(int(match[1]), int(match[2])) if match else None
+
+
+def choose_restore_point(
+    manifests: Iterable[ManifestKey], claims: Iterable[GenerationClaim]
+) -> ManifestKey | None:
+    """The manifest to start from: the newest one that counts; None if there is none."""
+    return next(iter(restore_candidates(manifests, claims)), None)
+
+
+def restore_candidates(
+    manifests: Iterable[ManifestKey], claims: Iterable[GenerationClaim]
+) -> list[ManifestKey]:
+    """All manifests that count, newest first. Orphans are left out."""
+    bases = {claim.generation: claim.base for claim in claims if claim.resolved}
+    return sorted((key for key in manifests if _counts(key, bases)), reverse=True)
+
+
+def _counts(key: ManifestKey, bases: Mapping[int, ManifestKey | None]) -> bool:
+    """Walk down the line of the newest resolved claim until it reaches the key's generation."""
+    if not bases or key.generation >= max(bases):
+        return True
+    generation = max(bases)
+    while True:
+        base = bases[generation]
+        if base is None or base.generation < key.generation:
+            return False
+        if base.generation == key.generation:
+            return key.checkpoint_id <= base.checkpoint_id
+        if base.generation not in bases:  # Its record is lost: nothing disowns what is older.
+            return key.checkpoint_id < base.checkpoint_id
+        generation = base.generation
+
+
+def next_checkpoint_id(manifests: Iterable[ManifestKey], claims: Iterable[GenerationClaim]) -> int:
+    """An id above every id that storage knows of, orphans included."""
+    bases = (claim.base.checkpoint_id for claim in claims if claim.base is not None)
+    return 1 + max([0, *(key.checkpoint_id for key in manifests), *bases])
+
+
+def next_generation(manifests: Iterable[ManifestKey], claims: Iterable[GenerationClaim]) -> int:
+    """The generation to claim next."""
+    claimed = (claim.generation for claim in claims)
+    return 1 + max([0, *(key.generation for key in manifests), *claimed])
+
+
+@dataclass(frozen=True, slots=True)
+class CleanupPlan:
+    """What to delete: first the manifests, so that none ever refers to a file that is gone."""
+
+    manifests_to_delete: tuple[ManifestKey, ...]
+    files_to_delete: tuple[str, ...]
+
+
+def plan_cleanup(
+    manifests: Sequence[ManifestSummary],
+    claims: Sequence[GenerationClaim],
+    stored_paths: Iterable[str],
+    *,
+    retain: int,
+    active: Collection[ManifestKey] = (),
+) -> CleanupPlan:
+    """What may go when the newest `retain` checkpoints that count, and all pinned ones, are kept.
+
+    A file stays if a kept manifest refers to it, and if its checkpoint may still be in progress: it is
+    in `active`, or newer than all kept ones and not of a generation that has been replaced. Paths that
+    minirt does not know stay, and everything does as long as there is no checkpoint that counts.
+    """
+    ages = restore_candidates((m.key for m in manifests if not m.pinned), claims)
+    if not ages:
+        return CleanupPlan((), ())
+    newest = ages[: max(1, retain)]
+    kept = [m for m in manifests if m.pinned or m.key in newest]
+    kept_keys = {m.key for m in kept}
+    referenced = frozenset[str]().union(*(m.paths for m in kept))
+    current = max((claim.generation for claim in claims if claim.resolved), default=0)
+
+    def may_go(path: str) -> bool:
+        key = CheckpointPaths.parse_file(path)
+        if key is None or path in referenced or key in active:
+            return False
+        return key.checkpoint_id <= newest[0].checkpoint_id or key.generation < current
+
+    return CleanupPlan(
+        tuple(sorted(m.key for m in manifests if m.key not in kept_keys)),
+        tuple(sorted(path for path in stored_paths if may_go(path))),
+    )

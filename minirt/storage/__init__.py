@@ -1,0 +1,1 @@
+"""Checkpoints on storage: files and object stores that fsspec reaches, and what minirt keeps there."""

@@ -1,0 +1,376 @@
+"""Checkpoints on an object store: claims of generations, snapshots, manifests and their history."""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import msgpack
+
+from minirt.config import Limits
+from minirt.errors import (
+    ConfigurationError,
+    CorruptCheckpointError,
+    ProtocolError,
+    StorageError,
+    UserCodeError,
+)
+from minirt.protocol.manifest import (
+    CheckpointPaths,
+    CleanupPlan,
+    GenerationClaim,
+    Manifest,
+    ManifestKey,
+    ManifestSummary,
+    SnapshotRef,
+    next_checkpoint_id,
+    next_generation,
+    restore_candidates,
+)
+from minirt.storage.history import CheckpointHistory
+from minirt.storage.parts import decode_part, encode_part, part_checksum
+from minirt.storage.retention import Retention
+from minirt.storage.store import ObjectMissingError, ObjectStore
+
+_CLAIM_ATTEMPTS = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class RestorePoint:
+    """A checkpoint to start from. Its snapshots are read from `storage`, which may be another one."""
+
+    manifest: Manifest
+    storage: CheckpointStorage
+    base: ManifestKey | None
+    """What to resolve the generation with; None if it comes from another storage."""
+    skipped: tuple[CorruptCheckpointError, ...] = ()
+    """What is wrong with the newer checkpoints that were passed over."""
+
+
+class CheckpointStorage:
+    """All checkpoints of one job under one root.
+
+    Workers, which get it by pickle, write and read snapshots, from any thread. The coordinator does all
+    the rest, from one thread; `minirt.protocol.manifest` says in which order and why. A snapshot of at
+    most `inline_bytes_max` bytes is stored in the manifest. Raises StorageError where storage fails and
+    CorruptCheckpointError where it holds something unusable.
+    """
+
+    def __init__(
+        self,
+        store: ObjectStore,
+        inline_bytes_max: int,
+        history_entries: int = Limits.history_entries,
+    ) -> None:
+        self.store = store
+        self._inline_bytes_max = inline_bytes_max
+        self._history_entries = history_entries
+        self._use_generation(0)
+
+    def __reduce__(self) -> tuple[type[CheckpointStorage], tuple[ObjectStore, int, int]]:
+        return (type(self), (self.store, self._inline_bytes_max, self._history_entries))
+
+    # Generations
+
+    def claim_generation(self) -> int:
+        """Start a new generation, above all others; from now on older ones are not current."""
+        generation = next_generation(self.manifest_keys(), self.claims())
+        claimant = f"{socket.gethostname()} process {os.getpid()} at {time.time():.3f}\n".encode()
+        for _ in range(_CLAIM_ATTEMPTS):
+            path = CheckpointPaths.claim(generation)
+            if self.store.create(path, claimant):
+                self._check_create_refuses(path, claimant)
+                self._use_generation(generation)
+                return generation
+            generation += 1
+        raise StorageError(
+            f"{_CLAIM_ATTEMPTS} generations in a row were taken by others; is a job being started in"
+            " an endless loop?",
+            self.store.full_path(CheckpointPaths.GENERATIONS),
+        )
+
+    def resolve_generation(self, generation: int, base: ManifestKey | None) -> bool:
+        """Record what the generation restored, None for nothing. False: it has been replaced, stop."""
+        path = CheckpointPaths.base(generation, base)
+        GenerationClaim(generation, base)
+        self.store.create(path, b"")
+        return self.is_current(generation)
+
+    def is_current(self, generation: int) -> bool:
+        """Whether nobody has claimed a higher generation: claims have no gaps, so one look is enough."""
+        return not self.store.exists(CheckpointPaths.claim(generation + 1))
+
+    def claims(self) -> list[GenerationClaim]:
+        """Every generation ever started, oldest first."""
+        return CheckpointPaths.parse_claims(self.store.list(CheckpointPaths.GENERATIONS))
+
+    # Snapshots
+
+    def write_snapshot(
+        self,
+        checkpoint_id: int,
+        generation: int,
+        vertex: int,
+        subtask: int,
+        sections: Mapping[str, bytes],
+    ) -> SnapshotRef:
+        """Store one subtask's snapshot, durable on return, or put it into the reference if it is small."""
+        chunks = encode_part(sections)
+        size, checksum = sum(map(len, chunks)), part_checksum(chunks[0])
+        if size <= self._inline_bytes_max:
+            return SnapshotRef(vertex, subtask, None, b"".join(chunks), size, checksum)
+        key = ManifestKey(checkpoint_id, generation)
+        path = CheckpointPaths.snapshot(key, vertex, subtask)
+        self.store.write(path, chunks)
+        return SnapshotRef(vertex, subtask, path, None, size, checksum)
+
+    def read_snapshot(self, ref: SnapshotRef, checkpoint: ManifestKey) -> dict[str, bytes]:
+        """The sections of a snapshot of the checkpoint, all checksums verified."""
+        if ref.path is not None:
+            path = self.store.full_path(ref.path)
+            data = self._read_part(ref.path)
+        else:
+            manifest = self.store.full_path(CheckpointPaths.manifest(checkpoint))
+            path = f"{manifest} (inlined: vertex {ref.vertex}, subtask {ref.subtask})"
+            data = ref.inline or b""
+        sections = decode_part(data, path)
+        if len(data) != ref.bytes or part_checksum(data) != ref.crc:
+            raise CorruptCheckpointError("not the snapshot that the manifest refers to", path)
+        return sections
+
+    # Manifests
+
+    def create_manifest(self, manifest: Manifest) -> bool:
+        """Complete the checkpoint; True if storage now holds this manifest, also by an earlier attempt.
+
+        Unless `is_current` afterwards, it must not be acted on: neither commit nor clean up.
+        """
+        path = CheckpointPaths.manifest(manifest.key)
+        try:
+            packed = msgpack.packb(manifest.to_plain())
+        except (TypeError, ValueError, OverflowError) as error:
+            raise UserCodeError(
+                f"the handles of a sink cannot be stored ({error}); they may hold only None, bool, int,"
+                " float, str, bytes, lists and dicts"
+            ) from error
+        chunks = encode_part({"manifest": packed})
+        if not self.store.create(path, chunks) and self.store.read(path) != b"".join(chunks):
+            return False
+        if self._retention is not None:
+            self._retention.add(manifest.summary())
+        return True
+
+    def read_manifest(self, key: ManifestKey) -> Manifest:
+        """The manifest of a checkpoint."""
+        path = CheckpointPaths.manifest(key)
+        full_path = self.store.full_path(path)
+        sections = decode_part(self._read_part(path), full_path)
+        if "manifest" not in sections:
+            raise CorruptCheckpointError("not a manifest", full_path)
+        try:
+            value = msgpack.unpackb(sections["manifest"], strict_map_key=False)
+        except ValueError as error:
+            raise CorruptCheckpointError(f"not a manifest ({error})", full_path) from error
+        manifest = Manifest.from_plain(value, full_path)
+        if manifest.key != key:
+            raise CorruptCheckpointError(
+                f"holds the manifest of another checkpoint, {manifest.key}", full_path
+            )
+        return manifest
+
+    def manifest_keys(self) -> list[ManifestKey]:
+        """Every completed checkpoint, orphans included, oldest first; from a listing alone."""
+        paths = self.store.list(CheckpointPaths.MANIFESTS)
+        return sorted(key for path in paths if (key := CheckpointPaths.parse_manifest(path)))
+
+    def next_checkpoint_id(self, point: RestorePoint | None = None) -> int:
+        """An id that is newer than all that this storage, and the restored checkpoint, know of."""
+        restored = [point.manifest.key] if point is not None else []
+        return next_checkpoint_id([*self.manifest_keys(), *restored], self.claims())
+
+    def restore_point(
+        self,
+        which: str | int = "latest",
+        *,
+        allow_fallback: bool = False,
+        exclude: Collection[ManifestKey] = (),
+    ) -> RestorePoint | None:
+        """The checkpoint to start from, with all its files present; None if "latest" finds none at all.
+
+        `which` is "latest", a checkpoint id, or a path: of a manifest, of a checkpoint's folder, or of a
+        storage, for its latest; of this storage or of a copy elsewhere. `allow_fallback` lets the next
+        older one stand in for a damaged one; what the damaged one committed is then produced again.
+        `exclude` names those whose damage was noticed while reading them. Raises ConfigurationError if
+        there is no such checkpoint.
+        """
+        storage, key = (self, None) if which == "latest" else self._locate(which)
+        keys = storage.manifest_keys()
+        if key is not None:
+            if key not in keys:
+                raise ConfigurationError(
+                    f"restore: no checkpoint {which!r} in {_describe(storage, keys)}"
+                )
+            candidates = [key]
+        else:
+            candidates = restore_candidates(keys, storage.claims())
+            if not candidates and which != "latest":
+                raise ConfigurationError(f"restore: no checkpoint at {which!r}")
+        if not candidates:
+            return None
+        return storage._newest_whole(candidates, self, allow_fallback, exclude)
+
+    def cleanup(self, retain: int, active: Collection[ManifestKey] = ()) -> CleanupPlan:
+        """Delete all but the newest `retain` checkpoints and the savepoints; returns what was deleted.
+
+        `active` are the checkpoints in progress. Only for the generation that is current, after it is
+        resolved. The first call lists the storage, later ones only folders of checkpoints that failed.
+        """
+        if self._retention is None:
+            claims = self.claims()
+            if GenerationClaim(self._generation) in claims or self._generation == 0:
+                raise ProtocolError("cleanup needs a generation that is claimed and resolved")
+            self._retention = Retention(self.store, self._generation, claims)
+            for key in self.manifest_keys():
+                self._retention.add(self._summary(key))
+        return self._retention.cleanup(retain, active)
+
+    # History
+
+    def append_history(self, entry: dict[str, Any]) -> None:
+        """Remember how a checkpoint ended; `entry` holds only values that msgpack carries."""
+        self._history.append(entry)
+
+    def history(self) -> list[dict[str, Any]]:
+        """What `append_history` was given, newest last, over all generations."""
+        return self._history.read()
+
+    # Internals
+
+    def _use_generation(self, generation: int) -> None:
+        self._generation = generation
+        self._retention: Retention | None = None
+        self._history = CheckpointHistory(self.store, generation, self._history_entries)
+
+    def _check_create_refuses(self, path: str, data: bytes) -> None:
+        if self.store.create(path, data):
+            raise ConfigurationError(
+                f"{self.store.root} ignores the condition of a conditional write, so it cannot keep two"
+                " runs of a job apart; use a storage that supports If-None-Match"
+            )
+
+    def _read_part(self, path: str) -> bytes:
+        try:
+            return self.store.read(path)
+        except ObjectMissingError as error:
+            raise CorruptCheckpointError("missing", self.store.full_path(path)) from error
+
+    def _summary(self, key: ManifestKey) -> ManifestSummary:
+        try:
+            return self.read_manifest(key).summary()
+        except CorruptCheckpointError:
+            files = self.store.list(CheckpointPaths.folder(key))
+            return ManifestSummary(key, frozenset(files), pinned=True)
+
+    def _newest_whole(
+        self,
+        candidates: list[ManifestKey],
+        restoring: CheckpointStorage,
+        allow_fallback: bool,
+        exclude: Collection[ManifestKey],
+    ) -> RestorePoint:
+        skipped: list[CorruptCheckpointError] = []
+        for index, key in enumerate(candidates):
+            if key in exclude:
+                continue
+            try:
+                manifest = self.read_manifest(key)
+                self._check_files(manifest)
+            except CorruptCheckpointError as error:
+                if not allow_fallback:
+                    raise self._cannot_restore(error, candidates[index + 1 :]) from error
+                skipped.append(error)
+                continue
+            base = key if self.store.root == restoring.store.root else None
+            return RestorePoint(manifest, self, base, tuple(skipped))
+        raise CorruptCheckpointError(
+            f"none of {len(candidates)} checkpoints can be restored; the newest: {skipped[:1]}",
+            self.store.full_path(CheckpointPaths.MANIFESTS),
+        )
+
+    def _cannot_restore(
+        self, error: CorruptCheckpointError, older: list[ManifestKey]
+    ) -> CorruptCheckpointError:
+        advice = "there is no older one"
+        if older:
+            path = self.store.full_path(CheckpointPaths.folder(older[0]).rstrip("/"))
+            advice = f'to start from the next older one, and produce later output again: restore="{path}"'
+        return CorruptCheckpointError(
+            f"the checkpoint cannot be restored, {error} ({advice})", error.path
+        )
+
+    def _check_files(self, manifest: Manifest) -> None:
+        """Raise CorruptCheckpointError unless all files are there, with the right size."""
+        sizes: dict[str, int] = {}
+        paths = manifest.summary().paths
+        for key in {CheckpointPaths.parse_file(path) for path in paths}:
+            if key is None:
+                raise CorruptCheckpointError(
+                    "refers to files outside of all checkpoints",
+                    self.store.full_path(CheckpointPaths.manifest(manifest.key)),
+                )
+            sizes.update(self.store.sizes(CheckpointPaths.folder(key)))
+        for path in sorted(paths - sizes.keys()):
+            raise CorruptCheckpointError("missing", self.store.full_path(path))
+        for ref in manifest.snapshots:
+            if ref.path is not None and sizes[ref.path] != ref.bytes:
+                raise CorruptCheckpointError(
+                    f"has {sizes[ref.path]} bytes instead of {ref.bytes}",
+                    self.store.full_path(ref.path),
+                )
+
+    def _locate(self, which: str | int) -> tuple[CheckpointStorage, ManifestKey | None]:
+        """The storage that a path or id points into, and the checkpoint; None for its latest."""
+        if not isinstance(which, str):
+            return self, self._key_of(which)
+        path = which.rstrip("/")
+        head, _, name = path.rpartition("/")
+        if (key := CheckpointPaths.parse_folder(name)) is not None:
+            root = head
+        elif (key := CheckpointPaths.parse_manifest("/".join(path.split("/")[-2:]))) is not None:
+            root = head.rpartition("/")[0]
+        else:
+            root = path
+        return self._at(root), key
+
+    def _at(self, root: str) -> CheckpointStorage:
+        if not root:
+            return self
+        store = ObjectStore(root, self.store.options)
+        if store.root == self.store.root:
+            return self
+        return CheckpointStorage(store, self._inline_bytes_max, self._history_entries)
+
+    def _key_of(self, checkpoint_id: int) -> ManifestKey:
+        keys = self.manifest_keys()
+        matching = [key for key in keys if key.checkpoint_id == checkpoint_id]
+        counting = restore_candidates(matching, self.claims())
+        if counting:
+            return counting[0]
+        if matching:
+            path = self.store.full_path(CheckpointPaths.folder(matching[-1]).rstrip("/"))
+            raise ConfigurationError(
+                f"restore: checkpoint {checkpoint_id} was left behind when the job restarted from an"
+                f' older one, its output was not committed since; to restore it all the same: "{path}"'
+            )
+        raise ConfigurationError(
+            f"restore: no checkpoint {checkpoint_id} in {_describe(self, keys)}"
+        )
+
+
+def _describe(storage: CheckpointStorage, keys: list[ManifestKey]) -> str:
+    ids = ", ".join(str(key.checkpoint_id) for key in keys[-20:])
+    return f"{storage.store.root}, which holds {ids or 'none'}"

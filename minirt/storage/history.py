@@ -1,0 +1,96 @@
+"""What became of each checkpoint, kept on storage so that it can be read after the job has died."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgpack
+
+from minirt.errors import CorruptCheckpointError
+from minirt.protocol.manifest import CheckpointPaths
+from minirt.storage.parts import decode_part, encode_part
+from minirt.storage.store import ObjectMissingError, ObjectStore
+
+_RUN_ENTRIES = 64
+_RUN_BYTES = 64 * 1024
+
+
+class CheckpointHistory:
+    """The newest `entries_max` entries, in runs: objects of consecutive entries, rewritten as they grow.
+
+    A run's name holds the number of its first entry, so a listing tells how many entries each run has.
+    Appending costs one write, and one deletion where a run has become too old. Not for several threads.
+    """
+
+    def __init__(self, store: ObjectStore, generation: int, entries_max: int) -> None:
+        self._store = store
+        self._generation = generation
+        self._entries_max = entries_max
+        self._older: list[tuple[int, int]] | None = None
+        self._first = 0
+        self._run: list[bytes] = []
+
+    def append(self, entry: dict[str, Any]) -> None:
+        """Add an entry of values that msgpack carries; durable on return. Raises StorageError."""
+        older = self._older
+        if older is None:
+            older = self._older = self._runs()
+            self._first = self._continue_after(older)
+        if len(self._run) >= _RUN_ENTRIES or sum(map(len, self._run)) >= _RUN_BYTES:
+            older.append((self._first, self._generation))
+            self._first += len(self._run)
+            self._run = []
+        run = [*self._run, msgpack.packb(entry)]
+        self._store.write(
+            CheckpointPaths.history(self._first, self._generation),
+            encode_part({"entries": msgpack.packb(run)}),
+        )
+        self._run = run
+        self._forget(older)
+
+    def read(self) -> list[dict[str, Any]]:
+        """The entries, newest last. Raises CorruptCheckpointError for a damaged run."""
+        entries: list[dict[str, Any]] = []
+        for run in reversed(self._runs()):
+            entries[:0] = self._read_run(run)
+            if len(entries) >= self._entries_max:
+                break
+        return entries[-self._entries_max :]
+
+    def _runs(self) -> list[tuple[int, int]]:
+        paths = self._store.list(CheckpointPaths.HISTORY)
+        return sorted(run for path in paths if (run := CheckpointPaths.parse_history(path)))
+
+    def _read_run(self, run: tuple[int, int]) -> list[dict[str, Any]]:
+        path = CheckpointPaths.history(*run)
+        try:
+            data = self._store.read(path)
+        except ObjectMissingError:  # Too old by now: a running job has removed it.
+            return []
+        sections = decode_part(data, self._store.full_path(path))
+        if "entries" not in sections:
+            raise CorruptCheckpointError(
+                "not a run of history entries", self._store.full_path(path)
+            )
+        return [msgpack.unpackb(entry) for entry in msgpack.unpackb(sections["entries"])]
+
+    def _continue_after(self, runs: list[tuple[int, int]]) -> int:
+        """The number of the next entry."""
+        if not runs:
+            return 0
+        try:
+            count = len(self._read_run(runs[-1]))
+        except CorruptCheckpointError:  # Numbers may have gaps; a damaged run must not stop a job.
+            count = _RUN_ENTRIES
+        return runs[-1][0] + count
+
+    def _forget(self, older: list[tuple[int, int]]) -> None:
+        """Delete the runs all of whose entries are too old."""
+        oldest = self._first + len(self._run) - self._entries_max
+        while older and self._end_of(older) <= oldest:
+            self._store.delete(CheckpointPaths.history(*older[0]))
+            older.pop(0)
+
+    def _end_of(self, older: list[tuple[int, int]]) -> int:
+        """Where the first of these runs ends: the next one starts there."""
+        return older[1][0] if len(older) > 1 else self._first

@@ -1,0 +1,68 @@
+"""Deleting the checkpoints that are no longer kept, without listing the storage each time."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from minirt.protocol.manifest import (
+    CheckpointPaths,
+    CleanupPlan,
+    GenerationClaim,
+    ManifestKey,
+    ManifestSummary,
+    plan_cleanup,
+)
+from minirt.storage.store import ObjectStore
+
+_CRASHED_AFTER_S = 3600.0
+"""A temporary file this old has no writer any more."""
+
+
+class Retention:
+    """What a generation knows to be stored. Construct it once the generation is resolved.
+
+    What an aborted checkpoint wrote is deleted once a later one is complete. Files that arrive even
+    later are deleted by the next generation, which begins with a full listing.
+    """
+
+    def __init__(
+        self, store: ObjectStore, generation: int, claims: Sequence[GenerationClaim]
+    ) -> None:
+        self._store = store
+        self._generation = generation
+        self._claims = claims
+        self._manifests: dict[ManifestKey, ManifestSummary] = {}
+        self._paths = {p for p in store.list() if CheckpointPaths.parse_file(p) is not None}
+        self._unfinished: set[ManifestKey] = set()
+        self._newest_id = 0
+        store.sweep(_CRASHED_AFTER_S)
+
+    def add(self, manifest: ManifestSummary) -> None:
+        """Take note of a completed checkpoint, and of those between it and the last one."""
+        self._manifests[manifest.key] = manifest
+        self._paths |= manifest.paths
+        checkpoint_id = manifest.key.checkpoint_id
+        if self._newest_id:
+            skipped = range(self._newest_id + 1, checkpoint_id)
+            self._unfinished |= {ManifestKey(skip, self._generation) for skip in skipped}
+        self._newest_id = max(self._newest_id, checkpoint_id)
+
+    def cleanup(self, retain: int, active: Collection[ManifestKey]) -> CleanupPlan:
+        """Delete what need not be kept. What a failed deletion leaves is tried again next time."""
+        self._look_for_leftovers(active)
+        plan = plan_cleanup(
+            list(self._manifests.values()), self._claims, self._paths, retain=retain, active=active
+        )
+        for key in plan.manifests_to_delete:
+            self._store.delete(CheckpointPaths.manifest(key))
+            del self._manifests[key]
+        for path in plan.files_to_delete:
+            self._store.delete(path)
+            self._paths.discard(path)
+        return plan
+
+    def _look_for_leftovers(self, active: Collection[ManifestKey]) -> None:
+        for key in sorted(self._unfinished.difference(active)):
+            if key not in self._manifests:
+                self._paths.update(self._store.list(CheckpointPaths.folder(key)))
+            self._unfinished.discard(key)

@@ -1,0 +1,156 @@
+"""Objects under one root, on local files or on anything that fsspec reaches."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+from minirt.errors import MinirtError, StorageError
+from minirt.storage.fsspec_objects import FsspecObjects
+from minirt.storage.local_files import LocalFiles
+
+_PROTOCOL = re.compile(r"[a-zA-Z0-9+.\-]+(?=://|::)")
+
+
+class ObjectMissingError(StorageError):
+    """The object that was to be read does not exist."""
+
+
+class Objects(Protocol):
+    """What a kind of storage must offer. Paths are relative and already checked.
+
+    A read, listing or existence check that starts after a write, create or delete returned must see
+    it. Raises FileNotFoundError where an object to be read is missing, and anything else on failure.
+    """
+
+    root: str
+    """For messages: what a path is relative to."""
+
+    def read(self, path: str) -> bytes: ...
+    def write(self, path: str, chunks: Sequence[bytes]) -> None: ...
+    def create(self, path: str, chunks: Sequence[bytes]) -> bool: ...
+    def delete(self, path: str) -> None: ...
+    def sizes(self, prefix: str) -> dict[str, int]: ...
+    def size(self, path: str) -> int: ...
+    def sweep(self, older_than_s: float) -> None: ...
+
+
+class ObjectStore:
+    """Durable, atomic objects under the root `url`: a path, `file://`, `memory://`, `s3://` and so on.
+
+    `options` go to fsspec. Usable from several threads, after a fork and after pickling; nothing is
+    opened or created before the first use. Every failure is a StorageError with the full path and the
+    cause. `create` is atomic on local files, in memory, and on object stores with conditional writes
+    (S3, Google Cloud Storage, Azure); elsewhere it refuses.
+    """
+
+    def __init__(self, url: str, options: Mapping[str, Any] | None = None) -> None:
+        self._url = url
+        self._options = dict(options or {})
+        self._objects = _open(url, self._options)
+
+    def __reduce__(self) -> tuple[type[ObjectStore], tuple[str, dict[str, Any]]]:
+        # The absolute root, since the process that unpickles may run in another folder.
+        return (type(self), (self._objects.root, self._options))
+
+    def __repr__(self) -> str:
+        return f"ObjectStore({self._url!r})"
+
+    @property
+    def root(self) -> str:
+        """The absolute form of the URL."""
+        return self._objects.root
+
+    @property
+    def options(self) -> dict[str, Any]:
+        return dict(self._options)
+
+    def full_path(self, path: str) -> str:
+        """The path as messages show it."""
+        return f"{self.root.rstrip('/')}/{path}"
+
+    def read(self, path: str) -> bytes:
+        """The whole object. Raises ObjectMissingError if there is none."""
+        with self._translated("cannot read", path):
+            return self._objects.read(_checked(path))
+
+    def write(self, path: str, data: bytes | Sequence[bytes]) -> None:
+        """Store the object, over an older one if there is; durable on return, never half visible."""
+        with self._translated("cannot write", path):
+            self._objects.write(_checked(path), _chunks(data))
+
+    def create(self, path: str, data: bytes | Sequence[bytes]) -> bool:
+        """Store the object unless it exists: of any number of callers, exactly one gets True."""
+        with self._translated("cannot create", path):
+            return self._objects.create(_checked(path), _chunks(data))
+
+    def delete(self, path: str) -> None:
+        """Remove the object; one that is absent is fine."""
+        with self._translated("cannot delete", path):
+            self._objects.delete(_checked(path))
+
+    def exists(self, path: str) -> bool:
+        """Whether there is such an object."""
+        try:
+            self.size(path)
+        except ObjectMissingError:
+            return False
+        return True
+
+    def size(self, path: str) -> int:
+        """Size in bytes. Raises ObjectMissingError if there is no such object."""
+        with self._translated("cannot look at", path):
+            return self._objects.size(_checked(path))
+
+    def sizes(self, prefix: str = "") -> dict[str, int]:
+        """Size in bytes of every object in the folder `prefix` and below, by relative path."""
+        with self._translated("cannot list", prefix):
+            return self._objects.sizes(_checked(prefix.rstrip("/")) if prefix.rstrip("/") else "")
+
+    def list(self, prefix: str = "") -> list[str]:
+        """Sorted relative paths of every object in the folder `prefix` and below; [] if it is missing."""
+        return sorted(self.sizes(prefix))
+
+    def sweep(self, older_than_s: float) -> None:
+        """Remove what writers that crashed at least this many seconds ago left half written."""
+        with self._translated("cannot remove temporary files", ""):
+            self._objects.sweep(older_than_s)
+
+    @contextmanager
+    def _translated(self, action: str, path: str) -> Iterator[None]:
+        try:
+            yield
+        except MinirtError:
+            raise
+        except FileNotFoundError as error:
+            raise ObjectMissingError(
+                f"{action}, not found ({error})", self.full_path(path)
+            ) from error
+        except Exception as error:  # Remote filesystems raise errors of their client libraries.
+            raise StorageError(f"{action} ({_reason(error)})", self.full_path(path)) from error
+
+
+def _open(url: str, options: Mapping[str, Any]) -> Objects:
+    match = _PROTOCOL.match(url)
+    if match is None or match[0] in ("file", "local"):
+        path = re.sub(r"^(file|local)://", "", url)
+        return LocalFiles(os.path.abspath(os.path.expanduser(path)))
+    return FsspecObjects(url.rstrip("/"), match[0], options)
+
+
+def _chunks(data: bytes | Sequence[bytes]) -> Sequence[bytes]:
+    return (data,) if isinstance(data, bytes | bytearray | memoryview) else data
+
+
+def _checked(path: str) -> str:
+    parts = path.split("/")
+    if any(part in ("", ".", "..") for part in parts) or "\\" in path or "\0" in path:
+        raise StorageError("not a relative path without '..'", path)
+    return path
+
+
+def _reason(error: Exception) -> str:
+    return str(error) or type(error).__name__
