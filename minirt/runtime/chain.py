@@ -50,6 +50,7 @@ class ChainContext:
     now: Callable[[], float]
     watermark_interval_s: float
     source_poll_s: float
+    allow_pickle: bool
 
 
 class Chain:
@@ -127,6 +128,7 @@ class Chain:
             max_parallelism=node.max_parallelism,
             generation=context.generation,
             now=context.now,
+            allow_pickle=context.allow_pickle,
             emit=emit,
             side=self._sides(node.uid),
         )

@@ -29,6 +29,7 @@ class OperatorContext:
     max_parallelism: int
     generation: int
     now: Callable[[], float]
+    allow_pickle: bool
     emit: Emit
     side: Callable[[str], Emit]
 

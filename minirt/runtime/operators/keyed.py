@@ -28,7 +28,7 @@ class KeyedOperator(Operator):
         super().__init__(ctx)
         groups = group_range(ctx.subtask, ctx.parallelism, ctx.max_parallelism)
         self._groups = groups
-        self.state = KeyedState(ctx.max_parallelism, groups)
+        self.state = KeyedState(ctx.max_parallelism, groups, allow_pickle=ctx.allow_pickle)
 
     def snapshot(self) -> Mapping[str, bytes]:
         return self.state.snapshot()

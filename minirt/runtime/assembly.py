@@ -1,0 +1,130 @@
+"""Builds the subtasks of a job from what the coordinator hands out, the same way wherever they run."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from minirt.config import Options
+from minirt.data.codec import RowCodec
+from minirt.graph.execution import ChannelId, ExecutionGraph, SubtaskId
+from minirt.io.base import Split
+from minirt.protocol.barriers import CheckpointMode
+from minirt.protocol.manifest import ManifestKey, SnapshotRef
+from minirt.protocol.restore import RestorePlan
+from minirt.runtime.chain import Chain, ChainContext
+from minirt.runtime.channels import InputChannel, OutputChannel
+from minirt.runtime.gate_input import GateInput
+from minirt.runtime.metrics import SubtaskMetrics
+from minirt.runtime.output import LinkOutput, Outlet, Outputs
+from minirt.runtime.pacer import Pacer
+from minirt.runtime.subtask import Ports, Subtask
+from minirt.storage.checkpoints import CheckpointStorage
+
+
+@dataclass(frozen=True, slots=True)
+class JobPackage:
+    """What never changes over the life of a job. `graph` is pickled: each subtask gets its own copy."""
+
+    graph: bytes
+    options: Options
+    mode: CheckpointMode
+    storage: CheckpointStorage | None
+
+    def load_graph(self) -> ExecutionGraph:
+        graph: ExecutionGraph = pickle.loads(self.graph)
+        return graph
+
+
+@dataclass(frozen=True, slots=True)
+class Deployment:
+    """What a generation starts from. `splits` are those of sources without restored state."""
+
+    generation: int
+    restore: RestorePlan = field(default_factory=dict)
+    restored_from: tuple[CheckpointStorage, ManifestKey] | None = None
+    splits: Mapping[SubtaskId, Sequence[tuple[int, Split]]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Assembled:
+    """A subtask that is ready to be connected: its ends of channels, with their place in the gate."""
+
+    subtask: Subtask
+    inputs: Mapping[ChannelId, tuple[int, InputChannel]]
+    outputs: Mapping[ChannelId, OutputChannel]
+
+
+def assemble(
+    package: JobPackage,
+    deployment: Deployment,
+    id: SubtaskId,
+    ports: Ports,
+    pacer: Pacer,
+    make_room: Callable[[OutputChannel], None],
+) -> Assembled:
+    """One subtask, with its state restored and its operators open."""
+    graph, options = package.load_graph(), package.options
+    limits, vertex = options.limits, graph.vertices[id.vertex]
+    metrics = SubtaskMetrics()
+    codec = RowCodec(allow_pickle=options.allow_pickle)
+    outlet = Outlet(codec, limits, metrics, ports.now, make_room)
+    outputs: dict[ChannelId, OutputChannel] = {}
+    links = []
+    for link in graph.outputs_of(id.vertex):
+        channel_ids = [ChannelId(link.id, id.index, to) for to in link.receivers_of(id.index)]
+        ends = [
+            OutputChannel(limits.output_queue_bytes, limits.input_queue_bytes) for _ in channel_ids
+        ]
+        outputs.update(zip(channel_ids, ends, strict=True))
+        label = next(node.label for node in vertex.operators if node.uid == link.source_uid)
+        links.append(LinkOutput(link, ends, label, outlet))
+    inputs: dict[ChannelId, tuple[int, InputChannel]] = {}
+    input_indexes = []
+    for link in graph.inputs_of(id.vertex):
+        for channel_id in link.channels():
+            if channel_id.receiver == id.index:
+                inputs[channel_id] = (len(inputs), InputChannel(limits.input_queue_bytes))
+                input_indexes.append(link.target_input)
+    gate = None
+    if inputs:
+        gate = GateInput([end for _, end in inputs.values()], input_indexes, codec, metrics)
+    context = ChainContext(
+        subtask=id,
+        generation=deployment.generation,
+        splits=deployment.splits.get(id, ()),
+        now=ports.now,
+        watermark_interval_s=limits.watermark_interval_s,
+        source_poll_s=limits.source_poll_s,
+        allow_pickle=options.allow_pickle,
+    )
+    chain = Chain(vertex, links, context)
+    _restore(chain, deployment, id)
+    chain.open()
+    subtask = Subtask(
+        id,
+        graph.subtask_name(id),
+        deployment.generation,
+        chain,
+        gate,
+        Outputs(links, options.buffer_timeout_s),
+        package.mode,
+        pacer,
+        metrics,
+        ports,
+    )
+    return Assembled(subtask, inputs, outputs)
+
+
+def _restore(chain: Chain, deployment: Deployment, id: SubtaskId) -> None:
+    """Hand the stored snapshots to the operators, reading each only once."""
+    if deployment.restored_from is None:
+        return
+    storage, key = deployment.restored_from
+    read: dict[SnapshotRef, dict[str, bytes]] = {}
+    for uid, part in deployment.restore.get(id, {}).items():
+        for ref in part.snapshots:
+            if ref not in read:
+                read[ref] = storage.read_snapshot(ref, key)
+            chain.restore(uid, read[ref], exact=part.exact)

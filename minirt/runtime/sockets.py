@@ -1,0 +1,185 @@
+"""Channels over stream sockets: Unix domain on one host, TCP between hosts.
+
+Data flows one way as frames, credit the other way. Both ends are non-blocking. The sender introduces
+itself with the job's token and the channel's id.
+"""
+
+from __future__ import annotations
+
+import hmac
+import os
+import socket
+import struct
+from collections.abc import Callable
+
+from minirt.errors import WorkerLostError
+from minirt.graph.execution import ChannelId
+from minirt.runtime.channels import InputChannel, OutputChannel
+from minirt.runtime.frames import CREDIT, Frame, FrameDecoder
+
+Address = str | tuple[str, int]
+"""A path of a Unix socket, or host and port."""
+
+TOKEN_BYTES = 32
+_SEND_BYTES = 128 * 1024
+_HELLO = struct.Struct("<QIII")
+_HELLO_TIMEOUT_S = 5.0
+
+
+def listen(folder: str, name: str, transport: str) -> tuple[socket.socket, Address]:
+    """A listening socket, in `folder` or on a free port of this host, and where it can be reached."""
+    if transport == "unix":
+        path = os.path.join(folder, name)
+        listener = socket.socket(socket.AF_UNIX)
+        listener.bind(path)
+        address: Address = path
+    else:
+        listener = socket.socket(socket.AF_INET)
+        listener.bind(("127.0.0.1", 0))
+        address = listener.getsockname()
+    listener.listen(4096)
+    return listener, address
+
+
+def connect_channel(
+    address: Address, token: bytes, generation: int, id: ChannelId
+) -> socket.socket:
+    """Open a channel to the worker that hosts its receiver. Raises WorkerLostError if it is gone."""
+    family = socket.AF_UNIX if isinstance(address, str) else socket.AF_INET
+    sock = socket.socket(family)
+    try:
+        sock.settimeout(_HELLO_TIMEOUT_S)
+        sock.connect(address)
+        sock.sendall(token + _HELLO.pack(generation, id.link, id.sender, id.receiver))
+    except OSError as error:
+        sock.close()
+        raise WorkerLostError(f"no connection to the worker at {address}: {error}") from error
+    if family == socket.AF_INET:
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    sock.setblocking(False)
+    return sock
+
+
+def accept_channel(
+    listener: socket.socket, token: bytes, generation: int
+) -> tuple[socket.socket, ChannelId] | None:
+    """The next channel that a sender opens; None if the caller has no right to, or is outdated."""
+    sock, _ = listener.accept()
+    sock.settimeout(_HELLO_TIMEOUT_S)
+    try:
+        hello = _receive(sock, TOKEN_BYTES + _HELLO.size)
+    except OSError:
+        sock.close()
+        return None
+    known = hmac.compare_digest(hello[:TOKEN_BYTES], token)
+    if not known or _HELLO.unpack(hello[TOKEN_BYTES:])[0] != generation:
+        sock.close()
+        return None
+    _, link, sender, receiver = _HELLO.unpack(hello[TOKEN_BYTES:])
+    sock.setblocking(False)
+    return sock, ChannelId(link, sender, receiver)
+
+
+def _receive(sock: socket.socket, count: int) -> bytes:
+    data = b""
+    while len(data) < count:
+        part = sock.recv(count - len(data))
+        if not part:
+            raise ConnectionError("closed")
+        data += part
+    return data
+
+
+class SocketSender:
+    """Sends what an output channel holds and its credit allows."""
+
+    def __init__(self, sock: socket.socket, channel: OutputChannel) -> None:
+        self.sock = sock
+        self.channel = channel
+        self._under_way = memoryview(b"")
+        self._credit = bytearray()
+
+    def send(self) -> bool:
+        """Send until nothing is left or the socket takes no more; True if it takes no more."""
+        while True:
+            if not self._under_way:
+                chunk = self._next_chunk()
+                if not chunk:
+                    return False
+                self._under_way = memoryview(chunk)
+            try:
+                sent = self.sock.send(self._under_way)
+            except BlockingIOError:
+                return True
+            self._under_way = self._under_way[sent:]
+
+    def on_readable(self) -> bool:
+        """Take in credit; False once the receiver is gone."""
+        try:
+            data = self.sock.recv(4096)
+        except BlockingIOError:
+            return True
+        if not data:
+            return False
+        self._credit += data
+        whole = len(self._credit) // CREDIT.size * CREDIT.size
+        if whole:
+            consumed, window = CREDIT.unpack_from(self._credit, whole - CREDIT.size)
+            del self._credit[:whole]
+            self.channel.on_credit(consumed, window)
+        return True
+
+    def _next_chunk(self) -> bytes:
+        parts: list[bytes] = []
+        size = 0
+        while size < _SEND_BYTES and (frame := self.channel.poll()) is not None:
+            parts.append(frame.wire())
+            size += frame.size
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+class SocketReceiver:
+    """Takes in frames of a channel as soon as they are there: credit bounds how many that can be."""
+
+    def __init__(
+        self,
+        sock: socket.socket,
+        channel: InputChannel,
+        deliver: Callable[[Frame], None],
+        frame_bytes_max: int,
+    ) -> None:
+        self.sock = sock
+        self._deliver = deliver
+        self._decoder = FrameDecoder(frame_bytes_max)
+        self._credit = b""
+        channel.grant = self._grant
+
+    def on_readable(self, buffer: memoryview) -> bool:
+        """Deliver what has arrived; False once the sender is gone."""
+        try:
+            count = self.sock.recv_into(buffer)
+        except BlockingIOError:
+            return True
+        if not count:
+            return False
+        for frame in self._decoder.feed(buffer[:count]):
+            self._deliver(frame)
+        return True
+
+    def flush_credit(self) -> bool:
+        """Send credit that the socket did not take; True if it still does not."""
+        while self._credit:
+            try:
+                self._credit = self._credit[self.sock.send(self._credit) :]
+            except BlockingIOError:
+                return True
+        return False
+
+    def _grant(self, consumed_bytes: int, window_bytes: int) -> None:
+        # Only the newest credit counts, but one that is partly sent must be completed first.
+        partial = self._credit[: len(self._credit) % CREDIT.size]
+        self._credit = partial + CREDIT.pack(consumed_bytes, window_bytes)
+        try:
+            self.flush_credit()
+        except OSError:
+            self._credit = b""  # The sender is gone; the coordinator hears of that from its worker.

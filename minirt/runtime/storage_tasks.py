@@ -1,0 +1,212 @@
+"""What the coordinator does on storage and with sinks: each task takes a command, returns an event."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from minirt.config import Checkpointing
+from minirt.errors import (
+    ConfigurationError,
+    CorruptCheckpointError,
+    JobFailedError,
+    MinirtError,
+    UserCodeError,
+)
+from minirt.graph.execution import ExecutionGraph, SubtaskId
+from minirt.graph.job_graph import SinkSpec, SourceSpec
+from minirt.io.base import Handle, Sink, Split
+from minirt.protocol.job_events import (
+    CleanUp,
+    CommitFailed,
+    CommitHandles,
+    GenerationFailed,
+    GenerationPrepared,
+    HandlesCommitted,
+    JobEvent,
+    ManifestRefused,
+    ManifestStored,
+    PrepareGeneration,
+    RecordHistory,
+    StoreManifest,
+)
+from minirt.protocol.manifest import Manifest, ManifestKey, SinkHandles
+from minirt.protocol.restore import plan_restore
+from minirt.runtime.assembly import Deployment
+from minirt.storage.checkpoints import CheckpointStorage, RestorePoint
+
+logger = logging.getLogger("minirt.coordinator")
+
+StorageCommand = PrepareGeneration | StoreManifest | CommitHandles | CleanUp | RecordHistory
+STORAGE_COMMANDS = (PrepareGeneration, StoreManifest, CommitHandles, CleanUp, RecordHistory)
+
+
+@dataclass(frozen=True, slots=True)
+class RestoreOptions:
+    """What a job starts from: "latest", a checkpoint's id or path, or None for the beginning."""
+
+    which: str | int | None = None
+    allow_non_restored_state: bool = False
+    allow_fallback: bool = False
+
+
+@dataclass(slots=True)
+class StorageTasks:
+    """Runs storage commands, one at a time. Without storage, generations live in memory only."""
+
+    graph: ExecutionGraph
+    storage: CheckpointStorage | None
+    checkpointing: Checkpointing | None
+    restore: RestoreOptions
+    deployment: Deployment | None = None
+    """What the generation that was prepared last starts from."""
+    damaged: set[ManifestKey] = field(default_factory=set)
+    """Checkpoints that turned out to be unusable while workers read them."""
+    _generation: int = 0
+    _splits: dict[str, Sequence[Split]] = field(default_factory=dict)
+
+    def run(self, command: StorageCommand) -> JobEvent | None:
+        """Carry out a command; failures come back as events, never as exceptions."""
+        match command:
+            case PrepareGeneration():
+                return self._prepare_or_report()
+            case StoreManifest(manifest):
+                return self._store(manifest)
+            case CommitHandles(checkpoint_id, handles):
+                return self._commit_or_report(checkpoint_id, handles)
+            case CleanUp():
+                self._clean_up()
+            case RecordHistory(entry):
+                self._record(entry)
+        return None
+
+    def _prepare_or_report(self) -> JobEvent:
+        try:
+            return self._prepare()
+        except (ConfigurationError, CorruptCheckpointError, JobFailedError, UserCodeError) as error:
+            return GenerationFailed(error, fatal=True)
+        except Exception as error:
+            return GenerationFailed(error, fatal=False)
+
+    def _prepare(self) -> JobEvent:
+        first = self._generation == 0
+        if self.storage is None:
+            self._generation += 1
+            point, next_id = None, 1
+        else:
+            self._generation = self.storage.claim_generation()
+            point = self._restore_point(self.storage, first)
+            base = None if point is None else point.base
+            if not self.storage.resolve_generation(self._generation, base):
+                raise JobFailedError("another coordinator has taken over this job's checkpoints")
+            next_id = self.storage.next_checkpoint_id(point)
+        manifest = None if point is None else point.manifest
+        self.deployment = self._deployment(point)
+        committed = () if manifest is None else manifest.sink_handles
+        self._commit(committed)
+        for uid, sink in self._sinks().items():
+            sink.discard_uncommitted(_handles_of(committed, uid))
+        return GenerationPrepared(self._generation, manifest, next_id)
+
+    def _restore_point(self, storage: CheckpointStorage, first: bool) -> RestorePoint | None:
+        """The user's choice at first; later the newest checkpoint since, or again the user's choice."""
+        options, which = self.restore, self.restore.which
+        if not first:
+            point = storage.restore_point(
+                "latest", allow_fallback=options.allow_fallback, exclude=self.damaged
+            )
+            if point is not None or which == "latest":
+                return point
+        if which is None:
+            return None
+        return storage.restore_point(
+            which, allow_fallback=options.allow_fallback, exclude=self.damaged
+        )
+
+    def _deployment(self, point: RestorePoint | None) -> Deployment:
+        if point is None:
+            return Deployment(self._generation, splits=self._deal_splits(restored=set()))
+        plan = plan_restore(
+            point.manifest,
+            self.graph,
+            allow_non_restored_state=self.restore.allow_non_restored_state,
+        )
+        restored = {uid for parts in plan.values() for uid in parts}
+        return Deployment(
+            self._generation,
+            restore=plan,
+            restored_from=(point.storage, point.manifest.key),
+            splits=self._deal_splits(restored),
+        )
+
+    def _deal_splits(self, restored: set[str]) -> Mapping[SubtaskId, Sequence[tuple[int, Split]]]:
+        """The splits of sources that start from the beginning, dealt round robin."""
+        dealt: dict[SubtaskId, Sequence[tuple[int, Split]]] = {}
+        for vertex in self.graph.vertices:
+            node = vertex.operators[0]
+            if not isinstance(node.spec, SourceSpec) or node.uid in restored:
+                continue
+            if node.uid not in self._splits:
+                self._splits[node.uid] = list(node.spec.source.plan_splits(vertex.parallelism))
+            splits = list(enumerate(self._splits[node.uid]))
+            for subtask in vertex.subtasks():
+                dealt[subtask] = splits[subtask.index :: vertex.parallelism]
+        return dealt
+
+    def _store(self, manifest: Manifest) -> JobEvent:
+        checkpoint_id, storage = manifest.checkpoint_id, self.storage
+        if storage is None:
+            return ManifestStored(checkpoint_id)
+        try:
+            created = storage.create_manifest(manifest)
+            current = storage.is_current(manifest.generation)
+        except Exception as error:
+            return ManifestRefused(checkpoint_id, str(error))
+        if not (created and current):
+            taken = "another coordinator has taken over this job's checkpoints"
+            return ManifestRefused(checkpoint_id, taken, superseded=True)
+        return ManifestStored(checkpoint_id)
+
+    def _commit_or_report(self, checkpoint_id: int, handles: tuple[SinkHandles, ...]) -> JobEvent:
+        try:
+            self._commit(handles)
+        except Exception as error:
+            logger.warning("commit of checkpoint %d failed: %s", checkpoint_id, error)
+            return CommitFailed(checkpoint_id, error)
+        return HandlesCommitted(checkpoint_id)
+
+    def _commit(self, held: Sequence[SinkHandles]) -> None:
+        for uid, sink in self._sinks().items():
+            handles = _handles_of(held, uid)
+            if handles:
+                sink.commit(handles)
+
+    def _sinks(self) -> dict[str, Sink]:
+        return {
+            node.uid: node.spec.sink
+            for vertex in self.graph.vertices
+            for node in vertex.operators
+            if isinstance(node.spec, SinkSpec)
+        }
+
+    def _clean_up(self) -> None:
+        if self.storage is None or self.checkpointing is None:
+            return
+        try:
+            self.storage.cleanup(self.checkpointing.retain)
+        except MinirtError as error:
+            logger.warning("old checkpoints could not be deleted: %s", error)
+
+    def _record(self, entry: dict[str, Any]) -> None:
+        if self.storage is None:
+            return
+        try:
+            self.storage.append_history(entry)
+        except MinirtError as error:
+            logger.warning("the checkpoint history could not be written: %s", error)
+
+
+def _handles_of(held: Sequence[SinkHandles], uid: str) -> list[Handle]:
+    return [handle for part in held if part.uid == uid for handle in part.handles]

@@ -1,0 +1,393 @@
+"""A worker process: one or more subtasks in one cooperative loop."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pickle
+import queue
+import selectors
+import socket
+import threading
+import time
+import traceback
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from multiprocessing.connection import Client, Connection
+
+from minirt.config import Limits
+from minirt.errors import MinirtError
+from minirt.graph.execution import ChannelId, SubtaskId
+from minirt.protocol.job_events import JobEvent, SubtaskDrained, SubtaskStarted, WorkerFailed
+from minirt.runtime.assembly import Assembled, JobPackage, assemble
+from minirt.runtime.channels import InputChannel, OutputChannel
+from minirt.runtime.local import LocalLink
+from minirt.runtime.messages import (
+    Abort,
+    Assignment,
+    Heartbeat,
+    LifelineOpened,
+    Stop,
+    ToCoordinator,
+    ToWorker,
+    Trigger,
+    WorkerHello,
+)
+from minirt.runtime.pacer import TimedPacer
+from minirt.runtime.snapshot import SnapshotUpload
+from minirt.runtime.sockets import (
+    Address,
+    SocketReceiver,
+    SocketSender,
+    accept_channel,
+    connect_channel,
+    listen,
+)
+from minirt.runtime.subtask import Subtask
+
+_RECEIVE_BYTES = 256 * 1024
+_ORPHANED_EXIT = 70
+"""Exit code of a worker whose coordinator is gone."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerPlace:
+    """Who a worker is and how it finds its coordinator."""
+
+    generation: int
+    worker: int
+    coordinator: Address
+    token: bytes
+    folder: str
+
+
+def run_worker(package: JobPackage, place: WorkerPlace) -> None:
+    """The whole life of a worker, in its own process."""
+    control = Client(place.coordinator, authkey=place.token)
+    _watch_coordinator(place)
+    listener, address = listen(
+        place.folder, f"w{place.generation}-{place.worker}", package.options.transport
+    )
+    control.send(WorkerHello(place.generation, place.worker, os.getpid(), address))
+    try:
+        assignment = control.recv()
+        if isinstance(assignment, Stop):
+            return
+        Worker(package, place, control, listener, assignment).run()
+    except (EOFError, ConnectionError, BrokenPipeError):
+        os._exit(_ORPHANED_EXIT)
+    except Exception as error:
+        with contextlib.suppress(OSError):
+            control.send(WorkerFailed(place.generation, portable(error)))
+
+
+def portable(error: Exception) -> Exception:
+    """The error itself if it survives a trip between processes, else its text."""
+    if isinstance(error, MinirtError):
+        try:
+            pickle.loads(pickle.dumps(error))
+            return error
+        except Exception:
+            return MinirtError(str(error))
+    return MinirtError("".join(traceback.format_exception(error)).rstrip())
+
+
+def _watch_coordinator(place: WorkerPlace) -> None:
+    """End this process as soon as the coordinator is gone, whatever the user's code is doing."""
+    lifeline = Client(place.coordinator, authkey=place.token)
+    lifeline.send(LifelineOpened())
+
+    def wait() -> None:
+        with contextlib.suppress(EOFError, OSError):
+            lifeline.recv_bytes()
+        os._exit(_ORPHANED_EXIT)
+
+    threading.Thread(target=wait, name="lifeline", daemon=True).start()
+
+
+class _Uploader:
+    """Stores snapshots in a thread of its own, in order; hands results back to the loop."""
+
+    def __init__(self, package: JobPackage, wake: Callable[[], None]) -> None:
+        self._writer = package.storage
+        self._wake = wake
+        self._uploads: queue.SimpleQueue[SnapshotUpload] = queue.SimpleQueue()
+        self.results: queue.SimpleQueue[JobEvent] = queue.SimpleQueue()
+        threading.Thread(target=self._run, name="uploader", daemon=True).start()
+
+    def put(self, upload: SnapshotUpload) -> None:
+        self._uploads.put(upload)
+
+    def _run(self) -> None:
+        while True:
+            upload = self._uploads.get()
+            try:
+                result: JobEvent = upload.run(self._writer, time.time)
+            except Exception as error:
+                result = WorkerFailed(upload.generation, portable(error))
+            self.results.put(result)
+            self._wake()
+
+
+class Worker:
+    """Hosts subtasks: sockets, timers and slices in turn. It is its subtasks' port to the world."""
+
+    def __init__(
+        self,
+        package: JobPackage,
+        place: WorkerPlace,
+        control: Connection,
+        listener: socket.socket,
+        assignment: Assignment,
+    ) -> None:
+        self._package = package
+        self._place = place
+        self._control = control
+        self._limits: Limits = package.options.limits
+        self._selector = selectors.DefaultSelector()
+        self._buffer = memoryview(bytearray(_RECEIVE_BYTES))
+        self._links: list[LocalLink] = []
+        self._woken: set[SocketSender] = set()
+        self._blocked_senders: set[SocketSender] = set()
+        self._stuck_credit: set[SocketReceiver] = set()
+        self._working: list[Subtask] = []
+        self._stopping = False
+        self._heartbeat_at = 0.0
+        self._wake_receiver, self._wake_sender = socket.socketpair()
+        self._wake_receiver.setblocking(False)
+        self._uploader = _Uploader(package, lambda: self._wake_sender.send(b"\0"))
+        self.subtasks = self._assemble(assignment, listener)
+
+    # Ports of the subtasks.
+
+    def now(self) -> float:
+        return time.time()
+
+    def upload(self, upload: SnapshotUpload) -> None:
+        self._uploader.put(upload)
+
+    def drained(self, subtask: SubtaskId) -> None:
+        self._tell(SubtaskDrained(self._place.generation, subtask))
+
+    # Start.
+
+    def _assemble(self, assignment: Assignment, listener: socket.socket) -> list[Subtask]:
+        mine = [id for id, host in assignment.placement.items() if host == self._place.worker]
+        pace = self._limits.slice_s
+        built = {
+            id: assemble(
+                self._package, assignment.deployment, id, self, TimedPacer(pace), self._make_room
+            )
+            for id in sorted(mine)
+        }
+        self._connect(built, assignment, listener)
+        listener.close()
+        self._selector.register(self._control.fileno(), selectors.EVENT_READ, self._on_control)
+        self._selector.register(self._wake_receiver, selectors.EVENT_READ, self._on_uploaded)
+        for id in built:
+            self._tell(SubtaskStarted(self._place.generation, id))
+        return [assembled.subtask for assembled in built.values()]
+
+    def _connect(
+        self, built: Mapping[SubtaskId, Assembled], assignment: Assignment, listener: socket.socket
+    ) -> None:
+        graph = self._package.load_graph()
+        inputs: dict[ChannelId, tuple[Subtask, int, InputChannel]] = {
+            id: (assembled.subtask, index, end)
+            for assembled in built.values()
+            for id, (index, end) in assembled.inputs.items()
+        }
+        for assembled in built.values():
+            for id, output in assembled.outputs.items():
+                target = SubtaskId(graph.links[id.link].target, id.receiver)
+                host = assignment.placement[target]
+                if host == self._place.worker:
+                    subtask, index, end = inputs.pop(id)
+                    self._links.append(LocalLink(output, end, subtask, index))
+                else:
+                    self._open_sender(id, output, assignment.addresses[host])
+        listener.settimeout(self._limits.connect_timeout_s)
+        while inputs:
+            accepted = accept_channel(listener, self._place.token, self._place.generation)
+            if accepted is not None and accepted[1] in inputs:
+                self._open_receiver(accepted[0], *inputs.pop(accepted[1]))
+
+    def _open_sender(self, id: ChannelId, output: OutputChannel, address: Address) -> None:
+        sock = connect_channel(address, self._place.token, self._place.generation, id)
+        sender = SocketSender(sock, output)
+        output.wake = lambda: self._woken.add(sender)
+        self._selector.register(sock, selectors.EVENT_READ, sender)
+
+    def _open_receiver(
+        self, sock: socket.socket, subtask: Subtask, index: int, channel: InputChannel
+    ) -> None:
+        receiver = SocketReceiver(
+            sock,
+            channel,
+            lambda frame: subtask.on_frame(index, frame),
+            self._limits.frame_bytes_max,
+        )
+        self._selector.register(sock, selectors.EVENT_READ, receiver)
+
+    # The loop.
+
+    def run(self) -> None:
+        """Until told to stop."""
+        mark = time.perf_counter()
+        while not self._stopping:
+            self._wait()
+            busy: dict[SubtaskId, float] = {}
+            for subtask in self.subtasks:
+                subtask.on_time()
+                if subtask.runnable:
+                    began = time.perf_counter()
+                    self._work(subtask)
+                    busy[subtask.id] = time.perf_counter() - began
+            self._move_frames()
+            now = time.perf_counter()
+            self._account(now - mark, busy)
+            mark = now
+            self._beat()
+        for subtask in self.subtasks:
+            subtask.close()
+
+    def _wait(self) -> None:
+        """Handle what has arrived; wait for it if no subtask has anything else to do."""
+        timeout = 0.0
+        if not any(subtask.runnable for subtask in self.subtasks):
+            wakes = [at for subtask in self.subtasks if (at := subtask.wake_at) is not None]
+            now = time.time()
+            until = min([self._heartbeat_at, *(at for at in wakes if at > now)])
+            timeout = max(0.0, until - now)
+        for key, mask in self._selector.select(timeout):
+            self._dispatch(key, mask)
+
+    def _dispatch(self, key: selectors.SelectorKey, mask: int) -> None:
+        handler = key.data
+        if isinstance(handler, SocketReceiver):
+            self._on_receiver(key, handler, mask)
+        elif isinstance(handler, SocketSender):
+            self._on_sender(key, handler, mask)
+        else:
+            handler()
+
+    def _on_receiver(self, key: selectors.SelectorKey, receiver: SocketReceiver, mask: int) -> None:
+        try:
+            alive = receiver.on_readable(self._buffer)
+        except ConnectionError:
+            alive = False
+        if not alive:
+            self._selector.unregister(key.fileobj)
+
+    def _on_sender(self, key: selectors.SelectorKey, sender: SocketSender, mask: int) -> None:
+        try:
+            alive = sender.on_readable() if mask & selectors.EVENT_READ else True
+        except ConnectionError:
+            alive = False
+        if not alive:
+            self._blocked_senders.discard(sender)
+            self._selector.unregister(key.fileobj)
+            return
+        self._woken.add(sender)
+
+    def _work(self, subtask: Subtask) -> None:
+        self._working.append(subtask)
+        try:
+            subtask.run_slice()
+        finally:
+            self._working.pop()
+
+    def _move_frames(self) -> None:
+        """Send whatever credit and sockets take."""
+        moved = True
+        while moved:
+            moved = False
+            for link in self._links:
+                moved |= link.move()
+        woken, self._woken = self._woken, set()
+        for sender in woken:
+            self._send(sender)
+
+    def _send(self, sender: SocketSender) -> None:
+        try:
+            blocked = sender.send()
+        except ConnectionError:
+            return  # The receiver's worker died: the coordinator knows, and will end this one too.
+        if blocked != (sender in self._blocked_senders):
+            events = selectors.EVENT_READ | (selectors.EVENT_WRITE if blocked else 0)
+            self._selector.modify(sender.sock, events, sender)
+            (self._blocked_senders.add if blocked else self._blocked_senders.discard)(sender)
+
+    def _make_room(self, channel: OutputChannel) -> None:
+        """Hard backpressure: inside one record, wait until the channel is no longer overdrawn.
+
+        Barriers and records for this subtask wait as well; only what lies downstream goes on.
+        """
+        subtask = self._working[-1] if self._working else None
+        began = time.perf_counter()
+        while channel.queued_bytes > channel.queue_bytes_max + self._limits.overdraft_bytes:
+            self._move_frames()
+            ran = self._run_downstream(subtask)
+            for key, mask in self._selector.select(0 if ran else self._limits.heartbeat_s):
+                if isinstance(key.data, SocketSender):
+                    self._on_sender(key, key.data, mask)
+            self._beat()
+        if subtask is not None:
+            subtask.metrics.hard_backpressure_s += time.perf_counter() - began
+
+    def _run_downstream(self, subtask: Subtask | None) -> bool:
+        ran = False
+        for other in self.subtasks:
+            below = subtask is None or other.id.vertex > subtask.id.vertex
+            if below and other not in self._working and other.runnable:
+                self._work(other)
+                ran = True
+        return ran
+
+    # Coordinator.
+
+    def _tell(self, message: ToCoordinator) -> None:
+        self._control.send(message)
+
+    def _on_control(self) -> None:
+        while self._control.poll():
+            self._obey(self._control.recv())
+
+    def _obey(self, message: ToWorker) -> None:
+        match message:
+            case Trigger(barrier):
+                for subtask in self.subtasks:
+                    if subtask.gate is None:
+                        subtask.on_trigger(barrier)
+            case Abort(checkpoint_id):
+                for subtask in self.subtasks:
+                    subtask.on_abort(checkpoint_id)
+            case Stop():
+                self._stopping = True
+
+    def _on_uploaded(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            self._wake_receiver.recv(4096)
+        while not self._uploader.results.empty():
+            self._tell(self._uploader.results.get())
+
+    def _account(self, passed: float, busy: Mapping[SubtaskId, float]) -> None:
+        for subtask in self.subtasks:
+            metrics, worked = subtask.metrics, busy.get(subtask.id, 0.0)
+            metrics.busy_s += worked
+            if subtask.has_input and subtask.outputs.full:
+                metrics.soft_backpressure_s += max(0.0, passed - worked)
+            else:
+                metrics.idle_s += max(0.0, passed - worked)
+
+    def _beat(self) -> None:
+        now = time.time()
+        if now < self._heartbeat_at:
+            return
+        self._heartbeat_at = now + self._limits.heartbeat_s
+        for subtask in self.subtasks:
+            subtask.metrics.queued_out_bytes = subtask.outputs.queued_bytes
+            if subtask.gate is not None:
+                subtask.metrics.queued_in_bytes = subtask.gate.gate.queued_bytes
+        figures = {subtask.id: subtask.metrics for subtask in self.subtasks}
+        self._tell(Heartbeat(self._place.generation, self._place.worker, figures))
