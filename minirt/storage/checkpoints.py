@@ -288,25 +288,26 @@ class CheckpointStorage:
                 self._check_files(manifest)
             except CorruptCheckpointError as error:
                 if not allow_fallback:
-                    raise self._cannot_restore(error, candidates[index + 1 :]) from error
+                    raise self._cannot_restore(key, error, candidates[index + 1 :]) from error
                 skipped.append(error)
                 continue
             base = key if self.store.root == restoring.store.root else None
             return RestorePoint(manifest, self, base, tuple(skipped))
+        newest = f"; the newest: {skipped[0]}" if skipped else ""
         raise CorruptCheckpointError(
-            f"none of {len(candidates)} checkpoints can be restored; the newest: {skipped[:1]}",
+            f"none of {len(candidates)} checkpoints can be restored{newest}",
             self.store.full_path(CheckpointPaths.MANIFESTS),
         )
 
     def _cannot_restore(
-        self, error: CorruptCheckpointError, older: list[ManifestKey]
+        self, key: ManifestKey, error: CorruptCheckpointError, older: list[ManifestKey]
     ) -> CorruptCheckpointError:
         advice = "there is no older one"
         if older:
             path = self.store.full_path(CheckpointPaths.folder(older[0]).rstrip("/"))
             advice = f'to start from the next older one, and produce later output again: restore="{path}"'
         return CorruptCheckpointError(
-            f"the checkpoint cannot be restored, {error} ({advice})", error.path
+            f"checkpoint {key.checkpoint_id} cannot be restored, {error} ({advice})", error.path
         )
 
     def _check_files(self, manifest: Manifest) -> None:

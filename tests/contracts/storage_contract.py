@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import pickle
+import sys
 import threading
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -67,6 +69,15 @@ class StorageContract:
         store.delete("a/b")
         assert store.create("a/b", b"third")
 
+    @pytest.fixture
+    def eager_threads(self) -> Iterator[None]:
+        """Threads take turns so often that they meet in the middle of operations."""
+        interval_s = sys.getswitchinterval()
+        sys.setswitchinterval(1e-6)
+        yield
+        sys.setswitchinterval(interval_s)
+
+    @pytest.mark.usefixtures("eager_threads")
     def test_create_has_exactly_one_winner(self, store: ObjectStore) -> None:
         barrier = threading.Barrier(8)
 
@@ -75,7 +86,7 @@ class StorageContract:
             return store.create(path, b"%d" % thread)
 
         with ThreadPoolExecutor(8) as pool:
-            for attempt in range(20):
+            for attempt in range(30):
                 path = f"claims/{attempt}"
                 won = list(pool.map(create, range(8), [path] * 8))
                 assert won.count(True) == 1

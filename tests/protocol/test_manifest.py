@@ -43,7 +43,7 @@ MANIFEST = Manifest(
         SnapshotRef(0, 0, "chk-00000012-g00000003/v0-s0.part", None, 100, 7, ("chk-1",)),
         SnapshotRef(0, 1, None, b"\x00inline", 50, 2**32 - 1),
     ),
-    sink_handles=(SinkHandles("out", 12, 0, ({"file": "a", 1: [b"x", None, 2.5]},)),),
+    sink_handles=(SinkHandles("out", 12, 0, ({"file": "a", "more": [b"x", None, {1: 2.5}]},)),),
     stats=(SubtaskStats(0, 0, "map (1/2)", 0.1, 0.2, 0.3, 0.4, 0.5, 10, 20, 30, True),),
 )
 

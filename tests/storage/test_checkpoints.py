@@ -574,7 +574,8 @@ class TestHistory:
 )
 def test_restart_finds_the_last_checkpoint_of_the_current_generation(steps: list[str]) -> None:
     store = ObjectStore(f"memory://{uuid.uuid4()}")
-    current, replaced = CheckpointStorage(store, 0), []
+    current = CheckpointStorage(store, 0)
+    replaced: list[tuple[CheckpointStorage, int]] = []
     generation, next_id, newest = started(current), 1, None
     for step in steps:
         match step:
