@@ -24,10 +24,11 @@ class StorageError(MinirtError):
 
     def __init__(self, message: str, path: str = "") -> None:
         super().__init__(f"{message}: {path}" if path else message)
+        self.message = message
         self.path = path
 
-    def __reduce__(self) -> tuple[type[StorageError], tuple[str]]:
-        return (type(self), (str(self),))
+    def __reduce__(self) -> tuple[type[StorageError], tuple[str, str]]:
+        return (type(self), (self.message, self.path))
 
 
 class CorruptCheckpointError(StorageError):

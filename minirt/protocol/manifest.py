@@ -5,7 +5,7 @@ of a job takes these steps, in this order:
 
 1. *claim* the next generation by an atomic create. Generations have no gaps.
 2. list the manifests, then the claims, and *choose* the newest manifest that counts.
-3. *resolve*: record in storage which manifest it starts from.
+3. *resolve*: record in storage which manifest it starts from. If that is of a higher generation, stop.
 4. check that nobody has claimed a higher generation. Only then commit that manifest's output and run.
 
 And for each checkpoint of a running job: create the manifest, check that nobody has claimed a higher

@@ -36,7 +36,7 @@ def _fields(kind: type) -> dict[str, Any]:
 
 
 def _read(kind: Any, plain: Any, where: str) -> Any:
-    if dataclasses.is_dataclass(kind):
+    if isinstance(kind, type) and dataclasses.is_dataclass(kind):
         return _read_dataclass(kind, plain, where)
     origin, arguments = get_origin(kind), get_args(kind)
     if origin is types.UnionType:  # Only `T | None`.

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from minirt.config import Options
 from minirt.data.codec import RowCodec
@@ -45,6 +45,14 @@ class Deployment:
     restore: RestorePlan = field(default_factory=dict)
     restored_from: tuple[CheckpointStorage, ManifestKey] | None = None
     splits: Mapping[SubtaskId, Sequence[tuple[int, Split]]] = field(default_factory=dict)
+
+    def only(self, subtasks: Collection[SubtaskId]) -> Deployment:
+        """What these subtasks need of it."""
+        return replace(
+            self,
+            restore={id: parts for id, parts in self.restore.items() if id in subtasks},
+            splits={id: splits for id, splits in self.splits.items() if id in subtasks},
+        )
 
 
 @dataclass(frozen=True, slots=True)

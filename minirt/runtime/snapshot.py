@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from minirt.errors import StorageError
 from minirt.graph.execution import SubtaskId
@@ -12,11 +13,18 @@ from minirt.protocol.job_events import SnapshotAcknowledged, SnapshotDeclined
 from minirt.protocol.manifest import SinkHandles, SnapshotRef, SubtaskStats
 
 
-@dataclass(frozen=True, slots=True)
-class SnapshotWriter:
-    """Writes the sections of a snapshot and says where they are; raises StorageError."""
+class SnapshotWriter(Protocol):
+    """Where snapshots go; in jobs a CheckpointStorage."""
 
-    write: Callable[[int, int, SubtaskId, Mapping[str, bytes]], SnapshotRef]
+    def write_snapshot(
+        self,
+        checkpoint_id: int,
+        generation: int,
+        vertex: int,
+        subtask: int,
+        sections: Mapping[str, bytes],
+    ) -> SnapshotRef:
+        """Store the sections, durable on return; raises StorageError."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +64,13 @@ class SnapshotUpload:
         ref = None
         if writer is not None:
             try:
-                ref = writer.write(self.checkpoint_id, self.generation, self.subtask, self.sections)
+                ref = writer.write_snapshot(
+                    self.checkpoint_id,
+                    self.generation,
+                    self.subtask.vertex,
+                    self.subtask.index,
+                    self.sections,
+                )
             except StorageError as error:
                 return SnapshotDeclined(
                     self.generation, self.checkpoint_id, self.subtask, str(error), handles

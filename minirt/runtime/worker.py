@@ -155,7 +155,7 @@ class Worker:
         self._heartbeat_at = 0.0
         self._wake_receiver, self._wake_sender = socket.socketpair()
         self._wake_receiver.setblocking(False)
-        self._uploader = _Uploader(package, lambda: self._wake_sender.send(b"\0"))
+        self._uploader = _Uploader(package, self._wake)
         self.subtasks = self._assemble(assignment, listener)
 
     # Ports of the subtasks.
@@ -168,6 +168,10 @@ class Worker:
 
     def drained(self, subtask: SubtaskId) -> None:
         self._tell(SubtaskDrained(self._place.generation, subtask))
+
+    def _wake(self) -> None:
+        """Called by the uploader's thread."""
+        self._wake_sender.send(b"\0")
 
     # Start.
 

@@ -64,12 +64,14 @@ class CheckpointStorage:
         self,
         store: ObjectStore,
         inline_bytes_max: int,
-        history_entries: int = Limits.history_entries,
+        history_entries: int = Limits().history_entries,
     ) -> None:
         self.store = store
         self._inline_bytes_max = inline_bytes_max
         self._history_entries = history_entries
-        self._use_generation(0)
+        self._generation = 0
+        self._retention: Retention | None = None
+        self._history = CheckpointHistory(store, 0, history_entries)
 
     def __reduce__(self) -> tuple[type[CheckpointStorage], tuple[ObjectStore, int, int]]:
         return (type(self), (self.store, self._inline_bytes_max, self._history_entries))
@@ -84,7 +86,8 @@ class CheckpointStorage:
             path = CheckpointPaths.claim(generation)
             if self.store.create(path, claimant):
                 self._check_create_refuses(path, claimant)
-                self._use_generation(generation)
+                self._generation = generation
+                self._history = CheckpointHistory(self.store, generation, self._history_entries)
                 return generation
             generation += 1
         raise StorageError(
@@ -95,9 +98,9 @@ class CheckpointStorage:
 
     def resolve_generation(self, generation: int, base: ManifestKey | None) -> bool:
         """Record what the generation restored, None for nothing. False: it has been replaced, stop."""
-        path = CheckpointPaths.base(generation, base)
-        GenerationClaim(generation, base)
-        self.store.create(path, b"")
+        if base is not None and base.generation > generation:
+            return False
+        self.store.create(CheckpointPaths.base(generation, base), b"")
         return self.is_current(generation)
 
     def is_current(self, generation: int) -> bool:
@@ -233,9 +236,8 @@ class CheckpointStorage:
             claims = self.claims()
             if GenerationClaim(self._generation) in claims or self._generation == 0:
                 raise ProtocolError("cleanup needs a generation that is claimed and resolved")
-            self._retention = Retention(self.store, self._generation, claims)
-            for key in self.manifest_keys():
-                self._retention.add(self._summary(key))
+            manifests = [self._summary(key) for key in self.manifest_keys()]
+            self._retention = Retention(self.store, self._generation, claims, manifests)
         return self._retention.cleanup(retain, active)
 
     # History
@@ -249,11 +251,6 @@ class CheckpointStorage:
         return self._history.read()
 
     # Internals
-
-    def _use_generation(self, generation: int) -> None:
-        self._generation = generation
-        self._retention: Retention | None = None
-        self._history = CheckpointHistory(self.store, generation, self._history_entries)
 
     def _check_create_refuses(self, path: str, data: bytes) -> None:
         if self.store.create(path, data):
@@ -291,25 +288,26 @@ class CheckpointStorage:
                 self._check_files(manifest)
             except CorruptCheckpointError as error:
                 if not allow_fallback:
-                    raise self._cannot_restore(error, candidates[index + 1 :]) from error
+                    raise self._cannot_restore(key, error, candidates[index + 1 :]) from error
                 skipped.append(error)
                 continue
             base = key if self.store.root == restoring.store.root else None
             return RestorePoint(manifest, self, base, tuple(skipped))
+        newest = f"; the newest: {skipped[0]}" if skipped else ""
         raise CorruptCheckpointError(
-            f"none of {len(candidates)} checkpoints can be restored; the newest: {skipped[:1]}",
+            f"none of {len(candidates)} checkpoints can be restored{newest}",
             self.store.full_path(CheckpointPaths.MANIFESTS),
         )
 
     def _cannot_restore(
-        self, error: CorruptCheckpointError, older: list[ManifestKey]
+        self, key: ManifestKey, error: CorruptCheckpointError, older: list[ManifestKey]
     ) -> CorruptCheckpointError:
         advice = "there is no older one"
         if older:
             path = self.store.full_path(CheckpointPaths.folder(older[0]).rstrip("/"))
             advice = f'to start from the next older one, and produce later output again: restore="{path}"'
         return CorruptCheckpointError(
-            f"the checkpoint cannot be restored, {error} ({advice})", error.path
+            f"checkpoint {key.checkpoint_id} cannot be restored, {error} ({advice})", error.path
         )
 
     def _check_files(self, manifest: Manifest) -> None:

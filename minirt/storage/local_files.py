@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 import threading
 import time
 from collections.abc import Sequence
@@ -28,7 +29,10 @@ class LocalFiles:
             return file.read()
 
     def size(self, path: str) -> int:
-        return os.stat(self._full(path)).st_size
+        found = os.stat(self._full(path))
+        if not stat.S_ISREG(found.st_mode):
+            raise FileNotFoundError("a folder, not an object")
+        return found.st_size
 
     def write(self, path: str, chunks: Sequence[bytes]) -> None:
         target = self._full(path)

@@ -26,25 +26,28 @@ class Retention:
     """
 
     def __init__(
-        self, store: ObjectStore, generation: int, claims: Sequence[GenerationClaim]
+        self,
+        store: ObjectStore,
+        generation: int,
+        claims: Sequence[GenerationClaim],
+        manifests: Sequence[ManifestSummary],
     ) -> None:
         self._store = store
         self._generation = generation
         self._claims = claims
-        self._manifests: dict[ManifestKey, ManifestSummary] = {}
+        self._manifests = {manifest.key: manifest for manifest in manifests}
         self._paths = {p for p in store.list() if CheckpointPaths.parse_file(p) is not None}
+        self._newest_id = max((key.checkpoint_id for key in self._manifests), default=0)
         self._unfinished: set[ManifestKey] = set()
-        self._newest_id = 0
         store.sweep(_CRASHED_AFTER_S)
 
     def add(self, manifest: ManifestSummary) -> None:
-        """Take note of a completed checkpoint, and of those between it and the last one."""
+        """Take note of a completed checkpoint, and of those between it and the one before."""
         self._manifests[manifest.key] = manifest
         self._paths |= manifest.paths
         checkpoint_id = manifest.key.checkpoint_id
-        if self._newest_id:
-            skipped = range(self._newest_id + 1, checkpoint_id)
-            self._unfinished |= {ManifestKey(skip, self._generation) for skip in skipped}
+        skipped = range(self._newest_id + 1, checkpoint_id)
+        self._unfinished |= {ManifestKey(skip, self._generation) for skip in skipped}
         self._newest_id = max(self._newest_id, checkpoint_id)
 
     def cleanup(self, retain: int, active: Collection[ManifestKey]) -> CleanupPlan:

@@ -142,7 +142,7 @@ def _open(url: str, options: Mapping[str, Any]) -> Objects:
 
 
 def _chunks(data: bytes | Sequence[bytes]) -> Sequence[bytes]:
-    return (data,) if isinstance(data, bytes | bytearray | memoryview) else data
+    return (data,) if isinstance(data, bytes) else data
 
 
 def _checked(path: str) -> str:
