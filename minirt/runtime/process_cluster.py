@@ -19,7 +19,13 @@ from multiprocessing.connection import Connection, Listener, wait
 from minirt.errors import WorkerLostError
 from minirt.graph.execution import ExecutionGraph, SubtaskId
 from minirt.protocol.barriers import Barrier
-from minirt.protocol.job_events import JobEvent, WorkerFailed, WorkersConnected, WorkerSeen
+from minirt.protocol.job_events import (
+    GenerationFailed,
+    JobEvent,
+    WorkerFailed,
+    WorkersConnected,
+    WorkerSeen,
+)
 from minirt.runtime.assembly import Deployment, JobPackage
 from minirt.runtime.messages import (
     Abort,
@@ -114,6 +120,7 @@ class ProcessCluster:
 
     def poll(self, timeout: float | None) -> None:
         """Wait for messages, at most `timeout` seconds, and post what they mean."""
+        self._look_after_template()
         known = {connection: worker for worker, connection in self._workers.items()}
         connections = [*known, *self._unknown, *([self._template] if self._template else [])]
         for ready in wait([self._wake_reader, *connections], timeout):
@@ -193,7 +200,7 @@ class ProcessCluster:
                 self.figures_changed = True
                 self._post(WorkerSeen(generation, number))
             case Exception():
-                self._post(WorkerFailed(self._generation, message))
+                self._post(GenerationFailed(message, fatal=True))
             case _:
                 self._post(message)
 
@@ -243,7 +250,7 @@ class ProcessCluster:
         self._post(WorkerFailed(generation, lost))
 
     def _on_template_lost(self) -> None:
-        """Without it nothing can be forked; its workers were its children and end with it."""
+        """Without it nothing can be forked."""
         if self._template_process is not None and not self._stopping:
             self._start_template()
             self._post(WorkerFailed(self._generation, WorkerLostError("the template process died")))
@@ -281,6 +288,16 @@ class ProcessCluster:
         assert process.stdin is not None
         with contextlib.suppress(BrokenPipeError), process.stdin:
             pickle.dump(start, process.stdin)
+
+    def _look_after_template(self) -> None:
+        """Notice that it never came up: whatever it printed went to our standard error."""
+        process = self._template_process
+        if self._template is None and process is not None and process.poll() is not None:
+            self._template_process = None
+            lost = WorkerLostError(
+                f"the template process ended with exit code {process.returncode}"
+            )
+            self._post(GenerationFailed(lost, fatal=True))
 
     def _fork(self, fork: Fork) -> None:
         if self._template is None:

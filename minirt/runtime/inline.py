@@ -1,0 +1,76 @@
+"""The inline runner: a whole job in the caller's thread, to be stepped through in a debugger."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+
+from minirt.protocol.job import JobProtocol
+from minirt.protocol.job_events import EndJob, JobEvent, Submitted, WorkerFailed
+from minirt.runtime.assembly import JobPackage
+from minirt.runtime.local import LocalCluster
+from minirt.runtime.observer import JobObserver
+from minirt.runtime.pacer import TimedPacer
+from minirt.runtime.shell import JobShell
+from minirt.runtime.snapshot import SnapshotUpload
+from minirt.runtime.storage_tasks import StorageCommand, StorageTasks
+
+_WAIT_S_MAX = 0.05
+
+
+class InlineRunner:
+    """Turns: events, timers, frames, a slice for each subtask. Storage is waited for."""
+
+    def __init__(
+        self, package: JobPackage, protocol: JobProtocol, tasks: StorageTasks, observer: JobObserver
+    ) -> None:
+        self._package = package
+        self._tasks = tasks
+        self._events: deque[JobEvent] = deque([Submitted()])
+        slice_s = package.options.limits.slice_s
+        self._cluster = LocalCluster(
+            package, self._events.append, self._upload, time.time, lambda: TimedPacer(slice_s)
+        )
+        self._shell = JobShell(
+            protocol, self._cluster, tasks, self._run_storage, time.time, observer
+        )
+
+    def run(self) -> EndJob:
+        """The whole life of the job."""
+        while self._shell.ending is None:
+            if not self._turn():
+                self._wait()
+        return self._shell.ending
+
+    def _turn(self) -> bool:
+        """Whether anything was done."""
+        progress = bool(self._events)
+        while self._events and self._shell.ending is None:
+            self._shell.on_event(self._events.popleft())
+        self._shell.fire_timers()
+        for subtask in list(self._cluster.subtasks.values()):
+            subtask.on_time()
+            if subtask.runnable:
+                self._cluster.run_slice(subtask)
+                progress = True
+        for link in self._cluster.links:
+            while link.move():
+                progress = True
+        return progress or bool(self._events)
+
+    def _wait(self) -> None:
+        times = [subtask.wake_at for subtask in self._cluster.subtasks.values()]
+        known = [at for at in [*times, self._shell.next_timer_at] if at is not None]
+        until = min(known, default=time.time() + _WAIT_S_MAX)
+        time.sleep(min(_WAIT_S_MAX, max(0.0, until - time.time())))
+
+    def _upload(self, upload: SnapshotUpload) -> None:
+        try:
+            self._events.append(upload.run(self._package.storage, time.time))
+        except Exception as error:
+            self._events.append(WorkerFailed(upload.generation, error))
+
+    def _run_storage(self, command: StorageCommand) -> None:
+        event = self._tasks.run(command)
+        if event is not None:
+            self._events.append(event)
