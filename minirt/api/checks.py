@@ -72,7 +72,7 @@ def check_instance(value: Any, wanted: type, label: str) -> None:
         hint = f": give an instance, {value.__name__}(...), not the class"
     elif isinstance(value, KeyedProcess):
         hint = ": a KeyedProcess needs keys, call key_by first"
-    raise ConfigurationError(f"{label}: expected a {wanted.__name__}, got {value!r}{hint}")
+    raise ConfigurationError(f"{label}: expected {wanted.__name__}, got {value!r}{hint}")
 
 
 def check_side_output(node: OperatorNode, tag: Any) -> None:

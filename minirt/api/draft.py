@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import re
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
@@ -89,11 +90,12 @@ class Draft:
     ) -> int:
         """Take up an operator and return its place; `inputs` holds the ports of each input."""
         node, settled = self._node(spec, settings, schema)
-        check_parallelism(node)
-        check_operator(node)
-        self._check_instance_is_new(node)
+        shown = node if settled else replace(node, uid=_free(node.uid, set(self._uids())))
+        check_parallelism(shown)
+        check_operator(shown)
+        self._check_instance_is_new(shown)
         feeds = tuple(
-            _Feed(port, self._partitioning(port, node), target_input)
+            _Feed(port, self._partitioning(port, shown), target_input)
             for target_input, ports in enumerate(inputs)
             for port in ports
         )
@@ -168,17 +170,13 @@ class Draft:
         taken = {drafted.node.uid for drafted in self._operators if drafted.settled}
         uids = []
         for drafted in self._operators:
-            uid = drafted.node.uid
-            number = 1
-            while not drafted.settled and uid in taken:
-                number += 1
-                uid = f"{drafted.node.uid}-{number}"
+            uid = drafted.node.uid if drafted.settled else _free(drafted.node.uid, taken)
             taken.add(uid)
             uids.append(uid)
         return uids
 
     def _partitioning(self, port: Port, target: OperatorNode) -> Partitioning:
-        source = self._operators[port.operator].node
+        source = self.node(port.operator)
         if port.partitioning is None:
             return Forward() if source.parallelism == target.parallelism else Rebalance()
         if isinstance(port.partitioning, Forward):
@@ -190,7 +188,7 @@ class Draft:
         for other in self._operators if instance is not None else ():
             if _instance(other.node.spec) is instance:
                 raise ConfigurationError(
-                    f"{node.label}: this {type(instance).__name__} already works for "
+                    f"{node.label}: this {type(instance).__name__} object already works for "
                     f"{other.node.label}; create one per operator, or unite the streams first"
                 )
 
@@ -228,6 +226,13 @@ def _instance(spec: OperatorSpec) -> object | None:
         case SinkSpec(sink=sink):
             return sink
     return None
+
+
+def _free(uid: str, taken: Set[str]) -> str:
+    numbered = (f"{uid}-{number}" for number in itertools.count(2))
+    return next(
+        candidate for candidate in itertools.chain((uid,), numbered) if candidate not in taken
+    )
 
 
 def _slug(name: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import dis
+import functools
 import inspect
 import types
 import typing
@@ -12,6 +13,7 @@ from typing import Any
 
 from minirt.errors import ConfigurationError
 
+_FUNCTIONS = (types.FunctionType, types.MethodType, functools.partial)
 _UNSTABLE = ("hash", "id")
 _UNHASHABLE = (float, list, dict, set)
 
@@ -26,7 +28,7 @@ def check_function(function: Any, label: str, *given: str, may_yield: bool = Fal
         raise ConfigurationError(
             f"{label}: expected a function of {_list(given)}, got {function!r}"
         )
-    code = function if _is_routine(function) else getattr(function, "__call__", function)  # noqa: B004
+    code = function if isinstance(function, _FUNCTIONS) else type(function).__call__
     if inspect.iscoroutinefunction(code) or inspect.isasyncgenfunction(code):
         raise ConfigurationError(
             f"{label}: {_name(function)} is a coroutine function, and operators call plain functions; "
@@ -55,10 +57,6 @@ def check_key_function(function: Any, label: str) -> None:
                 f"{label}: {_name(function)} returns {kind.__name__}, which cannot be hashed stably; "
                 "use ints, strings, bytes, dates or tuples of them as keys"
             )
-
-
-def _is_routine(function: Any) -> bool:
-    return inspect.isroutine(function) or inspect.isclass(function) or hasattr(function, "func")
 
 
 def _check_arity(function: Callable[..., Any], label: str, given: tuple[str, ...]) -> None:

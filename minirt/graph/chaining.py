@@ -26,7 +26,7 @@ def chain_break(
     if source.parallelism != target.parallelism:
         return f"parallelism changes from {source.parallelism} to {target.parallelism}"
     if target_inputs != 1:
-        return f"{target.label} has {target_inputs} inputs"
+        return f"{target.label} has {target_inputs} input edges"
     if main_consumers != 1:
         return f"{source.label} has {main_consumers} consumers"
     if not target.chain:

@@ -27,6 +27,7 @@ from minirt.graph.job_graph import (
     SinkSpec,
     SourceSpec,
 )
+from minirt.io.base import Sink, Source
 
 
 def kind_of(spec: OperatorSpec) -> str:
@@ -59,29 +60,36 @@ def kind_of(spec: OperatorSpec) -> str:
 def default_name(spec: OperatorSpec) -> str:
     """What an operator is called unless the user says so: `map: parse`, `ParquetSource`, `filter`."""
     match spec:
-        case SourceSpec(source=end) | SinkSpec(sink=end):
+        case SourceSpec(source=Source() as end) | SinkSpec(sink=Sink() as end):
             return type(end).__name__
         case ProcessSpec(process=process):
-            return f"process: {type(process).__name__}"
+            return _named("process", _class_name(process))
         case KeyedProcessSpec(process=process) | KeyedCoProcessSpec(process=process):
-            return f"process: {type(process).__name__}"
-        case CoMapSpec():
-            return kind_of(spec)
+            return _named("process", _class_name(process))
         case FilterSpec(predicate=function):
-            pass
+            return _named("filter", function_name(function))
         case MapSpec(function=function) | FlatMapSpec(function=function):
-            pass
+            return _named(kind_of(spec), function_name(function))
         case MapBatchesSpec(function=function) | ReduceSpec(function=function):
-            pass
-    called = function_name(function)
-    return f"{kind_of(spec)}: {called}" if called else kind_of(spec)
+            return _named(kind_of(spec), function_name(function))
+    return kind_of(spec)
+
+
+def _class_name(value: object) -> str:
+    return value.__name__ if isinstance(value, type) else type(value).__name__
+
+
+def _named(kind: str, subject: str | None) -> str:
+    return f"{kind}: {subject}" if subject else kind
 
 
 def function_name(function: Any) -> str | None:
-    """The name of a function or of the class of a callable object; None for a lambda."""
+    """The name of a function or of the class of a callable object; None if there is none."""
     if isinstance(function, functools.partial):
         return function_name(function.func)
-    name = getattr(function, "__name__", None) or type(function).__name__
+    if not callable(function):
+        return None
+    name: str = getattr(function, "__name__", "") or type(function).__name__
     return None if name == "<lambda>" else name
 
 

@@ -47,7 +47,7 @@ def _operators(vertex: Vertex) -> Iterator[str]:
 def _source_details(node: OperatorNode) -> str:
     if not isinstance(node.spec, SourceSpec) or node.spec.watermarks is None:
         return ""
-    text = f", watermarks {node.spec.watermarks.bound_ms} ms behind"
+    text = f", watermarks {node.spec.watermarks.bound_ms / 1000:g} s behind"
     return text if node.spec.speed is None else f"{text}, speed {node.spec.speed:g}"
 
 
