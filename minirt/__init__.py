@@ -1,0 +1,97 @@
+"""Stream processing in Python with exactly-once checkpoints and pluggable checkpoint modes.
+
+    import minirt as rt
+
+    env = rt.Environment(parallelism=2)
+
+Layout:
+
+    api         environments and streams: what users write, and what is refused before anything runs
+    graph       the job as data: job graph, planner, execution graph, plan printer
+    protocol    decides everything and does nothing: barriers, watermarks, checkpoints, restarts
+    modes       the checkpoint modes, one file each
+    runtime     does everything and decides nothing: workers, channels, coordinator
+    data        batches, their wire form, hashing of keys
+    state       keyed state and timers
+    storage     checkpoints on any fsspec file system
+    io          sources and sinks for files, collections and the console
+    functions   process functions and watermarks, for users to subclass and configure
+    config      every option and limit;  units: "10s", "64KiB";  errors: one root, one child per cause
+"""
+
+from __future__ import annotations
+
+from minirt.api.connected import ConnectedKeyedStreams, ConnectedStreams
+from minirt.api.environment import Environment
+from minirt.api.keyed_stream import KeyedStream
+from minirt.api.stream import Stream
+from minirt.config import Checkpointing, Limits, Options
+from minirt.errors import (
+    ConfigurationError,
+    CorruptCheckpointError,
+    JobFailedError,
+    MinirtError,
+    ProtocolError,
+    SourceDataError,
+    StorageError,
+    UserCodeError,
+    WorkerLostError,
+)
+from minirt.functions import (
+    KeyedContext,
+    KeyedCoProcess,
+    KeyedProcess,
+    Process,
+    ProcessContext,
+    Watermarks,
+)
+from minirt.io.base import (
+    BadRecord,
+    Prepared,
+    Sink,
+    SinkContext,
+    SinkWriter,
+    Source,
+    Split,
+    SplitReader,
+)
+from minirt.protocol.restarts import Restart
+
+__all__ = [
+    # writing a job
+    "Environment",
+    "Stream",
+    "KeyedStream",
+    "ConnectedStreams",
+    "ConnectedKeyedStreams",
+    "Watermarks",
+    "Process",
+    "KeyedProcess",
+    "KeyedCoProcess",
+    "ProcessContext",
+    "KeyedContext",
+    # running it
+    "Checkpointing",
+    "Options",
+    "Limits",
+    "Restart",
+    # sources and sinks of one's own
+    "Source",
+    "Split",
+    "SplitReader",
+    "BadRecord",
+    "Sink",
+    "SinkContext",
+    "SinkWriter",
+    "Prepared",
+    # what goes wrong
+    "MinirtError",
+    "ConfigurationError",
+    "UserCodeError",
+    "SourceDataError",
+    "StorageError",
+    "CorruptCheckpointError",
+    "WorkerLostError",
+    "JobFailedError",
+    "ProtocolError",
+]

@@ -1,0 +1,160 @@
+"""The environment: where a job begins, is looked at and is executed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal
+
+import pyarrow as pa
+
+from minirt.api.checks import check_instance
+from minirt.api.draft import Draft, Port, Settings
+from minirt.api.stream import Stream
+from minirt.config import DEFAULT_MAX_PARALLELISM, Checkpointing, Options, positive
+from minirt.errors import ConfigurationError
+from minirt.functions import Watermarks
+from minirt.graph.explain import explain
+from minirt.graph.job_graph import JobGraph, SourceSpec
+from minirt.graph.planner import build_execution_graph
+from minirt.graph.validate import check_max_parallelism
+from minirt.io.base import Source
+from minirt.protocol.restarts import RestartStrategy
+
+if TYPE_CHECKING:
+    from minirt.runtime.execute import JobResult  # type: ignore[import-not-found, unused-ignore]
+
+LATEST = "latest"
+"""Restores the newest complete checkpoint, and starts afresh if there is none."""
+
+
+class Environment:
+    """Collects the operators of a job. `parallelism` is the default of its operators.
+
+    `max_parallelism` is the number of key groups: state can be spread over at most so many subtasks,
+    and a job keeps the number for as long as its state lives. `name` is that of the job, unless it is
+    given one when it is executed. Raises ConfigurationError for values that cannot work.
+    """
+
+    def __init__(
+        self,
+        name: str | None = None,
+        *,
+        parallelism: int = 1,
+        max_parallelism: int = DEFAULT_MAX_PARALLELISM,
+    ) -> None:
+        self._name = "job" if name is None else _checked_name(name)
+        positive("Environment: parallelism", parallelism)
+        check_max_parallelism(max_parallelism, "Environment")
+        if parallelism > max_parallelism:
+            raise ConfigurationError(
+                f"Environment: parallelism {parallelism} is above max_parallelism {max_parallelism}"
+            )
+        self._draft = Draft(parallelism, max_parallelism)
+
+    def source(
+        self,
+        source: Source,
+        *,
+        uid: str | None = None,
+        name: str | None = None,
+        parallelism: int | None = None,
+        watermarks: Watermarks | None = None,
+        speed: float | None = None,
+    ) -> Stream:
+        """The records of a source.
+
+        `watermarks` tells their event time; `speed` replays them at that multiple of it (10 is ten
+        times real time), otherwise as fast as possible.
+        """
+        schema = _schema(source, name)
+        settings = Settings(uid, name, parallelism)
+        operator = self._draft.add(SourceSpec(source, watermarks, speed), settings, schema=schema)
+        return Stream(self._draft, (Port(operator),), schema)
+
+    def graph(self, name: str | None = None) -> JobGraph:
+        """The job as data, checked as a whole. Raises ConfigurationError, naming the operator."""
+        return self._draft.graph(self._name if name is None else _checked_name(name))
+
+    def plan(self, name: str | None = None) -> str:
+        """The execution graph in words: chains, parallelism and links."""
+        return explain(build_execution_graph(self.graph(name)))
+
+    def execute(
+        self,
+        job_name: str | None = None,
+        *,
+        checkpointing: Checkpointing | None = None,
+        restore: str | None = None,
+        runner: Literal["processes", "inline"] = "processes",
+        restart: RestartStrategy | None = None,
+        options: Options | None = None,
+        allow_non_restored_state: bool = False,
+    ) -> JobResult:
+        """Run the job to its end.
+
+        `restore` is the path of a checkpoint, or "latest" for the newest complete one of
+        `checkpointing`, if there is any. `restart` says what happens after a failure, see `Restart`.
+        State in the checkpoint that belongs to no operator is refused unless
+        `allow_non_restored_state`. The runner "inline" runs everything in the calling thread.
+
+        Raises ConfigurationError before anything is started, JobFailedError if the job fails for good.
+        """
+        graph = self.graph(job_name)
+        _check_types(checkpointing, restart, options)
+        _check_restore(restore, checkpointing, allow_non_restored_state)
+        if runner not in ("processes", "inline"):
+            raise ConfigurationError(f'runner must be "processes" or "inline", got {runner!r}')
+        from minirt.runtime.execute import execute_job
+
+        return execute_job(
+            graph,
+            checkpointing=checkpointing,
+            restore=restore,
+            runner=runner,
+            restart=restart,
+            options=options,
+            allow_non_restored_state=allow_non_restored_state,
+        )
+
+
+def _checked_name(name: Any) -> str:
+    if not isinstance(name, str) or not name.strip():
+        raise ConfigurationError(f"the name of a job is a string, not {name!r}")
+    return name
+
+
+def _schema(source: Source, name: str | None) -> pa.Schema | None:
+    if not isinstance(source, Source):
+        return None  # refused with all that is wrong with the operator
+    try:
+        return source.schema()
+    except ConfigurationError as error:
+        raise ConfigurationError(f"{name or type(source).__name__}: {error}") from error
+
+
+def _check_types(checkpointing: Any, restart: Any, options: Any) -> None:
+    if checkpointing is not None:
+        check_instance(checkpointing, Checkpointing, "checkpointing")
+    if options is not None:
+        check_instance(options, Options, "options")
+    if restart is not None and not callable(getattr(restart, "start", None)):
+        raise ConfigurationError(
+            f"restart is a strategy such as Restart.fixed_delay(), not {restart!r}"
+        )
+
+
+def _check_restore(
+    restore: Any, checkpointing: Checkpointing | None, allow_non_restored_state: bool
+) -> None:
+    if restore is None:
+        if allow_non_restored_state:
+            raise ConfigurationError("allow_non_restored_state has no effect without restore")
+        return
+    if not isinstance(restore, str) or not restore:
+        raise ConfigurationError(
+            f'restore is "{LATEST}" or the path of a checkpoint, not {restore!r}'
+        )
+    if restore == LATEST and checkpointing is None:
+        raise ConfigurationError(
+            f'restore="{LATEST}" needs checkpointing, to know where to look; or give the path of a '
+            "checkpoint"
+        )

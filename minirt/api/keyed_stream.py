@@ -1,0 +1,68 @@
+"""A keyed stream: records of the same key meet in the same subtask, with their state."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, overload
+
+import pyarrow as pa
+
+from minirt.api.connected import ConnectedKeyedStreams, ConnectedStreams
+from minirt.api.draft import Draft, Port, Settings
+from minirt.api.stream import Stream
+from minirt.functions import KeyedProcess, Process
+from minirt.graph.job_graph import KeyedProcessSpec, KeySelector, ReduceSpec
+
+
+class KeyedStream(Stream):
+    """As Stream; whatever operator comes next receives its records by key."""
+
+    __slots__ = ("_key",)
+
+    def __init__(
+        self, draft: Draft, ports: tuple[Port, ...], schema: pa.Schema | None, key: KeySelector
+    ) -> None:
+        super().__init__(draft, ports, schema)
+        self._key = key
+
+    def process(
+        self,
+        process: Process | KeyedProcess,
+        *,
+        uid: str | None = None,
+        name: str | None = None,
+        parallelism: int | None = None,
+        chain: bool = True,
+    ) -> Stream:
+        """What a process function emits; a KeyedProcess has state and timers per key."""
+        settings = Settings(uid, name, parallelism, chain)
+        if isinstance(process, Process):
+            return super().process(
+                process, uid=uid, name=name, parallelism=parallelism, chain=chain
+            )
+        return self._then(KeyedProcessSpec(self._key, process), settings)
+
+    def reduce(
+        self,
+        function: Callable[[Any, Any], Any],
+        *,
+        uid: str | None = None,
+        name: str | None = None,
+        parallelism: int | None = None,
+        chain: bool = True,
+    ) -> Stream:
+        """After every record the value of its key so far, `function(value so far, record)`."""
+        return self._then(ReduceSpec(self._key, function), Settings(uid, name, parallelism, chain))
+
+    @overload
+    def connect(self, other: KeyedStream) -> ConnectedKeyedStreams: ...
+
+    @overload
+    def connect(self, other: Stream) -> ConnectedStreams: ...
+
+    def connect(self, other: Stream) -> ConnectedStreams:
+        """Both streams as the two inputs of one operator; if both are keyed they share state."""
+        if not isinstance(other, KeyedStream):
+            return super().connect(other)
+        self._check_same_environment(other, "connect")
+        return ConnectedKeyedStreams(self, other, self._key, other._key)

@@ -1,0 +1,79 @@
+"""From what a user calls a key to a selector, checked against the columns as far as they are known."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from minirt.api.functions import check_function, check_key_function
+from minirt.errors import ConfigurationError
+from minirt.graph.job_graph import KeySelector
+
+KeySpec = str | Sequence[str] | Callable[[Any], Any]
+"""A column, several columns, or a function of the record."""
+
+
+def hash_key(parts: Sequence[Any], schema: pa.Schema | None, label: str) -> KeySelector:
+    """The selector of a key that decides on state. Raises ConfigurationError for unstable keys."""
+    selector = _selector(parts, schema, label)
+    if selector.function is not None:
+        check_key_function(selector.function, label)
+    if schema is None:
+        return selector
+    for column in selector.columns:
+        problem = _key_type_problem(schema.field(column).type)
+        if problem is not None:
+            raise ConfigurationError(f"{label}: column {column!r} cannot be a key: {problem}")
+    return selector
+
+
+def routing_key(parts: Sequence[Any], schema: pa.Schema | None, label: str) -> KeySelector:
+    """The selector of a key that only the user's partitioner sees: of any type."""
+    selector = _selector(parts, schema, label)
+    if selector.function is not None:
+        check_function(selector.function, label, "the record")
+    return selector
+
+
+def key_parts(key: Any) -> Sequence[Any]:
+    """One key argument as the list of parts that `key_by` would have been given."""
+    return key if isinstance(key, list | tuple) else (key,)
+
+
+def check_column(column: str, schema: pa.Schema | None, label: str) -> None:
+    """Raise ConfigurationError for a column that a known schema does not have."""
+    if schema is None or column in schema.names:
+        return
+    near = difflib.get_close_matches(column, schema.names, n=1)
+    hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(schema.names)}"
+    raise ConfigurationError(f"{label}: there is no column {column!r}; {hint}")
+
+
+def _selector(parts: Sequence[Any], schema: pa.Schema | None, label: str) -> KeySelector:
+    if len(parts) == 1 and not isinstance(parts[0], str):
+        if not callable(parts[0]):
+            raise ConfigurationError(
+                f"{label}: a key is one or more columns or a function, not {parts[0]!r}"
+            )
+        return KeySelector(function=parts[0])
+    if not parts:
+        raise ConfigurationError(f"{label}: name at least one column, or give a function")
+    for column in parts:
+        if not isinstance(column, str):
+            raise ConfigurationError(
+                f"{label}: a key is either columns or one function, but {column!r} is among several"
+            )
+        check_column(column, schema, label)
+    return KeySelector(columns=tuple(parts))
+
+
+def _key_type_problem(kind: pa.DataType) -> str | None:
+    try:
+        from minirt.data.keys import check_key_type  # type: ignore[import-not-found, unused-ignore]
+    except ImportError:
+        return None
+    problem: str | None = check_key_type(kind)
+    return problem

@@ -1,0 +1,227 @@
+"""A stream: what one or several operators emit, and the operators that may follow."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Literal
+
+import pyarrow as pa
+
+from minirt.api.checks import check_instance
+from minirt.api.draft import Draft, Port, Settings
+from minirt.api.functions import check_function
+from minirt.api.keys import KeySpec, hash_key, key_parts, routing_key
+from minirt.errors import ConfigurationError
+from minirt.functions import KeyedProcess, Process
+from minirt.graph.job_graph import (
+    Broadcast,
+    Custom,
+    FilterSpec,
+    FlatMapSpec,
+    Forward,
+    Hash,
+    MapBatchesSpec,
+    MapSpec,
+    OperatorSpec,
+    Partitioning,
+    ProcessSpec,
+    Rebalance,
+    Rescale,
+    SinkSpec,
+)
+from minirt.io.base import Sink
+
+if TYPE_CHECKING:
+    from minirt.api.connected import ConnectedStreams
+    from minirt.api.keyed_stream import KeyedStream
+
+
+class Stream:
+    """An immutable view: calling two methods on one stream gives every record to both.
+
+    All methods that add an operator take `uid` (owns its state; by default made from the name),
+    `name` (for people), `parallelism` (by default that of the environment) and `chain` (False keeps
+    it out of its input's chain). They raise ConfigurationError for what cannot work.
+    """
+
+    __slots__ = ("_draft", "_ports", "_schema")
+
+    def __init__(self, draft: Draft, ports: tuple[Port, ...], schema: pa.Schema | None) -> None:
+        self._draft = draft
+        self._ports = ports
+        self._schema = schema
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self._label}>"
+
+    @property
+    def uid(self) -> str:
+        """The uid of the operator behind this stream; a union has none.
+
+        A uid made from a name may still change when a later operator claims it explicitly.
+        """
+        return self._draft.node(self._only_operator("uid")).uid
+
+    def map(
+        self,
+        function: Callable[[Any], Any],
+        *,
+        uid: str | None = None,
+        name: str | None = None,
+        parallelism: int | None = None,
+        chain: bool = True,
+    ) -> Stream:
+        """One record for each."""
+        return self._then(MapSpec(function), Settings(uid, name, parallelism, chain))
+
+    def flat_map(
+        self,
+        function: Callable[[Any], Iterable[Any]],
+        *,
+        uid: str | None = None,
+        name: str | None = None,
+        parallelism: int | None = None,
+        chain: bool = True,
+    ) -> Stream:
+        """Any number of records for each: those of the iterable that the function returns."""
+        return self._then(FlatMapSpec(function), Settings(uid, name, parallelism, chain))
+
+    def filter(
+        self,
+        predicate: Callable[[Any], Any],
+        *,
+        uid: str | None = None,
+        name: str | None = None,
+        parallelism: int | None = None,
+        chain: bool = True,
+    ) -> Stream:
+        """The records for which the predicate is true."""
+        settings = Settings(uid, name, parallelism, chain)
+        return self._then(FilterSpec(predicate), settings, self._schema)
+
+    def map_batches(
+        self,
+        function: Callable[[Any], Any],
+        format: Literal["rows", "columns"] = "rows",
+        *,
+        uid: str | None = None,
+        name: str | None = None,
+        parallelism: int | None = None,
+        chain: bool = True,
+    ) -> Stream:
+        """A batch for each: list to list, or with format "columns" RecordBatch to RecordBatch."""
+        settings = Settings(uid, name, parallelism, chain)
+        return self._then(MapBatchesSpec(function, format), settings)
+
+    def process(
+        self,
+        process: Process | KeyedProcess,
+        *,
+        uid: str | None = None,
+        name: str | None = None,
+        parallelism: int | None = None,
+        chain: bool = True,
+    ) -> Stream:
+        """What a process function emits; a KeyedProcess needs a keyed stream."""
+        settings = Settings(uid, name, parallelism, chain)
+        # The draft refuses a KeyedProcess here, with advice.
+        return self._then(ProcessSpec(process), settings)  # type: ignore[arg-type]
+
+    def sink(
+        self,
+        sink: Sink,
+        *,
+        uid: str | None = None,
+        name: str | None = None,
+        parallelism: int | None = None,
+        chain: bool = True,
+    ) -> None:
+        """The end of the stream: its records go to the outside world."""
+        settings = Settings(uid, name, parallelism, chain)
+        self._draft.add(SinkSpec(sink), settings, (self._ports,))
+
+    def side_output(self, tag: str) -> Stream:
+        """What the operator behind this stream emits to the side output `tag`."""
+        operator = self._only_operator("side output")
+        if any(port.tag is not None for port in self._ports):
+            raise ConfigurationError(
+                f"{self._label} is a side output; ask the stream of the operator itself for others"
+            )
+        return Stream(self._draft, (self._draft.side_output(operator, tag),), None)
+
+    def key_by(self, *key: str | Callable[[Any], Any]) -> KeyedStream:
+        """Group by columns, or by one function of the record whose results hash stably.
+
+        One column gives the value as key, several give a tuple.
+        """
+        from minirt.api.keyed_stream import KeyedStream
+
+        selector = hash_key(key, self._schema, f"key_by on {self._label}")
+        ports = self._dealt(Hash(selector))._ports
+        return KeyedStream(self._draft, ports, self._schema, selector)
+
+    def union(self, *others: Stream) -> Stream:
+        """The records of all streams, in no order between them."""
+        for other in others:
+            self._check_same_environment(other, "union")
+        streams = (self, *others)
+        ports = tuple(port for stream in streams for port in stream._ports)
+        schemas = [stream._schema for stream in streams]
+        common = all(schema is not None and schema == schemas[0] for schema in schemas)
+        return Stream(self._draft, ports, schemas[0] if common else None)
+
+    def connect(self, other: Stream) -> ConnectedStreams:
+        """Both streams as the two inputs of one operator."""
+        from minirt.api.connected import ConnectedStreams
+
+        self._check_same_environment(other, "connect")
+        return ConnectedStreams(self, other)
+
+    def rebalance(self) -> Stream:
+        """The next operator's subtasks receive the records in turn."""
+        return self._dealt(Rebalance())
+
+    def rescale(self) -> Stream:
+        """As rebalance, but only among a block of subtasks: fewer channels."""
+        return self._dealt(Rescale())
+
+    def broadcast(self) -> Stream:
+        """Every subtask of the next operator receives every record."""
+        return self._dealt(Broadcast())
+
+    def forward(self) -> Stream:
+        """Subtask i hands its records to subtask i of the next operator; parallelism must be equal."""
+        return self._dealt(Forward())
+
+    def partition_custom(self, function: Callable[[Any, int], int], key: KeySpec) -> Stream:
+        """`function(key, parallelism)` gives the index of the receiving subtask; it must be pure."""
+        label = f"partition_custom on {self._label}"
+        check_function(function, label, "the key", "the parallelism")
+        return self._dealt(Custom(function, routing_key(key_parts(key), self._schema, label)))
+
+    def _then(
+        self, spec: OperatorSpec, settings: Settings, schema: pa.Schema | None = None
+    ) -> Stream:
+        operator = self._draft.add(spec, settings, (self._ports,), schema)
+        return Stream(self._draft, (Port(operator),), schema)
+
+    def _dealt(self, partitioning: Partitioning) -> Stream:
+        ports = tuple(replace(port, partitioning=partitioning) for port in self._ports)
+        return Stream(self._draft, ports, self._schema)
+
+    @property
+    def _label(self) -> str:
+        labels = [self._draft.node(port.operator).label for port in self._ports]
+        return labels[0] if len(labels) == 1 else f"the union of {', '.join(labels)}"
+
+    def _only_operator(self, wanted: str) -> int:
+        if len(self._ports) > 1:
+            raise ConfigurationError(f"{self._label} has no {wanted}; ask one of its streams")
+        return self._ports[0].operator
+
+    def _check_same_environment(self, other: Stream, method: str) -> None:
+        label = f"{method} on {self._label}"
+        check_instance(other, Stream, label)
+        if other._draft is not self._draft:
+            raise ConfigurationError(f"{label}: {other._label} belongs to another Environment")

@@ -1,0 +1,41 @@
+"""When two operators run as one: the single answer that planner and plan printer share."""
+
+from __future__ import annotations
+
+from minirt.graph.job_graph import Broadcast, Custom, Forward, Hash, OperatorNode, Partitioning
+
+
+def chain_break(
+    partitioning: Partitioning,
+    tag: str | None,
+    source: OperatorNode,
+    target: OperatorNode,
+    *,
+    target_inputs: int,
+    main_consumers: int,
+) -> str | None:
+    """Why `target` cannot run in the chain of `source`; None if it can.
+
+    `target_inputs` counts the edges into the target, `main_consumers` those that leave the main
+    output of the source. Side outputs never chain, but do not hinder the chain of the main output.
+    """
+    if tag is not None:
+        return "side outputs are sent over channels"
+    if not isinstance(partitioning, Forward):
+        return _REASONS.get(type(partitioning), "records are dealt out in turn")
+    if source.parallelism != target.parallelism:
+        return f"parallelism changes from {source.parallelism} to {target.parallelism}"
+    if target_inputs != 1:
+        return f"{target.label} has {target_inputs} input edges"
+    if main_consumers != 1:
+        return f"{source.label} has {main_consumers} consumers"
+    if not target.chain:
+        return f"{target.label} has chain=False"
+    return None
+
+
+_REASONS: dict[type[Partitioning], str] = {
+    Hash: "records go to the subtask of their key",
+    Broadcast: "every subtask gets every record",
+    Custom: "a function picks the subtask",
+}

@@ -1,0 +1,89 @@
+"""The execution graph in words: what runs as one, how records travel, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from minirt.graph.chaining import chain_break
+from minirt.graph.describe import describe_partitioning, kind_of
+from minirt.graph.execution import ExecutionGraph, Link, Vertex
+from minirt.graph.job_graph import OperatorNode, SourceSpec
+
+
+def explain(execution: ExecutionGraph, mode_name: str | None = None) -> str:
+    """The plan of a job as text, the same for the same job; ends without a newline."""
+    return "\n".join(_lines(execution, mode_name))
+
+
+def _lines(execution: ExecutionGraph, mode_name: str | None) -> Iterator[str]:
+    subtasks = sum(vertex.parallelism for vertex in execution.vertices)
+    channels = sum(_channel_count(link) for link in execution.links)
+    yield (
+        f"job {execution.name}: {_count(len(execution.vertices), 'vertex', 'vertices')}, "
+        f"{_count(subtasks, 'subtask')}, {_count(len(execution.links), 'link')}, "
+        f"{_count(channels, 'channel')}"
+    )
+    if mode_name is not None:
+        yield f"checkpoint mode: {mode_name}"
+    for vertex in execution.vertices:
+        yield ""
+        yield (
+            f"vertex {vertex.id}: parallelism {vertex.parallelism}, "
+            f"max parallelism {vertex.max_parallelism}"
+        )
+        yield from _operators(vertex)
+        for link in execution.outputs_of(vertex.id):
+            yield from _link(execution, link)
+
+
+def _operators(vertex: Vertex) -> Iterator[str]:
+    names = max(len(node.name) for node in vertex.operators)
+    kinds = max(len(kind_of(node.spec)) for node in vertex.operators)
+    for node in vertex.operators:
+        line = f"    {node.name:{names}}  {kind_of(node.spec):{kinds}}  uid {node.uid}"
+        yield f"{line}{_source_details(node)}"
+
+
+def _source_details(node: OperatorNode) -> str:
+    if not isinstance(node.spec, SourceSpec) or node.spec.watermarks is None:
+        return ""
+    text = f", watermarks {node.spec.watermarks.bound_ms / 1000:g} s behind"
+    return text if node.spec.speed is None else f"{text}, speed {node.spec.speed:g}"
+
+
+def _link(execution: ExecutionGraph, link: Link) -> Iterator[str]:
+    source = execution.vertices[link.source].operators
+    sender = next(node for node in source if node.uid == link.source_uid)
+    receiver = execution.vertices[link.target].operators[0]
+    origin = "" if sender is source[-1] else f" from {sender.label}"
+    output = "" if link.tag is None else f" side output {link.tag}"
+    yield (
+        f"    =>{origin}{output} to vertex {link.target} input {link.target_input}: "
+        f"{describe_partitioning(link.partitioning)}, {_count(_channel_count(link), 'channel')}"
+    )
+    yield f"       not chained: {_why(execution, link, sender, receiver)}"
+
+
+def _why(
+    execution: ExecutionGraph, link: Link, sender: OperatorNode, receiver: OperatorNode
+) -> str | None:
+    """Asks what the planner asked; an output with a link never has a chained consumer as well."""
+    siblings = execution.outputs_of(link.source)
+    return chain_break(
+        link.partitioning,
+        link.tag,
+        sender,
+        receiver,
+        target_inputs=len(execution.inputs_of(link.target)),
+        main_consumers=sum(
+            other.tag is None and other.source_uid == sender.uid for other in siblings
+        ),
+    )
+
+
+def _channel_count(link: Link) -> int:
+    return sum(len(link.receivers_of(sender)) for sender in range(link.senders))
+
+
+def _count(number: int, one: str, many: str | None = None) -> str:
+    return f"{number} {one if number == 1 else many or one + 's'}"

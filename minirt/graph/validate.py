@@ -1,0 +1,131 @@
+"""Whether a job graph holds together: everything that can be told without running it."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+from minirt.config import MAX_PARALLELISM_LIMIT
+from minirt.errors import ConfigurationError
+from minirt.graph.job_graph import (
+    CoMapSpec,
+    Edge,
+    Forward,
+    JobGraph,
+    KeyedCoProcessSpec,
+    OperatorNode,
+    OperatorSpec,
+    SinkSpec,
+    SourceSpec,
+)
+
+
+def validate(graph: JobGraph) -> None:
+    """Raise ConfigurationError, naming the operator, unless every record has a way to a sink."""
+    if not any(isinstance(node.spec, SourceSpec) for node in graph.operators.values()):
+        raise ConfigurationError(f"job {graph.name} has no source: begin with Environment.source")
+    _check_order(graph)
+    for edge in graph.edges:
+        _check_edge(graph, edge)
+    inputs: dict[str, set[int]] = defaultdict(set)
+    for edge in graph.edges:
+        inputs[edge.target].add(edge.target_input)
+    consumed = {edge.source for edge in graph.edges if edge.tag is None}
+    for uid, node in graph.operators.items():
+        check_parallelism(node)
+        _check_inputs(node, inputs[uid])
+        _check_outputs(node, uid in consumed)
+
+
+def check_parallelism(node: OperatorNode) -> None:
+    """Raise ConfigurationError unless 1 <= parallelism <= max_parallelism <= 32768."""
+    check_max_parallelism(node.max_parallelism, node.label)
+    value = node.parallelism
+    if not _is_whole(value) or value < 1:
+        raise ConfigurationError(
+            f"{node.label}: parallelism must be a whole number above 0, got {value!r}"
+        )
+    if value > node.max_parallelism:
+        raise ConfigurationError(
+            f"{node.label}: parallelism {value} is above max_parallelism {node.max_parallelism}, "
+            "the number of key groups; raise max_parallelism of the Environment"
+        )
+
+
+def check_max_parallelism(value: object, label: str) -> None:
+    """Raise ConfigurationError unless the value is a whole number from 1 to 32768."""
+    if (
+        not isinstance(value, int)
+        or not _is_whole(value)
+        or not 1 <= value <= MAX_PARALLELISM_LIMIT
+    ):
+        raise ConfigurationError(
+            f"{label}: max_parallelism must be a whole number from 1 to {MAX_PARALLELISM_LIMIT}, "
+            f"got {value!r}"
+        )
+
+
+def input_count(spec: OperatorSpec) -> int:
+    """How many inputs an operator of this kind has; several edges may lead into one input."""
+    match spec:
+        case SourceSpec():
+            return 0
+        case CoMapSpec() | KeyedCoProcessSpec():
+            return 2
+    return 1
+
+
+def _check_order(graph: JobGraph) -> None:
+    place = {uid: index for index, uid in enumerate(graph.operators)}
+    for uid, node in graph.operators.items():
+        if uid != node.uid:
+            raise ConfigurationError(f"{node.label} is listed under another uid, {uid}")
+    for edge in graph.edges:
+        for end in (edge.source, edge.target):
+            if end not in place:
+                raise ConfigurationError(
+                    f"edge {edge.source} -> {edge.target}: no operator has uid {end}"
+                )
+        if place[edge.source] >= place[edge.target]:
+            raise ConfigurationError(
+                f"edge {edge.source} -> {edge.target} leads backwards: "
+                "operators must be in topological order"
+            )
+
+
+def _check_edge(graph: JobGraph, edge: Edge) -> None:
+    source, target = graph.operators[edge.source], graph.operators[edge.target]
+    if isinstance(source.spec, SinkSpec):
+        raise ConfigurationError(f"{source.label} is a sink: nothing can follow it")
+    if isinstance(edge.partitioning, Forward):
+        check_forward(source, target)
+
+
+def check_forward(source: OperatorNode, target: OperatorNode) -> None:
+    """Raise ConfigurationError unless each subtask of one has its counterpart in the other."""
+    if source.parallelism != target.parallelism:
+        raise ConfigurationError(
+            f"{target.label}: forward() needs equal parallelism, but {source.label} has "
+            f"{source.parallelism} and {target.label} has {target.parallelism}; use rescale() or "
+            "rebalance()"
+        )
+
+
+def _check_inputs(node: OperatorNode, inputs: set[int]) -> None:
+    expected = input_count(node.spec)
+    if inputs != set(range(expected)):
+        raise ConfigurationError(
+            f"{node.label} has {expected} input{'s' * (expected != 1)}, "
+            f"but edges lead into {sorted(inputs) or 'none'}"
+        )
+
+
+def _check_outputs(node: OperatorNode, consumed: bool) -> None:
+    if not consumed and not isinstance(node.spec, SinkSpec):
+        raise ConfigurationError(
+            f"{node.label}: its output goes nowhere; end the stream with .sink(...), "
+            "DiscardSink() if it is not needed"
+        )
+
+
+def _is_whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)

@@ -1,0 +1,100 @@
+"""Executing a job: what is refused at the door, and what is handed to the runtime."""
+
+from __future__ import annotations
+
+import sys
+import types
+
+import pytest
+
+from minirt import Checkpointing, ConfigurationError, Environment, Options, Restart
+
+CHECKPOINTING = Checkpointing("memory://checkpoints")
+
+
+@pytest.fixture
+def calls(monkeypatch):
+    """The calls of a runtime that runs nothing."""
+    made = []
+
+    def execute_job(graph, **options):
+        made.append((graph, options))
+        return "result"
+
+    module = types.ModuleType("minirt.runtime.execute")
+    module.execute_job = execute_job
+    monkeypatch.setitem(sys.modules, "minirt.runtime", types.ModuleType("minirt.runtime"))
+    monkeypatch.setitem(sys.modules, "minirt.runtime.execute", module)
+    return made
+
+
+@pytest.fixture
+def job(env, stream, nowhere):
+    stream.sink(nowhere())
+    return env
+
+
+def test_a_job_is_handed_to_the_runtime_with_all_options(job, calls):
+    restart, options = Restart.none(), Options()
+    result = job.execute(
+        "delays",
+        checkpointing=CHECKPOINTING,
+        restore="latest",
+        runner="inline",
+        restart=restart,
+        options=options,
+        allow_non_restored_state=True,
+    )
+    assert result == "result"
+    [(graph, given)] = calls
+    assert graph == job.graph("delays")
+    assert given == {
+        "checkpointing": CHECKPOINTING,
+        "restore": "latest",
+        "runner": "inline",
+        "restart": restart,
+        "options": options,
+        "allow_non_restored_state": True,
+    }
+
+
+def test_a_checkpoint_can_be_restored_by_its_path_alone(job, calls):
+    job.execute(restore="checkpoints/delays/7")
+    assert calls[0][1]["restore"] == "checkpoints/delays/7"
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"restore": "latest"}, 'restore="latest" needs checkpointing'),
+        ({"restore": ""}, "path of a checkpoint"),
+        ({"restore": True}, "path of a checkpoint"),
+        ({"allow_non_restored_state": True}, "no effect without restore"),
+        ({"checkpointing": "checkpoints"}, "expected Checkpointing, got 'checkpoints'"),
+        ({"options": {}}, "expected Options"),
+        ({"restart": "none"}, "a strategy such as Restart"),
+        ({"restart": Restart.none}, "a strategy such as Restart"),
+        ({"runner": "threads"}, "runner must be"),
+        ({"job_name": " "}, "name of a job"),
+    ],
+)
+def test_contradictory_options_are_refused_before_anything_starts(job, calls, options, message):
+    with pytest.raises(ConfigurationError, match=message):
+        job.execute(**options)
+    assert calls == []
+
+
+def test_a_wrong_job_never_reaches_the_runtime(env, stream, calls):
+    stream.map(str)
+    with pytest.raises(ConfigurationError, match="goes nowhere"):
+        env.execute()
+    assert calls == []
+
+
+def test_the_job_goes_by_the_name_of_its_environment_unless_given_one(numbers, nowhere):
+    env = Environment("nightly")
+    env.source(numbers()).sink(nowhere())
+    assert env.graph().name == "nightly"
+    assert env.graph("other").name == "other"
+    assert env.plan().startswith("job nightly:")
+    assert env.plan("other").startswith("job other:")

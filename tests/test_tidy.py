@@ -1,0 +1,296 @@
+"""The shape of the code: layers, sizes and names, read from the sources without running them."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+SOURCES = [
+    path
+    for folder in ("minirt", "connectors", "benchmarks", "examples")
+    for path in sorted((ROOT / folder).rglob("*.py"))
+]
+
+MAX_FILE_LINES = 420
+MAX_FUNCTION_LINES = 70
+
+# Layers that decide and do nothing else know neither the world nor the layers that act on it.
+PURE_LAYERS = ("minirt.protocol", "minirt.modes")
+PURE_LAYERS_MAY_IMPORT = (
+    "minirt.protocol",
+    "minirt.modes",
+    "minirt.errors",
+    "minirt.units",
+    "minirt.config",
+    "minirt.graph.execution",
+)
+PURE_LAYERS_MUST_NOT_IMPORT = (
+    "asyncio",
+    "multiprocessing",
+    "threading",
+    "socket",
+    "selectors",
+    "time",
+    "random",
+    "os",
+    "io",
+    "pathlib",
+    "logging",
+    "fsspec",
+    "subprocess",
+    "pyarrow",
+)
+
+# What each layer must not import, wherever in its files.
+FORBIDDEN = {
+    "minirt.graph": ("minirt.runtime", "minirt.storage", "minirt.state", "minirt.api"),
+    "minirt.io": ("minirt.runtime", "minirt.api"),
+    "minirt.data": ("minirt.runtime", "minirt.api"),
+    "minirt.state": ("minirt.runtime", "minirt.api"),
+    "minirt.storage": ("minirt.runtime", "minirt.api"),
+}
+
+# What a connector, as any package of a user, may rely on. Names of `minirt` itself are public too.
+PUBLIC = (
+    "minirt.io",
+    "minirt.errors",
+    "minirt.functions",
+    "minirt.data.batch",
+    "minirt.state.handles",
+    "minirt.config",
+)
+
+BANNED_WORDS = {"manager", "helper", "helpers", "util", "utils", "impl"}
+BANNED_FIRST_WORDS = {"base", "abstract"}
+MODE_NAMES = {"aligned", "unaligned", "at_least_once", "at-least-once"}
+
+
+@dataclass(frozen=True)
+class Import:
+    name: str
+    """Dotted, down to what is imported: `from minirt import units` is `minirt.units`."""
+    line: int
+    lazy: bool
+    """Within a function, or for the type checker only."""
+
+
+def imports(tree: ast.AST, lazy: bool = False) -> Iterator[Import]:
+    for node in ast.iter_child_nodes(tree):
+        match node:
+            case ast.Import():
+                yield from (Import(alias.name, node.lineno, lazy) for alias in node.names)
+            case ast.ImportFrom():
+                module = "." * node.level + (node.module or "")
+                yield from (
+                    Import(f"{module}.{alias.name}", node.lineno, lazy) for alias in node.names
+                )
+            case ast.FunctionDef() | ast.AsyncFunctionDef():
+                yield from imports(node, lazy=True)
+            case ast.If(test=ast.Name(id="TYPE_CHECKING")):
+                yield from imports(node, lazy=True)
+            case _:
+                yield from imports(node, lazy)
+
+
+def within(name: str, packages: tuple[str, ...]) -> bool:
+    return any(name == package or name.startswith(package + ".") for package in packages)
+
+
+def layering_faults(module: str, tree: ast.AST, submodules: set[str]) -> list[str]:
+    """What a module imports against the rules, one line each."""
+    faults = []
+    for found in imports(tree):
+        top = found.name.split(".")[0]
+        bad = found.name.startswith(".")
+        if within(module, PURE_LAYERS):
+            bad |= top in PURE_LAYERS_MUST_NOT_IMPORT
+            bad |= top == "minirt" and not within(found.name, PURE_LAYERS_MAY_IMPORT)
+        for layer, forbidden in FORBIDDEN.items():
+            bad |= within(module, (layer,)) and within(found.name, forbidden)
+        if within(module, ("minirt.api",)):
+            bad |= within(found.name, ("minirt.runtime",)) and not found.lazy
+        if top == "minirt" and within(module, ("minirt_connectors",)):
+            parts = found.name.split(".")
+            of_minirt_itself = len(parts) <= 2 and parts[-1] not in submodules
+            bad |= not of_minirt_itself and not within(found.name, PUBLIC)
+        if bad:
+            faults.append(f"{module}:{found.line} imports {found.name}")
+    return faults
+
+
+def size_faults(module: str, tree: ast.AST, lines: int) -> list[str]:
+    faults = [f"{module} has {lines} lines"] if lines > MAX_FILE_LINES else []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            length = (node.end_lineno or node.lineno) - node.lineno + 1
+            if length > MAX_FUNCTION_LINES:
+                faults.append(f"{module}:{node.lineno} {node.name} has {length} lines")
+    return faults
+
+
+def identifiers(tree: ast.AST) -> Iterator[tuple[str, int]]:
+    """The names that a module gives to something, with their lines."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.ClassDef() | ast.FunctionDef() | ast.AsyncFunctionDef():
+                yield node.name, node.lineno
+            case ast.Name(ctx=ast.Store()):
+                yield node.id, node.lineno
+            case ast.Attribute(ctx=ast.Store()):
+                yield node.attr, node.lineno
+            case ast.arg():
+                yield node.arg, node.lineno
+            case ast.alias(asname=str(name)):
+                yield name, node.lineno
+
+
+def is_banned(identifier: str) -> bool:
+    words = [word.lower() for word in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", identifier)]
+    of_class = identifier.lstrip("_")[:1].isupper() and not identifier.isupper()
+    return bool(BANNED_WORDS & set(words)) or (of_class and words[0] in BANNED_FIRST_WORDS)
+
+
+def name_faults(module: str, tree: ast.AST) -> list[str]:
+    own = [(part, 1) for part in module.split(".")]
+    found = [*own, *identifiers(tree)]
+    return [f"{module}:{line} is called {name}" for name, line in found if is_banned(name)]
+
+
+def mode_faults(module: str, tree: ast.AST) -> list[str]:
+    """Checkpoint modes named where no `if` about them may be."""
+    if not within(module, ("minirt.runtime",)):
+        return []
+    return [
+        f"{module}:{node.lineno} mentions the mode {node.value}"
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant) and node.value in MODE_NAMES
+    ]
+
+
+def module_of(path: Path) -> str:
+    parts = list(path.relative_to(ROOT).with_suffix("").parts)
+    if parts[0] == "connectors":
+        parts.pop(0)
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def submodules_of_minirt() -> set[str]:
+    return {path.stem for path in (ROOT / "minirt").iterdir()}
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_every_module_keeps_to_its_layer_size_and_names(path):
+    text = path.read_text()
+    tree = ast.parse(text)
+    module = module_of(path)
+    assert [
+        *layering_faults(module, tree, submodules_of_minirt()),
+        *size_faults(module, tree, len(text.splitlines())),
+        *name_faults(module, tree),
+        *mode_faults(module, tree),
+    ] == []
+
+
+# The rules themselves: each has to find what it is there for.
+
+
+@pytest.mark.parametrize(
+    ("module", "code"),
+    [
+        ("minirt.protocol.barriers", "import time"),
+        ("minirt.protocol.barriers", "import os.path"),
+        ("minirt.modes.aligned", "def f():\n    from random import choice"),
+        ("minirt.protocol", "from minirt import io"),
+        ("minirt.modes.aligned", "from minirt.runtime.worker import Worker"),
+        ("minirt.protocol.barriers", "import minirt"),
+        ("minirt.protocol.barriers", "from minirt.graph.job_graph import Edge"),
+        ("minirt.protocol.barriers", "from .watermarks import Valve"),
+        ("minirt.graph.planner", "def f():\n    import minirt.state.timers"),
+        ("minirt.io.files", "from minirt.runtime import execute"),
+        ("minirt.data.wire", "from minirt import runtime"),
+        ("minirt.state.keyed", "import minirt.runtime"),
+        ("minirt.storage.manifest", "import minirt.runtime"),
+        ("minirt.api.environment", "from minirt.runtime.execute import execute_job"),
+        ("minirt.api.environment", "if True:\n    import minirt.runtime.execute"),
+        ("minirt_connectors.spark.source", "from minirt.runtime import execute"),
+        ("minirt_connectors.spark.source", "from minirt import runtime"),
+        ("minirt_connectors.spark.source", "from minirt.data.wire import encode"),
+    ],
+)
+def test_an_import_against_the_layers_is_found(module, code):
+    assert layering_faults(module, ast.parse(code), {"runtime", "errors"}) != []
+
+
+@pytest.mark.parametrize(
+    ("module", "code"),
+    [
+        ("minirt.protocol.barriers", "from minirt.errors import ProtocolError"),
+        ("minirt.protocol.barriers", "from minirt.graph.execution import ChannelId"),
+        ("minirt.modes", "from minirt.protocol import barriers\nimport dataclasses"),
+        ("minirt.api.environment", "def f():\n    from minirt.runtime.execute import execute_job"),
+        (
+            "minirt.api.stream",
+            "if TYPE_CHECKING:\n    from minirt.runtime.execute import JobResult",
+        ),
+        ("minirt.runtime.worker", "import time, socket, minirt.protocol.barriers"),
+        ("minirt_connectors.spark.source", "import minirt as rt\nfrom minirt import Source"),
+        ("minirt_connectors.spark.source", "from minirt.data.batch import Rows\nimport pyspark"),
+        ("minirt_connectors.spark.source", "from minirt import errors"),
+    ],
+)
+def test_an_import_within_the_layers_passes(module, code):
+    assert layering_faults(module, ast.parse(code), {"runtime", "errors"}) == []
+
+
+def test_long_files_and_functions_are_found():
+    body = "\n    pass" * MAX_FUNCTION_LINES
+    tree = ast.parse(f"class C:\n  def f(self):{body}".replace("\n    ", "\n      "))
+    assert size_faults("m", tree, MAX_FILE_LINES + 1) == [
+        "m has 421 lines",
+        "m:2 f has 71 lines",
+    ]
+    assert size_faults("m", ast.parse("def f():" + body[:-9]), MAX_FILE_LINES) == []
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "class CheckpointManager: ...",
+        "class BaseSink: ...",
+        "class _AbstractThing: ...",
+        "class SinkImpl: ...",
+        "class IOHelper: ...",
+        "def parse_helper(): ...",
+        "utils = 1",
+        "self.helper = 1",
+        "def f(manager): ...",
+        "import fsspec as fs_utils",
+    ],
+)
+def test_an_empty_name_is_found(code):
+    assert name_faults("m", ast.parse(code)) != []
+
+
+def test_the_names_of_modules_count():
+    assert name_faults("minirt.runtime.utils", ast.parse("")) != []
+
+
+@pytest.mark.parametrize(
+    "code",
+    ["class Baseline: ...", "base = 1", "from contextlib import contextmanager", "utility = 1"],
+)
+def test_a_telling_name_passes(code):
+    assert name_faults("m", ast.parse(code)) == []
+
+
+def test_a_mode_named_in_the_runtime_is_found():
+    tree = ast.parse('if mode == "aligned": pass')
+    assert mode_faults("minirt.runtime.worker", tree) != []
+    assert mode_faults("minirt.modes.aligned", tree) == []
+    assert mode_faults("minirt.runtime.worker", ast.parse('"the aligned mode"')) == []
