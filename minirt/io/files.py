@@ -102,9 +102,7 @@ class InputFiles:
         fs = self.filesystem
         with ExitStack() as stack:
             try:
-                stream = stack.enter_context(
-                    open(path, "rb") if is_local(fs) else fs.open(path, "rb")
-                )
+                stream = stack.enter_context(_open_stored(fs, path))
                 if (codec := compression_of(path)) and self._compressed:
                     stream = stack.enter_context(compr[codec](stream, mode="rb"))
             except (OSError, ValueError) as error:
@@ -197,6 +195,10 @@ def refuse_unknown(option: str, names: Iterable[str], known: Sequence[str]) -> N
             near = difflib.get_close_matches(str(name), known, n=1)
             hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(known)}"
             raise ConfigurationError(f"{option}: there is no column {name!r}; {hint}")
+
+
+def _open_stored(fs: Any, path: str) -> Any:
+    return open(path, "rb") if is_local(fs) else fs.open(path, "rb")
 
 
 def _first_magic(pattern: str) -> int:

@@ -7,7 +7,6 @@ import datetime as dt
 import json
 from collections.abc import Callable, Mapping, Sequence
 from json import encoder as json_encoder
-from json.scanner import make_scanner
 from typing import Any, BinaryIO
 
 from minirt.data.batch import Batch
@@ -20,7 +19,7 @@ from minirt.units import Size, size_bytes
 
 _SUFFIXES = (".jsonl", ".ndjson", ".json")
 _BLANK = " \t\r\n"
-_scan = make_scanner(json.JSONDecoder())
+_scan = json.JSONDecoder().scan_once  # type: ignore[attr-defined]
 
 
 class JsonlSource(Source):
