@@ -103,7 +103,7 @@ class BlockParser:
             offset += len(line) + 1
         batches = self._good(rows, bad)
         if not batches:
-            return self._schema.empty_table().to_batches()[0]
+            return pa.RecordBatch.from_pylist([], schema=self._schema)
         return pa.Table.from_batches(batches).combine_chunks().to_batches()[0]
 
     def _good(self, rows: Sequence[tuple[int, bytes]], bad: BadLines) -> list[pa.RecordBatch]:

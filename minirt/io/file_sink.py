@@ -44,6 +44,10 @@ class Encoder(ABC):
     def finish(self) -> None:
         """Write what is still held back, and the end of the file."""
 
+    @abstractmethod
+    def abandon(self) -> None:
+        """Release what is held: the file is given up. Raises nothing."""
+
 
 class FileSink(Sink, ABC):
     """Two-phase commit of files below the folder `path`, local or anywhere fsspec reaches.
@@ -198,8 +202,7 @@ class _FileWriter(SinkWriter):
         return Prepared(handles, lambda: self._finish(files))
 
     def close(self) -> None:
-        for file in self._take_files():
-            self._target.drop(file.stream, file.pending)
+        self._drop(self._take_files())
 
     def _open_file(self) -> _OutputFile:
         number = self._files_opened
@@ -215,7 +218,16 @@ class _FileWriter(SinkWriter):
         return files
 
     def _finish(self, files: Sequence[_OutputFile]) -> None:
+        try:
+            for file in files:
+                with storage_errors("cannot write", file.pending):
+                    file.encoder.finish()
+                    self._target.make_durable(file.stream, file.pending)
+        except BaseException:
+            self._drop(files)
+            raise
+
+    def _drop(self, files: Sequence[_OutputFile]) -> None:
         for file in files:
-            with storage_errors("cannot write", file.pending):
-                file.encoder.finish()
-                self._target.make_durable(file.stream, file.pending)
+            file.encoder.abandon()
+            self._target.drop(file.stream, file.pending)

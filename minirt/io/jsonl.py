@@ -143,15 +143,16 @@ class _JsonlEncoder(Encoder):
     def write(self, batch: Batch) -> None:
         records = batch.rows().records
         try:
-            lines = list(map(_encode, records))
+            text = "\n".join([*map(_encode, records), ""]).encode()
         except (TypeError, ValueError, RecursionError):
             raise self._first_error(records) from None
-        if lines:
-            lines.append("")
-            self._stream.write("\n".join(lines).encode())
+        self._stream.write(text)
 
     def finish(self) -> None:
         """Nothing is held back."""
+
+    def abandon(self) -> None:
+        """Nothing to release."""
 
     def _first_error(self, records: Sequence[Any]) -> SinkDataError:
         for record in records:

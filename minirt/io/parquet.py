@@ -190,6 +190,15 @@ class _ParquetEncoder(Encoder):
         if self._writer is not None:
             self._writer.close()
 
+    def abandon(self) -> None:
+        self._gathered = []
+        if self._writer is None:
+            return
+        try:
+            self._writer.close()
+        except (pa.ArrowException, OSError, ValueError):
+            self._writer.is_open = False  # or else it tries again when it is collected
+
     def _write_row_group(self) -> None:
         if not self._gathered:
             return

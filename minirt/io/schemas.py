@@ -141,13 +141,38 @@ def _writable(schema: pa.Schema) -> pa.Schema:
 def _column(records: Sequence[Any], field: pa.Field) -> pa.Array:
     name = field.name
     try:
-        column = pa.array([record[name] for record in records], type=field.type)
+        column = _array([record[name] for record in records], field.type)
     except KeyError as error:
         raise SchemaMismatch(name, "missing") from error
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
         raise SchemaMismatch(name, str(error)) from error
     _check_nulls(field, column)
     return column
+
+
+def _array(values: list[Any], kind: pa.DataType) -> pa.Array:
+    """The values as an array of a type. Raises for what does not fit, without ever cutting a value."""
+    try:
+        inferred = pa.array(values)
+    except pa.ArrowException:
+        return pa.array(values, type=kind)
+    if inferred.type == kind:
+        return inferred
+    if _may_cut(inferred.type, kind):
+        try:
+            return inferred.cast(kind)
+        except pa.ArrowNotImplementedError:
+            pass
+    return pa.array(values, type=kind)
+
+
+def _may_cut(given: pa.DataType, kind: pa.DataType) -> bool:
+    """Whether `pa.array` would silently drop digits: casting checks, converting does not."""
+    if pa.types.is_integer(kind):
+        return bool(pa.types.is_floating(given) or pa.types.is_decimal(given))
+    if pa.types.is_temporal(kind):
+        return bool(pa.types.is_temporal(given))
+    return bool(pa.types.is_nested(kind))
 
 
 def _check_nulls(field: pa.Field, column: pa.Array) -> None:

@@ -103,7 +103,7 @@ def test_columns_names_what_a_file_without_header_holds(tmp_path: Path) -> None:
     path = write(tmp_path, "1,2\n")
     assert rows_of(CsvSource(path, header=False)) == [{"f0": 1, "f1": 2}]
     assert rows_of(CsvSource(path, header=False, columns=["x", "y"])) == [{"x": 1, "y": 2}]
-    with pytest.raises(ConfigurationError, match="names 1 columns, but .* holds 2"):
+    with pytest.raises(ConfigurationError, match=r"names 1 columns, but .* holds 2"):
         CsvSource(path, header=False, columns=["x"]).validate()
 
 
