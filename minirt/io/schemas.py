@@ -33,10 +33,18 @@ def conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
             raise SchemaMismatch(field.name, "missing")
         column = batch.column(places[field.name])
         try:
-            columns.append(column if column.type == field.type else column.cast(field.type))
+            columns.append(column if column.type == field.type else _cast(column, field.type))
         except pa.ArrowException as error:
             raise SchemaMismatch(field.name, str(error)) from error
     return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _cast(column: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Arrow's safe cast, which nevertheless drops the time of day when it makes dates."""
+    result = column.cast(kind)
+    if pa.types.is_date(kind) and not result.cast(column.type).equals(column):
+        raise pa.ArrowInvalid(f"casting to {kind} would drop the time of day")
+    return result
 
 
 class ColumnEncoder:
@@ -160,7 +168,7 @@ def _array(values: list[Any], kind: pa.DataType) -> pa.Array:
         return inferred
     if _may_cut(inferred.type, kind):
         try:
-            return inferred.cast(kind)
+            return _cast(inferred, kind)
         except pa.ArrowNotImplementedError:
             pass
     return pa.array(values, type=kind)
