@@ -155,11 +155,12 @@ class _CsvReader(SplitReader):
         if block is None:
             return None
         start = self._lines.offset - len(block)
-        lines = self._lines.split_lines(block)
         if self._header and self.offset == 0:
-            start += len(lines[0]) + 1
-            lines = lines[1:]
-        batch = self._parser.parse(lines, start, self._bad)
+            header = len(self._lines.split_lines(block)[0]) + 1
+            start, block = start + header, block[header:]
+        batch = self._parser.parse(block, self._lines.count_lines(block))
+        if batch is None:
+            batch = self._parser.parse_rows(self._lines.split_lines(block), start, self._bad)
         self.skipped = self._bad.count
         self.offset = self._lines.offset
         return batch

@@ -91,11 +91,18 @@ class BlockParser:
         self._schema = schema
         self._types = {field.name: field.type for field in schema}
 
-    def parse(self, lines: Sequence[bytes], offset: int, bad: BadLines) -> pa.RecordBatch:
-        """A batch of the good rows; the others, which begin at byte `offset`, go to `bad`."""
-        batch = self._attempt(lines)
-        if batch is not None:
-            return batch
+    def parse(self, text: bytes, lines: int) -> pa.RecordBatch | None:
+        """The text as a batch, or None unless every one of its `lines` is exactly one good row."""
+        if text.count(b'"') % 2:
+            return None
+        try:
+            table = self._read(text)
+        except pa.ArrowInvalid:
+            return None
+        return table.to_batches()[0] if table.num_rows == lines else None
+
+    def parse_rows(self, lines: Sequence[bytes], offset: int, bad: BadLines) -> pa.RecordBatch:
+        """A batch of the good rows; bad ones are reported, the first line being at byte `offset`."""
         rows = []
         for line in lines:
             if line.strip(b"\r"):
@@ -107,31 +114,21 @@ class BlockParser:
         return pa.Table.from_batches(batches).combine_chunks().to_batches()[0]
 
     def _good(self, rows: Sequence[tuple[int, bytes]], bad: BadLines) -> list[pa.RecordBatch]:
+        if len(rows) == 1:
+            offset, line = rows[0]
+            batch = self._parse_single(line)
+            if batch is None:
+                bad.report(offset, line, self._reason(line))
+            return [] if batch is None else [batch]
         if not rows:
             return []
-        batch = self._attempt([line for _, line in rows])
+        batch = self.parse(b"\n".join([line for _, line in rows]), len(rows))
         if batch is not None:
             return [batch]
-        if len(rows) == 1:
-            bad.report(*rows[0], self._reason(rows[0][1]))
-            return []
         half = len(rows) // 2
         return self._good(rows[:half], bad) + self._good(rows[half:], bad)
 
-    def _attempt(self, lines: Sequence[bytes]) -> pa.RecordBatch | None:
-        """The lines as a batch, or None unless every line is exactly one good row."""
-        text = b"\n".join(lines)
-        if len(lines) == 1:
-            return self._attempt_single(text)
-        if text.count(b'"') % 2:
-            return None
-        try:
-            table = self._read(text)
-        except pa.ArrowInvalid:
-            return None
-        return table.to_batches()[0] if table.num_rows == len(lines) else None
-
-    def _attempt_single(self, line: bytes) -> pa.RecordBatch | None:
+    def _parse_single(self, line: bytes) -> pa.RecordBatch | None:
         """Read twice over: an open quote swallows what follows, which a row by itself hides."""
         try:
             table = self._read(line + b"\n" + line)

@@ -95,6 +95,12 @@ class LineReader:
                 self._take(len(_BOM))
         return None
 
+    def count_lines(self, block: bytes) -> int:
+        """How many lines a block has."""
+        if self._quoted:
+            return len(self.split_lines(block))
+        return block.count(b"\n") + (not block.endswith(b"\n"))
+
     def split_lines(self, block: bytes) -> list[bytes]:
         """The lines of a block, without the newlines between them."""
         if not self._quoted:
