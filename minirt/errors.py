@@ -19,6 +19,10 @@ class SourceDataError(MinirtError):
     """Input could not be read or parsed; the message names file, position and text."""
 
 
+class SinkDataError(MinirtError):
+    """A sink cannot store a record; the message names operator, column and record."""
+
+
 class StorageError(MinirtError):
     """Storage failed or holds something unusable; `path` says where."""
 

@@ -52,6 +52,9 @@ class SplitReader(ABC):
     offset: Offset
     """The position after everything that `read` has returned so far."""
 
+    skipped: int = 0
+    """How many pieces of input did not parse and were left out since the reader was opened."""
+
     @abstractmethod
     def read(self) -> list[Any] | pa.RecordBatch | None:
         """The next batch (some thousand records), an empty one if nothing is there yet, None at the end."""
@@ -138,10 +141,13 @@ class Sink(ABC):
     def commit(self, handles: Sequence[Handle]) -> None:
         """Make the output behind `handles` visible, all in order; idempotent. Runs in the coordinator."""
 
-    def discard_uncommitted(self, committed: Sequence[Handle]) -> None:
+    def discard_uncommitted(self, committed: Sequence[Handle], operator: str = "") -> None:
         """Remove pending output that no checkpoint refers to.
 
         Called after a start or restore has committed `committed`, before any writer opens.
+        `operator` is what the writers get as `SinkContext.operator`: a target may hold the pending
+        output of other operators and jobs too, so without a name a sink cleans up only where
+        `committed` proves that the place is its own.
         """
 
     def validate(self) -> None:

@@ -1,0 +1,172 @@
+"""CSV files as source."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from minirt.errors import ConfigurationError, SourceDataError
+from minirt.io.base import BadRecord, Offset, Source, Split, SplitReader
+from minirt.io.csv_format import BlockParser, CsvFormat, arrow_type
+from minirt.io.files import FilePaths, InputFiles, refuse_unknown
+from minirt.io.lines import BadLines, LineReader, OnError, check_on_error, line_splits
+from minirt.units import Size, size_bytes
+
+_SUFFIXES = (".csv",)
+_SAMPLE_BYTES = 1 << 20
+
+
+class CsvSource(Source):
+    """Reads CSV files as record batches.
+
+    `path` is a file, a folder, a glob or a list of them, on any file system of fsspec, which gets
+    `storage_options`. With a `header`, each file's columns are found by its own first line, and
+    `columns` limits and orders what is read; without one, `columns` names what the files hold (f0,
+    f1, ... by default). `types` maps columns to Arrow types or their names ("int64", "date32",
+    "timestamp[us]", ...; "int" and "float" are 64 bits wide); the types of other columns are inferred
+    from the first MiB of the first file and then hold for all. A field that is one of `null_values`
+    and not in quotes is None.
+
+    Files are read in byte ranges of at most `split_bytes`, compressed ones as a whole. A quoted field
+    must not hold a newline unless `multiline=True`, which makes every file one split. A row that does
+    not parse fails the job (`on_error="fail"`), is left out and counted ("skip") or goes to the side
+    output `errors` ("side_output").
+
+    Raises ConfigurationError for options that cannot work, missing files and unknown columns.
+    """
+
+    def __init__(
+        self,
+        path: FilePaths,
+        *,
+        header: bool = True,
+        columns: Sequence[str] | None = None,
+        types: Mapping[str, pa.DataType | str] | None = None,
+        delimiter: str = ",",
+        null_values: Sequence[str] = ("",),
+        multiline: bool = False,
+        on_error: OnError = "fail",
+        split_bytes: Size = "32MiB",
+        storage_options: Mapping[str, Any] | None = None,
+    ) -> None:
+        if isinstance(columns, str) or (columns is not None and not columns):
+            raise ConfigurationError(f"columns must be a list of names, got {columns!r}")
+        if not isinstance(delimiter, str) or len(delimiter) != 1 or delimiter in '"\r\n':
+            raise ConfigurationError(f"delimiter must be a single character, got {delimiter!r}")
+        if isinstance(null_values, str):
+            raise ConfigurationError(f"null_values must be a list of texts, got {null_values!r}")
+        self._files = InputFiles(path, _SUFFIXES, storage_options, compressed=True)
+        self._columns = None if columns is None else list(columns)
+        self._types = {name: arrow_type(name, kind) for name, kind in (types or {}).items()}
+        self._format = CsvFormat(header, delimiter, tuple(null_values), multiline)
+        self._on_error = check_on_error(on_error)
+        self._split_bytes = size_bytes(split_bytes, "split_bytes")
+        self._schema: pa.Schema | None = None
+        self.side_errors = on_error == "side_output"
+
+    def schema(self) -> pa.Schema:
+        if self._schema is None:
+            self._schema = self._infer_schema()
+        return self._schema
+
+    def validate(self) -> None:
+        self.schema()
+
+    def plan_splits(self, parallelism: int) -> Sequence[Split]:
+        self.schema()
+        return line_splits(
+            self._files.list(), parallelism, self._split_bytes, whole=self._format.multiline
+        )
+
+    def open_split(self, split: Split, offset: Offset) -> SplitReader:
+        schema = self.schema()
+        names = schema.names
+        if self._format.header:
+            names = self._header(split.info["path"])
+            missing = [name for name in schema.names if name not in names]
+            if missing:
+                raise SourceDataError(
+                    f"{split.info['path']} has no column {', '.join(missing)}; "
+                    f"its first line names {', '.join(names)}"
+                )
+        lines = LineReader(self._files, split, offset, quoted=self._format.multiline)
+        parser = BlockParser(self._format, names, schema)
+        bad = BadLines(self._on_error, lines.path)
+        return _CsvReader(lines, parser, bad, header=self._format.header)
+
+    def _header(self, path: str) -> list[str]:
+        whole = Split(path, {"path": path, "start": 0, "end": None})
+        lines = LineReader(self._files, whole, None, quoted=self._format.multiline)
+        try:
+            block = lines.read_block() or b""
+        finally:
+            lines.close()
+        return self._format.names(lines.split_lines(block)[0] if block else b"", path)
+
+    def _infer_schema(self) -> pa.Schema:
+        first = self._files.list()[0].path
+        names, sample = self._sample(first)
+        selected = self._columns if self._columns is not None else names
+        if self._format.header:
+            refuse_unknown("columns", selected, names)
+        elif len(selected) != len(names):
+            raise ConfigurationError(
+                f"columns names {len(selected)} columns, but {first} holds {len(names)}"
+            )
+        else:
+            names = selected
+        refuse_unknown("types", self._types, names)
+        inferred = self._format.infer(names, sample, first)
+        known = {field.name: field.type for field in inferred} | self._types
+        return pa.schema([pa.field(name, known[name]) for name in selected])
+
+    def _sample(self, path: str) -> tuple[list[str], bytes]:
+        """The names of the columns, and the first rows."""
+        whole = Split(path, {"path": path, "start": 0, "end": None})
+        lines = LineReader(self._files, whole, None, quoted=self._format.multiline)
+        blocks: list[bytes] = []
+        try:
+            while sum(map(len, blocks)) < _SAMPLE_BYTES and (block := lines.read_block()):
+                blocks.append(block)
+        finally:
+            lines.close()
+        sample = b"".join(blocks)
+        first = lines.split_lines(blocks[0])[0] if blocks else b""
+        if self._format.header:
+            return self._format.names(first, path), sample[len(first) + 1 :]
+        fields = self._format.fields(first)
+        return [f"f{place}" for place in range(len(fields))], sample
+
+
+class _CsvReader(SplitReader):
+    def __init__(
+        self, lines: LineReader, parser: BlockParser, bad: BadLines, *, header: bool
+    ) -> None:
+        self._header = header
+        self._lines = lines
+        self._parser = parser
+        self._bad = bad
+        self.offset = lines.offset
+
+    def read(self) -> pa.RecordBatch | None:
+        block = self._lines.read_block()
+        if block is None:
+            return None
+        start = self._lines.offset - len(block)
+        if self._header and self.offset == 0:
+            header = len(self._lines.split_lines(block)[0]) + 1
+            start, block = start + header, block[header:]
+        batch = self._parser.parse(block, self._lines.count_lines(block))
+        if batch is None:
+            batch = self._parser.parse_rows(self._lines.split_lines(block), start, self._bad)
+        self.skipped = self._bad.count
+        self.offset = self._lines.offset
+        return batch
+
+    def take_bad_records(self) -> list[BadRecord]:
+        return self._bad.take()
+
+    def close(self) -> None:
+        self._lines.close()

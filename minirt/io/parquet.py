@@ -1,0 +1,256 @@
+"""Parquet files as source and as sink."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Any, BinaryIO
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from minirt.data.batch import Batch
+from minirt.errors import ConfigurationError, SourceDataError
+from minirt.io.base import Offset, Source, Split, SplitReader
+from minirt.io.file_sink import Encoder, FileSink
+from minirt.io.files import (
+    FilePath,
+    FilePaths,
+    InputFiles,
+    refuse_unknown,
+    split_target,
+)
+from minirt.io.schemas import ColumnEncoder, SchemaMismatch, conform
+from minirt.units import Size
+
+BATCH_ROWS = 8192
+_SPLIT_BYTES = 64 << 20
+_ROW_GROUP_BYTES = 8 << 20
+
+
+class ParquetSource(Source):
+    """Reads Parquet files as record batches; `columns` limits and orders what is read.
+
+    `path` is a file, a folder, a glob or a list of them, on any file system of fsspec, which gets
+    `storage_options`. The first file fixes names and types; the columns of the others are found by
+    name and cast where nothing is lost. Values that only the names of folders hold are not read.
+
+    Raises ConfigurationError for missing files and unknown columns, SourceDataError for files that
+    cannot be read or do not fit.
+    """
+
+    def __init__(
+        self,
+        path: FilePaths,
+        *,
+        columns: Sequence[str] | None = None,
+        storage_options: Mapping[str, Any] | None = None,
+    ) -> None:
+        if isinstance(columns, str) or (columns is not None and not columns):
+            raise ConfigurationError(f"columns must be a list of names, got {columns!r}")
+        self._files = InputFiles(path, (".parquet",), storage_options)
+        self._columns = None if columns is None else list(columns)
+        self._schema: pa.Schema | None = None
+
+    def schema(self) -> pa.Schema:
+        if self._schema is None:
+            first = self._files.list()[0].path
+            with _open(self._files, first) as file:
+                known = file.schema_arrow
+            names = known.names if self._columns is None else self._columns
+            refuse_unknown("columns", names, known.names)
+            self._schema = pa.schema([_plain(known.field(name)) for name in names])
+        return self._schema
+
+    def validate(self) -> None:
+        self.schema()
+
+    def plan_splits(self, parallelism: int) -> Sequence[Split]:
+        self.schema()
+        files = self._files.list()
+        target = split_target(sum(file.size for file in files), parallelism, _SPLIT_BYTES)
+        splits = []
+        for path in (file.path for file in files):
+            with _open(self._files, path) as file:
+                runs = list(_runs(file.metadata, target))
+            for start, stop in runs:
+                info = {"path": path, "start": start, "stop": stop}
+                splits.append(Split(f"{path}:{start}", info))
+        return splits
+
+    def open_split(self, split: Split, offset: Offset) -> SplitReader:
+        return _ParquetReader(self._files, split, self.schema(), offset)
+
+
+class _ParquetReader(SplitReader):
+    """Its offset is [row group, row in it]."""
+
+    def __init__(self, files: InputFiles, split: Split, schema: pa.Schema, offset: Offset) -> None:
+        self._path: str = split.info["path"]
+        self._schema = schema
+        self._stop: int = split.info["stop"]
+        self.offset: list[int] = list(offset or (split.info["start"], 0))
+        self._group, self._row = self.offset
+        self._batches: Iterator[pa.RecordBatch] | None = None
+        with ExitStack() as stack:
+            self._file = stack.enter_context(_open(files, self._path))
+            missing = set(schema.names) - set(self._file.schema_arrow.names)
+            if missing:
+                raise SourceDataError(
+                    f"{self._path} has no column {', '.join(sorted(missing))}, which the first file has"
+                )
+            if self._stop > self._file.num_row_groups:
+                raise SourceDataError(
+                    f"{self._path} has lost row groups: it was changed after the job had started"
+                )
+            self._open = stack.pop_all()
+
+    def read(self) -> pa.RecordBatch | None:
+        with _data_errors(self._path):
+            while self._group < self._stop:
+                if self._batches is None:
+                    self._batches = self._rows_from(self._group, self._row)
+                batch = next(self._batches, None)
+                if batch is not None:
+                    self._row += batch.num_rows
+                    self.offset = [self._group, self._row]
+                    return conform(batch, self._schema)
+                self._group, self._row, self._batches = self._group + 1, 0, None
+        return None
+
+    def close(self) -> None:
+        self._batches = None
+        self._open.close()
+
+    def _rows_from(self, group: int, row: int) -> Iterator[pa.RecordBatch]:
+        for batch in self._file.iter_batches(
+            BATCH_ROWS, row_groups=[group], columns=self._schema.names, use_threads=False
+        ):
+            if row < batch.num_rows:
+                yield batch.slice(row)
+            row = max(0, row - batch.num_rows)
+
+
+class ParquetSink(FileSink):
+    """Writes records into files `part-*.parquet` below the folder `path`.
+
+    Files appear when the checkpoint that covers them has completed, each exactly once. A file is
+    ended at a checkpoint and beyond `roll_bytes`.
+
+    Records are dicts, or columns. Without `schema`, every subtask takes names and types from the
+    first batch it writes, and keeps to them; give a schema wherever that could come out differently
+    in two subtasks (None or whole numbers in a column of floats), since readers expect the same in
+    all files. Writers raise SinkDataError for records that do not fit.
+    """
+
+    suffix = ".parquet"
+
+    def __init__(
+        self,
+        path: FilePath,
+        *,
+        schema: pa.Schema | None = None,
+        compression: str = "snappy",
+        roll_bytes: Size = "128MiB",
+        storage_options: Mapping[str, Any] | None = None,
+    ) -> None:
+        super().__init__(path, roll_bytes=roll_bytes, storage_options=storage_options)
+        if schema is not None and not isinstance(schema, pa.Schema):
+            raise ConfigurationError(
+                f"schema must be a pyarrow.Schema, not {type(schema).__name__}"
+            )
+        self._schema = schema
+        self._compression = _known_codec(compression)
+
+    def encoding(self, operator: str) -> Callable[[BinaryIO], Encoder]:
+        columns = ColumnEncoder(operator, self._schema)
+        return lambda stream: _ParquetEncoder(stream, columns, self._compression)
+
+
+class _ParquetEncoder(Encoder):
+    """Gathers batches into row groups of a few MiB."""
+
+    def __init__(self, stream: BinaryIO, columns: ColumnEncoder, compression: str) -> None:
+        self._stream = stream
+        self._columns = columns
+        self._compression = compression
+        self._writer: pq.ParquetWriter | None = None
+        self._gathered: list[pa.RecordBatch] = []
+        self._gathered_bytes = 0
+
+    def write(self, batch: Batch) -> None:
+        encoded = self._columns.encode(batch)
+        self._gathered.append(encoded)
+        self._gathered_bytes += encoded.nbytes
+        if self._gathered_bytes >= _ROW_GROUP_BYTES:
+            self._write_row_group()
+
+    def finish(self) -> None:
+        self._write_row_group()
+        if self._writer is not None:
+            self._writer.close()
+
+    def abandon(self) -> None:
+        self._gathered = []
+        if self._writer is None:
+            return
+        try:
+            self._writer.close()
+        except (pa.ArrowException, OSError, ValueError):
+            self._writer.is_open = False  # or else it tries again when it is collected
+
+    def _write_row_group(self) -> None:
+        if not self._gathered:
+            return
+        table = pa.Table.from_batches(self._gathered)
+        self._gathered, self._gathered_bytes = [], 0
+        if self._writer is None:
+            self._writer = pq.ParquetWriter(
+                self._stream, table.schema, compression=self._compression
+            )
+        self._writer.write_table(table, row_group_size=table.num_rows)
+
+
+def _runs(metadata: pq.FileMetaData, target: int) -> Iterator[tuple[int, int]]:
+    """Row groups `start` to `stop` that together hold about `target` bytes, one run after another."""
+    start, held = 0, 0
+    for group in range(metadata.num_row_groups):
+        size = metadata.row_group(group).total_byte_size
+        if held and held + size > target:
+            yield start, group
+            start, held = group, 0
+        held += size
+    if start < metadata.num_row_groups:
+        yield start, metadata.num_row_groups
+
+
+def _plain(field: pa.Field) -> pa.Field:
+    """The field as batches carry it: nullable, without metadata, dictionaries decoded."""
+    kind = field.type
+    return pa.field(field.name, kind.value_type if pa.types.is_dictionary(kind) else kind)
+
+
+def _known_codec(compression: str) -> str:
+    known = ("none", "snappy", "gzip", "zstd", "lz4", "brotli")
+    if compression not in known:
+        raise ConfigurationError(
+            f"compression must be one of {', '.join(known)}, got {compression!r}"
+        )
+    return compression
+
+
+@contextmanager
+def _open(files: InputFiles, path: str) -> Iterator[pq.ParquetFile]:
+    stream, opened = files.open(path)
+    with opened, _data_errors(path):
+        yield pq.ParquetFile(stream)
+
+
+@contextmanager
+def _data_errors(path: str) -> Iterator[None]:
+    try:
+        yield
+    except (pa.ArrowException, OSError) as error:
+        raise SourceDataError(f"cannot read {path} as Parquet: {error}") from error
+    except SchemaMismatch as error:
+        raise SourceDataError(f"{path} differs from the first file: {error}") from error

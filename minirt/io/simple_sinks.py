@@ -1,0 +1,98 @@
+"""Sinks for trying things out: print, collect in memory, throw away."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from minirt.config import positive
+from minirt.data.batch import Batch
+from minirt.io.base import Handle, Prepared, Sink, SinkContext, SinkWriter
+
+
+class PrintSink(Sink):
+    """Prints records at once, one a line after `prefix`, from each subtask at most `limit` of them.
+
+    What is printed cannot be taken back: after a recovery, records are printed again (at-least-once).
+    """
+
+    def __init__(self, prefix: str = "", limit: int | None = None) -> None:
+        self._prefix = prefix
+        self._limit = None if limit is None else positive("limit", limit)
+
+    def open_writer(self, context: SinkContext) -> SinkWriter:
+        return _PrintWriter(self._prefix, self._limit)
+
+
+class _PrintWriter(SinkWriter):
+    def __init__(self, prefix: str, left: int | None) -> None:
+        self._prefix = prefix
+        self._left = left
+
+    def write(self, batch: Batch) -> None:
+        if self._left is not None:
+            batch = batch.slice(0, min(self._left, len(batch)))
+            self._left -= len(batch)
+        lines = [f"{self._prefix}{record}\n" for record in batch.rows().records]
+        sys.stdout.write("".join(lines))  # one write: subtasks share the terminal
+        sys.stdout.flush()
+
+
+class CollectSink(Sink):
+    """Collects records in `rows` of the instance that the user holds, when their checkpoint completes.
+
+    For tests and small results: rows travel inside checkpoints, and those that were committed before
+    the process of the coordinator started are not in `rows`. Columns are collected as dicts.
+    """
+
+    def __init__(self) -> None:
+        self.rows: list[Any] = []
+        self._committed: set[tuple[str, int, int]] = set()
+
+    def __reduce__(self) -> tuple[type[CollectSink], tuple[()]]:
+        """A copy in a worker only writes; it needs nothing of what was collected."""
+        return (type(self), ())
+
+    def open_writer(self, context: SinkContext) -> SinkWriter:
+        return _CollectWriter(context)
+
+    def commit(self, handles: Sequence[Handle]) -> None:
+        for handle in sorted(handles, key=lambda handle: (handle["checkpoint"], handle["subtask"])):
+            part = (handle["operator"], handle["checkpoint"], handle["subtask"])
+            if part not in self._committed:
+                self._committed.add(part)
+                self.rows.extend(handle["rows"])
+
+
+class _CollectWriter(SinkWriter):
+    def __init__(self, context: SinkContext) -> None:
+        self._context = context
+        self._rows: list[Any] = []
+
+    def write(self, batch: Batch) -> None:
+        self._rows.extend(batch.rows().records)
+
+    def prepare(self, checkpoint_id: int) -> Prepared:
+        if not self._rows:
+            return Prepared()
+        rows, self._rows = self._rows, []
+        handle: Handle = {
+            "operator": self._context.operator,
+            "checkpoint": checkpoint_id,
+            "subtask": self._context.subtask,
+            "rows": rows,
+        }
+        return Prepared([handle])
+
+
+class DiscardSink(Sink):
+    """Takes records and forgets them."""
+
+    def open_writer(self, context: SinkContext) -> SinkWriter:
+        return _DiscardWriter()
+
+
+class _DiscardWriter(SinkWriter):
+    def write(self, batch: Batch) -> None:
+        """Nothing to do."""

@@ -1,0 +1,77 @@
+"""Print, collect, discard."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from minirt.data.batch import Columns, Rows
+from minirt.errors import ConfigurationError
+from minirt.io import CollectSink, DiscardSink, PrintSink, Sink, SinkContext
+from tests.contracts.sink_contract import SinkContract, row
+
+CONTEXT = SinkContext("out", 0, 1, 1)
+
+
+class TestCollectSink(SinkContract):
+    """The rows are in the memory of the coordinator, so that a crash of it is none of its cases."""
+
+    @pytest.fixture(autouse=True)
+    def _sink(self) -> None:
+        self.sink = CollectSink()
+
+    def new_sink(self) -> Sink:
+        return self.sink
+
+    def visible(self, sink: Sink) -> list[Any]:
+        return self.sink.rows
+
+    def pending(self) -> list[str]:
+        return []
+
+    def test_rows_come_in_the_order_of_checkpoints_and_subtasks(self) -> None:
+        handles = [
+            handle
+            for checkpoint, subtask in ((2, 0), (1, 1), (1, 0))
+            for handle in self.prepared(
+                self.writer(self.sink, subtask), checkpoint, row(10 * checkpoint + subtask)
+            )
+        ]
+        self.sink.commit(handles)
+        assert self.sink.rows == [row(10), row(11), row(20)]
+
+    def test_two_operators_may_share_one_sink(self) -> None:
+        for operator in ("a", "b"):
+            writer = self.sink.open_writer(SinkContext(operator, 0, 1, 1))
+            self.sink.commit(self.prepared(writer, 1, row(1)))
+        assert self.sink.rows == [row(1), row(1)]
+
+    def test_a_copy_carries_no_rows_to_the_workers(self) -> None:
+        self.sink.commit(self.prepared(self.writer(self.sink), 1, row(1)))
+        assert pickle.loads(pickle.dumps(self.sink)).rows == []
+
+
+def test_print_shows_each_record_after_the_prefix(capsys: pytest.CaptureFixture[str]) -> None:
+    writer = PrintSink("> ").open_writer(CONTEXT)
+    writer.write(Rows([1, {"a": 2}]))
+    writer.write(Columns(pa.RecordBatch.from_pylist([{"a": 3}])))
+    assert capsys.readouterr().out == "> 1\n> {'a': 2}\n> {'a': 3}\n"
+
+
+def test_print_stops_at_its_limit(capsys: pytest.CaptureFixture[str]) -> None:
+    writer = PrintSink(limit=3).open_writer(CONTEXT)
+    writer.write(Rows([1, 2]))
+    writer.write(Rows([3, 4]))
+    writer.write(Rows([5]))
+    assert capsys.readouterr().out == "1\n2\n3\n"
+    with pytest.raises(ConfigurationError, match="limit"):
+        PrintSink(limit=0)
+
+
+def test_discard_takes_anything_and_prepares_nothing() -> None:
+    writer = DiscardSink().open_writer(CONTEXT)
+    writer.write(Rows([object()]))
+    assert writer.prepare(1).handles == []
