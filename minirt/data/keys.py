@@ -89,6 +89,8 @@ class KeyRouter(dict[Any, int]):
     """From a key to the index of the subtask that owns it: `router[key]`.
 
     Answers are remembered, at most `entries_max` of them, so that a known key costs a dict lookup.
+    A key of a type that is refused goes unnoticed while an equal one is known (1.0 after 1): it
+    belongs to the same subtask.
     """
 
     def __init__(self, parallelism: int, max_parallelism: int, entries_max: int) -> None:

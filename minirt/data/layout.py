@@ -44,9 +44,7 @@ def pack_values(values: list[Any], *, allow_pickle: bool = False) -> bytes:
             f"{len(values)} values at once are more than the {_COUNT_MAX} allowed"
         )
     try:
-        body, marked = pack_exact(
-            [len(values), arrange(values) if values else []], allow_pickle=allow_pickle
-        )
+        body, marked = pack_exact([len(values), arrange(values)], allow_pickle=allow_pickle)
     except UnsupportedRecordError as error:
         raise explain_unsupported(values, error, allow_pickle=allow_pickle) from None
     return (b"\x11" if marked else b"\x10") + body
@@ -63,7 +61,7 @@ def unpack_values(data: bytes | memoryview, *, allow_pickle: bool = False) -> li
         count, node = tree
         if not 0 <= count <= _COUNT_MAX:
             raise ValueError(f"{count} values announced")
-        values = restore(node, count) if count else []
+        values = restore(node, count)
         values = values if type(values) is list else list(values)
     except Exception as error:
         raise MalformedDataError(f"packed values are damaged ({error})") from error
@@ -73,7 +71,9 @@ def unpack_values(data: bytes | memoryview, *, allow_pickle: bool = False) -> li
 
 
 def arrange(values: list[Any], depth: int = 0) -> list[Any]:
-    """The node for some values, at least one."""
+    """The node for some values; an empty list for none."""
+    if not values:
+        return []
     kinds = [*map(type, values)]
     kind = kinds[0]
     if kinds.count(kind) != len(values):
@@ -111,27 +111,27 @@ def _arrange_records(values: list[dict[Any, Any]], depth: int) -> list[Any] | No
     if not 0 < len(keys) <= _COLUMNS_MAX:
         return None
     all_keys = list(chain.from_iterable(values))
-    if all_keys != keys * len(values) or [*map(type, all_keys)].count(str) != len(all_keys):
+    if [*map(type, all_keys)].count(str) != len(all_keys) or all_keys != keys * len(values):
         return None
     return [RECORDS, keys, [arrange([value[key] for value in values], depth) for key in keys]]
 
 
 def _arrange_lists(values: list[list[Any]], depth: int) -> list[Any]:
     items = list(chain.from_iterable(values))
-    return [LISTS, list(map(len, values)), arrange(items, depth) if items else []]
+    return [LISTS, list(map(len, values)), arrange(items, depth)]
 
 
 def _arrange_maps(values: list[dict[Any, Any]], depth: int) -> list[Any]:
     keys = list(chain.from_iterable(values))
     items = list(chain.from_iterable(map(dict.values, values)))
     lengths = list(map(len, values))
-    if not keys:
-        return [MAPS, lengths, [], []]
     return [MAPS, lengths, arrange(keys, depth), arrange(items, depth)]
 
 
 def restore(node: list[Any], count: int) -> Iterable[Any]:
     """The values of a node. Raises TypeError, ValueError or the like where it makes no sense."""
+    if count == 0:
+        return []
     layout, *parts = node
     if layout == VALUES:
         values: list[Any] = parts[0]

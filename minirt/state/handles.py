@@ -101,15 +101,10 @@ class ListState(_Handle):
 
 
 class MapState(_Handle, MutableMapping[Any, Any]):
-    """A dict for every key; an empty one takes no room. Two of them are equal only if the same."""
-
-    __hash__ = object.__hash__
+    """A dict for every key; an empty one takes no room."""
 
     def __init__(self, *, name: str | None = None) -> None:
         super().__init__(name)
-
-    def __eq__(self, other: object) -> bool:
-        return self is other
 
     def __getitem__(self, field: Any) -> Any:
         return self._current()[field]
