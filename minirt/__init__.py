@@ -45,9 +45,19 @@ from minirt.functions import (
     ProcessContext,
     Watermarks,
 )
-from minirt.io.base import (
+from minirt.io import (
     BadRecord,
+    CollectionSource,
+    CollectSink,
+    CsvSource,
+    DiscardSink,
+    JsonlSink,
+    JsonlSource,
+    ParquetSink,
+    ParquetSource,
     Prepared,
+    PrintSink,
+    SequenceSource,
     Sink,
     SinkContext,
     SinkWriter,
@@ -55,7 +65,11 @@ from minirt.io.base import (
     Split,
     SplitReader,
 )
+from minirt.protocol.job_events import JobStatus
 from minirt.protocol.restarts import Restart
+from minirt.runtime.execute import Job, JobResult
+from minirt.runtime.observer import JobObserver, JobProgress
+from minirt.state.handles import ListState, MapState, ValueState
 
 __all__ = [
     # writing a job
@@ -70,11 +84,30 @@ __all__ = [
     "KeyedCoProcess",
     "ProcessContext",
     "KeyedContext",
+    "ValueState",
+    "ListState",
+    "MapState",
     # running it
     "Checkpointing",
     "Options",
     "Limits",
     "Restart",
+    "Job",
+    "JobResult",
+    "JobStatus",
+    "JobObserver",
+    "JobProgress",
+    # built-in sources and sinks
+    "ParquetSource",
+    "JsonlSource",
+    "CsvSource",
+    "CollectionSource",
+    "SequenceSource",
+    "ParquetSink",
+    "JsonlSink",
+    "PrintSink",
+    "CollectSink",
+    "DiscardSink",
     # sources and sinks of one's own
     "Source",
     "Split",

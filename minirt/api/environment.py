@@ -20,10 +20,8 @@ from minirt.io.base import Source
 from minirt.protocol.restarts import RestartStrategy
 
 if TYPE_CHECKING:
-    from minirt.runtime.execute import JobResult  # type: ignore[import-not-found, unused-ignore]
-
-LATEST = "latest"
-"""Restores the newest complete checkpoint, and starts afresh if there is none."""
+    from minirt.runtime.execute import Job, JobResult
+    from minirt.runtime.observer import JobObserver
 
 
 class Environment:
@@ -83,24 +81,28 @@ class Environment:
         job_name: str | None = None,
         *,
         checkpointing: Checkpointing | None = None,
-        restore: str | None = None,
+        restore: str | int | None = None,
         runner: Literal["processes", "inline"] = "processes",
         restart: RestartStrategy | None = None,
         options: Options | None = None,
         allow_non_restored_state: bool = False,
+        allow_restore_fallback: bool = False,
+        observer: JobObserver | None = None,
     ) -> JobResult:
         """Run the job to its end.
 
-        `restore` is the path of a checkpoint, or "latest" for the newest complete one of
-        `checkpointing`, if there is any. `restart` says what happens after a failure, see `Restart`.
-        State in the checkpoint that belongs to no operator is refused unless
-        `allow_non_restored_state`. The runner "inline" runs everything in the calling thread.
+        `restore` is "latest" for the newest complete checkpoint of `checkpointing`, if there is any, or
+        the id or path of one; "none" starts over where there are checkpoints already, which is refused
+        otherwise. `restart` says what happens after a failure, see `Restart`. State in the checkpoint
+        that belongs to no operator is refused unless `allow_non_restored_state`; a damaged checkpoint
+        gives way to the one before it only with `allow_restore_fallback`. The runner "inline" runs
+        everything in the calling thread. `observer` hears what happens.
 
         Raises ConfigurationError before anything is started, JobFailedError if the job fails for good.
         """
         graph = self.graph(job_name)
         _check_types(checkpointing, restart, options)
-        _check_restore(restore, checkpointing, allow_non_restored_state)
+        _check_restore(restore, checkpointing, allow_non_restored_state, allow_restore_fallback)
         if runner not in ("processes", "inline"):
             raise ConfigurationError(f'runner must be "processes" or "inline", got {runner!r}')
         from minirt.runtime.execute import execute_job
@@ -113,6 +115,37 @@ class Environment:
             restart=restart,
             options=options,
             allow_non_restored_state=allow_non_restored_state,
+            allow_restore_fallback=allow_restore_fallback,
+            observer=observer,
+        )
+
+    def start(
+        self,
+        job_name: str | None = None,
+        *,
+        checkpointing: Checkpointing | None = None,
+        restore: str | int | None = None,
+        restart: RestartStrategy | None = None,
+        options: Options | None = None,
+        allow_non_restored_state: bool = False,
+        allow_restore_fallback: bool = False,
+        observer: JobObserver | None = None,
+    ) -> Job:
+        """As `execute`, but return at once: the job runs in worker processes meanwhile."""
+        graph = self.graph(job_name)
+        _check_types(checkpointing, restart, options)
+        _check_restore(restore, checkpointing, allow_non_restored_state, allow_restore_fallback)
+        from minirt.runtime.execute import start_job
+
+        return start_job(
+            graph,
+            checkpointing=checkpointing,
+            restore=restore,
+            restart=restart,
+            options=options,
+            allow_non_restored_state=allow_non_restored_state,
+            allow_restore_fallback=allow_restore_fallback,
+            observer=observer,
         )
 
 
@@ -143,18 +176,21 @@ def _check_types(checkpointing: Any, restart: Any, options: Any) -> None:
 
 
 def _check_restore(
-    restore: Any, checkpointing: Checkpointing | None, allow_non_restored_state: bool
+    restore: Any, checkpointing: Checkpointing | None, allow_state: bool, allow_fallback: bool
 ) -> None:
     if restore is None:
-        if allow_non_restored_state:
-            raise ConfigurationError("allow_non_restored_state has no effect without restore")
+        for option, given in (
+            ("allow_non_restored_state", allow_state),
+            ("allow_restore_fallback", allow_fallback),
+        ):
+            if given:
+                raise ConfigurationError(f"{option} has no effect without restore")
         return
-    if not isinstance(restore, str) or not restore:
+    if isinstance(restore, bool) or not isinstance(restore, str | int) or restore == "":
         raise ConfigurationError(
-            f'restore is "{LATEST}" or the path of a checkpoint, not {restore!r}'
+            f'restore is "latest", "none", or the id or path of a checkpoint, not {restore!r}'
         )
-    if restore == LATEST and checkpointing is None:
+    if checkpointing is None:
         raise ConfigurationError(
-            f'restore="{LATEST}" needs checkpointing, to know where to look; or give the path of a '
-            "checkpoint"
+            f"restore={restore!r} needs checkpointing: it says where checkpoints are"
         )

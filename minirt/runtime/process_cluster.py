@@ -280,7 +280,7 @@ class ProcessCluster:
             package=pickle.dumps(self._package),
         )
         self._template_process = process = subprocess.Popen(
-            [sys.executable, "-m", "minirt.runtime.template"],
+            [sys.executable, "-c", "from minirt.runtime.template import main; main()"],
             stdin=subprocess.PIPE,
             start_new_session=True,
             env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},

@@ -1,7 +1,7 @@
 """The template: a process that has everything loaded and forks workers in milliseconds.
 
-It is a fresh interpreter, not a fork of the user's process, which may have threads. It runs as
-`python -m minirt.runtime.template` and learns the rest from its standard input.
+It is a fresh interpreter, not a fork of the user's process, which may have threads. It runs `main`
+and learns the rest from its standard input.
 """
 
 from __future__ import annotations
@@ -140,7 +140,3 @@ def main() -> None:
         )
         return
     Template(start, package, control).run()
-
-
-if __name__ == "__main__":
-    main()
