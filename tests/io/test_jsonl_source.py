@@ -77,6 +77,13 @@ def test_what_merges_or_splits_lines_is_no_json_line(tmp_path: Path) -> None:
     assert read_all(source, source.plan_splits(1)[0]) == [5]
 
 
+def test_a_line_that_goes_on_after_its_value_is_bad(tmp_path: Path) -> None:
+    path = tmp_path / "x.jsonl"
+    path.write_bytes(b'{"a": 1}\n{"a": 2} {"a": 3}\n')
+    source = JsonlSource(path, on_error="skip")
+    assert read_all(source, source.plan_splits(1)[0]) == [{"a": 1}]
+
+
 def test_options_that_cannot_work_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="on_error must be one of fail, skip"):
         JsonlSource(tmp_path, on_error="ignore")  # type: ignore[arg-type]

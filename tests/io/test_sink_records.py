@@ -68,6 +68,12 @@ def test_columns_are_reordered_and_cast_where_nothing_is_lost() -> None:
         parquet(Columns(batch), schema=SCHEMA)
 
 
+def test_columns_must_not_hold_none_in_a_column_that_is_not_nullable() -> None:
+    batch = pa.RecordBatch.from_pydict({"id": [1, None], "x": [1.0, 2.0]})
+    with pytest.raises(SinkDataError, match=r"column 'id': None.*in record .*2.0"):
+        parquet(Columns(batch), schema=SCHEMA)
+
+
 @pytest.mark.parametrize(
     ("kind", "fits", "loses"),
     [
