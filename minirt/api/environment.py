@@ -23,7 +23,10 @@ if TYPE_CHECKING:
     from minirt.runtime.execute import JobResult  # type: ignore[import-not-found, unused-ignore]
 
 LATEST = "latest"
-"""Restores the newest complete checkpoint, and starts afresh if there is none."""
+"""Restores the newest complete checkpoint, or starts from the beginning if there is none."""
+
+FRESH = "none"
+"""Starts from the beginning and gives up the checkpoints that are there."""
 
 
 class Environment:
@@ -83,24 +86,31 @@ class Environment:
         job_name: str | None = None,
         *,
         checkpointing: Checkpointing | None = None,
-        restore: str | None = None,
+        restore: str | int | None = None,
         runner: Literal["processes", "inline"] = "processes",
         restart: RestartStrategy | None = None,
         options: Options | None = None,
         allow_non_restored_state: bool = False,
+        allow_restore_fallback: bool = False,
     ) -> JobResult:
         """Run the job to its end.
 
-        `restore` is the path of a checkpoint, or "latest" for the newest complete one of
-        `checkpointing`, if there is any. `restart` says what happens after a failure, see `Restart`.
-        State in the checkpoint that belongs to no operator is refused unless
-        `allow_non_restored_state`. The runner "inline" runs everything in the calling thread.
+        `restore` is "latest" for the newest complete checkpoint of `checkpointing` if there is any,
+        the id of another one, the path of a checkpoint anywhere, or "none" to start over where there
+        are checkpoints already. State that belongs to no operator is refused unless
+        `allow_non_restored_state`, a damaged checkpoint unless `allow_restore_fallback` lets an
+        older one take its place. `restart` says what happens after a failure, see `Restart`. The
+        runner "inline" runs everything in the calling thread.
 
         Raises ConfigurationError before anything is started, JobFailedError if the job fails for good.
         """
         graph = self.graph(job_name)
         _check_types(checkpointing, restart, options)
-        _check_restore(restore, checkpointing, allow_non_restored_state)
+        _check_restore(restore, checkpointing)
+        if restore in (None, FRESH) and allow_non_restored_state:
+            raise ConfigurationError(
+                f"allow_non_restored_state has no effect with restore={restore!r}"
+            )
         if runner not in ("processes", "inline"):
             raise ConfigurationError(f'runner must be "processes" or "inline", got {runner!r}')
         from minirt.runtime.execute import execute_job
@@ -113,6 +123,7 @@ class Environment:
             restart=restart,
             options=options,
             allow_non_restored_state=allow_non_restored_state,
+            allow_restore_fallback=allow_restore_fallback,
         )
 
 
@@ -142,19 +153,16 @@ def _check_types(checkpointing: Any, restart: Any, options: Any) -> None:
         )
 
 
-def _check_restore(
-    restore: Any, checkpointing: Checkpointing | None, allow_non_restored_state: bool
-) -> None:
+def _check_restore(restore: Any, checkpointing: Checkpointing | None) -> None:
     if restore is None:
-        if allow_non_restored_state:
-            raise ConfigurationError("allow_non_restored_state has no effect without restore")
         return
-    if not isinstance(restore, str) or not restore:
+    is_id = isinstance(restore, int) and not isinstance(restore, bool)
+    if not is_id and (not isinstance(restore, str) or not restore):
         raise ConfigurationError(
-            f'restore is "{LATEST}" or the path of a checkpoint, not {restore!r}'
+            f'restore is "{LATEST}", the id or the path of a checkpoint, or "{FRESH}", not {restore!r}'
         )
-    if restore == LATEST and checkpointing is None:
+    if checkpointing is None and (is_id or restore in (LATEST, FRESH)):
         raise ConfigurationError(
-            f'restore="{LATEST}" needs checkpointing, to know where to look; or give the path of a '
+            f"restore={restore!r} needs checkpointing, to know where to look; or give the path of a "
             "checkpoint"
         )

@@ -59,6 +59,8 @@ class Link:
     tag: str | None
     senders: int
     receivers: int
+    max_parallelism: int
+    """That of the target: how many key groups there are."""
 
     def receivers_of(self, sender: int) -> range:
         """The subtasks of the target that this sender is connected to."""

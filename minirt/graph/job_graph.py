@@ -171,6 +171,16 @@ class OperatorNode:
     """The columns of its output, where known."""
 
     @property
+    def keyed(self) -> bool:
+        """Whether its state is dealt by key group."""
+        return isinstance(self.spec, ReduceSpec | KeyedProcessSpec | KeyedCoProcessSpec)
+
+    @property
+    def stateful(self) -> bool:
+        """Whether a checkpoint holds something of it that a restore must not lose."""
+        return self.keyed or isinstance(self.spec, SourceSpec | SinkSpec)
+
+    @property
     def label(self) -> str:
         """How messages call it."""
         return f"{self.name} (uid {self.uid})" if self.name != self.uid else self.name

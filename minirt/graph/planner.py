@@ -82,4 +82,5 @@ def _link(graph: JobGraph, vertex_of: dict[str, int], place: int, edge: Edge) ->
         tag=edge.tag,
         senders=graph.operators[edge.source].parallelism,
         receivers=graph.operators[edge.target].parallelism,
+        max_parallelism=graph.operators[edge.target].max_parallelism,
     )
