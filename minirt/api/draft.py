@@ -79,6 +79,10 @@ class Draft:
         self._operators: list[_Drafted] = []
         self._side_outputs: dict[Port, None] = {}
 
+    def label(self, spec: OperatorSpec, settings: Settings) -> str:
+        """How messages call an operator that is about to be added."""
+        return self._node(spec, settings, None)[0].label
+
     def add(
         self,
         spec: OperatorSpec,

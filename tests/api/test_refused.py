@@ -294,8 +294,8 @@ def test_a_schema_that_cannot_be_told_names_the_source(env, numbers):
         def schema(self):
             raise ConfigurationError("two files disagree")
 
-    with refused("^Broken: two files disagree"):
-        env.source(Broken())
+    with refused(r"^Broken \(uid in\): two files disagree"):
+        env.source(Broken(), uid="in")
 
 
 @pytest.mark.parametrize(
