@@ -29,6 +29,7 @@ PURE_LAYERS_MAY_IMPORT = (
     "minirt.units",
     "minirt.config",
     "minirt.graph.execution",
+    "minirt.graph.key_groups",
 )
 PURE_LAYERS_MUST_NOT_IMPORT = (
     "asyncio",

@@ -24,14 +24,12 @@ from minirt.graph.job_graph import (
     Partitioning,
     ProcessSpec,
     Rebalance,
-    ReduceSpec,
     SinkSpec,
     SourceSpec,
 )
 from minirt.graph.validate import check_forward, check_parallelism, validate
 
 _UID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,199}")
-_STATEFUL = SourceSpec | SinkSpec | ReduceSpec | KeyedProcessSpec | KeyedCoProcessSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +78,10 @@ class Draft:
         self._max_parallelism = max_parallelism
         self._operators: list[_Drafted] = []
         self._side_outputs: dict[Port, None] = {}
+
+    def label(self, spec: OperatorSpec, settings: Settings) -> str:
+        """How messages call an operator that is about to be added."""
+        return self._node(spec, settings, None)[0].label
 
     def add(
         self,
@@ -141,13 +143,13 @@ class Draft:
         if not isinstance(settings.chain, bool):
             raise ConfigurationError(f"{name}: chain is True or False, not {settings.chain!r}")
         uid = _slug(name) or kind_of(spec) if settings.uid is None else settings.uid
-        settled = settings.uid is not None or isinstance(spec, _STATEFUL)
-        if settled:
-            self._check_uid(uid, name, explicit=settings.uid is not None)
         parallelism = self._parallelism if settings.parallelism is None else settings.parallelism
         node = OperatorNode(
             uid, name, spec, parallelism, self._max_parallelism, settings.chain, schema
         )
+        settled = settings.uid is not None or node.stateful
+        if settled:
+            self._check_uid(uid, name, explicit=settings.uid is not None)
         return node, settled
 
     def _check_uid(self, uid: object, name: str, *, explicit: bool) -> None:

@@ -178,13 +178,14 @@ def _check_types(checkpointing: Any, restart: Any, options: Any) -> None:
 def _check_restore(
     restore: Any, checkpointing: Checkpointing | None, allow_state: bool, allow_fallback: bool
 ) -> None:
-    if restore is None:
+    if restore in (None, "none"):
         for option, given in (
             ("allow_non_restored_state", allow_state),
             ("allow_restore_fallback", allow_fallback),
         ):
             if given:
-                raise ConfigurationError(f"{option} has no effect without restore")
+                raise ConfigurationError(f"{option} has no effect with restore={restore!r}")
+    if restore is None:
         return
     if isinstance(restore, bool) or not isinstance(restore, str | int) or restore == "":
         raise ConfigurationError(

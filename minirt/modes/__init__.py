@@ -14,6 +14,9 @@ MODES: dict[str, CheckpointMode] = {
     "at_least_once": AtLeastOnce(),
 }
 
+DEFAULT_MODE = "aligned"
+"""What the one checkpoint at the end of a job without checkpointing uses, and every job by default."""
+
 ENTRY_POINT_GROUP = "minirt.modes"
 """Other packages add a mode under this group: `name = "package.module:Class"`."""
 

@@ -15,7 +15,7 @@ from minirt.errors import ConfigurationError, JobFailedError
 from minirt.graph.execution import ExecutionGraph, SubtaskId
 from minirt.graph.job_graph import JobGraph
 from minirt.graph.planner import build_execution_graph
-from minirt.modes import find_mode
+from minirt.modes import DEFAULT_MODE, find_mode
 from minirt.protocol.checkpoints import CheckpointSettings
 from minirt.protocol.job import JobProtocol
 from minirt.protocol.job_events import EndJob, JobStatus
@@ -249,7 +249,7 @@ class _Parts:
             limits = options.limits
             storage = CheckpointStorage(store, limits.inline_snapshot_bytes, limits.history_entries)
             restore = _checked_restore(restore, storage)
-        mode = find_mode("aligned" if checkpointing is None else checkpointing.mode)
+        mode = find_mode(DEFAULT_MODE if checkpointing is None else checkpointing.mode)
         try:
             pickled = cloudpickle.dumps(execution)
         except Exception as error:

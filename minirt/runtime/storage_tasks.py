@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,7 +16,7 @@ from minirt.errors import (
     UserCodeError,
 )
 from minirt.graph.execution import ExecutionGraph, SubtaskId
-from minirt.graph.job_graph import SinkSpec, SourceSpec
+from minirt.graph.job_graph import OperatorNode, SinkSpec, SourceSpec
 from minirt.io.base import Handle, Sink, Split
 from minirt.protocol.job_events import (
     CleanUp,
@@ -106,8 +106,8 @@ class StorageTasks:
         self.deployment = self._deployment(point)
         committed = () if manifest is None else manifest.sink_handles
         self._commit(committed)
-        for uid, sink in self._sinks().items():
-            sink.discard_uncommitted(_handles_of(committed, uid))
+        for node, sink in self._sinks():
+            sink.discard_uncommitted(_handles_of(committed, node.uid), node.label)
         return GenerationPrepared(self._generation, manifest, next_id)
 
     def _restore_point(self, storage: CheckpointStorage, first: bool) -> RestorePoint | None:
@@ -178,18 +178,16 @@ class StorageTasks:
         return HandlesCommitted(checkpoint_id)
 
     def _commit(self, held: Sequence[SinkHandles]) -> None:
-        for uid, sink in self._sinks().items():
-            handles = _handles_of(held, uid)
+        for node, sink in self._sinks():
+            handles = _handles_of(held, node.uid)
             if handles:
                 sink.commit(handles)
 
-    def _sinks(self) -> dict[str, Sink]:
-        return {
-            node.uid: node.spec.sink
-            for vertex in self.graph.vertices
-            for node in vertex.operators
-            if isinstance(node.spec, SinkSpec)
-        }
+    def _sinks(self) -> Iterator[tuple[OperatorNode, Sink]]:
+        for vertex in self.graph.vertices:
+            for node in vertex.operators:
+                if isinstance(node.spec, SinkSpec):
+                    yield node, node.spec.sink
 
     def _clean_up(self) -> None:
         if self.storage is None or self.checkpointing is None:

@@ -13,7 +13,6 @@ from typing import Protocol
 from minirt.data.batch import Batch
 from minirt.graph.execution import SubtaskId
 from minirt.io.base import Prepared
-from minirt.modes import find_mode
 from minirt.protocol.barriers import (
     TRIGGER_CHANNEL,
     AbortSnapshot,
@@ -90,7 +89,7 @@ class Subtask:
         self._ports = ports
         channels = range(len(gate.gate.channels)) if gate is not None else [TRIGGER_CHANNEL]
         self._barriers = BarrierHandler(
-            channels, {mode.name: mode, "aligned": find_mode("aligned")}
+            channels, {mode.name: mode}
         )
         self._timers: list[tuple[float, int]] = []
         self._batch: Batch | None = None

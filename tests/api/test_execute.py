@@ -44,6 +44,7 @@ def test_a_job_is_handed_to_the_runtime_with_all_options(job, calls):
         restart=restart,
         options=options,
         allow_non_restored_state=True,
+        allow_restore_fallback=True,
     )
     assert result == "result"
     [(graph, given)] = calls
@@ -55,6 +56,7 @@ def test_a_job_is_handed_to_the_runtime_with_all_options(job, calls):
         "restart": restart,
         "options": options,
         "allow_non_restored_state": True,
+        "allow_restore_fallback": True,
     }
 
 
@@ -63,13 +65,25 @@ def test_a_checkpoint_can_be_restored_by_its_path_alone(job, calls):
     assert calls[0][1]["restore"] == "checkpoints/delays/7"
 
 
+@pytest.mark.parametrize("restore", [7, "none", "latest"])
+def test_checkpoints_of_the_job_itself_are_restored_by_id_or_word(job, calls, restore):
+    job.execute(restore=restore, checkpointing=CHECKPOINTING)
+    assert calls[0][1]["restore"] == restore
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"restore": "latest"}, 'restore="latest" needs checkpointing'),
+        ({"restore": "latest"}, "restore='latest' needs checkpointing"),
+        ({"restore": "none"}, "restore='none' needs checkpointing"),
+        ({"restore": 7}, "restore=7 needs checkpointing"),
         ({"restore": ""}, "path of a checkpoint"),
         ({"restore": True}, "path of a checkpoint"),
-        ({"allow_non_restored_state": True}, "no effect without restore"),
+        ({"allow_non_restored_state": True}, "no effect with restore=None"),
+        (
+            {"allow_non_restored_state": True, "restore": "none", "checkpointing": CHECKPOINTING},
+            "no effect with restore='none'",
+        ),
         ({"checkpointing": "checkpoints"}, "expected Checkpointing, got 'checkpoints'"),
         ({"options": {}}, "expected Options"),
         ({"restart": "none"}, "a strategy such as Restart"),

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 import threading
+import types
 
 import pyarrow as pa
 import pytest
@@ -72,6 +74,14 @@ def test_a_column_of_a_type_without_stable_hash_is_refused(typed, monkeypatch):
     typed.key_by("origin", "n")
     with refused(r"uid typed\): column 't' cannot be a key: timestamps differ"):
         typed.key_by("origin", "t")
+
+
+def test_the_answer_about_a_type_comes_from_the_hashing_of_keys(typed, monkeypatch):
+    hashing = types.ModuleType("minirt.data.keys")
+    hashing.check_key_type = lambda kind: f"{kind} is out of fashion"
+    monkeypatch.setitem(sys.modules, "minirt.data.keys", hashing)
+    with refused("column 'n' cannot be a key: int64 is out of fashion"):
+        typed.key_by("n")
 
 
 def test_a_custom_partitioner_may_see_keys_of_any_type(typed, monkeypatch):
@@ -284,8 +294,8 @@ def test_a_schema_that_cannot_be_told_names_the_source(env, numbers):
         def schema(self):
             raise ConfigurationError("two files disagree")
 
-    with refused("^Broken: two files disagree"):
-        env.source(Broken())
+    with refused(r"^Broken \(uid in\): two files disagree"):
+        env.source(Broken(), uid="in")
 
 
 @pytest.mark.parametrize(

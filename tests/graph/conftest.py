@@ -52,19 +52,19 @@ def _job(nodes, edges):
     return JobGraph("job", {node.uid: node for node in nodes}, tuple(edges))
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def node():
     """`node("map2", parallelism)`: the uid without its digits is the kind of operator."""
     return _node
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def edge():
     """`edge("source", "map", partitioning=Forward(), into=0, tag=None)`."""
     return _edge
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def job():
     """`job([uids or nodes], [edges])`."""
     return _job

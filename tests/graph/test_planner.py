@@ -100,9 +100,12 @@ def test_a_side_output_never_chains_but_does_not_hinder_the_main_output(job, edg
 
 
 def test_links_know_the_parallelism_of_both_ends(job, node, edge):
-    graph = job([node("source", 2), node("sink", 3)], [edge("source", "sink", Rebalance())])
+    graph = job(
+        [node("source", 2), node("sink", 3, max_parallelism=64)],
+        [edge("source", "sink", Rebalance())],
+    )
     [link] = build_execution_graph(graph).links
-    assert (link.senders, link.receivers) == (2, 3)
+    assert (link.senders, link.receivers, link.max_parallelism) == (2, 3, 64)
     assert len(list(link.channels())) == 6
 
 
