@@ -63,9 +63,9 @@ class Environment:
         `watermarks` tells their event time; `speed` replays them at that multiple of it (10 is ten
         times real time), otherwise as fast as possible.
         """
-        schema = _schema(source, name)
-        settings = Settings(uid, name, parallelism)
-        operator = self._draft.add(SourceSpec(source, watermarks, speed), settings, schema=schema)
+        spec, settings = SourceSpec(source, watermarks, speed), Settings(uid, name, parallelism)
+        schema = _schema(source, self._draft.label(spec, settings))
+        operator = self._draft.add(spec, settings, schema=schema)
         return Stream(self._draft, (Port(operator),), schema)
 
     def graph(self, name: str | None = None) -> JobGraph:
@@ -155,13 +155,13 @@ def _checked_name(name: Any) -> str:
     return name
 
 
-def _schema(source: Source, name: str | None) -> pa.Schema | None:
+def _schema(source: Source, label: str) -> pa.Schema | None:
     if not isinstance(source, Source):
         return None  # refused with all that is wrong with the operator
     try:
         return source.schema()
     except ConfigurationError as error:
-        raise ConfigurationError(f"{name or type(source).__name__}: {error}") from error
+        raise ConfigurationError(f"{label}: {error}") from error
 
 
 def _check_types(checkpointing: Any, restart: Any, options: Any) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from minirt.api.functions import check_function, check_key_function
+from minirt.data.keys import check_key_type
 from minirt.errors import ConfigurationError
 from minirt.graph.job_graph import KeySelector
 
@@ -24,7 +25,7 @@ def hash_key(parts: Sequence[Any], schema: pa.Schema | None, label: str) -> KeyS
     if schema is None:
         return selector
     for column in selector.columns:
-        problem = _key_type_problem(schema.field(column).type)
+        problem = check_key_type(schema.field(column).type)
         if problem is not None:
             raise ConfigurationError(f"{label}: column {column!r} cannot be a key: {problem}")
     return selector
@@ -68,12 +69,3 @@ def _selector(parts: Sequence[Any], schema: pa.Schema | None, label: str) -> Key
             )
         check_column(column, schema, label)
     return KeySelector(columns=tuple(parts))
-
-
-def _key_type_problem(kind: pa.DataType) -> str | None:
-    try:
-        from minirt.data.keys import check_key_type  # type: ignore[import-not-found, unused-ignore]
-    except ImportError:
-        return None
-    problem: str | None = check_key_type(kind)
-    return problem

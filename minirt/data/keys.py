@@ -9,7 +9,7 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Callable, Iterable, Sequence
 from enum import Enum
-from typing import Any
+from typing import Any, TypeVar
 from uuid import UUID
 
 import numpy as np
@@ -19,6 +19,7 @@ from minirt.data import hashing
 from minirt.data.column_keys import check_key_type, hash_column, hash_columns
 from minirt.data.hashing import U64, UnstableKeyError
 from minirt.data.values import shown
+from minirt.graph.key_groups import group_range, subtask_of_group
 
 __all__ = [
     "KeyRouter",
@@ -33,6 +34,8 @@ __all__ = [
     "hash_columns",
     "check_key_type",
 ]
+
+Target = TypeVar("Target")
 
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _EPOCH_DAY = _EPOCH.toordinal()
@@ -73,47 +76,27 @@ def key_groups(keys: Sequence[Any], max_parallelism: int) -> npt.NDArray[np.int6
     return (hash_keys(keys) % np.uint64(max_parallelism)).astype(np.int64)
 
 
-def subtask_of_group(group: int, parallelism: int, max_parallelism: int) -> int:
-    """The index of the subtask that owns a key group."""
-    return group * parallelism // max_parallelism
-
-
-def group_range(subtask: int, parallelism: int, max_parallelism: int) -> range:
-    """The key groups that a subtask owns."""
-    start = -(-subtask * max_parallelism // parallelism)
-    stop = -(-(subtask + 1) * max_parallelism // parallelism)
-    return range(start, stop)
-
-
-class KeyRouter(dict[Any, int]):
-    """From a key to the index of the subtask that owns it: `router[key]`.
+class KeyRouter(dict[Any, Target]):
+    """From a key to what stands for the subtask that owns it: `router[key]`, one of `targets`.
 
     Answers are remembered, at most `entries_max` of them, so that a known key costs a dict lookup.
     A key of a type that is refused goes unnoticed while an equal one is known (1.0 after 1): it
     belongs to the same subtask.
     """
 
-    def __init__(self, parallelism: int, max_parallelism: int, entries_max: int) -> None:
+    def __init__(self, targets: Sequence[Target], max_parallelism: int, entries_max: int) -> None:
         super().__init__()
-        self._parallelism = parallelism
+        self._targets = targets
         self._max_parallelism = max_parallelism
         self._entries_max = entries_max
 
-    def __missing__(self, key: Any) -> int:
+    def __missing__(self, key: Any) -> Target:
         group = key_group(key, self._max_parallelism)
         if len(self) >= self._entries_max:
             self.clear()
-        target = self[key] = subtask_of_group(group, self._parallelism, self._max_parallelism)
+        subtask = subtask_of_group(group, len(self._targets), self._max_parallelism)
+        target = self[key] = self._targets[subtask]
         return target
-
-    def targets(self, keys: Iterable[Any]) -> list[int]:
-        """The subtask of every key. Raises UnstableKeyError, also for keys that Python cannot hash."""
-        try:
-            return [*map(self.__getitem__, keys)]
-        except TypeError:
-            for key in keys:
-                key_hash(key)
-            raise
 
 
 def _hash_int(key: int) -> int:

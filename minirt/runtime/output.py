@@ -9,8 +9,8 @@ from typing import Any
 from minirt.config import Limits
 from minirt.data.batch import Batch, Columns, Rows
 from minirt.data.codec import RowCodec, encode_columns
-from minirt.data.keys import KeyRouter
-from minirt.errors import UserCodeError
+from minirt.data.keys import KeyRouter, UnstableKeyError, key_hash
+from minirt.errors import MinirtError, UserCodeError
 from minirt.graph.execution import Link
 from minirt.graph.job_graph import Broadcast, Custom, Hash
 from minirt.protocol.barriers import Barrier
@@ -25,7 +25,7 @@ from minirt.runtime.frames import (
     watermark_frame,
 )
 from minirt.runtime.metrics import SubtaskMetrics
-from minirt.runtime.operators.base import user_error
+from minirt.runtime.operators.base import shown, user_error
 
 _FIRST_RECORD_BYTES = 256
 """What a record is taken to be large before the first one was packed."""
@@ -155,7 +155,11 @@ class LinkOutput:
             case Hash(key):
                 self._key_of = key.on_rows()
                 entries = self._outlet.limits.route_cache_entries
-                self._router = KeyRouter(len(self.channels), self.link.max_parallelism, entries)
+                buffers, groups = self._buffers, self.link.max_parallelism
+                self._appends = KeyRouter([b.records.append for b in buffers], groups, entries)
+                self._timed_appends = KeyRouter(
+                    [(b.records.append, b.timestamps.append) for b in buffers], groups, entries
+                )
                 return self._deal_by_key
             case Custom(function, key):
                 self._key_of = key.on_rows()
@@ -179,20 +183,33 @@ class LinkOutput:
         self._turn = (self._turn + len(rows)) % count
 
     def _deal_by_key(self, rows: Rows) -> None:
-        router, key_of = self._router, self._key_of
-        appends = [buffer.records.append for buffer in self._buffers]
+        key_of = self._key_of
         try:
             if rows.timestamps is None:
+                appends = self._appends
                 for record in rows.records:
-                    appends[router[key_of(record)]](record)
+                    appends[key_of(record)](record)
                 return
-            stamps = [buffer.timestamps.append for buffer in self._buffers]
+            timed = self._timed_appends
             for record, time in zip(rows.records, rows.timestamps, strict=True):
-                target = router[key_of(record)]
-                appends[target](record)
-                stamps[target](time)
+                append, stamp = timed[key_of(record)]
+                append(record)
+                stamp(time)
         except Exception as error:
-            raise user_error(f"{self._label}, key of the next operator,", error, record) from error
+            raise self._key_error(error, record) from error
+
+    def _key_error(self, error: Exception, record: Any) -> MinirtError:
+        label = f"{self._label}, key of the next operator,"
+        if isinstance(error, TypeError):
+            try:
+                key_hash(self._key_of(record))
+            except UnstableKeyError as unstable:
+                error = unstable
+            except Exception:
+                return user_error(label, error, record)
+        if isinstance(error, UnstableKeyError):
+            return UserCodeError(f"operator {label} failed on record {shown(record)}: {error}")
+        return user_error(label, error, record)
 
     def _deal_by_function(self, rows: Rows) -> None:
         choose, key_of, count = self._choose, self._key_of, len(self._buffers)

@@ -88,9 +88,7 @@ class Subtask:
         self._pacer = pacer
         self._ports = ports
         channels = range(len(gate.gate.channels)) if gate is not None else [TRIGGER_CHANNEL]
-        self._barriers = BarrierHandler(
-            channels, {mode.name: mode}
-        )
+        self._barriers = BarrierHandler(channels, {mode.name: mode})
         self._timers: list[tuple[float, int]] = []
         self._batch: Batch | None = None
         self._batch_input = 0

@@ -57,16 +57,12 @@ def test_a_job_is_handed_to_the_runtime_with_all_options(job, calls):
         "options": options,
         "allow_non_restored_state": True,
         "allow_restore_fallback": True,
+        "observer": None,
     }
 
 
-def test_a_checkpoint_can_be_restored_by_its_path_alone(job, calls):
-    job.execute(restore="checkpoints/delays/7")
-    assert calls[0][1]["restore"] == "checkpoints/delays/7"
-
-
-@pytest.mark.parametrize("restore", [7, "none", "latest"])
-def test_checkpoints_of_the_job_itself_are_restored_by_id_or_word(job, calls, restore):
+@pytest.mark.parametrize("restore", [7, "none", "latest", "savepoints/delays/7"])
+def test_a_checkpoint_is_restored_by_id_path_or_word(job, calls, restore):
     job.execute(restore=restore, checkpointing=CHECKPOINTING)
     assert calls[0][1]["restore"] == restore
 

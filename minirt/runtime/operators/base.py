@@ -92,13 +92,16 @@ def user_error(label: str, error: Exception, record: Any = None) -> MinirtError:
     """
     if isinstance(error, MinirtError):
         return error
-    shown = record
+    culprit = record
     for frame, _ in traceback.walk_tb(error.__traceback__):
         is_ours = frame.f_globals.get("__name__", "").startswith("minirt.runtime.operators")
         if is_ours and "record" in frame.f_locals:
-            shown = frame.f_locals["record"]
+            culprit = frame.f_locals["record"]
     trace = "".join(traceback.format_exception(error)).rstrip()
-    text = repr(shown)
-    if len(text) > RECORD_TEXT_MAX:
-        text = text[:RECORD_TEXT_MAX] + "…"
-    return UserCodeError(f"operator {label} failed on record {text}\n{trace}")
+    return UserCodeError(f"operator {label} failed on record {shown(culprit)}\n{trace}")
+
+
+def shown(record: Any) -> str:
+    """A record as messages show it."""
+    text = repr(record)
+    return text if len(text) <= RECORD_TEXT_MAX else text[:RECORD_TEXT_MAX] + "…"
