@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from minirt.functions import KeyedContext, KeyedProcess
 from minirt.state.handles import MapState
+
+from minirt.functions import KeyedContext, KeyedProcess
 from minirt_connectors.flights.hourly import EMPTY, HOUR_MS, add_flight, hour_of, result_row
 
 

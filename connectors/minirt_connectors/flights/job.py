@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 _INPUT_COLUMNS = ("event_time", "origin", "carrier", "dep_delay", "distance")
 
 
-def flights_source(flights: DataFrame, *, splits: int = 4, cache_dir: str | None = None) -> SparkSource:
+def flights_source(
+    flights: DataFrame, *, splits: int = 4, cache_dir: str | None = None
+) -> SparkSource:
     """The flights as a source, in the order of their scheduled departure."""
     return SparkSource(
         flights.select(*_INPUT_COLUMNS), order_by="event_time", splits=splits, cache_dir=cache_dir

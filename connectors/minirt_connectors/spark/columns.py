@@ -13,7 +13,16 @@ if TYPE_CHECKING:
     from pyspark.sql.types import DataType
 
 _UNREADABLE = frozenset(
-    "void interval daytimeinterval yearmonthinterval variant geometry geography udt".split()
+    [
+        "void",
+        "interval",
+        "daytimeinterval",
+        "yearmonthinterval",
+        "variant",
+        "geometry",
+        "geography",
+        "udt",
+    ]
 )
 """Types that Parquet does not hold, or not in a way that others than Spark understand."""
 
@@ -114,4 +123,4 @@ def _nested_types(kind: DataType) -> Iterator[DataType]:
 
 
 def _type_name(kind: DataType) -> str:
-    return kind.typeName().split("(")[0].split(" ")[0]
+    return str(kind.typeName()).split(" ")[0]

@@ -22,7 +22,9 @@ class ParquetFileReader(SplitReader):
 
     def __init__(self, path: str, offset: Offset) -> None:
         self._path = path
-        self._group, self._row = (0, 0) if offset is None else offset
+        self._group: int
+        self._row: int
+        self._group, self._row = offset or (0, 0)
         try:
             self._file = pq.ParquetFile(path)
         except (OSError, pa.ArrowException) as error:
@@ -35,7 +37,7 @@ class ParquetFileReader(SplitReader):
         self._batches = self._open_group()
 
     @property
-    def offset(self) -> Offset:  # type: ignore[override]
+    def offset(self) -> Offset:
         return [self._group, self._row]
 
     def read(self) -> pa.RecordBatch | None:
@@ -57,12 +59,11 @@ class ParquetFileReader(SplitReader):
         self._file.close()
 
     def _has(self, group: int, row: int) -> bool:
-        if group == self._file.num_row_groups:
-            return row == 0
-        return (
-            0 <= group < self._file.num_row_groups
-            and 0 <= row <= self._file.metadata.row_group(group).num_rows
-        )
+        groups: int = self._file.num_row_groups
+        if not 0 <= group < groups:
+            return group == groups and row == 0
+        rows: int = self._file.metadata.row_group(group).num_rows
+        return 0 <= row <= rows
 
     def _open_group(self) -> Iterator[pa.RecordBatch]:
         """The batches of the current row group, from the current row on."""

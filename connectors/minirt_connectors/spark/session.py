@@ -9,6 +9,7 @@ import re
 import shutil
 import subprocess
 import tempfile
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -53,7 +54,10 @@ def require_java() -> None:
 def require_pyspark() -> None:
     """Raise ConfigurationError, in one line, unless pyspark can be imported."""
     try:
-        import pyspark  # noqa: F401
+        with warnings.catch_warnings():
+            # pyspark warns of pandas 3 whenever it is imported; nothing here goes through pandas.
+            warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas")
+            import pyspark.sql  # noqa: F401
     except ImportError as error:
         raise ConfigurationError(
             f"pyspark cannot be imported ({error}): install it with `pip install 'minirt[spark]'`"
@@ -120,7 +124,13 @@ def _gateway() -> Any:
     log = _scratch_folder() / "spark.log"
     with log.open("wb") as stderr:
         try:
-            conf = SparkConf(loadDefaults=False).set("spark.driver.memory", "1g")
+            conf = SparkConf(loadDefaults=False).setAll(
+                [
+                    ("spark.driver.memory", "1g"),
+                    # Sessions are short: quick compilation counts for more than the best code.
+                    ("spark.driver.extraJavaOptions", "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"),
+                ]
+            )
             return launch_gateway(conf, popen_kwargs={"stderr": stderr})
         except PySparkException as error:
             said = log.read_text(errors="replace").strip()[-_LOG_TAIL_CHARS:]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from minirt.errors import ConfigurationError
-from minirt_connectors.spark.columns import quoted, refuse_unreadable
+from minirt_connectors.spark.columns import column, refuse_unreadable
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -35,17 +35,22 @@ def align(output: DataFrame, expected: DataFrame) -> tuple[DataFrame, DataFrame]
     return _cast(output, types), _cast(expected, types)
 
 
-def _cast(df: DataFrame, types: dict[str, DataType]) -> DataFrame:
-    from pyspark.sql import functions as F
+def _cast(df: DataFrame, types: dict[str, DataType | None]) -> DataFrame:
+    columns = [column(name) for name in types]
+    return df.select(
+        *[
+            one if kind is None else one.cast(kind).alias(name)
+            for one, (name, kind) in zip(columns, types.items(), strict=True)
+        ]
+    )
 
-    return df.select(*[F.col(quoted(n)).cast(kind).alias(n) for n, kind in types.items()])
 
-
-def _common(name: str, output: DataType, expected: DataType) -> DataType:
+def _common(name: str, output: DataType, expected: DataType) -> DataType | None:
+    """The type to cast both to, None if they are alike (but for what may be null in them)."""
     from pyspark.sql import types as T
 
     if output.simpleString() == expected.simpleString():
-        return expected
+        return None
     both = (output, expected)
     if all(isinstance(kind, T.IntegralType) for kind in both):
         return T.LongType()

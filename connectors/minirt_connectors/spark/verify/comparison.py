@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from minirt.errors import ConfigurationError, SourceDataError
-from minirt_connectors.spark.columns import is_orderable, quoted, refuse_unknown
+from minirt_connectors.spark.columns import column, is_orderable, quoted, refuse_unknown
 from minirt_connectors.spark.session import require_pyspark
 from minirt_connectors.spark.verify.alignment import align
 from minirt_connectors.spark.verify.committed import read_committed
@@ -48,6 +48,7 @@ def verify(
     nothing, and SourceDataError if the output cannot be read.
     """
     require_pyspark()
+    from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
 
     if isinstance(keys, str):
@@ -64,16 +65,14 @@ def verify(
         if tolerance:
             present = snap(present, expected, keys, tolerance)
         verdict = _judge(present, expected, keys or expected.columns, examples)
-    except PySparkException as error:
-        raise SourceDataError(f"Spark cannot compare the output: {error}") from error
+    except (PySparkException, Py4JJavaError) as error:
+        raise SourceDataError(f"Spark cannot compare the output: {_reasons(error)}") from error
     if report is not None:
         Path(report).write_text(verdict.to_json() + "\n")
     return verdict
 
 
-def _judge(
-    output: DataFrame, expected: DataFrame, keys: Sequence[str], examples: int
-) -> Verdict:
+def _judge(output: DataFrame, expected: DataFrame, keys: Sequence[str], examples: int) -> Verdict:
     from pyspark.sql import functions as F
 
     findings = _findings(output, expected, keys).persist()
@@ -123,7 +122,7 @@ def _tagged(df: DataFrame, e: int, o: int) -> DataFrame:
     """Every row with how often it is expected and how often it is in the output."""
     from pyspark.sql import functions as F
 
-    row = F.struct(*[F.col(quoted(name)) for name in df.columns])
+    row = F.struct(*[column(name) for name in df.columns])
     return df.select(row.alias("row"), F.lit(e).alias("e"), F.lit(o).alias("o"))
 
 
@@ -146,7 +145,9 @@ def _examples(
     from pyspark.sql import functions as F
 
     order = [
-        F.col(f"key{i}") for i, name in enumerate(keys) if is_orderable(expected.schema[name].dataType)
+        F.col(f"key{i}")
+        for i, name in enumerate(keys)
+        if is_orderable(expected.schema[name].dataType)
     ]
     found = findings.where(F.col(kind) > 0).orderBy(*order).limit(limit)
     return [_finding(each.asDict(recursive=True), kind) for each in found.collect()]
@@ -159,3 +160,15 @@ def _finding(found: dict[str, Any], kind: str) -> dict[str, Any]:
     right = found["missing_row"] or found["known_row"]
     instead = {"expected_row": right} if right is not None and right != row else {}
     return {"row": row, **instead, "times": found[kind]}
+
+
+def _reasons(error: Exception) -> str:
+    """What Spark says in a line each, from the failed query down to the cause, without Java's stack."""
+    raised = getattr(error, "java_exception", None)
+    if raised is None:
+        return str(error)
+    reasons = []
+    while raised is not None:
+        reasons.append(str(raised.getMessage()))
+        raised = raised.getCause()
+    return "\n".join(dict.fromkeys(reasons))

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from minirt.errors import ConfigurationError
-from minirt_connectors.spark.columns import quoted, refuse_unknown
+from minirt_connectors.spark.columns import column, quoted, refuse_unknown
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -52,11 +52,11 @@ def snap(
     same = list(keys or [name for name in output.columns if name not in tolerance])
     if not same:
         raise ConfigurationError("tolerance: at least one column must be compared exactly")
-    expected_numbers = F.struct(*[F.col(quoted(name)) for name in tolerance])
-    near = expected.groupBy(*[F.col(quoted(n)).alias(f"key{i}") for i, n in enumerate(same)]).agg(
+    expected_numbers = F.struct(*[column(name) for name in tolerance])
+    near = expected.groupBy(*[column(n).alias(f"key{i}") for i, n in enumerate(same)]).agg(
         F.collect_set(expected_numbers).alias("near")
     )
-    row = F.struct(*[F.col(quoted(name)) for name in output.columns])
+    row = F.struct(*[column(name) for name in output.columns])
     joined = output.select(row.alias("row")).join(
         near, [_of_row(n).eqNullSafe(F.col(f"key{i}")) for i, n in enumerate(same)], "left"
     )
