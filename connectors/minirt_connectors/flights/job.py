@@ -1,0 +1,45 @@
+"""The job of the demo: flights in, hourly results per origin and carrier out."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import minirt as rt
+from minirt_connectors.flights.hourly import RESULT_SCHEMA
+from minirt_connectors.flights.hourly_stats import HourlyStats
+from minirt_connectors.flights.slow import Slow
+from minirt_connectors.spark import SparkSource
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from minirt.io.base import Source
+
+_INPUT_COLUMNS = ("event_time", "origin", "carrier", "dep_delay", "distance")
+
+
+def flights_source(
+    flights: DataFrame, *, splits: int = 4, cache_dir: str | None = None
+) -> SparkSource:
+    """The flights as a source, in the order of their scheduled departure."""
+    return SparkSource(
+        flights.select(*_INPUT_COLUMNS), order_by="event_time", splits=splits, cache_dir=cache_dir
+    )
+
+
+def build(
+    env: rt.Environment, source: Source, out_path: str, *, slow_s_per_result: float = 0.0
+) -> None:
+    """Add the job to `env`: it writes rows of `RESULT_SCHEMA` to the folder `out_path`.
+
+    Each result takes `slow_s_per_result` seconds of its subtask, so that backpressure is real: there
+    are 116,904 results of all flights.
+    """
+    # Every split is exactly in the order of event time, so no flight is ever late.
+    flights = env.source(
+        source, uid="flights", watermarks=rt.Watermarks.monotonous(timestamp="event_time")
+    )
+    hourly = flights.key_by("origin", "carrier").process(HourlyStats(), uid="hourly")
+    hourly.map(Slow(slow_s_per_result), name="slow").sink(
+        rt.ParquetSink(out_path, schema=RESULT_SCHEMA), uid="out"
+    )

@@ -1,0 +1,137 @@
+"""A small, quiet Spark session on this machine, and the check that a Java runtime exists for it."""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from minirt.config import positive
+from minirt.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+MIN_JAVA = 17
+_INSTALL = (
+    "install one with `apt-get install openjdk-17-jre-headless` or `brew install openjdk@17`, "
+    "or point JAVA_HOME to it"
+)
+_VERSION = re.compile(r'version "(?:1\.)?(\d+)')
+_LOG_TAIL_CHARS = 2000
+
+
+def require_java() -> None:
+    """Raise ConfigurationError, in one line, unless Spark would start a Java runtime of 17 or newer.
+
+    Looks where Spark looks: at `$JAVA_HOME`, else along `$PATH`. Does not need pyspark.
+    """
+    home = os.environ.get("JAVA_HOME")
+    java = str(Path(home) / "bin" / "java") if home else "java"
+    try:
+        answer = subprocess.run(
+            [java, "-version"], capture_output=True, text=True, timeout=60, check=True
+        )
+    except (OSError, subprocess.SubprocessError):
+        raise ConfigurationError(
+            f"Spark needs Java {MIN_JAVA} or newer and `{java}` does not run: {_INSTALL}"
+        ) from None
+    version = _VERSION.search(answer.stderr + answer.stdout)
+    if version is None or int(version[1]) < MIN_JAVA:
+        found = f"Java {version[1]}" if version else "of an unknown version"
+        raise ConfigurationError(
+            f"Spark needs Java {MIN_JAVA} or newer and `{java}` is {found}: {_INSTALL}"
+        )
+
+
+def require_pyspark() -> None:
+    """Raise ConfigurationError, in one line, unless pyspark can be imported."""
+    try:
+        with warnings.catch_warnings():
+            # pyspark warns of pandas 3 whenever it is imported; nothing here goes through pandas.
+            warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas")
+            import pyspark.sql  # noqa: F401
+    except ImportError as error:
+        raise ConfigurationError(
+            f"pyspark cannot be imported ({error}): install it with `pip install 'minirt[spark]'`"
+        ) from None
+
+
+def local_session(app_name: str, cores: int = 2) -> SparkSession:
+    """The running Spark session of this process, or a new one on `cores` threads of this machine.
+
+    The new one is meant for small data: 1 GB of memory, four shuffle partitions, no web interface,
+    reachable from this machine only, session time zone UTC. What the JVM has to say goes to a log
+    in a temporary folder that also holds the warehouse and ends with this process.
+    Raises ConfigurationError if pyspark or Java is missing, or if Spark does not start.
+    """
+    positive("cores", cores)
+    require_java()
+    require_pyspark()
+    from pyspark.sql import SparkSession
+
+    running = SparkSession.getActiveSession()
+    if running is not None:
+        return running
+    return _start(app_name, cores)
+
+
+def _start(app_name: str, cores: int) -> SparkSession:
+    from pyspark import SparkConf, SparkContext
+    from pyspark.sql import SparkSession
+
+    folder = _scratch_folder()
+    conf = SparkConf().setAll(
+        [
+            ("spark.master", f"local[{cores}]"),
+            ("spark.app.name", app_name),
+            ("spark.driver.host", "127.0.0.1"),
+            ("spark.driver.bindAddress", "127.0.0.1"),
+            ("spark.local.dir", str(folder)),
+            ("spark.sql.session.timeZone", "UTC"),
+            ("spark.sql.shuffle.partitions", "4"),
+            ("spark.sql.warehouse.dir", str(folder / "warehouse")),
+            ("spark.ui.enabled", "false"),
+            ("spark.ui.showConsoleProgress", "false"),
+        ]
+    )
+    context = SparkContext(conf=conf, gateway=_gateway())
+    context.setLogLevel("ERROR")
+    return SparkSession(context)
+
+
+@functools.cache
+def _scratch_folder() -> Path:
+    folder = Path(tempfile.mkdtemp(prefix="minirt-spark-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
+
+
+@functools.cache
+def _gateway() -> Any:
+    """The JVM of this process: it outlives sessions, and a second one would not be used."""
+    from pyspark import SparkConf
+    from pyspark.errors import PySparkException
+    from pyspark.java_gateway import launch_gateway
+
+    log = _scratch_folder() / "spark.log"
+    with log.open("wb") as stderr:
+        try:
+            conf = SparkConf(loadDefaults=False).setAll(
+                [
+                    ("spark.driver.memory", "1g"),
+                    # Sessions are short: quick compilation counts for more than the best code.
+                    ("spark.driver.extraJavaOptions", "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"),
+                ]
+            )
+            return launch_gateway(conf, popen_kwargs={"stderr": stderr})
+        except PySparkException as error:
+            said = log.read_text(errors="replace").strip()[-_LOG_TAIL_CHARS:]
+            raise ConfigurationError(f"Spark's JVM does not start; it said:\n{said}") from error

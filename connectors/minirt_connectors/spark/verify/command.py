@@ -1,0 +1,59 @@
+"""The command line of `verify`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from minirt.errors import MinirtError
+from minirt_connectors.spark.session import local_session
+from minirt_connectors.spark.verify.committed import read_committed
+from minirt_connectors.spark.verify.comparison import verify
+
+OK, DIFFERENT, WRONG_CALL = 0, 1, 2
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Compare two folders or files and print the verdict.
+
+    The exit status is 0 if the output is as expected, 1 if it differs, 2 if it cannot be compared.
+    """
+    try:
+        arguments = _parser().parse_args(argv)
+    except SystemExit as stop:  # argparse has said why, or has shown its help
+        return int(stop.code or 0)
+    try:
+        spark = local_session("minirt-verify")
+        verdict = verify(
+            spark,
+            arguments.output,
+            read_committed(spark, arguments.expected),
+            keys=arguments.keys,
+            examples=arguments.examples,
+            report=arguments.json,
+        )
+    except (MinirtError, OSError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return WRONG_CALL
+    print(verdict)
+    return OK if verdict.ok else DIFFERENT
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m minirt_connectors.spark.verify",
+        description="Have Spark compare committed output with what it must be.",
+    )
+    parser.add_argument("output", help="folder or file of Parquet or JSONL")
+    parser.add_argument("expected", help="the same, with the rows that must be in the output")
+    parser.add_argument(
+        "--keys", type=_names, metavar="A,B", help="columns that identify a row; all by default"
+    )
+    parser.add_argument("--examples", type=int, default=10, help="findings shown of each kind")
+    parser.add_argument("--json", metavar="FILE", help="write the verdict there, too")
+    return parser
+
+
+def _names(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",")]

@@ -1,0 +1,174 @@
+"""Compares two DataFrames as multisets of rows, in one pass of Spark over both."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from minirt.errors import ConfigurationError, SourceDataError
+from minirt_connectors.spark.columns import column, is_orderable, quoted, refuse_unknown
+from minirt_connectors.spark.session import require_pyspark
+from minirt_connectors.spark.verify.alignment import align
+from minirt_connectors.spark.verify.committed import read_committed
+from minirt_connectors.spark.verify.tolerance import check_tolerance, snap
+from minirt_connectors.spark.verify.verdict import Verdict
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+_KINDS = ("lost", "duplicated", "unexpected")
+
+
+def verify(
+    spark: SparkSession,
+    output: str | DataFrame,
+    expected: DataFrame,
+    *,
+    keys: Sequence[str] | None = None,
+    tolerance: Mapping[str, float] | None = None,
+    examples: int = 10,
+    report: str | None = None,
+) -> Verdict:
+    """Have Spark compare the committed output of a job with what it must be.
+
+    `output` is a folder or file of Parquet or JSONL, read as any reader sees it (files that are not
+    committed are hidden), or a DataFrame. Both sides are multisets of rows: the order of rows and of
+    columns does not count, null equals null.
+
+    Without `keys`, a row that is there less often than expected is lost, one that is there more
+    often is duplicated, and one that is not expected at all is unexpected. With `keys`, columns that
+    identify a result, the same is asked of keys instead of rows; of the rows whose key is there as
+    often as expected, those with other values than expected are unexpected, not lost.
+
+    `tolerance` gives numeric columns a largest difference that still counts as equal. `examples` is
+    how many findings of each kind the verdict shows, `report` where to write it as JSON.
+
+    Raises ConfigurationError if columns or types do not fit, StorageError for a path that holds
+    nothing, and SourceDataError if the output cannot be read.
+    """
+    require_pyspark()
+    from py4j.protocol import Py4JJavaError
+    from pyspark.errors import PySparkException
+
+    if isinstance(keys, str):
+        raise ConfigurationError(f"keys is a list of columns, not {keys!r}")
+    if not isinstance(examples, int) or examples < 0:
+        raise ConfigurationError(f"examples must be 0 or more, got {examples!r}")
+    refuse_unknown(expected, keys or (), "keys")
+    check_tolerance(expected, tolerance or {}, keys or ())
+    try:
+        present = (
+            read_committed(spark, output, expected.schema) if isinstance(output, str) else output
+        )
+        present, expected = align(present, expected)
+        if tolerance:
+            present = snap(present, expected, keys, tolerance)
+        verdict = _judge(present, expected, keys or expected.columns, examples)
+    except (PySparkException, Py4JJavaError) as error:
+        raise SourceDataError(f"Spark cannot compare the output: {_reasons(error)}") from error
+    if report is not None:
+        Path(report).write_text(verdict.to_json() + "\n")
+    return verdict
+
+
+def _judge(output: DataFrame, expected: DataFrame, keys: Sequence[str], examples: int) -> Verdict:
+    from pyspark.sql import functions as F
+
+    findings = _findings(output, expected, keys).persist()
+    try:
+        sums = ["rows_expected", "rows_output", *_KINDS]
+        totals = findings.agg(*[F.coalesce(F.sum(name), F.lit(0)) for name in sums]).first()
+        assert totals is not None
+        counts = {name: int(total) for name, total in zip(sums, totals, strict=True)}
+        shown = {
+            kind: _examples(findings, expected, keys, kind, examples)
+            for kind in _KINDS
+            if counts[kind] and examples
+        }
+    finally:
+        findings.unpersist()
+    return Verdict(**counts, examples=shown)
+
+
+def _findings(output: DataFrame, expected: DataFrame, keys: Sequence[str]) -> DataFrame:
+    """One row for every key, with its counts and, where they are wrong, a row of either side."""
+    from pyspark.sql import functions as F
+
+    both = _tagged(expected, e=1, o=0).unionAll(_tagged(output, e=0, o=1))
+    counted = both.groupBy("row").agg(F.sum("e").alias("e"), F.sum("o").alias("o"))
+    e, o = F.col("e"), F.col("o")
+    of_key = counted.groupBy(*[_of_row(name, i) for i, name in enumerate(keys)]).agg(
+        F.sum(e).alias("rows_expected"),
+        F.sum(o).alias("rows_output"),
+        F.sum(F.least(e, o)).alias("right"),
+        _some_row(e > o).alias("missing_row"),
+        _some_row(o > e).alias("extra_row"),
+        _some_row(e > 0).alias("known_row"),
+    )
+    there, wanted = F.col("rows_output"), F.col("rows_expected")
+    surplus = F.greatest(there - wanted, F.lit(0))
+    changed = F.least(there, wanted) - F.col("right")
+    return of_key.withColumns(
+        {
+            "lost": F.greatest(wanted - there, F.lit(0)),
+            "duplicated": F.when(wanted > 0, surplus).otherwise(0),
+            "unexpected": changed + F.when(wanted > 0, 0).otherwise(surplus),
+        }
+    )
+
+
+def _tagged(df: DataFrame, e: int, o: int) -> DataFrame:
+    """Every row with how often it is expected and how often it is in the output."""
+    from pyspark.sql import functions as F
+
+    row = F.struct(*[column(name) for name in df.columns])
+    return df.select(row.alias("row"), F.lit(e).alias("e"), F.lit(o).alias("o"))
+
+
+def _of_row(name: str, position: int) -> Column:
+    from pyspark.sql import functions as F
+
+    return F.col(f"row.{quoted(name)}").alias(f"key{position}")
+
+
+def _some_row(condition: Column) -> Column:
+    from pyspark.sql import functions as F
+
+    return F.first(F.when(condition, F.col("row")), ignorenulls=True)
+
+
+def _examples(
+    findings: DataFrame, expected: DataFrame, keys: Sequence[str], kind: str, limit: int
+) -> list[dict[str, Any]]:
+    """The first findings of this kind by key, so that two verdicts on the same output are equal."""
+    from pyspark.sql import functions as F
+
+    order = [
+        F.col(f"key{i}")
+        for i, name in enumerate(keys)
+        if is_orderable(expected.schema[name].dataType)
+    ]
+    found = findings.where(F.col(kind) > 0).orderBy(*order).limit(limit)
+    return [_finding(each.asDict(recursive=True), kind) for each in found.collect()]
+
+
+def _finding(found: dict[str, Any], kind: str) -> dict[str, Any]:
+    if kind == "lost":
+        return {"row": found["missing_row"], "times": found[kind]}
+    row = found["extra_row"]
+    right = found["missing_row"] or found["known_row"]
+    instead = {"expected_row": right} if right is not None and right != row else {}
+    return {"row": row, **instead, "times": found[kind]}
+
+
+def _reasons(error: Exception) -> str:
+    """What Spark says in a line each, from the failed query down to the cause, without Java's stack."""
+    raised = getattr(error, "java_exception", None)
+    if raised is None:
+        return str(error)
+    reasons = []
+    while raised is not None:
+        reasons.append(str(raised.getMessage()))
+        raised = raised.getCause()
+    return "\n".join(dict.fromkeys(reasons))
