@@ -25,7 +25,7 @@ import numpy as np
 from minirt.errors import MinirtError
 
 _DEPTH_MAX = 400
-_DEPTH_OF_PLAIN_DATA = 16
+_DEPTH_OF_PLAIN_DATA = 10
 _REPR_CHARS = 200
 _PACKER_BUFFER_BYTES = 64 * 1024
 
