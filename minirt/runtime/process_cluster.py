@@ -14,7 +14,8 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable, Mapping
-from multiprocessing.connection import Connection, Listener, wait
+from multiprocessing import AuthenticationError
+from multiprocessing.connection import Client, Connection, Listener, wait
 
 from minirt.errors import WorkerLostError
 from minirt.graph.execution import ExecutionGraph, SubtaskId
@@ -74,12 +75,14 @@ class ProcessCluster:
         self._addresses: dict[int, Address] = {}
         self._exits: dict[int, int] = {}
         self._stopping = False
+        self._closed = False
         self.pids: dict[int, int] = {}
         self.metrics: dict[SubtaskId, SubtaskMetrics] = {}
         self.figures_changed = False
         self._wake_reader, self._wake_writer = os.pipe()
         os.set_blocking(self._wake_reader, False)
-        threading.Thread(target=self._accept, name="minirt-accept", daemon=True).start()
+        self._acceptor = threading.Thread(target=self._accept, name="minirt-accept", daemon=True)
+        self._acceptor.start()
         self._start_template()
 
     # What the coordinator orders.
@@ -156,12 +159,20 @@ class ProcessCluster:
             if process.poll() is None:
                 os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
-        self._listener.close()
+        self._stop_accepting()
         os.close(self._wake_reader)
         os.close(self._wake_writer)
         shutil.rmtree(self._folder, ignore_errors=True)
 
     # Connections.
+
+    def _stop_accepting(self) -> None:
+        """Closing a listener does not end an `accept` that waits on it; a last connection does."""
+        self._closed = True
+        with contextlib.suppress(OSError, EOFError, AuthenticationError):
+            Client(self._listener.address, authkey=self._token).close()
+        self._acceptor.join(1.0)
+        self._listener.close()
 
     def _listen(self) -> Listener:
         if self._package.options.transport == "unix":
@@ -170,15 +181,14 @@ class ProcessCluster:
         return Listener(("127.0.0.1", 0), "AF_INET", backlog=1024, authkey=self._token)
 
     def _accept(self) -> None:
-        """Let in who knows the token."""
-        while True:
+        """Let in who knows the token. Who fails to prove it, or dies meanwhile, is nobody's loss."""
+        while not self._closed:
             try:
-                self._accepted.put(self._listener.accept())
-                self.wake()
-            except OSError:
-                return
+                connection = self._listener.accept()
             except Exception:
                 continue
+            self._accepted.put(connection)
+            self.wake()
 
     def _on_message(self, sender: Connection, worker: int | None, message: ToCoordinator) -> None:
         if sender in self._unknown:

@@ -1,0 +1,1 @@
+"""Measurements, one file a question. Each prints JSON rows and checks the result that it timed."""

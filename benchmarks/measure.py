@@ -1,0 +1,112 @@
+"""What every benchmark needs: run a job, watch its processes, print rows."""
+
+from __future__ import annotations
+
+import json
+import statistics
+import sys
+import threading
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import psutil
+
+import minirt as rt
+
+_SAMPLE_S = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """One run of a job. `running_s` counts from all subtasks running to the last commit."""
+
+    running_s: float
+    cpu_s: float
+    peak_rss_bytes: int
+    result: rt.JobResult
+
+
+class Usage:
+    """CPU seconds and resident memory of the workers of a job, sampled in a thread."""
+
+    def __init__(self, job: rt.Job) -> None:
+        self._job = job
+        self._cpu_s: dict[int, float] = {}
+        self.peak_rss_bytes = 0
+        self._done = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+        self._thread.start()
+
+    @property
+    def cpu_s(self) -> float:
+        return sum(self._cpu_s.values())
+
+    def stop(self) -> None:
+        self._done.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        while not self._done.wait(_SAMPLE_S):
+            resident = 0
+            for pid in set(self._job.progress.pids.values()):
+                try:
+                    process = psutil.Process(pid)
+                    times = process.cpu_times()
+                    resident += process.memory_info().rss
+                except psutil.Error:
+                    continue
+                self._cpu_s[pid] = times.user + times.system
+            self.peak_rss_bytes = max(self.peak_rss_bytes, resident)
+
+
+class StatusTimes(rt.JobObserver):
+    """When the job entered each status first, in seconds of the monotonic clock."""
+
+    def __init__(self) -> None:
+        self.first: dict[rt.JobStatus, float] = {}
+
+    def on_status(self, status: rt.JobStatus, generation: int) -> None:
+        self.first.setdefault(status, time.monotonic())
+
+
+def run(env: rt.Environment, name: str, **options: Any) -> Measured:
+    """Run a job in worker processes to its end."""
+    times = StatusTimes()
+    job = env.start(name, observer=times, **options)
+    usage = Usage(job)
+    result = job.wait()
+    usage.stop()
+    running_s = times.first[rt.JobStatus.FINISHED] - times.first[rt.JobStatus.RUNNING]
+    return Measured(running_s, usage.cpu_s, usage.peak_rss_bytes, result)
+
+
+def percentiles(values: Iterable[float]) -> dict[str, float]:
+    """Median, 95th percentile and maximum."""
+    ordered = sorted(values)
+    if not ordered:
+        return {}
+    return {
+        "p50": statistics.median(ordered),
+        "p95": ordered[min(len(ordered) - 1, int(len(ordered) * 0.95))],
+        "max": ordered[-1],
+    }
+
+
+def print_rows(rows: Sequence[Mapping[str, Any]], target: str | None) -> None:
+    """As JSON to a file, to standard output for "-", or as lines to read."""
+    if target is None:
+        for row in rows:
+            print("  ".join(f"{key}={_shown(value)}" for key, value in row.items()))
+        return
+    text = json.dumps({"rows": list(rows)}, indent=2)
+    if target == "-":
+        sys.stdout.write(text + "\n")
+        return
+    with open(target, "w", encoding="utf-8") as file:
+        file.write(text + "\n")
+
+
+def _shown(value: Any) -> str:
+    return f"{value:,.4g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,76 @@
+"""How many records per second a job sustains: `python -m benchmarks.throughput keyed-sum-rows`."""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from collections.abc import Callable
+from typing import Any
+
+import minirt as rt
+from benchmarks.latest_sink import LatestSink
+from benchmarks.measure import Measured, print_rows, run
+
+KEYS = 1000
+_SPREAD = 2654435761
+"""Multiplying by it scatters consecutive numbers over the keys."""
+
+
+def keyed_sum_rows(records: int, checkpoints: bool) -> Measured:
+    """Count records per key with Python lambdas, one update emitted for each record."""
+    env = rt.Environment(parallelism=2)
+    sink = LatestSink()
+    (
+        env.source(rt.SequenceSource(records), uid="numbers")
+        .map(lambda number: ((number * _SPREAD) % KEYS, 1))
+        .key_by(lambda pair: pair[0])
+        .reduce(lambda total, pair: (total[0], total[1] + pair[1]), uid="sum")
+        .sink(sink, uid="latest")
+    )
+    with tempfile.TemporaryDirectory() as storage:
+        checkpointing = rt.Checkpointing(storage, interval="1s") if checkpoints else None
+        measured = run(env, "keyed-sum-rows", checkpointing=checkpointing)
+    assert len(sink.latest) == KEYS, len(sink.latest)
+    assert sum(sink.latest.values()) == records, sum(sink.latest.values())
+    return measured
+
+
+CASES: dict[str, tuple[Callable[[int, bool], Measured], int]] = {
+    "keyed-sum-rows": (keyed_sum_rows, 20_000_000),
+}
+"""What to run, and with how many records by default."""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("cases", nargs="*", default=list(CASES), choices=list(CASES))
+    parser.add_argument("--records", type=int, help="how many records a run processes")
+    parser.add_argument("--repeat", type=int, default=3, help="how often each case is run")
+    parser.add_argument("--no-checkpoints", action="store_true", help="take none but the last")
+    parser.add_argument("--json", help="write the rows to this file, - for standard output")
+    arguments = parser.parse_args()
+    rows: list[dict[str, Any]] = []
+    for case in arguments.cases:
+        function, records = CASES[case]
+        count = arguments.records or records
+        for _ in range(arguments.repeat):
+            measured = function(count, not arguments.no_checkpoints)
+            rows.append(_row(case, count, measured))
+    print_rows(rows, arguments.json)
+
+
+def _row(case: str, records: int, measured: Measured) -> dict[str, Any]:
+    return {
+        "case": case,
+        "system": "minirt",
+        "records": records,
+        "seconds": measured.running_s,
+        "records_per_s": records / measured.running_s,
+        "cpu_s_per_million": measured.cpu_s / records * 1e6,
+        "peak_rss_bytes": measured.peak_rss_bytes,
+        "checkpoints": measured.result.completed_checkpoints,
+    }
+
+
+if __name__ == "__main__":
+    main()
