@@ -271,8 +271,10 @@ class ProcessCluster:
 
     def _tell(self, worker: int, message: ToWorker) -> None:
         # A worker that is gone is noticed where its connection is read.
-        with contextlib.suppress(OSError):
-            self._workers[worker].send(message)
+        connection = self._workers.get(worker)
+        if connection is not None:
+            with contextlib.suppress(OSError):
+                connection.send(message)
 
     def _drop_workers(self) -> None:
         for connection in [*self._workers.values(), *self._lifelines]:
