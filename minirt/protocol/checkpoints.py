@@ -81,6 +81,8 @@ class CheckpointCoordinator:
         self._pending: _Pending | None = None
         self._carried: list[SinkHandles] = []
         self._drained: set[SubtaskId] = set()
+        self._trigger_at: float | None = None
+        """When the next checkpoint is due; timers of an earlier generation come before that."""
         self._last_triggered_at = 0.0
         self._last_ended_at = 0.0
         self._failures_in_a_row = 0
@@ -109,7 +111,8 @@ class CheckpointCoordinator:
         return self._trigger(now) if self._all_drained and self._pending is None else []
 
     def on_trigger_timer(self, checkpoint_id: int, now: float) -> list[JobCommand]:
-        if checkpoint_id != self._next_id or self._pending is not None:
+        due = self._trigger_at is not None and now >= self._trigger_at
+        if not due or checkpoint_id != self._next_id or self._pending is not None:
             return []
         return self._trigger(now)
 
@@ -134,7 +137,7 @@ class CheckpointCoordinator:
 
     def on_expired(self, checkpoint_id: int, now: float) -> list[JobCommand]:
         pending = self._pending_for(checkpoint_id)
-        if pending is None:
+        if pending is None or now < pending.barrier.created_at + self._settings.timeout_s:
             return []
         missing = len(pending.awaited)
         return self._give_up(
@@ -210,19 +213,19 @@ class CheckpointCoordinator:
         settings = self._settings
         if self._final_id is not None:
             return []
-        if self._all_drained:
-            retry_at = now + (0.1 * 2 ** min(self._failures_in_a_row, 6))
-            if self._failures_in_a_row:
-                return [SetTimer(Timer(TimerKind.TRIGGER, self._next_id), retry_at)]
+        if self._all_drained and not self._failures_in_a_row:
             return self._trigger(now)
-        if settings.interval_s is None:
+        if self._all_drained:
+            self._trigger_at = now + 0.1 * 2 ** min(self._failures_in_a_row, 6)
+        elif settings.interval_s is None:
             return []
-        at = max(
-            self._last_triggered_at + settings.interval_s,
-            self._last_ended_at + settings.min_pause_s,
-            now,
-        )
-        return [SetTimer(Timer(TimerKind.TRIGGER, self._next_id), at)]
+        else:
+            self._trigger_at = max(
+                self._last_triggered_at + settings.interval_s,
+                self._last_ended_at + settings.min_pause_s,
+                now,
+            )
+        return [SetTimer(Timer(TimerKind.TRIGGER, self._next_id), self._trigger_at)]
 
     def _trigger(self, now: float) -> list[JobCommand]:
         if self._final_id is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import msgpack
@@ -22,6 +22,9 @@ from minirt.runtime.elements import Advance, Data, Element, End
 from minirt.runtime.operators.base import Operator, OperatorContext, user_error
 from minirt.units import event_time_ms
 
+_PACE_S = 0.001
+"""How often a paced source looks for records that have become due."""
+
 INTERLEAVED_RECORDS = 256
 """How many records of one split come in a row while several are read side by side."""
 
@@ -38,8 +41,11 @@ class _SplitState:
     skip: int = 0
     finished: bool = False
     reader: SplitReader | None = None
-    rest: Batch | None = None
-    """What the last read brought and is not yet emitted."""
+    batch: Batch | None = None
+    """What the last read brought; records up to `position` are given out."""
+    position: int = 0
+    times: npt.NDArray[np.int64] | None = None
+    """The timestamps of `batch`."""
     newest_ms: int | None = None
     idle_since: float | None = None
 
@@ -71,14 +77,6 @@ class _Pace:
         return self.started_at + (event_ms - self.first_ms) / 1000 / self.speed
 
 
-@dataclass(slots=True)
-class _Reading:
-    """The batch that was given out last, to account for what of it was processed."""
-
-    state: _SplitState
-    left: int = field(default=0)
-
-
 class SourceOperator(Operator):
     """Reads the splits dealt to this subtask. Unlike other operators it is asked: `poll`."""
 
@@ -101,7 +99,8 @@ class SourceOperator(Operator):
         self._poll_interval_s = poll_interval_s
         self._watermark_at = 0.0
         self._wake_at: float | None = 0.0
-        self._reading: _Reading | None = None
+        self._reading: _SplitState | None = None
+        """The split whose records were given out last."""
         self._ended = False
         self._idle = False
         self._unannounced = False
@@ -127,16 +126,12 @@ class SourceOperator(Operator):
 
     def consumed(self, records: int) -> None:
         """The subtask has processed this many records of the batch that `poll` gave out."""
-        reading = self._reading
-        if reading is None:
-            return
-        reading.left -= records
-        reading.state.skip += records
-        if reading.left == 0:
-            self._reading = None
-            if reading.state.rest is None:
-                reading.state.skip = 0
-                self._move_on(reading.state)
+        state = self._reading
+        assert state is not None
+        state.skip += records
+        if state.batch is None and state.skip == state.position:
+            state.skip = 0
+            self._move_on(state)
 
     def restore(self, sections: Mapping[str, bytes], *, exact: bool) -> None:
         for plain in msgpack.unpackb(sections[_SECTION], strict_map_key=False):
@@ -160,17 +155,14 @@ class SourceOperator(Operator):
         """Data of the next split that has some and is due, or the end."""
         self._wake_at = None
         for state in self._candidates():
-            while not state.finished:
-                batch = state.rest if state.rest is not None else self._next_batch(state)
-                if batch is None:
-                    continue
-                if not len(batch):
-                    self._wake_no_later_than(now + self._poll_interval_s)
-                    break
-                count = self._due(batch, now)
-                if count == 0:
-                    break
-                return self._give_out(state, batch, count, now)
+            if state.batch is None:
+                self._next_batch(state)
+            if state.finished:
+                self._wake_at = now
+            elif state.batch is None:
+                self._wake_no_later_than(now + self._poll_interval_s)
+            elif count := self._due(state, state.batch, now):
+                return self._give_out(state, state.batch, count, now)
         return self._end_if_finished()
 
     def _candidates(self) -> list[_SplitState]:
@@ -182,31 +174,34 @@ class SourceOperator(Operator):
             unfinished, key=lambda state: (state.newest_ms or -MAX_WATERMARK, state.order)
         )
 
-    def _next_batch(self, state: _SplitState) -> Batch | None:
-        """The next batch of a split behind what was emitted already; None where none is left."""
+    def _next_batch(self, state: _SplitState) -> None:
+        """Read until there is something that was not emitted before, or nothing now, or the end."""
         try:
             if state.reader is None:
                 state.reader = self._source.open_split(state.split, state.offset)
             read = state.reader.read()
+            while read is not None and 0 < len(read) <= state.skip:
+                # Emitted before the restore; other batches than then may hold the same records.
+                state.skip -= len(read)
+                self._move_on(state)
+                read = state.reader.read()
         except MinirtError:
             raise
         except Exception as error:
             raise SourceDataError(
                 f"source {self.ctx.label} cannot read split {state.split.id}: {error}"
             ) from error
-        total = 0 if read is None else len(read)
-        if total <= state.skip or read is None:
-            state.skip -= total
+        if read is None:
             self._move_on(state)
-            if read is not None:
-                return Rows([]) if not total else None
             state.finished = True
             state.reader.close()
             state.reader = None
-            return None
-        batch = self._stamped(read)
-        state.rest = batch if not state.skip else batch.slice(state.skip, total)
-        return state.rest
+        elif not len(read):
+            self._move_on(state)
+        else:
+            state.batch, state.position = self._stamped(read), state.skip
+            times = state.batch.timestamps
+            state.times = None if times is None else np.asarray(times, np.int64)
 
     def _stamped(self, read: list[Any] | pa.RecordBatch) -> Batch:
         if self._stamp is None:
@@ -216,32 +211,33 @@ class SourceOperator(Operator):
         except Exception as error:
             raise user_error(self.ctx.label, error) from error
 
-    def _due(self, batch: Batch, now: float) -> int:
-        """How many records at the head of the batch may be emitted now."""
-        limit = len(batch)
+    def _due(self, state: _SplitState, batch: Batch, now: float) -> int:
+        """How many of the records that are left in the batch may be emitted now."""
+        left = len(batch) - state.position
         if self._source.interleave:
-            limit = min(limit, INTERLEAVED_RECORDS)
-        if self._pace is None or batch.timestamps is None:
-            return limit
-        times = np.asarray(batch.timestamps[:limit])
-        due_ms = self._pace.due_ms(now, int(times[0]))
-        late = times > due_ms
-        count = int(late.argmax()) if late.any() else limit
-        if count < limit:
-            self._wake_no_later_than(self._pace.due_at(int(times[count])))
+            left = min(left, INTERLEAVED_RECORDS)
+        if self._pace is None or state.times is None:
+            return left
+        times = state.times[state.position : state.position + left]
+        late = times > self._pace.due_ms(now, int(times[0]))
+        count = int(late.argmax()) if late[-1] or late.any() else left
+        if count < left:
+            self._wake_no_later_than(max(now + _PACE_S, self._pace.due_at(int(times[count]))))
         return count
 
     def _give_out(self, state: _SplitState, batch: Batch, count: int, now: float) -> Data:
-        head = batch if count == len(batch) else batch.slice(0, count)
-        state.rest = None if count == len(batch) else batch.slice(count, len(batch))
-        self._reading = _Reading(state, count)
-        self._wake_at = now
-        state.idle_since = None
-        if head.timestamps is not None:
-            newest = int(max(head.timestamps))
+        start, stop = state.position, state.position + count
+        if state.times is not None:
+            newest = int(state.times[start:stop].max())
             state.newest_ms = newest if state.newest_ms is None else max(newest, state.newest_ms)
             self._unannounced = True
-        return Data(head, 0)
+        state.position = stop
+        state.idle_since = None
+        self._reading = state
+        self._wake_at = now
+        if stop == len(batch):
+            state.batch = state.times = None
+        return Data(batch if count == len(batch) else batch.slice(start, stop), 0)
 
     def _move_on(self, state: _SplitState) -> None:
         """All of a batch is processed: the position moves behind it, with what did not parse in it."""
