@@ -32,9 +32,10 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def flights(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> DataFrame:
+    # Cached, since Spark parses the whole table for every query otherwise.
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
-        return flights_dataframe(spark)
+        return flights_dataframe(spark).cache()
 
 
 @pytest.mark.spark

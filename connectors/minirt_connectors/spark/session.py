@@ -54,10 +54,7 @@ def require_java() -> None:
 def require_pyspark() -> None:
     """Raise ConfigurationError, in one line, unless pyspark can be imported."""
     try:
-        with warnings.catch_warnings():
-            # pyspark warns of pandas 3 whenever it is imported; nothing here goes through pandas.
-            warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas")
-            import pyspark.sql  # noqa: F401
+        import pyspark  # noqa: F401
     except ImportError as error:
         raise ConfigurationError(
             f"pyspark cannot be imported ({error}): install it with `pip install 'minirt[spark]'`"
@@ -80,7 +77,10 @@ def local_session(app_name: str, cores: int = 2) -> SparkSession:
     running = SparkSession.getActiveSession()
     if running is not None:
         return running
-    return _start(app_name, cores)
+    with warnings.catch_warnings():
+        # pyspark warns of pandas 3 as soon as it starts; nothing here goes through pandas.
+        warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas")
+        return _start(app_name, cores)
 
 
 def _start(app_name: str, cores: int) -> SparkSession:
