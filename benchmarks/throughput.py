@@ -43,14 +43,16 @@ CASES: dict[str, tuple[Callable[[int, bool], Measured], int]] = {
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("cases", nargs="*", default=list(CASES), choices=list(CASES))
+    parser.add_argument("cases", nargs="*", metavar="CASE", help="any of: " + ", ".join(CASES))
     parser.add_argument("--records", type=int, help="how many records a run processes")
     parser.add_argument("--repeat", type=int, default=3, help="how often each case is run")
     parser.add_argument("--no-checkpoints", action="store_true", help="take none but the last")
     parser.add_argument("--json", help="write the rows to this file, - for standard output")
     arguments = parser.parse_args()
+    if unknown := set(arguments.cases) - set(CASES):
+        parser.error(f"unknown case {min(unknown)!r}; there are: {', '.join(CASES)}")
     rows: list[dict[str, Any]] = []
-    for case in arguments.cases:
+    for case in arguments.cases or CASES:
         function, records = CASES[case]
         count = arguments.records or records
         for _ in range(arguments.repeat):

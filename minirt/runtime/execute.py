@@ -13,8 +13,9 @@ import cloudpickle
 from minirt.config import Checkpointing, Options
 from minirt.errors import ConfigurationError, JobFailedError
 from minirt.graph.execution import ExecutionGraph, SubtaskId
-from minirt.graph.job_graph import JobGraph
+from minirt.graph.job_graph import JobGraph, SinkSpec, SourceSpec
 from minirt.graph.planner import build_execution_graph
+from minirt.io.base import Sink
 from minirt.modes import DEFAULT_MODE, find_mode
 from minirt.protocol.checkpoints import CheckpointSettings
 from minirt.protocol.job import JobProtocol
@@ -243,6 +244,8 @@ class _Parts:
         options: Options,
     ) -> _Parts:
         execution = build_execution_graph(graph)
+        if checkpointing is None:
+            _check_output_shows(execution)
         storage = None
         if checkpointing is not None:
             store = ObjectStore(checkpointing.storage, checkpointing.storage_options)
@@ -260,6 +263,22 @@ class _Parts:
             _protocol(execution, checkpointing, mode.name, restart, options),
             StorageTasks(execution, storage, checkpointing, restore),
         )
+
+
+def _check_output_shows(graph: ExecutionGraph) -> None:
+    """Sinks commit with checkpoints: without any, a job that never ends would never show output."""
+    nodes = [node for vertex in graph.vertices for node in vertex.operators]
+    endless = [
+        node for node in nodes if isinstance(node.spec, SourceSpec) and not node.spec.source.bounded
+    ]
+    for node in nodes:
+        if not endless or not isinstance(node.spec, SinkSpec):
+            continue
+        if type(node.spec.sink).commit is not Sink.commit:
+            raise ConfigurationError(
+                f"sink {node.label} shows its output with each checkpoint, but this job takes none and "
+                f"source {endless[0].label} never ends; give the job checkpointing"
+            )
 
 
 def _checked_restore(restore: RestoreOptions, storage: CheckpointStorage) -> RestoreOptions:
