@@ -100,6 +100,19 @@ class ExecutionGraph:
     def outputs_of(self, vertex: int) -> list[Link]:
         return [link for link in self.links if link.source == vertex]
 
+    def link_key(self, link: Link) -> str:
+        """What names a link in stored checkpoints; it survives changes elsewhere in the job."""
+        target = self.vertices[link.target].operators[0].uid
+        alike = [
+            other
+            for other in self.links
+            if (other.source_uid, other.tag, other.target, other.target_input)
+            == (link.source_uid, link.tag, link.target, link.target_input)
+        ]
+        tag = "" if link.tag is None else f"[{link.tag}]"
+        place = f"#{alike.index(link)}" if len(alike) > 1 else ""
+        return f"{link.source_uid}{tag} > {target}:{link.target_input}{place}"
+
     def subtask_name(self, subtask: SubtaskId) -> str:
         vertex = self.vertices[subtask.vertex]
         return f"{vertex.name} ({subtask.index + 1}/{vertex.parallelism})"

@@ -7,11 +7,13 @@ from importlib.metadata import entry_points
 from minirt.errors import ConfigurationError
 from minirt.modes.aligned import Aligned
 from minirt.modes.at_least_once import AtLeastOnce
+from minirt.modes.unaligned import Unaligned
 from minirt.protocol.barriers import CheckpointMode
 
 MODES: dict[str, CheckpointMode] = {
     "aligned": Aligned(),
     "at_least_once": AtLeastOnce(),
+    "unaligned": Unaligned(),
 }
 
 DEFAULT_MODE = "aligned"

@@ -94,9 +94,26 @@ class ScheduleTimer:
 
 @dataclass(frozen=True, slots=True)
 class TakeSnapshot:
-    """Forward `barrier` to all outputs and snapshot the operators, as one step."""
+    """Forward `barrier` to all outputs and snapshot the operators, as one step.
+
+    If the barrier overtakes, what it overtakes in output and input queues is captured in that step.
+    """
 
     barrier: Barrier
+
+
+@dataclass(frozen=True, slots=True)
+class StartCapture:
+    """Let the data that arrives in these channels from now on join the snapshot as well."""
+
+    channels: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True)
+class StopCapture:
+    """This channel's barrier is here: what arrives behind it does not belong to the snapshot."""
+
+    channel: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +133,14 @@ class AbortSnapshot:
 
 
 Command = (
-    BlockChannel | UnblockChannels | ScheduleTimer | TakeSnapshot | FinishSnapshot | AbortSnapshot
+    BlockChannel
+    | UnblockChannels
+    | ScheduleTimer
+    | TakeSnapshot
+    | StartCapture
+    | StopCapture
+    | FinishSnapshot
+    | AbortSnapshot
 )
 
 

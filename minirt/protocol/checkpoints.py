@@ -29,6 +29,7 @@ from minirt.protocol.job_events import (
 )
 from minirt.protocol.manifest import (
     MANIFEST_VERSION,
+    InFlightRef,
     Manifest,
     SinkHandles,
     SnapshotRef,
@@ -54,6 +55,7 @@ class _Pending:
     final: bool
     awaited: set[SubtaskId]
     snapshots: list[SnapshotRef] = field(default_factory=list)
+    in_flight: list[InFlightRef] = field(default_factory=list)
     stats: list[SubtaskStats] = field(default_factory=list)
     handles: list[SinkHandles] = field(default_factory=list)
     manifest: Manifest | None = None
@@ -124,6 +126,8 @@ class CheckpointCoordinator:
         pending.awaited.remove(event.subtask)
         if event.snapshot is not None:
             pending.snapshots.append(event.snapshot)
+        if event.in_flight is not None:
+            pending.in_flight.append(event.in_flight)
         after = now - pending.barrier.created_at
         pending.stats.append(replace(event.stats, acknowledged_after_s=after))
         pending.handles += event.handles
@@ -255,6 +259,9 @@ class CheckpointCoordinator:
             snapshots=tuple(sorted(pending.snapshots, key=lambda ref: (ref.vertex, ref.subtask))),
             sink_handles=tuple(self._carried),
             stats=tuple(sorted(pending.stats, key=lambda stats: (stats.vertex, stats.subtask))),
+            in_flight=tuple(
+                sorted(pending.in_flight, key=lambda ref: (ref.stored.vertex, ref.stored.subtask))
+            ),
         )
         return [StoreManifest(pending.manifest)]
 
@@ -302,7 +309,7 @@ def history_entry(manifest: Manifest) -> dict[str, object]:
         "kind": manifest.kind,
         "triggered_at": manifest.triggered_at,
         "duration_s": manifest.completed_at - manifest.triggered_at,
-        "bytes": sum(ref.bytes for ref in manifest.snapshots),
+        "bytes": manifest.bytes,
         "subtasks": [
             {
                 "name": stats.name,

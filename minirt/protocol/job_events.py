@@ -8,7 +8,7 @@ from typing import Any
 
 from minirt.graph.execution import SubtaskId
 from minirt.protocol.barriers import Barrier
-from minirt.protocol.manifest import Manifest, SinkHandles, SnapshotRef, SubtaskStats
+from minirt.protocol.manifest import InFlightRef, Manifest, SinkHandles, SnapshotRef, SubtaskStats
 
 
 class TimerKind(Enum):
@@ -102,6 +102,7 @@ class SnapshotAcknowledged:
     snapshot: SnapshotRef | None
     stats: SubtaskStats
     handles: tuple[SinkHandles, ...] = ()
+    in_flight: InFlightRef | None = None
 
 
 @dataclass(frozen=True, slots=True)

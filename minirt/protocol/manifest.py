@@ -66,6 +66,30 @@ class SnapshotRef:
 
 
 @dataclass(frozen=True, slots=True)
+class ChannelData:
+    """In-flight data of one channel, as its sending or receiving end held it.
+
+    `link` is the key of the link, `partitioning` and `receivers` what dealt its records then.
+    """
+
+    link: str
+    partitioning: str
+    sender: int
+    receiver: int
+    receivers: int
+    side: Literal["out", "in"]
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class InFlightRef:
+    """Where the in-flight data is that one subtask captured: section `i` is that of `channels[i]`."""
+
+    stored: SnapshotRef
+    channels: tuple[ChannelData, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class SubtaskStats:
     """How the checkpoint went in one subtask. Durations in seconds, sizes in bytes."""
 
@@ -122,6 +146,7 @@ class Manifest:
     sink_handles: tuple[SinkHandles, ...]
     """All that may be uncommitted, in the order of committing."""
     stats: tuple[SubtaskStats, ...]
+    in_flight: tuple[InFlightRef, ...] = ()
 
     @property
     def key(self) -> ManifestKey:
@@ -134,10 +159,15 @@ class Manifest:
     @property
     def bytes(self) -> int:
         """The size of its snapshots, without what they refer to in older checkpoints."""
-        return sum(ref.bytes for ref in self.snapshots)
+        return sum(ref.bytes for ref in self.stored())
+
+    def stored(self) -> Iterator[SnapshotRef]:
+        """Everything that it needs to be readable: state and in-flight data."""
+        yield from self.snapshots
+        yield from (captured.stored for captured in self.in_flight)
 
     def summary(self) -> ManifestSummary:
-        paths = frozenset(path for ref in self.snapshots for path in ref.paths())
+        paths = frozenset(path for ref in self.stored() for path in ref.paths())
         return ManifestSummary(self.key, paths, pinned=self.kind == "savepoint")
 
     def to_plain(self) -> dict[str, Any]:
@@ -225,6 +255,10 @@ class CheckpointPaths:
     @staticmethod
     def snapshot(key: ManifestKey, vertex: int, subtask: int) -> str:
         return f"{CheckpointPaths._name(key)}/v{vertex}-s{subtask}.part"
+
+    @staticmethod
+    def in_flight(key: ManifestKey, vertex: int, subtask: int) -> str:
+        return f"{CheckpointPaths._name(key)}/v{vertex}-s{subtask}.in-flight"
 
     @staticmethod
     def history(first: int, generation: int) -> str:

@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from minirt.errors import ConfigurationError
-from minirt.graph.execution import ExecutionGraph, SubtaskId, Vertex
+from minirt.graph.execution import ExecutionGraph, Link, SubtaskId, Vertex
+from minirt.graph.job_graph import Broadcast, Custom, Hash
 from minirt.graph.key_groups import group_range
-from minirt.protocol.manifest import Manifest, SnapshotRef, VertexEntry
+from minirt.protocol.manifest import ChannelData, Manifest, SnapshotRef, VertexEntry
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,3 +99,64 @@ def _sources_of(old: VertexEntry, vertex: Vertex, index: int, *, keyed: bool) ->
 
 def _overlap(one: range, other: range) -> bool:
     return max(one.start, other.start) < min(one.stop, other.stop)
+
+
+@dataclass(frozen=True, slots=True)
+class RecoveredChannel:
+    """In-flight data that one subtask consumes before anything new.
+
+    `deal_again` says that its records must go through the link's partitioning once more, and that
+    only those which fall to this subtask are its own.
+    """
+
+    data: ChannelData
+    stored: SnapshotRef
+    section: str
+    deal_again: bool
+
+
+InFlightPlan = Mapping[SubtaskId, tuple[RecoveredChannel, ...]]
+
+
+def plan_in_flight(manifest: Manifest, graph: ExecutionGraph) -> InFlightPlan:
+    """Deal the in-flight data of a checkpoint to the subtasks of a job graph.
+
+    At unchanged partitioning and parallelism every channel goes to its old receiver. Otherwise records
+    with a key are dealt again; the rest comes in whole channels; and of a broadcast, each new subtask
+    takes what one old subtask had still to see. Raises ConfigurationError if a link is gone.
+    """
+    links = {graph.link_key(link): link for link in graph.links}
+    plan: dict[SubtaskId, list[RecoveredChannel]] = {}
+    for captured in manifest.in_flight:
+        for place, data in enumerate(captured.channels):
+            link = links.get(data.link)
+            if link is None:
+                raise ConfigurationError(
+                    f"checkpoint {manifest.checkpoint_id} holds {data.bytes} bytes of records between "
+                    f"{data.link!r}, but this job has no such edge; restore it in the job that took it, "
+                    "and change the job after an aligned checkpoint"
+                )
+            for receiver, deal_again in _receivers(data, link):
+                channel = RecoveredChannel(data, captured.stored, str(place), deal_again)
+                plan.setdefault(SubtaskId(link.target, receiver), []).append(channel)
+    return {subtask: tuple(sorted(channels, key=_order)) for subtask, channels in plan.items()}
+
+
+def _receivers(data: ChannelData, link: Link) -> list[tuple[int, bool]]:
+    """Who reads a captured channel, and whether its records are dealt again among them."""
+    kind = type(link.partitioning).__name__.lower()
+    if kind == data.partitioning and link.receivers == data.receivers:
+        return [(data.receiver, False)]
+    everyone = range(link.receivers)
+    match link.partitioning:
+        case Hash() | Custom():
+            return [(receiver, True) for receiver in everyone]
+        case Broadcast():
+            return [(r, False) for r in everyone if r % data.receivers == data.receiver]
+    return [(data.receiver % link.receivers, False)]
+
+
+def _order(channel: RecoveredChannel) -> tuple[str, int, int, bool]:
+    """Channel by channel; what had reached the receiver's end before what had not."""
+    data = channel.data
+    return (data.link, data.sender, data.receiver, data.side == "out")

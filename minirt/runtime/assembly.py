@@ -12,13 +12,15 @@ from minirt.graph.execution import ChannelId, ExecutionGraph, SubtaskId
 from minirt.io.base import Split
 from minirt.protocol.barriers import CheckpointMode
 from minirt.protocol.manifest import ManifestKey, SnapshotRef
-from minirt.protocol.restore import RestorePlan
+from minirt.protocol.restore import InFlightPlan, RestorePlan
 from minirt.runtime.chain import Chain, ChainContext
 from minirt.runtime.channels import InputChannel, OutputChannel
+from minirt.runtime.elements import Origin
 from minirt.runtime.gate_input import GateInput
 from minirt.runtime.metrics import SubtaskMetrics
 from minirt.runtime.output import LinkOutput, Outlet, Outputs
 from minirt.runtime.pacer import Pacer
+from minirt.runtime.recovered import InFlightSource, RecoveredChannels
 from minirt.runtime.subtask import Ports, Subtask
 from minirt.storage.checkpoints import CheckpointStorage
 
@@ -43,6 +45,7 @@ class Deployment:
 
     generation: int
     restore: RestorePlan = field(default_factory=dict)
+    in_flight: InFlightPlan = field(default_factory=dict)
     restored_from: tuple[CheckpointStorage, ManifestKey] | None = None
     splits: Mapping[SubtaskId, Sequence[tuple[int, Split]]] = field(default_factory=dict)
 
@@ -51,6 +54,7 @@ class Deployment:
         return replace(
             self,
             restore={id: parts for id, parts in self.restore.items() if id in subtasks},
+            in_flight={id: parts for id, parts in self.in_flight.items() if id in subtasks},
             splits={id: splits for id, splits in self.splits.items() if id in subtasks},
         )
 
@@ -87,17 +91,20 @@ def assemble(
         ]
         outputs.update(zip(channel_ids, ends, strict=True))
         label = next(node.label for node in vertex.operators if node.uid == link.source_uid)
-        links.append(LinkOutput(link, ends, label, outlet))
+        links.append(LinkOutput(link, graph.link_key(link), id.index, ends, label, outlet))
     inputs: dict[ChannelId, tuple[int, InputChannel]] = {}
-    input_indexes = []
+    input_indexes, origins = [], []
     for link in graph.inputs_of(id.vertex):
         for channel_id in link.channels():
             if channel_id.receiver == id.index:
                 inputs[channel_id] = (len(inputs), InputChannel(limits.input_queue_bytes))
                 input_indexes.append(link.target_input)
+                origins.append(Origin(graph.link_key(link), channel_id.sender))
     gate = None
     if inputs:
-        gate = GateInput([end for _, end in inputs.values()], input_indexes, codec, metrics)
+        recovered = _recovered(deployment, graph, id, codec, limits.frame_bytes_max)
+        queues = [queue for _, queue in inputs.values()]
+        gate = GateInput(queues, origins, input_indexes, recovered, codec, metrics)
     context = ChainContext(
         subtask=id,
         generation=deployment.generation,
@@ -120,9 +127,26 @@ def assemble(
         package.mode,
         pacer,
         metrics,
+        codec,
+        {graph.link_key(link): link for link in graph.inputs_of(id.vertex)},
         ports,
     )
     return Assembled(subtask, inputs, outputs)
+
+
+def _recovered(
+    deployment: Deployment,
+    graph: ExecutionGraph,
+    id: SubtaskId,
+    codec: RowCodec,
+    frame_bytes_max: int,
+) -> RecoveredChannels | None:
+    channels = deployment.in_flight.get(id, ())
+    if not channels or deployment.restored_from is None:
+        return None
+    links = {graph.link_key(link): link for link in graph.inputs_of(id.vertex)}
+    source = InFlightSource(*deployment.restored_from, frame_bytes_max)
+    return RecoveredChannels(channels, links, id.index, source, codec)
 
 
 def _restore(chain: Chain, deployment: Deployment, id: SubtaskId) -> None:

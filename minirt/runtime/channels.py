@@ -40,6 +40,14 @@ class OutputChannel:
         if len(self._frames) == 1:
             self.wake()
 
+    def overtake(self, barrier: Frame) -> list[Frame]:
+        """Put a barrier ahead of everything queued; returns the data frames that it overtakes."""
+        overtaken = [frame for frame in self._frames if frame.is_data]
+        self._frames.appendleft(barrier)
+        self.queued_bytes += barrier.size
+        self.wake()
+        return overtaken
+
     def poll(self) -> Frame | None:
         """The next frame that credit allows to send, taken from the queue."""
         if not self.sendable:

@@ -9,11 +9,20 @@ from minirt.protocol.barriers import Barrier
 
 
 @dataclass(frozen=True, slots=True)
+class Origin:
+    """A channel as its receiver sees it: the key of the link, and the sending subtask."""
+
+    link: str
+    sender: int
+
+
+@dataclass(frozen=True, slots=True)
 class Data:
-    """Records for one input of the operator."""
+    """Records for one input of the operator; `origin` is the channel that they came through."""
 
     batch: Batch
     input_index: int
+    origin: Origin | None = None
 
 
 @dataclass(frozen=True, slots=True)

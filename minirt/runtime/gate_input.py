@@ -2,41 +2,66 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
+from minirt.data.batch import Batch
 from minirt.data.codec import RowCodec, decode_columns
 from minirt.errors import ProtocolError
+from minirt.protocol.barriers import Barrier
 from minirt.protocol.watermarks import NO_CHANGE, WatermarkChange, WatermarkValve
 from minirt.runtime.channels import InputChannel, InputGate
-from minirt.runtime.elements import Advance, Data, Element, End, Reached
+from minirt.runtime.elements import Advance, Data, Element, End, Origin, Reached
 from minirt.runtime.frames import Frame, Kind, barrier_of, watermark_of
 from minirt.runtime.metrics import SubtaskMetrics
+from minirt.runtime.recovered import RecoveredChannels
 
 
 class GateInput:
-    """`input_indexes` tells for each channel which input of the operator it feeds."""
+    """`origins` and `input_indexes` tell for each channel where it comes from, and which input of the
+    operator it feeds. Nothing is read from channels before what was `recovered` is consumed.
+    """
 
     def __init__(
         self,
         channels: Sequence[InputChannel],
+        origins: Sequence[Origin],
         input_indexes: Sequence[int],
+        recovered: RecoveredChannels | None,
         codec: RowCodec,
         metrics: SubtaskMetrics,
     ) -> None:
         self.gate = InputGate(channels)
+        self.origins = origins
+        self._recovered = recovered
         self._input_indexes = input_indexes
         self._codec = codec
         self._metrics = metrics
         self._valve = WatermarkValve(len(channels))
         self._open = set(range(len(channels)))
 
+    @property
+    def has_input(self) -> bool:
+        return self._recovered is not None or self.gate.has_frames
+
     def poll(self) -> Element | None:
         """The next element that means anything to the operators; None if no frame may be read."""
+        if self._recovered is not None:
+            data = self._recovered.next()
+            if data is not None:
+                return data
+            self._recovered = None
         while (taken := self.gate.take()) is not None:
             element = self._element(*taken)
             if element is not None:
                 return element
         return None
+
+    def queued(self, overtaking: Barrier) -> Iterator[tuple[Origin, list[Frame]]]:
+        """The data that was taken in but not polled: recovered, then queued ahead of the barrier."""
+        if self._recovered is not None:
+            yield from self._recovered.remaining()
+        for origin, channel in zip(self.origins, self.gate.channels, strict=True):
+            yield origin, list(_data_ahead(channel.frames, overtaking))
 
     def consumed(self, records: int) -> None:
         """Channels need no account of what was processed: their credit goes by frames."""
@@ -45,10 +70,12 @@ class GateInput:
         match frame.kind:
             case Kind.ROWS:
                 self._metrics.bytes_in += frame.size
-                return Data(self._codec.decode(frame.payload), self._input_indexes[channel])
+                batch: Batch = self._codec.decode(frame.payload)
+                return Data(batch, self._input_indexes[channel], self.origins[channel])
             case Kind.COLUMNS:
                 self._metrics.bytes_in += frame.size
-                return Data(decode_columns(frame.payload), self._input_indexes[channel])
+                batch = decode_columns(frame.payload)
+                return Data(batch, self._input_indexes[channel], self.origins[channel])
             case Kind.WATERMARK:
                 return _advance(self._valve.on_watermark(channel, watermark_of(frame)))
             case Kind.IDLE:
@@ -61,6 +88,15 @@ class GateInput:
                 self._open.discard(channel)
                 return None if self._open else End()
         raise ProtocolError(f"unknown frame kind {frame.kind}")
+
+
+def _data_ahead(frames: Iterable[Frame], barrier: Barrier) -> Iterator[Frame]:
+    """The data frames of a queue up to the barrier, all of them if it is not there yet."""
+    for frame in frames:
+        if frame.kind == Kind.BARRIER and barrier_of(frame).checkpoint_id == barrier.checkpoint_id:
+            return
+        if frame.is_data:
+            yield frame
 
 
 def _advance(change: WatermarkChange) -> Advance | None:

@@ -26,7 +26,7 @@ class LocalLink:
 
     def __init__(self, output: OutputChannel, input: InputChannel, to: Subtask, index: int) -> None:
         self._output = output
-        self._receiver = to
+        self.receiver = to
         self._index = index
         input.grant = output.on_credit
 
@@ -39,7 +39,7 @@ class LocalLink:
         frame = self._output.poll()
         if frame is None:
             return False
-        self._receiver.on_frame(self._index, frame)
+        self.receiver.on_frame(self._index, frame)
         return True
 
 

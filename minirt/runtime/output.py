@@ -24,6 +24,7 @@ from minirt.runtime.frames import (
     barrier_frame,
     watermark_frame,
 )
+from minirt.runtime.in_flight import Overtaken
 from minirt.runtime.metrics import SubtaskMetrics
 from minirt.runtime.operators.base import shown, user_error
 
@@ -105,9 +106,17 @@ class LinkOutput:
     """One outgoing link: `emit` deals a batch to the receivers by the link's partitioning."""
 
     def __init__(
-        self, link: Link, channels: Sequence[OutputChannel], label: str, outlet: Outlet
+        self,
+        link: Link,
+        link_key: str,
+        sender: int,
+        channels: Sequence[OutputChannel],
+        label: str,
+        outlet: Outlet,
     ) -> None:
         self.link = link
+        self._link_key = link_key
+        self._sender = sender
         self.channels = channels
         self._label = label
         self._outlet = outlet
@@ -141,6 +150,15 @@ class LinkOutput:
     def oldest(self) -> float | None:
         """Since when the oldest record waits for its buffer to fill."""
         return min((b.since for b in self._buffers if b.since is not None), default=None)
+
+    def overtake(self, frame: Frame) -> list[Overtaken]:
+        """Send a barrier ahead of everything that is queued; returns the data that it overtakes."""
+        self.flush()
+        ends = zip(self.link.receivers_of(self._sender), self.channels, strict=True)
+        return [
+            Overtaken(self.link, self._link_key, receiver, channel.overtake(frame))
+            for receiver, channel in ends
+        ]
 
     def control(self, frame: Frame) -> None:
         """Send a control frame behind everything emitted so far, into every channel."""
@@ -265,8 +283,13 @@ class Outputs:
     def idle(self, idle: bool) -> None:
         self._control(IDLE_FRAME if idle else ACTIVE_FRAME)
 
-    def barrier(self, barrier: Barrier) -> None:
-        self._control(barrier_frame(barrier))
+    def barrier(self, barrier: Barrier) -> list[Overtaken]:
+        """Send a barrier on; returns the data that it overtakes, if it does."""
+        frame = barrier_frame(barrier)
+        if not barrier.overtook:
+            self._control(frame)
+            return []
+        return [part for link in self.links for part in link.overtake(frame)]
 
     def end(self) -> None:
         self._control(END_FRAME)

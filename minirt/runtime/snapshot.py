@@ -10,7 +10,13 @@ from minirt.errors import StorageError
 from minirt.graph.execution import SubtaskId
 from minirt.io.base import Prepared
 from minirt.protocol.job_events import SnapshotAcknowledged, SnapshotDeclined
-from minirt.protocol.manifest import SinkHandles, SnapshotRef, SubtaskStats
+from minirt.protocol.manifest import (
+    ChannelData,
+    InFlightRef,
+    SinkHandles,
+    SnapshotRef,
+    SubtaskStats,
+)
 
 
 class SnapshotWriter(Protocol):
@@ -25,6 +31,16 @@ class SnapshotWriter(Protocol):
         sections: Mapping[str, bytes],
     ) -> SnapshotRef:
         """Store the sections, durable on return; raises StorageError."""
+
+    def write_in_flight(
+        self,
+        checkpoint_id: int,
+        generation: int,
+        vertex: int,
+        subtask: int,
+        channels: Sequence[tuple[ChannelData, bytes]],
+    ) -> InFlightRef:
+        """Store in-flight data, durable on return; raises StorageError."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +57,7 @@ class SnapshotUpload:
     subtask: SubtaskId
     name: str
     sections: Mapping[str, bytes]
+    in_flight: Sequence[tuple[ChannelData, bytes]]
     prepared: Sequence[tuple[str, int, Prepared]]
     """Sink uid, the checkpoint it was prepared for, and the output."""
     start_delay_s: float
@@ -61,23 +78,20 @@ class SnapshotUpload:
             for uid, checkpoint_id, output in self.prepared
             if output.handles
         )
-        ref = None
+        ref, in_flight = None, None
         if writer is not None:
+            place = (self.checkpoint_id, self.generation, self.subtask.vertex, self.subtask.index)
             try:
-                ref = writer.write_snapshot(
-                    self.checkpoint_id,
-                    self.generation,
-                    self.subtask.vertex,
-                    self.subtask.index,
-                    self.sections,
-                )
+                ref = writer.write_snapshot(*place, self.sections)
+                if self.in_flight:
+                    in_flight = writer.write_in_flight(*place, self.in_flight)
             except StorageError as error:
                 return SnapshotDeclined(
                     self.generation, self.checkpoint_id, self.subtask, str(error), handles
                 )
         stats = self._stats(now() - self.finished_at, ref)
         return SnapshotAcknowledged(
-            self.generation, self.checkpoint_id, self.subtask, ref, stats, handles
+            self.generation, self.checkpoint_id, self.subtask, ref, stats, handles, in_flight
         )
 
     def _stats(self, async_s: float, ref: SnapshotRef | None) -> SubtaskStats:
@@ -91,7 +105,7 @@ class SnapshotUpload:
             async_s=max(0.0, async_s),
             acknowledged_after_s=0.0,
             state_bytes=0 if ref is None else ref.bytes,
-            in_flight_bytes=0,
+            in_flight_bytes=sum(channel.bytes for channel, _ in self.in_flight),
             processed_bytes=self.processed_bytes,
             unaligned=self.unaligned,
         )

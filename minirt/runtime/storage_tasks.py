@@ -33,7 +33,7 @@ from minirt.protocol.job_events import (
     StoreManifest,
 )
 from minirt.protocol.manifest import Manifest, ManifestKey, SinkHandles
-from minirt.protocol.restore import plan_restore
+from minirt.protocol.restore import plan_in_flight, plan_restore
 from minirt.runtime.assembly import Deployment
 from minirt.storage.checkpoints import CheckpointStorage, RestorePoint
 
@@ -137,6 +137,7 @@ class StorageTasks:
         return Deployment(
             self._generation,
             restore=plan,
+            in_flight=plan_in_flight(point.manifest, self.graph),
             restored_from=(point.storage, point.manifest.key),
             splits=self._deal_splits(restored),
         )

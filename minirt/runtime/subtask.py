@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from minirt.data.batch import Batch
-from minirt.graph.execution import SubtaskId
+from minirt.data.codec import RowCodec
+from minirt.graph.execution import Link, SubtaskId
 from minirt.io.base import Prepared
 from minirt.protocol.barriers import (
     TRIGGER_CHANNEL,
@@ -23,14 +24,17 @@ from minirt.protocol.barriers import (
     Command,
     FinishSnapshot,
     ScheduleTimer,
+    StartCapture,
+    StopCapture,
     TakeSnapshot,
     UnblockChannels,
 )
 from minirt.protocol.watermarks import MAX_WATERMARK
 from minirt.runtime.chain import Chain
-from minirt.runtime.elements import Advance, Data, Element, End, Reached
+from minirt.runtime.elements import Advance, Data, Element, End, Origin, Reached
 from minirt.runtime.frames import Frame, Kind, barrier_of
 from minirt.runtime.gate_input import GateInput
+from minirt.runtime.in_flight import Capture, data_frame
 from minirt.runtime.metrics import SubtaskMetrics
 from minirt.runtime.operators.source import SourceOperator
 from minirt.runtime.output import Outputs
@@ -57,6 +61,7 @@ class _Taken:
 
     barrier: Barrier
     sections: Mapping[str, bytes]
+    capture: Capture
     sync_s: float
 
 
@@ -74,6 +79,8 @@ class Subtask:
         mode: CheckpointMode,
         pacer: Pacer,
         metrics: SubtaskMetrics,
+        codec: RowCodec,
+        input_links: Mapping[str, Link],
         ports: Ports,
     ) -> None:
         self.id = id
@@ -86,12 +93,15 @@ class Subtask:
         self._generation = generation
         self._input: GateInput | SourceOperator = _input_of(gate, chain)
         self._pacer = pacer
+        self._codec = codec
+        self._input_links = input_links
         self._ports = ports
         channels = range(len(gate.gate.channels)) if gate is not None else [TRIGGER_CHANNEL]
         self._barriers = BarrierHandler(channels, {mode.name: mode})
         self._timers: list[tuple[float, int]] = []
         self._batch: Batch | None = None
         self._batch_input = 0
+        self._batch_origin: Origin | None = None
         self._batch_position = 0
         self._alignment_began = (0, 0)
         """A checkpoint's id, and how many bytes had come in when its first barrier did."""
@@ -111,7 +121,7 @@ class Subtask:
     def has_input(self) -> bool:
         if self._batch is not None or self._work is not None:
             return True
-        if self.gate is not None and self.gate.gate.has_frames:
+        if self.gate is not None and self.gate.has_input:
             return True
         wake_at = self._clock_wake_at
         return wake_at is not None and wake_at <= self._ports.now()
@@ -136,6 +146,9 @@ class Subtask:
         """A frame has arrived from the wire."""
         assert self.gate is not None
         self.gate.gate.put(channel, frame)
+        taken = self._taken
+        if taken is not None and channel in taken.capture.open_channels and frame.is_data:
+            taken.capture.add(self.gate.origins[channel], [frame])
         if frame.kind == Kind.BARRIER:
             self._execute(self._barriers.on_arrived(channel, barrier_of(frame), self._ports.now()))
 
@@ -191,8 +204,9 @@ class Subtask:
 
     def _begin(self, element: Element) -> None:
         match element:
-            case Data(batch, input_index):
-                self._batch, self._batch_input, self._batch_position = batch, input_index, 0
+            case Data(batch, input_index, origin):
+                self._batch, self._batch_position = batch, 0
+                self._batch_input, self._batch_origin = input_index, origin
             case Advance():
                 self._work = self._advance(element)
             case Reached(channel, barrier):
@@ -256,6 +270,12 @@ class Subtask:
                     self._timers.append((at, checkpoint_id))
                 case TakeSnapshot(barrier):
                     self._take_snapshot(barrier)
+                case StartCapture(channels):
+                    assert self._taken is not None
+                    self._taken.capture.open_channels = channels
+                case StopCapture(channel):
+                    assert self._taken is not None
+                    self._taken.capture.open_channels -= {channel}
                 case FinishSnapshot():
                     self._finish_snapshot(command)
                 case AbortSnapshot():
@@ -263,14 +283,24 @@ class Subtask:
 
     def _take_snapshot(self, barrier: Barrier) -> None:
         began_at = self._ports.now()
-        self.outputs.barrier(barrier)
+        capture = Capture(self.outputs.barrier(barrier))
         sections = self.chain.snapshot()
+        if barrier.overtook and self.gate is not None:
+            self._capture_inputs(capture, self.gate, barrier)
         self._unsent += [
             (uid, barrier.checkpoint_id, prepared)
             for uid, prepared in self.chain.prepare(barrier.checkpoint_id)
         ]
         sync_s = max(0.0, self._ports.now() - began_at)
-        self._taken = _Taken(barrier, sections, sync_s)
+        self._taken = _Taken(barrier, sections, capture, sync_s)
+
+    def _capture_inputs(self, capture: Capture, gate: GateInput, barrier: Barrier) -> None:
+        """What lies before the operators: the unread rest of the batch in work, then the queues."""
+        if self._batch is not None and self._batch_origin is not None:
+            rest = self._batch.slice(self._batch_position, len(self._batch))
+            capture.add(self._batch_origin, [data_frame(rest, self._codec)])
+        for origin, frames in gate.queued(barrier):
+            capture.add(origin, frames)
 
     def _finish_snapshot(self, command: FinishSnapshot) -> None:
         taken, self._taken = self._taken, None
@@ -285,6 +315,7 @@ class Subtask:
                 subtask=self.id,
                 name=self.name,
                 sections=taken.sections,
+                in_flight=taken.capture.channels(self.id.index, self._input_links),
                 prepared=prepared,
                 start_delay_s=command.start_delay_s,
                 alignment_s=command.alignment_s,

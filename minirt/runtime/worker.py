@@ -307,7 +307,9 @@ class Worker:
         while moved:
             moved = False
             for link in self._links:
-                moved |= link.move()
+                # Inside a record nothing may arrive: a barrier could not be handled there.
+                if link.receiver not in self._working:
+                    moved |= link.move()
         woken, self._woken = self._woken, set()
         for sender in woken:
             self._send(sender)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,9 +20,11 @@ from minirt.errors import (
     UserCodeError,
 )
 from minirt.protocol.manifest import (
+    ChannelData,
     CheckpointPaths,
     CleanupPlan,
     GenerationClaim,
+    InFlightRef,
     Manifest,
     ManifestKey,
     ManifestSummary,
@@ -122,14 +124,22 @@ class CheckpointStorage:
         sections: Mapping[str, bytes],
     ) -> SnapshotRef:
         """Store one subtask's snapshot, durable on return, or put it into the reference if it is small."""
-        chunks = encode_part(sections)
-        size, checksum = sum(map(len, chunks)), part_checksum(chunks[0])
-        if size <= self._inline_bytes_max:
-            return SnapshotRef(vertex, subtask, None, b"".join(chunks), size, checksum)
-        key = ManifestKey(checkpoint_id, generation)
-        path = CheckpointPaths.snapshot(key, vertex, subtask)
-        self.store.write(path, chunks)
-        return SnapshotRef(vertex, subtask, path, None, size, checksum)
+        path = CheckpointPaths.snapshot(ManifestKey(checkpoint_id, generation), vertex, subtask)
+        return self._write_part(path, vertex, subtask, sections)
+
+    def write_in_flight(
+        self,
+        checkpoint_id: int,
+        generation: int,
+        vertex: int,
+        subtask: int,
+        channels: Sequence[tuple[ChannelData, bytes]],
+    ) -> InFlightRef:
+        """Store the in-flight data that one subtask captured, as `write_snapshot` does with state."""
+        path = CheckpointPaths.in_flight(ManifestKey(checkpoint_id, generation), vertex, subtask)
+        sections = {str(place): data for place, (_, data) in enumerate(channels)}
+        stored = self._write_part(path, vertex, subtask, sections)
+        return InFlightRef(stored, tuple(channel for channel, _ in channels))
 
     def read_snapshot(self, ref: SnapshotRef, checkpoint: ManifestKey) -> dict[str, bytes]:
         """The sections of a snapshot of the checkpoint, all checksums verified."""
@@ -252,6 +262,16 @@ class CheckpointStorage:
 
     # Internals
 
+    def _write_part(
+        self, path: str, vertex: int, subtask: int, sections: Mapping[str, bytes]
+    ) -> SnapshotRef:
+        chunks = encode_part(sections)
+        size, checksum = sum(map(len, chunks)), part_checksum(chunks[0])
+        if size <= self._inline_bytes_max:
+            return SnapshotRef(vertex, subtask, None, b"".join(chunks), size, checksum)
+        self.store.write(path, chunks)
+        return SnapshotRef(vertex, subtask, path, None, size, checksum)
+
     def _check_create_refuses(self, path: str, data: bytes) -> None:
         if self.store.create(path, data):
             raise ConfigurationError(
@@ -323,7 +343,7 @@ class CheckpointStorage:
             sizes.update(self.store.sizes(CheckpointPaths.folder(key)))
         for path in sorted(paths - sizes.keys()):
             raise CorruptCheckpointError("missing", self.store.full_path(path))
-        for ref in manifest.snapshots:
+        for ref in manifest.stored():
             if ref.path is not None and sizes[ref.path] != ref.bytes:
                 raise CorruptCheckpointError(
                     f"has {sizes[ref.path]} bytes instead of {ref.bytes}",

@@ -1,0 +1,89 @@
+"""In-flight data: capturing it for a snapshot, and its stored form."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from minirt.data.batch import Batch, Columns
+from minirt.data.codec import RowCodec, decode_columns, encode_columns
+from minirt.errors import CorruptCheckpointError
+from minirt.graph.execution import Link
+from minirt.graph.job_graph import Partitioning
+from minirt.protocol.manifest import ChannelData
+from minirt.runtime.elements import Origin
+from minirt.runtime.frames import Frame, FrameDecoder, Kind
+
+Side = Literal["out", "in"]
+
+
+def kind_of(partitioning: Partitioning) -> str:
+    """The name under which stored in-flight data remembers a partitioning."""
+    return type(partitioning).__name__.lower()
+
+
+@dataclass(frozen=True, slots=True)
+class Overtaken:
+    """The data frames that a barrier overtook in one output queue."""
+
+    link: Link
+    link_key: str
+    receiver: int
+    frames: Sequence[Frame]
+
+
+@dataclass(slots=True)
+class Capture:
+    """What one subtask captures for one snapshot, in the order in which it would be consumed."""
+
+    overtaken: Sequence[Overtaken]
+    arrived: dict[Origin, list[Frame]] = field(default_factory=dict)
+    open_channels: frozenset[int] = frozenset()
+    """Channels whose barrier is still missing."""
+
+    def add(self, origin: Origin, frames: Iterable[Frame]) -> None:
+        self.arrived.setdefault(origin, []).extend(frames)
+
+    def channels(self, sender: int, links: Mapping[str, Link]) -> list[tuple[ChannelData, bytes]]:
+        """Everything that was captured, by channel; `sender` is this subtask's index."""
+        stored = [
+            _stored(part.link, part.link_key, sender, part.receiver, "out", part.frames)
+            for part in self.overtaken
+            if part.frames
+        ]
+        for origin, frames in self.arrived.items():
+            if frames:
+                link = links[origin.link]
+                stored.append(_stored(link, origin.link, origin.sender, sender, "in", frames))
+        return stored
+
+
+def _stored(
+    link: Link, key: str, sender: int, receiver: int, side: Side, frames: Sequence[Frame]
+) -> tuple[ChannelData, bytes]:
+    data = b"".join(frame.wire() for frame in frames)
+    kind = kind_of(link.partitioning)
+    return ChannelData(key, kind, sender, receiver, link.receivers, side, len(data)), data
+
+
+def data_frame(batch: Batch, codec: RowCodec) -> Frame:
+    """A batch as it travels in a channel."""
+    if isinstance(batch, Columns):
+        return Frame(Kind.COLUMNS, encode_columns(batch), len(batch))
+    return Frame(Kind.ROWS, codec.encode(batch), len(batch))
+
+
+def batch_of(frame: Frame, codec: RowCodec) -> Batch:
+    """The records of a data frame."""
+    if frame.kind == Kind.COLUMNS:
+        return decode_columns(frame.payload)
+    return codec.decode(frame.payload)
+
+
+def stored_frames(data: bytes, frame_bytes_max: int, path: str) -> list[Frame]:
+    """The frames of a stored section. Raises CorruptCheckpointError if it does not end with one."""
+    frames = FrameDecoder(frame_bytes_max).feed(memoryview(data))
+    if sum(frame.size for frame in frames) != len(data):
+        raise CorruptCheckpointError("in-flight data ends in the middle of a frame", path)
+    return frames
