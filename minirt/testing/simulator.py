@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
 
@@ -42,6 +42,10 @@ _SLEEP_STEPS = 400
 _ZOMBIE_STEPS = 300
 _RESTART_STEPS = 60
 _HANG_STEPS = 200
+_HEARTBEAT_STEPS = 300
+_PATIENCE_STEPS = 3000
+"""How long the coordinator waits for a silent worker: longer than one that hangs for a while."""
+
 _INTERVAL_STEPS = (15, 40, 120)
 """How many steps fit into the interval between checkpoints; a simulation draws one of them."""
 
@@ -108,10 +112,12 @@ def simulate(
     """
     checkpointing = checkpointing or Checkpointing("simulated://", interval="20ms")
     random = Random(seed)
-    options = options or _drawn_options(random)
+    step_s = checkpointing.interval_s / random.choice(_INTERVAL_STEPS)
+    options = _at_pace(options or _drawn_options(random), step_s)
     restart = restart or Restart.fixed_delay(attempts=None, delay=checkpointing.interval_s / 4)
     forms = [_prepared(form, checkpointing, restart, options) for form in (job, *rescaled)]
-    simulation = _Simulation(forms, seed, random, checkpointing, faults or Faults(), steps_max)
+    schedule = Schedule(random, SimulatedClock(random, step_s), steps_max)
+    simulation = _Simulation(forms, seed, schedule, Chaos(faults or Faults(), random))
     if on_checkpoint is not None:
         simulation.watch(on_checkpoint)
     for sink in simulation.sinks.values():
@@ -134,14 +140,10 @@ class _Simulation(World):
         self,
         forms: Sequence[SimulatedJob],
         seed: int,
-        random: Random,
-        checkpointing: Checkpointing,
-        faults: Faults,
-        steps_max: int,
+        schedule: Schedule,
+        chaos: Chaos,
     ) -> None:
-        step_s = checkpointing.interval_s / random.choice(_INTERVAL_STEPS)
-        schedule = Schedule(random, SimulatedClock(random, step_s), steps_max)
-        super().__init__(schedule, Chaos(faults, random), Disk())
+        super().__init__(schedule, chaos, Disk())
         schedule.every_step = self._strike
         self.sinks = {
             node.uid: node.spec.sink
@@ -317,6 +319,16 @@ def _prepared(
     return SimulatedJob(graph, cloudpickle.dumps(graph), checkpointing, restart, options)
 
 
+def _at_pace(options: Options, step_s: float) -> Options:
+    """Patience in proportion to the time that a step takes."""
+    limits = replace(
+        options.limits,
+        heartbeat_s=_HEARTBEAT_STEPS * step_s,
+        connect_timeout_s=_PATIENCE_STEPS * step_s,
+    )
+    return replace(options, heartbeat_timeout=_PATIENCE_STEPS * step_s, limits=limits)
+
+
 def _drawn_options(random: Random) -> Options:
     """Queues and frames of a few records, so that barriers meet backpressure; some large ones too."""
     queue = random.choice((200, 1000, 20_000))
@@ -330,7 +342,6 @@ def _drawn_options(random: Random) -> Options:
     slots = random.random() < 0.5
     return Options(
         buffer_timeout=random.choice((0, 0.001, 0.02)),
-        heartbeat_timeout="1s",
         placement="slots" if slots else "subtask",
         limits=limits,
     )
