@@ -305,4 +305,5 @@ def job_protocol(
         restart.start(),
         Liveness(options.heartbeat_timeout_s),
         options.limits.connect_timeout_s,
+        options.limits.start_timeout_s,
     )

@@ -325,6 +325,7 @@ def _at_pace(options: Options, step_s: float) -> Options:
         options.limits,
         heartbeat_s=_HEARTBEAT_STEPS * step_s,
         connect_timeout_s=_PATIENCE_STEPS * step_s,
+        start_timeout_s=_PATIENCE_STEPS * step_s,
     )
     return replace(options, heartbeat_timeout=_PATIENCE_STEPS * step_s, limits=limits)
 
