@@ -41,6 +41,8 @@ class Limits:
     """How often a worker reports to the coordinator."""
     connect_timeout_s: float = 30.0
     """How long starting workers may take to come up and connect."""
+    start_timeout_s: float = 600.0
+    """How long connected workers may take to restore their state and start."""
     stop_timeout_s: float = 5.0
     """How long a worker may take to end in an orderly way before it is killed."""
     history_entries: int = 1000

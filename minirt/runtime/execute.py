@@ -260,7 +260,7 @@ class _Parts:
         return cls(
             execution,
             JobPackage(pickled, options, mode, storage),
-            _protocol(execution, checkpointing, mode.name, restart, options),
+            job_protocol(execution, checkpointing, mode.name, restart, options),
             StorageTasks(execution, storage, checkpointing, restore),
         )
 
@@ -296,13 +296,14 @@ def _checked_restore(restore: RestoreOptions, storage: CheckpointStorage) -> Res
     return restore
 
 
-def _protocol(
+def job_protocol(
     execution: ExecutionGraph,
     checkpointing: Checkpointing | None,
     mode: str,
     restart: RestartStrategy | None,
     options: Options,
 ) -> JobProtocol:
+    """The protocol of a job that has not begun, with the defaults filled in."""
     if checkpointing is None:
         settings = CheckpointSettings(mode, interval_s=None)
     else:
@@ -323,4 +324,5 @@ def _protocol(
         restart.start(),
         Liveness(options.heartbeat_timeout_s),
         options.limits.connect_timeout_s,
+        options.limits.start_timeout_s,
     )
