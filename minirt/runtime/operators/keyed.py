@@ -19,6 +19,8 @@ from minirt.state.timers import Timers
 from minirt.units import event_time_ms
 
 _MISSING = object()
+_STATE, _TIMERS = "state/", "timers/"
+"""How the names of sections begin: users name states, so only this tells them from timers."""
 
 
 class KeyedOperator(Operator):
@@ -31,10 +33,10 @@ class KeyedOperator(Operator):
         self.state = KeyedState(ctx.max_parallelism, groups, allow_pickle=ctx.allow_pickle)
 
     def snapshot(self) -> Mapping[str, bytes]:
-        return self.state.snapshot()
+        return {f"{_STATE}{name}": table for name, table in self.state.snapshot().items()}
 
     def restore(self, sections: Mapping[str, bytes], *, exact: bool) -> None:
-        self.state.restore(sections, filter_groups=not exact)
+        self.state.restore(_part(sections, _STATE), filter_groups=not exact)
 
 
 class ReduceOperator(KeyedOperator):
@@ -159,11 +161,12 @@ class KeyedProcessOperator(KeyedOperator):
         return self._fire("processing", MAX_WATERMARK)
 
     def snapshot(self) -> Mapping[str, bytes]:
-        return {**super().snapshot(), **self._timers.snapshot()}
+        timers = {f"{_TIMERS}{domain}": part for domain, part in self._timers.snapshot().items()}
+        return {**super().snapshot(), **timers}
 
     def restore(self, sections: Mapping[str, bytes], *, exact: bool) -> None:
         super().restore(sections, exact=exact)
-        self._timers.restore(sections, filter_groups=not exact)
+        self._timers.restore(_part(sections, _TIMERS), filter_groups=not exact)
 
     def _fire(self, domain: TimeDomain, until: int) -> Iterator[None]:
         """Fire all timers up to `until`, one a step; those set meanwhile included."""
@@ -178,6 +181,11 @@ class KeyedProcessOperator(KeyedOperator):
                 raise _timer_error(self.ctx.label, error, at, key) from error
             results.emit_to(self.ctx.emit)
             yield
+
+
+def _part(sections: Mapping[str, bytes], prefix: str) -> dict[str, bytes]:
+    start = len(prefix)
+    return {name[start:]: data for name, data in sections.items() if name.startswith(prefix)}
 
 
 def _timer_error(label: str, error: Exception, at: int, key: Any) -> Exception:
