@@ -28,10 +28,8 @@ class TableSource(rt.Source):
     def plan_splits(self, parallelism: int) -> Sequence[rt.Split]:
         with closing(sqlite3.connect(self._path)) as db:
             last = db.execute("select coalesce(max(id), 0) from log").fetchone()[0]
-        return [
-            rt.Split(f"from-{start}", {"start": start, "end": start + self._rows})
-            for start in range(1, last + 1, self._rows)
-        ]
+        starts = range(1, last + 1, self._rows)
+        return [rt.Split(f"from-{n}", {"start": n, "end": n + self._rows}) for n in starts]
 
     def open_split(self, split: rt.Split, offset: Any) -> rt.SplitReader:
         return _TableReader(self._path, split, offset)
