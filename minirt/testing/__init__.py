@@ -1,4 +1,7 @@
-"""Tests for jobs and checkpoint modes: a deterministic simulator with crashes at every step."""
+"""What users need to test jobs, checkpoint modes, sources and sinks of their own.
+
+A deterministic simulator with crashes at every step, and contract suites to inherit from.
+"""
 
 from __future__ import annotations
 

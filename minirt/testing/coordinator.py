@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from minirt.config import Checkpointing, Options
-from minirt.graph.execution import ExecutionGraph, OperatorNode
-from minirt.graph.job_graph import SinkSpec
+from minirt.graph.execution import ExecutionGraph
+from minirt.graph.job_graph import OperatorNode, SinkSpec
 from minirt.io.base import Handle, Sink, SinkContext, SinkWriter
 from minirt.modes import find_mode
 from minirt.protocol.job_events import (
@@ -71,9 +71,7 @@ class SimulatedCoordinator(Actor):
     operation on storage or on a sink.
     """
 
-    def __init__(
-        self, world: World, job: SimulatedJob, number: int, observer: JobObserver
-    ) -> None:
+    def __init__(self, world: World, job: SimulatedJob, number: int, observer: JobObserver) -> None:
         self.name = f"coordinator {number}"
         self.dead = False
         self.asleep = False

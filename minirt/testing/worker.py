@@ -195,7 +195,8 @@ class SimulatedWorker(Actor):
             actor.next_at = None
             return False
         if subtask.runnable:
-            self._guard(lambda: (subtask.on_time(), subtask.run_slice()))
+            self._guard(subtask.on_time)
+            self._guard(subtask.run_slice)
             return True
         before = actor.next_at = subtask.wake_at
         if before is None or before > self._schedule.clock.now():
@@ -237,9 +238,7 @@ class SimulatedWorker(Actor):
         random = self._schedule.random
         pace = random.choice(_PIECES)
         self.assembled = {
-            id: assemble(
-                self._package, deployment, id, self, SeededPacer(random, *pace), _no_limit
-            )
+            id: assemble(self._package, deployment, id, self, SeededPacer(random, *pace), _no_limit)
             for id in self._ids
         }
         self.actors = {id: SubtaskActor(self, b.subtask) for id, b in self.assembled.items()}
