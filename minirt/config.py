@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -41,6 +42,8 @@ class Limits:
     """How often a worker reports to the coordinator."""
     connect_timeout_s: float = 30.0
     """How long starting workers may take to come up and connect."""
+    start_timeout_s: float = 600.0
+    """How long connected workers may take to restore their state and start."""
     stop_timeout_s: float = 5.0
     """How long a worker may take to end in an orderly way before it is killed."""
     history_entries: int = 1000
@@ -97,7 +100,7 @@ class Checkpointing:
     mode object. Raises ConfigurationError for values that cannot work.
     """
 
-    storage: str
+    storage: str | os.PathLike[str]
     interval: Duration = "10s"
     """From the start of one checkpoint to the start of the next."""
     mode: Any = "aligned"
@@ -113,7 +116,7 @@ class Checkpointing:
     """Passed to fsspec."""
 
     def __post_init__(self) -> None:
-        if not isinstance(self.storage, str) or not self.storage:
+        if not isinstance(self.storage, str | os.PathLike) or not os.fspath(self.storage):
             raise ConfigurationError(f"storage is a path or URL, not {self.storage!r}")
         if seconds(self.interval, "interval") < 0.001:
             raise ConfigurationError(f"interval must be at least 1ms, got {self.interval!r}")

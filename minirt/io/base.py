@@ -39,7 +39,7 @@ class Split:
 
 @dataclass(frozen=True, slots=True)
 class BadRecord:
-    """A piece of input that did not parse, as it appears on the side output `errors`."""
+    """A piece of input that did not parse; the side output `errors` has it as a dict of these fields."""
 
     location: str
     text: str

@@ -42,8 +42,8 @@ class _PrintWriter(SinkWriter):
 class CollectSink(Sink):
     """Collects records in `rows` of the instance that the user holds, when their checkpoint completes.
 
-    For tests and small results: rows travel inside checkpoints, and those that were committed before
-    the process of the coordinator started are not in `rows`. Columns are collected as dicts.
+    For tests and small results: rows travel inside checkpoints. A program that restores a checkpoint
+    finds in `rows` what that one held, but nothing of those before it. Columns are collected as dicts.
     """
 
     def __init__(self) -> None:

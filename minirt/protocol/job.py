@@ -59,6 +59,7 @@ class JobProtocol:
         restarts: RestartPolicy,
         liveness: Liveness,
         connect_timeout_s: float,
+        start_timeout_s: float,
     ) -> None:
         self._name = name
         self._vertices = vertices
@@ -67,6 +68,7 @@ class JobProtocol:
         self._restarts = restarts
         self._liveness = liveness
         self._connect_timeout_s = connect_timeout_s
+        self._start_timeout_s = start_timeout_s
         self._status = JobStatus.CREATED
         self._generation = 0
         self._connected = False
@@ -132,8 +134,10 @@ class JobProtocol:
         self, event: JobEvent, checkpoints: CheckpointCoordinator, now: float
     ) -> list[JobCommand]:
         match event:
-            case WorkersConnected():
+            case WorkersConnected(generation):
                 self._connected = True
+                start = Timer(TimerKind.START, generation)
+                return [SetTimer(start, now + self._start_timeout_s)]
             case WorkerSeen(worker=worker):
                 self._liveness.on_seen(worker, now)
             case SubtaskStarted(subtask=subtask):
@@ -194,6 +198,8 @@ class JobProtocol:
                 return self._prepare() if waiting else []
             case Timer(TimerKind.CONNECT, generation):
                 return self._on_connect_timeout(generation, now)
+            case Timer(TimerKind.START, generation):
+                return self._on_start_timeout(generation, now)
             case Timer(TimerKind.LIVENESS, generation):
                 return self._on_liveness(generation, now)
         if checkpoints is None:
@@ -209,6 +215,14 @@ class JobProtocol:
         if generation != self._generation or self._connected or self._checkpoints is None:
             return []
         late = f"workers did not come up and connect within {self._connect_timeout_s:g} s"
+        return self._fail(WorkerLostError(late), now)
+
+    def _on_start_timeout(self, generation: int, now: float) -> list[JobCommand]:
+        """Workers give no sign of life while they restore: one that hangs there is found only here."""
+        if generation != self._generation or self._status is not JobStatus.DEPLOYING:
+            return []
+        missing = len(self._subtasks - self._started)
+        late = f"{missing} subtasks did not start within {self._start_timeout_s:g} s"
         return self._fail(WorkerLostError(late), now)
 
     def _on_liveness(self, generation: int, now: float) -> list[JobCommand]:

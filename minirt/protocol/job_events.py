@@ -17,6 +17,7 @@ class TimerKind(Enum):
     TRIGGER = "take the next checkpoint"
     EXPIRE = "give a checkpoint up"
     CONNECT = "give up waiting for workers"
+    START = "give up waiting for subtasks to start"
     LIVENESS = "look for silent workers"
     RESTART = "restart after the delay"
     COMMIT = "try a commit again"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import os
 import threading
 import time
 from collections.abc import Mapping
@@ -31,6 +33,8 @@ from minirt.runtime.storage_tasks import RestoreOptions, StorageTasks
 from minirt.storage.checkpoints import CheckpointStorage
 from minirt.storage.store import ObjectStore
 
+logger = logging.getLogger("minirt.job")
+
 Runner = Literal["processes", "inline"]
 
 FRESH = "none"
@@ -53,9 +57,10 @@ class JobResult:
 
 
 class _Recorder(JobObserver):
-    """Remembers the checkpoints for the result, and passes everything on."""
+    """Remembers the checkpoints for the result, logs what went wrong, and passes everything on."""
 
-    def __init__(self, observer: JobObserver) -> None:
+    def __init__(self, name: str, observer: JobObserver) -> None:
+        self._name = name
         self._observer = observer
         self.checkpoints: list[Mapping[str, Any]] = []
 
@@ -64,9 +69,17 @@ class _Recorder(JobObserver):
 
     def on_checkpoint(self, entry: Mapping[str, Any]) -> None:
         self.checkpoints.append(entry)
+        if entry["status"] == "failed":
+            logger.warning(
+                "job %r: checkpoint %d failed: %s",
+                self._name,
+                entry["checkpoint_id"],
+                entry["reason"],
+            )
         self._observer.on_checkpoint(entry)
 
     def on_restart(self, error: Exception, delay_s: float) -> None:
+        logger.warning("job %r restarts in %.2f s: %s", self._name, delay_s, error)
         self._observer.on_restart(error, delay_s)
 
     def on_progress(self, progress: JobProgress) -> None:
@@ -138,7 +151,7 @@ def start_job(
     observer: JobObserver | None = None,
 ) -> Job:
     """Start a job in worker processes and return at once."""
-    recorder = _Recorder(observer or JobObserver())
+    recorder = _Recorder(graph.name, observer or JobObserver())
     parts = _Parts.of(
         graph,
         checkpointing,
@@ -181,7 +194,7 @@ def execute_job(
             job.cancel()
             job.wait()
             raise
-    recorder, began_at = _Recorder(observer or JobObserver()), time.monotonic()
+    recorder, began_at = _Recorder(graph.name, observer or JobObserver()), time.monotonic()
     parts = _Parts.of(
         graph,
         checkpointing,
@@ -248,7 +261,8 @@ class _Parts:
             _check_output_shows(execution)
         storage = None
         if checkpointing is not None:
-            store = ObjectStore(checkpointing.storage, checkpointing.storage_options)
+            root = os.fspath(checkpointing.storage)
+            store = ObjectStore(root, checkpointing.storage_options)
             limits = options.limits
             storage = CheckpointStorage(store, limits.inline_snapshot_bytes, limits.history_entries)
             restore = _checked_restore(restore, storage)
@@ -260,7 +274,7 @@ class _Parts:
         return cls(
             execution,
             JobPackage(pickled, options, mode, storage),
-            _protocol(execution, checkpointing, mode.name, restart, options),
+            job_protocol(execution, checkpointing, mode.name, restart, options),
             StorageTasks(execution, storage, checkpointing, restore),
         )
 
@@ -296,13 +310,14 @@ def _checked_restore(restore: RestoreOptions, storage: CheckpointStorage) -> Res
     return restore
 
 
-def _protocol(
+def job_protocol(
     execution: ExecutionGraph,
     checkpointing: Checkpointing | None,
     mode: str,
     restart: RestartStrategy | None,
     options: Options,
 ) -> JobProtocol:
+    """The protocol of a job that has not begun, with the defaults filled in."""
     if checkpointing is None:
         settings = CheckpointSettings(mode, interval_s=None)
     else:
@@ -323,4 +338,5 @@ def _protocol(
         restart.start(),
         Liveness(options.heartbeat_timeout_s),
         options.limits.connect_timeout_s,
+        options.limits.start_timeout_s,
     )

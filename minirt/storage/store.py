@@ -44,17 +44,26 @@ class ObjectStore:
     `options` go to fsspec. Usable from several threads, after a fork and after pickling; nothing is
     opened or created before the first use. Every failure is a StorageError with the full path and the
     cause. `create` is atomic on local files, in memory, and on object stores with conditional writes
-    (S3, Google Cloud Storage, Azure); elsewhere it refuses.
+    (S3, Google Cloud Storage, Azure); elsewhere it refuses. `objects` replaces what the URL stands for,
+    so that tests can do without a storage.
     """
 
-    def __init__(self, url: str, options: Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self,
+        url: str,
+        options: Mapping[str, Any] | None = None,
+        objects: Objects | None = None,
+    ) -> None:
         self._url = url
         self._options = dict(options or {})
-        self._objects = _open(url, self._options)
+        self._given = objects
+        self._objects = _open(url, self._options) if objects is None else objects
 
-    def __reduce__(self) -> tuple[type[ObjectStore], tuple[str, dict[str, Any]]]:
+    def __reduce__(
+        self,
+    ) -> tuple[type[ObjectStore], tuple[str, dict[str, Any], Objects | None]]:
         # The absolute root, since the process that unpickles may run in another folder.
-        return (type(self), (self._objects.root, self._options))
+        return (type(self), (self._objects.root, self._options, self._given))
 
     def __repr__(self) -> str:
         return f"ObjectStore({self._url!r})"

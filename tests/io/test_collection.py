@@ -8,7 +8,7 @@ import pytest
 
 from minirt.errors import ConfigurationError
 from minirt.io import CollectionSource, SequenceSource, Source
-from tests.contracts.source_contract import SourceContract, read_all
+from minirt.testing.contracts import SourceContract, read_all
 
 
 class TestCollectionSource(SourceContract):

@@ -12,7 +12,7 @@ import pytest
 
 from minirt.errors import ConfigurationError, SourceDataError
 from minirt.io import CsvSource, Source, lines
-from tests.contracts.source_contract import SourceContract, read_all
+from minirt.testing.contracts import SourceContract, read_all
 
 ROWS = [{"id": i, "name": f"n,{i}" if i % 3 else None, "x": i / 4} for i in range(300)]
 

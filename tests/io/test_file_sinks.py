@@ -16,7 +16,7 @@ import pytest
 from minirt.data.batch import Rows
 from minirt.errors import ConfigurationError, StorageError
 from minirt.io import FileSink, JsonlSink, ParquetSink, Sink, SinkContext, target_folder
-from tests.contracts.sink_contract import OPERATOR, SinkContract, row
+from minirt.testing.contracts import OPERATOR, SinkContract, row
 
 
 class FileSinkContract(SinkContract):

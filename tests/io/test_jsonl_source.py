@@ -11,7 +11,7 @@ import pytest
 
 from minirt.errors import ConfigurationError, SourceDataError
 from minirt.io import JsonlSource, Source, lines
-from tests.contracts.source_contract import SourceContract, read_all
+from minirt.testing.contracts import SourceContract, read_all
 
 RECORDS = [{"id": i, "text": "é" * (i % 7), "list": [i, None]} for i in range(300)]
 

@@ -13,7 +13,7 @@ import pytest
 
 from minirt.errors import ConfigurationError, SourceDataError
 from minirt.io import ParquetSource, Source, files, parquet
-from tests.contracts.source_contract import SourceContract, read_all
+from minirt.testing.contracts import SourceContract, read_all
 
 ROWS = [
     {"id": i, "kind": "ab"[i % 2], "time": dt.datetime(2020, 1, 1, microsecond=i)}

@@ -11,7 +11,7 @@ import pytest
 from minirt.data.batch import Columns, Rows
 from minirt.errors import ConfigurationError
 from minirt.io import CollectSink, DiscardSink, PrintSink, Sink, SinkContext
-from tests.contracts.sink_contract import SinkContract, row
+from minirt.testing.contracts import SinkContract, row
 
 CONTEXT = SinkContext("out", 0, 1, 1)
 

@@ -20,6 +20,9 @@ from minirt.units import event_time_ms
 
 _MISSING = object()
 
+# In a snapshot, before the names of states and of time domains: users may call a state "event" too.
+_STATE, _TIMERS = "state/", "timers/"
+
 
 class KeyedOperator(Operator):
     """Owns the keyed state of its key groups."""
@@ -31,10 +34,10 @@ class KeyedOperator(Operator):
         self.state = KeyedState(ctx.max_parallelism, groups, allow_pickle=ctx.allow_pickle)
 
     def snapshot(self) -> Mapping[str, bytes]:
-        return self.state.snapshot()
+        return _named(_STATE, self.state.snapshot())
 
     def restore(self, sections: Mapping[str, bytes], *, exact: bool) -> None:
-        self.state.restore(sections, filter_groups=not exact)
+        self.state.restore(_only(_STATE, sections), filter_groups=not exact)
 
 
 class ReduceOperator(KeyedOperator):
@@ -159,11 +162,11 @@ class KeyedProcessOperator(KeyedOperator):
         return self._fire("processing", MAX_WATERMARK)
 
     def snapshot(self) -> Mapping[str, bytes]:
-        return {**super().snapshot(), **self._timers.snapshot()}
+        return {**super().snapshot(), **_named(_TIMERS, self._timers.snapshot())}
 
     def restore(self, sections: Mapping[str, bytes], *, exact: bool) -> None:
         super().restore(sections, exact=exact)
-        self._timers.restore(sections, filter_groups=not exact)
+        self._timers.restore(_only(_TIMERS, sections), filter_groups=not exact)
 
     def _fire(self, domain: TimeDomain, until: int) -> Iterator[None]:
         """Fire all timers up to `until`, one a step; those set meanwhile included."""
@@ -178,6 +181,18 @@ class KeyedProcessOperator(KeyedOperator):
                 raise _timer_error(self.ctx.label, error, at, key) from error
             results.emit_to(self.ctx.emit)
             yield
+
+
+def _named(prefix: str, sections: Mapping[str, bytes]) -> dict[str, bytes]:
+    return {prefix + name: data for name, data in sections.items()}
+
+
+def _only(prefix: str, sections: Mapping[str, bytes]) -> dict[str, bytes]:
+    return {
+        name.removeprefix(prefix): data
+        for name, data in sections.items()
+        if name.startswith(prefix)
+    }
 
 
 def _timer_error(label: str, error: Exception, at: int, key: Any) -> Exception:

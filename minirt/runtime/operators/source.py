@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import msgpack
@@ -245,7 +245,7 @@ class SourceOperator(Operator):
         state.offset = state.reader.offset
         bad = state.reader.take_bad_records()
         if bad and self._source.side_errors:
-            self.ctx.side(ERRORS_TAG)(Rows(list(bad)))
+            self.ctx.side(ERRORS_TAG)(Rows([asdict(record) for record in bad]))
 
     def _end_if_finished(self) -> Element | None:
         if any(not state.finished for state in self._states):

@@ -47,7 +47,8 @@ class SinkContract(ABC):
 
     def writer(self, sink: Sink, subtask: int = 0, generation: int = 1) -> SinkWriter:
         context = SinkContext(OPERATOR, subtask, parallelism=2, generation=generation)
-        writer = pickle.loads(pickle.dumps(sink)).open_writer(context)
+        in_worker: Sink = pickle.loads(pickle.dumps(sink))
+        writer = in_worker.open_writer(context)
         self._writers.append(writer)
         return writer
 

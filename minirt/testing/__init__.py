@@ -1,0 +1,12 @@
+"""What users need to test jobs, checkpoint modes, sources and sinks of their own.
+
+A deterministic simulator with crashes at every step, and contract suites to inherit from.
+"""
+
+from __future__ import annotations
+
+from minirt.testing.faults import Faults
+from minirt.testing.simulator import SimulationResult, simulate
+from minirt.testing.sink import TransactionalSink
+
+__all__ = ["Faults", "SimulationResult", "TransactionalSink", "simulate"]

@@ -1,0 +1,110 @@
+"""A channel between two simulated workers: every frame and every credit travels by itself."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Protocol
+
+from minirt.runtime.channels import InputChannel, OutputChannel
+from minirt.runtime.frames import Frame
+from minirt.testing.schedule import Actor, Schedule
+
+_LAGS = (0, 0, 5, 40)
+"""How many steps a link rests at most after each thing it did; each link draws one of them."""
+
+
+class Host(Protocol):
+    """A process that holds one end of a link."""
+
+    @property
+    def gone(self) -> bool: ...
+
+    @property
+    def turning(self) -> bool:
+        """Whether its loop runs: neither gone nor hanging."""
+
+    def receive(self, end: LinkEnd, frame: Frame) -> None:
+        """Take a frame off the wire."""
+
+
+class LinkEnd(Protocol):
+    """Where frames arrive."""
+
+    def on_frame(self, frame: Frame) -> None: ...
+
+    @property
+    def actor(self) -> Actor:
+        """Who has something to do once a frame has arrived."""
+
+
+class SimulatedLink(Actor):
+    """Delivers in order, each way; when is up to the schedule. It ends with either of its hosts.
+
+    `feeder` is who may go on once the output queue has room.
+    """
+
+    def __init__(
+        self,
+        schedule: Schedule,
+        output: OutputChannel,
+        sender: Host,
+        feeder: Actor,
+        input: InputChannel,
+        receiver: Host,
+        end: LinkEnd,
+    ) -> None:
+        self._schedule = schedule
+        self._random = schedule.random
+        self._output = output
+        self._feeder = feeder
+        self._sender = sender
+        self._receiver = receiver
+        self._end = end
+        self._frames: deque[Frame] = deque()
+        self._credits: deque[tuple[int, int]] = deque()
+        self._lag_s = self._random.choice(_LAGS) * schedule.clock.step_s
+        self._resting_until = 0.0
+        input.grant = self._grant
+        output.wake = lambda: schedule.wake(self)
+
+    @property
+    def gone(self) -> bool:
+        return self._sender.gone or self._receiver.gone
+
+    @property
+    def wake_at(self) -> float | None:
+        return self._resting_until
+
+    def act(self) -> bool:
+        if self.gone or self._resting_until > self._schedule.clock.now():
+            return False
+        choices = []
+        if self._sender.turning:
+            if self._output.sendable:
+                choices.append(self._send)
+            if self._credits:
+                choices.append(self._deliver_credit)
+        if self._frames and self._receiver.turning:
+            choices.append(self._deliver_frame)
+        if not choices:
+            return False
+        choices[int(self._random.random() * len(choices))]()
+        if self._lag_s:
+            self._resting_until = self._schedule.clock.now() + self._random.random() * self._lag_s
+        return True
+
+    def _grant(self, consumed_bytes: int, window_bytes: int) -> None:
+        self._credits.append((consumed_bytes, window_bytes))
+        self._schedule.wake(self)
+
+    def _send(self) -> None:
+        while (frame := self._output.poll()) is not None:
+            self._frames.append(frame)
+        self._schedule.wake(self._feeder)
+
+    def _deliver_frame(self) -> None:
+        self._receiver.receive(self._end, self._frames.popleft())
+        self._schedule.wake(self._end.actor)
+
+    def _deliver_credit(self) -> None:
+        self._output.on_credit(*self._credits.popleft())

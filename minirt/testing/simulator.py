@@ -1,0 +1,348 @@
+"""Runs a whole job in one thread, with a schedule, a network, a storage and crashes drawn from a seed.
+
+Theory of operation. A simulation takes one step after another; in each, one *actor* does one small
+thing: a subtask works a slice, a link delivers a frame or a credit, a worker stores a snapshot or obeys
+a message, the coordinator handles an event, a timer, or a storage command. All of them run the code
+that runs in production: only schedule, clock, links, storage and processes are simulated. Which actor
+is next is drawn from the seed, so the same seed takes the same steps.
+
+A storage command of the coordinator is one call. To let the world go on between any two of its
+operations, steps are nested: an operation may first run further steps, in which the coordinator may
+be killed or replaced while it is stuck in the middle of its command.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from random import Random
+from typing import Any
+
+import cloudpickle
+
+from minirt.api.environment import Environment
+from minirt.config import Checkpointing, Limits, Options
+from minirt.errors import JobFailedError
+from minirt.graph.job_graph import JobGraph, SinkSpec
+from minirt.graph.planner import build_execution_graph
+from minirt.protocol.job_events import JobStatus
+from minirt.protocol.restarts import Restart, RestartStrategy
+from minirt.runtime.observer import JobObserver
+from minirt.testing.clock import SimulatedClock
+from minirt.testing.coordinator import SimulatedCoordinator, SimulatedJob, World
+from minirt.testing.faults import Chaos, Faults
+from minirt.testing.schedule import Schedule, StalledError
+from minirt.testing.sink import TransactionalSink
+from minirt.testing.storage import Disk
+
+_NESTED_RATE = 0.15
+_NESTED_STEPS = 20
+_SLEEP_STEPS = 400
+_ZOMBIE_STEPS = 300
+_RESTART_STEPS = 60
+_HANG_STEPS = 200
+_HEARTBEAT_STEPS = 300
+_PATIENCE_STEPS = 3000
+"""How long the coordinator waits for a silent worker: longer than one that hangs for a while."""
+
+_INTERVAL_STEPS = (15, 40, 120)
+"""How many steps fit into the interval between checkpoints; a simulation draws one of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class SimulationResult:
+    """How a simulation went; the same seed gives the same one again."""
+
+    seed: int
+    finished: bool
+    """Whether the job came to its end by itself."""
+    problems: tuple[str, ...]
+    """What went wrong although nobody made it, the reason for not finishing included."""
+    committed: Mapping[str, Sequence[Any]] = field(repr=False)
+    """The committed records of each TransactionalSink, by its uid."""
+    steps: int
+    checkpoints_completed: int
+    checkpoints_failed: int
+    restarts: int
+    """Restarts of generations and of coordinators."""
+    faults: Counter[str]
+    """How often each kind of fault struck, by its name in `Faults`."""
+    trace: Sequence[str] = field(repr=False)
+    """What happened, a line each: step, seconds, who, what."""
+
+    def check(self) -> SimulationResult:
+        """Itself. Raises AssertionError with the seed and the end of the trace if anything is wrong."""
+        if self.finished and not self.problems:
+            return self
+        end = "\n".join(self.trace[-40:])
+        reasons = "; ".join(self.problems) or "the job did not finish"
+        raise AssertionError(f"seed {self.seed}: {reasons}\n{end}")
+
+
+def simulate(
+    job: Environment | JobGraph,
+    *,
+    seed: int,
+    checkpointing: Checkpointing | None = None,
+    faults: Faults | None = None,
+    rescaled: Sequence[Environment | JobGraph] = (),
+    options: Options | None = None,
+    restart: RestartStrategy | None = None,
+    steps_max: int = 60_000,
+    on_checkpoint: Callable[[Mapping[str, bytes], str], None] | None = None,
+) -> SimulationResult:
+    """Run a job that ends by itself, with whatever the seed does to it; always returns.
+
+    Use it on your own job and your own checkpoint mode: `checkpointing.mode` may be a mode object. Of
+    `checkpointing` everything counts but the storage, which is in memory. Time is simulated and its
+    steps follow the checkpoint interval. Records are emitted to a `TransactionalSink`, or to any sink
+    whose output survives the process.
+
+        for seed in range(1000):
+            sink = TransactionalSink()
+            result = simulate(my_job(sink), seed=seed).check()
+            assert sorted(sink.rows) == expected
+
+    `rescaled` are further forms of the same job, with the same uids and sinks, at another parallelism:
+    when the coordinator is replaced, the seed draws which one goes on. `options` are drawn from the seed
+    unless given: small queues and frames, so that there is backpressure. `on_checkpoint` is called with all
+    stored objects and the path of each manifest once it was created. A job that has not finished after
+    `steps_max` steps has made no progress, which is a problem like any other.
+    """
+    checkpointing = checkpointing or Checkpointing("simulated://", interval="20ms")
+    random = Random(seed)
+    step_s = checkpointing.interval_s / random.choice(_INTERVAL_STEPS)
+    options = _at_pace(options or _drawn_options(random), step_s)
+    restart = restart or Restart.fixed_delay(attempts=None, delay=checkpointing.interval_s / 4)
+    forms = [_prepared(form, checkpointing, restart, options) for form in (job, *rescaled)]
+    schedule = Schedule(random, SimulatedClock(random, step_s), steps_max)
+    simulation = _Simulation(forms, seed, schedule, Chaos(faults or Faults(), random))
+    if on_checkpoint is not None:
+        simulation.watch(on_checkpoint)
+    for sink in simulation.sinks.values():
+        sink.clear()
+    return simulation.run()
+
+
+class _Counter(JobObserver):
+    """Counts what became of checkpoints."""
+
+    def __init__(self) -> None:
+        self.checkpoints: Counter[str] = Counter()
+
+    def on_checkpoint(self, entry: Mapping[str, Any]) -> None:
+        self.checkpoints[entry["status"]] += 1
+
+
+class _Simulation(World):
+    def __init__(
+        self,
+        forms: Sequence[SimulatedJob],
+        seed: int,
+        schedule: Schedule,
+        chaos: Chaos,
+    ) -> None:
+        super().__init__(schedule, chaos, Disk())
+        schedule.every_step = self._strike
+        self.sinks = {
+            node.uid: node.spec.sink
+            for form in forms
+            for vertex in form.graph.vertices
+            for node in vertex.operators
+            if isinstance(node.spec, SinkSpec) and isinstance(node.spec.sink, TransactionalSink)
+        }
+        self._seed = seed
+        self._forms = forms
+        self._observer = _Counter()
+        self._coordinators: list[SimulatedCoordinator] = []
+        self._starting = False
+        self._finished = False
+        self._anyone_failed = False
+
+    def watch(self, on_checkpoint: Callable[[Mapping[str, bytes], str], None]) -> None:
+        """Have somebody look at each completed checkpoint; what they raise is a problem."""
+
+        def look(path: str) -> None:
+            if not path.startswith("manifests/"):
+                return
+            try:
+                on_checkpoint(dict(self.disk.objects), path)
+            except Exception as error:
+                self.problems.append(f"{path}: {error}")
+
+        self.disk.on_create = look
+
+    def run(self) -> SimulationResult:
+        try:
+            self._start_coordinator()
+            while not self._over():
+                self.schedule.step()
+            self._let_zombies_end()
+        except StalledError as stalled:
+            self.problems.append(str(stalled))
+        restarts = sum(c.protocol.restarts for c in self._coordinators) + len(self._coordinators)
+        return SimulationResult(
+            seed=self._seed,
+            finished=self._finished,
+            problems=tuple(self.problems),
+            committed={uid: sink.rows for uid, sink in self.sinks.items()},
+            steps=self.schedule.steps,
+            checkpoints_completed=self._observer.checkpoints["completed"],
+            checkpoints_failed=self._observer.checkpoints["failed"],
+            restarts=restarts - 1,
+            faults=self.chaos.struck,
+            trace=self.schedule.notes,
+        )
+
+    def _over(self) -> bool:
+        return self._finished or (self._anyone_failed and self._failed_for_good())
+
+    # Coordinators.
+
+    def _start_coordinator(self) -> None:
+        """Whoever restarts the job believes that the coordinator before is dead."""
+        self._starting = False
+        if self._finished:
+            return
+        for older in self._coordinators:
+            older.replaced = True
+        number = len(self._coordinators) + 1
+        form = self.schedule.random.choice(self._forms) if number > 1 else self._forms[0]
+        coordinator = SimulatedCoordinator(self, form, number, self._observer)
+        self.schedule.note(coordinator.name, f"starts, form {self._forms.index(form)}")
+        self._coordinators.append(coordinator)
+        self.schedule.add(coordinator)
+
+    def _replace_coordinator(self) -> None:
+        if not self._starting:
+            self._starting = True
+            self.schedule.later(_RESTART_STEPS, self._start_coordinator)
+
+    def on_ended(self, coordinator: SimulatedCoordinator) -> None:
+        self.schedule.note(coordinator.name, f"is {coordinator.status.value}")
+        self._finished |= coordinator.status is JobStatus.FINISHED
+        self._anyone_failed |= coordinator.status is JobStatus.FAILED
+
+    def on_died(self, coordinator: SimulatedCoordinator) -> None:
+        if coordinator is self._coordinators[-1] and not self._finished:
+            self._replace_coordinator()
+
+    def _failed_for_good(self) -> bool:
+        """A coordinator that lost its job to a zombie is started again, once the zombie is gone too."""
+        newest = self._coordinators[-1]
+        if newest.status is not JobStatus.FAILED or self._starting:
+            return False
+        error = newest.error
+        if not (isinstance(error, JobFailedError) and "has taken over" in str(error)):
+            self.problems.append(f"the job failed: {error}")
+            return True
+        if all(c.gone for c in self._coordinators):
+            self._replace_coordinator()
+        return False
+
+    def _let_zombies_end(self) -> None:
+        """What a zombie does after the job's end counts as well."""
+        steps = _SLEEP_STEPS + _ZOMBIE_STEPS
+        self.schedule.run(steps, until=lambda: all(c.gone for c in self._coordinators))
+
+    def interleave(self, coordinator: SimulatedCoordinator) -> None:
+        random = self.schedule.random
+        if random.random() >= _NESTED_RATE or coordinator.dead:
+            return
+        steps = _NESTED_STEPS
+        newest = coordinator is self._coordinators[-1] and not self._starting
+        if newest and self.chaos.strikes_operation("zombies"):
+            self._make_zombie(coordinator)
+            steps = _SLEEP_STEPS
+        self.schedule.run(random.randint(1, steps), until=lambda: self._finished)
+
+    # Faults.
+
+    def _strike(self) -> None:
+        if not self.chaos.is_due():
+            return
+        kind = self.chaos.strike(("worker_crashes", "user_errors", "hangs", *self._on_coordinator()))
+        if kind is not None:
+            self.schedule.note("fault", kind)
+            getattr(self, f"_strike_{kind}")()
+
+    def _on_coordinator(self) -> tuple[str, ...]:
+        newest = self._coordinators[-1]
+        if self._starting or newest.gone:
+            return ()
+        return ("coordinator_crashes",) if newest.busy else ("coordinator_crashes", "zombies")
+
+    def _strike_worker_crashes(self) -> None:
+        workers = [w for c in self._coordinators for w in c.cluster.workers if not w.gone]
+        if workers:
+            self.schedule.random.choice(workers).vanish()
+
+    def _strike_user_errors(self) -> None:
+        workers = [w for w in self._coordinators[-1].cluster.workers if not w.gone]
+        if workers:
+            self.schedule.random.choice(workers).raise_in_user_code()
+
+    def _strike_hangs(self) -> None:
+        workers = [w for w in self._coordinators[-1].cluster.workers if not w.gone]
+        if workers:
+            for_ever = self.schedule.random.random() < 0.5
+            self.schedule.random.choice(workers).hang(None if for_ever else _HANG_STEPS)
+
+    def _strike_coordinator_crashes(self) -> None:
+        self._coordinators[-1].die()
+
+    def _strike_zombies(self) -> None:
+        zombie = self._coordinators[-1]
+        zombie.asleep = True
+        self._make_zombie(zombie)
+        self.schedule.later(_SLEEP_STEPS, lambda: self._wake(zombie))
+
+    def _wake(self, zombie: SimulatedCoordinator) -> None:
+        self.schedule.note(zombie.name, "goes on, as a zombie")
+        zombie.wake()
+
+    def _make_zombie(self, coordinator: SimulatedCoordinator) -> None:
+        self.schedule.note(coordinator.name, "is taken for dead")
+        self._replace_coordinator()
+        self.schedule.later(_SLEEP_STEPS + _ZOMBIE_STEPS, coordinator.die)
+
+
+
+def _prepared(
+    job: Environment | JobGraph,
+    checkpointing: Checkpointing,
+    restart: RestartStrategy,
+    options: Options,
+) -> SimulatedJob:
+    graph = build_execution_graph(job.graph() if isinstance(job, Environment) else job)
+    return SimulatedJob(graph, cloudpickle.dumps(graph), checkpointing, restart, options)
+
+
+def _at_pace(options: Options, step_s: float) -> Options:
+    """Patience in proportion to the time that a step takes."""
+    limits = replace(
+        options.limits,
+        heartbeat_s=_HEARTBEAT_STEPS * step_s,
+        connect_timeout_s=_PATIENCE_STEPS * step_s,
+        start_timeout_s=_PATIENCE_STEPS * step_s,
+    )
+    return replace(options, heartbeat_timeout=_PATIENCE_STEPS * step_s, limits=limits)
+
+
+def _drawn_options(random: Random) -> Options:
+    """Queues and frames of a few records, so that barriers meet backpressure; some large ones too."""
+    queue = random.choice((200, 1000, 20_000))
+    limits = Limits(
+        input_queue_bytes=queue,
+        output_queue_bytes=random.choice((100, 500, 10_000)),
+        frame_bytes=random.choice((64, 500, 5000)),
+        frame_records=random.choice((1, 4, 1000)),
+        inline_snapshot_bytes=random.choice((0, 200, 20_000)),
+    )
+    slots = random.random() < 0.5
+    return Options(
+        buffer_timeout=random.choice((0, 0.001, 0.02)),
+        placement="slots" if slots else "subtask",
+        limits=limits,
+    )

@@ -1,0 +1,96 @@
+"""A sink that stands for the outside world of a simulation."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import Any
+from weakref import WeakValueDictionary
+
+from minirt.data.batch import Batch
+from minirt.errors import StorageError
+from minirt.io.base import Handle, Prepared, Sink, SinkContext, SinkWriter
+
+_numbers = itertools.count()
+_sinks: WeakValueDictionary[int, TransactionalSink] = WeakValueDictionary()
+
+
+class TransactionalSink(Sink):
+    """Keeps pending and committed output in memory; all copies within the process share it.
+
+    `rows` is what the outside world sees, in the order of the commits. It survives every crash of a
+    simulation; `simulate` empties it at the start.
+    """
+
+    def __init__(self) -> None:
+        self._number = next(_numbers)
+        self._pending: dict[str, list[Any]] = {}
+        self._committed: dict[str, list[Any]] = {}
+        _sinks[self._number] = self
+
+    def __reduce__(self) -> tuple[Any, tuple[int]]:
+        return (_shared, (self._number,))
+
+    @property
+    def rows(self) -> list[Any]:
+        """All committed records."""
+        return [record for rows in self._committed.values() for record in rows]
+
+    @property
+    def committed(self) -> dict[str, list[Any]]:
+        """The records behind each committed handle's `id`, in the order of the commits."""
+        return dict(self._committed)
+
+    @property
+    def pending(self) -> dict[str, list[Any]]:
+        """The records behind each handle's `id` that were prepared and neither committed nor discarded."""
+        return dict(self._pending)
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self._pending.clear()
+        self._committed.clear()
+
+    def open_writer(self, context: SinkContext) -> SinkWriter:
+        return _Writer(self, context)
+
+    def store_pending(self, id: str, rows: list[Any]) -> None:
+        self._pending[id] = rows
+
+    def commit(self, handles: Sequence[Handle]) -> None:
+        for handle in handles:
+            id = handle["id"]
+            if id in self._committed:
+                continue
+            if id not in self._pending:
+                raise StorageError("output of a completed checkpoint is lost", id)
+            self._committed[id] = self._pending.pop(id)
+
+    def discard_uncommitted(self, committed: Sequence[Handle], operator: str = "") -> None:
+        keep = {handle["id"] for handle in committed}
+        for id in [id for id in self._pending if id not in keep]:
+            if id.startswith(f"{operator}/"):
+                del self._pending[id]
+
+
+class _Writer(SinkWriter):
+    def __init__(self, sink: TransactionalSink, context: SinkContext) -> None:
+        self._sink = sink
+        self._context = context
+        self._rows: list[Any] = []
+        self._count = itertools.count()
+
+    def write(self, batch: Batch) -> None:
+        self._rows += batch.rows().records
+
+    def prepare(self, checkpoint_id: int) -> Prepared:
+        if not self._rows:
+            return Prepared()
+        rows, self._rows = self._rows, []
+        context = self._context
+        id = f"{context.operator}/{context.subtask}-{context.generation}-{next(self._count)}"
+        return Prepared([{"id": id}], lambda: self._sink.store_pending(id, rows))
+
+
+def _shared(number: int) -> TransactionalSink:
+    return _sinks[number]

@@ -1,0 +1,82 @@
+"""Storage in memory that outlives every simulated process, and each process's faulty view of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+
+class Gate(Protocol):
+    """What stands between a process and the outside world: it may delay, fail or end the process.
+
+    An operation that `before` lets pass has its effect; whether the process learns of it is up to
+    `after`.
+    """
+
+    def before(self, action: str) -> None: ...
+
+    def after(self, action: str) -> None: ...
+
+
+class Disk:
+    """What is durable. An object is there as a whole once it was written, and never in part."""
+
+    def __init__(self) -> None:
+        self.objects: dict[str, bytes] = {}
+        self.on_create: Callable[[str], None] = _ignore
+        """Told the path of each object that `create` has stored."""
+
+
+class SimulatedObjects:
+    """A process's view of a disk: an implementation of `minirt.storage.store.Objects`."""
+
+    root = "simulated://"
+
+    def __init__(self, disk: Disk, gate: Gate) -> None:
+        self._disk = disk
+        self._gate = gate
+
+    def read(self, path: str) -> bytes:
+        self._gate.before(f"read {path}")
+        return self._existing(path)
+
+    def write(self, path: str, chunks: Sequence[bytes]) -> None:
+        self._gate.before(f"write {path}")
+        self._disk.objects[path] = b"".join(chunks)
+        self._gate.after(f"write {path}")
+
+    def create(self, path: str, chunks: Sequence[bytes]) -> bool:
+        self._gate.before(f"create {path}")
+        created = path not in self._disk.objects
+        if created:
+            self._disk.objects[path] = b"".join(chunks)
+            self._disk.on_create(path)
+        self._gate.after(f"create {path}")
+        return created
+
+    def delete(self, path: str) -> None:
+        self._gate.before(f"delete {path}")
+        self._disk.objects.pop(path, None)
+        self._gate.after(f"delete {path}")
+
+    def sizes(self, prefix: str) -> dict[str, int]:
+        self._gate.before(f"list {prefix}")
+        folder = f"{prefix}/" if prefix else ""
+        objects = self._disk.objects
+        return {path: len(objects[path]) for path in sorted(objects) if path.startswith(folder)}
+
+    def size(self, path: str) -> int:
+        self._gate.before(f"look at {path}")
+        return len(self._existing(path))
+
+    def sweep(self, older_than_s: float) -> None:
+        """Nothing is ever half written here."""
+
+    def _existing(self, path: str) -> bytes:
+        if path not in self._disk.objects:
+            raise FileNotFoundError(path)
+        return self._disk.objects[path]
+
+
+def _ignore(path: str) -> None:
+    return None

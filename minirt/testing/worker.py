@@ -1,0 +1,350 @@
+"""A simulated worker process: hosts subtasks, stores their snapshots, hears from its coordinator."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from minirt.errors import WorkerLostError
+from minirt.graph.execution import SubtaskId
+from minirt.protocol.job_events import (
+    JobEvent,
+    SnapshotDeclined,
+    SubtaskDrained,
+    SubtaskStarted,
+    WorkerFailed,
+    WorkerSeen,
+)
+from minirt.runtime.assembly import Assembled, Deployment, JobPackage, assemble
+from minirt.runtime.channels import OutputChannel
+from minirt.runtime.frames import Frame
+from minirt.runtime.messages import Abort, Stop, ToWorker, Trigger
+from minirt.runtime.operators.source import SourceOperator
+from minirt.runtime.snapshot import SnapshotUpload
+from minirt.runtime.subtask import Subtask
+from minirt.testing.clock import SeededPacer
+from minirt.testing.faults import INJECTED, Chaos, InjectedFaultError, ProcessDiedError
+from minirt.testing.links import LinkEnd
+from minirt.testing.schedule import Actor, Schedule
+
+_PIECES = ((1, 1), (3, 2), (40, 4))
+"""Records a piece and pieces a slice, at most; a worker draws one of them."""
+
+_SLOW_UPLOAD_STEPS = 400
+
+
+class Cluster(Protocol):
+    """What a worker asks of the cluster that it is part of."""
+
+    def post(self, worker: SimulatedWorker, event: JobEvent) -> None:
+        """Send a message to the coordinator."""
+
+    def on_hello(self, worker: SimulatedWorker) -> None:
+        """The worker is up."""
+
+    def on_assembled(self, worker: SimulatedWorker) -> None:
+        """The worker's subtasks are ready to be connected."""
+
+    def on_died(self, worker: SimulatedWorker, error: Exception | None) -> None:
+        """The worker vanished without a word; `error` is for the coordinator, None for nobody."""
+
+    def on_unexpected(self, error: Exception) -> None:
+        """Something failed that nobody made fail."""
+
+
+@dataclass(slots=True)
+class SubtaskEnd:
+    """Where the frames of one channel arrive."""
+
+    actor: SubtaskActor
+    channel: int
+
+    def on_frame(self, frame: Frame) -> None:
+        self.actor.subtask.on_frame(self.channel, frame)
+
+
+class SimulatedWorker(Actor):
+    """Runs the subtasks that were assigned to it until it stops, fails, or is made to vanish."""
+
+    def __init__(
+        self,
+        schedule: Schedule,
+        chaos: Chaos,
+        cluster: Cluster,
+        package: JobPackage,
+        deployment: Deployment,
+        number: int,
+        ids: Sequence[SubtaskId],
+    ) -> None:
+        self.number = number
+        self.generation = deployment.generation
+        self.name = f"worker {number} of generation {deployment.generation}"
+        self.heard = True
+        """Whether messages still reach the coordinator."""
+        self.hanging = False
+        self._may_start = False
+        self.assembled: dict[SubtaskId, Assembled] = {}
+        self.actors: dict[SubtaskId, SubtaskActor] = {}
+        self._inbox: deque[ToWorker] = deque()
+        self._schedule = schedule
+        self._chaos = chaos
+        self._cluster = cluster
+        self._package = package
+        self._deployment = deployment
+        self._ids = ids
+        self._alive = True
+        self._greeted = False
+        self._uploads: deque[SnapshotUpload] = deque()
+        self._upload_slow = False
+        self._heartbeat_at: float | None = None
+        self._heartbeat_s = package.options.limits.heartbeat_s
+
+    @property
+    def gone(self) -> bool:
+        return not self._alive
+
+    @property
+    def turning(self) -> bool:
+        return self._alive and not self.hanging
+
+    @property
+    def wake_at(self) -> float | None:
+        return self._heartbeat_at if self.turning else None
+
+    # What happens to it.
+
+    def tell(self, message: ToWorker) -> None:
+        """The coordinator sends a message."""
+        self._inbox.append(message)
+        self._schedule.wake(self)
+
+    def start(self) -> None:
+        """All workers are up: subtasks may be built."""
+        self._may_start = True
+        self._schedule.wake(self)
+
+    def vanish(self) -> None:
+        """Die by SIGKILL."""
+        if self._alive:
+            self._alive = False
+            self._schedule.note(self.name, "dies")
+            lost = WorkerLostError(f"{INJECTED}: {self.name} crashed")
+            self._cluster.on_died(self, lost if self.heard else None)
+
+    def end_within(self, steps: int) -> None:
+        """Nobody listens to it any more; it goes on for some steps before it ends itself."""
+        self.heard = False
+        self._schedule.later(steps, self._end)
+
+    def hang(self, steps: int | None) -> None:
+        """Do nothing for some steps, or until somebody ends it."""
+        self.hanging = True
+        if steps is not None:
+            self._schedule.later(steps, self._unhang)
+
+    def raise_in_user_code(self) -> bool:
+        """Let one operator raise in the middle of its next batch; False if there is none to raise."""
+        operators = [
+            operator
+            for built in self.assembled.values()
+            for operator in built.subtask.chain.operators
+            if not isinstance(operator, SourceOperator)
+        ]
+        if not operators:
+            return False
+        operator = self._schedule.random.choice(operators)
+        process = operator.process
+
+        def fail(batch, input_index):  # type: ignore[no-untyped-def]
+            process(batch.slice(0, len(batch) // 2), input_index)
+            raise InjectedFaultError(f"operator {operator.ctx.label} raises")
+
+        setattr(operator, "process", fail)  # noqa: B010 - a method is replaced
+        return True
+
+    def receive(self, end: LinkEnd, frame: Frame) -> None:
+        self._guard(lambda: end.on_frame(frame))
+
+    # What it does.
+
+    def act(self) -> bool:
+        if not self.turning:
+            return False
+        choices: list[Callable[[], None]] = []
+        if not self._greeted:
+            choices.append(self._greet)
+        elif self._may_start and not self.assembled:
+            choices.append(self._assemble)
+        if self._inbox:
+            choices.append(self._obey)
+        if self._uploads and not self._upload_slow:
+            choices.append(self._store)
+        if self._heartbeat_at is not None and self._heartbeat_at <= self._schedule.clock.now():
+            choices.append(self._beat)
+        if not choices:
+            return False
+        self._guard(self._schedule.random.choice(choices))
+        return True
+
+    def work(self, actor: SubtaskActor) -> bool:
+        """One slice of a subtask, or what it has to do by the clock."""
+        subtask = actor.subtask
+        if not self.turning:
+            actor.next_at = None
+            return False
+        if subtask.runnable:
+            self._guard(subtask.on_time)
+            self._guard(subtask.run_slice)
+            return True
+        before = actor.next_at = subtask.wake_at
+        if before is None or before > self._schedule.clock.now():
+            return False
+        self._guard(subtask.on_time)
+        actor.next_at = subtask.wake_at
+        return actor.next_at != before
+
+    # The ports of its subtasks.
+
+    def now(self) -> float:
+        return self._schedule.clock.now()
+
+    def upload(self, upload: SnapshotUpload) -> None:
+        self._schedule.note(
+            self.name, f"{upload.name} has its part of checkpoint {upload.checkpoint_id}"
+        )
+        self._uploads.append(upload)
+        self._schedule.wake(self)
+        if self._chaos.strikes_operation("slow_storage"):
+            self._upload_slow = True
+            self._schedule.later(_SLOW_UPLOAD_STEPS, self._speed_up)
+
+    def drained(self, subtask: SubtaskId) -> None:
+        self._cluster.post(self, SubtaskDrained(self.generation, subtask))
+
+    # How it works.
+
+    def _greet(self) -> None:
+        self._greeted = True
+        self._cluster.on_hello(self)
+
+    def _assemble(self) -> None:
+        deployment = self._deployment
+        if deployment.restored_from is not None:
+            key = deployment.restored_from[1]
+            assert self._package.storage is not None
+            deployment = replace(deployment, restored_from=(self._package.storage, key))
+        random = self._schedule.random
+        pace = random.choice(_PIECES)
+        self.assembled = {
+            id: assemble(self._package, deployment, id, self, SeededPacer(random, *pace), _no_limit)
+            for id in self._ids
+        }
+        self.actors = {id: SubtaskActor(self, b.subtask) for id, b in self.assembled.items()}
+        self._cluster.on_assembled(self)
+        self._beat()
+        for id in self._ids:
+            self._cluster.post(self, SubtaskStarted(self.generation, id))
+        self._schedule.add(*self.actors.values())
+
+    def _obey(self) -> None:
+        message = self._inbox.popleft()
+        subtasks = [built.subtask for built in self.assembled.values()]
+        for actor in self.actors.values():
+            self._schedule.wake(actor)
+        match message:
+            case Trigger(barrier):
+                for subtask in subtasks:
+                    if subtask.gate is None:
+                        subtask.on_trigger(barrier)
+            case Abort(checkpoint_id):
+                for subtask in subtasks:
+                    subtask.on_abort(checkpoint_id)
+            case Stop():
+                for subtask in subtasks:
+                    subtask.close()
+                self._alive = False
+
+    def _store(self) -> None:
+        upload = self._uploads.popleft()
+        result = upload.run(self._package.storage, self._schedule.clock.now)
+        self._schedule.note(
+            self.name, f"{type(result).__name__} {upload.name} {upload.checkpoint_id}"
+        )
+        if isinstance(result, SnapshotDeclined) and INJECTED not in result.reason:
+            self._cluster.on_unexpected(RuntimeError(result.reason))
+        self._cluster.post(self, result)
+
+    def _beat(self) -> None:
+        self._heartbeat_at = self._schedule.clock.now() + self._heartbeat_s
+        self._cluster.post(self, WorkerSeen(self.generation, self.number))
+
+    def _guard(self, action: Callable[[], object]) -> None:
+        """What happens to the process happens to the worker: it fails as a whole."""
+        try:
+            action()
+        except ProcessDiedError:
+            self.vanish()
+        except Exception as error:
+            self._schedule.note(self.name, f"fails: {error}")
+            if INJECTED not in str(error) and self.heard:
+                self._cluster.on_unexpected(error)
+            self._cluster.post(self, WorkerFailed(self.generation, error))
+            self._alive = False
+
+    def _end(self) -> None:
+        self._alive = False
+
+    def _unhang(self) -> None:
+        self.hanging = False
+        for actor in (self, *self.actors.values()):
+            self._schedule.wake(actor)
+
+    def _speed_up(self) -> None:
+        self._upload_slow = False
+        self._schedule.wake(self)
+
+
+class SubtaskActor(Actor):
+    """Gives one subtask its turns."""
+
+    def __init__(self, worker: SimulatedWorker, subtask: Subtask) -> None:
+        self._worker = worker
+        self.subtask = subtask
+        self.next_at: float | None = None
+        """When the subtask has something to do by the clock, as of the last time it had nothing."""
+
+    @property
+    def gone(self) -> bool:
+        return self._worker.gone
+
+    @property
+    def wake_at(self) -> float | None:
+        return self.next_at
+
+    def act(self) -> bool:
+        return self._worker.work(self)
+
+
+class WorkerGate:
+    """What a worker's storage does to it. A `minirt.testing.storage.Gate`."""
+
+    def __init__(self, chaos: Chaos) -> None:
+        self._chaos = chaos
+
+    def before(self, action: str) -> None:
+        if self._chaos.strikes_operation("worker_crashes"):
+            raise ProcessDiedError
+        if self._chaos.strikes_operation("storage_errors"):
+            raise InjectedFaultError(f"cannot {action}")
+
+    def after(self, action: str) -> None:
+        if self._chaos.strikes_operation("worker_crashes"):
+            raise ProcessDiedError
+        if self._chaos.strikes_operation("storage_errors"):
+            raise InjectedFaultError(f"no answer to: {action}")
+
+
+def _no_limit(channel: OutputChannel) -> None:
+    """Everything runs in one thread: a record has to finish whatever it emits."""

@@ -1,0 +1,75 @@
+"""Every example runs as a user runs it, and prints what it should."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+LINES_MAX = 80
+
+PRINTED = {
+    "word_count": """
+        4 the
+        2 and
+        2 cat
+        2 dog
+        2 sleeps
+        1 too
+    """,
+    "sessions": """
+        ann: 240 s, home > search > shop
+        ann: 0 s, home
+        bob: 0 s, home
+        bob: 0 s, home
+    """,
+    "bad_and_late": """
+        good: [1, 2, 4, 5]
+        late: [6]
+        bad:  ['{"time": 9000, "value": 3']
+    """,
+    "enrich": """
+        Ann ordered milk
+        Ann ordered tea
+        Bob ordered cup
+        customer 3 is unknown, ordered pot
+    """,
+    "crash_and_recover": """
+        killed one worker of 4
+        finished after 1 restart
+        results: 3000 of 3000
+        repeated: 0
+        last sum of key 1: 643071 expected: 643071
+    """,
+    "custom_source": """
+        250 errors, the first one: line 0
+    """,
+    "custom_sink": """
+        1000 1000 499500
+    """,
+}
+
+
+def test_every_example_is_run_here():
+    assert {path.stem for path in EXAMPLES.glob("*.py")} == set(PRINTED)
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize("name", PRINTED)
+def test_an_example_prints_what_it_should(name):
+    ran = subprocess.run(
+        [sys.executable, EXAMPLES / f"{name}.py"], capture_output=True, text=True, timeout=120
+    )
+    assert (ran.returncode, _lines(ran.stdout)) == (0, _lines(PRINTED[name])), ran.stderr
+
+
+@pytest.mark.parametrize("name", PRINTED)
+def test_an_example_is_short(name):
+    assert len((EXAMPLES / f"{name}.py").read_text().splitlines()) < LINES_MAX
+
+
+def _lines(text: str) -> list[str]:
+    return [line.strip() for line in text.strip().splitlines()]
