@@ -29,15 +29,28 @@ class InFlightSource:
     checkpoint: ManifestKey
     frame_bytes_max: int
 
-    def read(self, ref: SnapshotRef) -> dict[str, bytes]:
-        return self.storage.read_snapshot(ref, self.checkpoint)
+    def read(
+        self, channels: Sequence[RecoveredChannel]
+    ) -> list[tuple[RecoveredChannel, list[Frame]]]:
+        """The frames of each channel, reading every stored object once."""
+        stored: dict[SnapshotRef, dict[str, bytes]] = {}
+        frames = []
+        for channel in channels:
+            ref = channel.stored
+            if ref not in stored:
+                stored[ref] = self.storage.read_snapshot(ref, self.checkpoint)
+            path = ref.path or f"in the manifest of checkpoint {self.checkpoint.checkpoint_id}"
+            section = stored[ref][channel.section]
+            frames.append((channel, stored_frames(section, self.frame_bytes_max, path)))
+        return frames
 
 
 class RecoveredChannels:
     """Gives out the captured records of the old channels of one subtask, one channel after another.
 
     Where parallelism has changed, each record is dealt again, and only what falls to this subtask is
-    given out. Channels are read one at a time, when it is their turn.
+    given out. All of it is read at the start, since a newer checkpoint may let the old files go; it
+    takes as much memory as the queues took from which it was captured.
     """
 
     def __init__(
@@ -48,15 +61,13 @@ class RecoveredChannels:
         source: InFlightSource,
         codec: RowCodec,
     ) -> None:
-        self._channels = deque(channels)
         self._links = links
         self._receiver = receiver
-        self._source = source
         self._codec = codec
+        self._filters: dict[str, Callable[[Batch], Batch]] = {}
+        self._channels = deque(source.read(channels))
         self._frames: deque[Frame] = deque()
         self._current: RecoveredChannel | None = None
-        self._read: tuple[SnapshotRef, dict[str, bytes]] | None = None
-        self._filters: dict[str, Callable[[Batch], Batch]] = {}
 
     @property
     def done(self) -> bool:
@@ -66,7 +77,8 @@ class RecoveredChannels:
         """The next records for this subtask; None once all are consumed."""
         while not self.done:
             if not self._frames:
-                self._open(self._channels.popleft())
+                self._current, frames = self._channels.popleft()
+                self._frames.extend(frames)
                 continue
             channel = self._current
             assert channel is not None
@@ -81,22 +93,9 @@ class RecoveredChannels:
         left: list[tuple[Origin, list[Frame]]] = []
         if self._current is not None and self._frames:
             left.append((_origin(self._current), self._own_frames(self._current, self._frames)))
-        for channel in self._channels:
-            left.append((_origin(channel), self._own_frames(channel, self._load(channel))))
+        for channel, frames in self._channels:
+            left.append((_origin(channel), self._own_frames(channel, frames)))
         return left
-
-    def _open(self, channel: RecoveredChannel) -> None:
-        self._current = channel
-        self._frames.extend(self._load(channel))
-        if not self._channels:
-            self._read = None
-
-    def _load(self, channel: RecoveredChannel) -> list[Frame]:
-        if self._read is None or self._read[0] != channel.stored:
-            self._read = (channel.stored, self._source.read(channel.stored))
-        path = channel.stored.path or "the manifest"
-        section = self._read[1][channel.section]
-        return stored_frames(section, self._source.frame_bytes_max, path)
 
     def _own_frames(self, channel: RecoveredChannel, frames: Sequence[Frame]) -> list[Frame]:
         if not channel.deal_again:
