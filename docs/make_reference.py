@@ -40,7 +40,7 @@ def table(kind: type) -> str:
 
 def docstrings(kind: type) -> dict[str, str]:
     """The string below each field, by the name of the field."""
-    [body] = [node for node in ast.parse(inspect.getsource(kind)).body]
+    body = ast.parse(inspect.getsource(kind)).body[0]
     assert isinstance(body, ast.ClassDef)
     found = {}
     for field, below in zip(body.body, body.body[1:], strict=False):

@@ -141,13 +141,20 @@ class Sink(ABC):
     def commit(self, handles: Sequence[Handle]) -> None:
         """Make the output behind `handles` visible, all in order; idempotent. Runs in the coordinator."""
 
-    def discard_uncommitted(self, committed: Sequence[Handle], operator: str = "") -> None:
+    def discard_uncommitted(
+        self,
+        committed: Sequence[Handle],
+        operator: str = "",
+        before_generation: int | None = None,
+    ) -> None:
         """Remove pending output that no checkpoint refers to.
 
         Called after a start or restore has committed `committed`, before any writer opens.
         `operator` is what the writers get as `SinkContext.operator`: a target may hold the pending
         output of other operators and jobs too, so without a name a sink cleans up only where
-        `committed` proves that the place is its own.
+        `committed` proves that the place is its own. Output that writers of `before_generation` or
+        later wrote (`SinkContext.generation`) stays: a coordinator may call this long after it was
+        replaced without noticing, while its successor's writers are at work. None removes all.
         """
 
     def validate(self) -> None:

@@ -95,14 +95,22 @@ class FileSink(Sink, ABC):
         if handles:
             self._target().publish([(handle["pending"], handle["final"]) for handle in handles])
 
-    def discard_uncommitted(self, committed: Sequence[Handle], operator: str = "") -> None:
+    def discard_uncommitted(
+        self,
+        committed: Sequence[Handle],
+        operator: str = "",
+        before_generation: int | None = None,
+    ) -> None:
         keep = {handle["pending"] for handle in committed}
         own = {pending.rpartition("/")[0] for pending in keep}
         if operator:
             own.add(self._pending_folder(operator))
         target = self._target()
         for folder in sorted(own):
-            target.remove_all_but(keep, folder)
+            target.remove_pending(
+                folder,
+                lambda path: path not in keep and _is_before(path, before_generation),
+            )
 
     def validate(self) -> None:
         fs, _ = resolve(self._url, self._options)
@@ -128,6 +136,14 @@ class FileSink(Sink, ABC):
         readable = re.sub(r"[^A-Za-z0-9.]+", "-", operator)[:40].strip("-.")
         digest = blake2b(operator.encode(), digest_size=4).hexdigest()
         return f"{self._folder}/{PENDING_FOLDER}/{readable}-{digest}"
+
+
+def _is_before(pending: str, generation: int | None) -> bool:
+    """Whether a writer of an earlier generation gave out this name."""
+    if generation is None:
+        return True
+    _, written_in, *_ = pending.rpartition("/")[2].split("-")
+    return int(written_in) < generation
 
 
 class _FileNames:

@@ -6,7 +6,7 @@ import os
 import shutil
 import tempfile
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, BinaryIO, cast
 
@@ -39,8 +39,8 @@ class TargetFolder(ABC):
         """
 
     @abstractmethod
-    def remove_all_but(self, keep: Collection[str], folder: str) -> None:
-        """Remove the pending files in a folder, and the folder if it is empty then."""
+    def remove_pending(self, folder: str, unwanted: Callable[[str], bool]) -> None:
+        """Remove the pending files in a folder that are unwanted, and the folder if it is empty then."""
 
 
 class LocalFolder(TargetFolder):
@@ -70,11 +70,11 @@ class LocalFolder(TargetFolder):
             with storage_errors("cannot publish files", folder), suppress(FileNotFoundError):
                 sync_folder(folder)
 
-    def remove_all_but(self, keep: Collection[str], folder: str) -> None:
+    def remove_pending(self, folder: str, unwanted: Callable[[str], bool]) -> None:
         with storage_errors("cannot remove pending files", folder):
             names = os.listdir(folder) if os.path.isdir(folder) else []
             for name in names:
-                if f"{folder}/{name}" not in keep:
+                if unwanted(f"{folder}/{name}"):
                     os.unlink(f"{folder}/{name}")
         for empty in (folder, os.path.dirname(folder)):
             with suppress(OSError):
@@ -110,12 +110,12 @@ class RemoteFolder(TargetFolder):
                 elif not self._fs.exists(final):
                     raise _both_gone(pending, final)
 
-    def remove_all_but(self, keep: Collection[str], folder: str) -> None:
+    def remove_pending(self, folder: str, unwanted: Callable[[str], bool]) -> None:
         self._fs.invalidate_cache()
         with storage_errors("cannot remove pending files", folder):
             files = self._fs.find(folder) if self._fs.exists(folder) else []
             for file in files:
-                if file not in keep:
+                if unwanted(file):
                     self._fs.rm_file(file)
 
     def _move(self, pending: str, final: str) -> None:

@@ -128,6 +128,7 @@ class JobProtocol:
         return [
             Deploy(event.generation, event.restored),
             SetTimer(Timer(TimerKind.CONNECT, event.generation), now + self._connect_timeout_s),
+            self._look_again(now),
         ]
 
     def _on_worker_event(
@@ -159,11 +160,7 @@ class JobProtocol:
         if self._started < self._subtasks or self._status is not JobStatus.DEPLOYING:
             return []
         self._status = JobStatus.RUNNING
-        liveness = Timer(TimerKind.LIVENESS, self._generation)
-        return [
-            SetTimer(liveness, now + self._liveness.timeout_s / 4),
-            *checkpoints.on_running(now),
-        ]
+        return checkpoints.on_running(now)
 
     def _on_storage(
         self,
@@ -226,15 +223,19 @@ class JobProtocol:
         return self._fail(WorkerLostError(late), now)
 
     def _on_liveness(self, generation: int, now: float) -> list[JobCommand]:
-        if generation != self._generation or self._status is not JobStatus.RUNNING:
+        if generation != self._generation or self._checkpoints is None:
             return []
         silent = self._liveness.silent(now)
         if silent:
             worker, silence = silent[0]
             hung = f"worker {worker} gave no sign of life for {silence:.1f} s"
             return self._fail(WorkerLostError(hung), now)
-        again = now + self._liveness.timeout_s / 4
-        return [SetTimer(Timer(TimerKind.LIVENESS, generation), again)]
+        return [self._look_again(now)]
+
+    def _look_again(self, now: float) -> SetTimer:
+        """For silent workers: from the start, since one may hang before it is up."""
+        timer = Timer(TimerKind.LIVENESS, self._generation)
+        return SetTimer(timer, now + self._liveness.timeout_s / 4)
 
     def _unless_too_many(self, commands: list[JobCommand], now: float) -> list[JobCommand]:
         reason = self._checkpoints.too_many_failures if self._checkpoints else None

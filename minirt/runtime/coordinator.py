@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import queue
 import threading
 import time
@@ -56,8 +55,10 @@ class Coordinator:
         tasks: StorageTasks,
         observer: JobObserver,
     ) -> None:
+        graph = package.load_graph()
         self._package = package
         self._placement = placement
+        self._names = {id: graph.subtask_name(id) for id in placement}
         self._protocol = protocol
         self._observer = observer
         self._events: queue.SimpleQueue[JobEvent] = queue.SimpleQueue()
@@ -76,15 +77,11 @@ class Coordinator:
         self._post_and_wake(CancelRequested())
 
     def progress(self) -> JobProgress:
-        graph = self._package.load_graph()
+        pids = self._cluster.pids  # A restart replaces it.
         return JobProgress(
             metrics=dict(self._cluster.metrics),
-            names={id: graph.subtask_name(id) for id in self._placement},
-            pids={
-                id: self._cluster.pids[worker]
-                for id, worker in self._placement.items()
-                if worker in self._cluster.pids
-            },
+            names=self._names,
+            pids={id: pids[worker] for id, worker in self._placement.items() if worker in pids},
         )
 
     def run(self) -> EndJob:
@@ -113,5 +110,4 @@ class Coordinator:
 
     def _post_and_wake(self, event: JobEvent) -> None:
         self._events.put(event)
-        with contextlib.suppress(OSError):
-            self._cluster.wake()
+        self._cluster.wake()

@@ -9,13 +9,12 @@ import queue
 import secrets
 import shutil
 import signal
-import subprocess
+import socket
 import sys
 import tempfile
-import threading
+import time
 from collections.abc import Callable, Mapping
-from multiprocessing import AuthenticationError
-from multiprocessing.connection import Client, Connection, Listener, wait
+from multiprocessing.connection import Connection, wait
 
 from minirt.errors import WorkerLostError
 from minirt.graph.execution import ExecutionGraph, SubtaskId
@@ -28,12 +27,12 @@ from minirt.protocol.job_events import (
     WorkerSeen,
 )
 from minirt.runtime.assembly import Deployment, JobPackage
+from minirt.runtime.entrance import Entrance
 from minirt.runtime.messages import (
     Abort,
     Assignment,
     Fork,
     Heartbeat,
-    KillGeneration,
     LifelineOpened,
     Stop,
     TemplateReady,
@@ -46,10 +45,15 @@ from minirt.runtime.messages import (
 from minirt.runtime.metrics import SubtaskMetrics
 from minirt.runtime.sockets import TOKEN_BYTES, Address
 from minirt.runtime.template import TemplateStart
+from minirt.runtime.template_process import TemplateProcess
 
 
 class ProcessCluster:
-    """The workers of a job. `poll` is to be called in turn with everything else; it posts events."""
+    """The workers of a job. `poll` is to be called in turn with everything else; it posts events.
+
+    A worker has ended when the template, whose child it is, says so: then it is known how, and all
+    that it had to tell has arrived. Only if the template dies as well do all its workers count as lost.
+    """
 
     def __init__(
         self,
@@ -61,45 +65,47 @@ class ProcessCluster:
         self._graph: ExecutionGraph = package.load_graph()
         self._placement = placement
         self._post = post
-        self._token = secrets.token_bytes(TOKEN_BYTES)
         self._folder = tempfile.mkdtemp(prefix="minirt-")
-        self._listener = self._listen()
-        self._accepted: queue.SimpleQueue[Connection] = queue.SimpleQueue()
+        self._admitted: queue.SimpleQueue[Connection] = queue.SimpleQueue()
         self._unknown: list[Connection] = []
         self._lifelines: list[Connection] = []
-        self._template: Connection | None = None
-        self._template_process: subprocess.Popen[bytes] | None = None
-        self._forks: list[Fork] = []
         self._deployment: Deployment | None = None
         self._workers: dict[int, Connection] = {}
         self._addresses: dict[int, Address] = {}
-        self._exits: dict[int, int] = {}
         self._stopping = False
-        self._closed = False
         self.pids: dict[int, int] = {}
         self.metrics: dict[SubtaskId, SubtaskMetrics] = {}
         self.figures_changed = False
-        self._wake_reader, self._wake_writer = os.pipe()
-        os.set_blocking(self._wake_reader, False)
-        self._acceptor = threading.Thread(target=self._accept, name="minirt-accept", daemon=True)
-        self._acceptor.start()
-        self._start_template()
+        self._wake_receiver, self._wake_sender = socket.socketpair()
+        self._wake_receiver.setblocking(False)
+        self._wake_sender.setblocking(False)
+        token = secrets.token_bytes(TOKEN_BYTES)
+        self._entrance = Entrance(self._folder, package.options.transport, token, self._admit)
+        self._template = TemplateProcess(
+            TemplateStart(
+                coordinator=self._entrance.address,
+                token=token,
+                folder=self._folder,
+                import_path=sys.path,
+                package=pickle.dumps(package),
+            )
+        )
 
     # What the coordinator orders.
 
     def deploy(self, deployment: Deployment) -> None:
         self._deployment = deployment
         self._stopping = False
-        self._addresses, self._exits, self.pids, self.metrics = {}, {}, {}, {}
+        self._addresses, self.pids, self.metrics = {}, {}, {}
         for worker in sorted(set(self._placement.values())):
-            self._fork(Fork(deployment.generation, worker))
+            self._template.fork(Fork(deployment.generation, worker))
 
     def stop(self, generation: int, *, kill: bool) -> None:
-        if self._deployment is None or generation != self._deployment.generation:
+        if generation != self._generation:
             return
         self._stopping = True
         if kill:
-            self._tell_template(KillGeneration(generation))
+            self._template.kill_generation(generation)
             self._drop_workers()
             return
         for worker in list(self._workers):
@@ -118,97 +124,76 @@ class ProcessCluster:
     # What the loop calls.
 
     def wake(self) -> None:
-        """Let `poll` return at once; may be called from any thread."""
-        os.write(self._wake_writer, b"\0")
+        """Let `poll` return at once; may be called from any thread, also when all is closed."""
+        with contextlib.suppress(OSError):
+            self._wake_sender.send(b"\0")
 
     def poll(self, timeout: float | None) -> None:
         """Wait for messages, at most `timeout` seconds, and post what they mean."""
-        self._look_after_template()
+        if self._template.exit_code is not None:
+            self._on_template_ended(self._template.exit_code)
+            return
         known = {connection: worker for worker, connection in self._workers.items()}
-        connections = [*known, *self._unknown, *([self._template] if self._template else [])]
-        for ready in wait([self._wake_reader, *connections], timeout):
-            if ready == self._wake_reader:
-                os.read(self._wake_reader, 4096)
-                while not self._accepted.empty():
-                    self._unknown.append(self._accepted.get())
-                continue
-            assert isinstance(ready, Connection)
-            try:
-                self._on_message(ready, known.get(ready), ready.recv())
-                while ready in known and ready.poll():
-                    self._on_message(ready, known[ready], ready.recv())
-            except (EOFError, OSError):
-                self._on_closed(ready, known.get(ready))
+        template = self._template.connection
+        connections = [*known, *self._unknown, *([template] if template else [])]
+        for ready in wait([self._wake_receiver, self._entrance.listener, *connections], timeout):
+            if ready is self._wake_receiver:
+                self._wake_receiver.recv(4096)
+                while not self._admitted.empty():
+                    self._unknown.append(self._admitted.get())
+            elif ready is self._entrance.listener:
+                self._entrance.accept()
+            elif isinstance(ready, Connection) and not ready.closed:
+                self._receive(ready, known.get(ready))
 
     def close(self, timeout: float) -> None:
         """Wait for workers that were told to stop, then end whatever is left."""
-        process = self._template_process
-        deadline = threading.Event()
-        timer = threading.Timer(timeout, deadline.set)
-        timer.start()
-        while self._workers and not deadline.is_set():
+        deadline = time.monotonic() + timeout
+        while self._workers and self._stopping and time.monotonic() < deadline:
             self.poll(0.05)
-        timer.cancel()
+        self._template.close()
         self._drop_workers()
-        for connection in [*self._lifelines, *self._unknown, self._template]:
-            if connection is not None:
-                connection.close()
-        if process is not None:
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(timeout)
-            if process.poll() is None:
-                os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
-        self._stop_accepting()
-        os.close(self._wake_reader)
-        os.close(self._wake_writer)
+        self._entrance.close()
+        while not self._admitted.empty():
+            self._unknown.append(self._admitted.get())
+        for connection in self._unknown:
+            connection.close()
+        self._wake_receiver.close()
+        self._wake_sender.close()
         shutil.rmtree(self._folder, ignore_errors=True)
 
     # Connections.
 
-    def _stop_accepting(self) -> None:
-        """Closing a listener does not end an `accept` that waits on it; a last connection does."""
-        self._closed = True
-        with contextlib.suppress(OSError, EOFError, AuthenticationError):
-            Client(self._listener.address, authkey=self._token).close()
-        self._acceptor.join(1.0)
-        self._listener.close()
+    def _admit(self, connection: Connection) -> None:
+        """Called by the threads of the entrance."""
+        self._admitted.put(connection)
+        self.wake()
 
-    def _listen(self) -> Listener:
-        if self._package.options.transport == "unix":
-            path = os.path.join(self._folder, "coordinator")
-            return Listener(path, "AF_UNIX", backlog=1024, authkey=self._token)
-        return Listener(("127.0.0.1", 0), "AF_INET", backlog=1024, authkey=self._token)
+    def _receive(self, connection: Connection, worker: int | None) -> None:
+        """Take what has arrived; from a worker all of it, from others one message."""
+        try:
+            self._on_message(connection, connection.recv())
+            while worker is not None and not connection.closed and connection.poll():
+                self._on_message(connection, connection.recv())
+        except (EOFError, OSError):
+            self._on_closed(connection, worker)
 
-    def _accept(self) -> None:
-        """Let in who knows the token. Who fails to prove it, or dies meanwhile, is nobody's loss."""
-        while not self._closed:
-            try:
-                connection = self._listener.accept()
-            except Exception:
-                continue
-            self._accepted.put(connection)
-            self.wake()
-
-    def _on_message(self, sender: Connection, worker: int | None, message: ToCoordinator) -> None:
+    def _on_message(self, sender: Connection, message: ToCoordinator) -> None:
         if sender in self._unknown:
             self._unknown.remove(sender)
         match message:
             case TemplateReady():
-                self._template = sender
-                forks, self._forks = self._forks, []
-                for fork in forks:
-                    self._fork(fork)
+                self._template.on_ready(sender)
             case LifelineOpened():
                 self._lifelines.append(sender)
             case WorkerHello():
                 self._on_hello(sender, message)
-            case WorkerExited(generation, number, status):
-                self._on_exited(generation, number, status)
-            case Heartbeat(generation, number, metrics):
+            case WorkerExited():
+                self._on_exited(message)
+            case Heartbeat(generation, worker, metrics):
                 self.metrics.update(metrics)
                 self.figures_changed = True
-                self._post(WorkerSeen(generation, number))
+                self._post(WorkerSeen(generation, worker))
             case Exception():
                 self._post(GenerationFailed(message, fatal=True))
             case _:
@@ -222,6 +207,7 @@ class ProcessCluster:
         self._workers[hello.worker] = sender
         self._addresses[hello.worker] = hello.address
         self.pids[hello.worker] = hello.pid
+        self._post(WorkerSeen(hello.generation, hello.worker))
         if len(self._addresses) < len(set(self._placement.values())):
             return
         for worker in list(self._workers):
@@ -234,92 +220,68 @@ class ProcessCluster:
         connection.close()
         if connection in self._unknown:
             self._unknown.remove(connection)
-        if connection is self._template:
-            self._template = None
-            self._on_template_lost()
-        if worker is None or self._workers.get(worker) is not connection:
+        elif connection is self._template.connection:
+            self._on_template_lost("the template process died")
+        elif worker is not None and self._workers.get(worker) is connection:
+            del self._workers[worker]
+
+    def _on_exited(self, exited: WorkerExited) -> None:
+        if exited.generation != self._generation or self._stopping:
             return
-        del self._workers[worker]
-        if self._stopping:
-            return
-        pid = self.pids.get(worker)
+        connection = self._workers.get(exited.worker)
+        while connection is not None and not connection.closed and connection.poll():
+            self._receive(connection, exited.worker)
+        self._lose(exited.worker, how_it_ended(os.waitstatus_to_exitcode(exited.status)))
+
+    def _lose(self, worker: int, how: str) -> None:
         names = [self._graph.subtask_name(i) for i, at in self._placement.items() if at == worker]
-        self._post(
-            WorkerFailed(
-                self._generation,
-                WorkerLostError(f"worker {worker} (process {pid}: {', '.join(names)}) died"),
-            )
-        )
-
-    def _on_exited(self, generation: int, worker: int, status: int) -> None:
-        """A worker that never said hello would otherwise only be noticed by the time-out."""
-        if generation != self._generation or self._stopping or worker in self.pids:
-            return
-        code = os.waitstatus_to_exitcode(status)
-        lost = WorkerLostError(f"worker {worker} ended with exit code {code} before it was up")
-        self._post(WorkerFailed(generation, lost))
-
-    def _on_template_lost(self) -> None:
-        """Without it nothing can be forked."""
-        if self._template_process is not None and not self._stopping:
-            self._start_template()
-            self._post(WorkerFailed(self._generation, WorkerLostError("the template process died")))
-
-    @property
-    def _generation(self) -> int:
-        return 0 if self._deployment is None else self._deployment.generation
+        process = f"process {self.pids[worker]}" if worker in self.pids else "not yet up"
+        lost = WorkerLostError(f"worker {worker} ({process}: {', '.join(names)}) {how}")
+        self._post(WorkerFailed(self._generation, lost))
 
     def _tell(self, worker: int, message: ToWorker) -> None:
-        # A worker that is gone is noticed where its connection is read.
         connection = self._workers.get(worker)
-        if connection is not None:
-            with contextlib.suppress(OSError):
-                connection.send(message)
+        if connection is None:
+            return
+        try:
+            connection.send(message)
+        except BlockingIOError:  # Half of a message may be on its way: nothing can follow it.
+            connection.close()
+            del self._workers[worker]
+            self._lose(worker, "takes no more messages")
+        except OSError:
+            pass  # It is gone, as the template will tell.
 
     def _drop_workers(self) -> None:
         for connection in [*self._workers.values(), *self._lifelines]:
             connection.close()
         self._workers, self._lifelines = {}, []
 
+    @property
+    def _generation(self) -> int:
+        return 0 if self._deployment is None else self._deployment.generation
+
     # The template.
 
-    def _start_template(self) -> None:
-        start = TemplateStart(
-            coordinator=self._listener.address,
-            token=self._token,
-            folder=self._folder,
-            import_path=sys.path,
-            package=pickle.dumps(self._package),
-        )
-        self._template_process = process = subprocess.Popen(
-            [sys.executable, "-c", "from minirt.runtime.template import main; main()"],
-            stdin=subprocess.PIPE,
-            start_new_session=True,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
-        )
-        assert process.stdin is not None
-        with contextlib.suppress(BrokenPipeError), process.stdin:
-            pickle.dump(start, process.stdin)
-
-    def _look_after_template(self) -> None:
-        """Notice that it never came up: whatever it printed went to our standard error."""
-        process = self._template_process
-        if self._template is None and process is not None and process.poll() is not None:
-            self._template_process = None
-            lost = WorkerLostError(
-                f"the template process ended with exit code {process.returncode}"
-            )
-            self._post(GenerationFailed(lost, fatal=True))
-
-    def _fork(self, fork: Fork) -> None:
-        if self._template is None:
-            self._forks.append(fork)
+    def _on_template_ended(self, code: int) -> None:
+        """It never came up: if it was not killed, what it printed went to our standard error."""
+        how = f"the template process {how_it_ended(code)} before it was up"
+        if code < 0:
+            self._on_template_lost(how)
         else:
-            self._tell_template(fork)
+            self._post(GenerationFailed(WorkerLostError(how), fatal=True))
 
-    def _tell_template(self, message: Fork | KillGeneration) -> None:
-        if self._template is None:
-            self._forks.clear()
-            return
-        with contextlib.suppress(OSError):
-            self._template.send(message)
+    def _on_template_lost(self, how: str) -> None:
+        """Its workers cannot be told apart from living ones any more, and die with it."""
+        self._template.restart()
+        self._post(WorkerFailed(self._generation, WorkerLostError(how)))
+
+
+def how_it_ended(code: int) -> str:
+    """What became of a process, by its exit code as `subprocess` gives it."""
+    if code >= 0:
+        return f"ended with exit code {code}"
+    try:
+        return f"was killed by {signal.Signals(-code).name}"
+    except ValueError:
+        return f"was killed by signal {-code}"

@@ -139,7 +139,10 @@ class SocketSender:
 
 
 class SocketReceiver:
-    """Takes in frames of a channel as soon as they are there: credit bounds how many that can be."""
+    """Takes in frames of a channel as soon as they are there: credit bounds how many that can be.
+
+    `on_stuck` is called when the socket takes no more credit: `flush_credit` once it does again.
+    """
 
     def __init__(
         self,
@@ -147,9 +150,11 @@ class SocketReceiver:
         channel: InputChannel,
         deliver: Callable[[Frame], None],
         frame_bytes_max: int,
+        on_stuck: Callable[[SocketReceiver], None],
     ) -> None:
         self.sock = sock
         self._deliver = deliver
+        self._on_stuck = on_stuck
         self._decoder = FrameDecoder(frame_bytes_max)
         self._credit = b""
         channel.grant = self._grant
@@ -180,6 +185,7 @@ class SocketReceiver:
         partial = self._credit[: len(self._credit) % CREDIT.size]
         self._credit = partial + CREDIT.pack(consumed_bytes, window_bytes)
         try:
-            self.flush_credit()
+            if self.flush_credit():
+                self._on_stuck(self)
         except OSError:
             self._credit = b""  # The sender is gone; the coordinator hears of that from its worker.

@@ -106,8 +106,10 @@ class StorageTasks:
         self.deployment = self._deployment(point)
         committed = () if manifest is None else manifest.sink_handles
         self._commit(committed)
+        # Without storage nothing keeps generations of different runs apart.
+        before = None if self.storage is None else self._generation
         for node, sink in self._sinks():
-            sink.discard_uncommitted(_handles_of(committed, node.uid), node.label)
+            sink.discard_uncommitted(_handles_of(committed, node.uid), node.label, before)
         return GenerationPrepared(self._generation, manifest, next_id)
 
     def _restore_point(self, storage: CheckpointStorage, first: bool) -> RestorePoint | None:

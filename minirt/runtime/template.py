@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import io
 import os
 import pickle
 import selectors
+import shutil
 import signal
 import sys
 import threading
@@ -100,9 +102,6 @@ class Template:
         except BaseException:
             traceback.print_exc()
         finally:
-            with contextlib.suppress(Exception):
-                sys.stdout.flush()
-                sys.stderr.flush()
             os._exit(status)
 
     def _kill(self, pids: list[int]) -> None:
@@ -125,7 +124,21 @@ def main() -> None:
     """Entry point of the process."""
     start: TemplateStart = pickle.load(sys.stdin.buffer)
     sys.path[:] = start.import_path
-    control = Client(start.coordinator, authkey=start.token)
+    for stream in (sys.stdout, sys.stderr):  # Workers are killed, and share what they print to.
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(line_buffering=True)
+    try:
+        _serve(start)
+    finally:
+        # The coordinator may have been killed; if it has not, it has no more use for it either.
+        shutil.rmtree(start.folder, ignore_errors=True)
+
+
+def _serve(start: TemplateStart) -> None:
+    try:
+        control = Client(start.coordinator, authkey=start.token)
+    except (OSError, EOFError):  # The coordinator has gone meanwhile.
+        return
     try:
         package: JobPackage = pickle.loads(start.package)
         package.load_graph()

@@ -8,19 +8,24 @@ import pickle
 import queue
 import selectors
 import socket
+import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
-from multiprocessing.connection import Client, Connection
+from functools import partial
+from multiprocessing.connection import Client
 
 from minirt.config import Limits
-from minirt.errors import MinirtError
+from minirt.errors import MinirtError, WorkerLostError
 from minirt.graph.execution import ChannelId, SubtaskId
 from minirt.protocol.job_events import JobEvent, SubtaskDrained, SubtaskStarted, WorkerFailed
 from minirt.runtime.assembly import Assembled, JobPackage, assemble
 from minirt.runtime.channels import InputChannel, OutputChannel
+from minirt.runtime.control import ORPHANED_EXIT, Control
 from minirt.runtime.local import LocalLink
 from minirt.runtime.messages import (
     Abort,
@@ -33,6 +38,7 @@ from minirt.runtime.messages import (
     Trigger,
     WorkerHello,
 )
+from minirt.runtime.operators.base import user_error
 from minirt.runtime.pacer import TimedPacer
 from minirt.runtime.snapshot import SnapshotUpload
 from minirt.runtime.sockets import (
@@ -46,8 +52,6 @@ from minirt.runtime.sockets import (
 from minirt.runtime.subtask import Subtask
 
 _RECEIVE_BYTES = 256 * 1024
-_ORPHANED_EXIT = 70
-"""Exit code of a worker whose coordinator is gone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,25 +67,31 @@ class WorkerPlace:
 
 def run_worker(package: JobPackage, place: WorkerPlace) -> None:
     """The whole life of a worker, in its own process."""
-    control = Client(place.coordinator, authkey=place.token)
-    _watch_coordinator(place)
+    try:
+        control = Control(Client(place.coordinator, authkey=place.token))
+        _watch_coordinator(place)
+    except (OSError, EOFError):
+        os._exit(ORPHANED_EXIT)
     listener, address = listen(
         place.folder, f"w{place.generation}-{place.worker}", package.options.transport
     )
     control.send(WorkerHello(place.generation, place.worker, os.getpid(), address))
-    try:
-        assignment = control.recv()
-        if isinstance(assignment, Stop):
-            return
-        Worker(package, place, control, listener, assignment).run()
-    except (EOFError, ConnectionError, BrokenPipeError):
-        os._exit(_ORPHANED_EXIT)
-    except Exception as error:
-        with contextlib.suppress(OSError):
+    assignment = control.receive()
+    if isinstance(assignment, Assignment):
+        try:
+            life = Heartbeat(place.generation, place.worker, {})
+            with control.repeating(life, package.options.limits.heartbeat_s):
+                worker = Worker(package, place, control, listener, assignment)
+            worker.run()
+        except (Exception, SystemExit, KeyboardInterrupt) as error:
             control.send(WorkerFailed(place.generation, portable(error)))
+    # The connection still is open: once it is closed this process may be killed.
+    with contextlib.suppress(OSError, ValueError):
+        sys.stdout.flush()
+        sys.stderr.flush()
 
 
-def portable(error: Exception) -> Exception:
+def portable(error: BaseException) -> Exception:
     """The error itself if it survives a trip between processes, else its text."""
     if isinstance(error, MinirtError):
         try:
@@ -100,7 +110,7 @@ def _watch_coordinator(place: WorkerPlace) -> None:
     def wait() -> None:
         with contextlib.suppress(EOFError, OSError):
             lifeline.recv_bytes()
-        os._exit(_ORPHANED_EXIT)
+        os._exit(ORPHANED_EXIT)
 
     threading.Thread(target=wait, name="lifeline", daemon=True).start()
 
@@ -136,7 +146,7 @@ class Worker:
         self,
         package: JobPackage,
         place: WorkerPlace,
-        control: Connection,
+        control: Control,
         listener: socket.socket,
         assignment: Assignment,
     ) -> None:
@@ -149,8 +159,9 @@ class Worker:
         self._links: list[LocalLink] = []
         self._woken: set[SocketSender] = set()
         self._blocked_senders: set[SocketSender] = set()
-        self._stuck_credit: set[SocketReceiver] = set()
+        self._upstream: defaultdict[SubtaskId, list[SocketReceiver]] = defaultdict(list)
         self._working: list[Subtask] = []
+        self._accounted_s: defaultdict[SubtaskId, float] = defaultdict(float)
         self._stopping = False
         self._heartbeat_at = 0.0
         self._wake_receiver, self._wake_sender = socket.socketpair()
@@ -180,7 +191,12 @@ class Worker:
         pace = self._limits.slice_s
         built = {
             id: assemble(
-                self._package, assignment.deployment, id, self, TimedPacer(pace), self._make_room
+                self._package,
+                assignment.deployment,
+                id,
+                self,
+                TimedPacer(pace),
+                partial(self._make_room, id),
             )
             for id in sorted(mine)
         }
@@ -212,9 +228,20 @@ class Worker:
                     self._open_sender(id, output, assignment.addresses[host])
         listener.settimeout(self._limits.connect_timeout_s)
         while inputs:
-            accepted = accept_channel(listener, self._place.token, self._place.generation)
-            if accepted is not None and accepted[1] in inputs:
-                self._open_receiver(accepted[0], *inputs.pop(accepted[1]))
+            sock, id = self._accept(listener)
+            if id in inputs:
+                self._open_receiver(sock, *inputs.pop(id))
+            else:
+                sock.close()
+
+    def _accept(self, listener: socket.socket) -> tuple[socket.socket, ChannelId]:
+        while True:
+            try:
+                accepted = accept_channel(listener, self._place.token, self._place.generation)
+            except TimeoutError as error:
+                raise WorkerLostError("other workers have not opened their channels") from error
+            if accepted is not None:
+                return accepted
 
     def _open_sender(self, id: ChannelId, output: OutputChannel, address: Address) -> None:
         sock = connect_channel(address, self._place.token, self._place.generation, id)
@@ -230,7 +257,9 @@ class Worker:
             channel,
             lambda frame: subtask.on_frame(index, frame),
             self._limits.frame_bytes_max,
+            self._on_stuck_credit,
         )
+        self._upstream[subtask.id].append(receiver)
         self._selector.register(sock, selectors.EVENT_READ, receiver)
 
     # The loop.
@@ -240,16 +269,13 @@ class Worker:
         mark = time.perf_counter()
         while not self._stopping:
             self._wait()
-            busy: dict[SubtaskId, float] = {}
             for subtask in self.subtasks:
                 subtask.on_time()
                 if subtask.runnable:
-                    began = time.perf_counter()
                     self._work(subtask)
-                    busy[subtask.id] = time.perf_counter() - began
             self._move_frames()
             now = time.perf_counter()
-            self._account(now - mark, busy)
+            self._account(now - mark)
             mark = now
             self._beat()
         for subtask in self.subtasks:
@@ -277,11 +303,19 @@ class Worker:
 
     def _on_receiver(self, key: selectors.SelectorKey, receiver: SocketReceiver, mask: int) -> None:
         try:
-            alive = receiver.on_readable(self._buffer)
+            if mask & selectors.EVENT_WRITE and not receiver.flush_credit():
+                self._selector.modify(receiver.sock, selectors.EVENT_READ, receiver)
+            alive = receiver.on_readable(self._buffer) if mask & selectors.EVENT_READ else True
         except ConnectionError:
             alive = False
         if not alive:
             self._selector.unregister(key.fileobj)
+
+    def _on_stuck_credit(self, receiver: SocketReceiver) -> None:
+        """The sender does not read: send the rest when it does."""
+        if receiver.sock in self._selector.get_map():
+            events = selectors.EVENT_READ | selectors.EVENT_WRITE
+            self._selector.modify(receiver.sock, events, receiver)
 
     def _on_sender(self, key: selectors.SelectorKey, sender: SocketSender, mask: int) -> None:
         try:
@@ -295,11 +329,17 @@ class Worker:
         self._woken.add(sender)
 
     def _work(self, subtask: Subtask) -> None:
+        metrics = subtask.metrics
+        began, blocked_s = time.perf_counter(), metrics.hard_backpressure_s
         self._working.append(subtask)
         try:
             subtask.run_slice()
+        except SystemExit as error:
+            raise user_error(subtask.name, error) from error
         finally:
             self._working.pop()
+        blocked_s = metrics.hard_backpressure_s - blocked_s
+        metrics.busy_s += time.perf_counter() - began - blocked_s
 
     def _move_frames(self) -> None:
         """Send whatever credit and sockets take."""
@@ -324,27 +364,44 @@ class Worker:
             self._selector.modify(sender.sock, events, sender)
             (self._blocked_senders.add if blocked else self._blocked_senders.discard)(sender)
 
-    def _make_room(self, channel: OutputChannel) -> None:
+    def _make_room(self, id: SubtaskId, channel: OutputChannel) -> None:
         """Hard backpressure: inside one record, wait until the channel is no longer overdrawn.
 
-        Barriers and records for this subtask wait as well; only what lies downstream goes on.
+        Barriers and records for this subtask wait as well; only what lies downstream goes on. Outside
+        of a slice nothing waits: only buffers are flushed then, which hold little.
         """
-        subtask = self._working[-1] if self._working else None
-        began = time.perf_counter()
-        while channel.queued_bytes > channel.queue_bytes_max + self._limits.overdraft_bytes:
-            self._move_frames()
-            ran = self._run_downstream(subtask)
-            for key, mask in self._selector.select(0 if ran else self._limits.heartbeat_s):
-                if isinstance(key.data, SocketSender):
-                    self._on_sender(key, key.data, mask)
-            self._beat()
-        if subtask is not None:
-            subtask.metrics.hard_backpressure_s += time.perf_counter() - began
+        if not self._working or self._working[-1].id != id:
+            return
+        subtask, began = self._working[-1], time.perf_counter()
+        with self._upstream_paused():
+            while channel.queued_bytes > channel.queue_bytes_max + self._limits.overdraft_bytes:
+                self._move_frames()
+                ran = self._run_downstream(subtask)
+                for key, mask in self._selector.select(0 if ran else self._limits.heartbeat_s):
+                    self._dispatch(key, mask)
+                self._beat()
+        subtask.metrics.hard_backpressure_s += time.perf_counter() - began
 
-    def _run_downstream(self, subtask: Subtask | None) -> bool:
+    @contextmanager
+    def _upstream_paused(self) -> Iterator[None]:
+        """Leave alone what would feed the subtasks that are at work, and the coordinator."""
+        ids = [subtask.id for subtask in self._working]
+        sockets = [receiver.sock for id in ids for receiver in self._upstream[id]]
+        keys = self._selector.get_map()
+        feeding = [*(sock.fileno() for sock in sockets), self._control.fileno()]
+        paused = [keys[descriptor] for descriptor in feeding if descriptor in keys]
+        for key in paused:
+            self._selector.unregister(key.fileobj)
+        try:
+            yield
+        finally:
+            for key in paused:
+                self._selector.register(key.fileobj, key.events, key.data)
+
+    def _run_downstream(self, subtask: Subtask) -> bool:
         ran = False
         for other in self.subtasks:
-            below = subtask is None or other.id.vertex > subtask.id.vertex
+            below = other.id.vertex > subtask.id.vertex
             if below and other not in self._working and other.runnable:
                 self._work(other)
                 ran = True
@@ -356,8 +413,8 @@ class Worker:
         self._control.send(message)
 
     def _on_control(self) -> None:
-        while self._control.poll():
-            self._obey(self._control.recv())
+        while self._control.waiting:
+            self._obey(self._control.receive())
 
     def _obey(self, message: ToWorker) -> None:
         match message:
@@ -377,14 +434,17 @@ class Worker:
         while not self._uploader.results.empty():
             self._tell(self._uploader.results.get())
 
-    def _account(self, passed: float, busy: Mapping[SubtaskId, float]) -> None:
+    def _account(self, passed: float) -> None:
+        """Of the time since the last call, what a subtask did not work it waited."""
         for subtask in self.subtasks:
-            metrics, worked = subtask.metrics, busy.get(subtask.id, 0.0)
-            metrics.busy_s += worked
+            metrics = subtask.metrics
+            worked = metrics.busy_s + metrics.hard_backpressure_s
+            waited = max(0.0, passed - (worked - self._accounted_s[subtask.id]))
+            self._accounted_s[subtask.id] = worked
             if subtask.has_input and subtask.outputs.full:
-                metrics.soft_backpressure_s += max(0.0, passed - worked)
+                metrics.soft_backpressure_s += waited
             else:
-                metrics.idle_s += max(0.0, passed - worked)
+                metrics.idle_s += waited
 
     def _beat(self) -> None:
         now = time.time()

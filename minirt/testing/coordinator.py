@@ -247,9 +247,14 @@ class GatedSink(Sink):
             self._expect(lambda handle=handle: self._sink.commit([handle]))  # type: ignore[misc]
             self._gate.after("commit a handle")
 
-    def discard_uncommitted(self, committed: Sequence[Handle], operator: str = "") -> None:
+    def discard_uncommitted(
+        self,
+        committed: Sequence[Handle],
+        operator: str = "",
+        before_generation: int | None = None,
+    ) -> None:
         self._gate.before("discard uncommitted output")
-        self._sink.discard_uncommitted(committed, operator)
+        self._sink.discard_uncommitted(committed, operator, before_generation)
         self._gate.after("discard uncommitted output")
 
     def _expect(self, action: Callable[[], None]) -> None:

@@ -24,6 +24,7 @@ import cloudpickle
 from minirt.api.environment import Environment
 from minirt.config import Checkpointing, Limits, Options
 from minirt.errors import JobFailedError
+from minirt.graph.execution import ExecutionGraph
 from minirt.graph.job_graph import JobGraph, SinkSpec
 from minirt.graph.planner import build_execution_graph
 from minirt.protocol.job_events import JobStatus
@@ -42,12 +43,13 @@ _SLEEP_STEPS = 400
 _ZOMBIE_STEPS = 300
 _RESTART_STEPS = 60
 _HANG_STEPS = 200
-_HEARTBEAT_STEPS = 300
-_PATIENCE_STEPS = 3000
-"""How long the coordinator waits for a silent worker: longer than one that hangs for a while."""
 
-_INTERVAL_STEPS = (15, 40, 120)
-"""How many steps fit into the interval between checkpoints; a simulation draws one of them."""
+# In rounds: as many steps as give each subtask, worker and channel one turn on average.
+_INTERVAL_ROUNDS = (0.5, 1.5, 5)
+"""From checkpoint to checkpoint; a simulation draws one of them."""
+_HEARTBEAT_ROUNDS = 12
+_PATIENCE_ROUNDS = 150
+"""How long the coordinator waits for a silent worker: longer than one that hangs for a while."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,11 +114,16 @@ def simulate(
     """
     checkpointing = checkpointing or Checkpointing("simulated://", interval="20ms")
     random = Random(seed)
-    step_s = checkpointing.interval_s / random.choice(_INTERVAL_STEPS)
-    options = _at_pace(options or _drawn_options(random), step_s)
     restart = restart or Restart.fixed_delay(attempts=None, delay=checkpointing.interval_s / 4)
-    forms = [_prepared(form, checkpointing, restart, options) for form in (job, *rescaled)]
-    schedule = Schedule(random, SimulatedClock(random, step_s), steps_max)
+    graphs = [build_execution_graph(_job_graph(form)) for form in (job, *rescaled)]
+    round_s = checkpointing.interval_s / random.choice(_INTERVAL_ROUNDS)
+    options = _at_pace(options or _drawn_options(random), round_s)
+    forms = [
+        SimulatedJob(graph, cloudpickle.dumps(graph), checkpointing, restart, options)
+        for graph in graphs
+    ]
+    clock = SimulatedClock(random, round_s / max(_turns(graph) for graph in graphs))
+    schedule = Schedule(random, clock, steps_max)
     simulation = _Simulation(forms, seed, schedule, Chaos(faults or Faults(), random))
     if on_checkpoint is not None:
         simulation.watch(on_checkpoint)
@@ -262,9 +269,7 @@ class _Simulation(World):
     def _strike(self) -> None:
         if not self.chaos.is_due():
             return
-        kind = self.chaos.strike(
-            ("worker_crashes", "user_errors", "hangs", *self._on_coordinator())
-        )
+        kind = self.chaos.strike(("worker_crashes", "user_errors", "hangs", *self._on_coordinator()))
         if kind is not None:
             self.schedule.note("fault", kind)
             getattr(self, f"_strike_{kind}")()
@@ -310,25 +315,26 @@ class _Simulation(World):
         self.schedule.later(_SLEEP_STEPS + _ZOMBIE_STEPS, coordinator.die)
 
 
-def _prepared(
-    job: Environment | JobGraph,
-    checkpointing: Checkpointing,
-    restart: RestartStrategy,
-    options: Options,
-) -> SimulatedJob:
-    graph = build_execution_graph(job.graph() if isinstance(job, Environment) else job)
-    return SimulatedJob(graph, cloudpickle.dumps(graph), checkpointing, restart, options)
+
+def _job_graph(job: Environment | JobGraph) -> JobGraph:
+    return job.graph() if isinstance(job, Environment) else job
 
 
-def _at_pace(options: Options, step_s: float) -> Options:
-    """Patience in proportion to the time that a step takes."""
+def _turns(graph: ExecutionGraph) -> int:
+    """How many there are that take turns."""
+    subtasks = sum(vertex.parallelism for vertex in graph.vertices)
+    return 2 * subtasks + sum(1 for link in graph.links for _ in link.channels())
+
+
+def _at_pace(options: Options, round_s: float) -> Options:
+    """Patience in proportion to the time that a round takes."""
     limits = replace(
         options.limits,
-        heartbeat_s=_HEARTBEAT_STEPS * step_s,
-        connect_timeout_s=_PATIENCE_STEPS * step_s,
-        start_timeout_s=_PATIENCE_STEPS * step_s,
+        heartbeat_s=_HEARTBEAT_ROUNDS * round_s,
+        connect_timeout_s=_PATIENCE_ROUNDS * round_s,
+        start_timeout_s=_PATIENCE_ROUNDS * round_s,
     )
-    return replace(options, heartbeat_timeout=_PATIENCE_STEPS * step_s, limits=limits)
+    return replace(options, heartbeat_timeout=_PATIENCE_ROUNDS * round_s, limits=limits)
 
 
 def _drawn_options(random: Random) -> Options:

@@ -66,10 +66,17 @@ class TransactionalSink(Sink):
                 raise StorageError("output of a completed checkpoint is lost", id)
             self._committed[id] = self._pending.pop(id)
 
-    def discard_uncommitted(self, committed: Sequence[Handle], operator: str = "") -> None:
+    def discard_uncommitted(
+        self,
+        committed: Sequence[Handle],
+        operator: str = "",
+        before_generation: int | None = None,
+    ) -> None:
         keep = {handle["id"] for handle in committed}
         for id in [id for id in self._pending if id not in keep]:
-            if id.startswith(f"{operator}/"):
+            owner, _, rest = id.rpartition("/")
+            generation = int(rest.split("-")[1])
+            if owner == operator and (before_generation is None or generation < before_generation):
                 del self._pending[id]
 
 

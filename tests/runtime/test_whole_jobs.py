@@ -63,7 +63,9 @@ def test_subtasks_in_processes_of_their_own_are_reached_over_tcp_as_well():
     run([CASES["keyed"], CASES["connected"]], 3, options=Options(transport="tcp"))
 
 
-@pytest.mark.parametrize("runner", ["inline", pytest.param("processes", marks=pytest.mark.processes)])
+@pytest.mark.parametrize(
+    "runner", ["inline", pytest.param("processes", marks=pytest.mark.processes)]
+)
 def test_what_does_not_parse_goes_to_the_side_output_of_its_source(runner):
     good, bad = CollectSink(), CollectSink()
     env = Environment(parallelism=2)

@@ -84,7 +84,7 @@ class Operator(ABC):
         """Called once when the subtask ends in an orderly way."""
 
 
-def user_error(label: str, error: Exception, record: Any = None) -> MinirtError:
+def user_error(label: str, error: BaseException, record: Any = None) -> MinirtError:
     """The error to raise when a function of the user raised `error`.
 
     The record is taken from the innermost frame of minirt's own operators, where it is by convention

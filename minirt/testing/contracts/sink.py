@@ -160,6 +160,17 @@ class SinkContract(ABC):
         assert self.pending() == []
         assert self.visible(sink) == []
 
+    def test_a_coordinator_that_was_replaced_discards_nothing_of_its_successor(self) -> None:
+        sink = self.new_sink()
+        self.prepared(self.writer(sink, generation=1), 1, row(1))
+        successors = self.prepared(self.writer(sink, generation=2), 2, row(2))
+        kept = self.pending()
+        sink.discard_uncommitted([], OPERATOR, before_generation=2)
+        assert len(self.pending()) < len(kept) or kept == []
+        sink.discard_uncommitted([], OPERATOR, before_generation=1)
+        sink.commit(successors)
+        assert self.visible(sink) == [row(2)]
+
     def test_an_empty_snapshot_leaves_nothing_behind(self) -> None:
         sink = self.new_sink()
         writer = self.writer(sink)

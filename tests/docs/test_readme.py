@@ -1,0 +1,86 @@
+"""Everything that the README tells a newcomer to type works as it stands."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import tomllib
+
+import pytest
+
+from tests.docs.blocks import ROOT, blocks, environment
+
+README = ROOT / "README.md"
+
+# Instead of waiting for seconds, wait until two more checkpoints are complete.
+SLEEP = """
+set -e
+newest() { ls checkpoints/totals/manifests 2>/dev/null | tail -1; }
+sleep() {
+    for turn in 1 2; do
+        seen=$(newest)
+        while [ "$(newest)" = "$seen" ]; do command sleep 0.02; done
+    done
+}
+"""
+
+
+@pytest.mark.processes
+def test_the_first_job_survives_what_the_readme_does_to_it(tmp_path):
+    [program] = blocks(README, "python")
+    [commands] = blocks(README, "bash")
+    (tmp_path / "first_job.py").write_text(program)
+    ran = subprocess.run(
+        ["bash", "-c", SLEEP + commands],
+        cwd=tmp_path,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=200,
+    )
+    assert ran.returncode == 0, ran.stderr
+    *said, count = ran.stdout.splitlines()
+    assert re.fullmatch(r"finished after \d+ checkpoints", said[-1])
+    assert count.strip() == "600"
+    assert "restarts in 0.05 s: worker" in ran.stderr
+    assert _totals_are_right(tmp_path)
+
+
+def test_every_other_command_is_known():
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    known = extras["optional-dependencies"]
+    commands = [line for block in blocks(README, "sh") for line in block.splitlines()]
+    for command in commands:
+        words = command.partition("#")[0].split()
+        if words[0] == "make":
+            _check_target(words[1])
+            continue
+        assert words[:3] == ["pip", "install", "-e"]
+        extra = re.fullmatch(r"'?\.(?:\[(\w+)\])?'?", words[3])
+        assert extra is not None
+        assert extra[1] is None or extra[1] in known
+
+
+def test_no_other_kind_of_block_hides_code_from_these_tests():
+    fences = re.findall(r"^```(\S+)", README.read_text(), re.MULTILINE)
+    assert set(fences) == {"python", "bash", "sh", "text"}
+
+
+def _check_target(target: str) -> None:
+    makefile = ROOT / "Makefile"
+    if not makefile.exists():
+        pytest.skip("there is no Makefile")
+    assert re.search(rf"^{target}:", makefile.read_text(), re.MULTILINE)
+
+
+def _totals_are_right(folder) -> bool:
+    """Ten users, and the last total of each is the sum of its amounts."""
+    last: dict[str, dict] = {}
+    for file in (folder / "out/totals").glob("*.jsonl"):
+        for line in file.read_text().splitlines():
+            row = json.loads(line)
+            if row["time"] >= last.get(row["user"], row)["time"]:
+                last[row["user"]] = row
+    totals = {user: row["amount"] for user, row in last.items()}
+    return totals == {f"user-{u}": sum(n % 7 for n in range(u, 600, 10)) for u in range(10)}

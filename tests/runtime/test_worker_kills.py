@@ -1,0 +1,43 @@
+"""Workers killed with SIGKILL at any moment, again and again: nothing is lost, nothing comes twice."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.runtime.campaign import Plan, run
+from tests.runtime.processes import needs_proc
+
+pytestmark = [pytest.mark.processes, needs_proc]
+
+
+@pytest.mark.parametrize(
+    "plan",
+    [
+        Plan("keyed", seed=1),
+        Plan("keyed", parallelism=3, placement="slots", seed=2),
+        Plan("postponed", seed=3),
+        Plan("reduced", placement="slots", transport="tcp", seed=4),
+        Plan("united", placement="slots", seed=5),
+        Plan("connected", placement="slots", seed=6),
+        Plan("stateless", placement="slots", kills=4, seed=7),
+    ],
+    ids=lambda plan: f"{plan.case}-{plan.parallelism}-{plan.placement}",
+)
+def test_a_job_whose_workers_are_killed_puts_out_everything_exactly_once(plan, tmp_path):
+    outcome = run(plan, tmp_path)
+    assert outcome.kills == plan.kills
+    assert outcome.restarts >= 1
+    assert (outcome.lost, outcome.duplicated) == (0, 0)
+
+
+@pytest.mark.parametrize("case", ["postponed", "sides"])
+def test_at_least_once_loses_nothing(case, tmp_path):
+    outcome = run(Plan(case, "at_least_once", seed=8), tmp_path)
+    assert outcome.restarts >= 1
+    assert outcome.lost == 0
+
+
+def test_the_template_may_be_killed_as_well(tmp_path):
+    outcome = run(Plan("keyed", kills=3, template_kills=2, seed=9), tmp_path)
+    assert outcome.kills == 3
+    assert (outcome.lost, outcome.duplicated) == (0, 0)
