@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from functools import partial
 
 from minirt.data.batch import Batch
+from minirt.data.codec import UnsupportedRecordError
+from minirt.errors import UserCodeError
 from minirt.graph.execution import SubtaskId, Vertex
 from minirt.graph.job_graph import (
     CoMapSpec,
@@ -94,11 +96,16 @@ class Chain:
             yield from operator.on_end()
 
     def snapshot(self) -> dict[str, bytes]:
-        return {
-            f"{operator.ctx.uid}{SECTION_SEPARATOR}{section}": data
-            for operator in self.operators
-            for section, data in operator.snapshot().items()
-        }
+        """The state of all operators by uid and section; raises UserCodeError if it cannot be stored."""
+        sections: dict[str, bytes] = {}
+        for operator in self.operators:
+            uid, label = operator.ctx.uid, operator.ctx.label
+            try:
+                own = operator.snapshot()
+            except UnsupportedRecordError as error:
+                raise UserCodeError(f"state of operator {label}: {error}") from error
+            sections |= {f"{uid}{SECTION_SEPARATOR}{name}": data for name, data in own.items()}
+        return sections
 
     def prepare(self, checkpoint_id: int) -> list[tuple[str, Prepared]]:
         """The pending output of the chain's sink, if it has one, with its uid."""

@@ -265,6 +265,7 @@ class _Parts:
             store = ObjectStore(root, checkpointing.storage_options)
             limits = options.limits
             storage = CheckpointStorage(store, limits.inline_snapshot_bytes, limits.history_entries)
+            storage.check_writable()
             restore = _checked_restore(restore, storage)
         mode = find_mode(DEFAULT_MODE if checkpointing is None else checkpointing.mode)
         try:
