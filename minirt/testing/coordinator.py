@@ -71,9 +71,7 @@ class SimulatedCoordinator(Actor):
     operation on storage or on a sink.
     """
 
-    def __init__(
-        self, world: World, job: SimulatedJob, number: int, observer: JobObserver
-    ) -> None:
+    def __init__(self, world: World, job: SimulatedJob, number: int, observer: JobObserver) -> None:
         self.name = f"coordinator {number}"
         self.dead = False
         self.asleep = False

@@ -237,9 +237,7 @@ class SimulatedWorker(Actor):
         random = self._schedule.random
         pace = random.choice(_PIECES)
         self.assembled = {
-            id: assemble(
-                self._package, deployment, id, self, SeededPacer(random, *pace), _no_limit
-            )
+            id: assemble(self._package, deployment, id, self, SeededPacer(random, *pace), _no_limit)
             for id in self._ids
         }
         self.actors = {id: SubtaskActor(self, b.subtask) for id, b in self.assembled.items()}
