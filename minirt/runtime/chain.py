@@ -25,7 +25,7 @@ from minirt.graph.job_graph import (
     SourceSpec,
 )
 from minirt.io.base import Prepared, Split
-from minirt.runtime.operators.base import Emit, Operator, OperatorContext
+from minirt.runtime.operators.base import Emit, Operator, OperatorContext, opening_error
 from minirt.runtime.operators.keyed import KeyedProcessOperator, ReduceOperator
 from minirt.runtime.operators.sink import SinkOperator
 from minirt.runtime.operators.source import SourceOperator
@@ -79,7 +79,10 @@ class Chain:
     def open(self) -> None:
         """Open from the end, so that nobody emits into an operator that is not yet open."""
         for operator in reversed(self.operators):
-            operator.open()
+            try:
+                operator.open()
+            except Exception as error:
+                raise opening_error(operator.ctx.label, error) from error
 
     def process(self, batch: Batch, input_index: int) -> None:
         self.head.process(batch, input_index)
