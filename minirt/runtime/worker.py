@@ -11,7 +11,7 @@ import socket
 import threading
 import time
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from multiprocessing.connection import Client, Connection
 
@@ -239,6 +239,7 @@ class Worker:
         """Until told to stop."""
         mark = time.perf_counter()
         while not self._stopping:
+            held_up = {s.id for s in self.subtasks if s.has_input and s.outputs.full}
             self._wait()
             busy: dict[SubtaskId, float] = {}
             for subtask in self.subtasks:
@@ -249,7 +250,7 @@ class Worker:
                     busy[subtask.id] = time.perf_counter() - began
             self._move_frames()
             now = time.perf_counter()
-            self._account(now - mark, busy)
+            self._account(now - mark, busy, held_up)
             mark = now
             self._beat()
         for subtask in self.subtasks:
@@ -375,11 +376,14 @@ class Worker:
         while not self._uploader.results.empty():
             self._tell(self._uploader.results.get())
 
-    def _account(self, passed: float, busy: Mapping[SubtaskId, float]) -> None:
+    def _account(
+        self, passed: float, busy: Mapping[SubtaskId, float], held_up: Collection[SubtaskId]
+    ) -> None:
+        """`held_up` had no room for output when the wait began; room is what ends such a wait."""
         for subtask in self.subtasks:
             metrics, worked = subtask.metrics, busy.get(subtask.id, 0.0)
             metrics.busy_s += worked
-            if subtask.has_input and subtask.outputs.full:
+            if subtask.id in held_up:
                 metrics.soft_backpressure_s += max(0.0, passed - worked)
             else:
                 metrics.idle_s += max(0.0, passed - worked)
