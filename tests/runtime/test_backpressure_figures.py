@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import types
+from collections import defaultdict
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ class OneTurn(Worker):
     def __init__(self, subtask: Any, end_wait: Any) -> None:
         self.subtasks = [subtask]
         self._stopping = False
+        self._accounted_s = defaultdict(float)
         self._end_wait = end_wait
 
     def _wait(self) -> None:
