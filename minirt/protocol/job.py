@@ -215,7 +215,7 @@ class JobProtocol:
         return self._fail(WorkerLostError(late), now)
 
     def _on_start_timeout(self, generation: int, now: float) -> list[JobCommand]:
-        """Workers give no sign of life while they restore: one that hangs there is found only here."""
+        """A worker gives signs of life while user code hangs in `open`: that is found only here."""
         if generation != self._generation or self._status is not JobStatus.DEPLOYING:
             return []
         missing = len(self._subtasks - self._started)

@@ -223,6 +223,7 @@ class CheckpointPaths:
 
     GENERATIONS = "generations/"
     MANIFESTS = "manifests/"
+    PROBE = "generations/probe"
     HISTORY = "history/"
 
     _KEY = r"chk-(\d{8,})-g(\d{8,})"

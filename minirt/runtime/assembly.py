@@ -81,7 +81,7 @@ def assemble(
     limits, vertex = options.limits, graph.vertices[id.vertex]
     metrics = SubtaskMetrics()
     codec = RowCodec(allow_pickle=options.allow_pickle)
-    outlet = Outlet(codec, limits, metrics, ports.now, make_room)
+    outlet = Outlet(graph.subtask_name(id), codec, limits, metrics, ports.now, make_room)
     outputs: dict[ChannelId, OutputChannel] = {}
     links = []
     for link in graph.outputs_of(id.vertex):

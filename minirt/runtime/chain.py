@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from functools import partial
 
 from minirt.data.batch import Batch
+from minirt.data.codec import UnsupportedRecordError
+from minirt.errors import UserCodeError
 from minirt.graph.execution import SubtaskId, Vertex
 from minirt.graph.job_graph import (
     CoMapSpec,
@@ -23,7 +25,7 @@ from minirt.graph.job_graph import (
     SourceSpec,
 )
 from minirt.io.base import Prepared, Split
-from minirt.runtime.operators.base import Emit, Operator, OperatorContext
+from minirt.runtime.operators.base import Emit, Operator, OperatorContext, opening_error
 from minirt.runtime.operators.keyed import KeyedProcessOperator, ReduceOperator
 from minirt.runtime.operators.sink import SinkOperator
 from minirt.runtime.operators.source import SourceOperator
@@ -77,7 +79,10 @@ class Chain:
     def open(self) -> None:
         """Open from the end, so that nobody emits into an operator that is not yet open."""
         for operator in reversed(self.operators):
-            operator.open()
+            try:
+                operator.open()
+            except Exception as error:
+                raise opening_error(operator.ctx.label, error) from error
 
     def process(self, batch: Batch, input_index: int) -> None:
         self.head.process(batch, input_index)
@@ -94,11 +99,16 @@ class Chain:
             yield from operator.on_end()
 
     def snapshot(self) -> dict[str, bytes]:
-        return {
-            f"{operator.ctx.uid}{SECTION_SEPARATOR}{section}": data
-            for operator in self.operators
-            for section, data in operator.snapshot().items()
-        }
+        """The state of all operators by uid and section; raises UserCodeError if it cannot be stored."""
+        sections: dict[str, bytes] = {}
+        for operator in self.operators:
+            uid, label = operator.ctx.uid, operator.ctx.label
+            try:
+                own = operator.snapshot()
+            except UnsupportedRecordError as error:
+                raise UserCodeError(f"state of operator {label}: {error}") from error
+            sections |= {f"{uid}{SECTION_SEPARATOR}{name}": data for name, data in own.items()}
+        return sections
 
     def prepare(self, checkpoint_id: int) -> list[tuple[str, Prepared]]:
         """The pending output of the chain's sink, if it has one, with its uid."""

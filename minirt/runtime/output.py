@@ -8,7 +8,7 @@ from typing import Any
 
 from minirt.config import Limits
 from minirt.data.batch import Batch, Columns, Rows
-from minirt.data.codec import RowCodec, encode_columns
+from minirt.data.codec import RowCodec, UnsupportedRecordError, encode_columns
 from minirt.data.keys import KeyRouter, UnstableKeyError, key_hash
 from minirt.errors import MinirtError, UserCodeError
 from minirt.graph.execution import Link
@@ -36,6 +36,8 @@ _FIRST_RECORD_BYTES = 256
 class Outlet:
     """What all buffers of a subtask share. `make_room` blocks while a channel is overdrawn."""
 
+    name: str
+    """The subtask's, for messages."""
     codec: RowCodec
     limits: Limits
     metrics: SubtaskMetrics
@@ -96,7 +98,10 @@ class ChannelBuffer:
 
     def _send(self, rows: Rows) -> None:
         limits, count = self._outlet.limits, len(rows)
-        payload = self._outlet.codec.encode(rows)
+        try:
+            payload = self._outlet.codec.encode(rows)
+        except UnsupportedRecordError as error:
+            raise UserCodeError(f"what {self._outlet.name} emits: {error}") from error
         learned = limits.frame_bytes * count // max(1, len(payload))
         self.threshold = max(1, min(limits.frame_records, learned))
         self.put(Frame(Kind.ROWS, payload, count))
@@ -127,6 +132,8 @@ class LinkOutput:
         self._deal = self._dealer()
 
     def emit(self, batch: Batch) -> None:
+        if not len(batch):
+            return
         self._outlet.metrics.records_out += len(batch)
         if isinstance(batch, Columns) and len(self._buffers) == 1:
             self._buffers[0].send_columns(batch)
@@ -167,9 +174,12 @@ class LinkOutput:
             buffer.put(frame)
 
     def _dealer(self) -> Callable[[Rows], None]:
-        if len(self._buffers) == 1:
-            return self._deal_to_one
         match self.link.partitioning:
+            case Hash(key) if len(self._buffers) == 1:
+                self._key_of = key.on_rows()
+                return self._deal_keyed_to_one
+            case _ if len(self._buffers) == 1:
+                return self._deal_to_one
             case Hash(key):
                 self._key_of = key.on_rows()
                 entries = self._outlet.limits.route_cache_entries
@@ -190,6 +200,15 @@ class LinkOutput:
         buffer.records += rows.records
         if rows.timestamps is not None:
             buffer.timestamps += rows.timestamps
+
+    def _deal_keyed_to_one(self, rows: Rows) -> None:
+        """A key that could not be dealt to several is refused here too; one of a batch is looked at."""
+        record = rows.records[0]
+        try:
+            key_hash(self._key_of(record))
+        except Exception as error:
+            raise self._key_error(error, record) from error
+        self._deal_to_one(rows)
 
     def _deal_in_turn(self, rows: Rows) -> None:
         count = len(self._buffers)

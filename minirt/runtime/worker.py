@@ -1,42 +1,33 @@
-"""A worker process: one or more subtasks in one cooperative loop."""
+"""The loop of a worker process: one or more subtasks, taking turns."""
 
 from __future__ import annotations
 
 import contextlib
-import os
-import pickle
-import queue
 import selectors
 import socket
-import sys
-import threading
 import time
-import traceback
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from multiprocessing.connection import Client
 
 from minirt.config import Limits
-from minirt.errors import MinirtError, WorkerLostError
+from minirt.errors import WorkerLostError
 from minirt.graph.execution import ChannelId, SubtaskId
-from minirt.protocol.job_events import JobEvent, SubtaskDrained, SubtaskStarted, WorkerFailed
+from minirt.protocol.job_events import SubtaskDrained, SubtaskStarted
 from minirt.runtime.assembly import Assembled, JobPackage, assemble
 from minirt.runtime.channels import InputChannel, OutputChannel
-from minirt.runtime.control import ORPHANED_EXIT, Control
+from minirt.runtime.control import Control
 from minirt.runtime.local import LocalLink
 from minirt.runtime.messages import (
     Abort,
     Assignment,
     Heartbeat,
-    LifelineOpened,
     Stop,
     ToCoordinator,
     ToWorker,
     Trigger,
-    WorkerHello,
 )
 from minirt.runtime.operators.base import user_error
 from minirt.runtime.pacer import TimedPacer
@@ -47,9 +38,9 @@ from minirt.runtime.sockets import (
     SocketSender,
     accept_channel,
     connect_channel,
-    listen,
 )
 from minirt.runtime.subtask import Subtask
+from minirt.runtime.uploader import Uploader
 
 _RECEIVE_BYTES = 256 * 1024
 
@@ -63,80 +54,6 @@ class WorkerPlace:
     coordinator: Address
     token: bytes
     folder: str
-
-
-def run_worker(package: JobPackage, place: WorkerPlace) -> None:
-    """The whole life of a worker, in its own process."""
-    try:
-        control = Control(Client(place.coordinator, authkey=place.token))
-        _watch_coordinator(place)
-    except (OSError, EOFError):
-        os._exit(ORPHANED_EXIT)
-    listener, address = listen(
-        place.folder, f"w{place.generation}-{place.worker}", package.options.transport
-    )
-    control.send(WorkerHello(place.generation, place.worker, os.getpid(), address))
-    assignment = control.receive()
-    if isinstance(assignment, Assignment):
-        try:
-            life = Heartbeat(place.generation, place.worker, {})
-            with control.repeating(life, package.options.limits.heartbeat_s):
-                worker = Worker(package, place, control, listener, assignment)
-            worker.run()
-        except (Exception, SystemExit, KeyboardInterrupt) as error:
-            control.send(WorkerFailed(place.generation, portable(error)))
-    # The connection still is open: once it is closed this process may be killed.
-    with contextlib.suppress(OSError, ValueError):
-        sys.stdout.flush()
-        sys.stderr.flush()
-
-
-def portable(error: BaseException) -> Exception:
-    """The error itself if it survives a trip between processes, else its text."""
-    if isinstance(error, MinirtError):
-        try:
-            pickle.loads(pickle.dumps(error))
-            return error
-        except Exception:
-            return MinirtError(str(error))
-    return MinirtError("".join(traceback.format_exception(error)).rstrip())
-
-
-def _watch_coordinator(place: WorkerPlace) -> None:
-    """End this process as soon as the coordinator is gone, whatever the user's code is doing."""
-    lifeline = Client(place.coordinator, authkey=place.token)
-    lifeline.send(LifelineOpened())
-
-    def wait() -> None:
-        with contextlib.suppress(EOFError, OSError):
-            lifeline.recv_bytes()
-        os._exit(ORPHANED_EXIT)
-
-    threading.Thread(target=wait, name="lifeline", daemon=True).start()
-
-
-class _Uploader:
-    """Stores snapshots in a thread of its own, in order; hands results back to the loop."""
-
-    def __init__(self, package: JobPackage, wake: Callable[[], None]) -> None:
-        self._writer = package.storage
-        self._wake = wake
-        self._uploads: queue.SimpleQueue[SnapshotUpload] = queue.SimpleQueue()
-        self.results: queue.SimpleQueue[JobEvent] = queue.SimpleQueue()
-        threading.Thread(target=self._run, name="uploader", daemon=True).start()
-
-    def put(self, upload: SnapshotUpload) -> None:
-        self._uploads.put(upload)
-
-    def _run(self) -> None:
-        while True:
-            upload = self._uploads.get()
-            try:
-                result: JobEvent = upload.run(self._writer, time.time)
-            except Exception as error:
-                result = WorkerFailed(upload.generation, portable(error))
-            self.results.put(result)
-            self._wake()
 
 
 class Worker:
@@ -166,7 +83,7 @@ class Worker:
         self._heartbeat_at = 0.0
         self._wake_receiver, self._wake_sender = socket.socketpair()
         self._wake_receiver.setblocking(False)
-        self._uploader = _Uploader(package, self._wake)
+        self._uploader = Uploader(package, self._wake)
         self.subtasks = self._assemble(assignment, listener)
 
     # Ports of the subtasks.
@@ -268,6 +185,7 @@ class Worker:
         """Until told to stop."""
         mark = time.perf_counter()
         while not self._stopping:
+            held_up = {s.id for s in self.subtasks if s.has_input and s.outputs.full}
             self._wait()
             for subtask in self.subtasks:
                 subtask.on_time()
@@ -275,7 +193,7 @@ class Worker:
                     self._work(subtask)
             self._move_frames()
             now = time.perf_counter()
-            self._account(now - mark)
+            self._account(now - mark, held_up)
             mark = now
             self._beat()
         for subtask in self.subtasks:
@@ -434,14 +352,17 @@ class Worker:
         while not self._uploader.results.empty():
             self._tell(self._uploader.results.get())
 
-    def _account(self, passed: float) -> None:
-        """Of the time since the last call, what a subtask did not work it waited."""
+    def _account(self, passed: float, held_up: Collection[SubtaskId]) -> None:
+        """Of the time since the last call, what a subtask did not work it waited.
+
+        `held_up` had no room for output when the wait began; room is what ends such a wait.
+        """
         for subtask in self.subtasks:
             metrics = subtask.metrics
             worked = metrics.busy_s + metrics.hard_backpressure_s
             waited = max(0.0, passed - (worked - self._accounted_s[subtask.id]))
             self._accounted_s[subtask.id] = worked
-            if subtask.has_input and subtask.outputs.full:
+            if subtask.id in held_up:
                 metrics.soft_backpressure_s += waited
             else:
                 metrics.idle_s += waited

@@ -78,6 +78,11 @@ class CheckpointStorage:
     def __reduce__(self) -> tuple[type[CheckpointStorage], tuple[ObjectStore, int, int]]:
         return (type(self), (self.store, self._inline_bytes_max, self._history_entries))
 
+    def check_writable(self) -> None:
+        """Raise StorageError if nothing can be stored here, before a job starts to rely on it."""
+        self.store.write(CheckpointPaths.PROBE, b"")
+        self.store.delete(CheckpointPaths.PROBE)
+
     # Generations
 
     def claim_generation(self) -> int:

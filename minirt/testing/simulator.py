@@ -269,7 +269,9 @@ class _Simulation(World):
     def _strike(self) -> None:
         if not self.chaos.is_due():
             return
-        kind = self.chaos.strike(("worker_crashes", "user_errors", "hangs", *self._on_coordinator()))
+        kind = self.chaos.strike(
+            ("worker_crashes", "user_errors", "hangs", *self._on_coordinator())
+        )
         if kind is not None:
             self.schedule.note("fault", kind)
             getattr(self, f"_strike_{kind}")()
@@ -313,7 +315,6 @@ class _Simulation(World):
         self.schedule.note(coordinator.name, "is taken for dead")
         self._replace_coordinator()
         self.schedule.later(_SLEEP_STEPS + _ZOMBIE_STEPS, coordinator.die)
-
 
 
 def _job_graph(job: Environment | JobGraph) -> JobGraph:

@@ -15,7 +15,10 @@ if TYPE_CHECKING:
 
     from minirt.io.base import Source
 
-_INPUT_COLUMNS = ("event_time", "origin", "carrier", "dep_delay", "distance")
+INPUT_COLUMNS = ("event_time", "origin", "carrier", "dep_delay", "distance")
+"""What the job reads of a flight."""
+
+SOURCE_NAME = "flights"
 
 
 def flights_source(
@@ -23,7 +26,7 @@ def flights_source(
 ) -> SparkSource:
     """The flights as a source, in the order of their scheduled departure."""
     return SparkSource(
-        flights.select(*_INPUT_COLUMNS), order_by="event_time", splits=splits, cache_dir=cache_dir
+        flights.select(*INPUT_COLUMNS), order_by="event_time", splits=splits, cache_dir=cache_dir
     )
 
 
@@ -32,14 +35,17 @@ def build(
 ) -> None:
     """Add the job to `env`: it writes rows of `RESULT_SCHEMA` to the folder `out_path`.
 
-    Each result takes `slow_s_per_result` seconds of its subtask, so that backpressure is real: there
-    are 116,904 results of all flights.
+    Each result takes `slow_s_per_result` seconds of the subtask that writes it, so that backpressure is
+    real: there are 116,904 results of all flights. Results are dealt out in turn before, so every
+    subtask but the sources has several input channels, with barriers that arrive at different times.
     """
     # Every split is exactly in the order of event time, so no flight is ever late.
     flights = env.source(
-        source, uid="flights", watermarks=rt.Watermarks.monotonous(timestamp="event_time")
+        source,
+        uid="flights",
+        name=SOURCE_NAME,
+        watermarks=rt.Watermarks.monotonous(timestamp="event_time"),
     )
-    hourly = flights.key_by("origin", "carrier").process(HourlyStats(), uid="hourly")
-    hourly.map(Slow(slow_s_per_result), name="slow").sink(
-        rt.ParquetSink(out_path, schema=RESULT_SCHEMA), uid="out"
-    )
+    hourly = flights.key_by("origin", "carrier").process(HourlyStats(), uid="hourly", name="hourly")
+    slow = hourly.rebalance().map(Slow(slow_s_per_result), name="slow")
+    slow.sink(rt.ParquetSink(out_path, schema=RESULT_SCHEMA), uid="out", name="out")

@@ -97,11 +97,21 @@ def user_error(label: str, error: BaseException, record: Any = None) -> MinirtEr
         is_ours = frame.f_globals.get("__name__", "").startswith("minirt.runtime.operators")
         if is_ours and "record" in frame.f_locals:
             culprit = frame.f_locals["record"]
-    trace = "".join(traceback.format_exception(error)).rstrip()
-    return UserCodeError(f"operator {label} failed on record {shown(culprit)}\n{trace}")
+    return UserCodeError(f"operator {label} failed on record {shown(culprit)}\n{_trace(error)}")
+
+
+def opening_error(label: str, error: Exception) -> MinirtError:
+    """The error to raise when an operator could not be opened because of `error`."""
+    if isinstance(error, MinirtError):
+        return error
+    return UserCodeError(f"operator {label} could not be opened\n{_trace(error)}")
 
 
 def shown(record: Any) -> str:
     """A record as messages show it."""
     text = repr(record)
     return text if len(text) <= RECORD_TEXT_MAX else text[:RECORD_TEXT_MAX] + "…"
+
+
+def _trace(error: BaseException) -> str:
+    return "".join(traceback.format_exception(error)).rstrip()

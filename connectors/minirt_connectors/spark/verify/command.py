@@ -24,11 +24,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except SystemExit as stop:  # argparse has said why, or has shown its help
         return int(stop.code or 0)
     try:
-        spark = local_session("minirt-verify")
-        verdict = verify(
-            spark,
+        return run(
             arguments.output,
-            read_committed(spark, arguments.expected),
+            arguments.expected,
             keys=arguments.keys,
             examples=arguments.examples,
             report=arguments.json,
@@ -36,6 +34,23 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (MinirtError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return WRONG_CALL
+
+
+def run(
+    output: str,
+    expected: str,
+    *,
+    keys: Sequence[str] | None,
+    examples: int,
+    report: str | None,
+) -> int:
+    """Compare two folders or files and print the verdict: 0 if the output is as expected, else 1.
+
+    Raises what `verify` raises, and OSError if the report cannot be written.
+    """
+    spark = local_session("minirt-verify")
+    wanted = read_committed(spark, expected)
+    verdict = verify(spark, output, wanted, keys=keys, examples=examples, report=report)
     print(verdict)
     return OK if verdict.ok else DIFFERENT
 

@@ -1,0 +1,52 @@
+# `make demo` and `make test` need nothing but Python 3.11+, a JDK 17+ and a package registry.
+
+VENV := .venv
+BIN := $(VENV)/bin
+RUNS ?= 20000
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint soak bench clean java python
+.NOTPARALLEL:
+
+help: ## show this list
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1	\2/p' Makefile | expand -t 12
+
+demo: java $(VENV)/.demo ## kill workers of a job over real flights in two checkpoint modes; Spark verifies
+	@$(BIN)/minirt demo $(ARGS)
+
+test: java lint ## lint, then run all tests
+	$(BIN)/python -m pytest -q $(ARGS)
+
+lint: $(VENV)/.dev ## check style and types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+soak: $(VENV)/.dev ## simulate RUNS jobs that crash; the last line counts what was lost and duplicated
+	$(BIN)/python -m tests.simulation.soak --runs $(RUNS) $(ARGS)
+
+bench: $(VENV)/.dev ## measure throughput, checkpoints and recovery
+	$(BIN)/python -m benchmarks.throughput
+	$(BIN)/python -m benchmarks.checkpoints
+	$(BIN)/python -m benchmarks.recovery
+
+clean: ## remove everything that is not in the repository, the virtual environment included
+	git clean -qfdX
+
+# $(error) ends make with the one line that says what is missing.
+java:
+	$(if $(missing),$(error $(missing)))
+java: missing = $(shell .ci/require-java 2>&1)
+
+# "dev" has all that "demo" needs, so it leaves both marks.
+$(VENV)/.dev: pyproject.toml | python
+	@.ci/install $(VENV) dev
+	@touch $(VENV)/.dev $(VENV)/.demo
+
+$(VENV)/.demo: pyproject.toml | python
+	@.ci/install $(VENV) demo
+	@touch $@
+
+python:
+	$(if $(missing),$(error $(missing)))
+python: missing = $(shell .ci/find-python 2>&1 >/dev/null)

@@ -1,0 +1,191 @@
+"""One run of the demo: a job over real flights, workers killed under way, and Spark's verdict."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import minirt as rt
+from minirt_connectors.flights.audience import Audience
+from minirt_connectors.flights.data import flights_dataframe
+from minirt_connectors.flights.expected import KEYS, expected_hourly
+from minirt_connectors.flights.job import INPUT_COLUMNS, build, flights_source
+from minirt_connectors.flights.killer import Kill, Killer
+from minirt_connectors.flights.live import Figures, LiveFigures
+from minirt_connectors.spark import SparkSource, Verdict, verify
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+MODES = ("aligned", "at_least_once")
+PARALLELISM = 2
+
+_QUEUE_BYTES = 64 * 1024
+"""Small, since aligned barriers have to wait behind everything that is queued."""
+_LOOK_EVERY_S = 0.2
+_CANCEL_S = 10.0
+_SPARE_RESTARTS = 3
+"""For failures that were not asked for: they are shown, but should not last for ever."""
+_LIMITS = rt.Limits(
+    input_queue_bytes=_QUEUE_BYTES,
+    output_queue_bytes=_QUEUE_BYTES // 2,
+    frame_bytes=_QUEUE_BYTES // 8,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class DemoInput:
+    """What all runs share: the flights as a source, and what Spark says of them."""
+
+    source: SparkSource
+    expected: DataFrame
+    rows: int
+    results: int
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What to do in one run. `seconds` is how long its slow stage takes in all, without replays."""
+
+    mode: str
+    kills: int = 2
+    seconds: float = 12.0
+    seed: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EndedJob:
+    """A job that ran to its end, before anybody has looked at its output."""
+
+    mode: str
+    kills: tuple[Kill, ...]
+    result: rt.JobResult
+    output: str
+
+    def __str__(self) -> str:
+        result = self.result
+        return (
+            f"{result.duration_s:5.1f} s  {result.status.value}: {len(self.kills)} workers killed, "
+            f"{result.restarts} restarts, {result.completed_checkpoints} checkpoints"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class DemoRun:
+    """What came of one run."""
+
+    job: EndedJob
+    rows_in: int
+    verdict: Verdict
+
+    @property
+    def passed(self) -> bool:
+        """Nothing lost; and nothing twice or wrong, if the mode promises that."""
+        return self.verdict.lost == 0 and (self.verdict.ok or self.job.mode == "at_least_once")
+
+    @property
+    def conclusion(self) -> str:
+        """What the verdict means, in a sentence."""
+        verdict, mode = self.verdict, self.job.mode
+        if not self.passed:
+            return f"{mode}: FAILED, the output is not what this mode promises."
+        if self.job.mode == "aligned":
+            return f"{mode}: exactly once, nothing lost, duplicated or wrong."
+        if verdict.ok:
+            return (
+                f"{mode}: nothing lost; and this time no restart fell where it shows in the output."
+            )
+        return (
+            f"{mode}: nothing lost, but {verdict.duplicated:,} results came twice and "
+            f"{verdict.unexpected:,} have wrong counts: what was processed between the barriers of two "
+            "channels was processed again after a restart."
+        )
+
+    def to_plain(self) -> dict[str, Any]:
+        """The figures of the run in terms of JSON."""
+        return {
+            "mode": self.job.mode,
+            "kills": len(self.job.kills),
+            "restarts": self.job.result.restarts,
+            "checkpoints": self.job.result.completed_checkpoints,
+            "rows_in": self.rows_in,
+            "rows_out": self.verdict.rows_output,
+            "lost": self.verdict.lost,
+            "duplicated": self.verdict.duplicated,
+            "unexpected": self.verdict.unexpected,
+        }
+
+
+def prepare(spark: SparkSession, folder: Path, rows: int | None = None) -> DemoInput:
+    """Have Spark write the flights (the first `rows` by time, if given) for the job, and count them."""
+    from pyspark.sql import functions as F
+
+    flights = flights_dataframe(spark).select(*INPUT_COLUMNS)
+    if rows is not None:
+        flights = flights.orderBy(*INPUT_COLUMNS).limit(rows)
+    flights = flights.persist()
+    source = flights_source(flights, cache_dir=str(folder))
+    expected = expected_hourly(flights).persist()
+    totals = expected.agg(F.sum("flights"), F.count("*")).first()
+    assert totals is not None
+    return DemoInput(source, expected, int(totals[0] or 0), int(totals[1]))
+
+
+def run_job(
+    demo: DemoInput,
+    plan: Plan,
+    folder: Path,
+    *,
+    show: Callable[[Figures], None] = lambda figures: None,
+    on_kill: Callable[[Kill], None] = lambda kill: None,
+) -> EndedJob:
+    """Run the job with its output and checkpoints in `folder`, and kill its workers meanwhile.
+
+    `show` gets the figures several times a second. Raises JobFailedError if the job fails for good.
+    """
+    output = str(folder / "output")
+    env = rt.Environment("flights", parallelism=PARALLELISM)
+    slow_s = plan.seconds * PARALLELISM / max(1, demo.results)
+    build(env, demo.source, output, slow_s_per_result=slow_s)
+    # A moment after the first checkpoint, but never when the job could long be over.
+    killer = Killer(plan.kills, plan.seconds / 6, random.Random(plan.seed), on_kill)
+    live = LiveFigures(lambda: len(killer.kills))
+    job = env.start(
+        checkpointing=rt.Checkpointing(str(folder / "checkpoints"), interval="1s", mode=plan.mode),
+        restart=rt.Restart.fixed_delay(attempts=plan.kills + _SPARE_RESTARTS, delay="50ms"),
+        options=rt.Options(limits=_LIMITS),
+        observer=Audience(killer, live),
+    )
+    killer.start(job)
+    try:
+        result = _watch(job, lambda: show(live.figures()))
+    finally:
+        killer.stop()
+    return EndedJob(plan.mode, tuple(killer.kills), result, output)
+
+
+def verify_output(spark: SparkSession, demo: DemoInput, job: EndedJob) -> DemoRun:
+    """Have Spark compare what the job has committed with what it must be."""
+    verdict = verify(spark, job.output, demo.expected, keys=KEYS, examples=1)
+    return DemoRun(job, demo.rows, verdict)
+
+
+def _watch(job: rt.Job, look: Callable[[], None]) -> rt.JobResult:
+    """The result of the job. Whatever ends the watching ends the job, too."""
+    try:
+        while True:
+            try:
+                return job.wait(_LOOK_EVERY_S)
+            except TimeoutError:
+                look()
+    except rt.MinirtError:  # The job is over.
+        raise
+    except BaseException:
+        job.cancel()
+        with contextlib.suppress(rt.MinirtError, TimeoutError):
+            job.wait(_CANCEL_S)
+        raise

@@ -1,0 +1,5 @@
+"""`python -m minirt`: the command line."""
+
+from minirt.cli import main
+
+main()

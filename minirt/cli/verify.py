@@ -1,0 +1,35 @@
+"""`minirt verify`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from minirt.errors import ConfigurationError
+
+
+def verify(
+    output: Annotated[str, typer.Argument(help="Folder or file of Parquet or JSONL.")],
+    expected: Annotated[str, typer.Argument(help="The same, with the rows that must be there.")],
+    keys: Annotated[
+        str | None,
+        typer.Option(metavar="A,B", help="Columns that identify a row; all by default."),
+    ] = None,
+    examples: Annotated[int, typer.Option(min=0, help="Findings shown of each kind.")] = 10,
+    json: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Write the verdict there, too.")
+    ] = None,
+) -> None:
+    """Have Spark compare the committed output of a job with what it must be.
+
+    The exit status is 0 if it is as expected, 1 if it differs, 2 if the two cannot be compared.
+    """
+    from minirt_connectors.spark.verify import run
+
+    names = None if keys is None else [name.strip() for name in keys.split(",")]
+    try:
+        status = run(output, expected, keys=names, examples=examples, report=json)
+    except OSError as error:
+        raise ConfigurationError(f"cannot write the verdict: {error}") from error
+    raise typer.Exit(status)
