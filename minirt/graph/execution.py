@@ -62,6 +62,11 @@ class Link:
     max_parallelism: int
     """That of the target: how many key groups there are."""
 
+    @property
+    def kind(self) -> str:
+        """What its partitioning is called: "forward", "rebalance", "hash" and so on."""
+        return type(self.partitioning).__name__.lower()
+
     def receivers_of(self, sender: int) -> range:
         """The subtasks of the target that this sender is connected to."""
         match self.partitioning:

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from minirt.errors import ConfigurationError
 from minirt.graph.execution import ExecutionGraph, Link, SubtaskId, Vertex
-from minirt.graph.job_graph import Broadcast, Custom, Hash
 from minirt.graph.key_groups import group_range
 from minirt.protocol.manifest import ChannelData, Manifest, SnapshotRef, VertexEntry
 
@@ -144,14 +143,13 @@ def plan_in_flight(manifest: Manifest, graph: ExecutionGraph) -> InFlightPlan:
 
 def _receivers(data: ChannelData, link: Link) -> list[tuple[int, bool]]:
     """Who reads a captured channel, and whether its records are dealt again among them."""
-    kind = type(link.partitioning).__name__.lower()
-    if kind == data.partitioning and link.receivers == data.receivers:
+    if link.kind == data.partitioning and link.receivers == data.receivers:
         return [(data.receiver, False)]
     everyone = range(link.receivers)
-    match link.partitioning:
-        case Hash() | Custom():
+    match link.kind:
+        case "hash" | "custom":
             return [(receiver, True) for receiver in everyone]
-        case Broadcast():
+        case "broadcast":
             return [(r, False) for r in everyone if r % data.receivers == data.receiver]
     return [(data.receiver % link.receivers, False)]
 

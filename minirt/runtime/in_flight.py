@@ -10,17 +10,11 @@ from minirt.data.batch import Batch, Columns
 from minirt.data.codec import RowCodec, decode_columns, encode_columns
 from minirt.errors import CorruptCheckpointError
 from minirt.graph.execution import Link
-from minirt.graph.job_graph import Partitioning
 from minirt.protocol.manifest import ChannelData
 from minirt.runtime.elements import Origin
 from minirt.runtime.frames import Frame, FrameDecoder, Kind
 
 Side = Literal["out", "in"]
-
-
-def kind_of(partitioning: Partitioning) -> str:
-    """The name under which stored in-flight data remembers a partitioning."""
-    return type(partitioning).__name__.lower()
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +57,7 @@ def _stored(
     link: Link, key: str, sender: int, receiver: int, side: Side, frames: Sequence[Frame]
 ) -> tuple[ChannelData, bytes]:
     data = b"".join(frame.wire() for frame in frames)
-    kind = kind_of(link.partitioning)
-    return ChannelData(key, kind, sender, receiver, link.receivers, side, len(data)), data
+    return ChannelData(key, link.kind, sender, receiver, link.receivers, side, len(data)), data
 
 
 def data_frame(batch: Batch, codec: RowCodec) -> Frame:
