@@ -1,0 +1,113 @@
+"""Who reads captured records when a job is restored, at the same or another parallelism."""
+
+from __future__ import annotations
+
+import pytest
+
+from minirt.errors import ConfigurationError
+from minirt.graph.execution import ExecutionGraph, Link, Vertex
+from minirt.graph.job_graph import (
+    Broadcast,
+    Custom,
+    Forward,
+    Hash,
+    KeySelector,
+    MapSpec,
+    OperatorNode,
+    Partitioning,
+    Rebalance,
+)
+from minirt.protocol.manifest import ChannelData, InFlightRef, Manifest, SnapshotRef
+from minirt.protocol.restore import plan_in_flight
+
+KEY = KeySelector(("k",))
+
+
+def graph(partitioning: Partitioning, senders: int, receivers: int) -> ExecutionGraph:
+    def vertex(place: int, uid: str, parallelism: int) -> Vertex:
+        node = OperatorNode(uid, uid, MapSpec(str), parallelism, 128)
+        return Vertex(place, (node,), parallelism, 128)
+
+    link = Link(0, 0, "a", 1, 0, partitioning, None, senders, receivers, 128)
+    return ExecutionGraph("job", (vertex(0, "a", senders), vertex(1, "b", receivers)), (link,))
+
+
+def captured(*channels: tuple[int, int, str], kind: str, receivers: int) -> Manifest:
+    """A checkpoint with in-flight data of (sender, receiver, side), one object for each sender."""
+    stored = []
+    for sender, receiver, side in channels:
+        data = ChannelData("a > b:0", kind, sender, receiver, receivers, side, 10)  # type: ignore[arg-type]
+        vertex, subtask = (0, sender) if side == "out" else (1, receiver)
+        ref = SnapshotRef(vertex, subtask, f"{side}-{sender}-{receiver}", None, 10, 0)
+        stored.append(InFlightRef(ref, (data,)))
+    return Manifest(
+        1, "job", 7, 1, "unaligned", "checkpoint", 0.0, 1.0, (), (), (), (), tuple(stored)
+    )
+
+
+def readers(manifest: Manifest, graph: ExecutionGraph) -> dict[int, list[tuple[str | None, bool]]]:
+    """Per receiver: the objects that it reads, in order, and whether their records are dealt again."""
+    plan = plan_in_flight(manifest, graph)
+    assert all(subtask.vertex == 1 for subtask in plan)
+    return {
+        subtask.index: [(channel.stored.path, channel.deal_again) for channel in channels]
+        for subtask, channels in plan.items()
+    }
+
+
+@pytest.mark.parametrize("kind", [Forward(), Rebalance(), Broadcast(), Hash(KEY), Custom(max, KEY)])
+def test_unchanged_link_gives_each_channel_to_its_old_receiver(kind: Partitioning) -> None:
+    job = graph(kind, 2, 2)
+    manifest = captured(
+        (0, 1, "out"), (0, 1, "in"), (1, 0, "out"), kind=job.links[0].kind, receivers=2
+    )
+    assert readers(manifest, job) == {
+        1: [("in-0-1", False), ("out-0-1", False)],
+        0: [("out-1-0", False)],
+    }
+
+
+@pytest.mark.parametrize("kind", [Hash(KEY), Custom(max, KEY)])
+def test_records_with_a_key_are_dealt_again_when_parallelism_changes(kind: Partitioning) -> None:
+    job = graph(kind, 2, 3)
+    manifest = captured((1, 0, "out"), kind=job.links[0].kind, receivers=2)
+    assert readers(manifest, job) == {index: [("out-1-0", True)] for index in range(3)}
+
+
+def test_records_without_a_key_come_in_whole_channels() -> None:
+    manifest = captured((0, 2, "in"), (0, 1, "in"), (0, 0, "in"), kind="rebalance", receivers=3)
+    assert readers(manifest, graph(Rebalance(), 1, 2)) == {
+        0: [("in-0-0", False), ("in-0-2", False)],
+        1: [("in-0-1", False)],
+    }
+
+
+def test_new_subtasks_of_a_broadcast_take_what_one_old_subtask_had_to_see() -> None:
+    manifest = captured((0, 0, "in"), (0, 1, "in"), kind="broadcast", receivers=2)
+    assert readers(manifest, graph(Broadcast(), 1, 5)) == {
+        0: [("in-0-0", False)],
+        1: [("in-0-1", False)],
+        2: [("in-0-0", False)],
+        3: [("in-0-1", False)],
+        4: [("in-0-0", False)],
+    }
+    assert readers(manifest, graph(Broadcast(), 1, 1)) == {0: [("in-0-0", False)]}
+
+
+def test_records_of_another_partitioning_are_dealt_by_the_new_one() -> None:
+    manifest = captured((0, 1, "in"), kind="rebalance", receivers=2)
+    assert readers(manifest, graph(Hash(KEY), 1, 2)) == {
+        0: [("in-0-1", True)],
+        1: [("in-0-1", True)],
+    }
+
+
+def test_lost_link_is_refused_with_its_name() -> None:
+    job = graph(Rebalance(), 1, 1)
+    other = ExecutionGraph("job", job.vertices, ())
+    with pytest.raises(ConfigurationError, match=r"'a > b:0'.*no such edge"):
+        plan_in_flight(captured((0, 0, "in"), kind="rebalance", receivers=1), other)
+
+
+def test_nothing_captured_is_nothing_to_plan() -> None:
+    assert plan_in_flight(captured(kind="hash", receivers=1), graph(Hash(KEY), 1, 1)) == {}

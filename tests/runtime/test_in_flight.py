@@ -1,0 +1,172 @@
+"""Overtaking, capturing and giving captured records out again."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from minirt.data.batch import Rows
+from minirt.data.codec import RowCodec
+from minirt.data.keys import key_group, subtask_of_group
+from minirt.errors import CorruptCheckpointError
+from minirt.graph.execution import Link
+from minirt.graph.job_graph import Hash, KeySelector, Partitioning, Rebalance
+from minirt.protocol.barriers import Barrier
+from minirt.protocol.manifest import ManifestKey
+from minirt.protocol.restore import RecoveredChannel
+from minirt.runtime.channels import InputChannel, OutputChannel
+from minirt.runtime.elements import Origin
+from minirt.runtime.frames import END_FRAME, Frame, barrier_frame, watermark_frame
+from minirt.runtime.gate_input import GateInput
+from minirt.runtime.in_flight import Capture, Overtaken, batch_of, data_frame, stored_frames
+from minirt.runtime.metrics import SubtaskMetrics
+from minirt.runtime.recovered import InFlightSource, RecoveredChannels
+from minirt.storage.checkpoints import CheckpointStorage
+from minirt.storage.store import ObjectStore
+
+CODEC = RowCodec()
+BARRIER = Barrier(3, "unaligned", 0.0, overtook=True)
+LARGE = 1 << 20
+
+
+def frame(*records: Any) -> Frame:
+    return data_frame(Rows(list(records)), CODEC)
+
+
+def records(frames: list[Frame]) -> list[Any]:
+    return [record for each in frames for record in batch_of(each, CODEC).rows().records]
+
+
+def link(partitioning: Partitioning, receivers: int = 1) -> Link:
+    return Link(0, 0, "a", 1, 0, partitioning, None, 1, receivers, 128)
+
+
+def test_barrier_overtakes_data_and_nothing_is_lost_from_the_queue() -> None:
+    channel = OutputChannel(LARGE, LARGE)
+    for queued in (frame(1), watermark_frame(5), frame(2)):
+        channel.put(queued)
+    overtaken = channel.overtake(barrier_frame(BARRIER))
+    assert records(overtaken) == [1, 2]
+    sent = [channel.poll() for _ in range(4)]
+    assert sent[0] == barrier_frame(BARRIER)
+    assert records([each for each in sent if each is not None and each.is_data]) == [1, 2]
+    assert channel.poll() is None
+
+
+def test_barrier_goes_out_although_all_credit_is_used() -> None:
+    channel = OutputChannel(LARGE, window_bytes=1)
+    channel.put(frame("first"))
+    channel.put(frame("second"))
+    assert channel.poll() == frame("first")
+    assert channel.poll() is None
+    channel.overtake(barrier_frame(BARRIER))
+    assert channel.poll() == barrier_frame(BARRIER)
+    assert channel.poll() is None
+
+
+def gate(channels: int, recovered: RecoveredChannels | None = None) -> GateInput:
+    return GateInput(
+        [InputChannel(LARGE) for _ in range(channels)],
+        [Origin("a > b:0", sender) for sender in range(channels)],
+        [0] * channels,
+        recovered,
+        CODEC,
+        SubtaskMetrics(),
+    )
+
+
+def test_only_data_ahead_of_this_barrier_is_in_flight() -> None:
+    inputs = gate(2)
+    stale = barrier_frame(Barrier(2, "unaligned", 0.0))
+    for arrived in (frame("before"), stale, watermark_frame(1), frame("also"), END_FRAME):
+        inputs.gate.put(0, arrived)
+    inputs.gate.put(0, barrier_frame(BARRIER))
+    inputs.gate.put(0, frame("behind"))
+    inputs.gate.put(1, frame("no barrier yet"))
+    queued = dict(inputs.queued(BARRIER))
+    assert records(queued[Origin("a > b:0", 0)]) == ["before", "also"]
+    assert records(queued[Origin("a > b:0", 1)]) == ["no barrier yet"]
+
+
+def test_captured_channels_are_stored_by_side_with_their_bytes() -> None:
+    edge = link(Rebalance(), receivers=4)
+    capture = Capture(
+        [Overtaken(edge, "b > c:0", 2, [frame(1)]), Overtaken(edge, "b > c:0", 3, [])]
+    )
+    capture.add(Origin("a > b:0", 5), [frame(2), frame(3)])
+    capture.add(Origin("a > b:0", 6), [])
+    stored = capture.channels(1, {"a > b:0": edge})
+    assert [(data.link, data.sender, data.receiver, data.side) for data, _ in stored] == [
+        ("b > c:0", 1, 2, "out"),
+        ("a > b:0", 5, 1, "in"),
+    ]
+    assert [data.bytes for data, _ in stored] == [len(section) for _, section in stored]
+    assert records(stored_frames(stored[1][1], LARGE, "here")) == [2, 3]
+
+
+def test_torn_section_names_where_it_is() -> None:
+    data = frame("whole").wire() + frame("torn").wire()[:-1]
+    with pytest.raises(CorruptCheckpointError, match=r"middle of a frame: x\.in-flight"):
+        stored_frames(data, LARGE, "x.in-flight")
+
+
+def recovered(
+    partitioning: Partitioning,
+    receiver: int,
+    receivers: int,
+    sections: list[list[Frame]],
+    again: bool,
+) -> RecoveredChannels:
+    """Channels that an old job captured, one for each old sender, as `receiver` recovers them."""
+    edge = link(partitioning, receivers)
+    storage = CheckpointStorage(ObjectStore("memory://in-flight"), inline_bytes_max=LARGE)
+    capture = Capture([])
+    for sender, frames in enumerate(sections):
+        capture.add(Origin("a > b:0", sender), frames)
+    written = storage.write_in_flight(1, 1, 1, 0, capture.channels(0, {"a > b:0": edge}))
+    channels = [
+        RecoveredChannel(data, written.stored, str(place), again)
+        for place, data in enumerate(written.channels)
+    ]
+    source = InFlightSource(storage, ManifestKey(1, 1), LARGE)
+    return RecoveredChannels(channels, {"a > b:0": edge}, receiver, source, CODEC)
+
+
+def test_recovered_records_come_before_anything_new_and_in_order() -> None:
+    inputs = gate(2, recovered(Rebalance(), 0, 1, [[frame(1), frame(2)], [frame(3)]], again=False))
+    inputs.gate.put(0, frame("new"))
+    seen = []
+    while (element := inputs.poll()) is not None:
+        seen += element.batch.rows().records  # type: ignore[union-attr]
+    assert seen == [1, 2, 3, "new"]
+    assert not inputs.has_input
+
+
+def test_each_record_with_a_key_falls_to_the_owner_of_its_key_group() -> None:
+    key = KeySelector(function=lambda record: record)
+    everything = list(range(60))
+    found = []
+    for receiver in range(3):
+        channels = recovered(Hash(key), receiver, 3, [[frame(*everything)]], again=True)
+        while (data := channels.next()) is not None:
+            own = data.batch.rows().records
+            owners = {subtask_of_group(key_group(record, 128), 3, 128) for record in own}
+            assert owners == {receiver}
+            found += own
+    assert sorted(found) == everything
+
+
+def test_what_is_left_of_recovered_records_can_be_captured_again() -> None:
+    key = KeySelector(function=lambda record: record)
+    mine = [r for r in range(40) if subtask_of_group(key_group(r, 128), 2, 128) == 0]
+    frames = [[frame(*range(20)), frame(*range(20, 40))], [frame("late")]]
+    channels = recovered(Hash(key), 0, 2, frames, again=True)
+    data = channels.next()
+    assert data is not None
+    left = channels.remaining()
+    late = ["late"] if subtask_of_group(key_group("late", 128), 2, 128) == 0 else []
+    assert data.batch.rows().records == [record for record in mine if record < 20]
+    assert records(left[0][1]) == [record for record in mine if record >= 20]
+    assert [origin.sender for origin, _ in left] == [0, 1]
+    assert records(left[1][1]) == late
