@@ -63,7 +63,9 @@ def test_an_error_shows_operator_record_and_its_own_traceback_and_none_gives_up_
 def test_an_error_that_stays_ends_the_job_when_the_strategy_gives_up(runner):
     env = Environment()
     env.source(SequenceSource(10)).map(failing_on_seven).sink(CollectSink())
-    with pytest.raises(JobFailedError, match=r"failed after 2 restarts: .*(?s:.)*ZeroDivisionError"):
+    with pytest.raises(
+        JobFailedError, match=r"failed after 2 restarts: .*(?s:.)*ZeroDivisionError"
+    ):
         env.execute(runner=runner, restart=Restart.fixed_delay(2, "10ms"))
 
 

@@ -188,7 +188,9 @@ def _draw_stage(
     kind = random.choice((*SINGLE, *KEYED, *KEYED, *PAIRS))
     wanted = 2 if kind in ("union", "pair", "join") else 1
     # Newer stages are likelier, so that graphs grow long as well as wide.
-    inputs = tuple(open_ends[-1 - int(random.random() ** 2 * len(open_ends))] for _ in range(wanted))
+    inputs = tuple(
+        open_ends[-1 - int(random.random() ** 2 * len(open_ends))] for _ in range(wanted)
+    )
     edge = random.choice(EDGES)
     if edge == "forward" and all(len(set(drawn[i].parallelism)) == 1 for i in inputs):
         parallelism = drawn[inputs[0]].parallelism
@@ -221,9 +223,7 @@ def _build_form(plan: Plan, form: int, sinks: dict[str, TransactionalSink]) -> r
             out = streams[-1]
             if stage.kind == "split":
                 out = out.union(out.side_output("odd"))
-            out.sink(
-                sinks[f"out{number}"], uid=f"out{number}", parallelism=stage.parallelism[form]
-            )
+            out.sink(sinks[f"out{number}"], uid=f"out{number}", parallelism=stage.parallelism[form])
     return env
 
 
@@ -329,16 +329,16 @@ def _inputs(stage: Stage, outputs: Sequence[Counter[Stamped]]) -> list[Counter[S
     copies = 1
     if stage.edge == "broadcast" and stage.kind not in ("count", "timers", "clock", "join"):
         copies = stage.parallelism[0]
-    return [
-        Counter({record: n * copies for record, n in outputs[i].items()}) for i in stage.inputs
-    ]
+    return [Counter({record: n * copies for record, n in outputs[i].items()}) for i in stage.inputs]
 
 
 def _run_stage(
     plan: Plan, stage: Stage, uid: str, outputs: Sequence[Counter[Stamped]], expected: Expected
 ) -> Counter[Stamped]:
     if stage.kind == "source":
-        return Counter((record, event_time(record)) for record in numbered(uid, plan.splits, plan.count))
+        return Counter(
+            (record, event_time(record)) for record in numbered(uid, plan.splits, plan.count)
+        )
     arriving = _inputs(stage, outputs)
     both = sum(arriving, Counter[Stamped]())
     match stage.kind:
