@@ -10,7 +10,6 @@ from random import Random
 
 from minirt.testing.clock import SimulatedClock
 
-
 _NEAR_STEPS = 50
 
 
