@@ -14,6 +14,8 @@ from minirt import (
     Environment,
     JobFailedError,
     JsonlSink,
+    Limits,
+    Options,
     Restart,
 )
 from minirt.config import DEFAULT_MAX_PARALLELISM
@@ -24,7 +26,12 @@ from tests.runtime.campaign import compare, read_files, write_files
 from tests.runtime.jobs import CASES, KEYS, Ledger, build, numbers_of
 
 COUNT = 600
+ALL_TO_FILES = Options(limits=Limits(inline_snapshot_bytes=0))
 RUNNERS = ["inline", pytest.param("processes", marks=pytest.mark.processes)]
+
+
+def stored(folder: Path) -> CheckpointStorage:
+    return CheckpointStorage(ObjectStore(str(folder / "checkpoints")), 0)
 
 
 def checkpoints(folder: Path) -> Checkpointing:
@@ -47,8 +54,8 @@ def run_until(
     watch = numbers_of(env, COUNT, f"{case}-watch", per_second=per_second)
     limit = COUNT if stop_at is None else stop_at
     write_files({**outputs, "watch": watch.map(lambda n: {"n": _below(n, limit)})}, folder)
-    settings = {"runner": "inline", "checkpointing": checkpoints(folder), **settings}
-    env.execute(restart=Restart.none(), **settings)
+    defaults = {"runner": "inline", "checkpointing": checkpoints(folder), "restart": Restart.none()}
+    env.execute(**{**defaults, **settings})
 
 
 def _below(n: int, limit: int) -> int:
@@ -107,7 +114,7 @@ def test_a_job_continues_from_the_checkpoint_that_it_is_given(by, tmp_path):
     folder, copy = tmp_path / "checkpoints", tmp_path / "elsewhere"
     restore: str | int = str(folder)
     if by == "id":
-        restore = CheckpointStorage(ObjectStore(str(folder)), 0).manifest_keys()[-1].checkpoint_id
+        restore = stored(tmp_path).manifest_keys()[-1].checkpoint_id
     elif by == "copy":
         shutil.move(folder, copy)
         restore = str(copy)
@@ -117,7 +124,7 @@ def test_a_job_continues_from_the_checkpoint_that_it_is_given(by, tmp_path):
 
 def test_from_an_older_checkpoint_all_that_came_after_it_is_put_out_again(tmp_path):
     fail_at(300, tmp_path, per_second=600)
-    storage = CheckpointStorage(ObjectStore(str(tmp_path / "checkpoints")), 0)
+    storage = stored(tmp_path)
     oldest, second = storage.manifest_keys()[:2]
     run_until(None, tmp_path, restore=oldest.checkpoint_id)
     lost, duplicated = compare(CASES["keyed"], COUNT, 2, tmp_path)
@@ -146,3 +153,40 @@ def test_state_that_belongs_to_no_operator_must_be_given_up_explicitly(tmp_path)
     assert len(read_files(tmp_path / "again")) < len(
         CASES["keyed"].expected(range(COUNT), 2)["ledger"]
     )
+
+
+def damage_newest(folder: Path) -> str:
+    """Change one byte in a snapshot of the newest checkpoint, which does not change its size."""
+    storage = stored(folder)
+    snapshot = storage.read_manifest(storage.manifest_keys()[-1]).snapshots[0]
+    part = folder / "checkpoints" / str(snapshot.path)
+    data = bytearray(part.read_bytes())
+    data[len(data) // 2] ^= 1
+    part.write_bytes(data)
+    return str(part)
+
+
+@pytest.mark.parametrize("runner", RUNNERS)
+def test_a_damaged_part_is_told_and_not_restored_over_and_over(runner, tmp_path):
+    fail_at(300, tmp_path, per_second=600, options=ALL_TO_FILES)
+    part = damage_newest(tmp_path)
+    with pytest.raises(JobFailedError, match="checksum") as failure:
+        run_until(None, tmp_path, restore="latest", runner=runner, restart=Restart.fixed_delay())
+    assert part in str(failure.value)
+
+
+@pytest.mark.parametrize("runner", RUNNERS)
+def test_with_a_fallback_allowed_the_checkpoint_before_the_damaged_one_is_restored(
+    runner, tmp_path
+):
+    fail_at(300, tmp_path, per_second=600, options=ALL_TO_FILES)
+    damage_newest(tmp_path)
+    run_until(
+        None,
+        tmp_path,
+        restore="latest",
+        runner=runner,
+        allow_restore_fallback=True,
+        restart=Restart.fixed_delay(1, "10ms"),
+    )
+    assert compare(CASES["keyed"], COUNT, 2, tmp_path)[0] == 0
