@@ -90,23 +90,27 @@ class Coordinator:
             self._events.put(Submitted())
             while self._shell.ending is None:
                 self._turn()
-            return self._shell.ending
         finally:
             stop_timeout_s = self._package.options.limits.stop_timeout_s
             self._cluster.close(stop_timeout_s)
             self._storage.close(stop_timeout_s)
+        self._report_figures()
+        return self._shell.ending
 
     def _turn(self) -> None:
         while not self._events.empty() and self._shell.ending is None:
             self._shell.on_event(self._events.get())
         self._shell.fire_timers()
-        if self._cluster.figures_changed:
-            self._cluster.figures_changed = False
-            self._observer.on_progress(self.progress())
+        self._report_figures()
         if self._shell.ending is None and self._events.empty():
             at = self._shell.next_timer_at
             wait = _POLL_S_MAX if at is None else min(_POLL_S_MAX, max(0.0, at - time.time()))
             self._cluster.poll(wait)
+
+    def _report_figures(self) -> None:
+        if self._cluster.figures_changed:
+            self._cluster.figures_changed = False
+            self._observer.on_progress(self.progress())
 
     def _post_and_wake(self, event: JobEvent) -> None:
         self._events.put(event)

@@ -49,6 +49,8 @@ class InlineRunner:
             self._shell.on_event(self._events.popleft())
         self._shell.fire_timers()
         for subtask in list(self._cluster.subtasks.values()):
+            if subtask.id not in self._cluster.subtasks:
+                break  # One before it has failed, and all are stopped.
             subtask.on_time()
             if subtask.runnable:
                 self._cluster.run_slice(subtask)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from minirt.graph.execution import ChannelId, SubtaskId
@@ -19,6 +20,8 @@ from minirt.runtime.channels import InputChannel, OutputChannel
 from minirt.runtime.pacer import Pacer
 from minirt.runtime.snapshot import SnapshotUpload
 from minirt.runtime.subtask import Subtask
+
+logger = logging.getLogger("minirt.local")
 
 
 class LocalLink:
@@ -85,6 +88,7 @@ class LocalCluster:
                     self._package, deployment, id, ports, self._pacer(), _no_limit
                 )
         except Exception as error:
+            _release(built.subtask for built in assembled.values())
             self._post(WorkerFailed(generation, error))
             return
         self.subtasks = {id: built.subtask for id, built in assembled.items()}
@@ -96,6 +100,7 @@ class LocalCluster:
     def stop(self, generation: int, *, kill: bool) -> None:
         stopping, self.subtasks, self.links = self.subtasks, {}, []
         if kill:
+            _release(stopping.values())
             return
         for subtask in stopping.values():
             subtask.close()
@@ -136,3 +141,12 @@ class LocalCluster:
 
 def _no_limit(channel: OutputChannel) -> None:
     """One thread runs sender and receiver: the sender's record has to finish whatever it emits."""
+
+
+def _release(subtasks: Iterable[Subtask]) -> None:
+    """Close what a process that is killed would not: here files and connections would stay open."""
+    for subtask in subtasks:
+        try:
+            subtask.close()
+        except Exception as error:
+            logger.warning("%s could not be closed: %s", subtask.name, error)

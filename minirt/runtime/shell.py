@@ -7,6 +7,7 @@ import itertools
 from collections.abc import Callable
 from typing import Protocol
 
+from minirt.errors import CorruptCheckpointError
 from minirt.protocol.barriers import Barrier
 from minirt.protocol.job import JobProtocol
 from minirt.protocol.job_events import (
@@ -22,6 +23,7 @@ from minirt.protocol.job_events import (
     Timer,
     TimerFired,
     TriggerCheckpoint,
+    WorkerFailed,
 )
 from minirt.runtime.assembly import Deployment
 from minirt.runtime.observer import JobObserver
@@ -76,6 +78,8 @@ class JobShell:
         return self._timers[0][0] if self._timers else None
 
     def on_event(self, event: JobEvent) -> None:
+        if isinstance(event, WorkerFailed) and isinstance(event.error, CorruptCheckpointError):
+            self._tasks.on_damage(event.error)
         status = self._protocol.status
         commands = self._protocol.handle(event, self._now())
         if self._protocol.status is not status:

@@ -63,8 +63,11 @@ class StorageTasks:
     deployment: Deployment | None = None
     """What the generation that was prepared last starts from."""
     damaged: set[ManifestKey] = field(default_factory=set)
-    """Checkpoints that turned out to be unusable while workers read them."""
+    """Checkpoints that turned out to be unusable while subtasks read them."""
+    _damage: CorruptCheckpointError | None = None
     _generation: int = 0
+    _resolved: bool = False
+    """Whether a generation of this run has put on record what it starts from."""
     _splits: dict[str, Sequence[Split]] = field(default_factory=dict)
 
     def run(self, command: StorageCommand) -> JobEvent | None:
@@ -90,20 +93,30 @@ class StorageTasks:
         except Exception as error:
             return GenerationFailed(error, fatal=False)
 
+    def on_damage(self, error: CorruptCheckpointError) -> None:
+        """A subtask could not read its part of the checkpoint that was restored last."""
+        if self.deployment is not None and self.deployment.restored_from is not None:
+            self._damage = error
+            self.damaged.add(self.deployment.restored_from[1])
+
     def _prepare(self) -> JobEvent:
-        first = self._generation == 0
+        if self._damage is not None and not self.restore.allow_fallback:
+            raise self._damage
         if self.storage is None:
             self._generation += 1
             point, next_id = None, 1
+            self.deployment = self._deployment(point)
         else:
             self._generation = self.storage.claim_generation()
-            point = self._restore_point(self.storage, first)
+            point = self._restore_point(self.storage)
+            self.deployment = self._deployment(point)
             base = None if point is None else point.base
+            # From here on checkpoints that are newer than `base` no longer count.
             if not self.storage.resolve_generation(self._generation, base):
                 raise JobFailedError("another coordinator has taken over this job's checkpoints")
+            self._resolved = True
             next_id = self.storage.next_checkpoint_id(point)
         manifest = None if point is None else point.manifest
-        self.deployment = self._deployment(point)
         committed = () if manifest is None else manifest.sink_handles
         self._commit(committed)
         # Without storage nothing keeps generations of different runs apart.
@@ -112,10 +125,10 @@ class StorageTasks:
             sink.discard_uncommitted(_handles_of(committed, node.uid), node.label, before)
         return GenerationPrepared(self._generation, manifest, next_id)
 
-    def _restore_point(self, storage: CheckpointStorage, first: bool) -> RestorePoint | None:
+    def _restore_point(self, storage: CheckpointStorage) -> RestorePoint | None:
         """The user's choice at first; later the newest checkpoint since, or again the user's choice."""
         options, which = self.restore, self.restore.which
-        if not first:
+        if self._resolved:
             point = storage.restore_point(
                 "latest", allow_fallback=options.allow_fallback, exclude=self.damaged
             )

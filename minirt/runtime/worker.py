@@ -198,6 +198,7 @@ class Worker:
             self._beat()
         for subtask in self.subtasks:
             subtask.close()
+        self._report()
 
     def _wait(self) -> None:
         """Handle what has arrived; wait for it if no subtask has anything else to do."""
@@ -372,6 +373,9 @@ class Worker:
         if now < self._heartbeat_at:
             return
         self._heartbeat_at = now + self._limits.heartbeat_s
+        self._report()
+
+    def _report(self) -> None:
         for subtask in self.subtasks:
             subtask.metrics.queued_out_bytes = subtask.outputs.queued_bytes
             if subtask.gate is not None:
