@@ -99,8 +99,9 @@ class Job:
         self._began_at = time.monotonic()
         self._ending: EndJob | None = None
         self._crash: BaseException | None = None
-        self._thread = threading.Thread(target=self._run, name=f"minirt-{name}", daemon=True)
-        self._thread.start()
+        self._over = threading.Event()
+        """Unlike `Thread.join`, waiting for it may be interrupted and begun again."""
+        threading.Thread(target=self._run, name=f"minirt-{name}", daemon=True).start()
 
     @property
     def status(self) -> JobStatus:
@@ -124,8 +125,7 @@ class Job:
 
         Raises JobFailedError if it failed, TimeoutError if it still runs after `timeout` seconds.
         """
-        self._thread.join(timeout)
-        if self._thread.is_alive():
+        if not self._over.wait(timeout):
             raise TimeoutError(f"job {self.name!r} still runs after {timeout} s")
         if self._crash is not None:
             raise self._crash
@@ -137,6 +137,8 @@ class Job:
             self._ending = self._coordinator.run()
         except BaseException as error:
             self._crash = error
+        finally:
+            self._over.set()
 
 
 def start_job(

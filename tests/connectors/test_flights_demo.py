@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import random
 import signal
-import threading
 from typing import Any
 
 import pytest
@@ -31,74 +30,76 @@ class FakeJob:
     progress = rt.JobProgress({}, NAMES, {SOURCE: 1, OTHER: 2})
 
 
-class Strikes:
-    """Killed processes, instead of kills."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.killed: list[tuple[int, int]] = []
-        self.happened = threading.Semaphore(0)
-        monkeypatch.setattr(os, "kill", lambda pid, signal: self.killed.append((pid, signal)))
-
-    def announce(self, kill: Kill) -> None:
-        self.happened.release()
-
-    def wait(self) -> None:
-        assert self.happened.acquire(timeout=10)
-
-
-@pytest.fixture
-def strikes(monkeypatch: pytest.MonkeyPatch) -> Strikes:
-    return Strikes(monkeypatch)
-
-
-def completed(generation: int, kind: str = "checkpoint") -> dict[str, Any]:
+def checkpoint(generation: int, kind: str = "checkpoint") -> dict[str, Any]:
     return {"status": "completed", "generation": generation, "kind": kind}
 
 
-def started(wanted: int, strikes: Strikes) -> Killer:
-    killer = Killer(wanted, 0.0, random.Random(1), strikes.announce)
-    job: Any = FakeJob()
+FAILED = {"status": "failed", "generation": 1}
+
+
+@pytest.fixture
+def killed(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The processes that were killed, instead of killing them."""
+    pids: list[int] = []
+
+    def kill(pid: int, number: int) -> None:
+        assert number == signal.SIGKILL
+        pids.append(pid)
+
+    monkeypatch.setattr(os, "kill", kill)
+    return pids
+
+
+def announced(wanted: int, checkpoints: list[dict[str, Any]], job: Any = FakeJob) -> list[Kill]:
+    """The kills after all these checkpoints, one after the other, in this thread."""
+    announced: list[Kill] = []
+    killer = Killer(wanted, 0.0, random.Random(1), announced.append)
+    for entry in checkpoints:
+        killer.on_checkpoint(entry)
+    killer._completed.put(None)
+    killer._run(job)
+    assert killer.kills == announced
+    return announced
+
+
+def test_there_is_one_kill_after_the_first_checkpoint_of_each_generation(killed: list[int]) -> None:
+    generations = [1, 1, 1, 2, 3, 3, 4]
+    kills = announced(3, [checkpoint(generation) for generation in generations])
+    assert [kill.pid for kill in kills] == killed
+    assert len(kills) == 3
+    assert len(announced(9, [checkpoint(generation) for generation in generations])) == 4
+    assert {name for kill in kills for name in kill.subtasks} <= set(NAMES.values())
+
+
+def test_without_a_checkpoint_to_come_back_from_nobody_is_killed(killed: list[int]) -> None:
+    assert announced(1, [FAILED, checkpoint(1, "final")]) == []
+    assert killed == []
+
+
+def test_a_job_that_is_restarting_is_left_alone(killed: list[int]) -> None:
+    class RestartingJob(FakeJob):
+        status = rt.JobStatus.WAITING
+
+    assert announced(1, [checkpoint(1)], RestartingJob) == []
+    assert killed == []
+
+
+def test_a_worker_that_is_gone_already_is_no_kill(monkeypatch: pytest.MonkeyPatch) -> None:
+    def kill(pid: int, number: int) -> None:
+        raise ProcessLookupError
+
+    monkeypatch.setattr(os, "kill", kill)
+    assert announced(1, [checkpoint(1)]) == []
+
+
+def test_a_killer_that_was_stopped_kills_no_more(killed: list[int]) -> None:
+    killer = Killer(5, 1000.0, random.Random(1))
+    job: Any = FakeJob
     killer.start(job)
-    return killer
-
-
-def test_the_killer_waits_for_a_checkpoint_before_each_kill(strikes: Strikes) -> None:
-    killer = started(2, strikes)
-    killer.on_checkpoint({"status": "failed", "generation": 1})
-    killer.on_checkpoint(completed(1, "final"))
-    killer.on_checkpoint(completed(1))
-    strikes.wait()
-    killer.on_checkpoint(completed(1))
-    killer.on_checkpoint(completed(2))
-    strikes.wait()
-    killer.on_checkpoint(completed(3))
+    killer.on_checkpoint(checkpoint(1))
     killer.stop()
-    assert len(killer.kills) == 2
-    assert [(kill.pid, signal.SIGKILL) for kill in killer.kills] == strikes.killed
-    assert {name for kill in killer.kills for name in kill.subtasks} <= set(NAMES.values())
-
-
-def test_without_a_checkpoint_nobody_is_killed(strikes: Strikes) -> None:
-    killer = started(1, strikes)
-    killer.on_checkpoint({"status": "failed", "generation": 1})
-    killer.on_checkpoint(completed(1, "final"))
-    killer.stop()
-    assert strikes.killed == []
-
-
-def test_a_job_that_is_restarting_is_left_alone(strikes: Strikes) -> None:
-    killer = Killer(1, 0.0, random.Random(1), strikes.announce)
-    job: Any = FakeJob()
-    job.status = rt.JobStatus.WAITING
-    killer.on_checkpoint(completed(1))
-    killer.start(job)
-    while not killer._completed.empty():
-        pass
-    job.status = rt.JobStatus.RUNNING
-    killer.on_checkpoint(completed(2))
-    strikes.wait()
-    killer.stop()
-    assert len(strikes.killed) == 1
+    killer.on_checkpoint(checkpoint(2))
+    assert killed == []
 
 
 def progress(records: int, busy_s: float, blocked_s: float) -> rt.JobProgress:
@@ -119,7 +120,7 @@ def test_figures_are_those_of_the_sources_and_go_on_over_a_restart() -> None:
     live.on_progress(progress(1000, busy_s=1.0, blocked_s=0.0))
     now[0] += 1.0
     live.on_progress(progress(3000, busy_s=1.25, blocked_s=0.75))
-    live.on_checkpoint(completed(1))
+    live.on_checkpoint(checkpoint(1))
     live.on_checkpoint({"status": "failed"})
     figures = live.figures()
     assert (figures.records, figures.records_per_s) == (3000, 2000)
@@ -139,7 +140,7 @@ def test_several_observers_hear_the_same() -> None:
     first, second = LiveFigures(), LiveFigures()
     both = Audience(first, second)
     both.on_status(rt.JobStatus.RUNNING, 1)
-    both.on_checkpoint(completed(1))
+    both.on_checkpoint(checkpoint(1))
     both.on_restart(rt.WorkerLostError("died"), 0.05)
     both.on_progress(progress(10, busy_s=1.0, blocked_s=0.0))
     for each in (first, second):
@@ -149,7 +150,7 @@ def test_several_observers_hear_the_same() -> None:
 
 
 def ended(mode: str, lost: int, duplicated: int, unexpected: int) -> DemoRun:
-    result = rt.JobResult("flights", rt.JobStatus.FINISHED, 2, 15.0, (completed(1),))
+    result = rt.JobResult("flights", rt.JobStatus.FINISHED, 2, 15.0, (checkpoint(1),))
     job = EndedJob(mode, (Kill(1, ("a",), 0.0), Kill(2, ("b",), 1.0)), result, "out")
     return DemoRun(job, 100, Verdict(50, 50 + duplicated - lost, lost, duplicated, unexpected))
 
