@@ -34,7 +34,7 @@ app.add_typer(checkpoints, name="checkpoints")
 def main() -> NoReturn:
     """The console script: run a command and exit; what minirt refuses or fails at is one message."""
     try:
-        app()
+        app(prog_name="minirt")
     except ConfigurationError as error:
         _complain(error)
         sys.exit(WRONG_CALL)

@@ -25,7 +25,9 @@ def _checkpoints() -> None:
 
 @checkpoints.command("list")
 def list_(
-    storage: Annotated[str, typer.Argument(help="Path or URL that the job stores them at.")],
+    storage: Annotated[
+        str, typer.Argument(metavar="STORAGE", help="Path or URL that the job stores them at.")
+    ],
     json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
     """List the checkpoints of a job, oldest first, those that failed or were deleted included.

@@ -86,15 +86,12 @@ def _run_all(out: Console, folder: Path, plans: Sequence[Plan], rows: int | None
         "Spark starts, writes down the flights for replay, and computes what must come out ..."
     )
     spark = local_session("minirt-demo")
-    try:
-        demo = prepare(spark, folder / "flights", rows)
-        out.print(
-            f"{demo.rows:,} flights, {demo.results:,} results expected. Each job: parallelism "
-            f"{PARALLELISM}, a slow stage, a checkpoint every second, {plans[0].kills} workers killed."
-        )
-        return [_run_one(out, folder, plan, demo, spark) for plan in plans]
-    finally:
-        spark.stop()
+    demo = prepare(spark, folder / "flights", rows)
+    out.print(
+        f"{demo.rows:,} flights, {demo.results:,} results expected. Each job: parallelism "
+        f"{PARALLELISM}, a slow stage, a checkpoint every second, {plans[0].kills} workers killed."
+    )
+    return [_run_one(out, folder, plan, demo, spark) for plan in plans]
 
 
 def _run_one(

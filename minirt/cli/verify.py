@@ -10,8 +10,12 @@ from minirt.errors import ConfigurationError
 
 
 def verify(
-    output: Annotated[str, typer.Argument(help="Folder or file of Parquet or JSONL.")],
-    expected: Annotated[str, typer.Argument(help="The same, with the rows that must be there.")],
+    output: Annotated[
+        str, typer.Argument(metavar="OUTPUT", help="Folder or file of Parquet or JSONL.")
+    ],
+    expected: Annotated[
+        str, typer.Argument(metavar="EXPECTED", help="The same, with the rows that must be there.")
+    ],
     keys: Annotated[
         str | None,
         typer.Option(metavar="A,B", help="Columns that identify a row; all by default."),

@@ -1,0 +1,123 @@
+"""Calls that are answered at once: help, and what is refused before anything runs."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from tests.cli.conftest import Call
+
+
+@pytest.mark.parametrize(
+    ("command", "mentions"),
+    [
+        ([], ["demo", "verify", "checkpoints"]),
+        (["demo"], ["--json", "--mode", "--kills", "--keep"]),
+        (["verify"], ["OUTPUT", "EXPECTED", "--keys"]),
+        (["checkpoints"], ["list"]),
+        (["checkpoints", "list"], ["STORAGE", "--json"]),
+    ],
+)
+def test_every_command_explains_itself(call: Call, command: list[str], mentions: list[str]) -> None:
+    called = call(*command, "--help")
+    assert called.status == 0
+    assert [word for word in mentions if word not in called.out] == []
+
+
+def test_the_package_can_be_run_as_a_module_and_help_loads_neither_spark_nor_connectors() -> None:
+    code = (
+        "import runpy, sys\n"
+        "sys.argv = ['minirt', '--help']\n"
+        "try: runpy.run_module('minirt')\n"
+        "except SystemExit as exited: status = exited.code\n"
+        "loaded = {name.split('.')[0] for name in sys.modules}\n"
+        "print(status, sorted(loaded & {'pyspark', 'minirt_connectors', 'pandas'}))"
+    )
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ended.stdout.splitlines()[-1] == "0 []"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["demo", "--speed", "3"], "No such option: --speed"),
+        (["fly"], "No such command 'fly'"),
+        (["demo", "--mode", "unaligned"], "'unaligned' is not one of"),
+        (["demo", "--kills", "-1"], "--kills"),
+        (["demo", "--rows", "0"], "--rows"),
+        (["demo", "here"], "unexpected extra argument"),
+        (["verify", "only-one"], "Missing argument"),
+        (["checkpoints", "list"], "Missing argument"),
+    ],
+)
+def test_a_wrong_call_says_what_is_wrong_with_it(
+    call: Call, arguments: list[str], complaint: str
+) -> None:
+    called = call(*arguments)
+    assert called.status == 2
+    assert complaint in called.err
+    assert called.out == ""
+
+
+def test_no_command_at_all_shows_the_help(call: Call) -> None:
+    called = call()
+    assert called.status == 2
+    assert "Commands:" in called.out + called.err
+
+
+def test_the_demo_refuses_at_once_what_it_could_only_fail_at_in_the_end(
+    call: Call, tmp_path: Path
+) -> None:
+    full = tmp_path / "full"
+    full.mkdir()
+    (full / "mine.txt").write_text("precious")
+    refused = {
+        ("--json", str(tmp_path / "nowhere" / "x.json")): "--json: cannot write",
+        ("--json", str(full)): "--json: cannot write",
+        ("--keep", str(full)): f"--keep: {full} is not empty",
+        ("--keep", str(full / "mine.txt")): "--keep: cannot use",
+    }
+    for arguments, complaint in refused.items():
+        called = call("demo", *arguments)
+        assert called.status == 2
+        assert called.out == ""
+        assert called.err.startswith(f"minirt: error: {complaint}")
+        assert called.err.count("\n") == 1
+    assert (full / "mine.txt").read_text() == "precious"
+
+
+def test_a_missing_java_is_one_line(
+    call: Call, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    for command in (["demo", "--json", "-"], ["verify", "a", "b"]):
+        called = call(*command)
+        assert called.status == 2
+        assert "Java 17" in called.err.splitlines()[-1]
+        assert "Traceback" not in called.err
+        assert called.out == ""
+
+
+@pytest.mark.spark
+def test_verify_tells_by_its_exit_status(call: Call, tmp_path: Path) -> None:
+    right, wrong, report = tmp_path / "right", tmp_path / "wrong", tmp_path / "verdict.json"
+    for folder, value in ((right, 1), (wrong, 2)):
+        folder.mkdir()
+        (folder / "part-0.jsonl").write_text(f'{{"k": "a", "v": {value}}}\n')
+    assert call("verify", str(right), str(right)).status == 0
+    differs = call("verify", str(wrong), str(right), "--keys", "k", "--json", str(report))
+    assert differs.status == 1
+    assert "k=a, v=2 instead of k=a, v=1" in differs.out
+    assert json.loads(report.read_text())["unexpected"] == 1
+    missing = call("verify", str(tmp_path / "nowhere"), str(right))
+    assert (missing.status, missing.err.count("\n")) == (1, 1)
+    assert "there is nothing" in missing.err
+    unwritable = call("verify", str(right), str(right), "--json", str(tmp_path / "no" / "x.json"))
+    assert unwritable.status == 2
+    assert "cannot write the verdict" in unwritable.err

@@ -1,0 +1,187 @@
+"""The parts of the demo: who is killed when, what the progress line shows, when a run has passed."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+from typing import Any
+
+import pytest
+
+import minirt as rt
+from minirt.graph.execution import SubtaskId
+from minirt.runtime.metrics import SubtaskMetrics
+from minirt_connectors.flights.audience import Audience
+from minirt_connectors.flights.demo import DemoRun, EndedJob
+from minirt_connectors.flights.job import SOURCE_NAME
+from minirt_connectors.flights.killer import Kill, Killer
+from minirt_connectors.flights.live import LiveFigures
+from minirt_connectors.spark import Verdict
+
+SOURCE, OTHER = SubtaskId(0, 0), SubtaskId(1, 0)
+NAMES = {SOURCE: f"{SOURCE_NAME} (1/1)", OTHER: "hourly (1/1)"}
+
+
+class FakeJob:
+    """A job whose workers are processes 1 and 2."""
+
+    status = rt.JobStatus.RUNNING
+    progress = rt.JobProgress({}, NAMES, {SOURCE: 1, OTHER: 2})
+
+
+def checkpoint(generation: int, kind: str = "checkpoint") -> dict[str, Any]:
+    return {"status": "completed", "generation": generation, "kind": kind}
+
+
+FAILED = {"status": "failed", "generation": 1}
+
+
+@pytest.fixture
+def killed(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The processes that were killed, instead of killing them."""
+    pids: list[int] = []
+
+    def kill(pid: int, number: int) -> None:
+        assert number == signal.SIGKILL
+        pids.append(pid)
+
+    monkeypatch.setattr(os, "kill", kill)
+    return pids
+
+
+def announced(wanted: int, checkpoints: list[dict[str, Any]], job: Any = FakeJob) -> list[Kill]:
+    """The kills after all these checkpoints, one after the other, in this thread."""
+    announced: list[Kill] = []
+    killer = Killer(wanted, 0.0, random.Random(1), announced.append)
+    for entry in checkpoints:
+        killer.on_checkpoint(entry)
+    killer._completed.put(None)
+    killer._run(job)
+    assert killer.kills == announced
+    return announced
+
+
+def test_there_is_one_kill_after_the_first_checkpoint_of_each_generation(killed: list[int]) -> None:
+    generations = [1, 1, 1, 2, 3, 3, 4]
+    kills = announced(3, [checkpoint(generation) for generation in generations])
+    assert [kill.pid for kill in kills] == killed
+    assert len(kills) == 3
+    assert len(announced(9, [checkpoint(generation) for generation in generations])) == 4
+    assert {name for kill in kills for name in kill.subtasks} <= set(NAMES.values())
+
+
+def test_without_a_checkpoint_to_come_back_from_nobody_is_killed(killed: list[int]) -> None:
+    assert announced(1, [FAILED, checkpoint(1, "final")]) == []
+    assert killed == []
+
+
+def test_a_job_that_is_restarting_is_left_alone(killed: list[int]) -> None:
+    class RestartingJob(FakeJob):
+        status = rt.JobStatus.WAITING
+
+    assert announced(1, [checkpoint(1)], RestartingJob) == []
+    assert killed == []
+
+
+def test_a_worker_that_is_gone_already_is_no_kill(monkeypatch: pytest.MonkeyPatch) -> None:
+    def kill(pid: int, number: int) -> None:
+        raise ProcessLookupError
+
+    monkeypatch.setattr(os, "kill", kill)
+    assert announced(1, [checkpoint(1)]) == []
+
+
+def test_a_killer_that_was_stopped_kills_no_more(killed: list[int]) -> None:
+    killer = Killer(5, 1000.0, random.Random(1))
+    job: Any = FakeJob
+    killer.start(job)
+    killer.on_checkpoint(checkpoint(1))
+    killer.stop()
+    killer.on_checkpoint(checkpoint(2))
+    assert killed == []
+
+
+def progress(records: int, busy_s: float, blocked_s: float) -> rt.JobProgress:
+    source = SubtaskMetrics(
+        records_in=records,
+        busy_s=busy_s,
+        soft_backpressure_s=blocked_s,
+        watermark=1_357_034_400_000,
+    )
+    return rt.JobProgress({SOURCE: source, OTHER: SubtaskMetrics(records_in=999)}, NAMES, {})
+
+
+def test_figures_are_those_of_the_sources_and_go_on_over_a_restart() -> None:
+    now = [100.0]
+    live = LiveFigures(lambda: 1, clock=lambda: now[0])
+    live.on_status(rt.JobStatus.DEPLOYING, 1)
+    live.on_status(rt.JobStatus.RUNNING, 1)
+    live.on_progress(progress(1000, busy_s=1.0, blocked_s=0.0))
+    now[0] += 1.0
+    live.on_progress(progress(3000, busy_s=1.25, blocked_s=0.75))
+    live.on_checkpoint(checkpoint(1))
+    live.on_checkpoint({"status": "failed"})
+    figures = live.figures()
+    assert (figures.records, figures.records_per_s) == (3000, 2000)
+    assert figures.backpressure == 0.75
+    assert (figures.elapsed_s, figures.checkpoints, figures.kills) == (1.0, 1, 1)
+    assert "day 2013-01-01" in str(figures)
+
+    live.on_restart(rt.WorkerLostError("died"), 0.05)
+    live.on_progress(progress(3000, busy_s=1.25, blocked_s=0.75))
+    live.on_status(rt.JobStatus.DEPLOYING, 2)
+    live.on_progress(progress(500, busy_s=0.1, blocked_s=0.0))
+    figures = live.figures()
+    assert (figures.records, figures.restarts, figures.status) == (3500, 1, "deploying")
+
+
+def test_several_observers_hear_the_same() -> None:
+    first, second = LiveFigures(), LiveFigures()
+    both = Audience(first, second)
+    both.on_status(rt.JobStatus.RUNNING, 1)
+    both.on_checkpoint(checkpoint(1))
+    both.on_restart(rt.WorkerLostError("died"), 0.05)
+    both.on_progress(progress(10, busy_s=1.0, blocked_s=0.0))
+    for each in (first, second):
+        figures = each.figures()
+        assert (figures.status, figures.checkpoints) == ("running", 1)
+        assert (figures.restarts, figures.records) == (1, 10)
+
+
+def ended(mode: str, lost: int, duplicated: int, unexpected: int) -> DemoRun:
+    result = rt.JobResult("flights", rt.JobStatus.FINISHED, 2, 15.0, (checkpoint(1),))
+    job = EndedJob(mode, (Kill(1, ("a",), 0.0), Kill(2, ("b",), 1.0)), result, "out")
+    return DemoRun(job, 100, Verdict(50, 50 + duplicated - lost, lost, duplicated, unexpected))
+
+
+@pytest.mark.parametrize(
+    ("mode", "counts", "passed", "says"),
+    [
+        ("aligned", (0, 0, 0), True, "exactly once"),
+        ("aligned", (1, 0, 0), False, "FAILED"),
+        ("aligned", (0, 1, 0), False, "FAILED"),
+        ("aligned", (0, 0, 1), False, "FAILED"),
+        ("at_least_once", (0, 0, 0), True, "this time"),
+        ("at_least_once", (0, 7, 3), True, "7 results came twice and 3 have wrong counts"),
+        ("at_least_once", (1, 0, 0), False, "FAILED"),
+    ],
+)
+def test_a_run_has_passed_if_its_mode_kept_its_promise(
+    mode: str, counts: tuple[int, int, int], passed: bool, says: str
+) -> None:
+    run = ended(mode, *counts)
+    assert run.passed == passed
+    assert says in run.conclusion
+    lost, duplicated, unexpected = counts
+    assert run.to_plain() == {
+        "mode": mode,
+        "kills": 2,
+        "restarts": 2,
+        "checkpoints": 1,
+        "rows_in": 100,
+        "rows_out": 50 + duplicated - lost,
+        "lost": lost,
+        "duplicated": duplicated,
+        "unexpected": unexpected,
+    }
