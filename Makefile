@@ -3,6 +3,7 @@
 VENV := .venv
 BIN := $(VENV)/bin
 RUNS ?= 20000
+KILLS ?= 200
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test lint soak bench clean java python
@@ -22,8 +23,9 @@ lint: $(VENV)/.dev ## check style and types
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-soak: $(VENV)/.dev ## simulate RUNS jobs that crash; the last line counts what was lost and duplicated
-	$(BIN)/python -m tests.simulation.soak --runs $(RUNS) $(ARGS)
+soak: $(VENV)/.dev ## simulate RUNS crashing jobs, then kill real processes KILLS times; last lines count
+	$(BIN)/python -m tests.simulation.soak --runs $(RUNS)
+	$(BIN)/python -m tests.runtime.soak --kills $(KILLS)
 
 bench: $(VENV)/.dev ## measure throughput, checkpoints and recovery
 	$(BIN)/python -m benchmarks.throughput
