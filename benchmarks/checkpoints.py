@@ -7,7 +7,7 @@ import tempfile
 import time
 
 import minirt as rt
-from benchmarks.measure import percentiles, print_rows
+from benchmarks.measure import Checkpoints, milliseconds, print_rows
 
 RECORDS_PER_S = 20_000
 KEYS = 1000
@@ -31,14 +31,6 @@ def paced_job(parallelism: int, sink: rt.Sink) -> rt.Environment:
     return env
 
 
-class _Durations(rt.JobObserver):
-    def __init__(self) -> None:
-        self.entries: list[dict[str, object]] = []
-
-    def on_checkpoint(self, entry: dict[str, object]) -> None:  # type: ignore[override]
-        self.entries.append(entry)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=20.0, help="how long to measure")
@@ -46,7 +38,7 @@ def main() -> None:
     parser.add_argument("--parallelism", type=int, default=2)
     parser.add_argument("--json", help="write the rows to this file, - for standard output")
     arguments = parser.parse_args()
-    seen = _Durations()
+    seen = Checkpoints()
     with tempfile.TemporaryDirectory() as storage:
         job = paced_job(arguments.parallelism, rt.DiscardSink()).start(
             "checkpoints",
@@ -56,24 +48,20 @@ def main() -> None:
         time.sleep(arguments.seconds)
         job.cancel()
         job.wait()
-    completed = [entry for entry in seen.entries if entry["status"] == "completed"]
-    subtasks = [part for entry in completed for part in entry["subtasks"]]  # type: ignore[attr-defined]
+    completed = seen.completed
+    subtasks = [part for entry in completed for part in entry["subtasks"]]
     row = {
         "case": "checkpoint-without-backpressure",
         "parallelism": arguments.parallelism,
         "checkpoints": len(completed),
         "failed": len(seen.entries) - len(completed),
-        "duration_ms": _ms(entry["duration_s"] for entry in completed),
+        "duration_ms": milliseconds(entry["duration_s"] for entry in completed),
         **{
-            f"{part}_ms": _ms(subtask[f"{part}_s"] for subtask in subtasks)
+            f"{part}_ms": milliseconds(subtask[f"{part}_s"] for subtask in subtasks)
             for part in ("start_delay", "alignment", "sync", "async")
         },
     }
     print_rows([row], arguments.json)
-
-
-def _ms(seconds) -> dict[str, float]:  # type: ignore[no-untyped-def]
-    return {name: round(value * 1000, 2) for name, value in percentiles(seconds).items()}
 
 
 if __name__ == "__main__":

@@ -71,6 +71,20 @@ class StatusTimes(rt.JobObserver):
         self.first.setdefault(status, time.monotonic())
 
 
+class Checkpoints(rt.JobObserver):
+    """Remembers the checkpoints that have ended."""
+
+    def __init__(self) -> None:
+        self.entries: list[Mapping[str, Any]] = []
+
+    def on_checkpoint(self, entry: Mapping[str, Any]) -> None:
+        self.entries.append(entry)
+
+    @property
+    def completed(self) -> list[Mapping[str, Any]]:
+        return [entry for entry in self.entries if entry["status"] == "completed"]
+
+
 def run(env: rt.Environment, name: str, **options: Any) -> Measured:
     """Run a job in worker processes to its end."""
     times = StatusTimes()
@@ -92,6 +106,11 @@ def percentiles(values: Iterable[float]) -> dict[str, float]:
         "p95": ordered[min(len(ordered) - 1, int(len(ordered) * 0.95))],
         "max": ordered[-1],
     }
+
+
+def milliseconds(seconds: Iterable[float]) -> dict[str, float]:
+    """`percentiles` of durations in seconds, in milliseconds."""
+    return {name: round(value * 1000, 2) for name, value in percentiles(seconds).items()}
 
 
 def print_rows(rows: Sequence[Mapping[str, Any]], target: str | None) -> None:

@@ -54,11 +54,11 @@ def main() -> None:
             restart=rt.Restart.fixed_delay(attempts=None, delay=arguments.delay),
         )
         for kill in range(arguments.kills):
-            _wait_for(notes, kill + 1)
+            wait_for(notes, kill + 1)
             time.sleep(_PAUSE_S)
             killed_at = time.time()
             os.kill(random.choice(list(job.progress.pids.values())), signal.SIGKILL)
-            recoveries.append(_wait_for(notes, kill + 2) - killed_at)
+            recoveries.append(wait_for(notes, kill + 2) - killed_at)
         job.cancel()
         job.wait()
     row = {
@@ -69,7 +69,7 @@ def main() -> None:
     print_rows([row], arguments.json)
 
 
-def _wait_for(notes: str, generation: int, timeout_s: float = 30.0) -> float:
+def wait_for(notes: str, generation: int, timeout_s: float = 30.0) -> float:
     """When the first record of a generation arrived."""
     until = time.monotonic() + timeout_s
     while time.monotonic() < until:
