@@ -4,39 +4,35 @@ from __future__ import annotations
 
 import contextlib
 import os
-import pickle
-import queue
 import selectors
 import socket
 import sys
-import threading
 import time
-import traceback
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from multiprocessing.connection import Client
 
 from minirt.config import Limits
-from minirt.errors import MinirtError, WorkerLostError
+from minirt.errors import WorkerLostError
 from minirt.graph.execution import ChannelId, SubtaskId
-from minirt.protocol.job_events import JobEvent, SubtaskDrained, SubtaskStarted, WorkerFailed
+from minirt.protocol.job_events import SubtaskDrained, SubtaskStarted, WorkerFailed
 from minirt.runtime.assembly import Assembled, JobPackage, assemble
 from minirt.runtime.channels import InputChannel, OutputChannel
-from minirt.runtime.control import ORPHANED_EXIT, Control
+from minirt.runtime.control import ORPHANED_EXIT, Control, end_with_coordinator
 from minirt.runtime.local import LocalLink
 from minirt.runtime.messages import (
     Abort,
     Assignment,
     Heartbeat,
-    LifelineOpened,
     Stop,
     ToCoordinator,
     ToWorker,
     Trigger,
     WorkerHello,
+    portable,
 )
 from minirt.runtime.operators.base import user_error
 from minirt.runtime.pacer import TimedPacer
@@ -50,6 +46,7 @@ from minirt.runtime.sockets import (
     listen,
 )
 from minirt.runtime.subtask import Subtask
+from minirt.runtime.uploader import Uploader
 
 _RECEIVE_BYTES = 256 * 1024
 
@@ -69,7 +66,7 @@ def run_worker(package: JobPackage, place: WorkerPlace) -> None:
     """The whole life of a worker, in its own process."""
     try:
         control = Control(Client(place.coordinator, authkey=place.token))
-        _watch_coordinator(place)
+        end_with_coordinator(place.coordinator, place.token)
     except (OSError, EOFError):
         os._exit(ORPHANED_EXIT)
     listener, address = listen(
@@ -89,54 +86,6 @@ def run_worker(package: JobPackage, place: WorkerPlace) -> None:
     with contextlib.suppress(OSError, ValueError):
         sys.stdout.flush()
         sys.stderr.flush()
-
-
-def portable(error: BaseException) -> Exception:
-    """The error itself if it survives a trip between processes, else its text."""
-    if isinstance(error, MinirtError):
-        try:
-            pickle.loads(pickle.dumps(error))
-            return error
-        except Exception:
-            return MinirtError(str(error))
-    return MinirtError("".join(traceback.format_exception(error)).rstrip())
-
-
-def _watch_coordinator(place: WorkerPlace) -> None:
-    """End this process as soon as the coordinator is gone, whatever the user's code is doing."""
-    lifeline = Client(place.coordinator, authkey=place.token)
-    lifeline.send(LifelineOpened())
-
-    def wait() -> None:
-        with contextlib.suppress(EOFError, OSError):
-            lifeline.recv_bytes()
-        os._exit(ORPHANED_EXIT)
-
-    threading.Thread(target=wait, name="lifeline", daemon=True).start()
-
-
-class _Uploader:
-    """Stores snapshots in a thread of its own, in order; hands results back to the loop."""
-
-    def __init__(self, package: JobPackage, wake: Callable[[], None]) -> None:
-        self._writer = package.storage
-        self._wake = wake
-        self._uploads: queue.SimpleQueue[SnapshotUpload] = queue.SimpleQueue()
-        self.results: queue.SimpleQueue[JobEvent] = queue.SimpleQueue()
-        threading.Thread(target=self._run, name="uploader", daemon=True).start()
-
-    def put(self, upload: SnapshotUpload) -> None:
-        self._uploads.put(upload)
-
-    def _run(self) -> None:
-        while True:
-            upload = self._uploads.get()
-            try:
-                result: JobEvent = upload.run(self._writer, time.time)
-            except Exception as error:
-                result = WorkerFailed(upload.generation, portable(error))
-            self.results.put(result)
-            self._wake()
 
 
 class Worker:
@@ -166,7 +115,7 @@ class Worker:
         self._heartbeat_at = 0.0
         self._wake_receiver, self._wake_sender = socket.socketpair()
         self._wake_receiver.setblocking(False)
-        self._uploader = _Uploader(package, self._wake)
+        self._uploader = Uploader(package, self._wake)
         self.subtasks = self._assemble(assignment, listener)
 
     # Ports of the subtasks.

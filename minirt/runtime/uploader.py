@@ -1,0 +1,37 @@
+"""Stores the snapshots of a worker, beside the record path."""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Callable
+
+from minirt.protocol.job_events import JobEvent, WorkerFailed
+from minirt.runtime.assembly import JobPackage
+from minirt.runtime.messages import portable
+from minirt.runtime.snapshot import SnapshotUpload
+
+
+class Uploader:
+    """Stores snapshots in a thread of its own, in order; hands results back to the loop."""
+
+    def __init__(self, package: JobPackage, wake: Callable[[], None]) -> None:
+        self._writer = package.storage
+        self._wake = wake
+        self._uploads: queue.SimpleQueue[SnapshotUpload] = queue.SimpleQueue()
+        self.results: queue.SimpleQueue[JobEvent] = queue.SimpleQueue()
+        threading.Thread(target=self._run, name="uploader", daemon=True).start()
+
+    def put(self, upload: SnapshotUpload) -> None:
+        self._uploads.put(upload)
+
+    def _run(self) -> None:
+        while True:
+            upload = self._uploads.get()
+            try:
+                result: JobEvent = upload.run(self._writer, time.time)
+            except Exception as error:
+                result = WorkerFailed(upload.generation, portable(error))
+            self.results.put(result)
+            self._wake()
