@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
-from multiprocessing.connection import Connection
+from contextlib import contextmanager, suppress
+from multiprocessing.connection import Client, Connection
 from typing import Any
 
-from minirt.runtime.messages import ToCoordinator
+from minirt.runtime.messages import LifelineOpened, ToCoordinator
+from minirt.runtime.sockets import Address
 
 ORPHANED_EXIT = 70
 """Exit code of a worker whose coordinator is gone."""
@@ -65,3 +66,19 @@ class Control:
         finally:
             over.set()
             thread.join()
+
+
+def end_with_coordinator(address: Address, token: bytes) -> None:
+    """End this process as soon as the coordinator is gone, whatever the user's code is doing.
+
+    Only code that keeps the interpreter to itself can delay it; then the template kills the process.
+    """
+    lifeline = Client(address, authkey=token)
+    lifeline.send(LifelineOpened())
+
+    def wait() -> None:
+        with suppress(EOFError, OSError):
+            lifeline.recv_bytes()
+        os._exit(ORPHANED_EXIT)
+
+    threading.Thread(target=wait, name="lifeline", daemon=True).start()

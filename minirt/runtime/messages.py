@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import pickle
+import traceback
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from minirt.errors import MinirtError
 from minirt.graph.execution import SubtaskId
 from minirt.protocol.barriers import Barrier
 from minirt.protocol.job_events import JobEvent
@@ -104,3 +107,14 @@ class Stop:
 
 
 ToWorker = Assignment | Trigger | Abort | Stop
+
+
+def portable(error: BaseException) -> Exception:
+    """The error itself if it survives a trip between processes, else its text."""
+    if isinstance(error, MinirtError):
+        try:
+            pickle.loads(pickle.dumps(error))
+            return error
+        except Exception:
+            return MinirtError(str(error))
+    return MinirtError("".join(traceback.format_exception(error)).rstrip())

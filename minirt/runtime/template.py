@@ -21,11 +21,9 @@ from dataclasses import dataclass
 from multiprocessing.connection import Client, Connection
 
 from minirt.runtime.assembly import JobPackage
-from minirt.runtime.messages import Fork, KillGeneration, TemplateReady, WorkerExited
-from minirt.runtime.portable import portable
+from minirt.runtime.messages import Fork, KillGeneration, TemplateReady, WorkerExited, portable
 from minirt.runtime.sockets import Address
-from minirt.runtime.worker import WorkerPlace
-from minirt.runtime.worker_process import run_worker
+from minirt.runtime.worker import WorkerPlace, run_worker
 
 _FORKED_OK, _FORKED_FAILED = 0, 1
 _GC_THRESHOLDS = (100_000, 20, 50)

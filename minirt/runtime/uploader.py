@@ -1,4 +1,4 @@
-"""Stores the snapshots of a worker's subtasks beside the record path."""
+"""Stores the snapshots of a worker, beside the record path."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from minirt.protocol.job_events import JobEvent, WorkerFailed
 from minirt.runtime.assembly import JobPackage
-from minirt.runtime.portable import portable
+from minirt.runtime.messages import portable
 from minirt.runtime.snapshot import SnapshotUpload
 
 

@@ -1,24 +1,27 @@
-"""The loop of a worker process: one or more subtasks, taking turns."""
+"""A worker process: one or more subtasks in one cooperative loop."""
 
 from __future__ import annotations
 
 import contextlib
+import os
 import selectors
 import socket
+import sys
 import time
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from multiprocessing.connection import Client
 
 from minirt.config import Limits
 from minirt.errors import WorkerLostError
 from minirt.graph.execution import ChannelId, SubtaskId
-from minirt.protocol.job_events import SubtaskDrained, SubtaskStarted
+from minirt.protocol.job_events import SubtaskDrained, SubtaskStarted, WorkerFailed
 from minirt.runtime.assembly import Assembled, JobPackage, assemble
 from minirt.runtime.channels import InputChannel, OutputChannel
-from minirt.runtime.control import Control
+from minirt.runtime.control import ORPHANED_EXIT, Control, end_with_coordinator
 from minirt.runtime.local import LocalLink
 from minirt.runtime.messages import (
     Abort,
@@ -28,6 +31,8 @@ from minirt.runtime.messages import (
     ToCoordinator,
     ToWorker,
     Trigger,
+    WorkerHello,
+    portable,
 )
 from minirt.runtime.operators.base import user_error
 from minirt.runtime.pacer import TimedPacer
@@ -38,6 +43,7 @@ from minirt.runtime.sockets import (
     SocketSender,
     accept_channel,
     connect_channel,
+    listen,
 )
 from minirt.runtime.subtask import Subtask
 from minirt.runtime.uploader import Uploader
@@ -54,6 +60,32 @@ class WorkerPlace:
     coordinator: Address
     token: bytes
     folder: str
+
+
+def run_worker(package: JobPackage, place: WorkerPlace) -> None:
+    """The whole life of a worker, in its own process."""
+    try:
+        control = Control(Client(place.coordinator, authkey=place.token))
+        end_with_coordinator(place.coordinator, place.token)
+    except (OSError, EOFError):
+        os._exit(ORPHANED_EXIT)
+    listener, address = listen(
+        place.folder, f"w{place.generation}-{place.worker}", package.options.transport
+    )
+    control.send(WorkerHello(place.generation, place.worker, os.getpid(), address))
+    assignment = control.receive()
+    if isinstance(assignment, Assignment):
+        try:
+            life = Heartbeat(place.generation, place.worker, {})
+            with control.repeating(life, package.options.limits.heartbeat_s):
+                worker = Worker(package, place, control, listener, assignment)
+            worker.run()
+        except (Exception, SystemExit, KeyboardInterrupt) as error:
+            control.send(WorkerFailed(place.generation, portable(error)))
+    # The connection still is open: once it is closed this process may be killed.
+    with contextlib.suppress(OSError, ValueError):
+        sys.stdout.flush()
+        sys.stderr.flush()
 
 
 class Worker:

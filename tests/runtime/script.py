@@ -54,7 +54,7 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("--mode", default="aligned")
     parser.add_argument("--parallelism", type=int, default=2)
     parser.add_argument("--count", type=int, default=1500)
-    parser.add_argument("--per-second", type=float, default=1500)
+    parser.add_argument("--per-second", type=float, default=2000)
     parser.add_argument("--placement", choices=["subtask", "slots"], default="subtask")
     parser.add_argument("--fatal-commit", type=int, default=0)
     given = parser.parse_args(arguments)

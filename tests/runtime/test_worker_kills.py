@@ -15,11 +15,9 @@ pytestmark = [pytest.mark.processes, needs_proc]
     [
         Plan("keyed", seed=1),
         Plan("keyed", parallelism=3, placement="slots", seed=2),
-        Plan("postponed", seed=3),
+        Plan("postponed", placement="slots", seed=3),
         Plan("reduced", placement="slots", transport="tcp", seed=4),
-        Plan("united", placement="slots", seed=5),
         Plan("connected", placement="slots", seed=6),
-        Plan("stateless", placement="slots", kills=4, seed=7),
     ],
     ids=lambda plan: f"{plan.case}-{plan.parallelism}-{plan.placement}",
 )

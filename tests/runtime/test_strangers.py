@@ -1,0 +1,122 @@
+"""Whoever does not know the token gets nowhere, and the job does not care."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import socket
+import stat
+import time
+from collections.abc import Iterator
+from multiprocessing import AuthenticationError
+from multiprocessing.connection import Client
+from pathlib import Path
+
+import pytest
+
+from minirt import Checkpointing, CollectSink, Environment, Job, Options, Process, ProcessContext
+from minirt.runtime.sockets import TOKEN_BYTES, Address
+from tests.runtime.jobs import numbers_of
+from tests.runtime.processes import needs_proc, send, templates, wait_until, workers
+
+pytestmark = [pytest.mark.processes, needs_proc]
+
+COUNT = 1500
+
+
+class OpensSlowly(Process):
+    """Leaves strangers time to knock while workers wait for each other."""
+
+    def open(self) -> None:
+        time.sleep(0.7)
+
+    def process(self, record: int, ctx: ProcessContext) -> list[int]:
+        return [record]
+
+
+def start(folder: Path, transport: str, sink: CollectSink) -> Job:
+    env = Environment()
+    numbers = numbers_of(env, COUNT, "numbers", per_second=1000)
+    numbers.rebalance().process(OpensSlowly()).sink(sink)
+    return env.start(
+        checkpointing=Checkpointing(str(folder / "checkpoints"), interval="50ms"),
+        options=Options(transport=transport),
+    )
+
+
+@pytest.fixture
+def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    yield tmp_path
+    assert not list(tmp_path.glob("minirt-*"))
+
+
+def listening(pid: int) -> list[tuple[str, int]]:
+    """Address and port of the TCP sockets on which a process accepts connections."""
+    links = [os.readlink(path) for path in Path(f"/proc/{pid}/fd").iterdir() if path.is_symlink()]
+    own = {match[1] for link in links if (match := re.fullmatch(r"socket:\[(\d+)\]", link))}
+    found = []
+    for table in ("tcp", "tcp6"):
+        for line in Path(f"/proc/{pid}/net/{table}").read_text().splitlines()[1:]:
+            fields = line.split()
+            if fields[3] == "0A" and fields[9] in own:
+                address, port = fields[1].rsplit(":", 1)
+                found.append((address, int(port, 16)))
+    return found
+
+
+def visit(address: Address) -> socket.socket:
+    """A connection on which nothing is said."""
+    visitor = socket.socket(socket.AF_UNIX if isinstance(address, str) else socket.AF_INET)
+    visitor.connect(address)
+    return visitor
+
+
+def test_strangers_at_the_sockets_of_coordinator_and_workers_do_not_disturb_the_job(temporary):
+    sink = CollectSink()
+    job = start(temporary, "unix", sink)
+    (folder,) = temporary.glob("minirt-*")
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    assert folder.stat().st_uid == os.getuid()
+    with pytest.raises(AuthenticationError):
+        Client(str(folder / "coordinator"), authkey=b"wrong")
+    receiver = folder / "w1-1"
+    wait_until(receiver.exists, "the worker of the second operator listens")
+    with visit(str(receiver)) as liar:
+        liar.sendall(bytes(TOKEN_BYTES + 100))
+        assert is_shown_out(liar)
+    assert job.wait(60).restarts == 0
+    assert sorted(sink.rows) == list(range(COUNT))
+
+
+def is_shown_out(visitor: socket.socket) -> bool:
+    """Whether the other side hangs up without a word."""
+    try:
+        return visitor.recv(1) == b""
+    except ConnectionResetError:
+        return True
+
+
+def test_over_tcp_only_this_host_can_knock_and_in_vain(temporary):
+    sink = CollectSink()
+    job = start(temporary, "tcp", sink)
+    wait_until(lambda: any(listening(pid) for pid in workers()), "a worker listens")
+    doors = [door for pid in [os.getpid(), *templates(), *workers()] for door in listening(pid)]
+    assert len(doors) >= 2
+    assert {address for address, _ in doors} == {"0100007F"}
+    with pytest.raises(AuthenticationError):
+        Client(("127.0.0.1", listening(os.getpid())[0][1]), authkey=b"wrong")
+    assert job.wait(60).restarts == 0
+    assert sorted(sink.rows) == list(range(COUNT))
+
+
+def test_workers_that_start_while_a_stranger_stays_silent_are_let_in(temporary):
+    sink = CollectSink()
+    job = start(temporary, "unix", sink)
+    (folder,) = temporary.glob("minirt-*")
+    with visit(str(folder / "coordinator")):
+        wait_until(lambda: len(sink.rows) > 100, "first output")
+        send(workers()[0], signal.SIGKILL)
+        assert job.wait(60).restarts == 1
+    assert sorted(sink.rows) == list(range(COUNT))
