@@ -31,6 +31,9 @@ class OneTurn(Worker):
     def _beat(self) -> None:
         self._stopping = True
 
+    def _report(self) -> None:
+        pass
+
 
 def idle_subtask(*, has_input: bool, full: bool) -> Any:
     return types.SimpleNamespace(
