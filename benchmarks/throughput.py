@@ -10,21 +10,35 @@ from typing import Any
 import minirt as rt
 from benchmarks.latest_sink import LatestSink
 from benchmarks.measure import Measured, print_rows, run
+from benchmarks.plain import keyed_sum_seconds
 
 KEYS = 1000
 _SPREAD = 2654435761
 """Multiplying by it scatters consecutive numbers over the keys."""
 
 
+def _prepare(number: int) -> tuple[int, int]:
+    return ((number * _SPREAD) % KEYS, 1)
+
+
+def _combine(total: tuple[int, int], pair: tuple[int, int]) -> tuple[int, int]:
+    return (total[0], total[1] + pair[1])
+
+
+def plain_keyed_sum(records: int) -> float:
+    """The same functions on the same records, by hand."""
+    return keyed_sum_seconds(records, _prepare, lambda pair: pair[0], _combine)
+
+
 def keyed_sum_rows(records: int, checkpoints: bool) -> Measured:
-    """Count records per key with Python lambdas, one update emitted for each record."""
+    """Count records per key with Python functions, one update emitted for each record."""
     env = rt.Environment(parallelism=2)
     sink = LatestSink()
     (
         env.source(rt.SequenceSource(records), uid="numbers")
-        .map(lambda number: ((number * _SPREAD) % KEYS, 1))
+        .map(_prepare)
         .key_by(lambda pair: pair[0])
-        .reduce(lambda total, pair: (total[0], total[1] + pair[1]), uid="sum")
+        .reduce(_combine, uid="sum")
         .sink(sink, uid="latest")
     )
     with tempfile.TemporaryDirectory() as storage:
@@ -46,6 +60,9 @@ def main() -> None:
     parser.add_argument("cases", nargs="*", metavar="CASE", help="any of: " + ", ".join(CASES))
     parser.add_argument("--records", type=int, help="how many records a run processes")
     parser.add_argument("--repeat", type=int, default=3, help="how often each case is run")
+    parser.add_argument(
+        "--peers", choices=["plain"], help="plain: the same by hand, after each run, to compare"
+    )
     parser.add_argument("--no-checkpoints", action="store_true", help="take none but the last")
     parser.add_argument("--json", help="write the rows to this file, - for standard output")
     arguments = parser.parse_args()
@@ -58,6 +75,8 @@ def main() -> None:
         for _ in range(arguments.repeat):
             measured = function(count, not arguments.no_checkpoints)
             rows.append(_row(case, count, measured))
+            if arguments.peers:
+                rows.append(_plain_row(case, count, plain_keyed_sum(count)))
     print_rows(rows, arguments.json)
 
 
@@ -71,6 +90,16 @@ def _row(case: str, records: int, measured: Measured) -> dict[str, Any]:
         "cpu_s_per_million": measured.cpu_s / records * 1e6,
         "peak_rss_bytes": measured.peak_rss_bytes,
         "checkpoints": measured.result.completed_checkpoints,
+    }
+
+
+def _plain_row(case: str, records: int, seconds: float) -> dict[str, Any]:
+    return {
+        "case": case,
+        "system": "plain",
+        "records": records,
+        "seconds": seconds,
+        "records_per_s": records / seconds,
     }
 
 
