@@ -36,7 +36,8 @@ def _send(
     prepare: Callable[[int], Record],
     key_of: Callable[[Record], Any],
 ) -> None:
-    owners, outgoing = _Owners(), [[] for _ in sockets]  # type: list[list[Record]]
+    owners = _Owners()
+    outgoing: list[list[Record]] = [[] for _ in sockets]
     for start in range(numbers.start, numbers.stop, _BATCH):
         batch = range(start, min(numbers.stop, start + _BATCH))
         for record in [prepare(number) for number in batch]:
