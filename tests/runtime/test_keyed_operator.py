@@ -30,8 +30,7 @@ def operator(emitted: list[Any]) -> KeyedProcessOperator:
         emitted.extend(batch.rows().records)
 
     ctx = OperatorContext("sums", "sums", 0, 1, 8, 1, lambda: 0.0, False, emit, lambda tag: emit)
-    made = KeyedProcessOperator(ctx, (lambda record: record % 2,), Sums())
-    return made
+    return KeyedProcessOperator(ctx, (lambda record: record % 2,), Sums())
 
 
 def test_state_and_timers_of_both_domains_come_back() -> None:

@@ -167,7 +167,7 @@ class Plan:
         return [i for i in range(len(self.stages)) if i not in used]
 
 
-def draw_plan(random: Random, *, stages: int = 5, records: int = 24) -> Plan:
+def draw_plan(random: Random, *, stages: int = 4, records: int = 16) -> Plan:
     """A random job: a source or two, then stages that take any stream there is."""
     forms = random.choice((1, 1, 2, 3))
     splits = random.randint(1, 4)
@@ -188,13 +188,26 @@ def _draw_stage(
     kind = random.choice((*SINGLE, *KEYED, *KEYED, *PAIRS))
     wanted = 2 if kind in ("union", "pair", "join") else 1
     # Newer stages are likelier, so that graphs grow long as well as wide.
-    inputs = tuple(open_ends[-1 - int(random.random() ** 2 * len(open_ends))] for _ in range(wanted))
+    inputs = tuple(
+        open_ends[-1 - int(random.random() ** 2 * len(open_ends))] for _ in range(wanted)
+    )
     edge = random.choice(EDGES)
     if edge == "forward" and all(len(set(drawn[i].parallelism)) == 1 for i in inputs):
         parallelism = drawn[inputs[0]].parallelism
     if edge == "broadcast":  # How often records come depends on it.
         parallelism = parallelism[:1] * forms
     return Stage(kind, inputs, edge, random.random() < 0.7, random.randint(1, 5), parallelism)
+
+
+def timer_plan(random: Random) -> Plan:
+    """Records to timers of event time and to timers of the clock, at one parallelism after another."""
+    forms = random.randint(1, 3)
+
+    def stage(kind: str, *inputs: int) -> Stage:
+        parallelism = tuple(random.randint(1, 3) for _ in range(forms))
+        return Stage(kind, inputs, "plain", True, 4, parallelism)
+
+    return Plan((stage("source"), stage("timers", 0), stage("clock", 0)), 2, 14, forms)
 
 
 @dataclass
@@ -221,9 +234,7 @@ def _build_form(plan: Plan, form: int, sinks: dict[str, TransactionalSink]) -> r
             out = streams[-1]
             if stage.kind == "split":
                 out = out.union(out.side_output("odd"))
-            out.sink(
-                sinks[f"out{number}"], uid=f"out{number}", parallelism=stage.parallelism[form]
-            )
+            out.sink(sinks[f"out{number}"], uid=f"out{number}", parallelism=stage.parallelism[form])
     return env
 
 
@@ -329,16 +340,16 @@ def _inputs(stage: Stage, outputs: Sequence[Counter[Stamped]]) -> list[Counter[S
     copies = 1
     if stage.edge == "broadcast" and stage.kind not in ("count", "timers", "clock", "join"):
         copies = stage.parallelism[0]
-    return [
-        Counter({record: n * copies for record, n in outputs[i].items()}) for i in stage.inputs
-    ]
+    return [Counter({record: n * copies for record, n in outputs[i].items()}) for i in stage.inputs]
 
 
 def _run_stage(
     plan: Plan, stage: Stage, uid: str, outputs: Sequence[Counter[Stamped]], expected: Expected
 ) -> Counter[Stamped]:
     if stage.kind == "source":
-        return Counter((record, event_time(record)) for record in numbered(uid, plan.splits, plan.count))
+        return Counter(
+            (record, event_time(record)) for record in numbered(uid, plan.splits, plan.count)
+        )
     arriving = _inputs(stage, outputs)
     both = sum(arriving, Counter[Stamped]())
     match stage.kind:
