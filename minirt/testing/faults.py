@@ -14,6 +14,8 @@ _BURST_RATE = 1 / 8
 _BURST_STEPS = 30
 """Crashes like company: the worst ones come while a job still recovers from another."""
 
+_PEACE_ROUNDS = (0, 0, 3, 8)
+
 _OPERATION_RATES = (0.01, 0.05, 0.2)
 """How often an operation on storage fails, or its process dies at it."""
 
@@ -61,10 +63,15 @@ class ProcessDiedError(BaseException):
 
 
 class Chaos:
-    """Draws when faults strike, and counts them by kind."""
+    """Draws when faults strike, and counts them by kind.
 
-    def __init__(self, faults: Faults, random: Random) -> None:
+    Before the first one there may be peace, of a few rounds of `round_steps`: else there would be
+    nothing yet to lose.
+    """
+
+    def __init__(self, faults: Faults, random: Random, round_steps: int) -> None:
         self._random = random
+        self._peace_left = random.choice(_PEACE_ROUNDS) * round_steps
         self._left = {
             field.name: random.randint(0, getattr(faults, field.name)) for field in fields(faults)
         }
@@ -75,6 +82,9 @@ class Chaos:
 
     def is_due(self) -> bool:
         """Whether something strikes in this step; to be asked once a step."""
+        if self._peace_left:
+            self._peace_left -= 1
+            return False
         self._burst_left -= 1
         rate = _BURST_RATE if self._burst_left > 0 else self._rate
         return self._random.random() < rate
@@ -91,7 +101,9 @@ class Chaos:
 
     def strikes_operation(self, kind: str) -> bool:
         """Whether a fault of this kind strikes an operation on storage."""
-        if not self._left[kind] or self._random.random() >= self._operation_rate:
+        if self._peace_left or not self._left[kind]:
+            return False
+        if self._random.random() >= self._operation_rate:
             return False
         self._count(kind)
         return True

@@ -39,13 +39,15 @@ from minirt.testing.storage import Disk
 
 _NESTED_RATE = 0.15
 _NESTED_STEPS = 20
-_SLEEP_STEPS = 400
+_SLEEP_STEPS = 1200
 _ZOMBIE_STEPS = 300
 _RESTART_STEPS = 60
 _HANG_STEPS = 200
+_RESTARTS_MAX = 100
+"""Far more than there are faults: a job that restarts so often will not recover."""
 
 # In rounds: as many steps as give each subtask, worker and channel one turn on average.
-_INTERVAL_ROUNDS = (0.5, 1.5, 5)
+_INTERVAL_ROUNDS = (0.3, 1, 4)
 """From checkpoint to checkpoint; a simulation draws one of them."""
 _HEARTBEAT_ROUNDS = 12
 _PATIENCE_ROUNDS = 150
@@ -114,7 +116,7 @@ def simulate(
     """
     checkpointing = checkpointing or Checkpointing("simulated://", interval="20ms")
     random = Random(seed)
-    restart = restart or Restart.fixed_delay(attempts=None, delay=checkpointing.interval_s / 4)
+    restart = restart or Restart.fixed_delay(_RESTARTS_MAX, checkpointing.interval_s / 4)
     graphs = [build_execution_graph(_job_graph(form)) for form in (job, *rescaled)]
     round_s = checkpointing.interval_s / random.choice(_INTERVAL_ROUNDS)
     options = _at_pace(options or _drawn_options(random), round_s)
@@ -122,9 +124,10 @@ def simulate(
         SimulatedJob(graph, cloudpickle.dumps(graph), checkpointing, restart, options)
         for graph in graphs
     ]
-    clock = SimulatedClock(random, round_s / max(_turns(graph) for graph in graphs))
-    schedule = Schedule(random, clock, steps_max)
-    simulation = _Simulation(forms, seed, schedule, Chaos(faults or Faults(), random))
+    round_steps = max(_turns(graph) for graph in graphs)
+    schedule = Schedule(random, SimulatedClock(random, round_s / round_steps), steps_max)
+    chaos = Chaos(faults or Faults(), random, round_steps)
+    simulation = _Simulation(forms, seed, schedule, chaos)
     if on_checkpoint is not None:
         simulation.watch(on_checkpoint)
     for sink in simulation.sinks.values():
@@ -164,6 +167,8 @@ class _Simulation(World):
         self._observer = _Counter()
         self._coordinators: list[SimulatedCoordinator] = []
         self._starting = False
+        self._sleep_in_storage = schedule.random.random() < 0.5
+        """Whether zombies fall asleep in the middle of storage commands only: there they do most harm."""
         self._finished = False
         self._anyone_failed = False
 
@@ -254,15 +259,15 @@ class _Simulation(World):
         self.schedule.run(steps, until=lambda: all(c.gone for c in self._coordinators))
 
     def interleave(self, coordinator: SimulatedCoordinator) -> None:
-        random = self.schedule.random
-        if random.random() >= _NESTED_RATE or coordinator.dead:
+        if coordinator.dead:
             return
-        steps = _NESTED_STEPS
+        random = self.schedule.random
         newest = coordinator is self._coordinators[-1] and not self._starting
         if newest and self.chaos.strikes_operation("zombies"):
             self._make_zombie(coordinator)
-            steps = _SLEEP_STEPS
-        self.schedule.run(random.randint(1, steps), until=lambda: self._finished)
+            self.schedule.run(random.randint(1, _SLEEP_STEPS), until=lambda: self._finished)
+        elif random.random() < _NESTED_RATE:
+            self.schedule.run(random.randint(1, _NESTED_STEPS), until=lambda: self._finished)
 
     # Faults.
 
@@ -280,7 +285,9 @@ class _Simulation(World):
         newest = self._coordinators[-1]
         if self._starting or newest.gone:
             return ()
-        return ("coordinator_crashes",) if newest.busy else ("coordinator_crashes", "zombies")
+        if newest.busy or self._sleep_in_storage:
+            return ("coordinator_crashes",)
+        return ("coordinator_crashes", "zombies")
 
     def _strike_worker_crashes(self) -> None:
         workers = [w for c in self._coordinators for w in c.cluster.workers if not w.gone]
@@ -328,9 +335,11 @@ def _turns(graph: ExecutionGraph) -> int:
 
 
 def _at_pace(options: Options, round_s: float) -> Options:
-    """Patience in proportion to the time that a round takes."""
+    """Waits in proportion to the time that a round takes."""
     limits = replace(
         options.limits,
+        source_poll_s=round_s,
+        watermark_interval_s=round_s / 2,
         heartbeat_s=_HEARTBEAT_ROUNDS * round_s,
         connect_timeout_s=_PATIENCE_ROUNDS * round_s,
         start_timeout_s=_PATIENCE_ROUNDS * round_s,

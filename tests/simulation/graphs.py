@@ -167,7 +167,7 @@ class Plan:
         return [i for i in range(len(self.stages)) if i not in used]
 
 
-def draw_plan(random: Random, *, stages: int = 5, records: int = 24) -> Plan:
+def draw_plan(random: Random, *, stages: int = 4, records: int = 16) -> Plan:
     """A random job: a source or two, then stages that take any stream there is."""
     forms = random.choice((1, 1, 2, 3))
     splits = random.randint(1, 4)
@@ -197,6 +197,17 @@ def _draw_stage(
     if edge == "broadcast":  # How often records come depends on it.
         parallelism = parallelism[:1] * forms
     return Stage(kind, inputs, edge, random.random() < 0.7, random.randint(1, 5), parallelism)
+
+
+def timer_plan(random: Random) -> Plan:
+    """Records to timers of event time and to timers of the clock, at one parallelism after another."""
+    forms = random.randint(1, 3)
+
+    def stage(kind: str, *inputs: int) -> Stage:
+        parallelism = tuple(random.randint(1, 3) for _ in range(forms))
+        return Stage(kind, inputs, "plain", True, 4, parallelism)
+
+    return Plan((stage("source"), stage("timers", 0), stage("clock", 0)), 2, 14, forms)
 
 
 @dataclass

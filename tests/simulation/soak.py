@@ -17,8 +17,9 @@ from random import Random
 
 import minirt as rt
 from minirt.modes import MODES
+from minirt.protocol.barriers import CheckpointMode
 from minirt.testing import SimulationResult, simulate
-from tests.simulation.graphs import Verdict, build, draw_plan, judge
+from tests.simulation.graphs import Plan, Verdict, build, draw_plan, judge
 
 
 @dataclass
@@ -72,7 +73,13 @@ def run_seed(seed: int) -> Run:
     """Everything about a run comes from its seed."""
     random = Random(f"job {seed}")
     mode = MODES[random.choice(sorted(MODES))]
-    job = build(draw_plan(random))
+    return run_plan(draw_plan(random), seed, mode)
+
+
+def run_plan(plan: Plan, seed: int, mode: CheckpointMode) -> Run:
+    """A job of one's own choice, with whatever else the seed brings."""
+    random = Random(f"checkpoints {seed}")
+    job = build(plan)
     interval_s = random.choice((0.005, 0.02, 0.08))
     checkpointing = rt.Checkpointing(
         "simulated://",

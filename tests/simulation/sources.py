@@ -23,7 +23,7 @@ OUT_OF_ORDER_MS = 5
 
 
 class NumberedSource(rt.Source):
-    """Gives out `count` records of each split in batches of different small sizes."""
+    """Gives out `count` records of each split in small batches; every other time it has none yet."""
 
     interleave = True
 
@@ -45,9 +45,13 @@ class _NumberedReader(rt.SplitReader):
         self.offset = offset
         self._source = source
         self._split = split
+        self._waiting = False
 
     def read(self) -> list[Any] | None:
         source = self._source
+        self._waiting = not self._waiting
+        if self._waiting:
+            return []
         # The size depends on the offset alone: reading again gives the same batches, as a file would.
         size = 1 + (self.offset * 7 + self._split) % source.batch
         stop = min(source.count, self.offset + size)

@@ -1,0 +1,71 @@
+"""Thousands of crashes: nothing is lost, and in exactly-once modes nothing appears twice."""
+
+from __future__ import annotations
+
+import gc
+from pathlib import Path
+
+import pytest
+
+import minirt as rt
+from minirt.modes import MODES
+from minirt.testing import Faults, simulate
+from tests.simulation.counting import CountingJob, run_counting
+from tests.simulation.soak import Tally, run_seed
+
+RANDOM_JOBS = 600
+COUNTING_JOBS = 1600
+
+
+def test_random_jobs_survive_whatever_happens(capsys: pytest.CaptureFixture[str]) -> None:
+    tally = Tally()
+    for seed in range(RANDOM_JOBS):
+        tally.add(run_seed(seed))
+        assert tally.failures == []
+    with capsys.disabled():
+        print(f"\n{tally.line()}")
+    assert tally.lost == tally.duplicated == 0
+    assert tally.crash_runs > 0.9 * RANDOM_JOBS
+
+
+def test_every_checkpoint_of_the_counting_job_is_a_consistent_cut() -> None:
+    for seed in range(COUNTING_JOBS):
+        assert run_counting(seed) == [], f"seed {seed}"
+
+
+def test_the_cut_is_looked_at() -> None:
+    job = CountingJob([2])
+    result = job.run(1, faults=Faults.none())
+    assert job.cuts == result.checkpoints_completed > 0
+
+
+@pytest.mark.parametrize("name", sorted(MODES))
+def test_without_faults_every_mode_gives_each_record_once(name: str) -> None:
+    for seed in range(20):
+        job = CountingJob([3])
+        result = job.run(seed, mode=name, faults=Faults.none()).check()
+        assert result.restarts == 0
+        assert job.wrong() == []
+
+
+def test_at_least_once_loses_nothing_and_does_repeat() -> None:
+    duplicated = 0
+    for seed in range(150):
+        job = CountingJob([2, 3])
+        job.run(seed, mode="at_least_once").check()
+        assert job.wrong(exactly_once=False) == [], f"seed {seed}"
+        duplicated += bool(job.wrong())
+    assert duplicated > 0
+
+
+@pytest.mark.filterwarnings("ignore::ResourceWarning")  # Processes that vanish leave files open.
+def test_files_are_committed_exactly_once(tmp_path: Path) -> None:
+    for seed in range(40):
+        folder = tmp_path / str(seed)
+        env = rt.Environment(parallelism=2)
+        numbers = env.source(rt.SequenceSource(30, splits=3), uid="numbers")
+        numbers.map(lambda n: {"n": n}).rebalance().sink(rt.JsonlSink(str(folder)), uid="out")
+        simulate(env, seed=seed).check()
+        rows = [line for file in folder.glob("part-*") for line in file.read_text().splitlines()]
+        assert sorted(rows) == sorted(f'{{"n":{n}}}' for n in range(30)), f"seed {seed}"
+    gc.collect()

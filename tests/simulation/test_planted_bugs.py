@@ -1,0 +1,249 @@
+"""Mistakes planted into the runtime: the simulations must notice each within a bounded number of seeds.
+
+docs/testing.md lists them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from random import Random
+from typing import Any
+
+import pytest
+
+from minirt.errors import StorageError
+from minirt.modes.aligned import Aligned
+from minirt.protocol.barriers import Alignment, Command
+from minirt.protocol.checkpoints import CheckpointCoordinator
+from minirt.protocol.job_events import CommitHandles, JobCommand, StoreManifest
+from minirt.protocol.manifest import SnapshotRef
+from minirt.runtime.channels import InputGate
+from minirt.runtime.frames import Frame, Kind
+from minirt.runtime.operators.source import _SplitState
+from minirt.runtime.output import LinkOutput
+from minirt.runtime.snapshot import SnapshotUpload
+from minirt.runtime.storage_tasks import StorageTasks
+from minirt.state.keyed import KeyedState
+from minirt.state.timers import Timers
+from minirt.storage.checkpoints import CheckpointStorage
+from minirt.storage.parts import encode_part, part_checksum
+from minirt.testing import Faults
+from tests.simulation.counting import run_counting
+from tests.simulation.graphs import timer_plan
+from tests.simulation.soak import run_plan, run_seed
+
+Patch = pytest.MonkeyPatch
+Search = Callable[[int], Sequence[str]]
+
+SEEDS = 400
+STEPS_MAX = 20_000
+
+
+def counting(seed: int) -> Sequence[str]:
+    return run_counting(seed, steps_max=STEPS_MAX)
+
+
+def counting_with_zombies(seed: int) -> Sequence[str]:
+    faults = replace(Faults.none(), worker_crashes=1, zombies=3)
+    return run_counting(seed, faults=faults, steps_max=STEPS_MAX)
+
+
+def random_jobs(seed: int) -> Sequence[str]:
+    run = run_seed(seed)
+    return [*run.result.problems, *run.verdict.wrong]
+
+
+def timers(seed: int) -> Sequence[str]:
+    run = run_plan(timer_plan(Random(f"timers {seed}")), seed, Aligned())
+    return [*run.result.problems, *run.verdict.wrong]
+
+
+def assert_noticed(search: Search, *words: str) -> None:
+    """Some seed must fail, in one of these words; the first ones do not even need luck."""
+    for seed in range(SEEDS):
+        found = " ".join(search(seed))
+        if found:
+            assert any(word in found for word in words), (
+                f"seed {seed} noticed something else: {found}"
+            )
+            return
+    pytest.fail(f"nobody noticed in {SEEDS} runs")
+
+
+def test_without_a_planted_bug_nothing_is_noticed() -> None:
+    for search in (counting, counting_with_zombies, random_jobs, timers):
+        for seed in range(30):
+            assert search(seed) == []
+
+
+def test_a_snapshot_acknowledged_although_its_write_failed(monkeypatch: Patch) -> None:
+    write = CheckpointStorage.write_snapshot
+
+    def write_or_pretend(
+        storage: CheckpointStorage,
+        checkpoint_id: int,
+        generation: int,
+        vertex: int,
+        subtask: int,
+        sections: Mapping[str, bytes],
+    ) -> SnapshotRef:
+        try:
+            return write(storage, checkpoint_id, generation, vertex, subtask, sections)
+        except StorageError:
+            chunks = encode_part(sections)
+            path = f"chk-{checkpoint_id:08}-g{generation:08}/v{vertex}-s{subtask}.part"
+            size = sum(map(len, chunks))
+            return SnapshotRef(vertex, subtask, path, None, size, part_checksum(chunks[0]))
+
+    monkeypatch.setattr(CheckpointStorage, "write_snapshot", write_or_pretend)
+    assert_noticed(counting, "not durable", "missing")
+
+
+def test_a_snapshot_acknowledged_before_it_is_durable(monkeypatch: Patch) -> None:
+    unfinished: list[Callable[[], None]] = []
+    run = SnapshotUpload.run
+
+    def run_early(upload: SnapshotUpload, *args: Any) -> Any:
+        while unfinished:
+            unfinished.pop()()
+        unfinished.extend(output.finish for _, _, output in upload.prepared if output.finish)
+        early = [(uid, id, replace(output, finish=None)) for uid, id, output in upload.prepared]
+        return run(replace(upload, prepared=early), *args)
+
+    monkeypatch.setattr(SnapshotUpload, "run", run_early)
+    assert_noticed(counting, "not durable", "lost")
+
+
+def test_a_commit_before_the_manifest(monkeypatch: Patch) -> None:
+    store = CheckpointCoordinator._store
+
+    def commit_and_store(self: CheckpointCoordinator, *args: Any) -> list[JobCommand]:
+        (command,) = store(self, *args)
+        assert isinstance(command, StoreManifest)
+        manifest = command.manifest
+        return [CommitHandles(manifest.checkpoint_id, manifest.sink_handles), command]
+
+    monkeypatch.setattr(CheckpointCoordinator, "_store", commit_and_store)
+    assert_noticed(counting, "duplicated")
+
+
+def test_timers_that_are_not_restored(monkeypatch: Patch) -> None:
+    monkeypatch.setattr(Timers, "restore", lambda *args, **options: None)
+    assert_noticed(timers, "lost", "counted")
+
+
+@pytest.mark.parametrize("error", [1, -1])
+def test_a_source_offset_that_is_one_off(monkeypatch: Patch, error: int) -> None:
+    to_plain = _SplitState.to_plain
+
+    def shifted(state: _SplitState) -> list[Any]:
+        plain = to_plain(state)
+        plain[4] = max(0, plain[4] + error)
+        return plain
+
+    monkeypatch.setattr(_SplitState, "to_plain", shifted)
+    assert_noticed(counting, "no consistent cut")
+
+
+@pytest.mark.parametrize(("error", "consequence"), [(1, "lost"), (-1, "too many")])
+def test_a_source_offset_that_is_one_off_shows_in_the_output(
+    monkeypatch: Patch, error: int, consequence: str
+) -> None:
+    to_plain = _SplitState.to_plain
+
+    def shifted(state: _SplitState) -> list[Any]:
+        plain = to_plain(state)
+        plain[4] = max(0, plain[4] + error)
+        return plain
+
+    monkeypatch.setattr(_SplitState, "to_plain", shifted)
+    assert_noticed(random_jobs, consequence, "timer", "clock", "numbers", "passed a record")
+
+
+def test_a_stale_generation_that_still_commits(monkeypatch: Patch) -> None:
+    monkeypatch.setattr(CheckpointStorage, "is_current", lambda *args: True)
+    assert_noticed(counting_with_zombies, "duplicated", "counted", "lost", "comes after")
+
+
+def test_a_channel_that_stays_blocked(monkeypatch: Patch) -> None:
+    monkeypatch.setattr(InputGate, "unblock_all", lambda self: None)
+    assert_noticed(counting, "made no progress")
+
+
+def test_output_of_a_failed_checkpoint_that_is_not_carried_on(monkeypatch: Patch) -> None:
+    give_up = CheckpointCoordinator._give_up
+
+    def forget(self: CheckpointCoordinator, *args: Any) -> list[JobCommand]:
+        carried = list(self._carried)
+        commands = give_up(self, *args)
+        self._carried = carried
+        return commands
+
+    monkeypatch.setattr(CheckpointCoordinator, "_give_up", forget)
+    assert_noticed(counting, "no consistent cut", "lost")
+
+
+def test_a_barrier_that_overtakes_buffered_records(monkeypatch: Patch) -> None:
+    control = LinkOutput.control
+
+    def overtake(self: LinkOutput, frame: Frame) -> None:
+        if frame.kind != Kind.BARRIER:
+            control(self, frame)
+            return
+        for buffer in self._buffers:
+            buffer.put(frame)
+
+    monkeypatch.setattr(LinkOutput, "control", overtake)
+    assert_noticed(counting, "no consistent cut")
+
+
+def test_aligned_without_blocking(monkeypatch: Patch) -> None:
+    on_reached = Aligned.on_reached
+
+    def go_on(self: Aligned, alignment: Alignment, channel: int) -> list[Command]:
+        return on_reached(self, alignment, channel) if alignment.all_reached else []
+
+    monkeypatch.setattr(Aligned, "on_reached", go_on)
+    assert_noticed(counting, "no consistent cut")
+
+
+def test_state_of_other_key_groups_restored_as_well(monkeypatch: Patch) -> None:
+    restore = KeyedState.restore
+
+    def restore_all(
+        self: KeyedState, sections: Mapping[str, bytes], *, filter_groups: bool
+    ) -> None:
+        restore(self, sections, filter_groups=False)
+
+    monkeypatch.setattr(KeyedState, "restore", restore_all)
+    assert_noticed(counting, "no consistent cut")
+
+
+def test_timers_of_other_key_groups_restored_as_well(monkeypatch: Patch) -> None:
+    restore = Timers.restore
+
+    def restore_all(self: Timers, sections: Mapping[str, bytes], *, filter_groups: bool) -> None:
+        restore(self, sections, filter_groups=False)
+
+    monkeypatch.setattr(Timers, "restore", restore_all)
+    assert_noticed(timers, "too many", "KeyError", "timer", "clock")
+
+
+def test_a_restored_checkpoint_whose_output_is_not_committed_again(monkeypatch: Patch) -> None:
+    commit = StorageTasks._commit
+    report = StorageTasks._commit_or_report
+
+    def commit_nothing(self: StorageTasks, held: Any) -> None:
+        """What is called while a generation is prepared."""
+
+    def commit_as_ordered(self: StorageTasks, checkpoint_id: int, handles: Any) -> Any:
+        monkeypatch.setattr(StorageTasks, "_commit", commit)
+        try:
+            return report(self, checkpoint_id, handles)
+        finally:
+            monkeypatch.setattr(StorageTasks, "_commit", commit_nothing)
+
+    monkeypatch.setattr(StorageTasks, "_commit", commit_nothing)
+    monkeypatch.setattr(StorageTasks, "_commit_or_report", commit_as_ordered)
+    assert_noticed(counting, "lost", "no consistent cut")

@@ -1,0 +1,123 @@
+"""The simulator itself: it replays, it ends, and it says what went wrong."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections import Counter
+
+import pytest
+
+import minirt as rt
+from minirt.modes.aligned import Aligned
+from minirt.protocol.barriers import Alignment, Command
+from minirt.testing import Faults, TransactionalSink, simulate
+from tests.simulation.counting import CountingJob
+from tests.simulation.soak import run_seed
+
+TRACE_HASH = (
+    "import hashlib, logging; logging.disable(50);"
+    "from tests.simulation.soak import run_seed;"
+    "print([hashlib.md5(repr(run_seed(s).result.trace).encode()).hexdigest() for s in range(8)])"
+)
+
+
+def job(sink: TransactionalSink) -> rt.Environment:
+    env = rt.Environment(parallelism=2)
+    env.source(rt.SequenceSource(20), uid="numbers").rebalance().sink(sink, uid="out")
+    return env
+
+
+def test_a_seed_takes_the_same_steps_again() -> None:
+    for seed in range(10):
+        first, second = run_seed(seed).result, run_seed(seed).result
+        assert first == second
+
+
+def test_a_seed_takes_the_same_steps_in_any_process() -> None:
+    outputs = {
+        subprocess.run(
+            [sys.executable, "-c", TRACE_HASH],
+            env={**os.environ, "PYTHONHASHSEED": hash_seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for hash_seed in ("1", "2")
+    }
+    assert len(outputs) == 1
+
+
+def test_different_seeds_take_different_steps() -> None:
+    assert len({run_seed(seed).result.steps for seed in range(10)}) > 5
+
+
+def test_every_kind_of_fault_strikes() -> None:
+    struck = sum((run_seed(seed).result.faults for seed in range(60)), start=Counter[str]())
+    assert set(struck) == set(Faults.__dataclass_fields__)
+
+
+def test_faults_strike_as_often_as_they_may_at_most() -> None:
+    faults = Faults(0, 0, 0, 1, 0, 0, 0)
+    kinds: set[str] = set()
+    for seed in range(30):
+        result = simulate(job(TransactionalSink()), seed=seed, faults=faults).check()
+        assert result.faults.total() <= 1
+        kinds |= set(result.faults)
+    assert kinds == {"coordinator_crashes"}
+
+
+def test_without_faults_nothing_fails_or_restarts() -> None:
+    for seed in range(30):
+        sink = TransactionalSink()
+        result = simulate(job(sink), seed=seed, faults=Faults.none()).check()
+        assert sorted(sink.rows) == list(range(20))
+        assert (result.restarts, result.checkpoints_failed, result.faults.total()) == (0, 0, 0)
+
+
+def test_a_job_that_goes_on_for_ever_made_no_progress() -> None:
+    env = rt.Environment()
+    env.source(rt.SequenceSource.endless(), uid="numbers").sink(TransactionalSink(), uid="out")
+    result = simulate(env, seed=1, steps_max=500)
+    assert not result.finished
+    assert result.problems == ("made no progress: not over after 500 steps",)
+    with pytest.raises(AssertionError, match=r"seed 1: made no progress.*\n.*coordinator 1"):
+        result.check()
+
+
+def test_an_error_that_nobody_injected_is_a_problem() -> None:
+    env = rt.Environment()
+    env.source(rt.SequenceSource(3), uid="numbers").map(lambda n: 1 // (n - 1)).sink(
+        TransactionalSink(), uid="out"
+    )
+    result = simulate(env, seed=1, restart=rt.Restart.none(), faults=Faults.none())
+    assert not result.finished
+    assert any("ZeroDivisionError" in problem for problem in result.problems)
+
+
+def test_a_sink_is_emptied_first_and_can_be_used_again() -> None:
+    sink = TransactionalSink()
+    for seed in range(3):
+        result = simulate(job(sink), seed=seed).check()
+        assert sorted(sink.rows) == sorted(result.committed["out"]) == list(range(20))
+
+
+class Forgetful(Aligned):
+    """A user's own mode, with a mistake: it does not wait at barriers."""
+
+    name = "forgetful"
+
+    def on_reached(self, alignment: Alignment, channel: int) -> list[Command]:
+        return [c for c in super().on_reached(alignment, channel) if alignment.all_reached]
+
+
+def test_a_mode_of_the_user_is_put_to_the_test() -> None:
+    assert any(_wrong_with(Forgetful(), seed) for seed in range(40))
+    assert not any(_wrong_with(Aligned(), seed) for seed in range(40))
+
+
+def _wrong_with(mode: object, seed: int) -> list[str]:
+    counting = CountingJob([2])
+    result = counting.run(seed, mode=mode)
+    return [*result.problems, *counting.wrong()]
