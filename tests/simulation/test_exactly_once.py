@@ -15,6 +15,7 @@ from tests.simulation.soak import Tally, run_seed
 
 RANDOM_JOBS = 600
 COUNTING_JOBS = 1600
+EXACT_MODES = sorted(name for name, mode in MODES.items() if mode.exactly_once)
 
 
 def test_random_jobs_survive_whatever_happens(capsys: pytest.CaptureFixture[str]) -> None:
@@ -28,15 +29,21 @@ def test_random_jobs_survive_whatever_happens(capsys: pytest.CaptureFixture[str]
     assert tally.crash_runs > 0.9 * RANDOM_JOBS
 
 
-def test_every_checkpoint_of_the_counting_job_is_a_consistent_cut() -> None:
-    for seed in range(COUNTING_JOBS):
-        assert run_counting(seed) == [], f"seed {seed}"
+@pytest.mark.parametrize("mode", EXACT_MODES)
+def test_every_checkpoint_of_the_counting_job_is_a_consistent_cut(mode: str) -> None:
+    for seed in range(COUNTING_JOBS // len(EXACT_MODES)):
+        assert run_counting(seed, mode=mode) == [], f"seed {seed}"
 
 
-def test_the_cut_is_looked_at() -> None:
-    job = CountingJob([2])
-    result = job.run(1, faults=Faults.none())
-    assert job.cuts == result.checkpoints_completed > 0
+@pytest.mark.parametrize("mode", EXACT_MODES)
+def test_the_cut_is_looked_at(mode: str) -> None:
+    in_flight = 0
+    for seed in range(5):
+        job = CountingJob([2])
+        result = job.run(seed, mode=mode, faults=Faults.none())
+        assert job.cuts == result.checkpoints_completed > 0
+        in_flight += job.in_flight
+    assert (in_flight > 0) == (mode == "unaligned")
 
 
 @pytest.mark.parametrize("name", sorted(MODES))
