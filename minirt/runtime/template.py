@@ -67,7 +67,7 @@ class Template:
                     os.read(read_end, 4096)
                     self._reap()
                 elif not self._obey():
-                    self._kill(list(self._workers))
+                    self._end_workers()
                     return
 
     def _obey(self) -> bool:
@@ -108,6 +108,13 @@ class Template:
         for pid in pids:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
+
+    def _end_workers(self) -> None:
+        """Until they are really gone: one may be about to put a file into the job's folder."""
+        self._kill(list(self._workers))
+        for pid in self._workers:
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(pid, 0)
 
     def _reap(self) -> None:
         with contextlib.suppress(ChildProcessError):

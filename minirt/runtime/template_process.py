@@ -13,6 +13,9 @@ from multiprocessing.connection import Connection
 from minirt.runtime.messages import Fork, KillGeneration
 from minirt.runtime.template import TemplateStart
 
+_END_S_MAX = 2.0
+"""How long it may take to end its workers in an orderly way."""
+
 
 class TemplateProcess:
     """Starts the template and hands it orders; those that come before it is up are kept for it.
@@ -57,14 +60,25 @@ class TemplateProcess:
 
     def restart(self) -> None:
         """Start another one in its place, which has no workers yet."""
-        self.close()
+        self._disconnect()
+        self._kill()
         self._process = self._spawn()
 
     def close(self) -> None:
         """End it together with all its workers."""
         if self._connection is not None:
+            self._disconnect()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(_END_S_MAX)
+        self._kill()
+
+    def _disconnect(self) -> None:
+        """Without the connection it ends its workers, and itself."""
+        if self._connection is not None:
             self._connection.close()
             self._connection = None
+
+    def _kill(self) -> None:
         if self._process.returncode is None:  # Else its id may belong to somebody else by now.
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self._process.pid, signal.SIGKILL)
