@@ -2,7 +2,8 @@
 
 Each checkpoint must be a consistent cut: the records before the stored source offsets are those that
 the keyed state remembers or that were captured in flight, and those that state remembers are those
-that are committed or wait for their commit. The checkpoint is read from its bytes, by what docs say about their layout.
+that are committed or wait for their commit. The checkpoint is read from its bytes, by what docs say
+about their layout.
 """
 
 from __future__ import annotations
