@@ -267,7 +267,7 @@ class BarrierHandler:
         ]
 
     def _close(self, alignment: Alignment) -> None:
-        self._closed_id = alignment.barrier.checkpoint_id
+        self._closed_id = max(self._closed_id, alignment.barrier.checkpoint_id)
         self._current = None
 
     def _ask(self, alignment: Alignment, commands: list[Command]) -> list[Command]:

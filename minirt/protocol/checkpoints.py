@@ -207,7 +207,9 @@ class CheckpointCoordinator:
 
     def _take_stored(self, checkpoint_id: int) -> Manifest | None:
         pending = self._pending
-        if pending is None or pending.barrier.checkpoint_id != checkpoint_id:
+        if pending is None or pending.manifest is None:
+            return None
+        if pending.barrier.checkpoint_id != checkpoint_id:
             return None
         self._pending = None
         return pending.manifest

@@ -1,0 +1,239 @@
+"""What every checkpoint mode must do; a new one inherits this class and offers a `mode` fixture."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from minirt.protocol.barriers import (
+    AbortSnapshot,
+    Barrier,
+    BarrierHandler,
+    BlockChannel,
+    CheckpointMode,
+    Command,
+    FinishSnapshot,
+    ScheduleTimer,
+    StartCapture,
+    StopCapture,
+    TakeSnapshot,
+    UnblockChannels,
+)
+
+END = "end"
+Element = int | str
+"""In a wire: a record (positive), the barrier of checkpoint `n` as `-n`, or END."""
+Wire = list[Element]
+Step = tuple[str, int]
+
+
+@st.composite
+def wires(draw: st.DrawFn) -> list[Wire]:
+    """Up to three channels with distinct records and all barriers; some end before one of these."""
+    checkpoints = draw(st.integers(1, 2))
+    result: list[Wire] = []
+    record = 1
+    for _ in range(draw(st.integers(1, 3))):
+        wire: Wire = []
+        for checkpoint_id in range(1, checkpoints + 2):
+            for _ in range(draw(st.integers(0, 3))):
+                wire.append(record)
+                record += 1
+            wire.append(-checkpoint_id if checkpoint_id <= checkpoints else END)
+        if draw(st.integers(0, 3)) == 0:
+            wire = [*wire[: draw(st.integers(0, len(wire) - 1))], END]
+        result.append(wire)
+    return result
+
+
+def schedules() -> st.SearchStrategy[list[Step]]:
+    """In which order what was sent arrives, what has arrived is read, and timers fire."""
+    steps = st.sampled_from(["arrive", "arrive", "read", "read", "timers"])
+    return st.lists(st.tuples(steps, st.integers(0, 2)), max_size=40)
+
+
+@dataclass
+class SimulatedSubtask:
+    """Collects its records. The schedule decides when each element arrives and when it is read."""
+
+    mode: CheckpointMode
+    sent: list[Wire]
+    now: float = 0.0
+    state: set[int] = field(default_factory=set)
+    blocked: set[int] = field(default_factory=set)
+    capturing: frozenset[int] = frozenset()
+    taken: dict[int, set[int]] = field(default_factory=dict)
+    """Snapshots whose end is still to come: state and captured records."""
+    snapshots: dict[int, set[int]] = field(default_factory=dict)
+    aborted: list[int] = field(default_factory=list)
+    timers: list[tuple[float, int]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        channels = range(len(self.sent))
+        self.barriers = BarrierHandler(channels, {self.mode.name: self.mode})
+        self.wires = [deque(wire) for wire in self.sent]
+        self.queues: list[deque[Element]] = [deque() for _ in channels]
+
+    def run(self, schedule: list[Step]) -> None:
+        """Follow the schedule, then let everything arrive and be read."""
+        for step, channel in schedule:
+            self.step(step, channel)
+        for channel in range(len(self.sent)):
+            while self.wires[channel]:
+                self.arrive(channel)
+        while readable := [c for c in range(len(self.sent)) if self.may_read(c)]:
+            for channel in readable:
+                self.step("read", channel)
+
+    def step(self, step: str, channel: int) -> None:
+        self.now += 1.0
+        if channel >= len(self.sent):
+            return
+        if step == "arrive" and self.wires[channel]:
+            self.arrive(channel)
+        elif step == "read" and self.may_read(channel):
+            self.read(channel)
+        elif step == "timers":
+            self.fire_timers()
+
+    def may_read(self, channel: int) -> bool:
+        return bool(self.queues[channel]) and channel not in self.blocked
+
+    def arrive(self, channel: int) -> None:
+        element = self.wires[channel].popleft()
+        self.queues[channel].append(element)
+        if is_barrier(element):
+            self.execute(self.barriers.on_arrived(channel, self.barrier(element), self.now))
+        elif isinstance(element, int) and channel in self.capturing:
+            for captured in self.taken.values():
+                captured.add(element)
+
+    def read(self, channel: int) -> None:
+        element = self.queues[channel].popleft()
+        if element == END:
+            self.execute(self.barriers.on_channel_ended(channel, self.now))
+        elif is_barrier(element):
+            self.execute(self.barriers.on_reached(channel, self.barrier(element), self.now))
+        else:
+            assert isinstance(element, int)
+            self.state.add(element)
+
+    def fire_timers(self) -> None:
+        due = [checkpoint_id for at, checkpoint_id in self.timers if at <= self.now]
+        self.timers = [timer for timer in self.timers if timer[0] > self.now]
+        for checkpoint_id in due:
+            self.execute(self.barriers.on_timer(checkpoint_id, self.now))
+
+    def barrier(self, element: Element) -> Barrier:
+        assert isinstance(element, int)
+        return Barrier(-element, self.mode.name, created_at=0.0)
+
+    def execute(self, commands: list[Command]) -> None:
+        for command in commands:
+            match command:
+                case BlockChannel(channel):
+                    self.blocked.add(channel)
+                case UnblockChannels():
+                    self.blocked.clear()
+                case ScheduleTimer(checkpoint_id, at):
+                    self.timers.append((at, checkpoint_id))
+                case TakeSnapshot(barrier):
+                    assert not self.taken, "a snapshot was taken before the last one had ended"
+                    overtaken = self.overtaken(barrier) if barrier.overtook else set()
+                    self.taken[barrier.checkpoint_id] = self.state | overtaken
+                case StartCapture(channels):
+                    self.capturing = channels
+                case StopCapture(channel):
+                    self.capturing -= {channel}
+                case FinishSnapshot(checkpoint_id):
+                    assert checkpoint_id not in self.snapshots, "a checkpoint finished twice"
+                    self.snapshots[checkpoint_id] = self.taken.pop(checkpoint_id)
+                    assert not self.capturing - self.ended, "a finished snapshot still captured"
+                    self.capturing = frozenset()
+                case AbortSnapshot(checkpoint_id):
+                    self.taken.pop(checkpoint_id, None)
+                    self.capturing = frozenset()
+                    self.aborted.append(checkpoint_id)
+
+    @property
+    def ended(self) -> set[int]:
+        """Channels from which nothing more can come."""
+        return {c for c in range(len(self.sent)) if not self.wires[c]}
+
+    def overtaken(self, barrier: Barrier) -> set[int]:
+        """The records that are queued ahead of the barrier, all of a queue if it is not there yet."""
+        queues = [list(queue) for queue in self.queues]
+        return {r for queue in queues for r in records(before(queue, barrier.checkpoint_id))}
+
+
+def is_barrier(element: Element) -> bool:
+    return isinstance(element, int) and element < 0
+
+
+def before(wire: Wire, checkpoint_id: int) -> Wire:
+    return wire[: wire.index(-checkpoint_id)] if -checkpoint_id in wire else wire
+
+
+def records(wire: Wire) -> list[int]:
+    return [element for element in wire if isinstance(element, int) and element > 0]
+
+
+def checkpoints_of(sent: list[Wire]) -> set[int]:
+    return {-e for wire in sent for e in wire if isinstance(e, int) and e < 0}
+
+
+class ModeContract:
+    """Tests of the checkpoint mode given by the fixture `mode`, in one simulated subtask."""
+
+    def test_says_what_it_is(self, mode: CheckpointMode) -> None:
+        assert isinstance(mode.name, str)
+        assert isinstance(mode.exactly_once, bool)
+
+    @given(sent=wires(), schedule=schedules())
+    def test_every_record_is_processed_and_no_channel_stays_blocked(
+        self, mode: CheckpointMode, sent: list[Wire], schedule: list[Step]
+    ) -> None:
+        subtask = SimulatedSubtask(mode, sent)
+        subtask.run(schedule)
+        assert subtask.state == {record for wire in sent for record in records(wire)}
+        assert subtask.blocked == set()
+
+    @given(sent=wires(), schedule=schedules())
+    def test_every_checkpoint_ends_once_and_the_newest_with_a_snapshot(
+        self, mode: CheckpointMode, sent: list[Wire], schedule: list[Step]
+    ) -> None:
+        subtask = SimulatedSubtask(mode, sent)
+        subtask.run(schedule)
+        began = checkpoints_of(sent)
+        assert set(subtask.snapshots) | set(subtask.aborted) <= began
+        assert not set(subtask.snapshots) & set(subtask.aborted)
+        assert len(set(subtask.aborted)) == len(subtask.aborted)
+        assert not began or max(began) in subtask.snapshots
+        assert (subtask.taken, subtask.barriers.current) == ({}, None)
+
+    @given(sent=wires(), schedule=schedules())
+    def test_every_snapshot_holds_the_records_before_its_barriers(
+        self, mode: CheckpointMode, sent: list[Wire], schedule: list[Step]
+    ) -> None:
+        subtask = SimulatedSubtask(mode, sent)
+        subtask.run(schedule)
+        for checkpoint_id, snapshot in subtask.snapshots.items():
+            cut = {r for wire in sent for r in records(before(wire, checkpoint_id))}
+            assert snapshot == cut if mode.exactly_once else snapshot >= cut
+
+    @given(sent=wires(), schedule=schedules(), abort_at=st.integers(0, 40))
+    def test_abort_at_any_time_leaves_a_subtask_that_goes_on(
+        self, mode: CheckpointMode, sent: list[Wire], schedule: list[Step], abort_at: int
+    ) -> None:
+        subtask = SimulatedSubtask(mode, sent)
+        for step, channel in schedule[:abort_at]:
+            subtask.step(step, channel)
+        done = 1 in subtask.snapshots
+        subtask.execute(subtask.barriers.on_abort(1))
+        subtask.run(schedule[abort_at:])
+        assert subtask.state == {record for wire in sent for record in records(wire)}
+        assert (1 in subtask.snapshots) == done
+        assert (subtask.blocked, subtask.taken, subtask.barriers.current) == (set(), {}, None)

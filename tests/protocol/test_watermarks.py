@@ -1,0 +1,142 @@
+"""The watermark of several channels: the least of the active ones, and never back."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from minirt.protocol.watermarks import MAX_WATERMARK, NO_CHANGE, WatermarkChange, WatermarkValve
+
+
+def test_single_channel_passes_its_watermarks_through() -> None:
+    valve = WatermarkValve(1)
+    assert valve.watermark is None
+    assert valve.on_watermark(0, 5) == WatermarkChange(5)
+    assert valve.on_watermark(0, MAX_WATERMARK) == WatermarkChange(MAX_WATERMARK)
+    assert valve.watermark == MAX_WATERMARK
+
+
+def test_nothing_is_emitted_before_every_active_channel_has_a_watermark() -> None:
+    valve = WatermarkValve(3)
+    assert valve.on_watermark(0, 5) == NO_CHANGE
+    assert valve.on_watermark(2, 9) == NO_CHANGE
+    assert valve.watermark is None
+    assert valve.on_watermark(1, 7) == WatermarkChange(5)
+
+
+def test_least_of_the_channels_is_emitted_and_only_when_it_grows() -> None:
+    valve = WatermarkValve(2)
+    valve.on_watermark(0, 5)
+    assert valve.on_watermark(1, 3) == WatermarkChange(3)
+    assert valve.on_watermark(0, 8) == NO_CHANGE
+    assert valve.on_watermark(1, 6) == WatermarkChange(6)
+    assert valve.on_watermark(1, 6) == NO_CHANGE
+    assert valve.on_watermark(1, 20) == WatermarkChange(8)
+
+
+def test_watermark_that_goes_back_is_ignored() -> None:
+    valve = WatermarkValve(1)
+    valve.on_watermark(0, 5)
+    assert valve.on_watermark(0, 4) == NO_CHANGE
+    assert valve.watermark == 5
+    assert valve.on_watermark(0, 6) == WatermarkChange(6)
+
+
+def test_watermarks_before_the_epoch_are_watermarks() -> None:
+    valve = WatermarkValve(2)
+    valve.on_watermark(0, 0)
+    assert valve.on_watermark(1, -5) == WatermarkChange(-5)
+    assert valve.on_watermark(1, 0) == WatermarkChange(0)
+
+
+def test_channel_that_turns_idle_holds_the_others_up_no_longer() -> None:
+    valve = WatermarkValve(2)
+    valve.on_watermark(0, 9)
+    valve.on_watermark(1, 3)
+    assert valve.on_idle(1) == WatermarkChange(9)
+    assert valve.on_watermark(0, 12) == WatermarkChange(12)
+
+
+def test_idle_channel_without_watermark_counts_as_absent() -> None:
+    valve = WatermarkValve(2)
+    valve.on_watermark(0, 9)
+    assert valve.on_idle(1) == WatermarkChange(9)
+
+
+def test_channel_that_returns_behind_the_others_takes_nothing_back_but_holds_them_up() -> None:
+    valve = WatermarkValve(2)
+    valve.on_watermark(0, 9)
+    valve.on_watermark(1, 3)
+    valve.on_idle(1)
+    assert valve.on_active(1) == NO_CHANGE
+    assert valve.watermark == 9
+    assert valve.on_watermark(0, 15) == NO_CHANGE
+    assert valve.on_watermark(1, 11) == WatermarkChange(11)
+
+
+def test_channel_that_returns_without_watermark_holds_the_others_up() -> None:
+    valve = WatermarkValve(2)
+    valve.on_idle(1)
+    assert valve.on_watermark(0, 5) == WatermarkChange(5)
+    assert valve.on_active(1) == NO_CHANGE
+    assert valve.on_watermark(0, 7) == NO_CHANGE
+    assert valve.on_watermark(1, 6) == WatermarkChange(6)
+
+
+def test_all_idle_is_told_once_and_so_is_the_first_that_returns() -> None:
+    valve = WatermarkValve(2)
+    assert valve.on_idle(0) == NO_CHANGE
+    assert valve.on_idle(1) == WatermarkChange(idle=True)
+    assert valve.on_idle(1) == NO_CHANGE
+    assert valve.on_active(0) == WatermarkChange(idle=False)
+    assert valve.on_active(1) == NO_CHANGE
+
+
+def test_all_idle_emits_no_watermark_and_keeps_the_last() -> None:
+    valve = WatermarkValve(2)
+    valve.on_watermark(0, 5)
+    valve.on_watermark(1, 3)
+    valve.on_idle(0)
+    assert valve.on_idle(1) == WatermarkChange(idle=True)
+    assert valve.watermark == 3
+
+
+def test_return_from_all_idle_brings_the_watermark_that_came_meanwhile() -> None:
+    valve = WatermarkValve(1)
+    valve.on_idle(0)
+    assert valve.on_watermark(0, 7) == NO_CHANGE
+    assert valve.on_active(0) == WatermarkChange(7, idle=False)
+
+
+Event = tuple[str, int, int]
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["watermark", "idle", "active"]), st.integers(0, 2), st.integers(-5, 20)
+        )
+    )
+)
+def test_emitted_watermark_is_the_greatest_least_so_far(events: list[Event]) -> None:
+    valve = WatermarkValve(3)
+    watermarks: list[int | None] = [None] * 3
+    active = [True] * 3
+    emitted: int | None = None
+    idle = False
+    for kind, channel, watermark in events:
+        if kind == "watermark":
+            change = valve.on_watermark(channel, watermark)
+            known = watermarks[channel]
+            watermarks[channel] = watermark if known is None else max(known, watermark)
+        else:
+            change = valve.on_idle(channel) if kind == "idle" else valve.on_active(channel)
+            active[channel] = kind == "active"
+        counted = [w for w, is_active in zip(watermarks, active, strict=True) if is_active]
+        complete = [w for w in counted if w is not None]
+        least = min(complete) if complete and len(complete) == len(counted) else None
+        grown = least is not None and (emitted is None or least > emitted)
+        turned = (not counted) != idle
+        assert change == WatermarkChange(least if grown else None, not counted if turned else None)
+        emitted, idle = (least if grown else emitted), not counted
+        assert valve.watermark == emitted
