@@ -267,7 +267,8 @@ class BarrierHandler:
         ]
 
     def _close(self, alignment: Alignment) -> None:
-        self._closed_id = alignment.barrier.checkpoint_id
+        # An abort may have closed newer ones already.
+        self._closed_id = max(self._closed_id, alignment.barrier.checkpoint_id)
         self._current = None
 
     def _ask(self, alignment: Alignment, commands: list[Command]) -> list[Command]:
