@@ -19,6 +19,7 @@ import msgpack
 import minirt as rt
 from minirt.data.codec import RowCodec
 from minirt.data.layout import unpack_values
+from minirt.modes import find_mode
 from minirt.testing import Faults, SimulationResult, TransactionalSink, simulate
 from tests.simulation.sources import NumberedSource, numbered
 
@@ -69,7 +70,6 @@ class CountingJob:
     ) -> SimulationResult:
         first, *rescaled = self.forms
         checkpointing = rt.Checkpointing("simulated://", interval="20ms", mode=mode, retain=2)
-        exactly_once = mode != "at_least_once"
         return simulate(
             first,
             seed=seed,
@@ -77,7 +77,7 @@ class CountingJob:
             faults=faults,
             rescaled=rescaled,
             steps_max=steps_max,
-            on_checkpoint=self.look_at if exactly_once else None,
+            on_checkpoint=self.look_at if find_mode(mode).exactly_once else None,
         )
 
     def look_at(self, objects: Mapping[str, bytes], path: str) -> None:
