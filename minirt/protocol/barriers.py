@@ -267,10 +267,7 @@ class BarrierHandler:
         ]
 
     def _close(self, alignment: Alignment) -> None:
-<<<<<<< HEAD
-=======
         # An abort may have closed newer ones already.
->>>>>>> sim
         self._closed_id = max(self._closed_id, alignment.barrier.checkpoint_id)
         self._current = None
 
