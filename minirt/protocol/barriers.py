@@ -218,7 +218,11 @@ class BarrierHandler:
         return self._abort(alignment)
 
     def on_channel_ended(self, channel: int, now: float) -> list[Command]:
-        """Nothing more comes from this channel, barriers included: it owes none any more."""
+        """Nothing more comes from this channel, barriers included: it owes none any more.
+
+        A bounded source does not end its channels, as barriers follow the end of its data; a channel
+        that goes away for good does.
+        """
         self._open_channels.discard(channel)
         alignment = self._current
         if alignment is None or channel not in alignment.channels:

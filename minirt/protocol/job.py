@@ -157,7 +157,7 @@ class JobProtocol:
         self, subtask: SubtaskId, checkpoints: CheckpointCoordinator, now: float
     ) -> list[JobCommand]:
         self._started.add(subtask)
-        if self._started < self._subtasks or self._status is not JobStatus.DEPLOYING:
+        if not self._started >= self._subtasks or self._status is not JobStatus.DEPLOYING:
             return []
         self._status = JobStatus.RUNNING
         return checkpoints.on_running(now)

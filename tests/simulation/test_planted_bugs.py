@@ -5,7 +5,7 @@ docs/testing.md lists them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from random import Random
 from typing import Any
@@ -14,14 +14,17 @@ import pytest
 
 from minirt.errors import StorageError
 from minirt.modes.aligned import Aligned
-from minirt.protocol.barriers import Alignment, Command
+from minirt.modes.unaligned import Unaligned
+from minirt.protocol.barriers import Alignment, Barrier, Command, StartCapture, TakeSnapshot
 from minirt.protocol.checkpoints import CheckpointCoordinator
 from minirt.protocol.job_events import CommitHandles, JobCommand, StoreManifest
 from minirt.protocol.manifest import SnapshotRef
-from minirt.runtime.channels import InputGate
+from minirt.runtime import gate_input
+from minirt.runtime.channels import InputGate, OutputChannel
 from minirt.runtime.frames import Frame, Kind
 from minirt.runtime.operators.source import _SplitState
 from minirt.runtime.output import LinkOutput
+from minirt.runtime.recovered import RecoveredChannels
 from minirt.runtime.snapshot import SnapshotUpload
 from minirt.runtime.storage_tasks import StorageTasks
 from minirt.state.keyed import KeyedState
@@ -49,6 +52,10 @@ def counting_with_zombies(seed: int) -> Sequence[str]:
     return run_counting(seed, faults=faults, steps_max=STEPS_MAX)
 
 
+def counting_unaligned(seed: int) -> Sequence[str]:
+    return run_counting(seed, mode="unaligned", steps_max=STEPS_MAX)
+
+
 def random_jobs(seed: int) -> Sequence[str]:
     run = run_seed(seed)
     return [*run.result.problems, *run.verdict.wrong]
@@ -72,7 +79,7 @@ def assert_noticed(search: Search, *words: str) -> None:
 
 
 def test_without_a_planted_bug_nothing_is_noticed() -> None:
-    for search in (counting, counting_with_zombies, random_jobs, timers):
+    for search in (counting, counting_unaligned, counting_with_zombies, random_jobs, timers):
         for seed in range(30):
             assert search(seed) == []
 
@@ -247,3 +254,41 @@ def test_a_restored_checkpoint_whose_output_is_not_committed_again(monkeypatch: 
     monkeypatch.setattr(StorageTasks, "_commit", commit_nothing)
     monkeypatch.setattr(StorageTasks, "_commit_or_report", commit_as_ordered)
     assert_noticed(counting, "lost", "no consistent cut")
+
+
+def test_an_overtaken_frame_that_is_not_captured(monkeypatch: Patch) -> None:
+    overtake = OutputChannel.overtake
+    monkeypatch.setattr(OutputChannel, "overtake", lambda self, frame: overtake(self, frame)[1:])
+    assert_noticed(counting_unaligned, "no consistent cut", "lost")
+
+
+def test_data_behind_the_barrier_that_is_captured_as_well(monkeypatch: Patch) -> None:
+    def capture_all(frames: Iterable[Frame], barrier: Barrier) -> Iterable[Frame]:
+        return [frame for frame in frames if frame.is_data]
+
+    monkeypatch.setattr(gate_input, "_data_ahead", capture_all)
+    monkeypatch.setattr(Unaligned, "on_arrived", _on_last_arrival)
+    assert_noticed(counting_unaligned, "no consistent cut", "duplicated")
+
+
+def _on_last_arrival(self: Unaligned, alignment: Alignment, channel: int) -> list[Command]:
+    """Late enough that there is data behind barriers."""
+    if not alignment.all_arrived:
+        return []
+    return [TakeSnapshot(replace(alignment.barrier, overtook=True)), StartCapture(frozenset())]
+
+
+def test_channels_that_are_not_captured_until_their_barrier_comes(monkeypatch: Patch) -> None:
+    on_arrived = Unaligned.on_arrived
+
+    def no_capture(self: Unaligned, alignment: Alignment, channel: int) -> list[Command]:
+        commands = on_arrived(self, alignment, channel)
+        return [command for command in commands if not isinstance(command, StartCapture)]
+
+    monkeypatch.setattr(Unaligned, "on_arrived", no_capture)
+    assert_noticed(counting_unaligned, "no consistent cut", "lost")
+
+
+def test_recovered_records_that_are_given_to_every_new_subtask(monkeypatch: Patch) -> None:
+    monkeypatch.setattr(RecoveredChannels, "_own", lambda self, channel, batch: batch)
+    assert_noticed(counting_unaligned, "no consistent cut", "duplicated", "counted")
