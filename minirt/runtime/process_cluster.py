@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Mapping
 from multiprocessing.connection import Connection, wait
 
-from minirt.errors import WorkerLostError
+from minirt.errors import ConfigurationError, WorkerLostError
 from minirt.graph.execution import ExecutionGraph, SubtaskId
 from minirt.protocol.barriers import Barrier
 from minirt.protocol.job_events import (
@@ -48,6 +48,10 @@ from minirt.runtime.template import TemplateStart
 from minirt.runtime.template_process import TemplateProcess
 
 
+_FOLDER_BYTES_MAX = 80
+"""The path of a Unix socket has at most 103 bytes, the names of sockets included."""
+
+
 class ProcessCluster:
     """The workers of a job. `poll` is to be called in turn with everything else; it posts events.
 
@@ -65,7 +69,7 @@ class ProcessCluster:
         self._graph: ExecutionGraph = package.load_graph()
         self._placement = placement
         self._post = post
-        self._folder = tempfile.mkdtemp(prefix="minirt-")
+        self._folder = _private_folder(package.options.transport)
         self._admitted: queue.SimpleQueue[Connection] = queue.SimpleQueue()
         self._unknown: list[Connection] = []
         self._lifelines: list[Connection] = []
@@ -275,6 +279,18 @@ class ProcessCluster:
         """Its workers cannot be told apart from living ones any more, and die with it."""
         self._template.restart()
         self._post(WorkerFailed(self._generation, WorkerLostError(how)))
+
+
+def _private_folder(transport: str) -> str:
+    """A new folder that only this user can enter. Raises ConfigurationError if sockets cannot be there."""
+    folder = tempfile.mkdtemp(prefix="minirt-")
+    if transport == "unix" and len(os.fsencode(folder)) > _FOLDER_BYTES_MAX:
+        os.rmdir(folder)
+        raise ConfigurationError(
+            f"the folder for temporary files has too long a path for sockets: {folder}; set TMPDIR to a "
+            'shorter one, or use Options(transport="tcp")'
+        )
+    return folder
 
 
 def how_it_ended(code: int) -> str:

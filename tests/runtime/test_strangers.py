@@ -15,7 +15,17 @@ from pathlib import Path
 
 import pytest
 
-from minirt import Checkpointing, CollectSink, Environment, Job, Options, Process, ProcessContext
+from minirt import (
+    Checkpointing,
+    CollectSink,
+    ConfigurationError,
+    Environment,
+    Job,
+    Options,
+    Process,
+    ProcessContext,
+    SequenceSource,
+)
 from minirt.runtime.sockets import TOKEN_BYTES, Address
 from tests.runtime.jobs import numbers_of
 from tests.runtime.processes import needs_proc, send, templates, wait_until, workers
@@ -120,3 +130,14 @@ def test_workers_that_start_while_a_stranger_stays_silent_are_let_in(temporary):
         send(workers()[0], signal.SIGKILL)
         assert job.wait(60).restarts == 1
     assert sorted(sink.rows) == list(range(COUNT))
+
+
+def test_a_temporary_folder_that_sockets_cannot_be_in_is_refused(tmp_path, monkeypatch):
+    long = tmp_path / ("long" * 25)
+    long.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(long))
+    env = Environment()
+    env.source(SequenceSource(3), uid="numbers").sink(CollectSink(), uid="out")
+    with pytest.raises(ConfigurationError, match=r"too long.*TMPDIR.*tcp"):
+        env.execute("too-long")
+    assert list(long.iterdir()) == []
