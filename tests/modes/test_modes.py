@@ -9,12 +9,15 @@ import pytest
 from minirt.modes import MODES
 from minirt.modes.aligned import Aligned
 from minirt.modes.at_least_once import AtLeastOnce
+from minirt.modes.unaligned import Unaligned
 from minirt.protocol.barriers import (
     Alignment,
     BarrierHandler,
     BlockChannel,
     CheckpointMode,
     Command,
+    StopCapture,
+    TakeSnapshot,
 )
 from tests.contracts.mode_contract import ModeContract
 
@@ -31,6 +34,22 @@ class Careless(AtLeastOnce):
     exactly_once = True
 
 
+class Blind(Unaligned):
+    """Does not see what still arrives ahead of the other barriers."""
+
+    def on_arrived(self, alignment: Alignment, channel: int) -> list[Command]:
+        return [c for c in super().on_arrived(alignment, channel) if isinstance(c, TakeSnapshot)]
+
+
+class Greedy(Unaligned):
+    """Captures what arrives behind a barrier, too."""
+
+    def on_arrived(self, alignment: Alignment, channel: int) -> list[Command]:
+        return [
+            c for c in super().on_arrived(alignment, channel) if not isinstance(c, StopCapture)
+        ]
+
+
 class Blocking(Aligned):
     """Blocks the last channel too, behind the unblocking of all."""
 
@@ -42,6 +61,8 @@ class Blocking(Aligned):
     ("mode", "broken"),
     [
         (Careless(), ModeContract.test_an_exactly_once_snapshot_is_a_consistent_cut),
+        (Blind(), ModeContract.test_an_exactly_once_snapshot_is_a_consistent_cut),
+        (Greedy(), ModeContract.test_an_exactly_once_snapshot_is_a_consistent_cut),
         (Blocking(), ModeContract.test_all_records_are_read_and_all_channels_free_in_the_end),
     ],
 )

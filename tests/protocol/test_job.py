@@ -143,16 +143,14 @@ def test_a_job_is_prepared_deployed_and_run() -> None:
     assert it.handle(prepared(), 1.0) == [
         Deploy(GENERATION, None),
         SetTimer(Timer(TimerKind.CONNECT, GENERATION), 31.0),
+        SetTimer(Timer(TimerKind.LIVENESS, GENERATION), 6.0),
     ]
     assert it.status is JobStatus.DEPLOYING
     assert it.handle(WorkersConnected(GENERATION), 2.0) == [
         SetTimer(Timer(TimerKind.START, GENERATION), 602.0)
     ]
     assert it.handle(SubtaskStarted(GENERATION, A), 3.0) == []
-    assert it.handle(SubtaskStarted(GENERATION, B), 4.0) == [
-        SetTimer(Timer(TimerKind.LIVENESS, GENERATION), 9.0),
-        next_at(1, 14.0),
-    ]
+    assert it.handle(SubtaskStarted(GENERATION, B), 4.0) == [next_at(1, 14.0)]
     assert it.status is JobStatus.RUNNING
 
 
@@ -380,7 +378,7 @@ def test_once_connected_the_first_timeout_means_nothing() -> None:
     assert it.handle(timer(TimerKind.CONNECT, GENERATION), 30.0) == []
 
 
-def test_a_worker_that_hangs_in_its_restore_is_given_up() -> None:
+def test_subtasks_that_do_not_start_in_time_are_given_up() -> None:
     it = job()
     feed(
         it,
@@ -417,6 +415,22 @@ def test_a_silent_worker_ends_the_generation() -> None:
     _, announce, _ = it.handle(timer(TimerKind.LIVENESS, GENERATION), 20.5)
     assert isinstance(announce, AnnounceRestart)
     assert str(announce.error) == "worker 0 gave no sign of life for 20.5 s"
+
+
+def test_a_worker_that_falls_silent_before_all_run_ends_the_generation() -> None:
+    it = job()
+    feed(
+        it,
+        [
+            (Submitted(), 0.0),
+            (prepared(), 0.0),
+            (WorkersConnected(GENERATION), 1.0),
+            (WorkerSeen(GENERATION, 0), 1.0),
+        ],
+    )
+    _, announce, _ = it.handle(timer(TimerKind.LIVENESS, GENERATION), 25.0)
+    assert isinstance(announce, AnnounceRestart)
+    assert str(announce.error) == "worker 0 gave no sign of life for 24.0 s"
 
 
 def test_what_was_seen_of_an_earlier_generation_is_forgotten() -> None:
