@@ -45,9 +45,7 @@ class Greedy(Unaligned):
     """Captures what arrives behind a barrier, too."""
 
     def on_arrived(self, alignment: Alignment, channel: int) -> list[Command]:
-        return [
-            c for c in super().on_arrived(alignment, channel) if not isinstance(c, StopCapture)
-        ]
+        return [c for c in super().on_arrived(alignment, channel) if not isinstance(c, StopCapture)]
 
 
 class Blocking(Aligned):

@@ -186,9 +186,7 @@ def _records_remembered(snapshots: Sequence[Mapping[str, bytes]]) -> Counter[Any
     return remembered
 
 
-def _records_in_flight(
-    objects: Mapping[str, bytes], manifest: Mapping[str, Any]
-) -> Counter[Any]:
+def _records_in_flight(objects: Mapping[str, bytes], manifest: Mapping[str, Any]) -> Counter[Any]:
     """Those in the frames that were captured: behind 5 bytes come packed rows."""
     found: Counter[Any] = Counter()
     for captured in manifest["in_flight"]:
