@@ -26,6 +26,7 @@ class TransactionalSink(Sink):
         self._number = next(_numbers)
         self._pending: dict[str, list[Any]] = {}
         self._committed: dict[str, list[Any]] = {}
+        self._given_out = 0
         _sinks[self._number] = self
 
     def __reduce__(self) -> tuple[Any, tuple[int]]:
@@ -50,9 +51,15 @@ class TransactionalSink(Sink):
         """Forget everything."""
         self._pending.clear()
         self._committed.clear()
+        self._given_out = 0
 
     def open_writer(self, context: SinkContext) -> SinkWriter:
         return _Writer(self, context)
+
+    def new_id(self, context: SinkContext) -> str:
+        """A name that no other output has; it tells the operator and the generation."""
+        self._given_out += 1
+        return f"{context.operator}/{context.subtask}-{context.generation}-{self._given_out}"
 
     def store_pending(self, id: str, rows: list[Any]) -> None:
         self._pending[id] = rows
@@ -85,7 +92,6 @@ class _Writer(SinkWriter):
         self._sink = sink
         self._context = context
         self._rows: list[Any] = []
-        self._count = itertools.count()
 
     def write(self, batch: Batch) -> None:
         self._rows += batch.rows().records
@@ -94,8 +100,7 @@ class _Writer(SinkWriter):
         if not self._rows:
             return Prepared()
         rows, self._rows = self._rows, []
-        context = self._context
-        id = f"{context.operator}/{context.subtask}-{context.generation}-{next(self._count)}"
+        id = self._sink.new_id(self._context)
         return Prepared([{"id": id}], lambda: self._sink.store_pending(id, rows))
 
 
