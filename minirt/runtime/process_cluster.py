@@ -47,7 +47,6 @@ from minirt.runtime.sockets import TOKEN_BYTES, Address
 from minirt.runtime.template import TemplateStart
 from minirt.runtime.template_process import TemplateProcess
 
-
 _FOLDER_BYTES_MAX = 80
 """The path of a Unix socket has at most 103 bytes, the names of sockets included."""
 

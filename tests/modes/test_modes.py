@@ -11,7 +11,15 @@ import minirt.modes
 from minirt.errors import ConfigurationError
 from minirt.modes import DEFAULT_MODE, ENTRY_POINT_GROUP, MODES, find_mode
 from minirt.modes.aligned import Aligned
-from minirt.protocol.barriers import CheckpointMode
+from minirt.modes.unaligned import Unaligned
+from minirt.protocol.barriers import (
+    Alignment,
+    BlockChannel,
+    CheckpointMode,
+    Command,
+    StartCapture,
+    StopCapture,
+)
 from tests.contracts.mode_contract import ModeContract
 
 
@@ -94,3 +102,27 @@ def test_entry_point_that_makes_no_mode_is_refused(declare: Callable[[EntryPoint
     declare(EntryPoint("added", lambda: object))
     with pytest.raises(ConfigurationError, match="is no checkpoint mode: it lacks"):
         find_mode("added")
+
+
+class DoesNotWait(Aligned):
+    def on_reached(self, alignment: Alignment, channel: int) -> list[Command]:
+        orders = super().on_reached(alignment, channel)
+        return [order for order in orders if not isinstance(order, BlockChannel)]
+
+
+class DoesNotCapture(Unaligned):
+    def on_arrived(self, alignment: Alignment, channel: int) -> list[Command]:
+        orders = super().on_arrived(alignment, channel)
+        return [order for order in orders if not isinstance(order, StartCapture)]
+
+
+class CapturesTooMuch(Unaligned):
+    def on_arrived(self, alignment: Alignment, channel: int) -> list[Command]:
+        orders = super().on_arrived(alignment, channel)
+        return [order for order in orders if not isinstance(order, StopCapture)]
+
+
+@pytest.mark.parametrize("wrong", [DoesNotWait(), DoesNotCapture(), CapturesTooMuch()])
+def test_contract_notices_a_wrong_mode(wrong: CheckpointMode) -> None:
+    with pytest.raises(AssertionError):
+        ModeContract().test_every_snapshot_holds_the_records_before_its_barriers(mode=wrong)
