@@ -47,8 +47,8 @@ from minirt.runtime.sockets import TOKEN_BYTES, Address
 from minirt.runtime.template import TemplateStart
 from minirt.runtime.template_process import TemplateProcess
 
-_FOLDER_BYTES_MAX = 80
-"""The path of a Unix socket has at most 103 bytes, the names of sockets included."""
+_FOLDER_BYTES_MAX = 88
+"""The path of a Unix socket has at most 103 bytes on macOS; the name of a socket takes up to 15."""
 
 
 class ProcessCluster:
