@@ -126,6 +126,7 @@ class LinkOutput:
         self._label = label
         self._outlet = outlet
         self._turn = 0
+        self._timed = False
         together = isinstance(link.partitioning, Broadcast) or len(channels) == 1
         groups = [channels] if together else [[channel] for channel in channels]
         self._buffers = [ChannelBuffer(group, outlet) for group in groups]
@@ -139,6 +140,10 @@ class LinkOutput:
             self._buffers[0].send_columns(batch)
             return
         rows = batch.rows()
+        if self._timed is not (rows.timestamps is not None):
+            # All records of a frame carry timestamps, or none does.
+            self.flush()
+            self._timed = not self._timed
         self._deal(rows)
         now = self._outlet.now()
         for buffer in self._buffers:
