@@ -12,7 +12,7 @@ from minirt.functions import KeyedCoProcess, KeyedProcess, TimeDomain
 from minirt.graph.key_groups import group_range
 from minirt.protocol.watermarks import MAX_WATERMARK
 from minirt.runtime.operators.base import Operator, OperatorContext, user_error
-from minirt.runtime.operators.stateless import Results, rows_with_times
+from minirt.runtime.operators.stateless import ContextOperator, Results, rows_with_times
 from minirt.state.handles import bind_states
 from minirt.state.keyed import KeyedState
 from minirt.state.timers import Timers
@@ -72,8 +72,8 @@ class ReduceOperator(KeyedOperator):
         self.ctx.emit(Rows(results, rows.timestamps))
 
 
-class KeyedProcessOperator(KeyedOperator):
-    """Runs a user's KeyedProcess or KeyedCoProcess; it is itself the context the function sees."""
+class KeyedProcessOperator(ContextOperator, KeyedOperator):
+    """Runs a user's KeyedProcess or KeyedCoProcess."""
 
     def __init__(
         self,
@@ -90,7 +90,6 @@ class KeyedProcessOperator(KeyedOperator):
             else (process.process,)
         )
         self._timers = Timers(ctx.max_parallelism, self._groups)
-        self.timestamp: int | None = None
         self.domain: TimeDomain = "event"
 
     # What the user's function sees of it.
@@ -98,18 +97,6 @@ class KeyedProcessOperator(KeyedOperator):
     @property
     def key(self) -> Any:
         return self.state.key
-
-    @property
-    def processing_time(self) -> int:
-        return int(self.ctx.now() * 1000)
-
-    @property
-    def subtask(self) -> int:
-        return self.ctx.subtask
-
-    def side(self, tag: str, record: Any) -> None:
-        times = None if self.timestamp is None else [self.timestamp]
-        self.ctx.side(tag)(Rows([record], times))
 
     def set_timer(self, at: int | dt.datetime) -> None:
         self._timers.set("event", event_time_ms(at), self.state.key)

@@ -136,13 +136,11 @@ class MapBatchesOperator(Operator):
             self.ctx.emit(Columns(table, times))
 
 
-class ProcessOperator(Operator):
-    """Runs a user's Process; the operator itself is the context that the function sees."""
+class ContextOperator(Operator):
+    """An operator that is itself the context which a user's process function sees."""
 
-    def __init__(self, ctx: OperatorContext, process: Process) -> None:
+    def __init__(self, ctx: OperatorContext) -> None:
         super().__init__(ctx)
-        self._process = process
-        self._sides: dict[str, tuple[Emit, list[Any], list[int]]] = {}
         self.timestamp: int | None = None
 
     @property
@@ -156,6 +154,14 @@ class ProcessOperator(Operator):
     def side(self, tag: str, record: Any) -> None:
         times = None if self.timestamp is None else [self.timestamp]
         self.ctx.side(tag)(Rows([record], times))
+
+
+class ProcessOperator(ContextOperator):
+    """Runs a user's Process."""
+
+    def __init__(self, ctx: OperatorContext, process: Process) -> None:
+        super().__init__(ctx)
+        self._process = process
 
     def open(self) -> None:
         self._process.open()
