@@ -29,18 +29,31 @@ from minirt.protocol.job_events import (
     ManifestRefused,
     ManifestStored,
     PrepareGeneration,
+    PublishSavepoint,
     RecordHistory,
+    SavepointNotPublished,
+    SavepointPublished,
     StoreManifest,
 )
-from minirt.protocol.manifest import Manifest, ManifestKey, SinkHandles
+from minirt.protocol.manifest import CheckpointPaths, Manifest, ManifestKey, SinkHandles
 from minirt.protocol.restore import plan_in_flight, plan_restore
 from minirt.runtime.assembly import Deployment
 from minirt.storage.checkpoints import CheckpointStorage, RestorePoint
+from minirt.storage.savepoints import copy_checkpoint
 
 logger = logging.getLogger("minirt.coordinator")
 
-StorageCommand = PrepareGeneration | StoreManifest | CommitHandles | CleanUp | RecordHistory
-STORAGE_COMMANDS = (PrepareGeneration, StoreManifest, CommitHandles, CleanUp, RecordHistory)
+StorageCommand = (
+    PrepareGeneration | StoreManifest | CommitHandles | PublishSavepoint | CleanUp | RecordHistory
+)
+STORAGE_COMMANDS = (
+    PrepareGeneration,
+    StoreManifest,
+    CommitHandles,
+    PublishSavepoint,
+    CleanUp,
+    RecordHistory,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +92,10 @@ class StorageTasks:
                 return self._store(manifest)
             case CommitHandles(checkpoint_id, handles):
                 return self._commit_or_report(checkpoint_id, handles)
-            case CleanUp():
-                self._clean_up()
+            case PublishSavepoint(manifest, path):
+                return self._publish(manifest, path)
+            case CleanUp(needed):
+                self._clean_up(needed)
             case RecordHistory(entry):
                 self._record(entry)
         return None
@@ -205,11 +220,25 @@ class StorageTasks:
                 if isinstance(node.spec, SinkSpec):
                     yield node, node.spec.sink
 
-    def _clean_up(self) -> None:
+    def _publish(self, manifest: Manifest, path: str | None) -> JobEvent:
+        checkpoint_id, storage = manifest.checkpoint_id, self.storage
+        assert storage is not None, "savepoints are refused without storage"
+        original = storage.store.full_path(CheckpointPaths.folder(manifest.key).rstrip("/"))
+        if path is None:
+            return SavepointPublished(checkpoint_id, original)
+        target = storage.store.at(path)
+        try:
+            copy_checkpoint(manifest, storage.store, target)
+        except MinirtError as error:
+            reason = f"{error}; what was to be copied is {original}"
+            return SavepointNotPublished(checkpoint_id, reason)
+        return SavepointPublished(checkpoint_id, target.root)
+
+    def _clean_up(self, needed: frozenset[ManifestKey]) -> None:
         if self.storage is None or self.checkpointing is None:
             return
         try:
-            self.storage.cleanup(self.checkpointing.retain)
+            self.storage.cleanup(self.checkpointing.retain, needed)
         except MinirtError as error:
             logger.warning("old checkpoints could not be deleted: %s", error)
 
