@@ -20,7 +20,7 @@ from minirt.io.base import Source
 from minirt.protocol.restarts import RestartStrategy
 
 if TYPE_CHECKING:
-    from minirt.runtime.execute import Job, JobResult
+    from minirt.runtime.job import Job, JobResult
     from minirt.runtime.observer import JobObserver
 
 

@@ -10,13 +10,14 @@ from minirt.storage.manifests import encode_manifest
 from minirt.storage.parts import decode_part
 from minirt.storage.store import ObjectStore
 
+_PROBE = "probe"
 
-def check_vacant(target: ObjectStore) -> None:
-    """Raise ConfigurationError if there is anything."""
-    if target.list():
-        raise ConfigurationError(
-            f"{target.root} is not empty; give each savepoint a path of its own"
-        )
+
+def check_target(target: ObjectStore) -> None:
+    """Raise ConfigurationError if something is there, StorageError if nothing can be stored there."""
+    _check_vacant(target)
+    target.write(_PROBE, b"")
+    target.delete(_PROBE)
 
 
 def copy_checkpoint(manifest: Manifest, source: ObjectStore, target: ObjectStore) -> None:
@@ -25,7 +26,7 @@ def copy_checkpoint(manifest: Manifest, source: ObjectStore, target: ObjectStore
     Checksums are verified on the way. Raises ConfigurationError unless the target is empty; and
     StorageError, having removed what was copied, so that the same path may be tried again.
     """
-    check_vacant(target)
+    _check_vacant(target)
     paths = sorted(manifest.summary().paths)
     try:
         for path in paths:
@@ -38,3 +39,10 @@ def copy_checkpoint(manifest: Manifest, source: ObjectStore, target: ObjectStore
             for path in (CheckpointPaths.manifest(manifest.key), *paths):
                 target.delete(path)
         raise
+
+
+def _check_vacant(target: ObjectStore) -> None:
+    if target.list():
+        raise ConfigurationError(
+            f"{target.root} is not empty; give each savepoint a path of its own"
+        )

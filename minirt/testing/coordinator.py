@@ -10,8 +10,9 @@ from minirt.config import Checkpointing, Options
 from minirt.graph.execution import ExecutionGraph
 from minirt.graph.job_graph import OperatorNode, SinkSpec
 from minirt.io.base import Handle, Sink, SinkContext, SinkWriter
-from minirt.modes import find_mode
+from minirt.modes import MODES, find_mode
 from minirt.protocol.job_events import (
+    AnswerSavepoint,
     CommitFailed,
     GenerationFailed,
     JobEvent,
@@ -60,6 +61,9 @@ class World:
     def on_ended(self, coordinator: SimulatedCoordinator) -> None:
         """The job of a coordinator is over, as far as it can tell."""
 
+    def on_answer(self, coordinator: SimulatedCoordinator, answer: AnswerSavepoint) -> None:
+        """A request for a savepoint was answered."""
+
     def on_died(self, coordinator: SimulatedCoordinator) -> None:
         """The process of a coordinator is no more."""
 
@@ -85,7 +89,10 @@ class SimulatedCoordinator(Actor):
         gate = CoordinatorGate(self, world)
         mode = find_mode(job.checkpointing.mode)
         package = JobPackage(
-            job.pickled, job.options, mode, _storage(world.disk, WorkerGate(world.chaos), job)
+            job.pickled,
+            job.options,
+            {**MODES, mode.name: mode},
+            _storage(world.disk, WorkerGate(world.chaos), job),
         )
         self.protocol = job_protocol(
             job.graph, job.checkpointing, mode.name, job.restart, job.options
@@ -106,6 +113,7 @@ class SimulatedCoordinator(Actor):
             self._commands.append,
             world.schedule.clock.now,
             observer,
+            self._on_answer,
         )
         self.cluster.on_message = lambda: world.schedule.wake(self)
         self.cluster.send("user", Submitted())
@@ -145,6 +153,9 @@ class SimulatedCoordinator(Actor):
         """Something went wrong that nobody made go wrong."""
         if not self.replaced:
             self._world.problems.append(f"{self.name}: {text}")
+
+    def _on_answer(self, answer: AnswerSavepoint) -> None:
+        self._world.on_answer(self, answer)
 
     def act(self) -> bool:
         if self.gone or self.asleep:

@@ -20,8 +20,9 @@ from minirt.protocol.job_events import (
 from minirt.runtime.assembly import Assembled, Deployment, JobPackage, assemble
 from minirt.runtime.channels import OutputChannel
 from minirt.runtime.frames import Frame
-from minirt.runtime.messages import Abort, Stop, ToWorker, Trigger
+from minirt.runtime.messages import Abort, Drain, Resume, Stop, ToWorker, Trigger
 from minirt.runtime.operators.source import SourceOperator
+from minirt.runtime.orders import deliver
 from minirt.runtime.snapshot import SnapshotUpload
 from minirt.runtime.subtask import Subtask
 from minirt.testing.clock import SeededPacer
@@ -254,13 +255,8 @@ class SimulatedWorker(Actor):
         for actor in self.actors.values():
             self._schedule.wake(actor)
         match message:
-            case Trigger(barrier):
-                for subtask in subtasks:
-                    if subtask.gate is None:
-                        subtask.on_trigger(barrier)
-            case Abort(checkpoint_id):
-                for subtask in subtasks:
-                    subtask.on_abort(checkpoint_id)
+            case Trigger() | Resume() | Drain() | Abort():
+                deliver(message, subtasks)
             case Stop():
                 for subtask in subtasks:
                     subtask.close()

@@ -107,7 +107,9 @@ def drain(checkpoints: CheckpointCoordinator, now: float) -> list[JobCommand]:
 
 
 def test_first_checkpoint_is_due_one_interval_after_the_start() -> None:
-    made = CheckpointCoordinator("job", 1, 4, SETTINGS, VERTICES, frozenset({SOURCE}), Savepoints(3))
+    made = CheckpointCoordinator(
+        "job", 1, 4, SETTINGS, VERTICES, frozenset({SOURCE}), Savepoints(3)
+    )
     assert made.on_running(5.0) == [next_at(4, 15.0)]
     assert made.on_trigger_timer(4, 15.0) == triggered(4, 15.0)
 
@@ -157,7 +159,9 @@ def test_timers_that_are_early_or_of_another_checkpoint_are_ignored() -> None:
 
 
 def test_timer_of_an_earlier_generation_triggers_nothing_before_all_run() -> None:
-    made = CheckpointCoordinator("job", 2, 1, SETTINGS, VERTICES, frozenset({SOURCE}), Savepoints(3))
+    made = CheckpointCoordinator(
+        "job", 2, 1, SETTINGS, VERTICES, frozenset({SOURCE}), Savepoints(3)
+    )
     assert made.on_trigger_timer(1, 100.0) == []
 
 
