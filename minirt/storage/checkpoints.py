@@ -248,6 +248,15 @@ class CheckpointStorage:
         """What `append_history` was given, newest last, over all generations."""
         return self._history.read()
 
+    def at(self, root: str) -> CheckpointStorage:
+        """The storage at another root; this one if it is the same."""
+        if not root:
+            return self
+        store = self.store.at(root)
+        if store.root == self.store.root:
+            return self
+        return CheckpointStorage(store, self._inline_bytes_max, self._history_entries)
+
     # Internals
 
     def _write_part(
@@ -350,15 +359,7 @@ class CheckpointStorage:
             root = head.rpartition("/")[0]
         else:
             root = path
-        return self._at(root), key
-
-    def _at(self, root: str) -> CheckpointStorage:
-        if not root:
-            return self
-        store = self.store.at(root)
-        if store.root == self.store.root:
-            return self
-        return CheckpointStorage(store, self._inline_bytes_max, self._history_entries)
+        return self.at(root), key
 
     def _key_of(self, checkpoint_id: int) -> ManifestKey:
         keys = self.manifest_keys()

@@ -18,20 +18,22 @@ from minirt.protocol.job_events import (
     JobEvent,
     JobStatus,
     ManifestRefused,
+    SavepointNotPublished,
     Submitted,
 )
+from minirt.protocol.manifest import CheckpointPaths
 from minirt.protocol.restarts import RestartStrategy
+from minirt.protocol.savepoint_requests import Savepoint
 from minirt.runtime.assembly import JobPackage
 from minirt.runtime.execute import job_protocol, place
 from minirt.runtime.observer import JobObserver
 from minirt.runtime.shell import JobShell
 from minirt.runtime.storage_tasks import RestoreOptions, StorageCommand, StorageTasks
 from minirt.storage.checkpoints import CheckpointStorage
-from minirt.storage.store import ObjectStore
 from minirt.testing.cluster import SimulatedCluster
 from minirt.testing.faults import INJECTED, Chaos, InjectedFaultError, ProcessDiedError
 from minirt.testing.schedule import Actor, Schedule
-from minirt.testing.storage import Disk, Gate, SimulatedObjects
+from minirt.testing.storage import Disks, Gate, SimulatedStore
 from minirt.testing.worker import WorkerGate
 
 
@@ -47,13 +49,24 @@ class SimulatedJob:
 
 
 class World:
-    """What a coordinator finds outside of itself; `interleave` lets the world go on meanwhile."""
+    """What a coordinator finds outside of itself; `interleave` lets the world go on meanwhile.
 
-    def __init__(self, schedule: Schedule, chaos: Chaos, disk: Disk) -> None:
+    `storage_url` is where the job has its checkpoints now, `origin` the savepoint that it came from.
+    """
+
+    def __init__(self, schedule: Schedule, chaos: Chaos) -> None:
         self.schedule = schedule
         self.chaos = chaos
-        self.disk = disk
+        self.disks = Disks()
+        self.storage_url = "simulated://1"
+        self.origin: str | None = None
         self.problems: list[str] = []
+
+    @property
+    def has_checkpoints(self) -> bool:
+        """Whether any checkpoint was completed where the job has its checkpoints now."""
+        paths = self.disks[self.storage_url].objects
+        return any(path.startswith(CheckpointPaths.MANIFESTS) for path in paths)
 
     def interleave(self, coordinator: SimulatedCoordinator) -> None:
         """Called before each operation of a storage command: let others have their turns."""
@@ -92,7 +105,7 @@ class SimulatedCoordinator(Actor):
             job.pickled,
             job.options,
             {**MODES, mode.name: mode},
-            _storage(world.disk, WorkerGate(world.chaos), job),
+            _storage(world, WorkerGate(world.chaos), job),
         )
         self.protocol = job_protocol(
             job.graph, job.checkpointing, mode.name, job.restart, job.options
@@ -102,9 +115,9 @@ class SimulatedCoordinator(Actor):
         )
         self._tasks = StorageTasks(
             _gated(job.graph, gate, world.problems.append),
-            _storage(world.disk, gate, job),
+            _storage(world, gate, job),
             job.checkpointing,
-            RestoreOptions("latest"),
+            RestoreOptions("latest" if world.has_checkpoints else world.origin or "latest"),
         )
         self._shell = JobShell(
             self.protocol,
@@ -121,6 +134,11 @@ class SimulatedCoordinator(Actor):
     @property
     def status(self) -> JobStatus:
         return self.protocol.status
+
+    @property
+    def savepoint(self) -> Savepoint | None:
+        """What the job was stopped with, once it has."""
+        return self._shell.ending.savepoint if self._shell.ending else None
 
     @property
     def error(self) -> Exception | None:
@@ -202,7 +220,7 @@ class SimulatedCoordinator(Actor):
         match event:
             case GenerationFailed(error) | CommitFailed(error=error):
                 reason = str(error)
-            case ManifestRefused(reason=reason):
+            case ManifestRefused(reason=reason) | SavepointNotPublished(reason=reason):
                 pass
             case _:
                 return
@@ -289,7 +307,7 @@ def _gated(graph: ExecutionGraph, gate: Gate, problem: Callable[[str], None]) ->
     return replace(graph, vertices=vertices)
 
 
-def _storage(disk: Disk, gate: Gate, job: SimulatedJob) -> CheckpointStorage:
-    store = ObjectStore("simulated://", objects=SimulatedObjects(disk, gate))
+def _storage(world: World, gate: Gate, job: SimulatedJob) -> CheckpointStorage:
+    store = SimulatedStore(world.storage_url, world.disks, gate)
     limits = job.options.limits
     return CheckpointStorage(store, limits.inline_snapshot_bytes, limits.history_entries)

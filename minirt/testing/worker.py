@@ -233,9 +233,10 @@ class SimulatedWorker(Actor):
     def _assemble(self) -> None:
         deployment = self._deployment
         if deployment.restored_from is not None:
-            key = deployment.restored_from[1]
+            storage, key = deployment.restored_from
             assert self._package.storage is not None
-            deployment = replace(deployment, restored_from=(self._package.storage, key))
+            storage = self._package.storage.at(storage.store.root)
+            deployment = replace(deployment, restored_from=(storage, key))
         random = self._schedule.random
         pace = random.choice(_PIECES)
         self.assembled = {
