@@ -189,7 +189,8 @@ class CheckpointCoordinator:
 
     def on_commit_timer(self, checkpoint_id: int) -> list[JobCommand]:
         held = tuple(held for held in self._carried if held.checkpoint_id <= checkpoint_id)
-        if not held and checkpoint_id != self._final_id:
+        awaited = (self._final_id, self._savepoints.uncommitted_id)
+        if not held and checkpoint_id not in awaited:
             return []
         return [CommitHandles(checkpoint_id, held)]
 

@@ -44,6 +44,13 @@ class Savepoints:
         return self.active is not None and self.active.afterwards is not Afterwards.GO_ON
 
     @property
+    def uncommitted_id(self) -> int | None:
+        """The checkpoint whose commit the active request waits for."""
+        if self._complete is None or self._publishing:
+            return None
+        return self._complete.checkpoint_id
+
+    @property
     def needed(self) -> frozenset[ManifestKey]:
         """The checkpoints whose files are still to be copied."""
         if self._complete is None:
@@ -74,8 +81,8 @@ class Savepoints:
 
     def on_committed(self, checkpoint_id: int) -> list[JobCommand]:
         """All output up to this checkpoint is visible."""
-        complete = self._complete
-        if complete is None or self._publishing or complete.checkpoint_id > checkpoint_id:
+        complete, waits_for = self._complete, self.uncommitted_id
+        if complete is None or waits_for is None or waits_for > checkpoint_id:
             return []
         assert self.active is not None
         self._publishing = True

@@ -43,6 +43,8 @@ from minirt.storage.savepoints import copy_checkpoint
 
 logger = logging.getLogger("minirt.coordinator")
 
+_TAKEN_OVER = "another coordinator has taken over this job's checkpoints"
+
 StorageCommand = (
     PrepareGeneration | StoreManifest | CommitHandles | PublishSavepoint | CleanUp | RecordHistory
 )
@@ -128,7 +130,7 @@ class StorageTasks:
             base = None if point is None else point.base
             # From here on checkpoints that are newer than `base` no longer count.
             if not self.storage.resolve_generation(self._generation, base):
-                raise JobFailedError("another coordinator has taken over this job's checkpoints")
+                raise JobFailedError(_TAKEN_OVER)
             self._resolved = True
             next_id = self.storage.next_checkpoint_id(point)
         manifest = None if point is None else point.manifest
@@ -196,8 +198,7 @@ class StorageTasks:
         except Exception as error:
             return ManifestRefused(checkpoint_id, str(error))
         if not (created and current):
-            taken = "another coordinator has taken over this job's checkpoints"
-            return ManifestRefused(checkpoint_id, taken, superseded=True)
+            return ManifestRefused(checkpoint_id, _TAKEN_OVER, superseded=True)
         return ManifestStored(checkpoint_id)
 
     def _commit_or_report(self, checkpoint_id: int, handles: tuple[SinkHandles, ...]) -> JobEvent:
@@ -224,13 +225,15 @@ class StorageTasks:
         checkpoint_id, storage = manifest.checkpoint_id, self.storage
         assert storage is not None, "savepoints are refused without storage"
         original = storage.store.full_path(CheckpointPaths.folder(manifest.key).rstrip("/"))
-        if path is None:
-            return SavepointPublished(checkpoint_id, original)
-        target = storage.store.at(path)
         try:
+            if not storage.is_current(manifest.generation):
+                raise JobFailedError(_TAKEN_OVER)
+            if path is None:
+                return SavepointPublished(checkpoint_id, original)
+            target = storage.store.at(path)
             copy_checkpoint(manifest, storage.store, target)
         except MinirtError as error:
-            reason = f"{error}; what was to be copied is {original}"
+            reason = f"{error}; the checkpoint itself is {original}"
             return SavepointNotPublished(checkpoint_id, reason)
         return SavepointPublished(checkpoint_id, target.root)
 

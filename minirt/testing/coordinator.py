@@ -68,6 +68,11 @@ class World:
         paths = self.disks[self.storage_url].objects
         return any(path.startswith(CheckpointPaths.MANIFESTS) for path in paths)
 
+    def is_current(self, generation: int) -> bool:
+        """Whether nobody has claimed a later generation of the job."""
+        claim = CheckpointPaths.claim(generation + 1)
+        return claim not in self.disks[self.storage_url].objects
+
     def interleave(self, coordinator: SimulatedCoordinator) -> None:
         """Called before each operation of a storage command: let others have their turns."""
 
@@ -225,7 +230,8 @@ class SimulatedCoordinator(Actor):
             case _:
                 return
         self._schedule.note(self.name, f"{type(event).__name__}: {reason}")
-        if INJECTED not in reason and "has taken over" not in reason:
+        current = self._world.is_current(self.protocol.generation)
+        if current and INJECTED not in reason and "has taken over" not in reason:
             self.problem(f"{type(event).__name__}: {reason}")
 
     def _note_event(self, event: JobEvent) -> None:

@@ -30,7 +30,6 @@ from minirt.graph.planner import build_execution_graph
 from minirt.modes import MODES, find_mode
 from minirt.protocol.job_events import AnswerSavepoint, JobStatus
 from minirt.protocol.restarts import Restart, RestartStrategy
-from minirt.protocol.savepoint_requests import Savepoint
 from minirt.runtime.observer import JobObserver
 from minirt.testing.clock import SimulatedClock
 from minirt.testing.coordinator import SimulatedCoordinator, SimulatedJob, World
@@ -262,14 +261,15 @@ class _Simulation(World):
         newest = coordinator is self._coordinators[-1] and not self._starting
         if coordinator.status is JobStatus.STOPPED and newest:
             self._starting = True
-            self._start_elsewhere(coordinator.savepoint)
+            self._start_elsewhere(coordinator)
 
-    def _start_elsewhere(self, savepoint: Savepoint | None) -> None:
-        """Claims fence within one storage only: no older coordinator may be left."""
+    def _start_elsewhere(self, stopped: SimulatedCoordinator) -> None:
+        """Claims fence within one storage only: no older coordinator may be left, or have gone on."""
         if not self._all_gone:
-            self.schedule.later(_RESTART_STEPS, lambda: self._start_elsewhere(savepoint))
+            self.schedule.later(_RESTART_STEPS, lambda: self._start_elsewhere(stopped))
             return
-        if savepoint is not None:  # Else there is no copy, and the job goes on where it was.
+        savepoint = stopped.savepoint
+        if savepoint is not None and self.is_current(stopped.protocol.generation):
             self.origin = savepoint.path
             self.storage_url += "1"
             self.disks[self.storage_url].on_create = self._look

@@ -79,5 +79,6 @@ class SimulatedUser:
             self.published.append(answer.savepoint)
 
     def unanswered(self, coordinator: SimulatedCoordinator) -> int:
-        """How many requests a coordinator has not answered."""
-        return sum(name == coordinator.name for name, _ in self._open)
+        """How many requests a coordinator has heard and not answered."""
+        asked = sum(name == coordinator.name for name, _ in self._open)
+        return asked - len(coordinator.cluster.messages["user"])

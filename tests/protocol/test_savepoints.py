@@ -408,3 +408,17 @@ def test_savepoints_that_wait_go_before_the_final_checkpoint() -> None:
     assert job.ask(8, 16.0) == []
     job.checkpoints.on_committed(3)
     assert job.checkpoints.final_committed
+
+
+def test_a_commit_that_failed_is_tried_again_although_others_have_committed_all_of_it() -> None:
+    job = Job()
+    job.checkpoints.on_trigger_timer(1, 10.0)
+    job.acknowledge(1, 11.0, handles(1))
+    job.checkpoints.on_manifest_stored(1, 11.0)
+    job.ask(7, 11.0)
+    job.complete(2, 12.0)
+    job.checkpoints.on_committed(1)
+    job.checkpoints.on_commit_failed(2, 13.0)
+    assert job.checkpoints.on_commit_timer(2) == [CommitHandles(2, ())]
+    job.publish(2, 14.0)
+    assert job.checkpoints.on_commit_timer(2) == []
