@@ -33,6 +33,7 @@ from minirt.errors import (
     JobFailedError,
     MinirtError,
     ProtocolError,
+    SavepointFailedError,
     SinkDataError,
     SourceDataError,
     StorageError,
@@ -69,7 +70,8 @@ from minirt.io import (
 )
 from minirt.protocol.job_events import JobStatus
 from minirt.protocol.restarts import Restart
-from minirt.runtime.execute import Job, JobResult
+from minirt.protocol.savepoint_requests import Savepoint
+from minirt.runtime.job import Job, JobResult
 from minirt.runtime.observer import JobObserver, JobProgress
 from minirt.state.handles import ListState, MapState, ValueState
 
@@ -99,6 +101,7 @@ __all__ = [
     "JobStatus",
     "JobObserver",
     "JobProgress",
+    "Savepoint",
     # built-in sources and sinks
     "ParquetSource",
     "JsonlSource",
@@ -127,6 +130,7 @@ __all__ = [
     "SinkDataError",
     "StorageError",
     "CorruptCheckpointError",
+    "SavepointFailedError",
     "WorkerLostError",
     "JobFailedError",
     "ProtocolError",

@@ -48,6 +48,8 @@ class Limits:
     """How long a worker may take to end in an orderly way before it is killed."""
     history_entries: int = 1000
     """How many checkpoints the history on storage remembers."""
+    savepoint_requests: int = 16
+    """How many requests for savepoints may wait at a time; further ones are refused."""
     route_cache_entries: int = 1 << 20
     """How many keys a partitioner remembers the target of."""
 

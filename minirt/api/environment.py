@@ -20,7 +20,7 @@ from minirt.protocol.restarts import RestartStrategy
 from minirt.run_settings import RestoreOptions, RunSettings
 
 if TYPE_CHECKING:
-    from minirt.runtime.execute import Job, JobResult
+    from minirt.runtime.job import Job, JobResult
     from minirt.runtime.observer import JobObserver
 
 

@@ -31,7 +31,8 @@ class JobPackage:
 
     graph: bytes
     options: Options
-    mode: CheckpointMode
+    modes: Mapping[str, CheckpointMode]
+    """By name: that of the job, and those that a savepoint may ask for."""
     storage: CheckpointStorage | None
 
     def load_graph(self) -> ExecutionGraph:
@@ -124,7 +125,7 @@ def assemble(
         chain,
         gate,
         Outputs(links, options.buffer_timeout_s),
-        package.mode,
+        package.modes,
         pacer,
         metrics,
         codec,

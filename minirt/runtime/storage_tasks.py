@@ -29,19 +29,34 @@ from minirt.protocol.job_events import (
     ManifestRefused,
     ManifestStored,
     PrepareGeneration,
+    PublishSavepoint,
     RecordHistory,
+    SavepointNotPublished,
+    SavepointPublished,
     StoreManifest,
 )
-from minirt.protocol.manifest import Manifest, ManifestKey, SinkHandles
+from minirt.protocol.manifest import CheckpointPaths, Manifest, ManifestKey, SinkHandles
 from minirt.protocol.restore import plan_in_flight, plan_restore
 from minirt.run_settings import FRESH, RestoreOptions
 from minirt.runtime.assembly import Deployment
 from minirt.storage.checkpoints import CheckpointStorage, RestorePoint
+from minirt.storage.savepoints import copy_checkpoint
 
 logger = logging.getLogger("minirt.coordinator")
 
-StorageCommand = PrepareGeneration | StoreManifest | CommitHandles | CleanUp | RecordHistory
-STORAGE_COMMANDS = (PrepareGeneration, StoreManifest, CommitHandles, CleanUp, RecordHistory)
+_TAKEN_OVER = "another coordinator has taken over this job's checkpoints"
+
+StorageCommand = (
+    PrepareGeneration | StoreManifest | CommitHandles | PublishSavepoint | CleanUp | RecordHistory
+)
+STORAGE_COMMANDS = (
+    PrepareGeneration,
+    StoreManifest,
+    CommitHandles,
+    PublishSavepoint,
+    CleanUp,
+    RecordHistory,
+)
 
 
 @dataclass(slots=True)
@@ -71,8 +86,10 @@ class StorageTasks:
                 return self._store(manifest)
             case CommitHandles(checkpoint_id, handles):
                 return self._commit_or_report(checkpoint_id, handles)
-            case CleanUp():
-                self._clean_up()
+            case PublishSavepoint(manifest, path):
+                return self._publish(manifest, path)
+            case CleanUp(needed):
+                self._clean_up(needed)
             case RecordHistory(entry):
                 self._record(entry)
         return None
@@ -105,7 +122,7 @@ class StorageTasks:
             base = None if point is None else point.base
             # From here on checkpoints that are newer than `base` no longer count.
             if not self.storage.resolve_generation(self._generation, base):
-                raise JobFailedError("another coordinator has taken over this job's checkpoints")
+                raise JobFailedError(_TAKEN_OVER)
             self._resolved = True
             next_id = self.storage.next_checkpoint_id(point)
         manifest = None if point is None else point.manifest
@@ -173,8 +190,7 @@ class StorageTasks:
         except Exception as error:
             return ManifestRefused(checkpoint_id, str(error))
         if not (created and current):
-            taken = "another coordinator has taken over this job's checkpoints"
-            return ManifestRefused(checkpoint_id, taken, superseded=True)
+            return ManifestRefused(checkpoint_id, _TAKEN_OVER, superseded=True)
         return ManifestStored(checkpoint_id)
 
     def _commit_or_report(self, checkpoint_id: int, handles: tuple[SinkHandles, ...]) -> JobEvent:
@@ -197,11 +213,27 @@ class StorageTasks:
                 if isinstance(node.spec, SinkSpec):
                     yield node, node.spec.sink
 
-    def _clean_up(self) -> None:
+    def _publish(self, manifest: Manifest, path: str | None) -> JobEvent:
+        checkpoint_id, storage = manifest.checkpoint_id, self.storage
+        assert storage is not None, "savepoints are refused without storage"
+        original = storage.store.full_path(CheckpointPaths.folder(manifest.key).rstrip("/"))
+        try:
+            if not storage.is_current(manifest.generation):
+                raise JobFailedError(_TAKEN_OVER)
+            if path is None:
+                return SavepointPublished(checkpoint_id, original)
+            target = storage.store.at(path)
+            copy_checkpoint(manifest, storage.store, target)
+        except MinirtError as error:
+            reason = f"{error}; the checkpoint itself is {original}"
+            return SavepointNotPublished(checkpoint_id, reason)
+        return SavepointPublished(checkpoint_id, target.root)
+
+    def _clean_up(self, needed: frozenset[ManifestKey]) -> None:
         if self.storage is None or self.checkpointing is None:
             return
         try:
-            self.storage.cleanup(self.checkpointing.retain)
+            self.storage.cleanup(self.checkpointing.retain, needed)
         except MinirtError as error:
             logger.warning("old checkpoints could not be deleted: %s", error)
 

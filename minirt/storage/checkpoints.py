@@ -9,15 +9,12 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import msgpack
-
 from minirt.config import Limits
 from minirt.errors import (
     ConfigurationError,
     CorruptCheckpointError,
     ProtocolError,
     StorageError,
-    UserCodeError,
 )
 from minirt.protocol.manifest import (
     ChannelData,
@@ -34,6 +31,7 @@ from minirt.protocol.manifest import (
     restore_candidates,
 )
 from minirt.storage.history import CheckpointHistory
+from minirt.storage.manifests import decode_manifest, encode_manifest
 from minirt.storage.parts import decode_part, encode_part, part_checksum
 from minirt.storage.retention import Retention
 from minirt.storage.store import ObjectMissingError, ObjectStore
@@ -167,15 +165,7 @@ class CheckpointStorage:
 
         Unless `is_current` afterwards, it must not be acted on: neither commit nor clean up.
         """
-        path = CheckpointPaths.manifest(manifest.key)
-        try:
-            packed = msgpack.packb(manifest.to_plain())
-        except (TypeError, ValueError, OverflowError) as error:
-            raise UserCodeError(
-                f"the handles of a sink cannot be stored ({error}); they may hold only None, bool, int,"
-                " float, str, bytes, lists and dicts"
-            ) from error
-        chunks = encode_part({"manifest": packed})
+        path, chunks = CheckpointPaths.manifest(manifest.key), encode_manifest(manifest)
         if not self.store.create(path, chunks) and self.store.read(path) != b"".join(chunks):
             return False
         if self._retention is not None:
@@ -186,14 +176,7 @@ class CheckpointStorage:
         """The manifest of a checkpoint."""
         path = CheckpointPaths.manifest(key)
         full_path = self.store.full_path(path)
-        sections = decode_part(self._read_part(path), full_path)
-        if "manifest" not in sections:
-            raise CorruptCheckpointError("not a manifest", full_path)
-        try:
-            value = msgpack.unpackb(sections["manifest"], strict_map_key=False)
-        except ValueError as error:
-            raise CorruptCheckpointError(f"not a manifest ({error})", full_path) from error
-        manifest = Manifest.from_plain(value, full_path)
+        manifest = decode_manifest(self._read_part(path), full_path)
         if manifest.key != key:
             raise CorruptCheckpointError(
                 f"holds the manifest of another checkpoint, {manifest.key}", full_path
@@ -264,6 +247,15 @@ class CheckpointStorage:
     def history(self) -> list[dict[str, Any]]:
         """What `append_history` was given, newest last, over all generations."""
         return self._history.read()
+
+    def at(self, root: str) -> CheckpointStorage:
+        """The storage at another root; this one if it is the same."""
+        if not root:
+            return self
+        store = self.store.at(root)
+        if store.root == self.store.root:
+            return self
+        return CheckpointStorage(store, self._inline_bytes_max, self._history_entries)
 
     # Internals
 
@@ -367,15 +359,7 @@ class CheckpointStorage:
             root = head.rpartition("/")[0]
         else:
             root = path
-        return self._at(root), key
-
-    def _at(self, root: str) -> CheckpointStorage:
-        if not root:
-            return self
-        store = ObjectStore(root, self.store.options)
-        if store.root == self.store.root:
-            return self
-        return CheckpointStorage(store, self._inline_bytes_max, self._history_entries)
+        return self.at(root), key
 
     def _key_of(self, checkpoint_id: int) -> ManifestKey:
         keys = self.manifest_keys()

@@ -20,8 +20,9 @@ from minirt.protocol.job_events import (
 from minirt.runtime.assembly import Assembled, Deployment, JobPackage, assemble
 from minirt.runtime.channels import OutputChannel
 from minirt.runtime.frames import Frame
-from minirt.runtime.messages import Abort, Stop, ToWorker, Trigger
+from minirt.runtime.messages import Abort, Drain, Resume, Stop, ToWorker, Trigger
 from minirt.runtime.operators.source import SourceOperator
+from minirt.runtime.orders import deliver
 from minirt.runtime.snapshot import SnapshotUpload
 from minirt.runtime.subtask import Subtask
 from minirt.testing.clock import SeededPacer
@@ -232,9 +233,10 @@ class SimulatedWorker(Actor):
     def _assemble(self) -> None:
         deployment = self._deployment
         if deployment.restored_from is not None:
-            key = deployment.restored_from[1]
+            storage, key = deployment.restored_from
             assert self._package.storage is not None
-            deployment = replace(deployment, restored_from=(self._package.storage, key))
+            storage = self._package.storage.at(storage.store.root)
+            deployment = replace(deployment, restored_from=(storage, key))
         random = self._schedule.random
         pace = random.choice(_PIECES)
         self.assembled = {
@@ -254,13 +256,8 @@ class SimulatedWorker(Actor):
         for actor in self.actors.values():
             self._schedule.wake(actor)
         match message:
-            case Trigger(barrier):
-                for subtask in subtasks:
-                    if subtask.gate is None:
-                        subtask.on_trigger(barrier)
-            case Abort(checkpoint_id):
-                for subtask in subtasks:
-                    subtask.on_abort(checkpoint_id)
+            case Trigger() | Resume() | Drain() | Abort():
+                deliver(message, subtasks)
             case Stop():
                 for subtask in subtasks:
                     subtask.close()

@@ -44,6 +44,12 @@ PRINTED = {
         repeated: 0
         last sum of key 1: 643071 expected: 643071
     """,
+    "upgrade_with_savepoint": """
+        version 1 stopped
+        version 2 finished
+        results: 2000 of 2000 by versions [1, 2]
+        last sum of key 1: 399400 expected: 399400
+    """,
     "custom_source": """
         250 errors, the first one: line 0
     """,

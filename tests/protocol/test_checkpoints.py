@@ -27,6 +27,7 @@ from minirt.protocol.manifest import (
     Manifest,
     SinkHandles,
 )
+from minirt.protocol.savepoints import Savepoints
 from tests.protocol.parts import (
     SINK,
     SOURCE,
@@ -49,7 +50,7 @@ def coordinator(
 ) -> CheckpointCoordinator:
     """One that runs since the time 0."""
     made = CheckpointCoordinator(
-        "job", 1, next_checkpoint_id, settings, VERTICES, frozenset(subtasks)
+        "job", 1, next_checkpoint_id, settings, VERTICES, frozenset(subtasks), Savepoints(3)
     )
     made.on_running(0.0)
     return made
@@ -106,14 +107,22 @@ def drain(checkpoints: CheckpointCoordinator, now: float) -> list[JobCommand]:
 
 
 def test_first_checkpoint_is_due_one_interval_after_the_start() -> None:
-    made = CheckpointCoordinator("job", 1, 4, SETTINGS, VERTICES, frozenset({SOURCE}))
+    made = CheckpointCoordinator(
+        "job", 1, 4, SETTINGS, VERTICES, frozenset({SOURCE}), Savepoints(3)
+    )
     assert made.on_running(5.0) == [next_at(4, 15.0)]
     assert made.on_trigger_timer(4, 15.0) == triggered(4, 15.0)
 
 
 def test_without_interval_only_the_drained_job_takes_a_checkpoint() -> None:
     made = CheckpointCoordinator(
-        "job", 1, 1, replace(SETTINGS, interval_s=None), VERTICES, frozenset({SOURCE})
+        "job",
+        1,
+        1,
+        replace(SETTINGS, interval_s=None),
+        VERTICES,
+        frozenset({SOURCE}),
+        Savepoints(3),
     )
     assert made.on_running(5.0) == []
     assert made.on_drained(SOURCE, 7.0) == triggered(1, 7.0)
@@ -150,7 +159,9 @@ def test_timers_that_are_early_or_of_another_checkpoint_are_ignored() -> None:
 
 
 def test_timer_of_an_earlier_generation_triggers_nothing_before_all_run() -> None:
-    made = CheckpointCoordinator("job", 2, 1, SETTINGS, VERTICES, frozenset({SOURCE}))
+    made = CheckpointCoordinator(
+        "job", 2, 1, SETTINGS, VERTICES, frozenset({SOURCE}), Savepoints(3)
+    )
     assert made.on_trigger_timer(1, 100.0) == []
 
 

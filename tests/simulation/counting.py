@@ -20,7 +20,7 @@ import minirt as rt
 from minirt.data.codec import RowCodec
 from minirt.data.layout import unpack_values
 from minirt.modes import find_mode
-from minirt.testing import Faults, SimulationResult, TransactionalSink, simulate
+from minirt.testing import Faults, Requests, SimulationResult, TransactionalSink, simulate
 from minirt.testing.conformance.sources import NumberedSource, numbered
 
 SPLITS, COUNT, KEYS = 3, 7, 4
@@ -67,14 +67,19 @@ class CountingJob:
         mode: Any = "aligned",
         faults: Faults | None = None,
         steps_max: int = 60_000,
+        requests: Requests | None = None,
+        origin: Mapping[str, bytes] | None = None,
+        retain: int = 2,
     ) -> SimulationResult:
         first, *rescaled = self.forms
-        checkpointing = rt.Checkpointing("simulated://", interval="20ms", mode=mode, retain=2)
+        checkpointing = rt.Checkpointing("simulated://", interval="20ms", mode=mode, retain=retain)
         return simulate(
             first,
             seed=seed,
             checkpointing=checkpointing,
             faults=faults,
+            requests=requests,
+            origin=origin,
             rescaled=rescaled,
             steps_max=steps_max,
             on_checkpoint=self.look_at if find_mode(mode).exactly_once else None,
@@ -138,6 +143,13 @@ def run_counting(
     job = CountingJob([random.randint(1, 3) for _ in range(random.randint(1, 3))])
     result = job.run(seed, mode=mode, faults=faults, steps_max=steps_max)
     return [*result.problems, *job.wrong()]
+
+
+def remembered_in(savepoint: Mapping[str, bytes]) -> Counter[Any]:
+    """The records that the keyed state of a savepoint has seen, and that were thus put out before it."""
+    [path] = [path for path in savepoint if path.startswith("manifests/")]
+    manifest = msgpack.unpackb(sections_of(savepoint[path])["manifest"], strict_map_key=False)
+    return _records_remembered([_snapshot(savepoint, ref) for ref in manifest["snapshots"]])
 
 
 # Reading a checkpoint.
