@@ -226,6 +226,7 @@ class CheckpointPaths:
     PROBE = "generations/probe"
     HISTORY = "history/"
 
+    _IN_FLIGHT = ".in-flight"
     _KEY = r"chk-(\d{8,})-g(\d{8,})"
     _CLAIM = re.compile(r"generations/(\d{8,})\.claim")
     _BASE = re.compile(rf"generations/(\d{{8,}})\.from-(?:nothing|{_KEY})")
@@ -259,7 +260,12 @@ class CheckpointPaths:
 
     @staticmethod
     def in_flight(key: ManifestKey, vertex: int, subtask: int) -> str:
-        return f"{CheckpointPaths._name(key)}/v{vertex}-s{subtask}.in-flight"
+        return f"{CheckpointPaths._name(key)}/v{vertex}-s{subtask}{CheckpointPaths._IN_FLIGHT}"
+
+    @staticmethod
+    def is_in_flight(path: str) -> bool:
+        """Whether in-flight data is stored there; also for paths that are not relative."""
+        return path.endswith(CheckpointPaths._IN_FLIGHT)
 
     @staticmethod
     def history(first: int, generation: int) -> str:

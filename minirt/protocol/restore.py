@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from minirt.errors import ConfigurationError
@@ -125,20 +126,32 @@ def plan_in_flight(manifest: Manifest, graph: ExecutionGraph) -> InFlightPlan:
     takes what one old subtask had still to see. Raises ConfigurationError if a link is gone.
     """
     links = {graph.link_key(link): link for link in graph.links}
+    _check_links(manifest, links)
     plan: dict[SubtaskId, list[RecoveredChannel]] = {}
     for captured in manifest.in_flight:
         for place, data in enumerate(captured.channels):
-            link = links.get(data.link)
-            if link is None:
-                raise ConfigurationError(
-                    f"checkpoint {manifest.checkpoint_id} holds {data.bytes} bytes of records between "
-                    f"{data.link!r}, but this job has no such edge; restore it in the job that took it, "
-                    "and change the job after an aligned checkpoint"
-                )
+            link = links[data.link]
             for receiver, deal_again in _receivers(data, link):
                 channel = RecoveredChannel(data, captured.stored, str(place), deal_again)
                 plan.setdefault(SubtaskId(link.target, receiver), []).append(channel)
     return {subtask: tuple(sorted(channels, key=_order)) for subtask, channels in plan.items()}
+
+
+def _check_links(manifest: Manifest, links: Collection[str]) -> None:
+    """Records are not state: what gives up the state of an operator does not give up its input."""
+    lost = Counter[str]()
+    for captured in manifest.in_flight:
+        for data in captured.channels:
+            if data.link not in links:
+                lost[data.link] += data.bytes
+    if lost:
+        edges = ", ".join(f"{link!r} ({lost[link]} bytes)" for link in sorted(lost))
+        raise ConfigurationError(
+            f"checkpoint {manifest.checkpoint_id} holds in-flight records of edges that this job does "
+            f"not have: {edges}; restore it in the job that took it, and change the job after an "
+            "aligned checkpoint, or give up all its in-flight records with "
+            f"ignore_in_flight_data_of={manifest.checkpoint_id}"
+        )
 
 
 def _receivers(data: ChannelData, link: Link) -> list[tuple[int, bool]]:
