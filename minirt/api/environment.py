@@ -16,6 +16,7 @@ from minirt.graph.job_graph import JobGraph, SourceSpec
 from minirt.graph.planner import build_execution_graph
 from minirt.graph.validate import check_max_parallelism
 from minirt.io.base import Source
+from minirt.modes import find_mode
 from minirt.protocol.restarts import RestartStrategy
 from minirt.run_settings import RestoreOptions, RunSettings
 
@@ -72,9 +73,14 @@ class Environment:
         """The job as data, checked as a whole. Raises ConfigurationError, naming the operator."""
         return self._draft.graph(self._name if name is None else _checked_name(name))
 
-    def plan(self, name: str | None = None) -> str:
-        """The execution graph in words: chains, parallelism and links."""
-        return explain(build_execution_graph(self.graph(name)))
+    def plan(self, name: str | None = None, *, checkpointing: Checkpointing | None = None) -> str:
+        """The execution graph in words: chains, parallelism and links.
+
+        Of each link it says what becomes of the records that a barrier overtakes, at the same and at
+        another parallelism. With `checkpointing` it names the mode, which must exist.
+        """
+        mode = None if checkpointing is None else find_mode(checkpointing.mode).name
+        return explain(build_execution_graph(self.graph(name)), mode)
 
     def execute(
         self,

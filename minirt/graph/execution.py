@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 
 from minirt.graph.job_graph import (
     Custom,
@@ -132,6 +133,14 @@ class ExecutionGraph:
         tag = "" if link.tag is None else f"[{link.tag}]"
         place = f"#{alike.index(link)}" if len(alike) > 1 else ""
         return f"{link.source_uid}{tag} > {target}:{link.target_input}{place}"
+
+    def chained_keys(self) -> set[str]:
+        """What the links would be called that are function calls within a vertex."""
+        return {
+            f"{source.uid} > {target.uid}:0"
+            for vertex in self.vertices
+            for source, target in pairwise(vertex.operators)
+        }
 
     def subtask_name(self, subtask: SubtaskId) -> str:
         vertex = self.vertices[subtask.vertex]
