@@ -101,15 +101,15 @@ class SteppedJob:
         while self._turn(lambda subtask: subtask.id.vertex in feeding):
             pass
 
-    def checkpoint(self) -> Manifest:
-        """Take a checkpoint while nobody works: only barriers can get through."""
+    def checkpoint(self, *, working: bool = False) -> Manifest:
+        """Take a checkpoint. Unless all are `working` meanwhile, only what overtakes gets through."""
         before = set(self.storage.manifest_keys())
         self._now += INTERVAL_S
         self._shell.fire_timers()
-        while self._turn(lambda subtask: False):
-            pass
-        [new] = set(self.storage.manifest_keys()) - before
-        return self.storage.read_manifest(new)
+        while not (new := set(self.storage.manifest_keys()) - before):
+            assert self._turn(lambda subtask: working), "the checkpoint does not complete"
+        self._settle()
+        return self.storage.read_manifest(new.pop())
 
     def work(self, turns: int) -> None:
         """Let everybody process this many records, as far as there are any."""
