@@ -36,6 +36,7 @@ from minirt.protocol.manifest import (
     SubtaskStats,
     VertexEntry,
 )
+from minirt.protocol.stored_watermarks import SubtaskWatermarks
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +57,7 @@ class _Pending:
     awaited: set[SubtaskId]
     snapshots: list[SnapshotRef] = field(default_factory=list)
     in_flight: list[InFlightRef] = field(default_factory=list)
+    watermarks: list[SubtaskWatermarks] = field(default_factory=list)
     stats: list[SubtaskStats] = field(default_factory=list)
     handles: list[SinkHandles] = field(default_factory=list)
     manifest: Manifest | None = None
@@ -128,6 +130,8 @@ class CheckpointCoordinator:
             pending.snapshots.append(event.snapshot)
         if event.in_flight is not None:
             pending.in_flight.append(event.in_flight)
+        if event.watermarks is not None:
+            pending.watermarks.append(event.watermarks)
         after = now - pending.barrier.created_at
         pending.stats.append(replace(event.stats, acknowledged_after_s=after))
         pending.handles += event.handles
@@ -264,6 +268,7 @@ class CheckpointCoordinator:
             in_flight=tuple(
                 sorted(pending.in_flight, key=lambda ref: (ref.stored.vertex, ref.stored.subtask))
             ),
+            watermarks=tuple(sorted(pending.watermarks, key=lambda one: (one.head, one.subtask))),
         )
         return [StoreManifest(pending.manifest)]
 

@@ -9,6 +9,7 @@ from typing import Any
 from minirt.graph.execution import SubtaskId
 from minirt.protocol.barriers import Barrier
 from minirt.protocol.manifest import InFlightRef, Manifest, SinkHandles, SnapshotRef, SubtaskStats
+from minirt.protocol.stored_watermarks import SubtaskWatermarks
 
 
 class TimerKind(Enum):
@@ -104,6 +105,7 @@ class SnapshotAcknowledged:
     stats: SubtaskStats
     handles: tuple[SinkHandles, ...] = ()
     in_flight: InFlightRef | None = None
+    watermarks: SubtaskWatermarks | None = None
 
 
 @dataclass(frozen=True, slots=True)

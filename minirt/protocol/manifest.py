@@ -28,6 +28,7 @@ from typing import Any, Literal, NamedTuple
 
 from minirt.errors import CorruptCheckpointError, ProtocolError
 from minirt.protocol import plain
+from minirt.protocol.stored_watermarks import SubtaskWatermarks
 
 MANIFEST_VERSION = 1
 
@@ -147,6 +148,7 @@ class Manifest:
     """All that may be uncommitted, in the order of committing."""
     stats: tuple[SubtaskStats, ...]
     in_flight: tuple[InFlightRef, ...] = ()
+    watermarks: tuple[SubtaskWatermarks, ...] = ()
 
     @property
     def key(self) -> ManifestKey:

@@ -35,6 +35,7 @@ from minirt.protocol.job_events import (
 )
 from minirt.protocol.manifest import Manifest, ManifestKey, SinkHandles
 from minirt.protocol.restore import plan_in_flight, plan_restore
+from minirt.protocol.stored_watermarks import WatermarkPlan, plan_watermarks
 from minirt.run_settings import FRESH, RestoreOptions
 from minirt.runtime.assembly import Deployment
 from minirt.storage.checkpoints import CheckpointStorage, RestorePoint
@@ -169,9 +170,15 @@ class StorageTasks:
             self._generation,
             restore=plan,
             in_flight=plan_in_flight(point.manifest, self.graph),
+            watermarks=self._watermarks(point.manifest),
             restored_from=(point.storage, point.manifest.key),
             splits=self._deal_splits(restored),
         )
+
+    def _watermarks(self, manifest: Manifest) -> WatermarkPlan:
+        if self.checkpointing is None or self.checkpointing.watermarks == "regenerated":
+            return {}
+        return plan_watermarks(manifest.watermarks, self.graph)
 
     def _deal_splits(self, restored: set[str]) -> Mapping[SubtaskId, Sequence[tuple[int, Split]]]:
         """The splits of sources that start from the beginning, dealt round robin."""
