@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
+from typing import Literal
 
 import cloudpickle
 
@@ -70,10 +71,13 @@ class SteppedJob:
         mode: str = "unaligned",
         restore: RestoreOptions | None = None,
         restart: RestartStrategy | None = None,
+        watermarks: Literal["regenerated", "restored"] = "regenerated",
     ) -> None:
         self.graph: ExecutionGraph = build_execution_graph(env.graph())
         self.storage = CheckpointStorage(ObjectStore(str(folder)), SMALL.inline_snapshot_bytes)
-        checkpointing = rt.Checkpointing(folder, interval=INTERVAL_S, mode=mode, timeout="1d")
+        checkpointing = rt.Checkpointing(
+            folder, interval=INTERVAL_S, mode=mode, timeout="1d", watermarks=watermarks
+        )
         options = rt.Options(limits=SMALL, heartbeat_timeout="365d", buffer_timeout=0)
         package = JobPackage(cloudpickle.dumps(self.graph), options, find_mode(mode), self.storage)
         tasks = StorageTasks(self.graph, self.storage, checkpointing, restore or RestoreOptions())
