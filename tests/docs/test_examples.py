@@ -44,6 +44,11 @@ PRINTED = {
         repeated: 0
         last sum of key 1: 643071 expected: 643071
     """,
+    "latest_watermark": """
+        regenerated: forgotten
+        from state:  known
+        restored:    known
+    """,
     "custom_source": """
         250 errors, the first one: line 0
     """,
