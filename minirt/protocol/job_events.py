@@ -17,6 +17,7 @@ from minirt.protocol.manifest import (
     SubtaskStats,
 )
 from minirt.protocol.savepoint_requests import Savepoint, SavepointRequest
+from minirt.protocol.stored_watermarks import SubtaskWatermarks
 
 
 class TimerKind(Enum):
@@ -112,6 +113,7 @@ class SnapshotAcknowledged:
     stats: SubtaskStats
     handles: tuple[SinkHandles, ...] = ()
     in_flight: InFlightRef | None = None
+    watermarks: SubtaskWatermarks | None = None
 
 
 @dataclass(frozen=True, slots=True)

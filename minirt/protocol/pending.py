@@ -17,6 +17,7 @@ from minirt.protocol.manifest import (
     SubtaskStats,
     VertexEntry,
 )
+from minirt.protocol.stored_watermarks import SubtaskWatermarks
 
 
 @dataclass(slots=True)
@@ -28,6 +29,7 @@ class PendingCheckpoint:
     awaited: set[SubtaskId]
     snapshots: list[SnapshotRef] = field(default_factory=list)
     in_flight: list[InFlightRef] = field(default_factory=list)
+    watermarks: list[SubtaskWatermarks] = field(default_factory=list)
     stats: list[SubtaskStats] = field(default_factory=list)
     handles: list[SinkHandles] = field(default_factory=list)
     manifest: Manifest | None = None
@@ -40,6 +42,8 @@ class PendingCheckpoint:
             self.snapshots.append(part.snapshot)
         if part.in_flight is not None:
             self.in_flight.append(part.in_flight)
+        if part.watermarks is not None:
+            self.watermarks.append(part.watermarks)
         after = now - self.barrier.created_at
         self.stats.append(replace(part.stats, acknowledged_after_s=after))
         self.handles += part.handles
@@ -74,4 +78,5 @@ class PendingCheckpoint:
             in_flight=tuple(
                 sorted(self.in_flight, key=lambda ref: (ref.stored.vertex, ref.stored.subtask))
             ),
+            watermarks=tuple(sorted(self.watermarks, key=lambda one: (one.head, one.subtask))),
         )

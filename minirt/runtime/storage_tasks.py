@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from minirt.config import Checkpointing
@@ -37,6 +38,7 @@ from minirt.protocol.job_events import (
 )
 from minirt.protocol.manifest import CheckpointPaths, Manifest, ManifestKey, SinkHandles
 from minirt.protocol.restore import plan_in_flight, plan_restore
+from minirt.protocol.stored_watermarks import WatermarkPlan, plan_watermarks
 from minirt.run_settings import FRESH, RestoreOptions
 from minirt.runtime.assembly import Deployment
 from minirt.storage.checkpoints import CheckpointStorage, RestorePoint
@@ -118,6 +120,8 @@ class StorageTasks:
         else:
             self._generation = self.storage.claim_generation()
             point = self._restore_point(self.storage)
+            if point is not None:
+                _warn_of_losses(point)
             self.deployment = self._deployment(point)
             base = None if point is None else point.base
             # From here on checkpoints that are newer than `base` no longer count.
@@ -136,18 +140,39 @@ class StorageTasks:
 
     def _restore_point(self, storage: CheckpointStorage) -> RestorePoint | None:
         """The user's choice at first; later the newest checkpoint since, or again the user's choice."""
-        options, which = self.restore, self.restore.which
+        find = partial(
+            storage.restore_point,
+            allow_fallback=self.restore.allow_fallback,
+            exclude=self.damaged,
+            without_in_flight_of=self.restore.ignore_in_flight_data_of,
+        )
+        which = self.restore.which
         if self._resolved:
-            point = storage.restore_point(
-                "latest", allow_fallback=options.allow_fallback, exclude=self.damaged
-            )
+            point = find("latest")
             if point is not None or which == "latest":
                 return point
         if which is None or which == FRESH:
             return None
-        return storage.restore_point(
-            which, allow_fallback=options.allow_fallback, exclude=self.damaged
-        )
+        point = find(which)
+        self._check_in_flight_is_ignored(point)
+        return point
+
+    def _check_in_flight_is_ignored(self, point: RestorePoint | None) -> None:
+        """What the user gives up must be there, or they took another checkpoint for the damaged one."""
+        wanted = self.restore.ignore_in_flight_data_of
+        if wanted is None:
+            return
+        if point is None or point.manifest.checkpoint_id != wanted:
+            chosen = "none" if point is None else str(point.manifest.checkpoint_id)
+            raise ConfigurationError(
+                f"ignore_in_flight_data_of={wanted} has no effect: restore={self.restore.which!r} "
+                f"chose checkpoint {chosen}; give restore={wanted} as well, or leave it out"
+            )
+        if not point.ignored:
+            raise ConfigurationError(
+                f"ignore_in_flight_data_of={wanted} has no effect: checkpoint {wanted} holds no "
+                "in-flight data; leave it out"
+            )
 
     def _deployment(self, point: RestorePoint | None) -> Deployment:
         if point is None:
@@ -162,9 +187,15 @@ class StorageTasks:
             self._generation,
             restore=plan,
             in_flight=plan_in_flight(point.manifest, self.graph),
+            watermarks=self._watermarks(point.manifest),
             restored_from=(point.storage, point.manifest.key),
             splits=self._deal_splits(restored),
         )
+
+    def _watermarks(self, manifest: Manifest) -> WatermarkPlan:
+        if self.checkpointing is None or self.checkpointing.watermarks == "regenerated":
+            return {}
+        return plan_watermarks(manifest.watermarks, self.graph)
 
     def _deal_splits(self, restored: set[str]) -> Mapping[SubtaskId, Sequence[tuple[int, Split]]]:
         """The splits of sources that start from the beginning, dealt round robin."""
@@ -244,6 +275,21 @@ class StorageTasks:
             self.storage.append_history(entry)
         except MinirtError as error:
             logger.warning("the checkpoint history could not be written: %s", error)
+
+
+def _warn_of_losses(point: RestorePoint) -> None:
+    """What was damaged or given up is never left out in silence."""
+    for error in point.skipped:
+        logger.warning("passed over: %s", error)
+    if not point.ignored:
+        return
+    channels = [channel for captured in point.ignored for channel in captured.channels]
+    logger.warning(
+        "checkpoint %d is restored without its in-flight data: %d bytes of records in %d channels are lost",
+        point.manifest.checkpoint_id,
+        sum(channel.bytes for channel in channels),
+        len({(channel.link, channel.sender, channel.receiver) for channel in channels}),
+    )
 
 
 def _handles_of(held: Sequence[SinkHandles], uid: str) -> list[Handle]:

@@ -29,6 +29,7 @@ from minirt.protocol.barriers import (
     TakeSnapshot,
     UnblockChannels,
 )
+from minirt.protocol.stored_watermarks import SubtaskWatermarks
 from minirt.protocol.watermarks import MAX_WATERMARK
 from minirt.runtime.chain import Chain
 from minirt.runtime.elements import Advance, Data, Element, End, Origin, Reached
@@ -62,6 +63,7 @@ class _Taken:
     barrier: Barrier
     sections: Mapping[str, bytes]
     capture: Capture
+    watermarks: SubtaskWatermarks
     sync_s: float
 
 
@@ -308,7 +310,12 @@ class Subtask:
             for uid, prepared in self.chain.prepare(barrier.checkpoint_id)
         ]
         sync_s = max(0.0, self._ports.now() - began_at)
-        self._taken = _Taken(barrier, sections, capture, sync_s)
+        self._taken = _Taken(barrier, sections, capture, self._watermarks(), sync_s)
+
+    def _watermarks(self) -> SubtaskWatermarks:
+        head, gate = self.chain.head.ctx.uid, self.gate
+        inputs = () if gate is None else gate.watermarks(self._input_links)
+        return SubtaskWatermarks(head, self.id.index, self._input.watermark, inputs)
 
     def _capture_inputs(self, capture: Capture, gate: GateInput, barrier: Barrier) -> None:
         """What lies before the operators: the unread rest of the batch in work, then the queues."""
@@ -332,6 +339,7 @@ class Subtask:
                 name=self.name,
                 sections=taken.sections,
                 in_flight=taken.capture.channels(self.id.index, self._input_links),
+                watermarks=taken.watermarks,
                 prepared=prepared,
                 start_delay_s=command.start_delay_s,
                 alignment_s=command.alignment_s,

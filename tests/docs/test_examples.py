@@ -50,6 +50,11 @@ PRINTED = {
         results: 2000 of 2000 by versions [1, 2]
         last sum of key 1: 399400 expected: 399400
     """,
+    "latest_watermark": """
+        regenerated: forgotten
+        from state:  known
+        restored:    known
+    """,
     "custom_source": """
         250 errors, the first one: line 0
     """,

@@ -28,6 +28,7 @@ from minirt.protocol.manifest import (
     SinkHandles,
 )
 from minirt.protocol.savepoints import Savepoints
+from minirt.protocol.stored_watermarks import SubtaskWatermarks
 from tests.protocol.parts import (
     SINK,
     SOURCE,
@@ -178,9 +179,11 @@ def test_manifest_is_stored_once_all_parts_are_there_in_their_order() -> None:
     checkpoints = coordinator()
     checkpoints.on_trigger_timer(1, 10.0)
     in_flight = InFlightRef(reference(SINK, 1), ())
-    sink = replace(acknowledged(1, SINK, handles(1)), in_flight=in_flight)
+    of_sink, of_source = SubtaskWatermarks("out", 0, 4), SubtaskWatermarks("in", 0, 5)
+    sink = replace(acknowledged(1, SINK, handles(1)), in_flight=in_flight, watermarks=of_sink)
     assert checkpoints.on_acknowledged(sink, 11.0) == []
-    assert checkpoints.on_acknowledged(acknowledged(1, SOURCE), 12.0)[0] == StoreManifest(
+    source = replace(acknowledged(1, SOURCE), watermarks=of_source)
+    assert checkpoints.on_acknowledged(source, 12.0)[0] == StoreManifest(
         Manifest(
             version=MANIFEST_VERSION,
             job="job",
@@ -195,6 +198,7 @@ def test_manifest_is_stored_once_all_parts_are_there_in_their_order() -> None:
             sink_handles=(handles(1),),
             stats=(statistics(SOURCE, 2.0), statistics(SINK, 1.0)),
             in_flight=(in_flight,),
+            watermarks=(of_source, of_sink),
         )
     )
 

@@ -89,6 +89,7 @@ def run_plan(plan: Plan, seed: int, mode: CheckpointMode) -> Run:
         mode=mode,
         retain=random.randint(1, 3),
         tolerable_failures=20,
+        watermarks=random.choice(("regenerated", "restored")),
     )
     first, *rescaled = job.forms
     result = simulate(first, seed=seed, checkpointing=checkpointing, rescaled=rescaled)

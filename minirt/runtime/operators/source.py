@@ -104,6 +104,8 @@ class SourceOperator(Operator):
         self._draining = False
         self._ended = False
         self._idle = False
+        self._first: Advance | None = None
+        """The watermark that was restored: it comes before all records."""
         self._unannounced = False
         """Whether records were emitted that the watermark does not yet reflect."""
 
@@ -120,6 +122,9 @@ class SourceOperator(Operator):
 
     def poll(self) -> Element | None:
         """The next batch, watermark or end; None if there is nothing to do before `wake_at`."""
+        if self._first is not None:
+            first, self._first = self._first, None
+            return first
         if self._draining:
             return self._end()
         now = self.ctx.now()
@@ -132,6 +137,11 @@ class SourceOperator(Operator):
         if data is None and self._unannounced:
             self._wake_no_later_than(self._watermark_at)
         return data
+
+    def restore_watermark(self, watermark: int) -> None:
+        """Begin with this one; what is measured from the records that come counts once it is ahead."""
+        self.watermark = watermark
+        self._first = Advance(watermark, None)
 
     def consumed(self, records: int) -> None:
         """The subtask has processed this many records of the batch that `poll` gave out."""
