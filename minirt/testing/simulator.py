@@ -70,6 +70,8 @@ class SimulationResult:
     checkpoints_failed: int
     restarts: int
     """Restarts of generations and of coordinators."""
+    rescales: int
+    """Restarts of coordinators with another form of the job."""
     faults: Counter[str]
     """How often each kind of fault struck, by its name in `Faults`."""
     trace: Sequence[str] = field(repr=False)
@@ -95,6 +97,7 @@ def simulate(
     restart: RestartStrategy | None = None,
     steps_max: int = 60_000,
     on_checkpoint: Callable[[Mapping[str, bytes], str], None] | None = None,
+    stop_at_problem: bool = False,
 ) -> SimulationResult:
     """Run a job that ends by itself, with whatever the seed does to it; always returns.
 
@@ -112,7 +115,8 @@ def simulate(
     when the coordinator is replaced, the seed draws which one goes on. `options` are drawn from the seed
     unless given: small queues and frames, so that there is backpressure. `on_checkpoint` is called with all
     stored objects and the path of each manifest once it was created. A job that has not finished after
-    `steps_max` steps has made no progress, which is a problem like any other.
+    `steps_max` steps has made no progress, which is a problem like any other. `stop_at_problem` ends the
+    simulation, and so its trace, with the first problem.
     """
     checkpointing = checkpointing or Checkpointing("simulated://", interval="20ms")
     random = Random(seed)
@@ -127,7 +131,7 @@ def simulate(
     round_steps = max(_turns(graph) for graph in graphs)
     schedule = Schedule(random, SimulatedClock(random, round_s / round_steps), steps_max)
     chaos = Chaos(faults or Faults(), random, round_steps)
-    simulation = _Simulation(forms, seed, schedule, chaos)
+    simulation = _Simulation(forms, seed, schedule, chaos, stop_at_problem=stop_at_problem)
     if on_checkpoint is not None:
         simulation.watch(on_checkpoint)
     for sink in simulation.sinks.values():
@@ -152,6 +156,8 @@ class _Simulation(World):
         seed: int,
         schedule: Schedule,
         chaos: Chaos,
+        *,
+        stop_at_problem: bool,
     ) -> None:
         super().__init__(schedule, chaos, Disk())
         schedule.every_step = self._strike
@@ -164,9 +170,12 @@ class _Simulation(World):
         }
         self._seed = seed
         self._forms = forms
+        self._stop_at_problem = stop_at_problem
         self._observer = _Counter()
         self._coordinators: list[SimulatedCoordinator] = []
         self._starting = False
+        self._form = forms[0]
+        self._rescales = 0
         self._sleep_in_storage = schedule.random.random() < 0.5
         """Whether zombies fall asleep in the middle of storage commands only: there they do most harm."""
         self._finished = False
@@ -190,7 +199,8 @@ class _Simulation(World):
             self._start_coordinator()
             while not self._over():
                 self.schedule.step()
-            self._let_zombies_end()
+            if not self._stopped:
+                self._let_zombies_end()
         except StalledError as stalled:
             self.problems.append(str(stalled))
         restarts = sum(c.protocol.restarts for c in self._coordinators) + len(self._coordinators)
@@ -203,12 +213,19 @@ class _Simulation(World):
             checkpoints_completed=self._observer.checkpoints["completed"],
             checkpoints_failed=self._observer.checkpoints["failed"],
             restarts=restarts - 1,
+            rescales=self._rescales,
             faults=self.chaos.struck,
             trace=self.schedule.notes,
         )
 
+    @property
+    def _stopped(self) -> bool:
+        return self._stop_at_problem and bool(self.problems)
+
     def _over(self) -> bool:
-        return self._finished or (self._anyone_failed and self._failed_for_good())
+        if self._finished or self._stopped:
+            return True
+        return self._anyone_failed and self._failed_for_good()
 
     # Coordinators.
 
@@ -220,9 +237,11 @@ class _Simulation(World):
         for older in self._coordinators:
             older.replaced = True
         number = len(self._coordinators) + 1
-        form = self.schedule.random.choice(self._forms) if number > 1 else self._forms[0]
-        coordinator = SimulatedCoordinator(self, form, number, self._observer)
-        self.schedule.note(coordinator.name, f"starts, form {self._forms.index(form)}")
+        if number > 1:
+            form, self._form = self._form, self.schedule.random.choice(self._forms)
+            self._rescales += form is not self._form
+        coordinator = SimulatedCoordinator(self, self._form, number, self._observer)
+        self.schedule.note(coordinator.name, f"starts, form {self._forms.index(self._form)}")
         self._coordinators.append(coordinator)
         self.schedule.add(coordinator)
 

@@ -27,6 +27,7 @@ from minirt.runtime.subtask import Subtask
 from minirt.testing.clock import SeededPacer
 from minirt.testing.faults import INJECTED, Chaos, InjectedFaultError, ProcessDiedError
 from minirt.testing.links import LinkEnd
+from minirt.testing.noting_mode import noting
 from minirt.testing.schedule import Actor, Schedule
 
 _PIECES = ((1, 1), (3, 2), (40, 4))
@@ -238,7 +239,9 @@ class SimulatedWorker(Actor):
         random = self._schedule.random
         pace = random.choice(_PIECES)
         self.assembled = {
-            id: assemble(self._package, deployment, id, self, SeededPacer(random, *pace), _no_limit)
+            id: assemble(
+                self._noting(id), deployment, id, self, SeededPacer(random, *pace), _no_limit
+            )
             for id in self._ids
         }
         self.actors = {id: SubtaskActor(self, b.subtask) for id, b in self.assembled.items()}
@@ -247,6 +250,14 @@ class SimulatedWorker(Actor):
         for id in self._ids:
             self._cluster.post(self, SubtaskStarted(self.generation, id))
         self._schedule.add(*self.actors.values())
+
+    def _noting(self, id: SubtaskId) -> JobPackage:
+        """The package, with a mode that notes what it orders this subtask to do."""
+
+        def note(orders: str) -> None:
+            self._schedule.note(self.assembled[id].subtask.name, orders)
+
+        return replace(self._package, mode=noting(self._package.mode, note))
 
     def _obey(self) -> None:
         message = self._inbox.popleft()
