@@ -51,7 +51,7 @@ class CutChecker:
         rows: dict[str, list[Record]] = {}
         for uid, sink in self._job.sinks.items():
             rows[uid] = put_out(sink, [handle for to, handle in stored.handles() if to == uid])
-        cut = _Cut(self._job.plan, stored, rows, exactly_once=self._exactly_once)
+        cut = Cut(self._job.plan, stored, rows, exactly_once=self._exactly_once)
         self.looked_into += 1
         self.in_flight += sum(map(len, cut.in_flight.values()))
         wrong = cut.faults()
@@ -73,8 +73,8 @@ def put_out(sink: TransactionalSink, handles: Iterable[Mapping[str, Any]]) -> li
     return rows
 
 
-class _Cut:
-    """One checkpoint, compared operator by operator."""
+class Cut:
+    """One checkpoint of a plan, with the rows of each sink, committed or waiting for their commit."""
 
     def __init__(
         self,
@@ -90,6 +90,7 @@ class _Cut:
         self._exactly_once = exactly_once
         self._wrong: list[str] = []
         self.in_flight: dict[tuple[str, int], list[Record]] = defaultdict(list)
+        """Captured records by the operator and input that were to get them."""
         for target, input_index, record in stored.in_flight():
             self.in_flight[target, input_index].append(record)
 
