@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json as json_format
-import logging
 import os
 import sys
 from functools import partial
@@ -63,29 +62,25 @@ def conformance(
     # As `python -m` does: a mode may lie in the current folder.
     sys.path.insert(0, os.getcwd())
     tested = load_mode(mode)
-    out = console(stderr=json)
-    # Injected faults are reported many times a second.
-    logging.disable(logging.CRITICAL)
-    try:
-        if replay is not None:
-            passed = _replay(Case.from_token(replay), tested, json=json)
-        elif seed is not None:
-            passed = _replay(draw_case(seed), tested, json=json)
-        else:
-            first = start or 0
-            seeds = range(first, first + (runs or RUNS))
-            passed = _campaign(out, mode, tested, seeds, jobs or 1, json=json)
-    finally:
-        logging.disable(logging.NOTSET)
+    if replay is not None:
+        passed = _replay(Case.from_token(replay), tested, json=json)
+    elif seed is not None:
+        passed = _replay(draw_case(seed), tested, json=json)
+    else:
+        first = start or 0
+        seeds = range(first, first + (runs or RUNS))
+        passed = _campaign(console(stderr=json), mode, tested, seeds, jobs or 1, json=json)
     if not passed:
         raise typer.Exit(1)
 
 
 def _replay(case: Case, mode: CheckpointMode, *, json: bool) -> bool:
+    from minirt.testing.conformance.campaign import quiet
     from minirt.testing.conformance.cases import in_words, run_case
     from minirt.testing.conformance.report import case_to_plain, problems
 
-    run = run_case(case, mode)
+    with quiet():
+        run = run_case(case, mode)
     if json:
         typer.echo(json_format.dumps(case_to_plain(run), indent=2))
     else:

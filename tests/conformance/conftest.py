@@ -2,6 +2,14 @@
 
 from __future__ import annotations
 
-from tests.simulation.conftest import quiet
+from collections.abc import Iterator
 
-__all__ = ["quiet"]
+import pytest
+
+from minirt.testing.conformance.campaign import quiet
+
+
+@pytest.fixture(autouse=True)
+def _quiet() -> Iterator[None]:
+    with quiet():
+        yield

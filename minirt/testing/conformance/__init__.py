@@ -25,8 +25,7 @@ __all__ = ["check_mode", "Tally"]
 def check_mode(mode: CheckpointMode, *, runs: int = 300, start: int = 0) -> Tally:
     """Put a mode to the test with the seeds from `start`; returns what was seen.
 
-    Raises AssertionError with the smallest counterexample that was found. 30 runs take about a second.
-    The simulator logs every injected fault as a warning.
+    Raises AssertionError with the smallest counterexample that was found.
     """
 
     def run_seed(seed: int) -> Run:

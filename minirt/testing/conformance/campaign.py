@@ -8,6 +8,7 @@ import signal
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from minirt.testing.conformance.cases import Run
@@ -93,7 +94,7 @@ def _in_order(run_seed: RunSeed, seeds: range, jobs: int) -> Iterator[list[Run]]
         return
     # Not forked: the caller may have threads.
     spawn = multiprocessing.get_context("spawn")
-    workers = ProcessPoolExecutor(jobs, mp_context=spawn, initializer=_be_quiet)
+    workers = ProcessPoolExecutor(jobs, mp_context=spawn, initializer=_ignore_interrupts)
     under_way: deque[Future[list[Run]]] = deque()
     try:
         for chunk in chunks:
@@ -107,10 +108,22 @@ def _in_order(run_seed: RunSeed, seeds: range, jobs: int) -> Iterator[list[Run]]
 
 
 def _run_chunk(run_seed: RunSeed, seeds: range) -> list[Run]:
-    return [run_seed(seed) for seed in seeds]
+    with quiet():
+        return [run_seed(seed) for seed in seeds]
 
 
-def _be_quiet() -> None:
-    """Injected faults are logged many times a second; an interrupt is the parent's business."""
-    logging.disable(logging.CRITICAL)
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Nothing is logged meanwhile: injected faults would be, many times a second."""
+    logger = logging.getLogger("minirt")
+    level = logger.level
+    logger.setLevel(logging.CRITICAL + 1)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
+
+
+def _ignore_interrupts() -> None:
+    """They are the parent's business."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)

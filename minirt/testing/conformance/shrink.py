@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import fields, replace
 
+from minirt.testing.conformance.campaign import quiet
 from minirt.testing.conformance.cases import Case, Run
 from minirt.testing.conformance.graphs import Plan, Stage
 from minirt.testing.faults import Faults
@@ -87,7 +88,8 @@ class _Search:
             return None
         self._runs += 1
         self._on_run(self._runs, self.smallest.case)
-        run = self._run_case(case)
+        with quiet():
+            run = self._run_case(case)
         self._steps_left -= run.result.steps
         return run
 
