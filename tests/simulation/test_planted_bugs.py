@@ -61,6 +61,10 @@ def random_jobs(seed: int) -> Sequence[str]:
     return run_seed(seed).wrong
 
 
+def random_jobs_unaligned(seed: int) -> Sequence[str]:
+    return run_case(draw_case(seed), Unaligned()).wrong
+
+
 def output_of_random_jobs(seed: int) -> Sequence[str]:
     return run_case(draw_case(seed), Aligned(), look_into_checkpoints=False).wrong
 
@@ -299,3 +303,8 @@ def test_channels_that_are_not_captured_until_their_barrier_comes(monkeypatch: P
 def test_recovered_records_that_are_given_to_every_new_subtask(monkeypatch: Patch) -> None:
     monkeypatch.setattr(RecoveredChannels, "_own", lambda self, channel, batch: batch)
     assert_noticed(counting_unaligned, "no consistent cut", "duplicated", "counted")
+
+
+def test_recovered_records_that_are_not_captured_again(monkeypatch: Patch) -> None:
+    monkeypatch.setattr(RecoveredChannels, "remaining", lambda self: [])
+    assert_noticed(random_jobs_unaligned, "no consistent cut")
