@@ -69,6 +69,8 @@ class SimulationResult:
     checkpoints_failed: int
     restarts: int
     """Restarts of generations and of coordinators."""
+    rescales: int
+    """Restarts of coordinators with another form of the job."""
     faults: Counter[str]
     """How often each kind of fault struck, by its name in `Faults`."""
     savepoints: Sequence[Mapping[str, bytes]] = field(repr=False)
@@ -98,6 +100,7 @@ def simulate(
     restart: RestartStrategy | None = None,
     steps_max: int = 60_000,
     on_checkpoint: Callable[[Mapping[str, bytes], str], None] | None = None,
+    stop_at_problem: bool = False,
 ) -> SimulationResult:
     """Run a job that ends by itself, with whatever the seed does to it; always returns.
 
@@ -117,6 +120,7 @@ def simulate(
     from the seed unless given: small queues and frames, so that there is backpressure. `on_checkpoint` is
     called with all stored objects and the path of each manifest once it was created. A job that has not
     finished after `steps_max` steps has made no progress, which is a problem like any other.
+    `stop_at_problem` ends the simulation, and so its trace, with the first problem.
     """
     checkpointing = checkpointing or Checkpointing("simulated://", interval="20ms")
     random = Random(seed)
@@ -133,7 +137,7 @@ def simulate(
     chaos = Chaos(faults or Faults(), random, round_steps)
     mode = find_mode(checkpointing.mode)
     user = SimulatedUser(requests or Requests(), MODES, mode, schedule, round_steps)
-    simulation = _Simulation(forms, seed, schedule, chaos, user)
+    simulation = _Simulation(forms, seed, schedule, chaos, user, stop_at_problem=stop_at_problem)
     if origin is not None:
         simulation.start_from(origin)
     if on_checkpoint is not None:
@@ -161,6 +165,8 @@ class _Simulation(World):
         schedule: Schedule,
         chaos: Chaos,
         user: SimulatedUser,
+        *,
+        stop_at_problem: bool,
     ) -> None:
         super().__init__(schedule, chaos)
         schedule.every_step = self._before_step
@@ -174,10 +180,13 @@ class _Simulation(World):
         self._seed = seed
         self._forms = forms
         self._user = user
+        self._stop_at_problem = stop_at_problem
         self._observer = _Counter()
         self._look: Callable[[str], None] = _nobody_looks
         self._coordinators: list[SimulatedCoordinator] = []
         self._starting = False
+        self._form = forms[0]
+        self._rescales = 0
         self._sleep_in_storage = schedule.random.random() < 0.5
         """Whether zombies fall asleep in the middle of storage commands only: there they do most harm."""
         self._finished = False
@@ -207,7 +216,8 @@ class _Simulation(World):
             self._start_coordinator()
             while not self._over():
                 self.schedule.step()
-            self._let_zombies_end()
+            if not self._stopped:
+                self._let_zombies_end()
         except StalledError as stalled:
             self.problems.append(str(stalled))
         restarts = sum(c.protocol.restarts for c in self._coordinators) + len(self._coordinators)
@@ -220,13 +230,20 @@ class _Simulation(World):
             checkpoints_completed=self._observer.checkpoints["completed"],
             checkpoints_failed=self._observer.checkpoints["failed"],
             restarts=restarts - 1,
+            rescales=self._rescales,
             faults=self.chaos.struck,
             savepoints=[dict(self.disks[s.path].objects) for s in self._user.published],
             trace=self.schedule.notes,
         )
 
+    @property
+    def _stopped(self) -> bool:
+        return self._stop_at_problem and bool(self.problems)
+
     def _over(self) -> bool:
-        return self._finished or (self._anyone_failed and self._failed_for_good())
+        if self._finished or self._stopped:
+            return True
+        return self._anyone_failed and self._failed_for_good()
 
     # Coordinators.
 
@@ -241,9 +258,11 @@ class _Simulation(World):
         for older in self._coordinators:
             older.replaced = True
         number = len(self._coordinators) + 1
-        form = self.schedule.random.choice(self._forms) if number > 1 else self._forms[0]
-        coordinator = SimulatedCoordinator(self, form, number, self._observer)
-        self.schedule.note(coordinator.name, f"starts, form {self._forms.index(form)}")
+        if number > 1:
+            form, self._form = self._form, self.schedule.random.choice(self._forms)
+            self._rescales += form is not self._form
+        coordinator = SimulatedCoordinator(self, self._form, number, self._observer)
+        self.schedule.note(coordinator.name, f"starts, form {self._forms.index(self._form)}")
         self._coordinators.append(coordinator)
         self.schedule.add(coordinator)
 

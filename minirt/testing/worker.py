@@ -28,6 +28,7 @@ from minirt.runtime.subtask import Subtask
 from minirt.testing.clock import SeededPacer
 from minirt.testing.faults import INJECTED, Chaos, InjectedFaultError, ProcessDiedError
 from minirt.testing.links import LinkEnd
+from minirt.testing.noting_mode import noting
 from minirt.testing.schedule import Actor, Schedule
 
 _PIECES = ((1, 1), (3, 2), (40, 4))
@@ -240,7 +241,9 @@ class SimulatedWorker(Actor):
         random = self._schedule.random
         pace = random.choice(_PIECES)
         self.assembled = {
-            id: assemble(self._package, deployment, id, self, SeededPacer(random, *pace), _no_limit)
+            id: assemble(
+                self._noting(id), deployment, id, self, SeededPacer(random, *pace), _no_limit
+            )
             for id in self._ids
         }
         self.actors = {id: SubtaskActor(self, b.subtask) for id, b in self.assembled.items()}
@@ -249,6 +252,15 @@ class SimulatedWorker(Actor):
         for id in self._ids:
             self._cluster.post(self, SubtaskStarted(self.generation, id))
         self._schedule.add(*self.actors.values())
+
+    def _noting(self, id: SubtaskId) -> JobPackage:
+        """The package, with modes that note what they order this subtask to do."""
+
+        def note(orders: str) -> None:
+            self._schedule.note(self.assembled[id].subtask.name, orders)
+
+        modes = {name: noting(mode, note) for name, mode in self._package.modes.items()}
+        return replace(self._package, modes=modes)
 
     def _obey(self) -> None:
         message = self._inbox.popleft()
