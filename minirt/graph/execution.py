@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from minirt.graph.job_graph import Forward, OperatorNode, Partitioning, Rescale, SourceSpec
+from minirt.graph.job_graph import (
+    Custom,
+    Forward,
+    OperatorNode,
+    Partitioning,
+    Rescale,
+    SourceSpec,
+)
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -66,6 +73,14 @@ class Link:
     def kind(self) -> str:
         """What its partitioning is called: "forward", "rebalance", "hash" and so on."""
         return type(self.partitioning).__name__.lower()
+
+    @property
+    def capturable(self) -> bool:
+        """Whether a barrier may overtake its records, which are then dealt again after a restore.
+
+        An impure partitioner would deal them differently at each receiver: some twice, some not at all.
+        """
+        return not isinstance(self.partitioning, Custom) or self.partitioning.pure
 
     def receivers_of(self, sender: int) -> range:
         """The subtasks of the target that this sender is connected to."""

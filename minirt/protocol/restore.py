@@ -121,8 +121,9 @@ def plan_in_flight(manifest: Manifest, graph: ExecutionGraph) -> InFlightPlan:
     """Deal the in-flight data of a checkpoint to the subtasks of a job graph.
 
     At unchanged partitioning and parallelism every channel goes to its old receiver. Otherwise records
-    with a key are dealt again; the rest comes in whole channels; and of a broadcast, each new subtask
-    takes what one old subtask had still to see. Raises ConfigurationError if a link is gone.
+    with a key are dealt again; the rest comes in whole channels, also where the partitioner is impure
+    (by now: of such a link nothing is captured); and of a broadcast, each new subtask takes what one
+    old subtask had still to see. Raises ConfigurationError if a link is gone.
     """
     links = {graph.link_key(link): link for link in graph.links}
     plan: dict[SubtaskId, list[RecoveredChannel]] = {}
@@ -147,7 +148,7 @@ def _receivers(data: ChannelData, link: Link) -> list[tuple[int, bool]]:
         return [(data.receiver, False)]
     everyone = range(link.receivers)
     match link.kind:
-        case "hash" | "custom":
+        case "hash" | "custom" if link.capturable:
             return [(receiver, True) for receiver in everyone]
         case "broadcast":
             return [(r, False) for r in everyone if r % data.receivers == data.receiver]
