@@ -66,6 +66,7 @@ from minirt.io import (
     Split,
     SplitReader,
 )
+from minirt.modes.aligned_with_timeout import AlignedWithTimeout
 from minirt.protocol.job_events import JobStatus
 from minirt.protocol.restarts import Restart
 from minirt.runtime.execute import Job, JobResult
@@ -90,6 +91,7 @@ __all__ = [
     "MapState",
     # running it
     "Checkpointing",
+    "AlignedWithTimeout",
     "Options",
     "Limits",
     "Restart",

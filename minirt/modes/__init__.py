@@ -6,12 +6,14 @@ from importlib.metadata import entry_points
 
 from minirt.errors import ConfigurationError
 from minirt.modes.aligned import Aligned
+from minirt.modes.aligned_with_timeout import AlignedWithTimeout
 from minirt.modes.at_least_once import AtLeastOnce
 from minirt.modes.unaligned import Unaligned
 from minirt.protocol.barriers import CheckpointMode
 
 MODES: dict[str, CheckpointMode] = {
     "aligned": Aligned(),
+    "aligned_with_timeout": AlignedWithTimeout(),
     "at_least_once": AtLeastOnce(),
     "unaligned": Unaligned(),
 }

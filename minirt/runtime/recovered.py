@@ -73,6 +73,12 @@ class RecoveredChannels:
     def done(self) -> bool:
         return not self._channels and not self._frames
 
+    @property
+    def remaining_bytes(self) -> int:
+        """The size of what was not given out yet, with records that fall to other subtasks."""
+        later = (frame.size for _, frames in self._channels for frame in frames)
+        return sum(frame.size for frame in self._frames) + sum(later)
+
     def next(self) -> Data | None:
         """The next records for this subtask; None once all are consumed."""
         while not self.done:

@@ -275,7 +275,7 @@ def _on_last_arrival(self: Unaligned, alignment: Alignment, channel: int) -> lis
     """Late enough that there is data behind barriers."""
     if not alignment.all_arrived:
         return []
-    return [TakeSnapshot(replace(alignment.barrier, overtook=True)), StartCapture(frozenset())]
+    return [TakeSnapshot(alignment.barrier, alignment.channels), StartCapture(frozenset())]
 
 
 def test_channels_that_are_not_captured_until_their_barrier_comes(monkeypatch: Patch) -> None:
