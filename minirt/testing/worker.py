@@ -298,8 +298,7 @@ class SimulatedWorker(Actor):
 
     def _unhang(self) -> None:
         self.hanging = False
-        for actor in (self, *self.actors.values()):
-            self._schedule.wake(actor)
+        self._schedule.wake_all()  # Also the links, which had found nobody to send or receive.
 
     def _speed_up(self) -> None:
         self._upload_slow = False

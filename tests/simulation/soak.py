@@ -17,6 +17,7 @@ from random import Random
 
 import minirt as rt
 from minirt.modes import MODES
+from minirt.modes.aligned_with_timeout import AlignedWithTimeout
 from minirt.protocol.barriers import CheckpointMode
 from minirt.testing import SimulationResult, simulate
 from tests.simulation.graphs import Plan, Verdict, build, draw_plan, judge
@@ -72,8 +73,24 @@ class Run:
 def run_seed(seed: int) -> Run:
     """Everything about a run comes from its seed."""
     random = Random(f"job {seed}")
-    mode = MODES[random.choice(sorted(MODES))]
+    mode = draw_mode(random)
     return run_plan(draw_plan(random), seed, mode)
+
+
+def draw_mode(random: Random) -> CheckpointMode:
+    """A registered mode, with options that suit the pace of the simulated clock if it has any."""
+    mode = MODES[random.choice(sorted(MODES))]
+    return draw_timeout(random) if isinstance(mode, AlignedWithTimeout) else mode
+
+
+def draw_timeout(random: Random) -> AlignedWithTimeout:
+    """Late or early, by age or by size or both."""
+    timeout = random.choice((0.001, 0.01, 0.1, None))
+    sizes = (1, 100, 1000)
+    return AlignedWithTimeout(
+        timeout=timeout,
+        switch_below=random.choice(sizes if timeout is None else (None, *sizes)),
+    )
 
 
 def run_plan(plan: Plan, seed: int, mode: CheckpointMode) -> Run:
