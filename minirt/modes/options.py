@@ -18,7 +18,7 @@ class TakesNoOptions:
     def __init__(self, **options: object) -> None:
         if options:
             raise ConfigurationError(
-                f"checkpoint mode {type(self).name!r} has no {', '.join(sorted(options))}: when it "
-                "overtakes, or that it never does, is fixed; AlignedWithTimeout(timeout=..., "
-                "switch_below=...) is the mode that has a choice"
+                f"checkpoint mode {type(self).name!r} has no {', '.join(sorted(options))}: whether and "
+                "when barriers overtake is fixed in it; AlignedWithTimeout(timeout=..., switch_below=...) "
+                "lets you choose"
             )

@@ -206,7 +206,9 @@ class BarrierHandler:
                     alignment.outputs_watched = True
                 case OvertakeOutputs(_, reason):
                     if not alignment.outputs_watched:
-                        raise self._error(alignment, "overtakes for {} at outputs that it does not watch")
+                        raise self._error(
+                            alignment, "overtakes for {} at outputs that it does not watch"
+                        )
                     alignment.outputs_watched = False
                     alignment.switches.append(Switch("outputs", alignment.age_s, reason))
         opened = alignment.snapshot_taken and not taken_before

@@ -12,6 +12,7 @@ from minirt.errors import ConfigurationError
 from minirt.modes import DEFAULT_MODE, ENTRY_POINT_GROUP, MODES, find_mode
 from minirt.modes.aligned import Aligned
 from minirt.modes.aligned_with_timeout import AlignedWithTimeout
+from minirt.modes.at_least_once import AtLeastOnce
 from minirt.modes.unaligned import Unaligned
 from minirt.protocol.barriers import (
     Alignment,
@@ -81,6 +82,29 @@ def test_unknown_name_is_refused_with_the_known_ones() -> None:
     known = "aligned, aligned_with_timeout, at_least_once, unaligned"
     with pytest.raises(ConfigurationError, match=f"no checkpoint mode 'none'; known are {known}"):
         find_mode("none")
+
+
+def test_modes_are_not_combined_by_name() -> None:
+    with pytest.raises(ConfigurationError, match=r"'unaligned_at_least_once'.* do not combine"):
+        find_mode("unaligned_at_least_once")
+
+
+@pytest.mark.parametrize("mode", [Aligned, AtLeastOnce, Unaligned])
+def test_timeout_of_a_mode_that_has_none_is_refused_with_the_one_that_has(
+    mode: type[Aligned | AtLeastOnce | Unaligned],
+) -> None:
+    message = rf"mode '{mode.name}' has no timeout: .*AlignedWithTimeout\(timeout"
+    with pytest.raises(ConfigurationError, match=message):
+        mode(timeout="1s")
+
+
+@pytest.mark.parametrize("mode", ["aligned_with_timeout", AlignedWithTimeout(1, switch_below=5)])
+def test_timeout_that_no_checkpoint_reaches_is_refused(mode: str | CheckpointMode) -> None:
+    message = r"timeout of mode aligned_with_timeout \(1 s\) never comes: .* up after 1 s"
+    with pytest.raises(ConfigurationError, match=message):
+        find_mode(mode, expires_after_s=1.0)
+    assert find_mode(mode, expires_after_s=1.5).name == "aligned_with_timeout"
+    find_mode(AlignedWithTimeout(timeout=None, switch_below=5), expires_after_s=1.0)
 
 
 def test_mode_object_is_returned_as_it_is() -> None:
