@@ -164,6 +164,16 @@ class SimulatedWorker(Actor):
         setattr(operator, "process", fail)  # noqa: B010 - a method is replaced
         return True
 
+    def send(self, output: OutputChannel) -> list[Frame]:
+        frames: list[Frame] = []
+
+        def send_all() -> None:
+            while (frame := output.poll()) is not None:
+                frames.append(frame)
+
+        self._guard(send_all)
+        return frames
+
     def receive(self, end: LinkEnd, frame: Frame) -> None:
         self._guard(lambda: end.on_frame(frame))
 

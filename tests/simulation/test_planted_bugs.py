@@ -367,3 +367,8 @@ def test_a_barrier_that_overtakes_where_it_must_not(monkeypatch: Patch) -> None:
 
     monkeypatch.setattr(LinkOutput, "control", overtake)
     assert_noticed(impure, "lost")
+
+
+def test_outputs_that_are_still_watched_after_the_checkpoint_is_over(monkeypatch: Patch) -> None:
+    monkeypatch.setattr(Outputs, "unwatch", lambda self: None)
+    assert_noticed(counting_with_timeout, "AssertionError")
