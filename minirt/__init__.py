@@ -68,6 +68,7 @@ from minirt.io import (
     Split,
     SplitReader,
 )
+from minirt.modes.aligned_with_timeout import AlignedWithTimeout
 from minirt.protocol.job_events import JobStatus
 from minirt.protocol.restarts import Restart
 from minirt.protocol.savepoint_requests import Savepoint
@@ -93,6 +94,7 @@ __all__ = [
     "MapState",
     # running it
     "Checkpointing",
+    "AlignedWithTimeout",
     "Options",
     "Limits",
     "Restart",

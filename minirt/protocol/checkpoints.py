@@ -35,7 +35,7 @@ from minirt.protocol.job_events import (
     TimerKind,
     TriggerCheckpoint,
 )
-from minirt.protocol.manifest import Manifest, SinkHandles, VertexEntry
+from minirt.protocol.manifest import InFlightRef, Manifest, SinkHandles, VertexEntry
 from minirt.protocol.pending import PendingCheckpoint
 from minirt.protocol.savepoint_requests import Afterwards
 from minirt.protocol.savepoints import Savepoints, kind_of
@@ -335,6 +335,7 @@ class CheckpointCoordinator:
 
 def history_entry(manifest: Manifest) -> dict[str, object]:
     """What the history remembers of a completed checkpoint."""
+    captured = {(ref.stored.vertex, ref.stored.subtask): ref for ref in manifest.in_flight}
     return {
         "checkpoint_id": manifest.checkpoint_id,
         "generation": manifest.generation,
@@ -357,7 +358,26 @@ def history_entry(manifest: Manifest) -> dict[str, object]:
                 "in_flight_bytes": stats.in_flight_bytes,
                 "processed_bytes": stats.processed_bytes,
                 "unaligned": stats.unaligned,
+                "switches": [
+                    {"where": switch.where, "after_s": switch.after_s, "reason": switch.reason}
+                    for switch in stats.switches
+                ],
+                "channels": _channels(captured.get((stats.vertex, stats.subtask))),
             }
             for stats in manifest.stats
         ],
     }
+
+
+def _channels(captured: InFlightRef | None) -> list[dict[str, object]]:
+    """The channels of which a subtask captured in-flight data, with their bytes."""
+    return [
+        {
+            "link": data.link,
+            "sender": data.sender,
+            "receiver": data.receiver,
+            "side": data.side,
+            "bytes": data.bytes,
+        }
+        for data in (captured.channels if captured is not None else ())
+    ]

@@ -12,17 +12,21 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from itertools import takewhile
 
-from minirt.runtime.frames import Frame
+from minirt.runtime.frames import Frame, Kind
 
 
 class OutputChannel:
-    """The sending end. `wake` is called when a frame was put into an empty queue."""
+    """The sending end. `wake` is called when a frame was put into an empty queue, `barrier_left` when a
+    barrier was taken from the queue.
+    """
 
     def __init__(self, queue_bytes_max: int, window_bytes: int) -> None:
         self.queue_bytes_max = queue_bytes_max
         self.queued_bytes = 0
         self.wake: Callable[[], None] = _nothing
+        self.barrier_left: Callable[[], None] = _nothing
         self._frames: deque[Frame] = deque()
         self._sent_bytes = 0
         self._consumed_bytes = 0
@@ -42,9 +46,25 @@ class OutputChannel:
 
     def overtake(self, barrier: Frame) -> list[Frame]:
         """Put a barrier ahead of everything queued; returns the data frames that it overtakes."""
-        overtaken = [frame for frame in self._frames if frame.is_data]
+        overtaken = self.data_ahead(None)
         self._frames.appendleft(barrier)
         self.queued_bytes += barrier.size
+        self.wake()
+        return overtaken
+
+    def holds(self, barrier: Frame) -> bool:
+        """Whether a barrier that was put has not left the queue yet."""
+        return barrier in self._frames
+
+    def data_ahead(self, barrier: Frame | None) -> list[Frame]:
+        """The data frames ahead of a barrier that the queue holds; with None, those of all the queue."""
+        return [frame for frame in takewhile(lambda f: f != barrier, self._frames) if frame.is_data]
+
+    def move_ahead(self, barrier: Frame) -> list[Frame]:
+        """Put a barrier that the queue holds at its head; returns the data frames that it overtakes."""
+        overtaken = self.data_ahead(barrier)
+        self._frames.remove(barrier)
+        self._frames.appendleft(barrier)
         self.wake()
         return overtaken
 
@@ -56,6 +76,8 @@ class OutputChannel:
         self.queued_bytes -= frame.size
         if frame.is_data:
             self._sent_bytes += frame.size
+        elif frame.kind == Kind.BARRIER:
+            self.barrier_left()
         return frame
 
     @property

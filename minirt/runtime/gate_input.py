@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from minirt.data.batch import Batch
 from minirt.data.codec import RowCodec, decode_columns
@@ -84,12 +84,21 @@ class GateInput:
                 return element
         return None
 
-    def queued(self, overtaking: Barrier) -> Iterator[tuple[Origin, list[Frame]]]:
-        """The data that was taken in but not polled: recovered, then queued ahead of the barrier."""
+    def queued(
+        self, overtaking: Barrier, channels: Collection[int]
+    ) -> Iterator[tuple[Origin, list[Frame]]]:
+        """The data that was taken in but not polled: recovered, then ahead of the barrier in channels."""
         if self._recovered is not None:
             yield from self._recovered.remaining()
-        for origin, channel in zip(self.origins, self.gate.channels, strict=True):
-            yield origin, list(_data_ahead(channel.frames, overtaking))
+        for channel in sorted(channels):
+            frames = self.gate.channels[channel].frames
+            yield self.origins[channel], list(_data_ahead(frames, overtaking))
+
+    def queued_bytes(self, overtaking: Barrier, channels: Collection[int]) -> int:
+        """The size of what `queued` gives, or more where recovered records have to be dealt again."""
+        queues = (self.gate.channels[channel].frames for channel in channels)
+        queued = sum(frame.size for frames in queues for frame in _data_ahead(frames, overtaking))
+        return queued + (0 if self._recovered is None else self._recovered.remaining_bytes)
 
     def consumed(self, records: int) -> None:
         """Channels need no account of what was processed: their credit goes by frames."""

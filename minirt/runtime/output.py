@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -163,13 +163,20 @@ class LinkOutput:
         """Since when the oldest record waits for its buffer to fill."""
         return min((b.since for b in self._buffers if b.since is not None), default=None)
 
-    def overtake(self, frame: Frame) -> list[Overtaken]:
+    def overtake(self, barrier: Frame) -> list[Overtaken]:
         """Send a barrier ahead of everything that is queued; returns the data that it overtakes."""
         self.flush()
-        ends = zip(self.link.receivers_of(self._sender), self.channels, strict=True)
         return [
-            Overtaken(self.link, self._link_key, receiver, channel.overtake(frame))
-            for receiver, channel in ends
+            Overtaken(self.link, self._link_key, receiver, channel.overtake(barrier))
+            for receiver, channel in self._ends()
+        ]
+
+    def move_ahead(self, barrier: Frame) -> list[Overtaken]:
+        """Let a barrier that was sent overtake what still lies ahead of it; returns that data."""
+        return [
+            Overtaken(self.link, self._link_key, receiver, channel.move_ahead(barrier))
+            for receiver, channel in self._ends()
+            if channel.holds(barrier)
         ]
 
     def control(self, frame: Frame) -> None:
@@ -177,6 +184,10 @@ class LinkOutput:
         for buffer in self._buffers:
             buffer.flush()
             buffer.put(frame)
+
+    def _ends(self) -> Iterator[tuple[int, OutputChannel]]:
+        """The channels with the subtasks that receive from them."""
+        return zip(self.link.receivers_of(self._sender), self.channels, strict=True)
 
     def _dealer(self) -> Callable[[Rows], None]:
         match self.link.partitioning:
@@ -280,7 +291,12 @@ class Outputs:
     def __init__(self, links: Sequence[LinkOutput], buffer_timeout_s: float) -> None:
         self.links = links
         self._channels = [channel for link in links for channel in link.channels]
+        self._overtakable = [link for link in links if link.link.capturable]
+        self._watched: tuple[Frame, Callable[[], None]] | None = None
         self._buffer_timeout_s = buffer_timeout_s
+        for link in self._overtakable:
+            for channel in link.channels:
+                channel.barrier_left = self._look_at_watched
 
     @property
     def full(self) -> bool:
@@ -307,13 +323,47 @@ class Outputs:
     def idle(self, idle: bool) -> None:
         self._control(IDLE_FRAME if idle else ACTIVE_FRAME)
 
-    def barrier(self, barrier: Barrier) -> list[Overtaken]:
-        """Send a barrier on; returns the data that it overtakes, if it does."""
+    def barrier(self, barrier: Barrier) -> None:
+        """Send a barrier on, behind everything emitted so far."""
+        self._control(barrier_frame(barrier))
+
+    def overtake(self, barrier: Barrier) -> list[Overtaken]:
+        """Send a barrier on, ahead of all data that may be captured; returns that data."""
         frame = barrier_frame(barrier)
-        if not barrier.overtook:
-            self._control(frame)
-            return []
-        return [part for link in self.links for part in link.overtake(frame)]
+        overtaken: list[Overtaken] = []
+        for link in self.links:
+            if link.link.capturable:
+                overtaken += link.overtake(frame)
+            else:
+                link.control(frame)
+        return overtaken
+
+    def watch(self, barrier: Barrier, passed: Callable[[], None]) -> None:
+        """Call `passed` once the barrier has left all queues in which it may overtake."""
+        self._watched = (barrier_frame(barrier), passed)
+        self._look_at_watched()
+
+    def unwatch(self) -> None:
+        self._watched = None
+
+    def move_ahead(self, barrier: Barrier) -> list[Overtaken]:
+        """Let a barrier that was sent on overtake what it may; returns the data that it overtakes."""
+        frame = barrier_frame(barrier)
+        return [part for link in self._overtakable for part in link.move_ahead(frame)]
+
+    def overtakable_bytes(self, sent: Barrier | None) -> int:
+        """What `move_ahead` of a barrier would capture now, or `overtake` if none was sent."""
+        frame = None if sent is None else barrier_frame(sent)
+        if frame is None:
+            for link in self._overtakable:
+                link.flush()
+        return sum(
+            data.size
+            for link in self._overtakable
+            for channel in link.channels
+            if frame is None or channel.holds(frame)
+            for data in channel.data_ahead(frame)
+        )
 
     def end(self) -> None:
         self._control(END_FRAME)
@@ -321,3 +371,12 @@ class Outputs:
     def _control(self, frame: Frame) -> None:
         for link in self.links:
             link.control(frame)
+
+    def _look_at_watched(self) -> None:
+        if self._watched is None:
+            return
+        frame, passed = self._watched
+        channels = (channel for link in self._overtakable for channel in link.channels)
+        if not any(channel.holds(frame) for channel in channels):
+            self._watched = None
+            passed()

@@ -67,6 +67,11 @@ class RecoveredChannels:
         frames = {channel: self._own(channel, all) for channel, all in source.read(channels)}
         self._channels = deque((channel, deque(frames[channel])) for channel in channels)
 
+    @property
+    def remaining_bytes(self) -> int:
+        """The size of what was not given out yet."""
+        return sum(frame.size for _, frames in self._channels for frame in frames)
+
     def next(self) -> Data | None:
         """The next records for this subtask; None once all are consumed."""
         while self._channels:

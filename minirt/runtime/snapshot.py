@@ -9,6 +9,7 @@ from typing import Protocol
 from minirt.errors import StorageError
 from minirt.graph.execution import SubtaskId
 from minirt.io.base import Prepared
+from minirt.protocol.barriers import Switch
 from minirt.protocol.job_events import SnapshotAcknowledged, SnapshotDeclined
 from minirt.protocol.manifest import (
     ChannelData,
@@ -65,9 +66,10 @@ class SnapshotUpload:
     start_delay_s: float
     alignment_s: float
     sync_s: float
+    taken_at: float
+    """When the synchronous part was over, in seconds since 1970."""
     processed_bytes: int
-    unaligned: bool
-    finished_at: float
+    switches: tuple[Switch, ...]
 
     def run(
         self, writer: SnapshotWriter | None, now: Callable[[], float]
@@ -91,7 +93,7 @@ class SnapshotUpload:
                 return SnapshotDeclined(
                     self.generation, self.checkpoint_id, self.subtask, str(error), handles
                 )
-        stats = self._stats(now() - self.finished_at, ref)
+        stats = self._stats(now() - self.taken_at, ref)
         return SnapshotAcknowledged(
             self.generation,
             self.checkpoint_id,
@@ -116,5 +118,6 @@ class SnapshotUpload:
             state_bytes=0 if ref is None else ref.bytes,
             in_flight_bytes=sum(channel.bytes for channel, _ in self.in_flight),
             processed_bytes=self.processed_bytes,
-            unaligned=self.unaligned,
+            unaligned=bool(self.switches),
+            switches=self.switches,
         )

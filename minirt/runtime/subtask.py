@@ -6,65 +6,30 @@ runs in worker processes, in the inline runner and in the simulator.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 from typing import Protocol
 
 from minirt.data.batch import Batch
 from minirt.data.codec import RowCodec
 from minirt.graph.execution import Link, SubtaskId
-from minirt.io.base import Prepared
-from minirt.protocol.barriers import (
-    TRIGGER_CHANNEL,
-    AbortSnapshot,
-    Barrier,
-    BarrierHandler,
-    BlockChannel,
-    CheckpointMode,
-    Command,
-    FinishSnapshot,
-    ScheduleTimer,
-    StartCapture,
-    StopCapture,
-    TakeSnapshot,
-    UnblockChannels,
-)
-from minirt.protocol.stored_watermarks import SubtaskWatermarks
+from minirt.protocol.barriers import Barrier, CheckpointMode
 from minirt.protocol.watermarks import MAX_WATERMARK
 from minirt.runtime.chain import Chain
+from minirt.runtime.checkpoints import SnapshotPorts, SubtaskCheckpoints
 from minirt.runtime.elements import Advance, Data, Element, End, Origin, Reached
-from minirt.runtime.frames import Frame, Kind, barrier_of
+from minirt.runtime.frames import Frame
 from minirt.runtime.gate_input import GateInput
-from minirt.runtime.in_flight import Capture, data_frame
 from minirt.runtime.metrics import SubtaskMetrics
 from minirt.runtime.operators.source import SourceOperator
 from minirt.runtime.output import Outputs
 from minirt.runtime.pacer import Pacer
-from minirt.runtime.snapshot import SnapshotUpload
 
 
-class Ports(Protocol):
+class Ports(SnapshotPorts, Protocol):
     """What a subtask asks of the world."""
-
-    def now(self) -> float:
-        """Seconds since 1970."""
-
-    def upload(self, upload: SnapshotUpload) -> None:
-        """Have the snapshot stored outside the record path and the coordinator told."""
 
     def drained(self, subtask: SubtaskId) -> None:
         """Tell the coordinator that all input has been processed."""
-
-
-@dataclass(slots=True)
-class _Taken:
-    """A snapshot whose synchronous part is over, waiting for the last barrier."""
-
-    barrier: Barrier
-    sections: Mapping[str, bytes]
-    capture: Capture
-    watermarks: SubtaskWatermarks
-    sync_s: float
 
 
 class Subtask:
@@ -92,27 +57,30 @@ class Subtask:
         self.chain = chain
         self.gate = gate
         self.drained = False
-        self._generation = generation
         self._input: GateInput | SourceOperator = _input_of(gate, chain)
         self._pacer = pacer
-        self._codec = codec
-        self._input_links = input_links
         self._ports = ports
-        channels = range(len(gate.gate.channels)) if gate is not None else [TRIGGER_CHANNEL]
-        self._barriers = BarrierHandler(channels, modes)
-        self._timers: list[tuple[float, int]] = []
         self._batch: Batch | None = None
         self._batch_input = 0
         self._batch_origin: Origin | None = None
         self._batch_position = 0
-        self._alignment_began = (0, 0)
-        """A checkpoint's id, and how many bytes had come in when its first barrier did."""
         self._work: Iterator[None] | None = None
         self._paused = False
         """Whether a source waits behind the savepoint that its job is to end with."""
-        self._taken: _Taken | None = None
-        self._unsent: list[tuple[str, int, Prepared]] = []
-        """Sink output that was prepared for checkpoints which were aborted before their upload."""
+        self._checkpoints = SubtaskCheckpoints(
+            id,
+            name,
+            generation,
+            chain,
+            gate,
+            outputs,
+            modes,
+            metrics,
+            codec,
+            input_links,
+            self._unread,
+            ports,
+        )
 
     # What the host asks.
 
@@ -135,7 +103,9 @@ class Subtask:
     @property
     def wake_at(self) -> float | None:
         """When the subtask has something to do even if nothing arrives, in seconds since 1970."""
-        times = [self._clock_wake_at, self.outputs.flush_at, *(at for at, _ in self._timers)]
+        times = [self._checkpoints.timer_at, self.outputs.flush_at]
+        if not self.outputs.full:
+            times.append(self._clock_wake_at)
         return min((at for at in times if at is not None), default=None)
 
     @property
@@ -154,18 +124,12 @@ class Subtask:
         """A frame has arrived from the wire."""
         assert self.gate is not None
         self.gate.gate.put(channel, frame)
-        taken = self._taken
-        if taken is not None and channel in taken.capture.open_channels and frame.is_data:
-            taken.capture.add(self.gate.origins[channel], [frame])
-        if frame.kind == Kind.BARRIER:
-            self._execute(self._barriers.on_arrived(channel, barrier_of(frame), self._ports.now()))
+        self._checkpoints.on_frame(channel, frame)
 
     def on_trigger(self, barrier: Barrier, *, pause: bool) -> None:
         """The coordinator starts a checkpoint at this source; with `pause` it emits nothing behind it."""
         self._paused = self._paused or pause
-        now = self._ports.now()
-        self._execute(self._barriers.on_arrived(TRIGGER_CHANNEL, barrier, now))
-        self._execute(self._barriers.on_reached(TRIGGER_CHANNEL, barrier, now))
+        self._checkpoints.on_trigger(barrier)
 
     def resume(self) -> None:
         """The job does not end: this source goes on."""
@@ -178,16 +142,12 @@ class Subtask:
 
     def on_abort(self, checkpoint_id: int) -> None:
         """The coordinator gave a checkpoint up."""
-        self._execute(self._barriers.on_abort(checkpoint_id))
+        self._checkpoints.on_abort(checkpoint_id)
 
     def on_time(self) -> None:
         """Look at the clock: timers of the mode, and buffers that have waited long enough."""
-        now = self._ports.now()
-        due = [checkpoint_id for at, checkpoint_id in self._timers if at <= now]
-        self._timers = [(at, id) for at, id in self._timers if at > now]
-        for checkpoint_id in due:
-            self._execute(self._barriers.on_timer(checkpoint_id, now))
-        self.outputs.flush_due(now)
+        self._checkpoints.on_time()
+        self.outputs.flush_due(self._ports.now())
 
     def run_slice(self) -> None:
         """Work for about one slice, or until input or room for output runs out."""
@@ -228,7 +188,7 @@ class Subtask:
             case Advance():
                 self._work = self._advance(element)
             case Reached(channel, barrier):
-                self._execute(self._barriers.on_reached(channel, barrier, self._ports.now()))
+                self._checkpoints.on_reached(channel, barrier)
             case End():
                 self._work = self._finish_input()
 
@@ -272,83 +232,11 @@ class Subtask:
         self.drained = True
         self._ports.drained(self.id)
 
-    def _execute(self, commands: Sequence[Command]) -> None:
-        current = self._barriers.current
-        if current is not None and current.barrier.checkpoint_id != self._alignment_began[0]:
-            self._alignment_began = (current.barrier.checkpoint_id, self.metrics.bytes_in)
-        for command in commands:
-            match command:
-                case BlockChannel(channel):
-                    assert self.gate is not None
-                    self.gate.gate.block(channel)
-                case UnblockChannels():
-                    if self.gate is not None:
-                        self.gate.gate.unblock_all()
-                case ScheduleTimer(checkpoint_id, at):
-                    self._timers.append((at, checkpoint_id))
-                case TakeSnapshot(barrier):
-                    self._take_snapshot(barrier)
-                case StartCapture(channels):
-                    assert self._taken is not None
-                    self._taken.capture.open_channels = channels
-                case StopCapture(channel):
-                    assert self._taken is not None
-                    self._taken.capture.open_channels -= {channel}
-                case FinishSnapshot():
-                    self._finish_snapshot(command)
-                case AbortSnapshot():
-                    self._taken = None
-
-    def _take_snapshot(self, barrier: Barrier) -> None:
-        began_at = self._ports.now()
-        capture = Capture(self.outputs.barrier(barrier))
-        sections = self.chain.snapshot()
-        if barrier.overtook and self.gate is not None:
-            self._capture_inputs(capture, self.gate, barrier)
-        self._unsent += [
-            (uid, barrier.checkpoint_id, prepared)
-            for uid, prepared in self.chain.prepare(barrier.checkpoint_id)
-        ]
-        sync_s = max(0.0, self._ports.now() - began_at)
-        self._taken = _Taken(barrier, sections, capture, self._watermarks(), sync_s)
-
-    def _watermarks(self) -> SubtaskWatermarks:
-        head, gate = self.chain.head.ctx.uid, self.gate
-        inputs = () if gate is None else gate.watermarks(self._input_links)
-        return SubtaskWatermarks(head, self.id.index, self._input.watermark, inputs)
-
-    def _capture_inputs(self, capture: Capture, gate: GateInput, barrier: Barrier) -> None:
-        """What lies before the operators: the unread rest of the batch in work, then the queues."""
-        if self._batch is not None and self._batch_origin is not None:
-            rest = self._batch.slice(self._batch_position, len(self._batch))
-            capture.add(self._batch_origin, [data_frame(rest, self._codec)])
-        for origin, frames in gate.queued(barrier):
-            capture.add(origin, frames)
-
-    def _finish_snapshot(self, command: FinishSnapshot) -> None:
-        taken, self._taken = self._taken, None
-        assert taken is not None
-        began_id, bytes_before = self._alignment_began
-        same = began_id == command.checkpoint_id
-        prepared, self._unsent = self._unsent, []
-        self._ports.upload(
-            SnapshotUpload(
-                generation=self._generation,
-                checkpoint_id=command.checkpoint_id,
-                subtask=self.id,
-                name=self.name,
-                sections=taken.sections,
-                in_flight=taken.capture.channels(self.id.index, self._input_links),
-                watermarks=taken.watermarks,
-                prepared=prepared,
-                start_delay_s=command.start_delay_s,
-                alignment_s=command.alignment_s,
-                sync_s=taken.sync_s,
-                processed_bytes=self.metrics.bytes_in - bytes_before if same else 0,
-                unaligned=taken.barrier.overtook,
-                finished_at=self._ports.now(),
-            )
-        )
+    def _unread(self) -> Data | None:
+        if self._batch is None:
+            return None
+        rest = self._batch.slice(self._batch_position, len(self._batch))
+        return Data(rest, self._batch_input, self._batch_origin)
 
 
 def _input_of(gate: GateInput | None, chain: Chain) -> GateInput | SourceOperator:

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from minirt.graph.execution import SubtaskId
-from minirt.protocol.barriers import Barrier
+from minirt.protocol.barriers import Barrier, Switch
 from minirt.protocol.checkpoints import CheckpointCoordinator, CheckpointSettings, history_entry
 from minirt.protocol.job_events import (
     AbortCheckpoint,
@@ -23,9 +23,11 @@ from minirt.protocol.job_events import (
 )
 from minirt.protocol.manifest import (
     MANIFEST_VERSION,
+    ChannelData,
     InFlightRef,
     Manifest,
     SinkHandles,
+    SnapshotRef,
 )
 from minirt.protocol.savepoints import Savepoints
 from minirt.protocol.stored_watermarks import SubtaskWatermarks
@@ -268,7 +270,34 @@ def test_history_of_a_completed_checkpoint_tells_how_it_went() -> None:
         "in_flight_bytes": 0,
         "processed_bytes": 5,
         "unaligned": False,
+        "switches": [],
+        "channels": [],
     }
+
+
+def test_history_tells_each_switch_and_the_bytes_of_each_captured_channel() -> None:
+    manifest = take(coordinator(), 1, 10.0)
+    switch = Switch("outputs", 1.5, "age 1.500 s passed the timeout 1 s")
+    stats = [replace(each, switches=(switch,)) for each in manifest.stats]
+    channels = (
+        ChannelData("a > b:0", "hash", 0, 1, 2, "out", 30),
+        ChannelData("a > b:0", "hash", 0, 0, 2, "out", 12),
+    )
+    captured_by = manifest.stats[1]
+    stored = SnapshotRef(captured_by.vertex, captured_by.subtask, "here", None, 42, 0)
+    in_flight = (InFlightRef(stored, channels),)
+    entry = history_entry(replace(manifest, stats=tuple(stats), in_flight=in_flight))
+    subtasks = entry["subtasks"]
+    assert isinstance(subtasks, list)
+    first, second_subtask = subtasks
+    assert first["switches"] == [
+        {"where": "outputs", "after_s": 1.5, "reason": "age 1.500 s passed the timeout 1 s"}
+    ]
+    assert first["channels"] == []
+    assert second_subtask["channels"] == [
+        {"link": "a > b:0", "sender": 0, "receiver": 1, "side": "out", "bytes": 30},
+        {"link": "a > b:0", "sender": 0, "receiver": 0, "side": "out", "bytes": 12},
+    ]
 
 
 # Failing.

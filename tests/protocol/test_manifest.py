@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from minirt.errors import CorruptCheckpointError, ProtocolError
+from minirt.protocol.barriers import Switch
 from minirt.protocol.manifest import (
     CheckpointPaths,
     CleanupPlan,
@@ -45,7 +46,12 @@ MANIFEST = Manifest(
         SnapshotRef(0, 1, None, b"\x00inline", 50, 2**32 - 1),
     ),
     sink_handles=(SinkHandles("out", 12, 0, ({"file": "a", "more": [b"x", None, {1: 2.5}]},)),),
-    stats=(SubtaskStats(0, 0, "map (1/2)", 0.1, 0.2, 0.3, 0.4, 0.5, 10, 20, 30, True),),
+    stats=(
+        SubtaskStats(
+            *(0, 0, "map (1/2)", 0.1, 0.2, 0.3, 0.4, 0.5, 10, 20, 30, True),
+            switches=(Switch("outputs", 1.5, "late"),),
+        ),
+    ),
     watermarks=(
         SubtaskWatermarks("map", 0, 9, (LinkWatermarks("in > map:0", "hash", 2, (9, None)),)),
     ),

@@ -26,7 +26,7 @@ from minirt.storage.checkpoints import CheckpointStorage
 from minirt.storage.store import ObjectStore
 
 CODEC = RowCodec()
-BARRIER = Barrier(3, "unaligned", 0.0, overtook=True)
+BARRIER = Barrier(3, "unaligned", 0.0)
 LARGE = 1 << 20
 
 
@@ -52,6 +52,34 @@ def test_barrier_overtakes_data_and_nothing_is_lost_from_the_queue() -> None:
     assert sent[0] == barrier_frame(BARRIER)
     assert records([each for each in sent if each is not None and each.is_data]) == [1, 2]
     assert channel.poll() is None
+
+
+def test_barrier_that_is_queued_already_overtakes_only_what_is_ahead_of_it() -> None:
+    channel, barrier = OutputChannel(LARGE, LARGE), barrier_frame(BARRIER)
+    for queued in (frame(1), watermark_frame(5), frame(2), barrier, frame(3)):
+        channel.put(queued)
+    before = channel.queued_bytes
+    assert records(channel.move_ahead(barrier)) == [1, 2]
+    assert channel.queued_bytes == before
+    sent = [channel.poll() for _ in range(5)]
+    assert sent[0] == barrier
+    assert records([each for each in sent if each is not None and each.is_data]) == [1, 2, 3]
+    assert (channel.poll(), channel.queued_bytes) == (None, 0)
+
+
+def test_barrier_that_has_left_the_queue_is_no_longer_held() -> None:
+    channel, barrier = OutputChannel(LARGE, LARGE), barrier_frame(BARRIER)
+    left: list[int] = []
+    channel.barrier_left = lambda: left.append(channel.queued_bytes)
+    for queued in (frame(1), barrier, frame(2)):
+        channel.put(queued)
+    assert channel.holds(barrier)
+    channel.poll()
+    assert left == []
+    channel.poll()
+    # Whoever hears of it finds the barrier gone.
+    assert left == [frame(2).size]
+    assert not channel.holds(barrier)
 
 
 def test_barrier_goes_out_although_all_credit_is_used() -> None:
@@ -85,9 +113,14 @@ def test_only_data_ahead_of_this_barrier_is_in_flight() -> None:
     inputs.gate.put(0, barrier_frame(BARRIER))
     inputs.gate.put(0, frame("behind"))
     inputs.gate.put(1, frame("no barrier yet"))
-    queued = dict(inputs.queued(BARRIER))
+    queued = dict(inputs.queued(BARRIER, {0, 1}))
     assert records(queued[Origin("a > b:0", 0)]) == ["before", "also"]
     assert records(queued[Origin("a > b:0", 1)]) == ["no barrier yet"]
+    assert inputs.queued_bytes(BARRIER, {0, 1}) == sum(
+        each.size for frames in queued.values() for each in frames
+    )
+    assert list(inputs.queued(BARRIER, {1})) == [(Origin("a > b:0", 1), [frame("no barrier yet")])]
+    assert inputs.queued_bytes(BARRIER, {1}) == frame("no barrier yet").size
 
 
 def test_captured_channels_are_stored_by_side_with_their_bytes() -> None:

@@ -125,7 +125,7 @@ class CountingJob:
 
 
 def run_counting(
-    seed: int, *, mode: str = "aligned", faults: Faults | None = None, steps_max: int = 60_000
+    seed: int, *, mode: Any = "aligned", faults: Faults | None = None, steps_max: int = 60_000
 ) -> list[str]:
     """What is wrong with one simulated run of the counting job; nothing, hopefully."""
     random = Random(f"counting {seed}")

@@ -20,7 +20,7 @@ Stamped = tuple[Path, int]
 Record = tuple[Path, int, tuple[Any, ...]]
 
 BUCKET_MS = 16
-EDGES = ("plain", "rebalance", "rescale", "broadcast", "forward", "custom")
+EDGES = ("plain", "rebalance", "rescale", "broadcast", "forward", "custom", "impure")
 SINGLE = ("map", "filter", "flat", "batches", "split")
 KEYED = ("count", "timers", "clock")
 PAIRS = ("union", "twice", "pair", "join")
@@ -52,6 +52,24 @@ def span_end(time: int) -> int:
 
 def choose(key: int, parallelism: int) -> int:
     return (key * 5 + 1) % parallelism
+
+
+class Turns:
+    """An impure partitioner: it deals in turn, and each copy of it begins elsewhere."""
+
+    copies = 0
+    """Since a job was last written, so that the same seed does the same again."""
+
+    def __init__(self) -> None:
+        Turns.copies = self._turn = 0
+
+    def __setstate__(self, state: object) -> None:
+        Turns.copies += 1
+        self._turn = Turns.copies
+
+    def __call__(self, key: int, parallelism: int) -> int:
+        self._turn += 1
+        return self._turn % parallelism
 
 
 class Splitter(rt.Process):
@@ -199,7 +217,11 @@ def _draw_stage(
         parallelism = drawn[inputs[0]].parallelism
     if edge == "broadcast":  # How often records come depends on it.
         parallelism = parallelism[:1] * forms
-    return Stage(kind, inputs, edge, random.random() < 0.7, random.randint(1, 5), parallelism)
+    before = drawn[inputs[0]].parallelism
+    always_or_never_equal = len({a == b for a, b in zip(before, parallelism, strict=True)}) == 1
+    # A link that is chained in another form of the job could not get its in-flight records back.
+    chain = random.random() < 0.7 and always_or_never_equal
+    return Stage(kind, inputs, edge, chain, random.randint(1, 5), parallelism)
 
 
 def timer_plan(random: Random) -> Plan:
@@ -211,6 +233,18 @@ def timer_plan(random: Random) -> Plan:
         return Stage(kind, inputs, "plain", True, 4, parallelism)
 
     return Plan((stage("source"), stage("timers", 0), stage("clock", 0)), 2, 14, forms)
+
+
+def impure_plan(random: Random) -> Plan:
+    """Records through an impure partitioner and then counted by key, at one parallelism after another."""
+    forms = random.randint(2, 3)
+
+    def stage(kind: str, edge: str, *inputs: int) -> Stage:
+        parallelism = tuple(random.randint(1, 3) for _ in range(forms))
+        return Stage(kind, inputs, edge, False, 4, parallelism)
+
+    stages = (stage("source", "plain"), stage("map", "impure", 0), stage("count", "plain", 1))
+    return Plan(stages, 2, 14, forms)
 
 
 @dataclass
@@ -310,4 +344,6 @@ def _dealt(stream: rt.Stream, stage: Stage, source: Stage, form: int) -> rt.Stre
             return stream.forward()
         case "custom":
             return stream.partition_custom(choose, lambda r: key_of(r[0], 7))
+        case "impure":
+            return stream.partition_custom(Turns(), lambda r: key_of(r[0], 7), pure=False)
     return stream
