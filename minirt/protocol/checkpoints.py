@@ -89,6 +89,8 @@ class CheckpointCoordinator:
         self._last_ended_at = 0.0
         self._failures_in_a_row = 0
         self._commit_failures_in_a_row = 0
+        self._reason = ""
+        """Why a checkpoint or a commit failed most recently."""
         self._final_id: int | None = None
         self.final_committed = False
         """The last checkpoint of the job is complete and its output published."""
@@ -97,9 +99,9 @@ class CheckpointCoordinator:
     def too_many_failures(self) -> str | None:
         """Why the job should fail, if more checkpoints or commits failed in a row than tolerated."""
         if self._failures_in_a_row > self._settings.tolerable_failures:
-            return f"{self._failures_in_a_row} checkpoints in a row failed"
+            return f"{self._failures_in_a_row} checkpoints in a row failed, at last: {self._reason}"
         if self._commit_failures_in_a_row > self._settings.tolerable_failures:
-            return f"{self._commit_failures_in_a_row} commits in a row failed"
+            return f"{self._commit_failures_in_a_row} commits in a row failed, at last: {self._reason}"
         return None
 
     def on_running(self, now: float) -> list[JobCommand]:
@@ -176,8 +178,9 @@ class CheckpointCoordinator:
         if checkpoint_id == self._final_id:
             self.final_committed = True
 
-    def on_commit_failed(self, checkpoint_id: int, now: float) -> list[JobCommand]:
+    def on_commit_failed(self, checkpoint_id: int, reason: str, now: float) -> list[JobCommand]:
         """The next checkpoint commits again; without one, a timer does."""
+        self._reason = reason
         self._commit_failures_in_a_row += 1
         delay = min(10.0, 0.1 * 2**self._commit_failures_in_a_row)
         return [SetTimer(Timer(TimerKind.COMMIT, checkpoint_id), now + delay)]
@@ -281,6 +284,7 @@ class CheckpointCoordinator:
     def _failed(
         self, checkpoint_id: int, triggered_at: float, reason: str, now: float
     ) -> list[JobCommand]:
+        self._reason = reason
         self._failures_in_a_row += 1
         self._last_ended_at = now
         barrier = Barrier(checkpoint_id, self._settings.mode, created_at=triggered_at)
