@@ -101,7 +101,9 @@ class CheckpointCoordinator:
         if self._failures_in_a_row > self._settings.tolerable_failures:
             return f"{self._failures_in_a_row} checkpoints in a row failed, at last: {self._reason}"
         if self._commit_failures_in_a_row > self._settings.tolerable_failures:
-            return f"{self._commit_failures_in_a_row} commits in a row failed, at last: {self._reason}"
+            return (
+                f"{self._commit_failures_in_a_row} commits in a row failed, at last: {self._reason}"
+            )
         return None
 
     def on_running(self, now: float) -> list[JobCommand]:
