@@ -83,6 +83,8 @@ class CheckpointCoordinator:
         self._last_ended_at = 0.0
         self._failures_in_a_row = 0
         self._commit_failures_in_a_row = 0
+        self._reason = ""
+        """Why a checkpoint or a commit failed most recently."""
         self._final_id: int | None = None
         self.final_committed = False
         """The last checkpoint of the job is complete and its output published."""
@@ -91,9 +93,11 @@ class CheckpointCoordinator:
     def too_many_failures(self) -> str | None:
         """Why the job should fail, if more checkpoints or commits failed in a row than tolerated."""
         if self._failures_in_a_row > self._settings.tolerable_failures:
-            return f"{self._failures_in_a_row} checkpoints in a row failed"
+            return f"{self._failures_in_a_row} checkpoints in a row failed, at last: {self._reason}"
         if self._commit_failures_in_a_row > self._settings.tolerable_failures:
-            return f"{self._commit_failures_in_a_row} commits in a row failed"
+            return (
+                f"{self._commit_failures_in_a_row} commits in a row failed, at last: {self._reason}"
+            )
         return None
 
     def on_running(self, now: float) -> list[JobCommand]:
@@ -181,8 +185,9 @@ class CheckpointCoordinator:
             self.final_committed = True
         return self._savepoints.on_committed(checkpoint_id)
 
-    def on_commit_failed(self, checkpoint_id: int, now: float) -> list[JobCommand]:
+    def on_commit_failed(self, checkpoint_id: int, reason: str, now: float) -> list[JobCommand]:
         """The next checkpoint commits again; without one, a timer does."""
+        self._reason = reason
         self._commit_failures_in_a_row += 1
         delay = min(10.0, 0.1 * 2**self._commit_failures_in_a_row)
         return [SetTimer(Timer(TimerKind.COMMIT, checkpoint_id), now + delay)]
@@ -302,6 +307,7 @@ class CheckpointCoordinator:
 
     def _failed(self, barrier: Barrier, reason: str, now: float) -> list[JobCommand]:
         """A savepoint that failed is over, but for a drained job: that one can only try again."""
+        self._reason = reason
         self._last_ended_at = now
         commands: list[JobCommand] = [
             RecordHistory(self._failure_entry(barrier, reason, now)),

@@ -81,6 +81,8 @@ class ChannelData:
     receivers: int
     side: Literal["out", "in"]
     bytes: int
+    recoveries: int = 0
+    """How often it was restored and captured again. At a receiver, what has more of them is older."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,7 @@ from minirt.graph.job_graph import (
     SourceSpec,
 )
 from minirt.io.base import Prepared, Split
+from minirt.protocol.watermarks import MAX_WATERMARK
 from minirt.runtime.operators.base import Emit, Operator, OperatorContext, opening_error
 from minirt.runtime.operators.keyed import KeyedProcessOperator, ReduceOperator
 from minirt.runtime.operators.sink import SinkOperator
@@ -95,7 +96,9 @@ class Chain:
             yield from operator.on_watermark(watermark)
 
     def on_end(self) -> Iterator[None]:
+        """End event time, operator by operator: what one still emits is not late for the next."""
         for operator in self.operators:
+            yield from operator.on_watermark(MAX_WATERMARK)
             yield from operator.on_end()
 
     def snapshot(self) -> dict[str, bytes]:

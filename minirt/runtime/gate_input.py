@@ -123,7 +123,7 @@ class GateInput:
                 return Reached(channel, barrier_of(frame))
             case Kind.END:
                 self._open.discard(channel)
-                return None if self._open else End()
+                return _advance(self._valve.on_end(channel)) if self._open else End()
         raise ProtocolError(f"unknown frame kind {frame.kind}")
 
 

@@ -48,16 +48,27 @@ class Capture:
         ]
         for origin, frames in self.arrived.items():
             if frames:
-                link = links[origin.link]
-                stored.append(_stored(link, origin.link, origin.sender, sender, "in", frames))
+                link, recoveries = links[origin.link], origin.recoveries
+                stored.append(
+                    _stored(link, origin.link, origin.sender, sender, "in", frames, recoveries)
+                )
         return stored
 
 
 def _stored(
-    link: Link, key: str, sender: int, receiver: int, side: Side, frames: Sequence[Frame]
+    link: Link,
+    key: str,
+    sender: int,
+    receiver: int,
+    side: Side,
+    frames: Sequence[Frame],
+    recoveries: int = 0,
 ) -> tuple[ChannelData, bytes]:
     data = b"".join(frame.wire() for frame in frames)
-    return ChannelData(key, link.kind, sender, receiver, link.receivers, side, len(data)), data
+    described = ChannelData(
+        key, link.kind, sender, receiver, link.receivers, side, len(data), recoveries
+    )
+    return described, data
 
 
 def data_frame(batch: Batch, codec: RowCodec) -> Frame:

@@ -98,7 +98,7 @@ class RecoveredChannels:
 
 
 def _origin(channel: RecoveredChannel) -> Origin:
-    return Origin(channel.data.link, channel.data.sender)
+    return Origin(channel.data.link, channel.data.sender, channel.data.recoveries + 1)
 
 
 def _dealer(link: Link, receiver: int) -> Callable[[Batch], Batch]:

@@ -226,8 +226,8 @@ class Subtask:
             self.outputs.idle(advance.idle)
 
     def _finish_input(self) -> Iterator[None]:
-        yield from self._advance(Advance(MAX_WATERMARK, None))
         yield from self.chain.on_end()
+        self.metrics.watermark = MAX_WATERMARK
         self.outputs.end()
         self.drained = True
         self._ports.drained(self.id)

@@ -202,5 +202,17 @@ def test_what_is_left_of_recovered_records_can_be_captured_again() -> None:
     late = ["late"] if subtask_of_group(key_group("late", 128), 2, 128) == 0 else []
     assert data.batch.rows().records == [record for record in mine if record < 20]
     assert records(left[0][1]) == [record for record in mine if record >= 20]
-    assert [origin.sender for origin, _ in left] == [0, 1]
+    assert [(origin.sender, origin.recoveries) for origin, _ in left] == [(0, 1), (1, 1)]
     assert records(left[1][1]) == late
+
+
+def test_recovered_records_are_stored_apart_from_what_the_same_sender_has_sent_since() -> None:
+    edge = link(Rebalance())
+    channels = recovered(Rebalance(), 0, 1, [[frame("old")]], again=False)
+    inputs = gate(1, channels)
+    inputs.gate.put(0, frame("new"))
+    capture = Capture([])
+    for origin, frames in inputs.queued(BARRIER):
+        capture.add(origin, frames)
+    stored = capture.channels(0, {"a > b:0": edge})
+    assert [(data.sender, data.recoveries) for data, _ in stored] == [(0, 1), (0, 0)]
