@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import selectors
 import socket
@@ -38,6 +39,8 @@ from minirt.runtime.sockets import Address, SocketReceiver, SocketSender, listen
 from minirt.runtime.subtask import Subtask
 from minirt.runtime.uploader import Uploader
 from minirt.runtime.wiring import Wiring
+
+logger = logging.getLogger("minirt.worker")
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +101,9 @@ class Worker:
         self._accounted_s: defaultdict[SubtaskId, float] = defaultdict(float)
         self._stopping = False
         self._heartbeat_at = 0.0
+        self._serve_at = 0.0
+        self._warned: set[SubtaskId] = set()
+        """Those that were blocked within a record."""
         self._wake_receiver, self._wake_sender = socket.socketpair()
         self._wake_receiver.setblocking(False)
         self._uploader = Uploader(package, self._wake)
@@ -131,6 +137,7 @@ class Worker:
                 self,
                 TimedPacer(pace),
                 partial(self._make_room, id),
+                self._place.folder,
             )
             for id in sorted(mine)
         }
@@ -195,23 +202,46 @@ class Worker:
         metrics.busy_s += time.perf_counter() - began - blocked_s
 
     def _make_room(self, id: SubtaskId, channel: OutputChannel) -> None:
-        """Hard backpressure: inside one record, wait until the channel is no longer overdrawn.
+        """Inside one record that emits more than memory has room for: send what the receivers take.
 
-        Barriers and records for this subtask wait as well; only what lies downstream goes on. Outside
-        of a slice nothing waits: only buffers are flushed then, which hold little.
+        The record may run for long, so that is done once a slice. Outside of a slice there is no
+        need: only buffers are flushed then, which hold little.
         """
         if not self._working or self._working[-1].id != id:
             return
-        subtask, began = self._working[-1], time.perf_counter()
+        if not channel.overdrawn and time.perf_counter() < self._serve_at:
+            return
         ids = [working.id for working in self._working]
         with self._wiring.upstream_paused(ids, self._control.fileno()):
-            while channel.queued_bytes > channel.queue_bytes_max + self._limits.overdraft_bytes:
-                self._wiring.move_frames(self._working)
-                ran = self._run_downstream(subtask)
-                for key, mask in self._selector.select(0 if ran else self._limits.heartbeat_s):
-                    self._dispatch(key, mask)
-                self._beat()
+            self._serve(0)
+            if channel.overdrawn:
+                self._block(self._working[-1], channel)
+        self._serve_at = time.perf_counter() + self._limits.slice_s
+
+    def _block(self, subtask: Subtask, channel: OutputChannel) -> None:
+        """Hard backpressure: wait until the channel is no longer overdrawn.
+
+        Barriers and records for this subtask wait as well; only what lies downstream goes on.
+        """
+        if subtask.id not in self._warned:
+            self._warned.add(subtask.id)
+            logger.warning(
+                "%s has to wait within one record, and with it all barriers: %s",
+                subtask.name,
+                channel.spill.refusal,
+            )
+        began = time.perf_counter()
+        while channel.overdrawn:
+            ran = self._run_downstream(subtask)
+            self._serve(0 if ran else self._limits.heartbeat_s)
         subtask.metrics.hard_backpressure_s += time.perf_counter() - began
+
+    def _serve(self, timeout: float) -> None:
+        """Move frames and handle what has arrived, or arrives within `timeout` seconds."""
+        self._wiring.move_frames(self._working)
+        for key, mask in self._selector.select(timeout):
+            self._dispatch(key, mask)
+        self._beat()
 
     def _run_downstream(self, subtask: Subtask) -> bool:
         ran = False

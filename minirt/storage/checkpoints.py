@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import socket
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import msgpack
@@ -34,7 +35,7 @@ from minirt.protocol.manifest import (
     restore_candidates,
 )
 from minirt.storage.history import CheckpointHistory
-from minirt.storage.parts import decode_part, encode_part, part_checksum
+from minirt.storage.parts import decode_part, encode_part, part_checksum, part_head
 from minirt.storage.retention import Retention
 from minirt.storage.store import ObjectMissingError, ObjectStore
 
@@ -130,7 +131,8 @@ class CheckpointStorage:
     ) -> SnapshotRef:
         """Store one subtask's snapshot, durable on return, or put it into the reference if it is small."""
         path = CheckpointPaths.snapshot(ManifestKey(checkpoint_id, generation), vertex, subtask)
-        return self._write_part(path, vertex, subtask, sections)
+        chunks = {name: (section,) for name, section in sections.items()}
+        return self._write_part(path, vertex, subtask, chunks)
 
     def write_in_flight(
         self,
@@ -138,9 +140,12 @@ class CheckpointStorage:
         generation: int,
         vertex: int,
         subtask: int,
-        channels: Sequence[tuple[ChannelData, bytes]],
+        channels: Sequence[tuple[ChannelData, Iterable[bytes]]],
     ) -> InFlightRef:
-        """Store the in-flight data that one subtask captured, as `write_snapshot` does with state."""
+        """Store the in-flight data that one subtask captured, as `write_snapshot` does with state.
+
+        It comes in chunks and need not be in memory: it is gone through twice, first for the checksums.
+        """
         path = CheckpointPaths.in_flight(ManifestKey(checkpoint_id, generation), vertex, subtask)
         sections = {str(place): data for place, (_, data) in enumerate(channels)}
         stored = self._write_part(path, vertex, subtask, sections)
@@ -268,10 +273,10 @@ class CheckpointStorage:
     # Internals
 
     def _write_part(
-        self, path: str, vertex: int, subtask: int, sections: Mapping[str, bytes]
+        self, path: str, vertex: int, subtask: int, sections: Mapping[str, Iterable[bytes]]
     ) -> SnapshotRef:
-        chunks = encode_part(sections)
-        size, checksum = sum(map(len, chunks)), part_checksum(chunks[0])
+        head, size = part_head(sections)
+        checksum, chunks = part_checksum(head), chain([head], *sections.values())
         if size <= self._inline_bytes_max:
             return SnapshotRef(vertex, subtask, None, b"".join(chunks), size, checksum)
         self.store.write(path, chunks)
