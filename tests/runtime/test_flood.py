@@ -31,6 +31,7 @@ from tests.runtime.test_backpressure import MIB, Figures
 pytestmark = pytest.mark.processes
 
 FLOOD = 200_000
+Record = tuple[int, str]
 LIMITS = {"input_queue_bytes": 32 * 1024, "output_queue_bytes": 32 * 1024, "overdraft_bytes": MIB}
 
 
@@ -45,9 +46,9 @@ class Watcher(Figures):
         if entry["status"] == "completed":
             self.completed.append(entry)
 
-    def total(self, figure: str) -> float:
-        """Of the subtask that floods the job."""
-        return sum(getattr(each, figure) for each in self.of("Seq")) if self.progress else 0
+    def total(self, figure: str, operator: str = "SequenceSource") -> float:
+        """By default of the subtask that floods the job."""
+        return sum(getattr(each, figure) for each in self.of(operator)) if self.progress else 0
 
     @property
     def captured_bytes(self) -> int:
@@ -63,11 +64,15 @@ class Gate(Process):
         self._sign = sign
         self._open = False
 
-    def process(self, record: tuple[int, str], ctx: ProcessContext) -> Iterator[int]:
+    def process(self, record: Record, ctx: ProcessContext) -> Iterator[int]:
         if not self._open:
             self._open = self._sign.exists()
             time.sleep(0.001)
         yield record[0]
+
+
+def _flood(record: int) -> Iterator[Record]:
+    return ((number, f"{number:0100}") for number in range(record * FLOOD, (record + 1) * FLOOD))
 
 
 class Flooded:
@@ -88,13 +93,14 @@ class Flooded:
         records: int = 1,
         mode: str | None = None,
         before: Callable[[int], int] = int,
+        flood: Callable[[int], Iterator[Record]] = _flood,
         placement: Any = "subtask",
         **limits: int,
     ) -> None:
         env = Environment()
         numbers = env.source(SequenceSource(records, splits=1), uid="numbers")
-        flood = numbers.map(before, uid="before").flat_map(_flood, uid="flood")
-        passed = flood.rebalance().process(Gate(self._sign), uid="gate")
+        flooded = numbers.map(before, uid="before").flat_map(flood, uid="flood")
+        passed = flooded.rebalance().process(Gate(self._sign), uid="gate")
         passed.sink(self._sink, uid="out")
         checkpointing = None
         if mode is not None:
@@ -121,10 +127,6 @@ class Flooded:
         if self._job is not None:
             self._job.cancel()
             self._job.wait(20)
-
-
-def _flood(record: int) -> Iterator[tuple[int, str]]:
-    return ((number, f"{number:0100}") for number in range(record * FLOOD, (record + 1) * FLOOD))
 
 
 def no_room_for_large_files(record: int) -> int:
@@ -189,3 +191,30 @@ def test_on_a_full_disk_the_record_is_held_back_and_nothing_is_lost(
     errors = capfd.readouterr().err
     assert errors.count("has to wait within one record") == 1
     assert "the disk takes no more ([Errno 27] File too large" in errors
+
+
+class SlowFlood:
+    """Yields the second half of its results one a millisecond, until a file exists."""
+
+    def __init__(self, sign: Path) -> None:
+        self._sign = sign
+
+    def __call__(self, record: int) -> Iterator[Record]:
+        hurry = False
+        for number in range(FLOOD):
+            if number > FLOOD // 2 and not hurry:
+                hurry = self._sign.exists()
+                time.sleep(0.001)
+            yield (number, f"{number:0100}")
+
+
+def test_a_record_that_takes_long_is_sent_and_reported_before_it_ends(
+    job: Flooded, tmp_path: Path
+) -> None:
+    """Otherwise the receivers would idle, and the worker be taken for one that hangs."""
+    sign = tmp_path / "end"
+    job.start(flood=SlowFlood(sign), overdraft_bytes=0)
+    job.wait_for_spill(MIB)
+    wait_until(lambda: job.watcher.total("bytes_in", "process: Gate") > 0, "records sent on")
+    sign.touch()
+    job.finish()

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from minirt.config import Limits
 from minirt.data.batch import Rows
 from minirt.data.codec import RowCodec
 from minirt.errors import StorageError
@@ -22,6 +23,8 @@ from minirt.runtime import spill as spill_module
 from minirt.runtime.channels import OutputChannel
 from minirt.runtime.frames import Frame, Kind, barrier_frame, watermark_frame
 from minirt.runtime.in_flight import Capture, Overtaken, data_frame, stored_frames
+from minirt.runtime.metrics import SubtaskMetrics
+from minirt.runtime.output import ChannelBuffer, Outlet
 from minirt.runtime.spill import Spill, SpilledFrame
 from minirt.storage.checkpoints import CheckpointStorage
 from minirt.storage.store import ObjectStore
@@ -226,3 +229,17 @@ def test_captured_frames_are_read_when_they_are_stored_and_not_before(
 
 def _sent_data(channel: OutputChannel) -> Sequence[Frame]:
     return [each for each in sent(channel) if each.is_data]
+
+
+def test_receivers_of_a_broadcast_share_what_is_on_disk(tmp_path: Path) -> None:
+    spill, asked_for_room = Spill(str(tmp_path), LARGE), list[OutputChannel]()
+    metrics = SubtaskMetrics()
+    outlet = Outlet("a", RowCodec(), Limits(), metrics, lambda: 0.0, asked_for_room.append)
+    channels = [spilling_channel(spill, memory=1500), spilling_channel(spill)]
+    buffer = ChannelBuffer(channels, outlet)
+    buffer.put(frame(1))
+    buffer.put(frame(2))
+    assert spill.used_bytes == metrics.spilled_bytes == 2 * frame(0).size
+    assert asked_for_room == [channels[1], *channels]
+    for channel in channels:
+        assert sent(channel) == [frame(1), frame(2)]

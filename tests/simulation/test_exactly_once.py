@@ -10,7 +10,7 @@ import pytest
 import minirt as rt
 from minirt.modes import MODES
 from minirt.testing import Faults, simulate
-from tests.simulation.counting import CountingJob, run_counting
+from tests.simulation.counting import SPILLING, CountingJob, run_counting
 from tests.simulation.soak import Tally, run_seed
 
 RANDOM_JOBS = 600
@@ -33,6 +33,12 @@ def test_random_jobs_survive_whatever_happens(capsys: pytest.CaptureFixture[str]
 def test_every_checkpoint_of_the_counting_job_is_a_consistent_cut(mode: str) -> None:
     for seed in range(COUNTING_JOBS // len(EXACT_MODES)):
         assert run_counting(seed, mode=mode) == [], f"seed {seed}"
+
+
+@pytest.mark.parametrize("mode", EXACT_MODES)
+def test_what_waits_on_disk_is_part_of_a_consistent_cut_too(mode: str) -> None:
+    for seed in range(100):
+        assert run_counting(seed, mode=mode, options=SPILLING) == [], f"seed {seed}"
 
 
 @pytest.mark.parametrize("mode", EXACT_MODES)
