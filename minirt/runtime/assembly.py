@@ -88,19 +88,7 @@ def assemble(
     codec = RowCodec(allow_pickle=options.allow_pickle)
     outlet = Outlet(graph.subtask_name(id), codec, limits, metrics, ports.now, make_room)
     spill = Spill(spill_folder, limits.spill_bytes_max)
-    outputs: dict[ChannelId, OutputChannel] = {}
-    links = []
-    for link in graph.outputs_of(id.vertex):
-        channel_ids = [ChannelId(link.id, id.index, to) for to in link.receivers_of(id.index)]
-        ends = [
-            OutputChannel(
-                limits.output_queue_bytes, limits.input_queue_bytes, limits.overdraft_bytes, spill
-            )
-            for _ in channel_ids
-        ]
-        outputs.update(zip(channel_ids, ends, strict=True))
-        label = next(node.label for node in vertex.operators if node.uid == link.source_uid)
-        links.append(LinkOutput(link, graph.link_key(link), id.index, ends, label, outlet))
+    links, outputs = _links(graph, id, outlet, spill)
     inputs: dict[ChannelId, tuple[int, InputChannel]] = {}
     input_indexes, origins = [], []
     for link in graph.inputs_of(id.vertex):
@@ -141,6 +129,27 @@ def assemble(
         ports,
     )
     return Assembled(subtask, inputs, outputs)
+
+
+def _links(
+    graph: ExecutionGraph, id: SubtaskId, outlet: Outlet, spill: Spill
+) -> tuple[list[LinkOutput], dict[ChannelId, OutputChannel]]:
+    """The outgoing links of a subtask, and all their channels."""
+    limits, links = outlet.limits, []
+    outputs: dict[ChannelId, OutputChannel] = {}
+    for link in graph.outputs_of(id.vertex):
+        channel_ids = [ChannelId(link.id, id.index, to) for to in link.receivers_of(id.index)]
+        ends = [
+            OutputChannel(
+                limits.output_queue_bytes, limits.input_queue_bytes, limits.overdraft_bytes, spill
+            )
+            for _ in channel_ids
+        ]
+        outputs.update(zip(channel_ids, ends, strict=True))
+        operators = graph.vertices[id.vertex].operators
+        label = next(node.label for node in operators if node.uid == link.source_uid)
+        links.append(LinkOutput(link, graph.link_key(link), id.index, ends, label, outlet))
+    return links, outputs
 
 
 def _recovered(

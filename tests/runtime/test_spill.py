@@ -80,6 +80,8 @@ def test_room_in_memory_is_used_again(tmp_path: Path) -> None:
     assert channel.poll() == frame(1)
     assert isinstance(channel.put(frame(3)), Frame)
     assert sent(channel) == [frame(2), frame(3)]
+    assert isinstance(channel.put(frame(4)), Frame)
+    assert isinstance(channel.put(frame(5)), SpilledFrame)
 
 
 def test_spilled_frames_wait_for_credit_like_others(tmp_path: Path) -> None:
@@ -175,6 +177,7 @@ def test_a_disk_that_is_full_loses_nothing(tmp_path: Path, monkeypatch: pytest.M
     assert [isinstance(each, SpilledFrame) for each in held] == [True, False, False]
     assert channel.overdrawn
     assert "No space left" in spill.refusal
+    assert spill.used_bytes == frame(0).size
     room[0] = LARGE
     assert isinstance(channel.put(frame(3)), SpilledFrame)
     assert not channel.overdrawn
