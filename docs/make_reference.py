@@ -64,7 +64,7 @@ def default_of(field: dataclasses.Field[Any]) -> str:
 
 
 def _size(count: int) -> str:
-    for unit, factor in (("MiB", 1 << 20), ("KiB", 1 << 10)):
+    for unit, factor in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
         if count % factor == 0:
             return f"{count // factor} {unit}"
     return f"{count} bytes"

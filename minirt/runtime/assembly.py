@@ -22,6 +22,7 @@ from minirt.runtime.metrics import SubtaskMetrics
 from minirt.runtime.output import LinkOutput, Outlet, Outputs
 from minirt.runtime.pacer import Pacer
 from minirt.runtime.recovered import InFlightSource, RecoveredChannels
+from minirt.runtime.spill import Spill
 from minirt.runtime.subtask import Ports, Subtask
 from minirt.storage.checkpoints import CheckpointStorage
 
@@ -79,23 +80,19 @@ def assemble(
     ports: Ports,
     pacer: Pacer,
     make_room: Callable[[OutputChannel], None],
+    spill_folder: str | None = None,
 ) -> Assembled:
-    """One subtask, with its state restored and its operators open."""
+    """One subtask, with its state restored and its operators open.
+
+    What memory has no room for goes to files in `spill_folder`, by default where temporary files go.
+    """
     graph, options = package.load_graph(), package.options
     limits, vertex = options.limits, graph.vertices[id.vertex]
     metrics = SubtaskMetrics()
     codec = RowCodec(allow_pickle=options.allow_pickle)
     outlet = Outlet(graph.subtask_name(id), codec, limits, metrics, ports.now, make_room)
-    outputs: dict[ChannelId, OutputChannel] = {}
-    links = []
-    for link in graph.outputs_of(id.vertex):
-        channel_ids = [ChannelId(link.id, id.index, to) for to in link.receivers_of(id.index)]
-        ends = [
-            OutputChannel(limits.output_queue_bytes, limits.input_queue_bytes) for _ in channel_ids
-        ]
-        outputs.update(zip(channel_ids, ends, strict=True))
-        label = next(node.label for node in vertex.operators if node.uid == link.source_uid)
-        links.append(LinkOutput(link, graph.link_key(link), id.index, ends, label, outlet))
+    spill = Spill(spill_folder, limits.spill_bytes_max)
+    links, outputs = _links(graph, id, outlet, spill)
     inputs: dict[ChannelId, tuple[int, InputChannel]] = {}
     input_indexes, origins = [], []
     for link in graph.inputs_of(id.vertex):
@@ -138,6 +135,27 @@ def assemble(
         ports,
     )
     return Assembled(subtask, inputs, outputs)
+
+
+def _links(
+    graph: ExecutionGraph, id: SubtaskId, outlet: Outlet, spill: Spill
+) -> tuple[list[LinkOutput], dict[ChannelId, OutputChannel]]:
+    """The outgoing links of a subtask, and all their channels."""
+    limits, links = outlet.limits, []
+    outputs: dict[ChannelId, OutputChannel] = {}
+    for link in graph.outputs_of(id.vertex):
+        channel_ids = [ChannelId(link.id, id.index, to) for to in link.receivers_of(id.index)]
+        ends = [
+            OutputChannel(
+                limits.output_queue_bytes, limits.input_queue_bytes, limits.overdraft_bytes, spill
+            )
+            for _ in channel_ids
+        ]
+        outputs.update(zip(channel_ids, ends, strict=True))
+        operators = graph.vertices[id.vertex].operators
+        label = next(node.label for node in operators if node.uid == link.source_uid)
+        links.append(LinkOutput(link, graph.link_key(link), id.index, ends, label, outlet))
+    return links, outputs
 
 
 def _recovered(

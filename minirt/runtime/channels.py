@@ -4,6 +4,8 @@ The receiver tells how many bytes it has consumed in all and how many it takes b
 A sender never has more under way than the window, so everything on the wire fits the input queue
 and a transport can always drain its socket. A frame larger than the window travels alone.
 
+Frames that memory has no room for wait on disk (`minirt.runtime.spill`), in their place of the queue.
+
 The same two classes are used between processes, within one, and in the simulator; only what moves
 frames from one to the other differs.
 """
@@ -15,19 +17,32 @@ from collections.abc import Callable, Sequence
 from itertools import takewhile
 
 from minirt.runtime.frames import Frame, Kind
+from minirt.runtime.spill import Spill, SpilledFrame
 
 
 class OutputChannel:
     """The sending end. `wake` is called when a frame was put into an empty queue, `barrier_left` when a
     barrier was taken from the queue.
+
+    Memory holds at most `overdraft_bytes` more than a full queue; what is beyond goes to `spill`.
     """
 
-    def __init__(self, queue_bytes_max: int, window_bytes: int) -> None:
+    def __init__(
+        self,
+        queue_bytes_max: int,
+        window_bytes: int,
+        overdraft_bytes: int = 0,
+        spill: Spill | None = None,
+    ) -> None:
         self.queue_bytes_max = queue_bytes_max
         self.queued_bytes = 0
+        """In memory and on disk."""
+        self.spill = spill or Spill(None, 0)
         self.wake: Callable[[], None] = _nothing
         self.barrier_left: Callable[[], None] = _nothing
-        self._frames: deque[Frame] = deque()
+        self._frames: deque[Frame | SpilledFrame] = deque()
+        self._overdraft_bytes = overdraft_bytes
+        self._spilled_bytes = 0
         self._sent_bytes = 0
         self._consumed_bytes = 0
         self._window_bytes = window_bytes
@@ -37,14 +52,33 @@ class OutputChannel:
         """Whether the subtask should take no further input for this channel's sake."""
         return self.queued_bytes >= self.queue_bytes_max
 
-    def put(self, frame: Frame) -> None:
-        """Append a frame. Never refuses: it is the caller that stops when the queue is full."""
+    @property
+    def overdrawn(self) -> bool:
+        """Whether memory holds more than it should, and disk has no room either."""
+        return self._room_bytes < 0 and not self.spill.has_room
+
+    @property
+    def _room_bytes(self) -> int:
+        """What fits into memory; negative if it holds too much already."""
+        in_memory = self.queued_bytes - self._spilled_bytes
+        return self.queue_bytes_max + self._overdraft_bytes - in_memory
+
+    def put(self, frame: Frame | SpilledFrame) -> Frame | SpilledFrame:
+        """Append a frame; returns it as it is held, which may be on disk.
+
+        Never refuses: it is the caller that stops when the queue is full, or overdrawn.
+        """
+        if isinstance(frame, Frame) and frame.is_data and frame.size > self._room_bytes:
+            frame = self.spill.add(frame) or frame
         self._frames.append(frame)
         self.queued_bytes += frame.size
+        if isinstance(frame, SpilledFrame):
+            self._spilled_bytes += frame.size
         if len(self._frames) == 1:
             self.wake()
+        return frame
 
-    def overtake(self, barrier: Frame) -> list[Frame]:
+    def overtake(self, barrier: Frame) -> list[Frame | SpilledFrame]:
         """Put a barrier ahead of everything queued; returns the data frames that it overtakes."""
         overtaken = self.data_ahead(None)
         self._frames.appendleft(barrier)
@@ -56,11 +90,11 @@ class OutputChannel:
         """Whether a barrier that was put has not left the queue yet."""
         return barrier in self._frames
 
-    def data_ahead(self, barrier: Frame | None) -> list[Frame]:
+    def data_ahead(self, barrier: Frame | None) -> list[Frame | SpilledFrame]:
         """The data frames ahead of a barrier that the queue holds; with None, those of all the queue."""
         return [frame for frame in takewhile(lambda f: f != barrier, self._frames) if frame.is_data]
 
-    def move_ahead(self, barrier: Frame) -> list[Frame]:
+    def move_ahead(self, barrier: Frame) -> list[Frame | SpilledFrame]:
         """Put a barrier that the queue holds at its head; returns the data frames that it overtakes."""
         overtaken = self.data_ahead(barrier)
         self._frames.remove(barrier)
@@ -69,7 +103,10 @@ class OutputChannel:
         return overtaken
 
     def poll(self) -> Frame | None:
-        """The next frame that credit allows to send, taken from the queue."""
+        """The next frame that credit allows to send, taken from the queue.
+
+        Raises StorageError if it lies on disk and cannot be read.
+        """
         if not self.sendable:
             return None
         frame = self._frames.popleft()
@@ -78,6 +115,9 @@ class OutputChannel:
             self._sent_bytes += frame.size
         elif frame.kind == Kind.BARRIER:
             self.barrier_left()
+        if isinstance(frame, SpilledFrame):
+            self._spilled_bytes -= frame.size
+            return frame.load()
         return frame
 
     @property

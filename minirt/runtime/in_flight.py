@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -13,6 +13,7 @@ from minirt.graph.execution import Link
 from minirt.protocol.manifest import ChannelData
 from minirt.runtime.elements import Origin
 from minirt.runtime.frames import Frame, FrameDecoder, Kind
+from minirt.runtime.spill import SpilledFrame
 
 Side = Literal["out", "in"]
 
@@ -24,7 +25,17 @@ class Overtaken:
     link: Link
     link_key: str
     receiver: int
-    frames: Sequence[Frame]
+    frames: Sequence[Frame | SpilledFrame]
+
+
+@dataclass(frozen=True, slots=True)
+class CapturedFrames:
+    """The frames of one channel as they are stored: in chunks, those on disk read when it is their turn."""
+
+    frames: Sequence[Frame | SpilledFrame]
+
+    def __iter__(self) -> Iterator[bytes]:
+        return (frame.wire() for frame in self.frames)
 
 
 @dataclass(slots=True)
@@ -39,7 +50,9 @@ class Capture:
     def add(self, origin: Origin, frames: Iterable[Frame]) -> None:
         self.arrived.setdefault(origin, []).extend(frames)
 
-    def channels(self, sender: int, links: Mapping[str, Link]) -> list[tuple[ChannelData, bytes]]:
+    def channels(
+        self, sender: int, links: Mapping[str, Link]
+    ) -> list[tuple[ChannelData, CapturedFrames]]:
         """Everything that was captured, by channel; `sender` is this subtask's index."""
         stored = [
             _stored(part.link, part.link_key, sender, part.receiver, "out", part.frames)
@@ -61,14 +74,12 @@ def _stored(
     sender: int,
     receiver: int,
     side: Side,
-    frames: Sequence[Frame],
+    frames: Sequence[Frame | SpilledFrame],
     recoveries: int = 0,
-) -> tuple[ChannelData, bytes]:
-    data = b"".join(frame.wire() for frame in frames)
-    described = ChannelData(
-        key, link.kind, sender, receiver, link.receivers, side, len(data), recoveries
-    )
-    return described, data
+) -> tuple[ChannelData, CapturedFrames]:
+    size = sum(frame.size for frame in frames)
+    channel = ChannelData(key, link.kind, sender, receiver, link.receivers, side, size, recoveries)
+    return channel, CapturedFrames(frames)
 
 
 def data_frame(batch: Batch, codec: RowCodec) -> Frame:

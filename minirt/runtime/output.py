@@ -27,6 +27,7 @@ from minirt.runtime.frames import (
 from minirt.runtime.in_flight import Overtaken
 from minirt.runtime.metrics import SubtaskMetrics
 from minirt.runtime.operators.base import shown, user_error
+from minirt.runtime.spill import SpilledFrame
 
 _FIRST_RECORD_BYTES = 256
 """What a record is taken to be large before the first one was packed."""
@@ -34,7 +35,11 @@ _FIRST_RECORD_BYTES = 256
 
 @dataclass(slots=True)
 class Outlet:
-    """What all buffers of a subtask share. `make_room` blocks while a channel is overdrawn."""
+    """What all buffers of a subtask share.
+
+    `make_room` is called whenever memory has no room for a frame: it lets go what the receivers take, and
+    blocks while the channel is overdrawn.
+    """
 
     name: str
     """The subtask's, for messages."""
@@ -89,12 +94,15 @@ class ChannelBuffer:
 
     def put(self, frame: Frame) -> None:
         outlet = self._outlet
+        held: Frame | SpilledFrame = frame
         for channel in self._channels:
-            channel.put(frame)
+            held = channel.put(held)  # Once a frame is on disk, all the channels share it.
             if frame.is_data:
                 outlet.metrics.bytes_out += frame.size
-                if channel.queued_bytes > channel.queue_bytes_max + outlet.limits.overdraft_bytes:
+                if held is not frame or channel.overdrawn:
                     outlet.make_room(channel)
+        if held is not frame:
+            outlet.metrics.spilled_bytes += frame.size
 
     def _send(self, rows: Rows) -> None:
         limits, count = self._outlet.limits, len(rows)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -40,9 +40,12 @@ class SnapshotWriter(Protocol):
         generation: int,
         vertex: int,
         subtask: int,
-        channels: Sequence[tuple[ChannelData, bytes]],
+        channels: Sequence[tuple[ChannelData, Iterable[bytes]]],
     ) -> InFlightRef:
-        """Store in-flight data, durable on return; raises StorageError."""
+        """Store in-flight data, durable on return; raises StorageError.
+
+        The data of each channel comes in chunks, and may be iterated over several times.
+        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +62,7 @@ class SnapshotUpload:
     subtask: SubtaskId
     name: str
     sections: Mapping[str, bytes]
-    in_flight: Sequence[tuple[ChannelData, bytes]]
+    in_flight: Sequence[tuple[ChannelData, Iterable[bytes]]]
     watermarks: SubtaskWatermarks
     prepared: Sequence[tuple[str, int, Prepared]]
     """Sink uid, the checkpoint it was prepared for, and the output."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import socket
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any
 
 from minirt.config import Limits
@@ -33,7 +34,7 @@ from minirt.protocol.manifest import (
 from minirt.storage.damage import NO_OLDER_CHECKPOINT, cannot_restore, fallback_to
 from minirt.storage.history import CheckpointHistory
 from minirt.storage.manifests import decode_manifest, encode_manifest
-from minirt.storage.parts import decode_part, encode_part, part_checksum
+from minirt.storage.parts import decode_part, part_checksum, part_head
 from minirt.storage.retention import Retention
 from minirt.storage.store import ObjectMissingError, ObjectStore
 
@@ -131,7 +132,8 @@ class CheckpointStorage:
     ) -> SnapshotRef:
         """Store one subtask's snapshot, durable on return, or put it into the reference if it is small."""
         path = CheckpointPaths.snapshot(ManifestKey(checkpoint_id, generation), vertex, subtask)
-        return self._write_part(path, vertex, subtask, sections)
+        chunks = {name: (section,) for name, section in sections.items()}
+        return self._write_part(path, vertex, subtask, chunks)
 
     def write_in_flight(
         self,
@@ -139,9 +141,12 @@ class CheckpointStorage:
         generation: int,
         vertex: int,
         subtask: int,
-        channels: Sequence[tuple[ChannelData, bytes]],
+        channels: Sequence[tuple[ChannelData, Iterable[bytes]]],
     ) -> InFlightRef:
-        """Store the in-flight data that one subtask captured, as `write_snapshot` does with state."""
+        """Store the in-flight data that one subtask captured, as `write_snapshot` does with state.
+
+        It comes in chunks and need not be in memory: it is gone through twice, first for the checksums.
+        """
         path = CheckpointPaths.in_flight(ManifestKey(checkpoint_id, generation), vertex, subtask)
         sections = {str(place): data for place, (_, data) in enumerate(channels)}
         stored = self._write_part(path, vertex, subtask, sections)
@@ -258,10 +263,10 @@ class CheckpointStorage:
     # Internals
 
     def _write_part(
-        self, path: str, vertex: int, subtask: int, sections: Mapping[str, bytes]
+        self, path: str, vertex: int, subtask: int, sections: Mapping[str, Iterable[bytes]]
     ) -> SnapshotRef:
-        chunks = encode_part(sections)
-        size, checksum = sum(map(len, chunks)), part_checksum(chunks[0])
+        head, size = part_head(sections)
+        checksum, chunks = part_checksum(head), chain([head], *sections.values())
         if size <= self._inline_bytes_max:
             return SnapshotRef(vertex, subtask, None, b"".join(chunks), size, checksum)
         self.store.write(path, chunks)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgpack
@@ -25,11 +25,22 @@ _HEADER = struct.Struct("<8sBII")
 
 def encode_part(sections: Mapping[str, bytes]) -> list[bytes]:
     """The sections as chunks to be written one after the other; the sections are not copied."""
-    index = msgpack.packb(
-        [[name, len(section), zlib.crc32(section)] for name, section in sections.items()]
-    )
-    header = _HEADER.pack(_MAGIC, PART_VERSION, len(index), _checksum(PART_VERSION, index))
-    return [header + index, *sections.values()]
+    head, _ = part_head({name: (section,) for name, section in sections.items()})
+    return [head, *sections.values()]
+
+
+def part_head(sections: Mapping[str, Iterable[bytes]]) -> tuple[bytes, int]:
+    """What comes before the sections, each given in chunks; and the size of the whole part."""
+    entries = []
+    for name, chunks in sections.items():
+        size = checksum = 0
+        for chunk in chunks:
+            size += len(chunk)
+            checksum = zlib.crc32(chunk, checksum)
+        entries.append((name, size, checksum))
+    index = msgpack.packb(entries)
+    head = _HEADER.pack(_MAGIC, PART_VERSION, len(index), _checksum(PART_VERSION, index)) + index
+    return head, len(head) + sum(size for _, size, _ in entries)
 
 
 def decode_part(data: bytes, path: str) -> dict[str, bytes]:

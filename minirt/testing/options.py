@@ -27,7 +27,10 @@ def at_pace(options: Options, round_s: float) -> Options:
 
 
 def drawn_options(random: Random) -> Options:
-    """Queues and frames of a few records, so that barriers meet backpressure; some large ones too."""
+    """Queues and frames of a few records, so that barriers meet backpressure; some large ones too.
+
+    What one record emits beyond a full queue may stay in memory, wait on disk, or do either.
+    """
     queue = random.choice((200, 1000, 20_000))
     limits = Limits(
         input_queue_bytes=queue,
@@ -35,6 +38,8 @@ def drawn_options(random: Random) -> Options:
         frame_bytes=random.choice((64, 500, 5000)),
         frame_records=random.choice((1, 4, 1000)),
         inline_snapshot_bytes=random.choice((0, 200, 20_000)),
+        overdraft_bytes=random.choice((0, 200, 1 << 30)),
+        spill_bytes_max=random.choice((0, 2000, 1 << 30)),
     )
     slots = random.random() < 0.5
     return Options(

@@ -27,7 +27,12 @@ from tests.runtime.processes import needs_proc, resident_bytes, wait_until, work
 pytestmark = pytest.mark.processes
 
 MIB = 1 << 20
-SMALL = Limits(input_queue_bytes=32 * 1024, output_queue_bytes=32 * 1024, overdraft_bytes=64 * 1024)
+SMALL = Limits(
+    input_queue_bytes=32 * 1024,
+    output_queue_bytes=32 * 1024,
+    overdraft_bytes=64 * 1024,
+    spill_bytes_max=0,
+)
 
 
 class Figures(JobObserver):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
@@ -22,6 +23,7 @@ from minirt.runtime.gate_input import GateInput
 from minirt.runtime.in_flight import Capture, Overtaken, batch_of, data_frame, stored_frames
 from minirt.runtime.metrics import SubtaskMetrics
 from minirt.runtime.recovered import InFlightSource, RecoveredChannels
+from minirt.runtime.spill import SpilledFrame
 from minirt.storage.checkpoints import CheckpointStorage
 from minirt.storage.store import ObjectStore
 
@@ -34,8 +36,9 @@ def frame(*records: Any) -> Frame:
     return data_frame(Rows(list(records)), CODEC)
 
 
-def records(frames: list[Frame]) -> list[Any]:
-    return [record for each in frames for record in batch_of(each, CODEC).rows().records]
+def records(frames: Iterable[Frame | SpilledFrame]) -> list[Any]:
+    loaded = [each.load() if isinstance(each, SpilledFrame) else each for each in frames]
+    return [record for each in loaded for record in batch_of(each, CODEC).rows().records]
 
 
 def link(partitioning: Partitioning, receivers: int = 1) -> Link:
@@ -135,8 +138,9 @@ def test_captured_channels_are_stored_by_side_with_their_bytes() -> None:
         ("b > c:0", 1, 2, "out"),
         ("a > b:0", 5, 1, "in"),
     ]
-    assert [data.bytes for data, _ in stored] == [len(section) for _, section in stored]
-    assert records(stored_frames(stored[1][1], LARGE, "here")) == [2, 3]
+    sections = [b"".join(chunks) for _, chunks in stored]
+    assert [data.bytes for data, _ in stored] == [len(section) for section in sections]
+    assert records(stored_frames(sections[1], LARGE, "here")) == [2, 3]
 
 
 def test_torn_section_names_where_it_is() -> None:

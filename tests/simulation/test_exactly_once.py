@@ -13,7 +13,7 @@ from minirt.modes.aligned_with_timeout import AlignedWithTimeout
 from minirt.protocol.barriers import CheckpointMode
 from minirt.testing import Faults, simulate
 from minirt.testing.conformance.campaign import Tally
-from tests.simulation.counting import CountingJob, run_counting
+from tests.simulation.counting import SPILLING, CountingJob, run_counting
 from tests.simulation.soak import run_seed
 
 RANDOM_JOBS = 600
@@ -50,6 +50,12 @@ def test_every_exactly_once_mode_is_put_to_the_test() -> None:
 def test_every_checkpoint_of_the_counting_job_is_a_consistent_cut(mode: CheckpointMode) -> None:
     for seed in range(COUNTING_JOBS // len(EXACT_MODES)):
         assert run_counting(seed, mode=mode) == [], f"seed {seed}"
+
+
+@pytest.mark.parametrize("mode", EXACT_MODES.values(), ids=EXACT_MODES)
+def test_what_waits_on_disk_is_part_of_a_consistent_cut_too(mode: CheckpointMode) -> None:
+    for seed in range(100):
+        assert run_counting(seed, mode=mode, options=SPILLING) == [], f"seed {seed}"
 
 
 @pytest.mark.parametrize("mode", EXACT_MODES.values(), ids=EXACT_MODES)

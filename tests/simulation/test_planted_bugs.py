@@ -35,6 +35,7 @@ from minirt.runtime.operators.source import _SplitState
 from minirt.runtime.output import LinkOutput, Outputs
 from minirt.runtime.recovered import RecoveredChannels
 from minirt.runtime.snapshot import SnapshotUpload
+from minirt.runtime.spill import _Segment
 from minirt.runtime.storage_tasks import StorageTasks
 from minirt.state.keyed import KeyedState
 from minirt.state.timers import Timers
@@ -43,7 +44,7 @@ from minirt.storage.parts import encode_part, part_checksum
 from minirt.testing import Faults
 from minirt.testing.conformance.cases import Case, draw_case, run_case
 from minirt.testing.conformance.graphs import impure_plan, timer_plan
-from tests.simulation.counting import run_counting
+from tests.simulation.counting import SPILLING, run_counting
 from tests.simulation.soak import draw_timeout, run_seed
 
 Patch = pytest.MonkeyPatch
@@ -69,6 +70,10 @@ def counting_unaligned(seed: int) -> Sequence[str]:
 def counting_with_timeout(seed: int) -> Sequence[str]:
     mode = draw_timeout(Random(f"timeout {seed}"))
     return run_counting(seed, mode=mode, steps_max=STEPS_MAX)
+
+
+def counting_spilled(seed: int) -> Sequence[str]:
+    return run_counting(seed, mode="unaligned", steps_max=STEPS_MAX, options=SPILLING)
 
 
 def impure(seed: int) -> Sequence[str]:
@@ -107,7 +112,7 @@ def assert_noticed(search: Search, *words: str) -> None:
 
 def test_without_a_planted_bug_nothing_is_noticed() -> None:
     searches = (counting, counting_unaligned, counting_with_timeout, counting_with_zombies)
-    for search in (*searches, impure, random_jobs, output_of_random_jobs, timers):
+    for search in (*searches, counting_spilled, impure, random_jobs, output_of_random_jobs, timers):
         for seed in range(30):
             assert search(seed) == []
 
@@ -290,6 +295,27 @@ def test_an_overtaken_frame_that_is_not_captured(monkeypatch: Patch) -> None:
     overtake = OutputChannel.overtake
     monkeypatch.setattr(OutputChannel, "overtake", lambda self, frame: overtake(self, frame)[1:])
     assert_noticed(counting_unaligned, "no consistent cut", "lost")
+
+
+def test_a_spilled_frame_that_is_not_captured(monkeypatch: Patch) -> None:
+    overtake = OutputChannel.overtake
+
+    def overtake_in_memory(self: OutputChannel, barrier: Frame) -> Sequence[Frame]:
+        return [frame for frame in overtake(self, barrier) if isinstance(frame, Frame)]
+
+    monkeypatch.setattr(OutputChannel, "overtake", overtake_in_memory)
+    assert_noticed(counting_spilled, "no consistent cut", "lost")
+
+
+def test_a_spill_file_that_is_written_over_while_a_snapshot_needs_it(monkeypatch: Patch) -> None:
+    append = _Segment.append
+
+    def append_at_the_start(self: _Segment, data: bytes) -> int:
+        self.size = 0
+        return append(self, data)
+
+    monkeypatch.setattr(_Segment, "append", append_at_the_start)
+    assert_noticed(counting_spilled, "no consistent cut", "duplicated", "frame", "numbers")
 
 
 def test_data_behind_the_barrier_that_is_captured_as_well(monkeypatch: Patch) -> None:

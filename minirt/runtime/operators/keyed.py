@@ -12,7 +12,12 @@ from minirt.functions import KeyedCoProcess, KeyedProcess, TimeDomain
 from minirt.graph.key_groups import group_range
 from minirt.protocol.watermarks import MAX_WATERMARK
 from minirt.runtime.operators.base import Operator, OperatorContext, user_error
-from minirt.runtime.operators.stateless import ContextOperator, Results, rows_with_times
+from minirt.runtime.operators.stateless import (
+    ContextOperator,
+    Produced,
+    emit_results,
+    rows_with_times,
+)
 from minirt.state.handles import bind_states
 from minirt.state.keyed import KeyedState
 from minirt.state.timers import Timers
@@ -120,18 +125,11 @@ class KeyedProcessOperator(ContextOperator, KeyedOperator):
         self._process.close()
 
     def process(self, batch: Batch, input_index: int) -> None:
-        rows = batch.rows()
-        key_of, handle = self._keys[input_index], self._handlers[input_index]
-        state, results = self.state, Results(rows.timestamps is not None)
         self.domain = "event"
         try:
-            for record, time in rows_with_times(rows):
-                state.key = key_of(record)
-                self.timestamp = time
-                results.extend(handle(record, self), time)
+            emit_results(self._results(batch.rows(), input_index), self.ctx.emit)
         except Exception as error:
             raise user_error(self.ctx.label, error) from error
-        results.emit_to(self.ctx.emit)
 
     def on_watermark(self, watermark: int) -> Iterable[None]:
         self.watermark = watermark
@@ -155,18 +153,23 @@ class KeyedProcessOperator(ContextOperator, KeyedOperator):
         super().restore(sections, exact=exact)
         self._timers.restore(_only(_TIMERS, sections), filter_groups=not exact)
 
+    def _results(self, rows: Rows, input_index: int) -> Iterator[Produced]:
+        state, key_of, handle = self.state, self._keys[input_index], self._handlers[input_index]
+        for record, time in rows_with_times(rows):
+            state.key = key_of(record)
+            self.timestamp = time
+            yield record, handle(record, self), time
+
     def _fire(self, domain: TimeDomain, until: int) -> Iterator[None]:
         """Fire all timers up to `until`, one a step; those set meanwhile included."""
         while (due := self._timers.pop_due(domain, until)) is not None:
             at, key = due
             self.domain, self.state.key = domain, key
             self.timestamp = at
-            results = Results(timed=True)
             try:
-                results.extend(self._process.on_timer(at, self), at)
+                emit_results([(due, self._process.on_timer(at, self), at)], self.ctx.emit)
             except Exception as error:
                 raise _timer_error(self.ctx.label, error, at, key) from error
-            results.emit_to(self.ctx.emit)
             yield
 
 
