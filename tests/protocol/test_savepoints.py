@@ -376,7 +376,10 @@ def test_a_drained_job_tries_again_when_its_savepoint_fails() -> None:
     for checkpoint_id, now in ((2, 7.0), (3, 8.0)):
         job.checkpoints.on_declined(declined(checkpoint_id, SINK), now)
         job.checkpoints.on_trigger_timer(checkpoint_id + 1, now + 5.0)
-    assert job.checkpoints.too_many_failures == "3 checkpoints in a row failed, at last: declined: disk full"
+    assert (
+        job.checkpoints.too_many_failures
+        == "3 checkpoints in a row failed, at last: declined: disk full"
+    )
 
 
 def test_a_drained_job_whose_savepoint_cannot_be_copied_ends_all_the_same() -> None:

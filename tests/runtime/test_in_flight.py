@@ -216,7 +216,7 @@ def test_recovered_records_are_stored_apart_from_what_the_same_sender_has_sent_s
     inputs = gate(1, channels)
     inputs.gate.put(0, frame("new"))
     capture = Capture([])
-    for origin, frames in inputs.queued(BARRIER):
+    for origin, frames in inputs.queued(BARRIER, frozenset({0})):
         capture.add(origin, frames)
     stored = capture.channels(0, {"a > b:0": edge})
     assert [(data.sender, data.recoveries) for data, _ in stored] == [(0, 1), (0, 0)]

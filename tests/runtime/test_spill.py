@@ -31,7 +31,7 @@ from minirt.storage.store import ObjectStore
 from tests.runtime.processes import needs_proc
 
 LARGE = 1 << 30
-BARRIER = barrier_frame(Barrier(3, "unaligned", 0.0, overtook=True))
+BARRIER = barrier_frame(Barrier(3, "unaligned", 0.0))
 
 
 def frame(number: int, size: int = 1000) -> Frame:
