@@ -164,5 +164,8 @@ def test_sources_that_are_not_paused_when_the_job_is_stopped(monkeypatch: Patch)
 
 
 def test_sources_that_stay_paused_after_a_stop_that_failed(monkeypatch: Patch) -> None:
+    failing_stops = replace(Faults.none(), storage_errors=40)
+    stops = Requests(stops=8)
+    assert not any(run(s, faults=failing_stops, requests=stops)[1] for s in range(SEEDS // 4))
     monkeypatch.setattr(Subtask, "resume", lambda self: None)
-    assert_noticed(lambda seed: run(seed)[1])
+    assert_noticed(lambda seed: run(seed, faults=failing_stops, requests=stops)[1])
