@@ -11,6 +11,7 @@ import minirt as rt
 from benchmarks.latest_sink import LatestSink
 from benchmarks.measure import Measured, print_rows, run
 from benchmarks.plain import keyed_sum_seconds
+from minirt.modes import DEFAULT_MODE
 
 KEYS = 1000
 _SPREAD = 2654435761
@@ -30,7 +31,7 @@ def plain_keyed_sum(records: int) -> float:
     return keyed_sum_seconds(records, _prepare, lambda pair: pair[0], _combine)
 
 
-def keyed_sum_rows(records: int, checkpoints: bool) -> Measured:
+def keyed_sum_rows(records: int, checkpoints: bool, mode: str = DEFAULT_MODE) -> Measured:
     """Count records per key with Python functions, one update emitted for each record."""
     env = rt.Environment(parallelism=2)
     sink = LatestSink()
@@ -42,7 +43,8 @@ def keyed_sum_rows(records: int, checkpoints: bool) -> Measured:
         .sink(sink, uid="latest")
     )
     with tempfile.TemporaryDirectory() as storage:
-        checkpointing = rt.Checkpointing(storage, interval="1s") if checkpoints else None
+        every_second = rt.Checkpointing(storage, interval="1s", mode=mode)
+        checkpointing = every_second if checkpoints else None
         measured = run(env, "keyed-sum-rows", checkpointing=checkpointing)
     assert len(sink.latest) == KEYS, len(sink.latest)
     assert sum(sink.latest.values()) == records, sum(sink.latest.values())

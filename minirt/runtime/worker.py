@@ -107,9 +107,7 @@ class Worker:
         self._serve_at = 0.0
         self._warned: set[SubtaskId] = set()
         """Those that were blocked within a record."""
-        self._wake_receiver, self._wake_sender = socket.socketpair()
-        self._wake_receiver.setblocking(False)
-        self._uploader = Uploader(package, self._wake)
+        self._uploader = Uploader(package, self._tell)
         self.subtasks = self._assemble(assignment, listener)
 
     # Ports of the subtasks.
@@ -122,10 +120,6 @@ class Worker:
 
     def drained(self, subtask: SubtaskId) -> None:
         self._tell(SubtaskDrained(self._place.generation, subtask))
-
-    def _wake(self) -> None:
-        """Called by the uploader's thread."""
-        self._wake_sender.send(b"\0")
 
     # Start.
 
@@ -148,7 +142,6 @@ class Worker:
         self._wiring.connect(self._place.worker, graph, built, assignment, listener)
         listener.close()
         self._selector.register(self._control.fileno(), selectors.EVENT_READ, self._on_control)
-        self._selector.register(self._wake_receiver, selectors.EVENT_READ, self._on_uploaded)
         for id in built:
             self._tell(SubtaskStarted(self._place.generation, id))
         return [assembled.subtask for assembled in built.values()]
@@ -258,6 +251,7 @@ class Worker:
     # Coordinator.
 
     def _tell(self, message: ToCoordinator) -> None:
+        """Also called by the uploader's thread."""
         self._control.send(message)
 
     def _on_control(self) -> None:
@@ -270,12 +264,6 @@ class Worker:
                 deliver(message, self.subtasks)
             case Stop():
                 self._stopping = True
-
-    def _on_uploaded(self) -> None:
-        with contextlib.suppress(BlockingIOError):
-            self._wake_receiver.recv(4096)
-        while not self._uploader.results.empty():
-            self._tell(self._uploader.results.get())
 
     def _account(self, passed: float, held_up: Collection[SubtaskId]) -> None:
         """Of the time since the last call, what a subtask did not work it waited.

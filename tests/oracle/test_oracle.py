@@ -26,6 +26,9 @@ MIXED = (
 )
 BRIEF = (Failure("process", completed=1), Failure("prepare", completed=1, kill=True))
 
+SLOTS = rt.Options(placement="slots", limits=TINY, allow_pickle=True)
+"""Fewer processes than subtasks, so that the tests are quick."""
+
 
 def check(plan: Plan, outcome: Outcome) -> None:
     exactly_once = MODES[plan.mode].exactly_once
@@ -45,13 +48,13 @@ def test_every_mode_at_every_parallelism(mode, parallelism, tmp_path):
 
 @pytest.mark.parametrize("name", sorted(TOPOLOGIES.keys() - {"pipeline"}))
 def test_every_topology_with_data_in_flight(name, tmp_path):
-    plan = Plan(name, "unaligned", (1 if name == "large" else 2,), BRIEF)
+    plan = Plan(name, "unaligned", (1 if name == "large" else 2,), BRIEF, options=SLOTS)
     check(plan, run(plan, tmp_path))
 
 
 @pytest.mark.parametrize("name", ["union", "multi_input", "keyed_different_parallelism"])
 def test_aligned_barriers_of_several_inputs(name, tmp_path):
-    plan = Plan(name, "aligned", (2,), BRIEF)
+    plan = Plan(name, "aligned", (2,), BRIEF, options=SLOTS)
     check(plan, run(plan, tmp_path))
 
 
@@ -76,15 +79,16 @@ def test_failures_in_every_hook(kill, tmp_path):
 )
 def test_in_flight_data_is_dealt_again_at_another_parallelism(name, parallelism, tmp_path):
     failures = (Failure("process", completed=1), Failure("open"), Failure("write", kill=True))
-    plan = Plan(name, "unaligned", parallelism, failures[: len(parallelism)], checkpoints=1)
+    failures = failures[: len(parallelism)]
+    plan = Plan(name, "unaligned", parallelism, failures, checkpoints=1, options=SLOTS)
     check(plan, run(plan, tmp_path))
 
 
 @pytest.mark.parametrize(
     "options",
     [
-        rt.Options(placement="slots", workers=2, limits=TINY, allow_pickle=True),
-        rt.Options(placement="slots", transport="tcp", limits=TINY, allow_pickle=True),
+        replace(SLOTS, workers=2),
+        rt.Options(transport="tcp", limits=TINY, allow_pickle=True),
         rt.Options(buffer_timeout=0, limits=TINY, allow_pickle=True),
         rt.Options(
             limits=replace(TINY, input_queue_bytes=1, output_queue_bytes=1), allow_pickle=True
