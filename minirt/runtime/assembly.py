@@ -15,6 +15,7 @@ from minirt.protocol.manifest import ManifestKey, SnapshotRef
 from minirt.protocol.restore import InFlightPlan, RestorePlan
 from minirt.runtime.chain import Chain, ChainContext
 from minirt.runtime.channels import InputChannel, OutputChannel
+from minirt.runtime.debloat import Debloater, first_window_bytes
 from minirt.runtime.elements import Origin
 from minirt.runtime.gate_input import GateInput
 from minirt.runtime.metrics import SubtaskMetrics
@@ -89,6 +90,9 @@ def assemble(
         ends = [
             OutputChannel(limits.output_queue_bytes, limits.input_queue_bytes) for _ in channel_ids
         ]
+        if options.debloat_s is not None:
+            for end in ends:
+                end.on_credit(0, first_window_bytes(limits))
         outputs.update(zip(channel_ids, ends, strict=True))
         label = next(node.label for node in vertex.operators if node.uid == link.source_uid)
         links.append(LinkOutput(link, graph.link_key(link), id.index, ends, label, outlet))
@@ -97,7 +101,7 @@ def assemble(
     for link in graph.inputs_of(id.vertex):
         for channel_id in link.channels():
             if channel_id.receiver == id.index:
-                inputs[channel_id] = (len(inputs), InputChannel(limits.input_queue_bytes))
+                inputs[channel_id] = (len(inputs), _input_channel(options, ports.now))
                 input_indexes.append(link.target_input)
                 origins.append(Origin(graph.link_key(link), channel_id.sender))
     gate = None
@@ -132,6 +136,12 @@ def assemble(
         ports,
     )
     return Assembled(subtask, inputs, outputs)
+
+
+def _input_channel(options: Options, now: Callable[[], float]) -> InputChannel:
+    limits, target_s = options.limits, options.debloat_s
+    debloater = None if target_s is None else Debloater(target_s, limits, now)
+    return InputChannel(limits.input_queue_bytes, debloater)
 
 
 def _recovered(

@@ -24,6 +24,8 @@ class SubtaskMetrics:
     watermark: int | None = None
     queued_in_bytes: int = 0
     queued_out_bytes: int = 0
+    input_window_bytes: int = 0
+    """What the input channels may hold together; debloating changes it."""
 
     def as_tuple(self) -> tuple[float | int | None, ...]:
         return tuple(getattr(self, field.name) for field in fields(self))

@@ -38,7 +38,7 @@ from minirt.runtime.in_flight import Capture, data_frame
 from minirt.runtime.metrics import SubtaskMetrics
 from minirt.runtime.operators.source import SourceOperator
 from minirt.runtime.output import Outputs
-from minirt.runtime.pacer import Pacer
+from minirt.runtime.pacer import Pacer, RoomPacer
 from minirt.runtime.snapshot import SnapshotUpload
 
 
@@ -93,6 +93,7 @@ class Subtask:
         self._generation = generation
         self._input: GateInput | SourceOperator = _input_of(gate, chain)
         self._pacer = pacer
+        self._room_pacer = RoomPacer()
         self._codec = codec
         self._input_links = input_links
         self._ports = ports
@@ -174,7 +175,8 @@ class Subtask:
     def run_slice(self) -> None:
         """Work for about one slice, or until input or room for output runs out."""
         self._pacer.begin()
-        while not self.outputs.full:
+        fill = self.outputs.fill
+        while fill < 1:
             if self._work is not None:
                 processed = self._step()
             elif self._batch is not None:
@@ -183,6 +185,8 @@ class Subtask:
                 processed = 0
                 if not self._begin_next():
                     return
+            fill = self.outputs.fill
+            self._room_pacer.done(processed, fill)
             if self._pacer.done(processed):
                 return
 
@@ -217,7 +221,7 @@ class Subtask:
     def _process_piece(self) -> int:
         batch, start = self._batch, self._batch_position
         assert batch is not None
-        stop = min(len(batch), start + self._pacer.piece)
+        stop = min(len(batch), start + self._pacer.piece, start + self._room_pacer.piece)
         count = stop - start
         piece = batch if count == len(batch) else batch.slice(start, stop)
         self._batch_position = stop

@@ -119,7 +119,7 @@ def simulate(
     restart = restart or Restart.fixed_delay(_RESTARTS_MAX, checkpointing.interval_s / 4)
     graphs = [build_execution_graph(_job_graph(form)) for form in (job, *rescaled)]
     round_s = checkpointing.interval_s / random.choice(_INTERVAL_ROUNDS)
-    options = _at_pace(options or _drawn_options(random), round_s)
+    options = _at_pace(options or _drawn_options(random, round_s), round_s)
     forms = [
         SimulatedJob(graph, cloudpickle.dumps(graph), checkpointing, restart, options)
         for graph in graphs
@@ -339,6 +339,7 @@ def _at_pace(options: Options, round_s: float) -> Options:
     limits = replace(
         options.limits,
         source_poll_s=round_s,
+        debloat_period_s=round_s / 4,
         watermark_interval_s=round_s / 2,
         heartbeat_s=_HEARTBEAT_ROUNDS * round_s,
         connect_timeout_s=_PATIENCE_ROUNDS * round_s,
@@ -347,7 +348,7 @@ def _at_pace(options: Options, round_s: float) -> Options:
     return replace(options, heartbeat_timeout=_PATIENCE_ROUNDS * round_s, limits=limits)
 
 
-def _drawn_options(random: Random) -> Options:
+def _drawn_options(random: Random, round_s: float) -> Options:
     """Queues and frames of a few records, so that barriers meet backpressure; some large ones too."""
     queue = random.choice((200, 1000, 20_000))
     limits = Limits(
@@ -356,10 +357,13 @@ def _drawn_options(random: Random) -> Options:
         frame_bytes=random.choice((64, 500, 5000)),
         frame_records=random.choice((1, 4, 1000)),
         inline_snapshot_bytes=random.choice((0, 200, 20_000)),
+        debloat_samples=random.choice((1, 20)),
+        debloat_window_bytes_min=random.choice((1, 100)),
     )
     slots = random.random() < 0.5
     return Options(
         buffer_timeout=random.choice((0, 0.001, 0.02)),
         placement="slots" if slots else "subtask",
+        debloat=random.choice((None, round_s / 10, 2 * round_s)),
         limits=limits,
     )
