@@ -196,13 +196,13 @@ def test_smallest_window_is_no_larger_than_the_queue() -> None:
 class Gate:
     """Channels whose records are 100 bytes and take 10 ms each."""
 
-    def __init__(self, channels: int) -> None:
+    def __init__(self, channels: int, recovered: Any = None) -> None:
         self.time = Time()
         debloaters = [Debloater(TARGET_S, LIMITS, self.time) for _ in range(channels)]
         self.channels = [InputChannel(65_536, debloater) for debloater in debloaters]
         origins = [Origin("a > b:0", sender) for sender in range(channels)]
         indexes = [0] * channels
-        self.input = GateInput(self.channels, origins, indexes, None, CODEC, SubtaskMetrics())
+        self.input = GateInput(self.channels, origins, indexes, recovered, CODEC, SubtaskMetrics())
 
     @property
     def windows(self) -> list[int]:
@@ -275,6 +275,20 @@ def test_time_that_queued_data_waits_for_room_in_the_output_counts() -> None:
         gate.time.now += 0.45
         gate.work()
     assert gate.windows[0] == pytest.approx(1000, rel=0.3)
+
+
+def test_time_before_recovered_data_is_consumed_does_not_count() -> None:
+    class Recovered:
+        def next(self) -> None:
+            gate.time.now += 60
+
+    gate = Gate(1, Recovered())
+    gate.input.gate.put(0, text(10))
+    gate.work()
+    gate.input.gate.put(0, text(10))
+    gate.work()
+    # With a minute in the sample it would be 256 still.
+    assert gate.windows[0] > 1000
 
 
 def test_new_window_travels_with_the_next_credit() -> None:
