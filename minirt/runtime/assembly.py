@@ -16,6 +16,7 @@ from minirt.protocol.restore import InFlightPlan, RestorePlan
 from minirt.protocol.stored_watermarks import WatermarkPlan
 from minirt.runtime.chain import Chain, ChainContext
 from minirt.runtime.channels import InputChannel, OutputChannel
+from minirt.runtime.debloat import Debloater, first_window_bytes
 from minirt.runtime.elements import Origin
 from minirt.runtime.gate_input import GateInput
 from minirt.runtime.metrics import SubtaskMetrics
@@ -93,12 +94,15 @@ def assemble(
     outlet = Outlet(graph.subtask_name(id), codec, limits, metrics, ports.now, make_room)
     spill = Spill(spill_folder, limits.spill_bytes_max)
     links, outputs = _links(graph, id, outlet, spill)
+    if options.debloat_s is not None:
+        for end in outputs.values():
+            end.on_credit(0, first_window_bytes(limits))
     inputs: dict[ChannelId, tuple[int, InputChannel]] = {}
     input_indexes, origins = [], []
     for link in graph.inputs_of(id.vertex):
         for channel_id in link.channels():
             if channel_id.receiver == id.index:
-                inputs[channel_id] = (len(inputs), InputChannel(limits.input_queue_bytes))
+                inputs[channel_id] = (len(inputs), _input_channel(options, ports.now))
                 input_indexes.append(link.target_input)
                 origins.append(Origin(graph.link_key(link), channel_id.sender))
     gate, restored = None, deployment.watermarks.get(id)
@@ -156,6 +160,12 @@ def _links(
         label = next(node.label for node in operators if node.uid == link.source_uid)
         links.append(LinkOutput(link, graph.link_key(link), id.index, ends, label, outlet))
     return links, outputs
+
+
+def _input_channel(options: Options, now: Callable[[], float]) -> InputChannel:
+    limits, target_s = options.limits, options.debloat_s
+    debloater = None if target_s is None else Debloater(target_s, limits, now)
+    return InputChannel(limits.input_queue_bytes, debloater)
 
 
 def _recovered(

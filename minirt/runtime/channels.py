@@ -8,6 +8,8 @@ Frames that memory has no room for wait on disk (`minirt.runtime.spill`), in the
 
 The same two classes are used between processes, within one, and in the simulator; only what moves
 frames from one to the other differs.
+
+The receiver may change its window (debloating). The sender then scales with it what it holds itself.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from itertools import takewhile
 
+from minirt.runtime.debloat import Debloater
 from minirt.runtime.frames import Frame, Kind
 from minirt.runtime.spill import Spill, SpilledFrame
 
@@ -23,6 +26,8 @@ from minirt.runtime.spill import Spill, SpilledFrame
 class OutputChannel:
     """The sending end. `wake` is called when a frame was put into an empty queue, `barrier_left` when a
     barrier was taken from the queue.
+
+    `window_bytes` is the largest window that the receiver may grant, and the first one.
 
     Memory holds at most `overdraft_bytes` more than a full queue; what is beyond goes to `spill`.
     """
@@ -35,6 +40,8 @@ class OutputChannel:
         spill: Spill | None = None,
     ) -> None:
         self.queue_bytes_max = queue_bytes_max
+        self.share = 1.0
+        """The part of the largest window that is granted; queue and frames shrink in proportion."""
         self.queued_bytes = 0
         """In memory and on disk."""
         self.spill = spill or Spill(None, 0)
@@ -45,12 +52,12 @@ class OutputChannel:
         self._spilled_bytes = 0
         self._sent_bytes = 0
         self._consumed_bytes = 0
-        self._window_bytes = window_bytes
+        self._window_bytes = self._window_bytes_max = window_bytes
 
     @property
-    def full(self) -> bool:
-        """Whether the subtask should take no further input for this channel's sake."""
-        return self.queued_bytes >= self.queue_bytes_max
+    def fill(self) -> float:
+        """How full the queue is; from 1 on the subtask should take no further input for its sake."""
+        return self.queued_bytes / (self.queue_bytes_max * self.share)
 
     @property
     def overdrawn(self) -> bool:
@@ -131,22 +138,33 @@ class OutputChannel:
     def on_credit(self, consumed_bytes: int, window_bytes: int) -> None:
         self._consumed_bytes = consumed_bytes
         self._window_bytes = window_bytes
+        self.share = window_bytes / self._window_bytes_max
         if self._frames:
             self.wake()
 
 
 class InputChannel:
-    """The receiving end. `grant` is called with new credit once it is worth a message."""
+    """The receiving end. `grant` is called with new credit once it is worth a message.
 
-    def __init__(self, window_bytes: int) -> None:
-        self.window_bytes = window_bytes
+    The window is `window_bytes`, unless a debloater is there to say how large it is.
+    """
+
+    def __init__(self, window_bytes: int, debloater: Debloater | None = None) -> None:
+        self._window_bytes = window_bytes
+        self.debloater = debloater
         self.queued_bytes = 0
         self.frames: deque[Frame] = deque()
         self.grant: Callable[[int, int], None] = _no_grant
         self._consumed_bytes = 0
         self._granted_bytes = 0
 
+    @property
+    def window_bytes(self) -> int:
+        return self._window_bytes if self.debloater is None else self.debloater.window_bytes
+
     def put(self, frame: Frame) -> None:
+        if not self.frames:
+            self.resume()
         self.frames.append(frame)
         if frame.is_data:
             self.queued_bytes += frame.size
@@ -162,6 +180,11 @@ class InputChannel:
                 self._granted_bytes = self._consumed_bytes
                 self.grant(self._consumed_bytes, self.window_bytes)
         return frame
+
+    def resume(self) -> None:
+        """Frames may be taken from here on; that none were taken before says nothing about the pace."""
+        if self.debloater is not None:
+            self.debloater.resume()
 
 
 class InputGate:
@@ -179,6 +202,10 @@ class InputGate:
     @property
     def queued_bytes(self) -> int:
         return sum(channel.queued_bytes for channel in self.channels)
+
+    @property
+    def window_bytes(self) -> int:
+        return sum(channel.window_bytes for channel in self.channels)
 
     def put(self, index: int, frame: Frame) -> None:
         channel = self.channels[index]
@@ -204,6 +231,7 @@ class InputGate:
 
     def unblock_all(self) -> None:
         for index in sorted(self._blocked):
+            self.channels[index].resume()
             if self.channels[index].frames:
                 self._ready.append(index)
         self._blocked.clear()

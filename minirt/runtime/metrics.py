@@ -26,6 +26,8 @@ class SubtaskMetrics:
     queued_out_bytes: int = 0
     spilled_bytes: int = 0
     """Output that was written to disk, as memory had no room for it."""
+    input_window_bytes: int = 0
+    """What the input channels may hold together; debloating changes it."""
 
     def as_tuple(self) -> tuple[float | int | None, ...]:
         return tuple(getattr(self, field.name) for field in fields(self))

@@ -60,10 +60,16 @@ class ChannelBuffer:
         self._outlet = outlet
         self.records: list[Any] = []
         self.timestamps: list[int] = []
-        self.threshold = max(1, outlet.limits.frame_bytes // _FIRST_RECORD_BYTES)
-        """How many records make a frame of about `frame_bytes`, learned from the last one."""
+        self.threshold = max(1, self._frame_bytes // _FIRST_RECORD_BYTES)
+        """How many records make a frame, learned from the last one."""
         self.since: float | None = None
         """When the oldest record came in."""
+
+    @property
+    def _frame_bytes(self) -> int:
+        """How large a frame should be: where little is granted, a large one would be most of it."""
+        share = min(channel.share for channel in self._channels)
+        return int(self._outlet.limits.frame_bytes * share)
 
     def settle(self, now: float) -> None:
         """Send what makes full frames; to be called after records were appended."""
@@ -105,13 +111,13 @@ class ChannelBuffer:
             outlet.metrics.spilled_bytes += frame.size
 
     def _send(self, rows: Rows) -> None:
-        limits, count = self._outlet.limits, len(rows)
+        count = len(rows)
         try:
             payload = self._outlet.codec.encode(rows)
         except UnsupportedRecordError as error:
             raise UserCodeError(f"what {self._outlet.name} emits: {error}") from error
-        learned = limits.frame_bytes * count // max(1, len(payload))
-        self.threshold = max(1, min(limits.frame_records, learned))
+        learned = self._frame_bytes * count // max(1, len(payload))
+        self.threshold = max(1, min(self._outlet.limits.frame_records, learned))
         self.put(Frame(Kind.ROWS, payload, count))
 
 
@@ -309,7 +315,12 @@ class Outputs:
     @property
     def full(self) -> bool:
         """Whether any channel holds as much as it may: the subtask should take no further input."""
-        return any(channel.full for channel in self._channels)
+        return self.fill >= 1
+
+    @property
+    def fill(self) -> float:
+        """How full the fullest queue is; above 1 it holds more than it may."""
+        return max([channel.fill for channel in self._channels], default=0.0)
 
     @property
     def queued_bytes(self) -> int:

@@ -22,7 +22,7 @@ from minirt.runtime.gate_input import GateInput
 from minirt.runtime.metrics import SubtaskMetrics
 from minirt.runtime.operators.source import SourceOperator
 from minirt.runtime.output import Outputs
-from minirt.runtime.pacer import Pacer
+from minirt.runtime.pacer import Pacer, RoomPacer
 
 
 class Ports(SnapshotPorts, Protocol):
@@ -59,6 +59,7 @@ class Subtask:
         self.drained = False
         self._input: GateInput | SourceOperator = _input_of(gate, chain)
         self._pacer = pacer
+        self._room_pacer = RoomPacer()
         self._ports = ports
         self._batch: Batch | None = None
         self._batch_input = 0
@@ -152,7 +153,8 @@ class Subtask:
     def run_slice(self) -> None:
         """Work for about one slice, or until input or room for output runs out."""
         self._pacer.begin()
-        while not (self.outputs.full or self._paused):
+        fill = self.outputs.fill
+        while fill < 1 and not self._paused:
             processed = 0
             if self._work is not None:
                 self._step()
@@ -160,6 +162,8 @@ class Subtask:
                 processed = self._process_piece()
             elif not self._begin_next():
                 return
+            fill = self.outputs.fill
+            self._room_pacer.done(processed, fill)
             if self._pacer.done(processed):
                 return
 
@@ -194,7 +198,7 @@ class Subtask:
     def _process_piece(self) -> int:
         batch, start = self._batch, self._batch_position
         assert batch is not None
-        stop = min(len(batch), start + self._pacer.piece)
+        stop = min(len(batch), start + self._pacer.piece, start + self._room_pacer.piece)
         count = stop - start
         piece = batch if count == len(batch) else batch.slice(start, stop)
         self._batch_position = stop

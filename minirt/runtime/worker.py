@@ -292,5 +292,6 @@ class Worker:
             subtask.metrics.queued_out_bytes = subtask.outputs.queued_bytes
             if subtask.gate is not None:
                 subtask.metrics.queued_in_bytes = subtask.gate.gate.queued_bytes
+                subtask.metrics.input_window_bytes = subtask.gate.gate.window_bytes
         figures = {subtask.id: subtask.metrics for subtask in self.subtasks}
         self._tell(Heartbeat(self._place.generation, self._place.worker, figures))

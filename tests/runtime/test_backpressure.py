@@ -110,6 +110,33 @@ def test_memory_under_full_backpressure_is_bounded_by_the_queues(placement, tmp_
 
 
 @pytest.mark.parametrize("placement", ["subtask", "slots"])
+def test_debloated_queues_hold_little_before_a_slow_function(placement, tmp_path, cancelled):
+    """What is 0.3 MiB and more in queues of fixed size; an aligned checkpoint waits for all of it."""
+    env, figures, completed = Environment(), Figures(), []
+    figures.on_checkpoint = lambda entry: completed.append(entry["status"] == "completed")
+    numbers = env.source(SequenceSource.endless()).rebalance()
+    slow = numbers.map(lambda n: {"text": f"{n:0200}"}).rebalance().map(ten_a_second, name="slow")
+    slow.sink(CollectSink())
+    cancelled(
+        env.start(
+            checkpointing=Checkpointing(str(tmp_path), interval="200ms"),
+            options=Options(placement=placement, debloat="500ms"),
+            observer=figures,
+        )
+    )
+    wait_until(lambda: completed.count(True) >= 2, "two aligned checkpoints")
+
+    def is_full() -> bool:
+        return any(metrics.soft_backpressure_s > 0.5 for metrics in figures.of("SequenceSource"))
+
+    wait_until(is_full, "backpressure at the source")
+    assert figures.progress is not None
+    metrics = figures.progress.metrics.values()
+    assert sum(one.queued_in_bytes + one.queued_out_bytes for one in metrics) < 64 * 1024
+    assert sum(one.input_window_bytes for one in metrics) < 64 * 1024
+
+
+@pytest.mark.parametrize("placement", ["subtask", "slots"])
 def test_one_record_that_becomes_very_many_is_held_back_until_there_is_room(placement, cancelled):
     """Two subtasks, each of which floods both: while it waits, each must serve the other."""
     env, sink, figures = Environment(parallelism=2), CollectSink(), Figures()
