@@ -202,7 +202,9 @@ class Gate:
         self.channels = [InputChannel(65_536, debloater) for debloater in debloaters]
         origins = [Origin("a > b:0", sender) for sender in range(channels)]
         indexes = [0] * channels
-        self.input = GateInput(self.channels, origins, indexes, recovered, CODEC, SubtaskMetrics())
+        self.input = GateInput(
+            self.channels, origins, indexes, recovered, None, CODEC, SubtaskMetrics()
+        )
 
     @property
     def windows(self) -> list[int]:
