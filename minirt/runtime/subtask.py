@@ -129,7 +129,13 @@ class Subtask:
     @property
     def wake_at(self) -> float | None:
         """When the subtask has something to do even if nothing arrives, in seconds since 1970."""
-        times = [self._clock_wake_at, self.outputs.flush_at, *(at for at, _ in self._timers)]
+        times = [self._clock_wake_at, self.timer_at]
+        return min((at for at in times if at is not None), default=None)
+
+    @property
+    def timer_at(self) -> float | None:
+        """When `on_time` has something to do, in seconds since 1970."""
+        times = [self.outputs.flush_at, *(at for at, _ in self._timers)]
         return min((at for at in times if at is not None), default=None)
 
     @property

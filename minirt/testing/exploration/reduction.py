@@ -1,0 +1,158 @@
+"""Which actions suffice in a state: those of parts that nobody else can interfere with.
+
+Partial-order reduction by persistent sets (Godefroid, "Partial-Order Methods for the Verification of
+Concurrent Systems", 1996). Two actions of different parts lead to the same state in either order: each part
+has its own state, and queues have one writer and one reader, who touch different ends. (Credit, which
+is handed over at once, only ever allows more.) So take a set of parts such that nothing that others do
+can give any of them an action that it does not have yet. Whatever happens in the rest of the job until
+one of these parts acts, that action might as well have come first. It is then enough to follow the
+actions of these parts: every execution has one among those followed that differs only in the order of
+actions that do not touch each other, in which each part went through the same states; and so all
+final states, and everything that goes wrong in a part, are found. No action is put off for ever, as a
+job that ends by itself has no cycles of states.
+
+A part depends on others as follows.
+
+* A subtask that could take from a channel whose wire is empty depends on its sender.
+* A subtask whose frame waits for credit depends on the receiver.
+* A coordinator depends on each subtask from which no message is there.
+* A subtask with an empty mailbox depends on the coordinator, if that could send it something. The
+  coordinator sends nothing while it waits for an acknowledgement, or for a subtask that has not drained, as
+  checkpoints come one at a time (the world makes sure of that), and the last one comes when all have drained.
+
+When a checkpoint begins does not matter: its triggers wait in mailboxes, for as long as one likes. So it
+begins as soon as it can, or never. A crash leaves nothing but what is durable and what the coordinator
+knows; what the parts had in memory does not matter, nor what is stored of a checkpoint that will not
+complete. So a crash is followed from each state that is visited, which has every state of the
+coordinator in it.
+"""
+
+from __future__ import annotations
+
+from itertools import islice
+
+from minirt.protocol.job_events import JobEvent, SnapshotAcknowledged, SubtaskDrained
+from minirt.testing.exploration.queues import EMPTY
+from minirt.testing.exploration.world import (
+    COORDINATOR,
+    FIRST,
+    TRIGGERS,
+    UNACKNOWLEDGED,
+    UNDRAINED,
+    Action,
+    State,
+    World,
+)
+
+
+def all_actions(world: World, state: State) -> list[Action]:
+    """Everything that can happen."""
+    actions = list(world.coordinator_actions(state))
+    for place in range(world.count):
+        actions += world.subtask_actions(state, place)
+    if world.can_crash(state):
+        actions.append(Action("crash"))
+    return actions
+
+
+def sufficient_actions(world: World, state: State) -> list[Action]:
+    """As few as will do."""
+    actions = (
+        _next_checkpoint(world, state)
+        or _hearing(world, state)
+        or _of_independent_parts(world, state)
+    )
+    if world.can_crash(state):
+        actions.append(Action("crash"))
+    return actions
+
+
+def _next_checkpoint(world: World, state: State) -> list[Action]:
+    """The next one begins, or never will."""
+    if not (world.coordinators.offers[state[COORDINATOR]].timer and state[TRIGGERS]):
+        return []
+    if state[UNACKNOWLEDGED] or not state[UNDRAINED]:
+        return []
+    return [Action("fire"), Action("forgo")]
+
+
+def _hearing(world: World, state: State) -> list[Action]:
+    """A message that the coordinator might as well hear now."""
+    undrained = state[UNDRAINED].bit_count()
+    heads: list[tuple[int, JobEvent]] = []
+    for place in range(world.count):
+        queue = world.queues[state[world.messages + place]]
+        messages = [world.job.to_coordinator[number] for number in queue]
+        undrained += sum(isinstance(message, SubtaskDrained) for message in messages)
+        heads += [(place, message) for message in messages[:1]]
+    for place, message in heads:
+        match message:
+            case SnapshotAcknowledged():
+                return [Action("hear", place)]
+            case SubtaskDrained() if undrained > 1:
+                return [Action("hear", place)]
+    return []
+
+
+def _of_independent_parts(world: World, state: State) -> list[Action]:
+    fewest: list[Action] | None = None
+    subtasks = range(world.count) if state[FIRST] else ()
+    for root in (*subtasks, _THE_COORDINATOR):
+        actions = _actions_of(world, state, _closure(world, state, root))
+        if actions and (fewest is None or len(actions) < len(fewest)):
+            fewest = actions
+            if len(actions) == 1:
+                break
+    return fewest or []
+
+
+_THE_COORDINATOR = -1
+"""Stands for the coordinator among the places of subtasks."""
+
+
+def _actions_of(world: World, state: State, parts: set[int]) -> list[Action]:
+    actions: list[Action] = []
+    for part in sorted(parts):
+        if part == _THE_COORDINATOR:
+            actions += world.coordinator_actions(state)
+        else:
+            actions += world.subtask_actions(state, part)
+    return actions
+
+
+def _closure(world: World, state: State, root: int) -> set[int]:
+    """The part and all that it depends on, directly or not."""
+    found, pending = {root}, [root]
+    while pending:
+        while pending:
+            part = pending.pop()
+            depends_on = _upstream(world, state, part)
+            pending += [other for other in depends_on if other not in found]
+            found.update(depends_on)
+        if _THE_COORDINATOR not in found and _may_be_told(world, state, found):
+            found.add(_THE_COORDINATOR)
+            pending.append(_THE_COORDINATOR)
+    return found
+
+
+def _upstream(world: World, state: State, place: int) -> list[int]:
+    """Parts that may give this one something to do, apart from orders of the coordinator."""
+    if place == _THE_COORDINATOR:
+        undrained = (other for other in range(world.count) if state[UNDRAINED] >> other & 1)
+        return list(islice(undrained, 1))
+    held = world.subtasks.offers[state[FIRST + place]].held
+    found = [world.ends[channel][1] for channel in held]
+    for channel, (sender, receiver) in enumerate(world.ends):
+        if receiver == place and state[world.wires + channel] == EMPTY:
+            found.append(sender)
+    return found
+
+
+def _may_be_told(world: World, state: State, parts: set[int]) -> bool:
+    """Whether the coordinator may send one of these anything before one of them has acted."""
+    if all(state[world.inboxes + place] != EMPTY for place in parts):
+        return False
+    bits = sum(1 << place for place in parts)
+    if state[UNACKNOWLEDGED] & bits:
+        return False
+    return bool(state[TRIGGERS]) or not state[UNDRAINED] & bits
