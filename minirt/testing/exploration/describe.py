@@ -14,7 +14,7 @@ def describe(world: World, state: State, action: Action) -> str:
         case Action("work", place):
             return f"{world.name(place)} works one step"
         case Action("upload", place):
-            return f"{world.name(place)} stores its snapshot and acknowledges it"
+            return f"the snapshot of {world.name(place)} is stored"
         case Action("wake", place):
             return f"{world.name(place)}: a timer fires"
         case Action("obey", place):
@@ -27,8 +27,9 @@ def describe(world: World, state: State, action: Action) -> str:
             frame = world.job.frames[world.queues[state[world.wires + channel]][0]]
             return f"{world.name(receiver)} receives {_frame(frame)} from {world.name(sender)}"
         case Action("hear", place):
-            message = world.job.to_coordinator[world.queues[state[world.messages + place]][0]]
-            return f"the coordinator hears {type(message).__name__} of {world.name(place)}"
+            return f"the coordinator hears {_message(world, state[world.messages + place], place)}"
+        case Action("acknowledge", place):
+            return f"the coordinator hears {_message(world, state[world.acknowledgements + place], place)}"
         case Action("answer"):
             answer = world.job.to_coordinator[world.queues[state[ANSWERS]][0]]
             return f"the coordinator hears {type(answer).__name__} of its storage"
@@ -47,6 +48,11 @@ def _order(world: World, state: State, place: int) -> str:
     message = world.job.to_subtask[world.queues[state[world.inboxes + place]][0]]
     what = "take" if isinstance(message, Barrier) else "give up"
     return f"{what} checkpoint {message.checkpoint_id}"
+
+
+def _message(world: World, queue: int, place: int) -> str:
+    message = world.job.to_coordinator[world.queues[queue][0]]
+    return f"{type(message).__name__} of {world.name(place)}"
 
 
 def _sent(world: World, state: State, channel: int) -> str:

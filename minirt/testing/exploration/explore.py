@@ -21,6 +21,7 @@ from minirt.testing.exploration.world import (
     Action,
     OvertakingError,
     ProblemError,
+    Sending,
     State,
     World,
 )
@@ -99,11 +100,13 @@ def explore(
     explored = ExploredJob(graph, find_mode(mode), small_limits(queue_bytes), on_checkpoint)
     budget = _Budget(checkpoints, crashes, states_max)
     if not reduced:
-        return _explore(explored, check, budget, all_actions, began_at, sends_at_once=False)
+        return _explore(explored, check, budget, all_actions, Sending.AT_ANY_TIME, began_at)
     try:
-        return _explore(explored, check, budget, sufficient_actions, began_at, sends_at_once=True)
+        return _explore(explored, check, budget, sufficient_actions, Sending.AT_ONCE, began_at)
     except OvertakingError:
-        return _explore(explored, check, budget, sufficient_actions, began_at, sends_at_once=False)
+        return _explore(
+            explored, check, budget, sufficient_actions, Sending.AT_ONCE_BEHIND_BARRIERS, began_at
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,11 +121,10 @@ def _explore(
     check: Check,
     budget: _Budget,
     choose: Choose,
+    sending: Sending,
     began_at: float,
-    *,
-    sends_at_once: bool,
 ) -> ExplorationResult:
-    world = World(job, budget.checkpoints, budget.crashes, sends_at_once=sends_at_once)
+    world = World(job, budget.checkpoints, budget.crashes, sending)
     outputs: set[bytes] = set()
     judge = _judge(job, check, outputs)
     found = search(world, choose, judge, budget.states)

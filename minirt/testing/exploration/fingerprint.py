@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import types
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import is_dataclass
 from enum import Enum
 from functools import partial
@@ -48,9 +48,7 @@ FIELDS: Mapping[tuple[str, str], str] = {
 """Single fields, by class, and why they are left out."""
 
 _LEFT_OUT = (*CONSTANT, *ELSEWHERE, *CACHES)
-_PLAIN = (type(None), bool, int, float, complex, str, bytes)
-_FIELDLESS = (list, deque, dict, set, bytearray)
-_BY_NAME = (type, types.ModuleType, types.GetSetDescriptorType, property)
+_PLAIN = frozenset((type(None), bool, int, float, complex, str, bytes))
 
 
 def fingerprint(root: object) -> bytes:
@@ -77,79 +75,75 @@ class _Walk:
         kind = type(value)
         if kind in _PLAIN:
             self.tokens.append(value)
-        elif isinstance(value, tuple):
-            self._sequence("(", value)
-        elif issubclass(kind, _LEFT_OUT):
-            self.tokens.append(kind.__name__)
-        elif not self._by_value(value, kind):
-            number = self._seen.setdefault(id(value), len(self._seen))
+            return
+        known = _LOOKS.get(kind)
+        if known is None:
+            known = _LOOKS[kind] = _look_of(kind)
+        constant, look = known
+        if not constant:
+            number = self._seen.setdefault(id(value), len(self._kept))
             if number < len(self._kept):
                 self.tokens.append(("@", number))
                 return
             self._kept.append(value)
-            self._look_into(value, kind)
+        look(self, value)
 
-    def _by_value(self, value: Any, kind: type) -> bool:
-        """Whether it was something that cannot change, and is written out."""
-        if isinstance(value, _BY_NAME):
-            self.tokens.append(getattr(value, "__qualname__", None) or str(value))
-        elif isinstance(value, Enum):
-            self.tokens.append(str(value))
-        elif kind is frozenset:
-            self._unordered(value)
-        elif kind in (range, Struct, count):
-            self.tokens.append(value.format if kind is Struct else repr(value))
-        elif kind is Frame or (is_dataclass(kind) and kind.__dataclass_params__.frozen):  # type: ignore[attr-defined]
-            self._fields(value, kind)
-        elif isinstance(value, np.generic | np.ndarray):
-            self.tokens.append((str(value.dtype), value.shape, value.tolist()))
-        elif isinstance(value, pa.RecordBatch | pa.Array):
-            self.tokens.append(str(value.type if isinstance(value, pa.Array) else value.schema))
-            self.visit(value.to_pylist())
-        else:
-            return False
-        return True
 
-    def _look_into(self, value: Any, kind: type) -> None:
-        if isinstance(value, list | deque):
-            self._sequence("[", value)
-        elif isinstance(value, dict):
-            self._sequence("{", (part for item in value.items() for part in item))
-        elif isinstance(value, set):
-            self._unordered(value)
-        elif kind is bytearray:
-            self.tokens.append(bytes(value))
-        elif look := _CODE.get(kind):
-            self._sequence(kind.__name__, look(value))
-        elif not hasattr(value, "__dict__") and not _slots(kind):
-            raise TypeError(
-                f"a {kind.__module__}.{kind.__qualname__} cannot be looked into: {value!r}"
-            )
-        if kind not in _FIELDLESS and kind not in _CODE:
-            self._fields(value, kind)
+Look = Callable[[_Walk, Any], None]
+"""How the content of a value is walked through."""
 
-    def _fields(self, value: Any, kind: type) -> None:
-        self.tokens.append(kind.__qualname__)
-        for name, content in vars(value).items() if hasattr(value, "__dict__") else ():
-            self._field(kind, name, content)
-        for name in _slots(kind):
-            if hasattr(value, name):
-                self._field(kind, name, getattr(value, name))
-        self.tokens.append(";")
+_LOOKS: dict[type, tuple[bool, Look]] = {}
+"""By type: whether its values are written out wherever they occur, and how."""
 
-    def _field(self, kind: type, name: str, content: Any) -> None:
-        if (kind.__name__, name) not in FIELDS:
-            self.tokens.append(name)
-            self.visit(content)
 
-    def _sequence(self, mark: str, parts: Iterable[Any]) -> None:
-        self.tokens.append(mark)
-        for part in parts:
-            self.visit(part)
-        self.tokens.append(")")
+def _look_of(kind: type) -> tuple[bool, Look]:
+    if issubclass(kind, _LEFT_OUT):
+        return True, lambda walk, value: walk.tokens.append(kind.__name__)
+    for kinds, text in _TEXTS:
+        if issubclass(kind, kinds):
+            return True, partial(_write_out, kind.__name__, text)
+    for kinds, parts in _PARTS:
+        if issubclass(kind, kinds):
+            return issubclass(kind, tuple), partial(_visit_parts, kind.__name__, parts)
+    if issubclass(kind, frozenset | set):
+        return kind is frozenset, _visit_unordered
+    constant = kind is Frame or (is_dataclass(kind) and kind.__dataclass_params__.frozen)  # type: ignore[attr-defined]
+    if not constant and not hasattr(kind, "__dict__") and not _slots(kind):
+        raise TypeError(f"nobody knows what a {kind.__module__}.{kind.__qualname__} holds")
+    return constant, _visit_fields(kind)
 
-    def _unordered(self, parts: Iterable[Any]) -> None:
-        self.tokens.append(sorted(fingerprint(part) for part in parts))
+
+def _write_out(name: str, text: Callable[[Any], Any], walk: _Walk, value: Any) -> None:
+    walk.tokens.append((name, text(value)))
+
+
+def _visit_parts(name: str, parts: Callable[[Any], Iterable[Any]], walk: _Walk, value: Any) -> None:
+    walk.tokens.append(name)
+    for part in parts(value):
+        walk.visit(part)
+    walk.tokens.append(";")
+
+
+def _visit_unordered(walk: _Walk, parts: Iterable[Any]) -> None:
+    walk.tokens.append(sorted(fingerprint(part) for part in parts))
+
+
+def _visit_fields(kind: type) -> Look:
+    """Walks through the attributes, wherever they are kept."""
+    left_out = {name for owner, name in FIELDS if owner == kind.__name__}
+    slots = [name for name in _slots(kind) if name not in left_out]
+
+    def visit(walk: _Walk, value: Any) -> None:
+        walk.tokens.append(kind.__qualname__)
+        for name in slots:
+            walk.visit(getattr(value, name, _UNSET))
+        for name, content in getattr(value, "__dict__", {}).items():
+            if name not in left_out:
+                walk.tokens.append(name)
+                walk.visit(content)
+        walk.tokens.append(";")
+
+    return visit
 
 
 def _slots(kind: type) -> list[str]:
@@ -170,13 +164,26 @@ def _of_generator(generator: types.GeneratorType[Any, Any, Any]) -> Iterable[Any
     return (generator.__qualname__, generator.gi_yieldfrom, *remembered)
 
 
-_CODE: dict[type, Callable[[Any], Iterable[Any]]] = {
-    types.FunctionType: _of_function,
-    types.MethodType: lambda method: (method.__func__, method.__self__),
-    types.BuiltinMethodType: lambda method: (method.__qualname__, method.__self__),
-    partial: lambda made: (made.func, made.args, made.keywords),
-    types.GeneratorType: _of_generator,
-    type(iter([])): lambda iterator: iterator.__reduce__(),
-    type(iter(())): lambda iterator: iterator.__reduce__(),
-}
-"""What code holds on to."""
+_UNSET = "unset"
+
+_PARTS: Sequence[tuple[type | tuple[type, ...], Callable[[Any], Iterable[Any]]]] = (
+    ((tuple, list, deque), lambda parts: parts),
+    (dict, lambda mapping: (part for item in mapping.items() for part in item)),
+    (types.FunctionType, _of_function),
+    (types.MethodType, lambda method: (method.__func__, method.__self__)),
+    (types.BuiltinMethodType, lambda method: (method.__qualname__, method.__self__)),
+    (partial, lambda made: (made.func, made.args, made.keywords)),
+    (types.GeneratorType, _of_generator),
+    ((type(iter([])), type(iter(()))), lambda iterator: iterator.__reduce__()),
+)
+"""What containers hold, and what code holds on to."""
+
+_TEXTS: Sequence[tuple[type | tuple[type, ...], Callable[[Any], Any]]] = (
+    (type, lambda named: named.__qualname__),
+    ((types.ModuleType, Enum, bytearray, range, count), str),
+    (Struct, lambda struct: struct.format),
+    ((np.generic, np.ndarray), lambda array: (str(array.dtype), array.shape, array.tolist())),
+    (pa.Array, lambda array: (str(array.type), str(array.to_pylist()))),
+    (pa.RecordBatch, lambda batch: (str(batch.schema), str(batch.to_pylist()))),
+)
+"""What is written out as a whole."""

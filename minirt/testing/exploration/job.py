@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
 import cloudpickle
@@ -13,11 +13,13 @@ from minirt.graph.execution import ChannelId, ExecutionGraph, SubtaskId
 from minirt.graph.job_graph import JobGraph, SinkSpec
 from minirt.graph.planner import build_execution_graph
 from minirt.protocol.barriers import Barrier, CheckpointMode
-from minirt.protocol.job_events import JobEvent
+from minirt.protocol.job_events import JobEvent, SnapshotAcknowledged
 from minirt.runtime.assembly import Deployment, JobPackage
 from minirt.runtime.frames import Frame
+from minirt.runtime.snapshot import SnapshotUpload
 from minirt.storage.checkpoints import CheckpointStorage
 from minirt.storage.store import ObjectStore
+from minirt.testing.clock import START
 from minirt.testing.exploration.durable import Storage
 from minirt.testing.exploration.fingerprint import fingerprint
 from minirt.testing.sink import TransactionalSink
@@ -85,12 +87,26 @@ class ExploredJob:
         self.frames: Numbers[Frame] = Numbers()
         self.to_coordinator: Numbers[JobEvent] = Numbers()
         self.to_subtask: Numbers[ToSubtask] = Numbers()
+        self.uploads: Numbers[SnapshotUpload] = Numbers()
+        self._stored: dict[int, tuple[int, int]] = {}
         self.deployments: Numbers[Deployment] = Numbers()
 
     def checkpoint_storage(self) -> CheckpointStorage:
         """A process's own view of the storage; every snapshot is an object of its own."""
         store = ObjectStore("simulated://", objects=self.storage.objects)
         return CheckpointStorage(store, inline_bytes_max=0)
+
+    def store(self, number: int) -> tuple[int, int]:
+        """Carry out an upload; returns what it makes durable, and the message about it."""
+        known = self._stored.get(number)
+        if known is None:
+            self.storage.load(self.storage.empty)
+            result = self.uploads[number].run(self.package.storage, lambda: START)
+            if isinstance(result, SnapshotAcknowledged):
+                # A figure that is only reported: it differs between states that do not.
+                result = replace(result, stats=replace(result.stats, processed_bytes=0))
+            known = self._stored[number] = (self.storage.save(), self.to_coordinator.of(result))
+        return known
 
     def ends_of(self, channel: ChannelId) -> tuple[int, int]:
         """The places of its sender and its receiver among the subtasks."""

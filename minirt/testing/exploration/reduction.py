@@ -31,14 +31,13 @@ from __future__ import annotations
 
 from itertools import islice
 
-from minirt.protocol.job_events import JobEvent, SnapshotAcknowledged, SubtaskDrained
 from minirt.testing.exploration.queues import EMPTY
 from minirt.testing.exploration.world import (
     COORDINATOR,
     FIRST,
     TRIGGERS,
-    UNACKNOWLEDGED,
     UNDRAINED,
+    UNFINISHED,
     Action,
     State,
     World,
@@ -48,6 +47,7 @@ from minirt.testing.exploration.world import (
 def all_actions(world: World, state: State) -> list[Action]:
     """Everything that can happen."""
     actions = list(world.coordinator_actions(state))
+    actions += world.upload_actions(state)
     for place in range(world.count):
         actions += world.subtask_actions(state, place)
     if world.can_crash(state):
@@ -59,7 +59,7 @@ def sufficient_actions(world: World, state: State) -> list[Action]:
     """As few as will do."""
     actions = (
         _next_checkpoint(world, state)
-        or _hearing(world, state)
+        or _harmless(world, state)
         or _of_independent_parts(world, state)
     )
     if world.can_crash(state):
@@ -71,26 +71,21 @@ def _next_checkpoint(world: World, state: State) -> list[Action]:
     """The next one begins, or never will."""
     if not (world.coordinators.offers[state[COORDINATOR]].timer and state[TRIGGERS]):
         return []
-    if state[UNACKNOWLEDGED] or not state[UNDRAINED]:
+    if state[UNFINISHED] or not state[UNDRAINED]:
         return []
     return [Action("fire"), Action("forgo")]
 
 
-def _hearing(world: World, state: State) -> list[Action]:
-    """A message that the coordinator might as well hear now."""
-    undrained = state[UNDRAINED].bit_count()
-    heads: list[tuple[int, JobEvent]] = []
+def _harmless(world: World, state: State) -> list[Action]:
+    """Something that touches nothing that anybody else does: it might as well happen now."""
+    for upload in world.upload_actions(state):
+        return [upload]
+    drained = [place for place in range(world.count) if state[world.messages + place] != EMPTY]
     for place in range(world.count):
-        queue = world.queues[state[world.messages + place]]
-        messages = [world.job.to_coordinator[number] for number in queue]
-        undrained += sum(isinstance(message, SubtaskDrained) for message in messages)
-        heads += [(place, message) for message in messages[:1]]
-    for place, message in heads:
-        match message:
-            case SnapshotAcknowledged():
-                return [Action("hear", place)]
-            case SubtaskDrained() if undrained > 1:
-                return [Action("hear", place)]
+        if state[world.acknowledgements + place] != EMPTY:
+            return [Action("acknowledge", place)]
+    if len(drained) > 1 or (drained and state[UNDRAINED]):
+        return [Action("hear", drained[0])]
     return []
 
 
@@ -153,6 +148,6 @@ def _may_be_told(world: World, state: State, parts: set[int]) -> bool:
     if all(state[world.inboxes + place] != EMPTY for place in parts):
         return False
     bits = sum(1 << place for place in parts)
-    if state[UNACKNOWLEDGED] & bits:
+    if state[UNFINISHED] & bits:
         return False
     return bool(state[TRIGGERS]) or not state[UNDRAINED] & bits

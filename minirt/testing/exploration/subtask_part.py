@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections import deque
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 
 from minirt.graph.execution import SubtaskId
 from minirt.protocol.barriers import Barrier
-from minirt.protocol.job_events import JobEvent, SnapshotAcknowledged, SubtaskDrained
+from minirt.protocol.job_events import SubtaskDrained
 from minirt.runtime.assembly import assemble
 from minirt.runtime.channels import OutputChannel
 from minirt.runtime.snapshot import SnapshotUpload
@@ -22,7 +21,6 @@ class SubtaskOffers:
     """What a subtask can do by itself. Channels are given by their places in `ExploredJob.channels`."""
 
     works: bool
-    uploads: bool
     wakes: bool
     """Whether there is a timer that may fire."""
     sendable: tuple[int, ...]
@@ -40,8 +38,8 @@ class SubtaskEffects:
     """Channel, bytes consumed, window."""
     messages: list[int] = field(default_factory=list)
     """To the coordinator."""
-    stored: int = 0
-    """What became durable."""
+    uploads: list[int] = field(default_factory=list)
+    """Snapshots that are ready to be stored."""
     problem: str | None = None
     """What went wrong; there is no state after it."""
 
@@ -60,14 +58,13 @@ class OneStepPacer:
 class SubtaskPart:
     """Its clock stands still, and moves to the next timer when an event says so. It is its own `Ports`.
 
-    An event is one of ("work",), ("upload",), ("wake",), ("send", channel), ("take", channel, frame),
+    An event is one of ("work",), ("wake",), ("send", channel), ("take", channel, frame),
     ("credit", channel, consumed, window) and ("hear", message).
     """
 
     def __init__(self, job: ExploredJob, deployment: int, durable: int, id: SubtaskId) -> None:
         self._job = job
         self._clock = START
-        self._uploads: deque[SnapshotUpload] = deque()
         self._effects = SubtaskEffects()
         job.storage.load(durable)
         deployed = job.deployments[deployment]
@@ -86,10 +83,11 @@ class SubtaskPart:
         return self._clock
 
     def upload(self, upload: SnapshotUpload) -> None:
-        self._uploads.append(upload)
+        self._effects.uploads.append(self._job.uploads.of(upload))
 
     def drained(self, subtask: SubtaskId) -> None:
-        self._post(SubtaskDrained(self._generation, subtask))
+        message = SubtaskDrained(self._generation, subtask)
+        self._effects.messages.append(self._job.to_coordinator.of(message))
 
     # What a part does.
 
@@ -107,7 +105,6 @@ class SubtaskPart:
         sendable = tuple(place for place in queued if self._outputs[place].sendable)
         return SubtaskOffers(
             works=self._subtask.runnable,
-            uploads=bool(self._uploads),
             wakes=timer_at is not None,
             sendable=sendable,
             held=tuple(place for place in queued if place not in sendable),
@@ -118,8 +115,6 @@ class SubtaskPart:
         match event:
             case ("work",):
                 subtask.run_slice()
-            case ("upload",):
-                self._store(self._uploads.popleft())
             case ("wake",):
                 assert subtask.timer_at is not None
                 self._clock = max(self._clock, subtask.timer_at)
@@ -141,19 +136,6 @@ class SubtaskPart:
                 self._subtask.on_trigger(message)
             case Aborted(checkpoint_id):
                 self._subtask.on_abort(checkpoint_id)
-
-    def _store(self, upload: SnapshotUpload) -> None:
-        storage = self._job.storage
-        storage.load(storage.empty)
-        result = upload.run(self._job.package.storage, self.now)
-        if isinstance(result, SnapshotAcknowledged):
-            # A figure that is only reported, and differs between states that do not.
-            result = replace(result, stats=replace(result.stats, processed_bytes=0))
-        self._effects.stored = storage.save()
-        self._post(result)
-
-    def _post(self, event: JobEvent) -> None:
-        self._effects.messages.append(self._job.to_coordinator.of(event))
 
     def _grant(self, channel: int, consumed_bytes: int, window_bytes: int) -> None:
         self._effects.credits.append((channel, consumed_bytes, window_bytes))

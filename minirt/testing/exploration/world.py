@@ -9,14 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from enum import Enum
 from functools import partial
 
 from minirt.errors import WorkerLostError
 from minirt.protocol.barriers import Barrier
 from minirt.protocol.job_events import (
     JobStatus,
-    SnapshotAcknowledged,
-    SubtaskDrained,
     SubtaskStarted,
     WorkerFailed,
     WorkersConnected,
@@ -37,13 +36,14 @@ from minirt.testing.exploration.subtask_part import SubtaskEffects, SubtaskOffer
 
 State = tuple[int, ...]
 
-COORDINATOR, DURABLE, ANSWERS, CRASHES, TRIGGERS, UNACKNOWLEDGED, UNDRAINED = range(7)
-"""Places in a state: its coordinator, what is durable, the answers of storage, how many crashes and
-checkpoints may still begin, and, as bits, which subtasks have neither acknowledged the checkpoint under way
-nor drained."""
+COORDINATOR, DURABLE, ANSWERS, CRASHES, TRIGGERS, UNFINISHED, UNDRAINED = range(7)
+"""Places in a state: the coordinator, what is durable, the answers of storage, how many crashes and
+checkpoints may still begin, and, as bits, which subtasks have not finished their snapshot for the
+checkpoint under way, and which have not drained."""
 
 FIRST = 7
-"""Where the subtasks begin. Behind them come their mailboxes, their messages, and the wires."""
+"""Where the subtasks begin. Behind them come their mailboxes, messages, uploads and acknowledgements, and
+the wires of all channels."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,22 +62,31 @@ class OvertakingError(Exception):
     """A barrier overtakes data, so that it matters when a frame is sent."""
 
 
-class World:
-    """What is possible in a state, and what it leads to.
+class Sending(Enum):
+    """When a frame is sent that credit allows to send.
 
-    With `sends_at_once` a frame is sent as soon as credit allows. Nobody can tell the difference as long as
-    no barrier overtakes; one that does is an OvertakingError.
+    It makes no difference unless a barrier overtakes the frame before.
     """
 
-    def __init__(
-        self, job: ExploredJob, checkpoints: int, crashes: int, *, sends_at_once: bool
-    ) -> None:
+    AT_ONCE = "at once; a barrier that overtakes is an OvertakingError"
+    AT_ONCE_BEHIND_BARRIERS = (
+        "at once, by subtasks that will send no barrier before all are drained"
+    )
+    AT_ANY_TIME = "at any time"
+
+
+class World:
+    """What is possible in a state, and what it leads to."""
+
+    def __init__(self, job: ExploredJob, checkpoints: int, crashes: int, sending: Sending) -> None:
         self.job = job
-        self._sends_at_once = sends_at_once
+        self._sending = sending
         self.count = len(job.subtasks)
         self.inboxes = FIRST + self.count
         self.messages = FIRST + 2 * self.count
-        self.wires = FIRST + 3 * self.count
+        self.uploads = FIRST + 3 * self.count
+        self.acknowledgements = FIRST + 4 * self.count
+        self.wires = FIRST + 5 * self.count
         self.ends = [job.ends_of(channel) for channel in job.channels]
         self.subtasks: LocalStates[SubtaskEffects, SubtaskOffers] = LocalStates()
         self.coordinators: LocalStates[CoordinatorEffects, CoordinatorOffers] = LocalStates()
@@ -112,6 +121,8 @@ class World:
         for place in range(self.count):
             if state[self.messages + place] != EMPTY:
                 yield Action("hear", place)
+            if state[self.acknowledgements + place] != EMPTY:
+                yield Action("acknowledge", place)
         if offers.timer and (state[TRIGGERS] or offers.status is JobStatus.WAITING):
             yield Action("fire")
 
@@ -122,8 +133,6 @@ class World:
         offers = self.subtasks.offers[local]
         if offers.works:
             yield Action("work", place)
-        if offers.uploads:
-            yield Action("upload", place)
         if offers.wakes:
             yield Action("wake", place)
         if state[self.inboxes + place] != EMPTY:
@@ -133,6 +142,11 @@ class World:
         for channel, (_, receiver) in enumerate(self.ends):
             if receiver == place and state[self.wires + channel] != EMPTY:
                 yield Action("take", channel)
+
+    def upload_actions(self, state: State) -> Iterator[Action]:
+        for place in range(self.count):
+            if state[self.uploads + place] != EMPTY:
+                yield Action("upload", place)
 
     def can_crash(self, state: State) -> bool:
         running = self.coordinators.offers[state[COORDINATOR]].status is JobStatus.RUNNING
@@ -150,12 +164,16 @@ class World:
                 self._direct(after, ("hear", self._pop(after, ANSWERS)))
             case Action("hear", place):
                 self._direct(after, ("hear", self._pop(after, self.messages + place)))
+            case Action("acknowledge", place):
+                self._direct(after, ("hear", self._pop(after, self.acknowledgements + place)))
             case Action("fire"):
                 self._direct(after, ("fire",))
             case Action("forgo"):
                 after[TRIGGERS] -= 1
             case Action("crash"):
                 self._crash(after)
+            case Action("upload", place):
+                self._upload(after, place)
             case Action("obey", place):
                 self._let(after, place, ("hear", self._pop(after, self.inboxes + place)))
             case Action("send", channel):
@@ -181,26 +199,33 @@ class World:
             raise ProblemError(f"{self.name(place)}: {effects.problem}")
         if effects.frame:
             self._push(state, self.wires + event[1], effects.frame)
-            if self._sends_at_once and _overtakes(self.job.frames[effects.frame]):
+            if self._sending is Sending.AT_ONCE and _overtakes(self.job.frames[effects.frame]):
                 raise OvertakingError
         for message in effects.messages:
             self._push(state, self.messages + place, message)
-            self._note(state, place, message)
-        if effects.stored:
-            state[DURABLE] = self.job.storage.merged(state[DURABLE], effects.stored)
+            state[UNDRAINED] &= ~(1 << place)
+        for upload in effects.uploads:
+            self._push(state, self.uploads + place, upload)
+            state[UNFINISHED] &= ~(1 << place)
         for channel, consumed, window in effects.credits:
             # Credit changes nothing but what may be sent, so that it might come later makes no difference.
             self._let(state, self.ends[channel][0], ("credit", channel, consumed, window))
-        if self._sends_at_once:
+        if self._sends_at_once(state, place):
             for channel in self.subtasks.offers[state[FIRST + place]].sendable[:1]:
                 self._let(state, place, ("send", channel))
 
-    def _note(self, state: list[int], place: int, message: int) -> None:
-        match self.job.to_coordinator[message]:
-            case SnapshotAcknowledged():
-                state[UNACKNOWLEDGED] &= ~(1 << place)
-            case SubtaskDrained():
-                state[UNDRAINED] &= ~(1 << place)
+    def _sends_at_once(self, state: list[int], place: int) -> bool:
+        if self._sending is not Sending.AT_ONCE_BEHIND_BARRIERS:
+            return self._sending is Sending.AT_ONCE
+        return not state[TRIGGERS] and not state[UNFINISHED] >> place & 1
+
+    def _upload(self, state: list[int], place: int) -> None:
+        try:
+            stored, message = self.job.store(self._pop(state, self.uploads + place))
+        except Exception as error:
+            raise ProblemError(f"{self.name(place)}: {type(error).__name__}: {error}") from error
+        state[DURABLE] = self.job.storage.merged(state[DURABLE], stored)
+        self._push(state, self.acknowledgements + place, message)
 
     def _direct(self, state: list[int], event: Event) -> None:
         """Give an event to the coordinator, and carry out what it orders."""
@@ -221,9 +246,9 @@ class World:
             case Stopped():
                 self._stop(state)
             case Barrier():
-                if state[UNACKNOWLEDGED]:
+                if state[UNFINISHED]:
                     raise ProblemError("coordinator: two checkpoints are under way at a time")
-                state[UNACKNOWLEDGED] = self._everyone
+                state[UNFINISHED] = self._everyone
                 state[TRIGGERS] -= by_timer
                 for place in self._sources:
                     self._push(state, self.inboxes + place, self.job.to_subtask.of(order))
@@ -234,7 +259,7 @@ class World:
         """All subtasks start in one step: nobody else is there who could do anything meanwhile."""
         job, generation = self.job, self.job.deployments[deployment].generation
         self._stop(state)
-        state[UNACKNOWLEDGED], state[UNDRAINED] = 0, self._everyone
+        state[UNFINISHED], state[UNDRAINED] = 0, self._everyone
         for place, id in enumerate(job.subtasks):
             make = partial(SubtaskPart, job, deployment, state[DURABLE], id)
             try:
@@ -250,7 +275,7 @@ class World:
     def _stop(self, state: list[int]) -> None:
         """All subtasks are gone, with everything in their memory and on their way."""
         state[FIRST:] = [EMPTY] * (len(state) - FIRST)
-        state[UNACKNOWLEDGED] = state[UNDRAINED] = 0
+        state[UNFINISHED] = state[UNDRAINED] = 0
 
     def _crash(self, state: list[int]) -> None:
         state[CRASHES] -= 1
