@@ -62,6 +62,18 @@ class ExplorationResult:
     """Whether all states were visited; not if `states_max` came first, or a violation."""
     violation: Violation | None = field(repr=False)
 
+    def line(self) -> str:
+        """The counts in one line."""
+        return (
+            f"states={self.states} transitions={self.transitions} executions={self.executions:.3g} "
+            f"outputs={len(self.outputs)} local_states={self.local_states} "
+            f"complete={'yes' if self.complete else 'no'} states_per_s={self.states_per_s:.0f}"
+        )
+
+    @property
+    def states_per_s(self) -> float:
+        return self.states / max(self.duration_s, 1e-9)
+
     def check(self) -> ExplorationResult:
         """Itself. Raises AssertionError if something is wrong, or not everything was explored."""
         if self.violation is not None:
