@@ -1,8 +1,8 @@
 """Explores small jobs in every interleaving: `python -m tests.simulation.explore`.
 
-One line for each job and mode; the last one counts all states. The exit status is 0 if nothing was wrong and all of it
-was explored. `--mode` and `--job` pick some of them; `--full` does not leave out what follows from other
-executions by exchanging actions that do not touch each other.
+One line for each job and mode; the last one counts all states. The exit status is 0 if nothing was
+wrong and all was explored. `--mode` and `--job` pick some of them; `--full` follows also executions that
+differ from others only in the order of actions that do not touch each other.
 """
 
 from __future__ import annotations

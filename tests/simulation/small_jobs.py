@@ -1,7 +1,7 @@
 """Jobs that are small enough to be explored, and checkers that know what must come out of them.
 
-A source numbers the records of each of its splits. So it is known which records are before any set of source
-offsets, and each of these must be either put out or in flight, once for each copy that the job makes of it.
+A source numbers the records of each of its splits. So it is known which records are before any set of
+source offsets, and each of these must be either put out or in flight, once for each copy of it.
 """
 
 from __future__ import annotations

@@ -97,12 +97,14 @@ def explore(
 ) -> ExplorationResult:
     """Run a small job in every possible way, up to the first violation; always returns.
 
-    The job ends by itself, goes by no clock, and writes to TransactionalSinks. At most `checkpoints` are
-    taken before the final one, and at most `crashes` workers crash, at any moment. A channel
-    holds `queue_bytes` at each end, and a frame one record. `check` is given the committed records of each sink,
-    by uid, at the end of every execution, and `on_checkpoint` all stored objects and the path of each new
-    manifest; both raise AssertionError if something is wrong. That the job comes to its end, and nothing
-    fails on the way, is checked anyway.
+    The job ends by itself, goes by no clock, and writes to a TransactionalSink for each sink. At most
+    `checkpoints` are taken before the final one, and at most `crashes` workers crash, at any moment. A
+    channel holds `queue_bytes` at each end, and a frame one record. `check` is given the committed records
+    of each sink, by uid, at the end of every execution, and `on_checkpoint` all stored objects and the path
+    of each new manifest; both raise AssertionError if something is wrong. That the job comes to its end,
+    and that nothing fails on the way, is checked anyway.
+
+    Raises UnrepeatableError if the job goes by anything but its input, and ValueError for other sinks.
 
     `reduced` leaves out executions that differ from others only in the order of actions that do not
     touch each other; see `minirt.testing.exploration.reduction`.
@@ -142,7 +144,7 @@ def _explore(
     found = search(world, choose, judge, budget.states)
     violation = None
     if found.problem is not None:
-        path = shortest(world, choose, judge, budget.states) or found.path
+        path = shortest(world, choose, judge) or found.path
         violation = _violation(world, path, judge, found.states)
     return ExplorationResult(
         states=found.states,

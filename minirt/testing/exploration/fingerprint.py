@@ -108,7 +108,7 @@ def _look_of(kind: type) -> tuple[bool, Look]:
     if issubclass(kind, frozenset | set):
         return kind is frozenset, _visit_unordered
     constant = kind is Frame or (is_dataclass(kind) and kind.__dataclass_params__.frozen)  # type: ignore[attr-defined]
-    if not constant and not hasattr(kind, "__dict__") and not _slots(kind):
+    if not _is_open(kind):
         raise TypeError(f"nobody knows what a {kind.__module__}.{kind.__qualname__} holds")
     return constant, _visit_fields(kind)
 
@@ -146,6 +146,11 @@ def _visit_fields(kind: type) -> Look:
     return visit
 
 
+def _is_open(kind: type) -> bool:
+    """Whether all that its values hold is in attributes: no type that it stems from is built in."""
+    return all(base is object or base.__flags__ & _HEAP_TYPE for base in kind.__mro__)
+
+
 def _slots(kind: type) -> list[str]:
     declared = (vars(base).get("__slots__", ()) for base in kind.__mro__)
     names = [(slots,) if isinstance(slots, str) else slots for slots in declared]
@@ -166,6 +171,9 @@ def _of_generator(generator: types.GeneratorType[Any, Any, Any]) -> Iterable[Any
 
 _UNSET = "unset"
 
+_HEAP_TYPE = 1 << 9
+"""Py_TPFLAGS_HEAPTYPE: set for types that were made by a class statement."""
+
 _PARTS: Sequence[tuple[type | tuple[type, ...], Callable[[Any], Iterable[Any]]]] = (
     ((tuple, list, deque), lambda parts: parts),
     (dict, lambda mapping: (part for item in mapping.items() for part in item)),
@@ -174,6 +182,7 @@ _PARTS: Sequence[tuple[type | tuple[type, ...], Callable[[Any], Iterable[Any]]]]
     (types.BuiltinMethodType, lambda method: (method.__qualname__, method.__self__)),
     (partial, lambda made: (made.func, made.args, made.keywords)),
     (types.GeneratorType, _of_generator),
+    (BaseException, lambda error: (*error.args, error.__dict__)),
     ((type(iter([])), type(iter(()))), lambda iterator: iterator.__reduce__()),
 )
 """What containers hold, and what code holds on to."""

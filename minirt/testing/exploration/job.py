@@ -138,8 +138,8 @@ def _sinks(graph: ExecutionGraph) -> dict[str, TransactionalSink]:
                 continue
             if not isinstance(node.spec.sink, TransactionalSink):
                 raise ValueError(
-                    f"sink {node.label} is a {type(node.spec.sink).__name__}: a job that is explored writes "
-                    "to a minirt.testing.TransactionalSink, whose output can be set back"
+                    f"sink {node.label} is a {type(node.spec.sink).__name__}: a job that is explored "
+                    "writes to a minirt.testing.TransactionalSink, whose output can be set back"
                 )
             sinks[node.uid] = node.spec.sink
     if len({id(sink) for sink in sinks.values()}) < len(sinks):

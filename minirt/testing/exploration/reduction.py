@@ -15,16 +15,24 @@ A part depends on others as follows.
 
 * A subtask that could take from a channel whose wire is empty depends on its sender.
 * A subtask whose frame waits for credit depends on the receiver.
-* A coordinator depends on each subtask from which no message is there.
 * A subtask with an empty mailbox depends on the coordinator, if that could send it something. The
-  coordinator sends nothing while it waits for an acknowledgement, or for a subtask that has not drained, as
-  checkpoints come one at a time (the world makes sure of that), and the last one comes when all have drained.
+  coordinator sends nothing while it waits for a snapshot, or, once no checkpoint is left but the last,
+  for a subtask that has not drained: checkpoints come one at a time, which the world makes sure of.
+* The coordinator depends on the subtasks that have not drained, since its answer to a stored manifest is
+  another one after the last of them. It is enough to take one of them: without it there is no last.
 
-When a checkpoint begins does not matter: its triggers wait in mailboxes, for as long as one likes. So it
-begins as soon as it can, or never. A crash leaves nothing but what is durable and what the coordinator
-knows; what the parts had in memory does not matter, nor what is stored of a checkpoint that will not
-complete. So a crash is followed from each state that is visited, which has every state of the
-coordinator in it.
+Some actions can come first whatever else happens. To store a snapshot adds to what is durable, under a
+name of its own. An acknowledgement only completes a checkpoint together with all the others, and that a
+subtask has drained matters only if it is the last; so the coordinator hears of it as soon as it can.
+When a checkpoint begins does not matter either: its triggers wait in mailboxes, for as long as one
+likes. So it begins as soon as it can, or not in this generation. A frame is sent at once where no
+barrier can overtake it any more (see `Sending`).
+
+A crash leaves nothing but what is durable and what the coordinator knows. What the parts had in memory
+does not matter, nor what is stored of a checkpoint that will not complete. So it is enough to follow a
+crash from each state that is visited: the coordinator's states, and its manifests, are all among them.
+
+tests/simulation/test_explore.py compares what is found with and without all this.
 """
 
 from __future__ import annotations

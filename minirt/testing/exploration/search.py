@@ -90,11 +90,15 @@ def search(world: World, choose: Choose, judge: Judge, states_max: int) -> Found
     return found
 
 
-def shortest(world: World, choose: Choose, judge: Judge, states_max: int) -> list[Action] | None:
-    """A shortest way to a problem, among the actions that are followed; breadth first."""
+_SHORTEST_STATES_MAX = 5_000
+"""How many states are looked through for a shorter way to a problem."""
+
+
+def shortest(world: World, choose: Choose, judge: Judge) -> list[Action] | None:
+    """A shortest way to a problem, breadth first; None if that would take too long."""
     came_from: dict[bytes, tuple[bytes, Action] | None] = {_key(world.begin): None}
     pending = deque([world.begin])
-    while pending and len(came_from) <= states_max:
+    while pending and len(came_from) <= _SHORTEST_STATES_MAX:
         state = pending.popleft()
         key = _key(state)
         action = None
