@@ -63,9 +63,7 @@ def _sent(world: World, state: State, channel: int) -> str:
 
 def _frame(frame: Frame) -> str:
     if frame.kind == Kind.BARRIER:
-        barrier = barrier_of(frame)
-        overtaking = ", which overtakes" if barrier.overtook else ""
-        return f"barrier {barrier.checkpoint_id}{overtaking}"
+        return f"barrier {barrier_of(frame).checkpoint_id}"
     if frame.kind == Kind.ROWS:
         return f"records {RowCodec().decode(frame.payload).records}"
     return Kind(frame.kind).name.lower()

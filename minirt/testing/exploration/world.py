@@ -20,7 +20,6 @@ from minirt.protocol.job_events import (
     WorkerFailed,
     WorkersConnected,
 )
-from minirt.runtime.frames import Frame, Kind, barrier_of
 from minirt.testing.exploration.coordinator_part import (
     CoordinatorEffects,
     CoordinatorOffers,
@@ -59,7 +58,7 @@ class ProblemError(Exception):
 
 
 class OvertakingError(Exception):
-    """A barrier overtakes data, so that it matters when a frame is sent."""
+    """A barrier overtook data, so that it matters when a frame is sent."""
 
 
 class Sending(Enum):
@@ -68,7 +67,7 @@ class Sending(Enum):
     It makes no difference unless a barrier overtakes the frame before.
     """
 
-    AT_ONCE = "at once; a barrier that overtakes is an OvertakingError"
+    AT_ONCE = "at once; a snapshot for which a barrier overtook is an OvertakingError"
     AT_ONCE_BEHIND_BARRIERS = (
         "at once, by subtasks that will send no barrier before all are drained"
     )
@@ -199,12 +198,12 @@ class World:
             raise ProblemError(f"{self.name(place)}: {effects.problem}")
         if effects.frame:
             self._push(state, self.wires + event[1], effects.frame)
-            if self._sending is Sending.AT_ONCE and _overtakes(self.job.frames[effects.frame]):
-                raise OvertakingError
         for message in effects.messages:
             self._push(state, self.messages + place, message)
             state[UNDRAINED] &= ~(1 << place)
         for upload in effects.uploads:
+            if self._sending is Sending.AT_ONCE and self.job.uploads[upload].unaligned:
+                raise OvertakingError
             self._push(state, self.uploads + place, upload)
             state[UNFINISHED] &= ~(1 << place)
         for channel, consumed, window in effects.credits:
@@ -287,7 +286,3 @@ class World:
 
     def name(self, place: int) -> str:
         return self.job.graph.subtask_name(self.job.subtasks[place])
-
-
-def _overtakes(frame: Frame) -> bool:
-    return frame.kind == Kind.BARRIER and barrier_of(frame).overtook
