@@ -104,9 +104,13 @@ class Subtask:
     @property
     def wake_at(self) -> float | None:
         """When the subtask has something to do even if nothing arrives, in seconds since 1970."""
+        times = [self.timer_at, None if self.outputs.full else self._clock_wake_at]
+        return min((at for at in times if at is not None), default=None)
+
+    @property
+    def timer_at(self) -> float | None:
+        """When `on_time` has something to do, in seconds since 1970."""
         times = [self._checkpoints.timer_at, self.outputs.flush_at]
-        if not self.outputs.full:
-            times.append(self._clock_wake_at)
         return min((at for at in times if at is not None), default=None)
 
     @property
