@@ -81,6 +81,11 @@ def ten_a_second(record: int) -> int:
     return record
 
 
+def hundred_a_second(record: int) -> int:
+    time.sleep(0.01)
+    return record
+
+
 @needs_proc
 @pytest.mark.parametrize("placement", ["subtask", "slots"])
 def test_memory_under_full_backpressure_is_bounded_by_the_queues(placement, tmp_path, cancelled):
@@ -115,12 +120,14 @@ def test_debloated_queues_hold_little_before_a_slow_function(placement, tmp_path
     env, figures, completed = Environment(), Figures(), []
     figures.on_checkpoint = lambda entry: completed.append(entry["status"] == "completed")
     numbers = env.source(SequenceSource.endless()).rebalance()
-    slow = numbers.map(lambda n: {"text": f"{n:0200}"}).rebalance().map(ten_a_second, name="slow")
+    slow = (
+        numbers.map(lambda n: {"text": f"{n:0200}"}).rebalance().map(hundred_a_second, name="slow")
+    )
     slow.sink(CollectSink())
     cancelled(
         env.start(
             checkpointing=Checkpointing(str(tmp_path), interval="200ms"),
-            options=Options(placement=placement, debloat="500ms"),
+            options=Options(placement=placement, debloat="100ms"),
             observer=figures,
         )
     )
