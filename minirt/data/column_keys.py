@@ -54,6 +54,15 @@ def hash_columns(arrays: Sequence[pa.Array]) -> U64:
     return hashing.hash_tuples([hash_column(array) for array in arrays], len(arrays[0]))
 
 
+def group_columns(arrays: Sequence[pa.Array], max_parallelism: int) -> U64:
+    """The key groups of the keys in these columns, as `hash_columns`. Raises UnstableKeyError."""
+    hashes = hash_columns(arrays)
+    if max_parallelism & (max_parallelism - 1):
+        return hashes % np.uint64(max_parallelism)
+    # The same for powers of two, in a tenth of the time.
+    return hashes & np.uint64(max_parallelism - 1)
+
+
 _ALLOWED = (
     pa.types.is_null,
     pa.types.is_boolean,
