@@ -71,13 +71,11 @@ class Columns:
         """The records for which the mask is true. Raises as `take`."""
         return self if mask.all() else self.take(np.flatnonzero(mask))
 
-    def cut(self, size: int) -> Iterator[Columns]:
-        """The same records in pieces of about `size` bytes, none above one and a half unless a single
-        record is.
-        """
+    def cut(self, records: int) -> Iterator[Columns]:
+        """The same records in pieces of about so many, none of above one and a half times as many."""
         count = len(self)
-        pieces = min(count, round(self.table.nbytes / size))
-        if pieces <= 1:
+        pieces = max(1, round(count / records))
+        if pieces == 1:
             yield self
             return
         for piece in range(pieces):

@@ -29,17 +29,14 @@ Targets = npt.NDArray[np.unsignedinteger[Any]]
 class Gathered:
     """Batches of one schema, held until they are worth being dealt."""
 
-    __slots__ = ("_batches", "_bytes", "since")
+    __slots__ = ("_batches", "bytes", "records", "since")
 
     def __init__(self) -> None:
         self._batches: list[Columns] = []
-        self._bytes = 0
+        self.bytes = 0
+        self.records = 0
         self.since: float | None = None
         """When the oldest one came in; None while there is none."""
-
-    @property
-    def bytes(self) -> int:
-        return self._bytes
 
     def fits(self, batch: Columns) -> bool:
         """Whether the batch can follow in the same frame: same columns, and timestamps or none."""
@@ -53,14 +50,15 @@ class Gathered:
 
     def add(self, batch: Columns, now: float) -> None:
         self._batches.append(batch)
-        self._bytes += batch.table.nbytes
+        self.bytes += batch.table.nbytes
+        self.records += len(batch)
         if self.since is None:
             self.since = now
 
     def take(self) -> list[Columns]:
         """All that is held, in order, as few batches as possible."""
         batches, self._batches = self._batches, []
-        self._bytes, self.since = 0, None
+        self.bytes, self.records, self.since = 0, 0, None
         return concat_columns(batches) if batches else []
 
 

@@ -83,9 +83,9 @@ class ChannelBuffer:
         self.timestamps.clear()
         self.since = None
 
-    def send_columns(self, batch: Columns) -> None:
+    def send_columns(self, batch: Columns, frame_records: int) -> None:
         """Send columns at once, cut into frames; there must be no rows that are still held."""
-        for piece in batch.cut(self._outlet.limits.column_frame_bytes):
+        for piece in batch.cut(frame_records):
             self.put(Frame(Kind.COLUMNS, encode_columns(piece), len(piece)))
 
     def put(self, frame: Frame) -> None:
@@ -159,9 +159,13 @@ class LinkOutput:
 
     def flush(self) -> None:
         """Send everything that is held. At any time that is either rows or columns."""
-        for batch in self._gathered.take():
-            for piece in batch.cut(self._gathered_bytes_max):
-                self._deal_columns(piece)
+        gathered, count = self._gathered, len(self._buffers)
+        if gathered.records:
+            frame_bytes = self._outlet.limits.column_frame_bytes
+            frame_records = 1 + frame_bytes * gathered.records // (gathered.bytes + 1)
+            for batch in gathered.take():
+                for piece in batch.cut(frame_records * count):
+                    self._deal_columns(piece, frame_records)
         for buffer in self._buffers:
             buffer.flush()
 
@@ -214,7 +218,7 @@ class LinkOutput:
         if gathered.bytes >= self._gathered_bytes_max:
             self.flush()
 
-    def _deal_columns(self, batch: Columns) -> None:
+    def _deal_columns(self, batch: Columns, frame_records: int) -> None:
         count = len(self._buffers)
         if count == 1:
             parts: Iterable[tuple[int, Columns]] = [(0, batch)]
@@ -225,7 +229,7 @@ class LinkOutput:
             self._turn = (self._turn + len(batch)) % count
         try:
             for place, part in parts:
-                self._buffers[place].send_columns(part)
+                self._buffers[place].send_columns(part, frame_records)
         except UnsupportedRecordError as error:
             raise UserCodeError(f"what operator {self._label} emits: {error}") from error
 
