@@ -41,10 +41,7 @@ class ColumnSource(rt.Source):
 
     def plan_splits(self, parallelism: int) -> Sequence[rt.Split]:
         bounds = [self.records * split // self.splits for split in range(self.splits + 1)]
-        return [
-            rt.Split(f"{start}", {"count": stop - start})
-            for start, stop in pairwise(bounds)
-        ]
+        return [rt.Split(f"{start}", {"count": stop - start}) for start, stop in pairwise(bounds)]
 
     def open_split(self, split: rt.Split, offset: Any) -> rt.SplitReader:
         return _Reader(self.batch(), split.info["count"], offset or 0)
