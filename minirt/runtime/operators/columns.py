@@ -20,6 +20,8 @@ class FilterColumnsOperator(Operator):
         self._expression = expression
 
     def process(self, batch: Batch, input_index: int) -> None:
+        if not len(batch):
+            return
         columns = to_columns(batch, self.ctx.label)
         try:
             kept = columns.where(condition(columns.table, self._expression))
@@ -38,6 +40,8 @@ class ProjectOperator(Operator):
         self._computed = computed
 
     def process(self, batch: Batch, input_index: int) -> None:
+        if not len(batch):
+            return
         columns = to_columns(batch, self.ctx.label)
         try:
             table = project(columns.table, self._kept, self._computed)
@@ -47,7 +51,10 @@ class ProjectOperator(Operator):
 
 
 def to_columns(batch: Batch, label: str) -> Columns:
-    """The batch as columns. Raises UserCodeError where its records are not dicts of like types."""
+    """The batch, which must not be empty, as columns.
+
+    Raises UserCodeError where its records are not dicts of like types.
+    """
     if isinstance(batch, Columns):
         return batch
     try:

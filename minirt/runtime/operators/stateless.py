@@ -100,6 +100,8 @@ class MapBatchesOperator(Operator):
         self._columns = format == "columns"
 
     def process(self, batch: Batch, input_index: int) -> None:
+        if not len(batch):
+            return
         if self._columns:
             self._process_columns(batch)
             return
