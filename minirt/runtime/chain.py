@@ -12,6 +12,7 @@ from minirt.errors import UserCodeError
 from minirt.graph.execution import SubtaskId, Vertex
 from minirt.graph.job_graph import (
     CoMapSpec,
+    FilterColumnsSpec,
     FilterSpec,
     FlatMapSpec,
     KeyedCoProcessSpec,
@@ -20,6 +21,7 @@ from minirt.graph.job_graph import (
     MapSpec,
     OperatorNode,
     ProcessSpec,
+    ProjectSpec,
     ReduceSpec,
     SinkSpec,
     SourceSpec,
@@ -27,6 +29,7 @@ from minirt.graph.job_graph import (
 from minirt.io.base import Prepared, Split
 from minirt.protocol.watermarks import MAX_WATERMARK
 from minirt.runtime.operators.base import Emit, Operator, OperatorContext, opening_error
+from minirt.runtime.operators.columns import FilterColumnsOperator, ProjectOperator
 from minirt.runtime.operators.keyed import KeyedProcessOperator, ReduceOperator
 from minirt.runtime.operators.sink import SinkOperator
 from minirt.runtime.operators.source import SourceOperator
@@ -169,6 +172,10 @@ def _build(node: OperatorNode, ctx: OperatorContext, chain: ChainContext) -> Ope
             return FlatMapOperator(ctx, left, right) if flat else MapOperator(ctx, left, right)
         case FilterSpec(predicate):
             return FilterOperator(ctx, predicate)
+        case FilterColumnsSpec(condition):
+            return FilterColumnsOperator(ctx, condition)
+        case ProjectSpec(kept, computed):
+            return ProjectOperator(ctx, kept, computed)
         case MapBatchesSpec(function, format):
             return MapBatchesOperator(ctx, function, format)
         case ProcessSpec(process):

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from minirt.config import Limits
 from minirt.data.batch import Batch, Columns, Rows
 from minirt.data.codec import RowCodec, UnsupportedRecordError, encode_columns
-from minirt.data.keys import KeyRouter, UnstableKeyError, key_hash
-from minirt.errors import MinirtError, UserCodeError
+from minirt.errors import UserCodeError
 from minirt.graph.execution import Link
 from minirt.graph.job_graph import Broadcast, Custom, Hash
 from minirt.protocol.barriers import Barrier
 from minirt.runtime.channels import OutputChannel
+from minirt.runtime.column_dealing import ColumnRouter, Gathered, dealt, in_turn
 from minirt.runtime.frames import (
     ACTIVE_FRAME,
     END_FRAME,
@@ -26,7 +26,7 @@ from minirt.runtime.frames import (
 )
 from minirt.runtime.in_flight import Overtaken
 from minirt.runtime.metrics import SubtaskMetrics
-from minirt.runtime.operators.base import shown, user_error
+from minirt.runtime.row_dealing import row_dealer
 from minirt.runtime.spill import SpilledFrame
 
 _FIRST_RECORD_BYTES = 256
@@ -94,9 +94,10 @@ class ChannelBuffer:
         self.timestamps.clear()
         self.since = None
 
-    def send_columns(self, batch: Columns) -> None:
-        self.flush()
-        self.put(Frame(Kind.COLUMNS, encode_columns(batch), len(batch)))
+    def send_columns(self, batch: Columns, frame_records: int) -> None:
+        """Send columns at once, cut into frames; there must be no rows that are still held."""
+        for piece in batch.cut(frame_records):
+            self.put(Frame(Kind.COLUMNS, encode_columns(piece), len(piece)))
 
     def put(self, frame: Frame) -> None:
         outlet = self._outlet
@@ -144,38 +145,56 @@ class LinkOutput:
         together = isinstance(link.partitioning, Broadcast) or len(channels) == 1
         groups = [channels] if together else [[channel] for channel in channels]
         self._buffers = [ChannelBuffer(group, outlet) for group in groups]
-        self._deal = self._dealer()
+        self._gathered = Gathered()
+        self._gathered_bytes_max = outlet.limits.column_frame_bytes * len(self._buffers)
+        self._router: ColumnRouter | None = None
+        if isinstance(link.partitioning, Hash | Custom):
+            self._router = ColumnRouter(link, label)
+        entries = outlet.limits.route_cache_entries
+        self._deal = row_dealer(link, self._buffers, label, entries)
 
     def emit(self, batch: Batch) -> None:
+        """Rows are dealt at once and wait in the buffers; columns wait to be dealt many at a time."""
         if not len(batch):
             return
         self._outlet.metrics.records_out += len(batch)
-        if isinstance(batch, Columns) and len(self._buffers) == 1:
-            self._buffers[0].send_columns(batch)
+        if isinstance(batch, Columns):
+            self._gather(batch)
             return
-        rows = batch.rows()
-        if self._timed is not (rows.timestamps is not None):
-            # All records of a frame carry timestamps, or none does.
+        timed = batch.timestamps is not None
+        if self._timed is not timed or self._gathered.since is not None:
+            # All records of a frame carry timestamps, or none does; and what came first goes first.
             self.flush()
-            self._timed = not self._timed
-        self._deal(rows)
+            self._timed = timed
+        self._deal(batch)
         now = self._outlet.now()
         for buffer in self._buffers:
             buffer.settle(now)
 
     def flush(self) -> None:
+        """Send everything that is held. At any time that is either rows or columns."""
+        gathered, count = self._gathered, len(self._buffers)
+        if gathered.records:
+            frame_bytes = self._outlet.limits.column_frame_bytes
+            frame_records = 1 + frame_bytes * gathered.records // (gathered.bytes + 1)
+            for batch in gathered.take():
+                for piece in batch.cut(frame_records * count):
+                    self._deal_columns(piece, frame_records)
         for buffer in self._buffers:
             buffer.flush()
 
     def flush_older_than(self, time: float) -> None:
+        if self._gathered.since is not None and self._gathered.since <= time:
+            self.flush()
         for buffer in self._buffers:
             if buffer.since is not None and buffer.since <= time:
                 buffer.flush()
 
     @property
     def oldest(self) -> float | None:
-        """Since when the oldest record waits for its buffer to fill."""
-        return min((b.since for b in self._buffers if b.since is not None), default=None)
+        """Since when the oldest record waits to be sent."""
+        times = [self._gathered.since, *(buffer.since for buffer in self._buffers)]
+        return min((time for time in times if time is not None), default=None)
 
     def overtake(self, barrier: Frame) -> list[Overtaken]:
         """Send a barrier ahead of everything that is queued; returns the data that it overtakes."""
@@ -195,108 +214,38 @@ class LinkOutput:
 
     def control(self, frame: Frame) -> None:
         """Send a control frame behind everything emitted so far, into every channel."""
+        self.flush()
         for buffer in self._buffers:
-            buffer.flush()
             buffer.put(frame)
 
     def _ends(self) -> Iterator[tuple[int, OutputChannel]]:
         """The channels with the subtasks that receive from them."""
         return zip(self.link.receivers_of(self._sender), self.channels, strict=True)
 
-    def _dealer(self) -> Callable[[Rows], None]:
-        match self.link.partitioning:
-            case Hash(key) if len(self._buffers) == 1:
-                self._key_of = key.on_rows()
-                return self._deal_keyed_to_one
-            case _ if len(self._buffers) == 1:
-                return self._deal_to_one
-            case Hash(key):
-                self._key_of = key.on_rows()
-                entries = self._outlet.limits.route_cache_entries
-                buffers, groups = self._buffers, self.link.max_parallelism
-                self._appends = KeyRouter([b.records.append for b in buffers], groups, entries)
-                self._timed_appends = KeyRouter(
-                    [(b.records.append, b.timestamps.append) for b in buffers], groups, entries
-                )
-                return self._deal_by_key
-            case Custom(function, key):
-                self._key_of = key.on_rows()
-                self._choose = function
-                return self._deal_by_function
-        return self._deal_in_turn
+    def _gather(self, batch: Columns) -> None:
+        gathered = self._gathered
+        if gathered.since is None or not gathered.fits(batch):
+            self.flush()
+            if isinstance(self.link.partitioning, Hash) and self._router is not None:
+                self._router.check(batch.table)
+        gathered.add(batch, self._outlet.now())
+        if gathered.bytes >= self._gathered_bytes_max:
+            self.flush()
 
-    def _deal_to_one(self, rows: Rows) -> None:
-        buffer = self._buffers[0]
-        buffer.records += rows.records
-        if rows.timestamps is not None:
-            buffer.timestamps += rows.timestamps
-
-    def _deal_keyed_to_one(self, rows: Rows) -> None:
-        """A key that could not be dealt to several is refused here too; one of a batch is looked at."""
-        record = rows.records[0]
-        try:
-            key_hash(self._key_of(record))
-        except Exception as error:
-            raise self._key_error(error, record) from error
-        self._deal_to_one(rows)
-
-    def _deal_in_turn(self, rows: Rows) -> None:
+    def _deal_columns(self, batch: Columns, frame_records: int) -> None:
         count = len(self._buffers)
-        for place in range(count):
-            buffer = self._buffers[(self._turn + place) % count]
-            buffer.records += rows.records[place::count]
-            if rows.timestamps is not None:
-                buffer.timestamps += rows.timestamps[place::count]
-        self._turn = (self._turn + len(rows)) % count
-
-    def _deal_by_key(self, rows: Rows) -> None:
-        key_of = self._key_of
+        if count == 1:
+            parts: Iterable[tuple[int, Columns]] = [(0, batch)]
+        elif self._router is not None:
+            parts = dealt(batch, self._router.targets(batch.table), count)
+        else:
+            parts = in_turn(batch, self._turn, count)
+            self._turn = (self._turn + len(batch)) % count
         try:
-            if rows.timestamps is None:
-                appends = self._appends
-                for record in rows.records:
-                    appends[key_of(record)](record)
-                return
-            timed = self._timed_appends
-            for record, time in zip(rows.records, rows.timestamps, strict=True):
-                append, stamp = timed[key_of(record)]
-                append(record)
-                stamp(time)
-        except Exception as error:
-            raise self._key_error(error, record) from error
-
-    def _key_error(self, error: Exception, record: Any) -> MinirtError:
-        label = f"{self._label}, key of the next operator,"
-        if isinstance(error, TypeError):
-            try:
-                key_hash(self._key_of(record))
-            except UnstableKeyError as unstable:
-                error = unstable
-            except Exception:
-                return user_error(label, error, record)
-        if isinstance(error, UnstableKeyError):
-            return UserCodeError(f"operator {label} failed on record {shown(record)}: {error}")
-        return user_error(label, error, record)
-
-    def _deal_by_function(self, rows: Rows) -> None:
-        choose, key_of, count = self._choose, self._key_of, len(self._buffers)
-        targets = []
-        try:
-            for record in rows.records:
-                targets.append(choose(key_of(record), count))
-        except Exception as error:
-            raise user_error(f"{self._label}, partitioner,", error, record) from error
-        for target in set(targets):
-            if not (isinstance(target, int) and 0 <= target < count):
-                raise UserCodeError(
-                    f"operator {self._label}: the partitioner returned {target!r}; it must return an "
-                    f"index from 0 to {count - 1}"
-                )
-        for target, record in zip(targets, rows.records, strict=True):
-            self._buffers[target].records.append(record)
-        if rows.timestamps is not None:
-            for target, time in zip(targets, rows.timestamps, strict=True):
-                self._buffers[target].timestamps.append(time)
+            for place, part in parts:
+                self._buffers[place].send_columns(part, frame_records)
+        except UnsupportedRecordError as error:
+            raise UserCodeError(f"what operator {self._label} emits: {error}") from error
 
 
 class Outputs:

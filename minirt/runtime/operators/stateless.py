@@ -12,6 +12,7 @@ from minirt.data.batch import Batch, Columns, Rows
 from minirt.errors import UserCodeError
 from minirt.functions import Process
 from minirt.runtime.operators.base import Emit, Operator, OperatorContext, user_error
+from minirt.runtime.operators.columns import to_columns
 
 CHUNK_RECORDS = 512
 """How many results are collected before they are passed on: of one record there may be very many."""
@@ -99,6 +100,8 @@ class MapBatchesOperator(Operator):
         self._columns = format == "columns"
 
     def process(self, batch: Batch, input_index: int) -> None:
+        if not len(batch):
+            return
         if self._columns:
             self._process_columns(batch)
             return
@@ -212,18 +215,3 @@ def rows_with_times(rows: Rows) -> Iterable[tuple[Any, int | None]]:
     if rows.timestamps is None:
         return ((record, None) for record in rows.records)
     return zip(rows.records, rows.timestamps, strict=True)
-
-
-def to_columns(batch: Batch, label: str) -> Columns:
-    """The batch as columns. Raises UserCodeError where its records are not dicts of like types."""
-    if isinstance(batch, Columns):
-        return batch
-    try:
-        table = pa.RecordBatch.from_pylist(batch.records)
-    except (pa.ArrowException, TypeError, AttributeError) as error:
-        raise UserCodeError(
-            f"operator {label} needs columns, but its records cannot be laid out as such: {error}; "
-            "make every record a dict with the same columns and types"
-        ) from error
-    times = None if batch.timestamps is None else pa.array(batch.timestamps, pa.int64()).to_numpy()
-    return Columns(table, times)

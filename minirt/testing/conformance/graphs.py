@@ -6,10 +6,13 @@ stateful operators found when it passed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import ast
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any
+
+import pyarrow.compute as pc
 
 import minirt as rt
 from minirt.testing import TransactionalSink
@@ -20,8 +23,10 @@ Stamped = tuple[Path, int]
 Record = tuple[Path, int, tuple[Any, ...]]
 
 BUCKET_MS = 16
+LAID = "-laid"
+"""Behind the uid of an operator on columns: the one that lays them out for it."""
 EDGES = ("plain", "rebalance", "rescale", "broadcast", "forward", "custom", "impure")
-SINGLE = ("map", "filter", "flat", "batches", "split")
+SINGLE = ("map", "filter", "flat", "batches", "split", "columns")
 KEYED = ("count", "timers", "clock")
 PAIRS = ("union", "twice", "pair", "join")
 
@@ -48,6 +53,17 @@ def is_odd(path: Path) -> bool:
 def span_end(time: int) -> int:
     """The last millisecond of the span of event time that `time` lies in."""
     return time // BUCKET_MS * BUCKET_MS + BUCKET_MS - 1
+
+
+def lay_out(record: Record, keys: int) -> dict[str, Any]:
+    """The fields in which a record travels in columns."""
+    return {"key": key_of(record[0], keys), "record": repr(record)}
+
+
+def pick_up(fields: Mapping[str, Any]) -> Record:
+    """The record that was laid out, with a note in its path of the operator that it came through."""
+    path, time, notes = ast.literal_eval(fields["record"])
+    return ((*path, fields["via"]) if "via" in fields else path, time, notes)
 
 
 def choose(key: int, parallelism: int) -> int:
@@ -213,6 +229,8 @@ def _draw_stage(
         open_ends[-1 - int(random.random() ** 2 * len(open_ends))] for _ in range(wanted)
     )
     edge = random.choice(EDGES)
+    if kind == "columns" and edge == "broadcast":  # What is in flight before it is not copied yet.
+        edge = "plain"
     if edge == "forward" and all(len(set(drawn[i].parallelism)) == 1 for i in inputs):
         parallelism = drawn[inputs[0]].parallelism
     if edge == "broadcast":  # How often records come depends on it.
@@ -290,9 +308,12 @@ def _add(
         return env.source(source, uid=uid, watermarks=marks, parallelism=width).map(
             stamp, uid=f"{uid}-stamp", parallelism=width
         )
+    settings: dict[str, Any] = {"uid": uid, "parallelism": width, "chain": stage.chain}
+    if stage.kind == "columns":
+        [before] = stage.inputs
+        return _add_columns(streams[before], stage, plan.stages[before], form, settings)
     inputs = [_dealt(streams[i], stage, plan.stages[i], form) for i in stage.inputs]
     first = inputs[0]
-    settings: dict[str, Any] = {"uid": uid, "parallelism": width, "chain": stage.chain}
     keyed = [stream.key_by(_key_function(stage.keys)) for stream in inputs]
     match stage.kind:
         case "map":
@@ -326,6 +347,27 @@ def _add(
         case "join":
             return keyed[0].connect(keyed[1]).process(Join(uid), **settings)
     raise AssertionError(stage.kind)
+
+
+def _add_columns(
+    stream: rt.Stream, stage: Stage, source: Stage, form: int, settings: Mapping[str, Any]
+) -> rt.Stream:
+    """An operator on columns; they are laid out before they are dealt to it, by a key of one of them."""
+    uid, keys = settings["uid"], stage.keys
+    laid = stream.map(
+        lambda r: lay_out(r, keys), uid=f"{uid}{LAID}", parallelism=source.parallelism[form]
+    ).select("record", "key", uid=f"{uid}-select", parallelism=source.parallelism[form])
+    if stage.edge == "plain":
+        dealt: rt.Stream = laid.key_by("key")
+    elif stage.edge in ("custom", "impure"):
+        function = choose if stage.edge == "custom" else Turns()
+        dealt = laid.partition_custom(function, "key", pure=stage.edge == "custom")
+    else:
+        dealt = _dealt(laid, stage, source, form)
+    marked = dealt.with_column("via", pc.scalar(uid), **settings)
+    back = {"parallelism": settings["parallelism"]}
+    kept = marked.filter(pc.field("key") >= 0, uid=f"{uid}-filter", **back)
+    return kept.map(pick_up, uid=f"{uid}-back", **back)
 
 
 def _key_function(keys: int) -> Callable[[Record], int]:
