@@ -128,4 +128,4 @@ def test_subtask_does_not_flood_the_small_queue_of_a_slow_receiver() -> None:
         fills.append(channel.fill)
         consumed += sum(frame.size for frame in sent(channel) if frame.is_data)
         channel.on_credit(consumed, 16 * 1024)
-    assert max(fills) < 3
+    assert max(fills) < 4
