@@ -47,6 +47,7 @@ EVERY_MODE = pytest.mark.parametrize("mode", sorted(MODES))
 SPLIT = SmallJob("shuffle", 1, 2, 2)
 JOIN = SmallJob("shuffle", 2, 1, 1)
 BARE_JOIN = SmallJob("shuffle", 2, 0, 1)
+BARE_LINE = SmallJob("shuffle", 1, 0, 1)
 LINE = SmallJob("shuffle", 1, 2, 1)
 SHORT_LINE = SmallJob("shuffle", 1, 1, 1)
 
@@ -63,7 +64,7 @@ SHORT_LINE = SmallJob("shuffle", 1, 1, 1)
         (SmallJob("broadcast", 1, 1, 2), 1, 0, 64),
         (SmallJob("forward", 1, 1, 1), 1, 0, 64),
         (BARE_JOIN, 1, 0, 64),
-        (SHORT_LINE, 2, 0, 64),
+        (BARE_LINE, 2, 0, 64),
         (SHORT_LINE, 1, 1, 64),
     ],
     ids=str,
