@@ -49,7 +49,7 @@ class Effort:
     interval: str
 
 
-FULL = Effort(checkpoints=20, seconds=60.0, interval="500ms")
+FULL = Effort(checkpoints=20, seconds=120.0, interval="500ms")
 QUICK = Effort(checkpoints=5, seconds=1.0, interval="100ms")
 
 
