@@ -81,6 +81,8 @@ class ChannelData:
     receivers: int
     side: Literal["out", "in"]
     bytes: int
+    records: int | None = None
+    """How many records these are; None in checkpoints of versions that did not count them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from minirt.data.batch import Batch, Columns
-from minirt.data.codec import RowCodec, decode_columns, encode_columns
+from minirt.data.codec import RowCodec, count_records, decode_columns, encode_columns
 from minirt.errors import CorruptCheckpointError
 from minirt.graph.execution import Link
 from minirt.protocol.manifest import ChannelData
@@ -57,7 +57,11 @@ def _stored(
     link: Link, key: str, sender: int, receiver: int, side: Side, frames: Sequence[Frame]
 ) -> tuple[ChannelData, bytes]:
     data = b"".join(frame.wire() for frame in frames)
-    return ChannelData(key, link.kind, sender, receiver, link.receivers, side, len(data)), data
+    records = sum(frame.records or count_records(frame.payload) for frame in frames)
+    channel = ChannelData(
+        key, link.kind, sender, receiver, link.receivers, side, len(data), records=records
+    )
+    return channel, data
 
 
 def data_frame(batch: Batch, codec: RowCodec) -> Frame:

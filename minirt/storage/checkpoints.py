@@ -30,6 +30,7 @@ from minirt.protocol.manifest import (
     next_generation,
     restore_candidates,
 )
+from minirt.state.stored import entries_in
 from minirt.storage.damage import NO_OLDER_CHECKPOINT, cannot_restore, fallback_to
 from minirt.storage.history import CheckpointHistory
 from minirt.storage.manifests import decode_manifest, encode_manifest
@@ -131,7 +132,8 @@ class CheckpointStorage:
     ) -> SnapshotRef:
         """Store one subtask's snapshot, durable on return, or put it into the reference if it is small."""
         path = CheckpointPaths.snapshot(ManifestKey(checkpoint_id, generation), vertex, subtask)
-        return self._write_part(path, vertex, subtask, sections)
+        entries = {name: entries_in(name, section) for name, section in sections.items()}
+        return self._write_part(path, vertex, subtask, sections, entries)
 
     def write_in_flight(
         self,
@@ -144,7 +146,8 @@ class CheckpointStorage:
         """Store the in-flight data that one subtask captured, as `write_snapshot` does with state."""
         path = CheckpointPaths.in_flight(ManifestKey(checkpoint_id, generation), vertex, subtask)
         sections = {str(place): data for place, (_, data) in enumerate(channels)}
-        stored = self._write_part(path, vertex, subtask, sections)
+        entries = {str(place): channel.records for place, (channel, _) in enumerate(channels)}
+        stored = self._write_part(path, vertex, subtask, sections, entries)
         return InFlightRef(stored, tuple(channel for channel, _ in channels))
 
     def read_snapshot(self, ref: SnapshotRef, checkpoint: ManifestKey) -> dict[str, bytes]:
@@ -258,9 +261,14 @@ class CheckpointStorage:
     # Internals
 
     def _write_part(
-        self, path: str, vertex: int, subtask: int, sections: Mapping[str, bytes]
+        self,
+        path: str,
+        vertex: int,
+        subtask: int,
+        sections: Mapping[str, bytes],
+        entries: Mapping[str, int | None],
     ) -> SnapshotRef:
-        chunks = encode_part(sections)
+        chunks = encode_part(sections, entries)
         size, checksum = sum(map(len, chunks)), part_checksum(chunks[0])
         if size <= self._inline_bytes_max:
             return SnapshotRef(vertex, subtask, None, b"".join(chunks), size, checksum)
