@@ -5,17 +5,12 @@ from __future__ import annotations
 import json as json_format
 import sys
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from minirt.cli.arguments import Json, Storage, Which
 from minirt.errors import ConfigurationError
-
-if TYPE_CHECKING:
-    from minirt.inspect import StoredCheckpoint
-    from minirt.inspect.entries import Kind
-    from minirt.inspect.export import ExportedRows
 
 
 class What(StrEnum):
@@ -59,48 +54,16 @@ def export_checkpoint(
     if to != "-":
         format_of(to)
     checkpoint = open_checkpoints(storage, allow_pickle=allow_pickle).find(which)
-    rows = _rows(checkpoint, what, uid, name)
+    table = checkpoint.table(what.value, uid=uid, name=name)
     if to == "-":
-        write_jsonl(rows, sys.stdout.buffer, lambda written: None)
+        write_jsonl(table, sys.stdout.buffer, lambda written: None)
         return
     line = LiveLine(sys.stderr)
     try:
-        written = export(rows, to, lambda count: line.update(f"{count:,} rows"))
+        written = export(table, to, lambda count: line.update(f"{count:,} rows"))
     finally:
         line.close()
     if json:
         typer.echo(json_format.dumps({"file": to, "rows": written}, indent=2))
     else:
         typer.echo(f"wrote {written:,} rows to {to}")
-
-
-def _rows(
-    checkpoint: StoredCheckpoint, what: What, uid: str | None, name: str | None
-) -> ExportedRows:
-    from minirt.inspect.export import rows_of_channels, rows_of_entries
-
-    operators = [*checkpoint.operators.values()] if uid is None else [checkpoint.operator(uid)]
-    if what is What.in_flight:
-        if name is not None:
-            raise ConfigurationError("--name has no effect with --what in-flight")
-        channels = [
-            channel
-            for channel in checkpoint.in_flight
-            if uid is None or channel.receiver_uid == uid
-        ]
-        return rows_of_channels(channels)
-    kind: Kind = what.value
-    if kind == "splits" and name is not None:
-        raise ConfigurationError("--name has no effect with --what splits")
-    found = [
-        entries
-        for operator in operators
-        for entries in operator.entries
-        if entries.kind == kind and name in (None, entries.name)
-    ]
-    if not found and name is not None:
-        raise ConfigurationError(
-            f"checkpoint {checkpoint.id} holds no {kind} {name!r}"
-            + ("" if uid is None else f" of operator {uid!r}")
-        )
-    return rows_of_entries(kind, found)

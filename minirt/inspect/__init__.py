@@ -13,6 +13,7 @@ ranges when it is asked for: figures of a large checkpoint cost next to nothing.
 from minirt.inspect.checkpoint import StoredCheckpoint, StoredOperator
 from minirt.inspect.checkpoints import Checkpoints, open_checkpoints
 from minirt.inspect.entries import StoredChannel, StoredEntries
+from minirt.inspect.table import StoredTable
 
 __all__ = [
     "Checkpoints",
@@ -20,5 +21,6 @@ __all__ = [
     "StoredCheckpoint",
     "StoredEntries",
     "StoredOperator",
+    "StoredTable",
     "open_checkpoints",
 ]

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import get_args
+from typing import Literal, get_args
 
 from minirt.errors import ConfigurationError, StorageError
 from minirt.inspect.entries import Kind, StoredChannel, StoredEntries, StoredSection
+from minirt.inspect.table import StoredTable, table_of_channels, table_of_entries
 from minirt.protocol.manifest import CheckpointPaths, Manifest, SnapshotRef, VertexEntry
 from minirt.state.stored import SectionName
 from minirt.storage.part_reader import PartReader, referred_part, stored_file
@@ -128,6 +129,32 @@ class StoredCheckpoint:
             for captured in self.manifest.in_flight
             for place, data in enumerate(captured.channels)
         )
+
+    def table(
+        self,
+        what: Literal["state", "timers", "splits", "in-flight"] = "state",
+        *,
+        uid: str | None = None,
+        name: str | None = None,
+    ) -> StoredTable:
+        """All states, timers, splits or in-flight records, or those of one operator, as one table.
+
+        `name` chooses one state, or the timers of one time domain. In-flight records belong to the operator
+        that was to get them. Raises ConfigurationError if there is no such operator or name.
+        """
+        chosen = [*self.operators.values()] if uid is None else [self.operator(uid)]
+        if what in ("splits", "in-flight") and name is not None:
+            raise ConfigurationError(f"name={name!r} has no effect on {what}, which have none")
+        if what == "in-flight":
+            return table_of_channels([c for c in self.in_flight if uid in (None, c.receiver_uid)])
+        found = [held for operator in chosen for held in operator.entries if held.kind == what]
+        named = [held for held in found if name in (None, held.name)]
+        if name is not None and not named:
+            names = ", ".join(sorted({repr(held.name) for held in found}))
+            raise ConfigurationError(
+                f"checkpoint {self.id} has no {what} {name!r}; there are: {names or 'none'}"
+            )
+        return table_of_entries(what, named)
 
     def verify(self, on_bytes: Callable[[int], None] = lambda count: None) -> list[StorageError]:
         """Read all that it needs and compare every checksum; what is wrong, one error for each part.

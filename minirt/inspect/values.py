@@ -77,7 +77,7 @@ class ColumnType:
 
 
 _NOTHING = ColumnType(pa.null())
-_JSON = ColumnType(pa.string(), as_json=True)
+TEXT = ColumnType(pa.string(), as_json=True)
 
 
 def column_type(batches: Iterable[Sequence[Any]]) -> ColumnType:
@@ -94,18 +94,18 @@ def _inferred(values: Sequence[Any]) -> ColumnType:
     try:
         kind = pa.array([_to_arrow(value) for value in values]).type
     except (pa.ArrowException, OverflowError, RecursionError, TypeError, ValueError):
-        return _JSON
-    return _JSON if _fields(kind) > _FIELDS_MAX else ColumnType(kind)
+        return TEXT
+    return TEXT if _fields(kind) > _FIELDS_MAX else ColumnType(kind)
 
 
 def _common(one: ColumnType, other: ColumnType) -> ColumnType:
     if one.as_json or other.as_json:
-        return _JSON
+        return TEXT
     try:
         schemas = [pa.schema([("value", kind.arrow)]) for kind in (one, other)]
         common = pa.unify_schemas(schemas, promote_options="permissive").field(0).type
     except pa.ArrowException:
-        return _JSON
+        return TEXT
     return ColumnType(common)
 
 
