@@ -25,8 +25,8 @@ def diff_checkpoints(
 ) -> None:
     """Show how two checkpoints differ: operators, sizes of state, and with --keys the keys.
 
-    Either may be the path of a savepoint, or of a checkpoint in another storage. --keys keeps all keys of
-    the first one in memory. The exit status is 0, whether they differ or not.
+    Either may be the path of a savepoint, or of a checkpoint in another storage. --keys keeps a digest
+    of each key in memory. The exit status is 0, whether they differ or not.
     """
     from minirt.inspect import open_checkpoints
     from minirt.inspect.diff import diff

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
 from typing import Any
 
 from minirt.inspect.checkpoint import StoredCheckpoint
 from minirt.inspect.entries import Kind, StoredEntries
 from minirt.inspect.values import json_text
 
-_DIGEST_BYTES = 8
+_DIGEST_BYTES = 16
 
 Name = tuple[str, Kind, str]
 
@@ -18,7 +19,7 @@ def diff(one: StoredCheckpoint, other: StoredCheckpoint, *, keys: bool = False) 
     """Both checkpoints side by side, each figure as [of one, of other], None where there is nothing.
 
     `keys` counts the entries that were added, removed and changed from one to the other: that reads both,
-    and keeps each key of the one in memory. Raises StorageError.
+    and keeps a digest of each entry of the one in memory. Raises StorageError.
     """
     figures = ("job", "checkpoint_id", "generation", "mode", "kind", "bytes", "duration_s")
     manifests = (one.manifest, other.manifest)
@@ -73,24 +74,26 @@ def _entries(
 
 
 def _key_changes(one: StoredEntries | None, other: StoredEntries | None) -> dict[str, int]:
-    before = {} if one is None else _digests(one)
+    before = dict(_digests(one))
     changed = added = 0
-    for entry, digest in () if other is None else _each(other):
+    for entry, digest in _digests(other):
         old = before.pop(entry, None)
         added += old is None
         changed += old is not None and old != digest
     return {"added": added, "removed": len(before), "changed": changed}
 
 
-def _digests(entries: StoredEntries) -> dict[Any, bytes]:
-    return dict(_each(entries))
-
-
-def _each(entries: StoredEntries) -> Any:
-    """What is to be found again, with a digest of what may change. Of a timer nothing can change."""
+def _digests(entries: StoredEntries | None) -> Iterator[tuple[bytes, bytes]]:
+    """What is to be found again, and what may change of it: of a timer nothing can."""
+    if entries is None:
+        return
     for left, right in entries:
         if entries.kind == "timers":
-            yield (left, right), b""
+            yield _digest([left, right]), b""
         else:
-            text = json_text(right).encode()
-            yield left, hashlib.blake2b(text, digest_size=_DIGEST_BYTES).digest()
+            yield _digest(left), _digest(right)
+
+
+def _digest(value: Any) -> bytes:
+    """Stands for a value, whatever it is: keys that were crafted cannot always be hashed."""
+    return hashlib.blake2b(json_text(value).encode(), digest_size=_DIGEST_BYTES).digest()

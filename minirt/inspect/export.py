@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -14,7 +13,7 @@ import pyarrow.parquet as pq
 
 from minirt.errors import ConfigurationError, StorageError
 from minirt.inspect.table import StoredTable
-from minirt.inspect.values import to_json
+from minirt.inspect.values import json_text, to_json
 
 _FORMATS = {".parquet": "parquet", ".jsonl": "jsonl"}
 _GROUP_ROWS = 65536
@@ -45,8 +44,8 @@ def write_jsonl(table: StoredTable, file: IO[bytes], on_rows: Callable[[int], No
     for common, columns in table.pieces():
         origin = dict(zip(table.origin.names, common, strict=True))
         for values in zip(*columns, strict=True):
-            own = zip(table.columns, map(to_json, values), strict=True)
-            file.write(json.dumps({**origin, **dict(own)}, ensure_ascii=False).encode() + b"\n")
+            own = dict(zip(table.columns, map(to_json, values), strict=True))
+            file.write(json_text({**origin, **own}).encode() + b"\n")
         written += len(columns[0])
         on_rows(written)
     return written

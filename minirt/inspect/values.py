@@ -27,20 +27,34 @@ _FIELDS_MAX = 200
 
 def to_json(value: Any) -> Any:
     """The value as `json.dumps` takes it."""
+    try:
+        return _to_json(value)
+    except RecursionError:
+        return "nested too deep to be shown"
+
+
+def json_text(value: Any) -> str:
+    """The value as one line of JSON, which any encoding can carry."""
+    text = json.dumps(to_json(value), ensure_ascii=False)
+    # Halves of surrogate pairs, as in names of files, are text in Python only: they are escaped.
+    return text.encode(errors="backslashreplace").decode()
+
+
+def _to_json(value: Any) -> Any:
     if value is None or type(value) in (bool, int, str):
         return value
     if isinstance(value, float):
         return float(value) if math.isfinite(value) else str(value)
     if isinstance(value, dict):
         if all(type(key) is str for key in value):
-            return {key: to_json(item) for key, item in value.items()}
-        return [[to_json(key), to_json(item)] for key, item in value.items()]
+            return {key: _to_json(item) for key, item in value.items()}
+        return [[_to_json(key), _to_json(item)] for key, item in value.items()]
     if isinstance(value, Pickled):
         return {"pickle_bytes": len(value.data)}
     if isinstance(value, list | tuple):
-        return [to_json(item) for item in value]
+        return [_to_json(item) for item in value]
     if isinstance(value, set | frozenset):
-        return sorted(map(to_json, value), key=json.dumps)
+        return sorted(map(_to_json, value), key=json.dumps)
     if isinstance(value, bytes | bytearray):
         return base64.b64encode(value).decode()
     if isinstance(value, dt.datetime | dt.date | dt.time):
@@ -48,18 +62,10 @@ def to_json(value: Any) -> Any:
     if isinstance(value, dt.timedelta):
         return value.total_seconds()
     if isinstance(value, np.ndarray):
-        return to_json(value.tolist())
+        return _to_json(value.tolist())
     if isinstance(value, np.generic):
-        return str(value) if value.dtype.kind in "mM" else to_json(value.item())
+        return str(value) if value.dtype.kind in "mM" else _to_json(value.item())
     return str(value)
-
-
-def json_text(value: Any) -> str:
-    """The value as one line of JSON."""
-    try:
-        return json.dumps(to_json(value), ensure_ascii=False)
-    except RecursionError:
-        return json.dumps("nested too deep to be shown")
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
 import uuid
 from decimal import Decimal
 from pathlib import Path
@@ -13,6 +14,8 @@ import pytest
 
 import minirt as rt
 from minirt.data.values import Pickled
+from minirt.inspect.export import export
+from minirt.inspect.values import json_text
 from minirt.protocol.manifest import CheckpointPaths
 from minirt.state.sections import CHUNK_ENTRIES
 from minirt.storage.checkpoints import CheckpointStorage
@@ -159,6 +162,30 @@ class Bomb:
 def go_off() -> str:
     Bomb.loaded = True
     return "loaded"
+
+
+def test_text_that_is_no_unicode_and_endless_nesting_become_json(tmp_path: Path) -> None:
+    nested: list[Any] = []
+    for _ in range(390):
+        nested = [nested]
+    values = {"a": "\udc80", "b": nested, "c": float("nan"), "d": {1: b"\1"}}
+    storage = new_storage(str(tmp_path / "chk"))
+    store(storage, 1, {"value": values})
+    table = opened(storage).latest().table()
+    rows = [row for batch in table.record_batches() for row in batch.to_pylist()]
+    texts = {row["key"]: row["value"] for row in rows}
+    assert texts.pop("b") == "[" * 391 + "]" * 391
+    assert texts == {"a": '"\\udc80"', "c": '"nan"', "d": '[[1, "AQ=="]]'}
+    assert export(table, str(tmp_path / "x.jsonl"), lambda written: None) == 4
+    exported = map(json.loads, (tmp_path / "x.jsonl").read_text().splitlines())
+    assert next(row["value"] for row in exported if row["key"] == "a") == "\udc80"
+
+
+def test_what_is_nested_beyond_any_use_is_named_as_such() -> None:
+    deep: list[Any] = []
+    for _ in range(100_000):
+        deep = [deep]
+    assert json_text({"a": deep}) == '"nested too deep to be shown"'
 
 
 @pytest.mark.parametrize(
