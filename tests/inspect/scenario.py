@@ -49,9 +49,10 @@ def store(
     frames: Sequence[Frame] = (),
     allow_pickle: bool = False,
     references: tuple[str, ...] = (),
+    generation: int = 1,
 ) -> Manifest:
     """Store a checkpoint whose operator "total" has these states, their keys dealt to two subtasks."""
-    place = (checkpoint_id, 1)
+    place = (checkpoint_id, generation)
     split = {"numbers\x1fsplits": msgpack.packb([SPLIT])}
     refs = [storage.write_snapshot(*place, 0, 0, split)]
     for subtask in range(2):
@@ -69,7 +70,7 @@ def store(
         version=1,
         job="sums",
         checkpoint_id=checkpoint_id,
-        generation=1,
+        generation=generation,
         mode="unaligned",
         kind="checkpoint",
         triggered_at=1_700_000_000.0,

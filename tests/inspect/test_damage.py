@@ -11,6 +11,7 @@ import pytest
 import minirt as rt
 from minirt.data.layout import pack_values
 from minirt.protocol.manifest import ManifestKey
+from minirt.state.sections import CHUNK_ENTRIES
 from minirt.storage.checkpoints import CheckpointStorage
 from minirt.storage.parts import encode_part
 from tests.inspect.scenario import frame, new_storage, store
@@ -137,13 +138,13 @@ def chunk(keys: bytes, values: bytes) -> bytes:
     return b"KEYD\x01\0\0\0" + lengths + keys + values
 
 
-ONE = pack_values([1])
+ONE, MANY = pack_values([1]), pack_values([1] * (CHUNK_ENTRIES + 1))
 CRAFTED = {
     "another head": b"TIME\x01\0\0\0",
     "a future version": b"KEYD\x09\0\0\0",
     "a chunk of 4 GB": b"KEYD\x01\0\0\0" + b"\xff" * 8,
     "cut off": chunk(ONE, ONE)[:-1],
-    "more entries than a chunk has": chunk(b"\x10" + msgpack.packb([1 << 24, [1, 0]]), ONE),
+    "more entries than a chunk has": chunk(MANY, MANY),
     "unequal columns": chunk(ONE, pack_values([1, 2])),
     "keys that are lists": chunk(b"\x10" + b"\x91" * 10_000, ONE),
     "an unknown extension": chunk(

@@ -140,6 +140,19 @@ def test_an_orphan_can_be_looked_at_and_is_said_to_be_one(tmp_path: Path) -> Non
     assert [entry["stored"] for entry in checkpoints.history()] == ["kept", "orphan"]
 
 
+def test_of_two_checkpoints_of_one_number_the_one_that_counts_is_meant(tmp_path: Path) -> None:
+    storage = new_storage(str(tmp_path / "chk"))
+    first = store(storage, 1, {"value": {"a": 1}})
+    wanted = store(storage, 2, {"value": {"a": 2}})
+    assert storage.resolve_generation(storage.claim_generation(), first.key)
+    orphan = store(storage, 2, {"value": {"a": 3}}, generation=2)
+    assert storage.resolve_generation(storage.claim_generation(), wanted.key)
+    checkpoints = opened(storage)
+    assert checkpoints.find(2).manifest.key == wanted.key
+    name = CheckpointPaths.folder(orphan.key).rstrip("/")
+    assert checkpoints.find(name).manifest.key == orphan.key
+
+
 def test_pickles_are_not_loaded_unless_that_is_allowed(tmp_path: Path) -> None:
     storage = new_storage(str(tmp_path / "chk"))
     store(storage, 1, {"value": {"a": Bomb(), "b": 2}}, allow_pickle=True)
