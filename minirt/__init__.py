@@ -14,6 +14,7 @@ Layout:
     data        batches, their wire form, hashing of keys
     state       keyed state and timers
     storage     checkpoints on any fsspec file system
+    inspect     looks into stored checkpoints: what they hold, value by value
     io          sources and sinks for files, collections and the console
     functions   process functions and watermarks, for users to subclass and configure
     config      every option and limit;  units: "10s", "64KiB";  errors: one root, one child per cause
@@ -48,6 +49,7 @@ from minirt.functions import (
     ProcessContext,
     Watermarks,
 )
+from minirt.inspect import Checkpoints, StoredCheckpoint, open_checkpoints
 from minirt.io import (
     BadRecord,
     CollectionSource,
@@ -124,6 +126,10 @@ __all__ = [
     "SinkContext",
     "SinkWriter",
     "Prepared",
+    # looking into stored checkpoints
+    "open_checkpoints",
+    "Checkpoints",
+    "StoredCheckpoint",
     # what goes wrong
     "MinirtError",
     "ConfigurationError",

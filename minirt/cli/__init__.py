@@ -43,8 +43,11 @@ def main() -> NoReturn:
     except MinirtError as error:
         _complain(error)
         sys.exit(FAILED)
+    except OSError as error:
+        _complain(error)  # Most likely there is no room for what is printed.
+        sys.exit(FAILED)
     sys.exit(0)
 
 
-def _complain(error: MinirtError) -> None:
+def _complain(error: MinirtError | OSError) -> None:
     print(f"minirt: error: {error}", file=sys.stderr)

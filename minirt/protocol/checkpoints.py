@@ -384,6 +384,7 @@ def _channels(captured: InFlightRef | None) -> list[dict[str, object]]:
             "receiver": data.receiver,
             "side": data.side,
             "bytes": data.bytes,
+            "records": data.records,
         }
         for data in (captured.channels if captured is not None else ())
     ]

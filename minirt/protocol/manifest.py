@@ -83,6 +83,8 @@ class ChannelData:
     bytes: int
     recoveries: int = 0
     """How often it was restored and captured again. At a receiver, what has more of them is older."""
+    records: int | None = None
+    """How many records these are; None in checkpoints of versions that did not count them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,9 +41,7 @@ from minirt.runtime.operators.stateless import (
     ProcessOperator,
 )
 from minirt.runtime.output import LinkOutput
-
-SECTION_SEPARATOR = "\x1f"
-"""Between the uid and the section in the names of a stored snapshot."""
+from minirt.state.stored import UID_SEPARATOR
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +111,7 @@ class Chain:
                 own = operator.snapshot()
             except UnsupportedRecordError as error:
                 raise UserCodeError(f"state of operator {label}: {error}") from error
-            sections |= {f"{uid}{SECTION_SEPARATOR}{name}": data for name, data in own.items()}
+            sections |= {f"{uid}{UID_SEPARATOR}{name}": data for name, data in own.items()}
         return sections
 
     def prepare(self, checkpoint_id: int) -> list[tuple[str, Prepared]]:
@@ -123,7 +121,7 @@ class Chain:
 
     def restore(self, uid: str, sections: Mapping[str, bytes], *, exact: bool) -> None:
         """Give an operator what an old snapshot holds of it."""
-        prefix = uid + SECTION_SEPARATOR
+        prefix = uid + UID_SEPARATOR
         own = {
             name[len(prefix) :]: data for name, data in sections.items() if name.startswith(prefix)
         }

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from minirt.data.batch import Batch, Columns
-from minirt.data.codec import RowCodec, decode_columns, encode_columns
+from minirt.data.codec import RowCodec, count_records, decode_columns, encode_columns
 from minirt.errors import CorruptCheckpointError
 from minirt.graph.execution import Link
 from minirt.protocol.manifest import ChannelData
@@ -77,9 +77,18 @@ def _stored(
     frames: Sequence[Frame | SpilledFrame],
     recoveries: int = 0,
 ) -> tuple[ChannelData, CapturedFrames]:
-    size = sum(frame.size for frame in frames)
-    channel = ChannelData(key, link.kind, sender, receiver, link.receivers, side, size, recoveries)
+    size, records = sum(frame.size for frame in frames), sum(map(_records, frames))
+    channel = ChannelData(
+        *(key, link.kind, sender, receiver, link.receivers, side, size), recoveries, records
+    )
     return channel, CapturedFrames(frames)
+
+
+def _records(frame: Frame | SpilledFrame) -> int:
+    """How many a frame holds: one that came from elsewhere has to be asked."""
+    if isinstance(frame, Frame) and not frame.records:
+        return count_records(frame.payload)
+    return frame.records
 
 
 def data_frame(batch: Batch, codec: RowCodec) -> Frame:

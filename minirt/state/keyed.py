@@ -9,8 +9,7 @@ from typing import Any
 from minirt.data.codec import UnsupportedRecordError
 from minirt.data.keys import key_groups
 from minirt.state.sections import pack_section, unpack_section
-
-_TABLE = b"KEYD"
+from minirt.state.stored import KEYED_TABLE
 
 
 class KeyedState:
@@ -45,7 +44,7 @@ class KeyedState:
         """
         for name, section in sections.items():
             table = self.table(name)
-            chunks = unpack_section(_TABLE, section, allow_pickle=self._allow_pickle)
+            chunks = unpack_section(KEYED_TABLE, section, allow_pickle=self._allow_pickle)
             for keys, values in chunks:
                 entries = zip(keys, values, strict=True)
                 if filter_groups:
@@ -60,7 +59,7 @@ class KeyedState:
 
     def _pack(self, name: str, table: dict[Any, Any]) -> bytes:
         try:
-            return pack_section(_TABLE, table, table.values(), allow_pickle=self._allow_pickle)
+            return pack_section(KEYED_TABLE, table, table.values(), allow_pickle=self._allow_pickle)
         except UnsupportedRecordError as error:
             raise UnsupportedRecordError(f"state {name!r} cannot be stored: {error}") from error
 

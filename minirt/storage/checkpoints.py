@@ -31,6 +31,7 @@ from minirt.protocol.manifest import (
     next_generation,
     restore_candidates,
 )
+from minirt.state.stored import entries_in
 from minirt.storage.damage import NO_OLDER_CHECKPOINT, cannot_restore, fallback_to
 from minirt.storage.history import CheckpointHistory
 from minirt.storage.manifests import decode_manifest, encode_manifest
@@ -133,7 +134,8 @@ class CheckpointStorage:
         """Store one subtask's snapshot, durable on return, or put it into the reference if it is small."""
         path = CheckpointPaths.snapshot(ManifestKey(checkpoint_id, generation), vertex, subtask)
         chunks = {name: (section,) for name, section in sections.items()}
-        return self._write_part(path, vertex, subtask, chunks)
+        entries = {name: entries_in(name, section) for name, section in sections.items()}
+        return self._write_part(path, vertex, subtask, chunks, entries)
 
     def write_in_flight(
         self,
@@ -149,7 +151,8 @@ class CheckpointStorage:
         """
         path = CheckpointPaths.in_flight(ManifestKey(checkpoint_id, generation), vertex, subtask)
         sections = {str(place): data for place, (_, data) in enumerate(channels)}
-        stored = self._write_part(path, vertex, subtask, sections)
+        entries = {str(place): channel.records for place, (channel, _) in enumerate(channels)}
+        stored = self._write_part(path, vertex, subtask, sections, entries)
         return InFlightRef(stored, tuple(channel for channel, _ in channels))
 
     def read_snapshot(self, ref: SnapshotRef, checkpoint: ManifestKey) -> dict[str, bytes]:
@@ -263,9 +266,14 @@ class CheckpointStorage:
     # Internals
 
     def _write_part(
-        self, path: str, vertex: int, subtask: int, sections: Mapping[str, Iterable[bytes]]
+        self,
+        path: str,
+        vertex: int,
+        subtask: int,
+        sections: Mapping[str, Iterable[bytes]],
+        entries: Mapping[str, int | None],
     ) -> SnapshotRef:
-        head, size = part_head(sections)
+        head, size = part_head(sections, entries)
         checksum, chunks = part_checksum(head), chain([head], *sections.values())
         if size <= self._inline_bytes_max:
             return SnapshotRef(vertex, subtask, None, b"".join(chunks), size, checksum)

@@ -41,6 +41,15 @@ class FsspecObjects:
         with self._exclusive():
             return bytes(filesystem.cat_file(f"{base}/{path}"))
 
+    def read_range(self, path: str, start: int, length: int) -> bytes:
+        filesystem, base = self._open()
+        with self._exclusive():
+            # Object stores refuse ranges that begin behind the end.
+            if start >= (size := int(filesystem.info(f"{base}/{path}")["size"])):
+                return b""
+            end = min(start + length, size)
+            return bytes(filesystem.cat_file(f"{base}/{path}", start=start, end=end))
+
     def size(self, path: str) -> int:
         filesystem, base = self._open()
         with self._exclusive():

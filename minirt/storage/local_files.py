@@ -28,6 +28,11 @@ class LocalFiles:
         with open(self._full(path), "rb") as file:
             return file.read()
 
+    def read_range(self, path: str, start: int, length: int) -> bytes:
+        with open(self._full(path), "rb") as file:
+            file.seek(start)
+            return file.read(length)
+
     def size(self, path: str) -> int:
         found = os.stat(self._full(path))
         if not stat.S_ISREG(found.st_mode):

@@ -30,6 +30,7 @@ class Objects(Protocol):
     """For messages: what a path is relative to."""
 
     def read(self, path: str) -> bytes: ...
+    def read_range(self, path: str, start: int, length: int) -> bytes: ...
     def write(self, path: str, chunks: Iterable[bytes]) -> None: ...
     def create(self, path: str, chunks: Iterable[bytes]) -> bool: ...
     def delete(self, path: str) -> None: ...
@@ -85,6 +86,11 @@ class ObjectStore:
         """The whole object. Raises ObjectMissingError if there is none."""
         with self._translated("cannot read", path):
             return self._objects.read(_checked(path))
+
+    def read_range(self, path: str, start: int, length: int) -> bytes:
+        """`length` bytes from `start` on, or as many as there are. Raises ObjectMissingError."""
+        with self._translated("cannot read", path):
+            return self._objects.read_range(_checked(path), start, length)
 
     def write(self, path: str, data: bytes | Iterable[bytes]) -> None:
         """Store the object, over an older one if there is; durable on return, never half visible."""

@@ -61,6 +61,9 @@ class SimulatedObjects:
         self._gate.before(f"read {path}")
         return self._existing(path)
 
+    def read_range(self, path: str, start: int, length: int) -> bytes:
+        return self.read(path)[start : start + length]
+
     def write(self, path: str, chunks: Iterable[bytes]) -> None:
         self._gate.before(f"write {path}")
         self._disk.objects[path] = b"".join(chunks)

@@ -20,9 +20,17 @@ if TYPE_CHECKING:
         ([], ["demo", "verify", "checkpoints", "conformance"]),
         (["demo"], ["--json", "--mode", "--kills", "--keep"]),
         (["verify"], ["OUTPUT", "EXPECTED", "--keys"]),
-        (["checkpoints"], ["list"]),
+        (["checkpoints"], ["list", "show", "diff", "verify", "export", "delete"]),
         (["conformance"], ["MODE", "--runs", "--start", "--jobs", "--seed", "--replay", "--json"]),
         (["checkpoints", "list"], ["STORAGE", "--json"]),
+        (["checkpoints", "show"], ["STORAGE", "[ID]", "--handles", "--json"]),
+        (["checkpoints", "diff"], ["STORAGE", "ID", "[OTHER]", "--keys", "--json"]),
+        (["checkpoints", "verify"], ["STORAGE", "[ID]", "--json", "exit status"]),
+        (
+            ["checkpoints", "export"],
+            ["[ID]", "--to", "--what", "--uid", "--name", "--allow-pickle"],
+        ),
+        (["checkpoints", "delete"], ["STORAGE", "ID", "--yes", "--force", "--json"]),
     ],
 )
 def test_every_command_explains_itself(call: Call, command: list[str], mentions: list[str]) -> None:
@@ -55,6 +63,11 @@ def test_the_package_can_be_run_as_a_module_and_help_loads_neither_spark_nor_con
         (["demo", "here"], "unexpected extra argument"),
         (["verify", "only-one"], "Missing argument"),
         (["checkpoints", "list"], "Missing argument"),
+        (["checkpoints", "show"], "Missing argument"),
+        (["checkpoints", "diff", "here"], "Missing argument"),
+        (["checkpoints", "delete", "here"], "Missing argument"),
+        (["checkpoints", "export", "here", "--what", "keys"], "'keys' is not one of"),
+        (["checkpoints", "export", "here", "--json"], "--json has no effect with --to -"),
     ],
 )
 def test_a_wrong_call_says_what_is_wrong_with_it(

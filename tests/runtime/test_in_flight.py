@@ -131,7 +131,9 @@ def test_captured_channels_are_stored_by_side_with_their_bytes() -> None:
     capture = Capture(
         [Overtaken(edge, "b > c:0", 2, [frame(1)]), Overtaken(edge, "b > c:0", 3, [])]
     )
-    capture.add(Origin("a > b:0", 5), [frame(2), frame(3)])
+    # What came from another process does not say how many records it holds.
+    received = [Frame(each.kind, each.payload) for each in (frame(2), frame(3))]
+    capture.add(Origin("a > b:0", 5), received)
     capture.add(Origin("a > b:0", 6), [])
     stored = capture.channels(1, {"a > b:0": edge})
     assert [(data.link, data.sender, data.receiver, data.side) for data, _ in stored] == [
@@ -140,6 +142,7 @@ def test_captured_channels_are_stored_by_side_with_their_bytes() -> None:
     ]
     sections = [b"".join(chunks) for _, chunks in stored]
     assert [data.bytes for data, _ in stored] == [len(section) for section in sections]
+    assert [data.records for data, _ in stored] == [1, 2]
     assert records(stored_frames(sections[1], LARGE, "here")) == [2, 3]
 
 

@@ -20,13 +20,11 @@ from minirt.runtime.operators.stateless import (
 )
 from minirt.state.handles import bind_states
 from minirt.state.keyed import KeyedState
+from minirt.state.stored import STATE, TIMERS
 from minirt.state.timers import Timers
 from minirt.units import event_time_ms
 
 _MISSING = object()
-
-# In a snapshot, before the names of states and of time domains: users may call a state "event" too.
-_STATE, _TIMERS = "state/", "timers/"
 
 
 class KeyedOperator(Operator):
@@ -39,10 +37,10 @@ class KeyedOperator(Operator):
         self.state = KeyedState(ctx.max_parallelism, groups, allow_pickle=ctx.allow_pickle)
 
     def snapshot(self) -> Mapping[str, bytes]:
-        return _named(_STATE, self.state.snapshot())
+        return _named(STATE, self.state.snapshot())
 
     def restore(self, sections: Mapping[str, bytes], *, exact: bool) -> None:
-        self.state.restore(_only(_STATE, sections), filter_groups=not exact)
+        self.state.restore(_only(STATE, sections), filter_groups=not exact)
 
 
 class ReduceOperator(KeyedOperator):
@@ -147,11 +145,11 @@ class KeyedProcessOperator(ContextOperator, KeyedOperator):
         return self._fire("processing", MAX_WATERMARK)
 
     def snapshot(self) -> Mapping[str, bytes]:
-        return {**super().snapshot(), **_named(_TIMERS, self._timers.snapshot())}
+        return {**super().snapshot(), **_named(TIMERS, self._timers.snapshot())}
 
     def restore(self, sections: Mapping[str, bytes], *, exact: bool) -> None:
         super().restore(sections, exact=exact)
-        self._timers.restore(_only(_TIMERS, sections), filter_groups=not exact)
+        self._timers.restore(_only(TIMERS, sections), filter_groups=not exact)
 
     def _results(self, rows: Rows, input_index: int) -> Iterator[Produced]:
         state, key_of, handle = self.state, self._keys[input_index], self._handlers[input_index]

@@ -19,6 +19,7 @@ from minirt.io.base import Offset, Source, Split, SplitReader
 from minirt.protocol.watermarks import MAX_WATERMARK
 from minirt.runtime.elements import Advance, Data, Element, End
 from minirt.runtime.operators.base import Operator, OperatorContext, user_error
+from minirt.state.stored import SPLITS
 from minirt.units import event_time_ms
 
 _PACE_S = 0.001
@@ -26,8 +27,6 @@ _PACE_S = 0.001
 
 INTERLEAVED_RECORDS = 256
 """How many records of one split come in a row while several are read side by side."""
-
-_SECTION = "splits"
 
 
 @dataclass(slots=True)
@@ -152,7 +151,7 @@ class SourceOperator(Operator):
             self._move_on(state)
 
     def restore(self, sections: Mapping[str, bytes], *, exact: bool) -> None:
-        for plain in msgpack.unpackb(sections[_SECTION], strict_map_key=False):
+        for plain in msgpack.unpackb(sections[SPLITS], strict_map_key=False):
             state = _SplitState.from_plain(plain)
             self._restored[state.split.id] = state
         states = sorted(self._restored.values(), key=lambda state: state.order)
@@ -162,7 +161,7 @@ class SourceOperator(Operator):
         self._states = states
 
     def snapshot(self) -> Mapping[str, bytes]:
-        return {_SECTION: msgpack.packb([state.to_plain() for state in self._states])}
+        return {SPLITS: msgpack.packb([state.to_plain() for state in self._states])}
 
     def close(self) -> None:
         for state in self._states:

@@ -92,7 +92,7 @@ def sections_of(part: bytes) -> dict[str, bytes]:
     _, _, index_bytes, _ = _HEADER.unpack_from(part)
     position = _HEADER.size + index_bytes
     sections = {}
-    for name, length, _ in msgpack.unpackb(part[_HEADER.size : position]):
+    for name, length, *_ in msgpack.unpackb(part[_HEADER.size : position]):
         sections[name] = part[position : position + length]
         position += length
     return sections
