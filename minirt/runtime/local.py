@@ -111,7 +111,7 @@ class LocalCluster:
             subtask.close()
 
     def trigger(self, generation: int, barrier: Barrier, *, pause: bool) -> None:
-        deliver(Trigger(barrier, pause), self.subtasks.values())
+        self.attempt(lambda: deliver(Trigger(barrier, pause), self.subtasks.values()))
 
     def resume(self, generation: int) -> None:
         deliver(Resume(), self.subtasks.values())

@@ -65,7 +65,7 @@ def store(
         data = b"".join(frame.wire() for frame in frames)
         records = sum(frame.records for frame in frames)
         channel = ChannelData(LINK, "hash", 0, 1, 2, "in", len(data), records=records)
-        in_flight = (storage.write_in_flight(*place, 1, 1, [(channel, data)]),)
+        in_flight = (storage.write_in_flight(*place, 1, 1, [(channel, (data,))]),)
     manifest = Manifest(
         version=1,
         job="sums",

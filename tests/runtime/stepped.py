@@ -147,7 +147,7 @@ class SteppedJob:
         for subtask in list(self._cluster.subtasks.values()):
             subtask.on_time()
             if works(subtask) and subtask.runnable:
-                self._cluster.run_slice(subtask)
+                self._cluster.attempt(subtask.run_slice)
                 progress = True
         for link in self._cluster.links:
             while link.move():
