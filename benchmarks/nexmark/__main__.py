@@ -23,7 +23,7 @@ from benchmarks.nexmark.schemas import KINDS, SCHEMAS
 from benchmarks.nexmark.source import BLOCK_EVENTS, NexmarkSource
 from benchmarks.nexmark.workload import Workload
 
-_FILE_EVENTS = 1_000_000
+_ROW_GROUP_EVENTS = 1_000_000
 """How many events there are in a row group."""
 
 
@@ -33,8 +33,8 @@ def write_parquet(workload: Workload, events: int, folder: Path) -> None:
     made = generator(workload)
     for kind in KINDS[:3]:
         with pq.ParquetWriter(folder / f"{kind}.parquet", SCHEMAS[kind]) as writer:
-            for start in range(0, events, _FILE_EVENTS):
-                writer.write_batch(made.events(kind, start, min(events, start + _FILE_EVENTS)))
+            for start in range(0, events, _ROW_GROUP_EVENTS):
+                writer.write_batch(made.events(kind, start, min(events, start + _ROW_GROUP_EVENTS)))
 
 
 def generator_speed(workload: Workload, events: int) -> list[dict[str, Any]]:
@@ -112,8 +112,8 @@ def _parser() -> argparse.ArgumentParser:
     runs = commands.add_parser("run", help="measure queries")
     runs.add_argument("queries", nargs="*", metavar="QUERY", help="any of: " + ", ".join(QUERIES))
     _add_workload(runs, events=10_000_000)
-    runs.add_argument("--parallelism", type=int, default=2)
-    runs.add_argument("--repeat", type=int, default=3, help="how often each query is run")
+    runs.add_argument("--parallelism", type=_count, default=2)
+    runs.add_argument("--repeat", type=_count, default=3, help="how often each query is run")
     runs.add_argument("--no-checkpoints", action="store_true", help="take none but the last")
     runs.add_argument("--json", help="write the rows to this file, - for standard output")
     runs.set_defaults(command=_run)
@@ -122,16 +122,20 @@ def _parser() -> argparse.ArgumentParser:
 
 def _add_workload(parser: argparse.ArgumentParser, events: int) -> None:
     default = Workload()
-    parser.add_argument("--events", type=int, default=events, help="persons, auctions and bids")
+    parser.add_argument("--events", type=_count, default=events, help="persons, auctions and bids")
     parser.add_argument("--seed", type=int, default=default.seed)
     parser.add_argument(
         "--rate", type=float, default=default.rate, help="events per second of event time"
     )
 
 
+def _count(text: str) -> int:
+    if not text.isdecimal() or not int(text):
+        raise argparse.ArgumentTypeError(f"must be a positive whole number, got {text!r}")
+    return int(text)
+
+
 def _workload(arguments: argparse.Namespace) -> Workload:
-    if arguments.events < 1:
-        raise rt.ConfigurationError(f"--events must be positive, got {arguments.events}")
     return Workload(seed=arguments.seed, rate=arguments.rate)
 
 

@@ -6,6 +6,7 @@ import datetime as dt
 import hashlib
 import json
 from decimal import Decimal
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -64,7 +65,7 @@ def test_any_slice_can_be_made_alone(kind: Kind, group: int) -> None:
     bounds = [0, 1, 2, 49, 50, 777, 2999, 3000]
     slices = [
         Generator(workload).events(kind, start, stop)
-        for start, stop in reversed(list(zip(bounds, bounds[1:], strict=False)))
+        for start, stop in reversed(list(pairwise(bounds)))
     ]
     joined = pa.Table.from_batches(slices[::-1])
     assert joined.to_pylist() == whole.to_pylist()
