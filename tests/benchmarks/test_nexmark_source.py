@@ -65,7 +65,7 @@ def test_no_split_is_empty() -> None:
     assert len(NexmarkSource(25, block_events=10).plan_splits(8)) == 3
 
 
-def test_a_job_reads_bids_by_event_time() -> None:
+def test_no_bid_is_late_where_a_subtask_reads_several_splits() -> None:
     env = rt.Environment(parallelism=2)
     sink = rt.CollectSink()
     source = NexmarkSource(500, "bid", workload=WORKLOAD, splits=5, block_events=30)
@@ -75,7 +75,8 @@ def test_a_job_reads_bids_by_event_time() -> None:
         .process(LateBids())
         .sink(sink)
     )
-    env.execute(runner="inline")
+    at_once = rt.Options(limits=rt.Limits(watermark_interval_s=1e-9))
+    env.execute(runner="inline", options=at_once)
     assert len(sink.rows) == 460
     assert not any(sink.rows)
 
