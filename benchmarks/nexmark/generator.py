@@ -133,13 +133,12 @@ class Generator:
         newest: Ints = epoch * auctions + since
         return newest
 
-    def _some_person(self, field: _Field, ids: Ints) -> Ints:
-        people = self._last_person(ids) + 1
+    def _some_person(self, field: _Field, ids: Ints, newest: Ints) -> Ints:
+        people = newest + 1
         active = np.minimum(people, self._workload.active_people)
         return people - active + below(self._random(field, ids), active + _ID_LEAD)
 
-    def _some_auction(self, field: _Field, ids: Ints) -> Ints:
-        newest = self._last_auction(ids)
+    def _some_auction(self, field: _Field, ids: Ints, newest: Ints) -> Ints:
         oldest = np.maximum(newest - self._workload.in_flight_auctions, 0)
         return oldest + below(self._random(field, ids), newest - oldest + 1 + _ID_LEAD)
 
@@ -176,11 +175,11 @@ class Generator:
         item = text.strings(self._random(_Field.ITEM, ids), 20)
         description = text.strings(self._random(_Field.DESCRIPTION, ids), 100)
         initial = prices(self._random(_Field.INITIAL_BID, ids))
-        hot_seller = self._last_person(ids) // _HOT_PERIOD * _HOT_PERIOD
+        newest_person = self._last_person(ids)
         seller = np.where(
             self._hot(_Field.SELLER_HOT, ids, self._workload.hot_seller_share),
-            hot_seller,
-            self._some_person(_Field.SELLER, ids),
+            newest_person // _HOT_PERIOD * _HOT_PERIOD,
+            self._some_person(_Field.SELLER, ids, newest_person),
         )
         size = 6 * 8 + text.string_bytes(item) + text.string_bytes(description)
         return [
@@ -206,16 +205,17 @@ class Generator:
 
     def _bids(self, ids: Ints) -> list[pa.Array]:
         workload = self._workload
+        newest_auction, newest_person = self._last_auction(ids), self._last_person(ids)
         auction = np.where(
             self._hot(_Field.BID_AUCTION_HOT, ids, workload.hot_auction_share),
-            self._last_auction(ids) // _HOT_PERIOD * _HOT_PERIOD,
-            self._some_auction(_Field.BID_AUCTION, ids),
+            newest_auction // _HOT_PERIOD * _HOT_PERIOD,
+            self._some_auction(_Field.BID_AUCTION, ids, newest_auction),
         )
         # The second person of a hundred: the first one is the hot seller.
         bidder = np.where(
             self._hot(_Field.BIDDER_HOT, ids, workload.hot_bidder_share),
-            self._last_person(ids) // _HOT_PERIOD * _HOT_PERIOD + 1,
-            self._some_person(_Field.BIDDER, ids),
+            newest_person // _HOT_PERIOD * _HOT_PERIOD + 1,
+            self._some_person(_Field.BIDDER, ids, newest_person),
         )
         first_bidder = _FIRST_ID if workload.compat is None else 2 * _FIRST_ID
         random_channel = self._random(_Field.CHANNEL, ids)

@@ -8,22 +8,12 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
 
-import pyarrow.parquet as pq
 import pytest
 
-import minirt as rt
 from benchmarks.nexmark.generator import generator
 from benchmarks.nexmark.queries import QUERIES
-from benchmarks.nexmark.source import NexmarkSource
-from benchmarks.nexmark.workload import Workload
-
-Row = dict[str, Any]
-
-EVENTS = 10_000
-WORKLOAD = Workload(seed=11, rate=0.1)
-"""Slow enough for the events to go through all hours of more than one day."""
+from tests.benchmarks.nexmark_results import EVENTS, WORKLOAD, Row, in_order, results
 
 BIDS: list[Row] = generator(WORKLOAD).events("bid", 0, EVENTS).to_pylist()
 
@@ -102,31 +92,6 @@ def q22(bids: list[Row]) -> Iterator[Row]:
 EXPECTED: dict[str, Callable[[list[Row]], Iterator[Row]]] = {
     query.__name__: query for query in (q0, q1, q2, q14, q17, q21, q22)
 }
-
-
-def results(name: str, folder: Path) -> list[Row]:
-    """What the query writes; of its updates for a key the last one."""
-    env = rt.Environment(parallelism=2)
-    bids = env.source(NexmarkSource(EVENTS, "bid", workload=WORKLOAD, block_events=700))
-    QUERIES[name](bids).sink(rt.ParquetSink(folder))
-    env.execute(runner="inline")
-    rows = [
-        row for file in sorted(folder.glob("*.parquet")) for row in pq.read_table(file).to_pylist()
-    ]
-    return last_updates(rows) if name == "q17" else rows
-
-
-def last_updates(rows: list[Row]) -> list[Row]:
-    last: dict[tuple[int, dt.date], Row] = {}
-    for row in rows:
-        key = row["auction"], row["day"]
-        if key not in last or last[key]["total_bids"] < row["total_bids"]:
-            last[key] = row
-    return list(last.values())
-
-
-def in_order(rows: list[Row]) -> list[str]:
-    return sorted(repr(sorted(row.items())) for row in rows)
 
 
 def test_every_query_has_a_reference() -> None:
