@@ -13,6 +13,7 @@ import typer
 from minirt.cli.checkpoints import checkpoints
 from minirt.cli.conformance import conformance
 from minirt.cli.demo import demo
+from minirt.cli.run import run
 from minirt.cli.verify import verify
 from minirt.errors import ConfigurationError, MinirtError
 
@@ -27,6 +28,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
+app.command()(run)
 app.command()(demo)
 app.command()(verify)
 app.command()(conformance)

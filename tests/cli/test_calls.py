@@ -17,7 +17,11 @@ if TYPE_CHECKING:
 @pytest.mark.parametrize(
     ("command", "mentions"),
     [
-        ([], ["demo", "verify", "checkpoints", "conformance"]),
+        ([], ["run", "demo", "verify", "checkpoints", "conformance"]),
+        (
+            ["run"],
+            ["JOB.PY", "--restore", "--parallelism", "--mode", "--storage", "--set", "--config"],
+        ),
         (["demo"], ["--json", "--mode", "--kills", "--keep"]),
         (["verify"], ["OUTPUT", "EXPECTED", "--keys"]),
         (["checkpoints"], ["list"]),
