@@ -18,6 +18,7 @@ Layout:
     functions   process functions and watermarks, for users to subclass and configure
     config      every option and limit;  units: "10s", "64KiB";  errors: one root, one child per cause
     run_settings  what a single run is given besides the job
+    operations  running jobs as other processes of their user find and ask them
     settings    options from TOML files, environment variables and assignments
 """
 

@@ -5,14 +5,17 @@ from __future__ import annotations
 import json as json_format
 import os
 import sys
+import threading
 import time
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from minirt.cli.live_line import LiveLine
-from minirt.errors import ConfigurationError
+from minirt.config import positive
+from minirt.errors import ConfigurationError, MinirtError
 from minirt.protocol.job_events import JobStatus
 from minirt.runtime.observer import JobObserver, JobProgress
 
@@ -24,6 +27,18 @@ if TYPE_CHECKING:
 INTERRUPTED = 130
 """The exit status of a job that was cancelled, by Ctrl-C or otherwise."""
 
+RestoreOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="latest|none|ID|PATH",
+        help='What to start from: the newest checkpoint, one by id or path; "none" starts over.',
+    ),
+]
+SetOption = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="An option; can be given repeatedly."),
+]
+
 
 def run(
     job: Annotated[
@@ -33,13 +48,7 @@ def run(
             help="The Python file, and which Environment in it if there are several.",
         ),
     ],
-    restore: Annotated[
-        str | None,
-        typer.Option(
-            metavar="latest|none|ID|PATH",
-            help='What to start from: the newest checkpoint, one by id or path; "none" starts over.',
-        ),
-    ] = None,
+    restore: RestoreOption = None,
     storage: Annotated[
         str | None, typer.Option(metavar="URL", help="Where checkpoints are stored.")
     ] = None,
@@ -51,10 +60,7 @@ def run(
     config: Annotated[
         str | None, typer.Option(metavar="FILE", help="A TOML file with options.")
     ] = None,
-    set_: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="An option; can be given repeatedly."),
-    ] = None,
+    set_: SetOption = None,
     allow_non_restored_state: Annotated[
         bool,
         typer.Option(
@@ -78,7 +84,6 @@ def run(
     The exit status is 0 if the job finished or was stopped, 1 if it failed, 2 for a wrong call, and 130
     if it was cancelled.
     """
-    from minirt.cli.job_file import load_environment
     from minirt.settings.build import read_settings
 
     flags = {
@@ -94,20 +99,66 @@ def run(
         "allow_non_restored_state": allow_non_restored_state,
         "allow_restore_fallback": allow_restore_fallback,
     }
-    line = LiveLine(sys.stderr if json else sys.stdout)
-    try:
-        wanted = given["parallelism"].value if "parallelism" in given else None
-        result = _run(load_environment(job, wanted), given, origin, line)
-    except KeyboardInterrupt:
-        raise typer.Exit(INTERRUPTED) from None
-    line.say(_in_words(result))
+    result = _execute(job, given, origin, LiveLine(sys.stderr if json else sys.stdout))
     if json:
         typer.echo(json_format.dumps(_to_plain(result), indent=2))
     if result.status is JobStatus.CANCELLED:
         raise typer.Exit(INTERRUPTED)
 
 
-def _run(env: Environment, given: Layer, origin: Mapping[str, Any], line: LiveLine) -> JobResult:
+def _execute(target: str, given: Layer, origin: Mapping[str, Any], line: LiveLine) -> JobResult:
+    """Run the job, and again at another parallelism whenever it is rescaled."""
+    from minirt.cli.job_file import load_environment
+
+    try:
+        wanted = given["parallelism"].value if "parallelism" in given else None
+        env: Environment | None = load_environment(target, wanted)
+        while env is not None:
+            rescaling = _Rescaling(target)
+            result = _run(env, given, origin, line, rescaling)
+            line.say(_in_words(result))
+            env = None
+            if rescaling.next is not None and result.savepoint is not None:
+                env, origin = rescaling.next, {"restore": result.savepoint.path}
+                line.say("goes on from there at another parallelism")
+    except KeyboardInterrupt:
+        raise typer.Exit(INTERRUPTED) from None
+    return result
+
+
+class _Rescaling:
+    """Stops a job once it is sure that its file makes a job at the wanted parallelism."""
+
+    def __init__(self, target: str) -> None:
+        self._target = target
+        self._lock = threading.Lock()
+        self.next: Environment | None = None
+        """What goes on when the job has ended with a savepoint."""
+
+    def answer(self, job: Job, request: Mapping[str, Any]) -> dict[str, Any]:
+        """Answer a request for another parallelism; the program goes on with it. Raises MinirtError."""
+        from minirt.cli.job_file import load_environment
+
+        wanted = positive("parallelism", request.get("parallelism"))
+        with self._lock:
+            env = load_environment(self._target, wanted)
+            env.graph()
+            self.next = env
+            try:
+                savepoint = job.stop()
+            except MinirtError:
+                self.next = None
+                raise
+        return {"parallelism": wanted, "savepoint": savepoint.path}
+
+
+def _run(
+    env: Environment,
+    given: Layer,
+    origin: Mapping[str, Any],
+    line: LiveLine,
+    rescaling: _Rescaling,
+) -> JobResult:
     from minirt.settings.build import JobSettings, apply_settings
 
     code = env.defaults
@@ -115,7 +166,7 @@ def _run(env: Environment, given: Layer, origin: Mapping[str, Any], line: LiveLi
         given,
         JobSettings(checkpointing=code.checkpointing, restart=code.restart, options=code.options),
     )
-    if settings.checkpointing is None and origin["restore"] is not None:
+    if settings.checkpointing is None and origin.get("restore") is not None:
         raise ConfigurationError("--restore needs --storage: it says where checkpoints are")
     with line.logging():
         try:
@@ -127,6 +178,7 @@ def _run(env: Environment, given: Layer, origin: Mapping[str, Any], line: LiveLi
                 observer=_StatusLine(line),
                 **origin,
             )
+            job.desk.offer("rescale", partial(rescaling.answer, job))
             return _wait(job, line)
         finally:
             line.close()

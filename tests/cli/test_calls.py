@@ -22,6 +22,11 @@ if TYPE_CHECKING:
             ["run"],
             ["JOB.PY", "--restore", "--parallelism", "--mode", "--storage", "--set", "--config"],
         ),
+        (["jobs"], ["--json"]),
+        (["savepoint"], ["JOB", "PATH", "--mode"]),
+        (["stop"], ["JOB", "--savepoint", "--drain"]),
+        (["cancel"], ["JOB"]),
+        (["rescale"], ["JOB", "N"]),
         (["demo"], ["--json", "--mode", "--kills", "--keep"]),
         (["verify"], ["OUTPUT", "EXPECTED", "--keys"]),
         (["checkpoints"], ["list"]),
@@ -59,6 +64,8 @@ def test_the_package_can_be_run_as_a_module_and_help_loads_neither_spark_nor_con
         (["demo", "here"], "unexpected extra argument"),
         (["verify", "only-one"], "Missing argument"),
         (["checkpoints", "list"], "Missing argument"),
+        (["rescale", "job", "many"], "'many' is not a valid int"),
+        (["savepoint", "job"], "Missing argument"),
     ],
 )
 def test_a_wrong_call_says_what_is_wrong_with_it(

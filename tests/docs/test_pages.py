@@ -27,13 +27,16 @@ def test_snippets_print_what_they_say(name, tmp_path):
 @pytest.mark.processes
 def test_the_commands_of_running_jobs_work_one_after_another(tmp_path):
     [program] = [code for code in blocks(ROOT / "docs/running.md", "python") if '"job.py"' in code]
-    [commands] = blocks(ROOT / "docs/running.md", "bash")
+    commands = "\n".join(blocks(ROOT / "docs/running.md", "bash"))
     run_python(f"from pathlib import Path\nfolder = Path()\n{program}", tmp_path)
     ran = subprocess.run(
         ["bash", "-ec", commands], cwd=tmp_path, env=environment(), capture_output=True, text=True
     )
-    assert (ran.returncode, ran.stderr) == (0, "")
-    assert ran.stdout.count("job 'sums' finished") == 3
+    assert ran.returncode == 0, ran.stderr
+    assert (ran.stdout + ran.stderr).count("job 'sums' finished") == 4
+    assert "goes on from there at another parallelism" in ran.stdout
+    assert (tmp_path / "savepoints/monday").is_dir()
+    assert f"savepoint: {tmp_path / 'savepoints/tuesday'}" in ran.stdout
 
 
 def test_the_settings_file_of_running_jobs_is_read(tmp_path):

@@ -174,13 +174,15 @@ def test_checkpointing_without_a_storage_has_no_effect() -> None:
 
 
 def test_an_option_of_another_strategy_has_no_effect() -> None:
-    with pytest.raises(rt.ConfigurationError, match="delay has no effect with .* takes no options"):
+    with pytest.raises(
+        rt.ConfigurationError, match=r"delay has no effect with .* takes no options"
+    ):
         settings("restart.strategy=none", "restart.delay=1s")
 
 
 def test_an_unknown_variable_is_refused_with_the_nearest() -> None:
     with pytest.raises(
-        rt.ConfigurationError, match="MINIRT_OPTION_DEBLOAT .*MINIRT_OPTIONS_DEBLOAT"
+        rt.ConfigurationError, match=r"MINIRT_OPTION_DEBLOAT .*MINIRT_OPTIONS_DEBLOAT"
     ):
         settings(MINIRT_OPTION_DEBLOAT="1s")
 
