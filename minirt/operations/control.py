@@ -125,7 +125,7 @@ def _receive(caller: socket.socket) -> Plain:
     received = b""
     while not received.endswith(b"\n"):
         caller.settimeout(max(0.001, deadline - time.monotonic()))
-        part = caller.recv(REQUEST_BYTES_MAX + 1 - len(received))
+        part = caller.recv(4096)
         received += part
         if not part or len(received) > REQUEST_BYTES_MAX:
             raise ValueError("no request")

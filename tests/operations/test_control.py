@@ -92,7 +92,7 @@ def test_a_wrong_token_is_answered_nothing_and_nothing_is_done(path, desk, token
         b'{"request": "hello"}\n',
         f'{{"request": "hello", "token": "{TOKEN}"}}'.encode(),
         b'{"a":' + b"[" * 50_000 + b"\n",
-        b"x" * (control.REQUEST_BYTES_MAX + 10) + b"\n",
+        f'{{"token": "{TOKEN}", "more": "{"x" * control.REQUEST_BYTES_MAX}"}}\n'.encode(),
     ],
     ids=range(8),
 )
@@ -143,6 +143,7 @@ def test_answers_in_work_are_sent_before_it_closes(path: Path) -> None:
     assert desk.waiting.acquire(timeout=30)
     threading.Timer(0.05, desk.go.set).start()
     server.close()
+    assert desk.go.is_set()
     caller.join(30)
     assert answers == [{"said": "wait"}]
     with pytest.raises(ConnectionRefusedError):
