@@ -64,7 +64,7 @@ def test_the_package_can_be_run_as_a_module_and_help_loads_neither_spark_nor_con
         (["demo", "here"], "unexpected extra argument"),
         (["verify", "only-one"], "Missing argument"),
         (["checkpoints", "list"], "Missing argument"),
-        (["rescale", "job", "many"], "'many' is not a valid integer"),
+        (["rescale", "job", "many"], "Invalid value for 'N'"),
         (["savepoint", "job"], "Missing argument"),
     ],
 )
