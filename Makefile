@@ -16,8 +16,8 @@ help: ## show this list
 demo: java $(VENV)/.demo ## kill workers of a job over real flights in two checkpoint modes; Spark verifies
 	@$(BIN)/minirt demo $(ARGS)
 
-test: java lint ## lint, then run all tests
-	$(BIN)/python -m pytest -q $(ARGS)
+test: java lint ## lint, then run all tests, as many files at a time as there are cores
+	$(BIN)/python -m pytest -q -n auto --dist loadfile $(ARGS)
 
 lint: $(VENV)/.dev ## check style and types
 	$(BIN)/ruff check .

@@ -165,7 +165,7 @@ def test_a_commit_before_the_manifest(monkeypatch: Patch) -> None:
         return [CommitHandles(manifest.checkpoint_id, manifest.sink_handles), command]
 
     monkeypatch.setattr(CheckpointCoordinator, "_store", commit_and_store)
-    assert_noticed(counting, "duplicated")
+    assert_noticed(counting, "duplicated", "is lost")
 
 
 def test_timers_that_are_not_restored(monkeypatch: Patch) -> None:
