@@ -175,6 +175,9 @@ def test_a_frame_behind_the_barrier_that_is_captured_as_well(monkeypatch: Patch)
                 return []
             return [TakeSnapshot(alignment.barrier, alignment.channels), StartCapture(frozenset())]
 
+        def on_reached(self, alignment: Alignment, channel: int) -> list[Command]:
+            return []
+
     monkeypatch.setattr(gate_input, "_data_ahead", capture_all)
     assert "no consistent cut" in violation_of(JOIN, Late()).problem
 
