@@ -19,6 +19,8 @@ Layout:
     functions   process functions and watermarks, for users to subclass and configure
     config      every option and limit;  units: "10s", "64KiB";  errors: one root, one child per cause
     run_settings  what a single run is given besides the job
+    operations  running jobs as other processes of their user find and ask them
+    settings    options from TOML files, environment variables and assignments
 """
 
 from __future__ import annotations
@@ -76,6 +78,7 @@ from minirt.protocol.restarts import Restart
 from minirt.protocol.savepoint_requests import Savepoint
 from minirt.runtime.job import Job, JobResult
 from minirt.runtime.observer import JobObserver, JobProgress
+from minirt.settings import JobSettings, load_settings
 from minirt.state.handles import ListState, MapState, ValueState
 
 __all__ = [
@@ -106,6 +109,8 @@ __all__ = [
     "JobObserver",
     "JobProgress",
     "Savepoint",
+    "JobSettings",
+    "load_settings",
     # built-in sources and sinks
     "ParquetSource",
     "JsonlSource",

@@ -17,7 +17,16 @@ if TYPE_CHECKING:
 @pytest.mark.parametrize(
     ("command", "mentions"),
     [
-        ([], ["demo", "verify", "checkpoints", "conformance"]),
+        ([], ["run", "demo", "verify", "checkpoints", "conformance"]),
+        (
+            ["run"],
+            ["JOB.PY", "--restore", "--parallelism", "--mode", "--storage", "--set", "--config"],
+        ),
+        (["jobs"], ["--json"]),
+        (["savepoint"], ["JOB", "PATH", "--mode"]),
+        (["stop"], ["JOB", "--savepoint", "--drain"]),
+        (["cancel"], ["JOB"]),
+        (["rescale"], ["JOB", "N"]),
         (["demo"], ["--json", "--mode", "--kills", "--keep"]),
         (["verify"], ["OUTPUT", "EXPECTED", "--keys"]),
         (["checkpoints"], ["list", "show", "diff", "verify", "export", "delete"]),
@@ -68,6 +77,8 @@ def test_the_package_can_be_run_as_a_module_and_help_loads_neither_spark_nor_con
         (["checkpoints", "delete", "here"], "Missing argument"),
         (["checkpoints", "export", "here", "--what", "keys"], "'keys' is not one of"),
         (["checkpoints", "export", "here", "--json"], "--json has no effect with --to -"),
+        (["rescale", "job", "many"], "Invalid value for 'N'"),
+        (["savepoint", "job"], "Missing argument"),
     ],
 )
 def test_a_wrong_call_says_what_is_wrong_with_it(
