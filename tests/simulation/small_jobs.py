@@ -6,18 +6,15 @@ source offsets, and each of these must be either put out or in flight, once for 
 
 from __future__ import annotations
 
-import struct
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import msgpack
-
 import minirt as rt
-from minirt.data.codec import RowCodec
 from minirt.modes import find_mode
 from minirt.testing import TransactionalSink
+from minirt.testing.conformance.stored import StoredCheckpoint
 from minirt.testing.exploration import ExplorationResult, explore
 
 KEYS = 2
@@ -149,15 +146,11 @@ class Checker:
 
     def check_cut(self, objects: Mapping[str, bytes], path: str) -> None:
         """What was read is what was put out, and what is in flight."""
-        manifest = _manifest(objects, path)
-        early = [
-            handle["id"]
-            for held in manifest["sink_handles"]
-            for handle in held["handles"]
-            if held["checkpoint_id"] == manifest["checkpoint_id"]
-            and any(handle["id"] in sink.committed for sink in self.sinks)
-        ]
-        assert not early, f"output {early} is committed before its manifest exists"
+        early = self._handles(objects, path) & {id for sink in self.sinks for id in sink.committed}
+        for other in objects:
+            if other.startswith("manifests/") and other != path:
+                early -= self._handles(objects, other)
+        assert not early, f"output {sorted(early)} is committed before its manifest exists"
         read, out, under_way = self.contents(objects, path)
         assert out + under_way == read, (
             f"no consistent cut: read {sorted(read.elements())}, put out {sorted(out.elements())}, "
@@ -168,35 +161,36 @@ class Checker:
         self, objects: Mapping[str, bytes], path: str
     ) -> tuple[Counter[Record], Counter[Record], Counter[Record]]:
         """What was read, once for each copy, what was put out, and what is in flight."""
-        manifest = _manifest(objects, path)
+        stored = StoredCheckpoint(objects, path)
         return (
-            _times(self._read(objects, manifest), self.job.copies),
-            Counter(self._put_out(manifest)),
-            Counter(_in_flight(objects, manifest)),
+            _times(self._read(stored), self.job.copies),
+            Counter(self._put_out(stored)),
+            Counter(record for _, _, record in stored.in_flight()),
         )
 
-    def _read(self, objects: Mapping[str, bytes], manifest: Mapping[str, Any]) -> Iterable[Record]:
-        """The records before the stored offsets."""
-        for ref in manifest["snapshots"]:
-            stored = _stored(objects, ref).get("n\x1fsplits", msgpack.packb([]))
-            for _, _, info, offset, skip, finished in msgpack.unpackb(stored):
-                count = self.job.records if finished else (offset or 0) + skip
-                yield from ((info["split"], number) for number in range(count))
+    def _handles(self, objects: Mapping[str, bytes], path: str) -> set[str]:
+        return {handle["id"] for _, handle in StoredCheckpoint(objects, path).handles()}
 
-    def _put_out(self, manifest: Mapping[str, Any]) -> Iterable[Record]:
+    def _read(self, stored: StoredCheckpoint) -> Iterable[Record]:
+        """The records before the stored positions."""
+        for name, position in stored.positions("n").items():
+            split = int(name.removeprefix("n-"))
+            count = self.job.records if position is None else position
+            yield from ((split, number) for number in range(count))
+
+    def _put_out(self, stored: StoredCheckpoint) -> Iterable[Record]:
         """What is committed, and what waits for it with this checkpoint."""
-        waiting = [
-            (held["uid"], handle["id"])
-            for held in manifest["sink_handles"]
-            for handle in held["handles"]
-        ]
         for place, sink in enumerate(self.sinks):
-            pending, committed = sink.pending, sink.committed
-            yield from (record for rows in committed.values() for record, _ in rows)
-            for uid, id in waiting:
-                if uid == f"out-{place}" and id not in committed:
-                    assert id in pending, f"output {id} of a completed checkpoint is not durable"
-                    yield from (record for record, _ in pending[id])
+            waiting = [handle for uid, handle in stored.handles() if uid == f"out-{place}"]
+            yield from (record for rows in sink.committed.values() for record, _ in rows)
+            yield from (record for record, _ in _pending(sink, waiting))
+
+
+def _pending(sink: TransactionalSink, handles: Iterable[Mapping[str, Any]]) -> Iterable[Any]:
+    pending, committed = sink.pending, sink.committed
+    for id in (handle["id"] for handle in handles if handle["id"] not in committed):
+        assert id in pending, f"output {id} of a completed checkpoint is not durable"
+        yield from pending[id]
 
 
 def _times(records: Iterable[Record], copies: int) -> Counter[Record]:
@@ -215,42 +209,3 @@ def _check_order(rows: Sequence[tuple[Record, int | None]]) -> None:
         if count is not None:
             counts[key_of(record)] += 1
             assert count == counts[key_of(record)], f"{record} is number {count} of its key"
-
-
-# Reading a checkpoint by what is documented about its layout.
-
-_HEADER = struct.Struct("<8sBII")
-_FRAME = struct.Struct("<IB")
-
-
-def _sections(part: bytes) -> dict[str, bytes]:
-    _, _, index_bytes, _ = _HEADER.unpack_from(part)
-    position = _HEADER.size + index_bytes
-    sections = {}
-    for name, length, _ in msgpack.unpackb(part[_HEADER.size : position]):
-        sections[name] = part[position : position + length]
-        position += length
-    return sections
-
-
-def _manifest(objects: Mapping[str, bytes], path: str) -> dict[str, Any]:
-    manifest: dict[str, Any] = msgpack.unpackb(
-        _sections(objects[path])["manifest"], strict_map_key=False
-    )
-    return manifest
-
-
-def _stored(objects: Mapping[str, bytes], ref: Mapping[str, Any]) -> dict[str, bytes]:
-    assert ref["path"] in objects, f"{ref['path']} of a completed checkpoint is not durable"
-    return _sections(objects[ref["path"]])
-
-
-def _in_flight(objects: Mapping[str, bytes], manifest: Mapping[str, Any]) -> Iterable[Record]:
-    for captured in manifest["in_flight"]:
-        for section in _stored(objects, captured["stored"]).values():
-            position = 0
-            while position < len(section):
-                length, _ = _FRAME.unpack_from(section, position)
-                start = position + _FRAME.size
-                position = start + length
-                yield from RowCodec().decode(section[start:position]).records

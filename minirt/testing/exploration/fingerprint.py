@@ -40,8 +40,7 @@ CACHES: tuple[type, ...] = (KeyRouter,)
 """Answers that are remembered, and would be the same if they were asked for again."""
 
 FIELDS: Mapping[tuple[str, str], str] = {
-    ("Subtask", "_alignment_began"): "a figure that is only reported",
-    ("SnapshotUpload", "processed_bytes"): "the same figure; acknowledged as 0",
+    ("SnapshotUpload", "processed_bytes"): "a figure that is only reported; acknowledged as 0",
     ("SubtaskPart", "_job"): "what all states have in common",
     ("CoordinatorPart", "_job"): "what all states have in common",
 }
