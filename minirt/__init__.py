@@ -17,6 +17,7 @@ Layout:
     io          sources and sinks for files, collections and the console
     functions   process functions and watermarks, for users to subclass and configure
     config      every option and limit;  units: "10s", "64KiB";  errors: one root, one child per cause
+    run_settings  what a single run is given besides the job
 """
 
 from __future__ import annotations

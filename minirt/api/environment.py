@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 
-from minirt.api.checks import check_instance
 from minirt.api.draft import Draft, Port, Settings
 from minirt.api.stream import Stream
 from minirt.config import DEFAULT_MAX_PARALLELISM, Checkpointing, Options, positive
@@ -18,6 +17,7 @@ from minirt.graph.planner import build_execution_graph
 from minirt.graph.validate import check_max_parallelism
 from minirt.io.base import Source
 from minirt.protocol.restarts import RestartStrategy
+from minirt.run_settings import RestoreOptions, RunSettings
 
 if TYPE_CHECKING:
     from minirt.runtime.execute import Job, JobResult
@@ -101,23 +101,18 @@ class Environment:
         Raises ConfigurationError before anything is started, JobFailedError if the job fails for good.
         """
         graph = self.graph(job_name)
-        _check_types(checkpointing, restart, options)
-        _check_restore(restore, checkpointing, allow_non_restored_state, allow_restore_fallback)
+        settings = RunSettings(
+            checkpointing,
+            RestoreOptions(restore, allow_non_restored_state, allow_restore_fallback),
+            restart,
+            Options() if options is None else options,
+            observer,
+        )
         if runner not in ("processes", "inline"):
             raise ConfigurationError(f'runner must be "processes" or "inline", got {runner!r}')
         from minirt.runtime.execute import execute_job
 
-        return execute_job(
-            graph,
-            checkpointing=checkpointing,
-            restore=restore,
-            runner=runner,
-            restart=restart,
-            options=options,
-            allow_non_restored_state=allow_non_restored_state,
-            allow_restore_fallback=allow_restore_fallback,
-            observer=observer,
-        )
+        return execute_job(graph, settings, runner)
 
     def start(
         self,
@@ -133,20 +128,16 @@ class Environment:
     ) -> Job:
         """As `execute`, but return at once: the job runs in worker processes meanwhile."""
         graph = self.graph(job_name)
-        _check_types(checkpointing, restart, options)
-        _check_restore(restore, checkpointing, allow_non_restored_state, allow_restore_fallback)
+        settings = RunSettings(
+            checkpointing,
+            RestoreOptions(restore, allow_non_restored_state, allow_restore_fallback),
+            restart,
+            Options() if options is None else options,
+            observer,
+        )
         from minirt.runtime.execute import start_job
 
-        return start_job(
-            graph,
-            checkpointing=checkpointing,
-            restore=restore,
-            restart=restart,
-            options=options,
-            allow_non_restored_state=allow_non_restored_state,
-            allow_restore_fallback=allow_restore_fallback,
-            observer=observer,
-        )
+        return start_job(graph, settings)
 
 
 def _checked_name(name: Any) -> str:
@@ -162,36 +153,3 @@ def _schema(source: Source, label: str) -> pa.Schema | None:
         return source.schema()
     except ConfigurationError as error:
         raise ConfigurationError(f"{label}: {error}") from error
-
-
-def _check_types(checkpointing: Any, restart: Any, options: Any) -> None:
-    if checkpointing is not None:
-        check_instance(checkpointing, Checkpointing, "checkpointing")
-    if options is not None:
-        check_instance(options, Options, "options")
-    if restart is not None and not callable(getattr(restart, "start", None)):
-        raise ConfigurationError(
-            f"restart is a strategy such as Restart.fixed_delay(), not {restart!r}"
-        )
-
-
-def _check_restore(
-    restore: Any, checkpointing: Checkpointing | None, allow_state: bool, allow_fallback: bool
-) -> None:
-    if restore in (None, "none"):
-        for option, given in (
-            ("allow_non_restored_state", allow_state),
-            ("allow_restore_fallback", allow_fallback),
-        ):
-            if given:
-                raise ConfigurationError(f"{option} has no effect with restore={restore!r}")
-    if restore is None:
-        return
-    if isinstance(restore, bool) or not isinstance(restore, str | int) or restore == "":
-        raise ConfigurationError(
-            f'restore is "latest", "none", or the id or path of a checkpoint, not {restore!r}'
-        )
-    if checkpointing is None:
-        raise ConfigurationError(
-            f"restore={restore!r} needs checkpointing: it says where checkpoints are"
-        )

@@ -25,20 +25,18 @@ from minirt.protocol.job_events import EndJob, JobStatus
 from minirt.protocol.liveness import Liveness
 from minirt.protocol.restarts import Restart, RestartStrategy
 from minirt.protocol.restore import vertex_entries
+from minirt.run_settings import FRESH, RestoreOptions, RunSettings
 from minirt.runtime.assembly import JobPackage
 from minirt.runtime.coordinator import Coordinator
 from minirt.runtime.inline import InlineRunner
 from minirt.runtime.observer import JobObserver, JobProgress
-from minirt.runtime.storage_tasks import RestoreOptions, StorageTasks
+from minirt.runtime.storage_tasks import StorageTasks
 from minirt.storage.checkpoints import CheckpointStorage
 from minirt.storage.store import ObjectStore
 
 logger = logging.getLogger("minirt.job")
 
 Runner = Literal["processes", "inline"]
-
-FRESH = "none"
-"""What `restore` says to start from the beginning although there are checkpoints."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,69 +139,27 @@ class Job:
             self._over.set()
 
 
-def start_job(
-    graph: JobGraph,
-    *,
-    checkpointing: Checkpointing | None = None,
-    restore: str | int | None = None,
-    restart: RestartStrategy | None = None,
-    options: Options | None = None,
-    allow_non_restored_state: bool = False,
-    allow_restore_fallback: bool = False,
-    observer: JobObserver | None = None,
-) -> Job:
+def start_job(graph: JobGraph, settings: RunSettings) -> Job:
     """Start a job in worker processes and return at once."""
-    recorder = _Recorder(graph.name, observer or JobObserver())
-    parts = _Parts.of(
-        graph,
-        checkpointing,
-        RestoreOptions(restore, allow_non_restored_state, allow_restore_fallback),
-        restart,
-        options or Options(),
-    )
-    placement = place(parts.execution, parts.package.options)
+    recorder = _Recorder(graph.name, settings.observer or JobObserver())
+    parts = _Parts.of(graph, settings)
+    placement = place(parts.execution, settings.options)
     coordinator = Coordinator(parts.package, placement, parts.protocol, parts.tasks, recorder)
     return Job(graph.name, parts.protocol, recorder, coordinator)
 
 
-def execute_job(
-    graph: JobGraph,
-    *,
-    checkpointing: Checkpointing | None = None,
-    restore: str | int | None = None,
-    runner: Runner = "processes",
-    restart: RestartStrategy | None = None,
-    options: Options | None = None,
-    allow_non_restored_state: bool = False,
-    allow_restore_fallback: bool = False,
-    observer: JobObserver | None = None,
-) -> JobResult:
+def execute_job(graph: JobGraph, settings: RunSettings, runner: Runner) -> JobResult:
     """Run a job to its end. Raises JobFailedError if it fails."""
     if runner == "processes":
-        job = start_job(
-            graph,
-            checkpointing=checkpointing,
-            restore=restore,
-            restart=restart,
-            options=options,
-            allow_non_restored_state=allow_non_restored_state,
-            allow_restore_fallback=allow_restore_fallback,
-            observer=observer,
-        )
+        job = start_job(graph, settings)
         try:
             return job.wait()
         except KeyboardInterrupt:
             job.cancel()
             job.wait()
             raise
-    recorder, began_at = _Recorder(graph.name, observer or JobObserver()), time.monotonic()
-    parts = _Parts.of(
-        graph,
-        checkpointing,
-        RestoreOptions(restore, allow_non_restored_state, allow_restore_fallback),
-        restart,
-        options or Options(),
-    )
+    recorder, began_at = _Recorder(graph.name, settings.observer or JobObserver()), time.monotonic()
+    parts = _Parts.of(graph, settings)
     ending = InlineRunner(parts.package, parts.protocol, parts.tasks, recorder).run()
     return job_result(graph.name, parts.protocol, recorder, ending, began_at)
 
@@ -250,15 +206,9 @@ class _Parts:
     tasks: StorageTasks
 
     @classmethod
-    def of(
-        cls,
-        graph: JobGraph,
-        checkpointing: Checkpointing | None,
-        restore: RestoreOptions,
-        restart: RestartStrategy | None,
-        options: Options,
-    ) -> _Parts:
+    def of(cls, graph: JobGraph, settings: RunSettings) -> _Parts:
         execution = build_execution_graph(graph)
+        checkpointing, options = settings.checkpointing, settings.options
         if checkpointing is None:
             _check_output_shows(execution)
         storage = None
@@ -268,7 +218,7 @@ class _Parts:
             limits = options.limits
             storage = CheckpointStorage(store, limits.inline_snapshot_bytes, limits.history_entries)
             storage.check_writable()
-            restore = _checked_restore(restore, storage)
+            _check_starting_over(settings.restore, storage)
         mode = find_mode(DEFAULT_MODE if checkpointing is None else checkpointing.mode)
         try:
             pickled = cloudpickle.dumps(execution)
@@ -277,8 +227,8 @@ class _Parts:
         return cls(
             execution,
             JobPackage(pickled, options, mode, storage),
-            job_protocol(execution, checkpointing, mode.name, restart, options),
-            StorageTasks(execution, storage, checkpointing, restore),
+            job_protocol(execution, checkpointing, mode.name, settings.restart, options),
+            StorageTasks(execution, storage, checkpointing, settings.restore),
         )
 
 
@@ -298,19 +248,15 @@ def _check_output_shows(graph: ExecutionGraph) -> None:
             )
 
 
-def _checked_restore(restore: RestoreOptions, storage: CheckpointStorage) -> RestoreOptions:
+def _check_starting_over(restore: RestoreOptions, storage: CheckpointStorage) -> None:
     """Starting over must be said: it makes the checkpoints that are there worthless."""
-    if restore.which == FRESH:
-        return RestoreOptions(None, restore.allow_non_restored_state, restore.allow_fallback)
-    if restore.which is None:
-        keys = storage.manifest_keys()
-        if keys:
-            raise ConfigurationError(
-                f"{storage.store.root} holds {len(keys)} checkpoints of an earlier run, the newest is "
-                f'{keys[-1].checkpoint_id}; go on from it with restore="latest", or give them up '
-                f'with restore="{FRESH}"'
-            )
-    return restore
+    keys = storage.manifest_keys() if restore.which is None else []
+    if keys:
+        raise ConfigurationError(
+            f"{storage.store.root} holds {len(keys)} checkpoints of an earlier run, the newest is "
+            f'{keys[-1].checkpoint_id}; go on from it with restore="latest", or give them up '
+            f'with restore="{FRESH}"'
+        )
 
 
 def job_protocol(

@@ -34,6 +34,7 @@ from minirt.protocol.job_events import (
 )
 from minirt.protocol.manifest import Manifest, ManifestKey, SinkHandles
 from minirt.protocol.restore import plan_in_flight, plan_restore
+from minirt.run_settings import FRESH, RestoreOptions
 from minirt.runtime.assembly import Deployment
 from minirt.storage.checkpoints import CheckpointStorage, RestorePoint
 
@@ -41,15 +42,6 @@ logger = logging.getLogger("minirt.coordinator")
 
 StorageCommand = PrepareGeneration | StoreManifest | CommitHandles | CleanUp | RecordHistory
 STORAGE_COMMANDS = (PrepareGeneration, StoreManifest, CommitHandles, CleanUp, RecordHistory)
-
-
-@dataclass(frozen=True, slots=True)
-class RestoreOptions:
-    """What a job starts from: "latest", a checkpoint's id or path, or None for the beginning."""
-
-    which: str | int | None = None
-    allow_non_restored_state: bool = False
-    allow_fallback: bool = False
 
 
 @dataclass(slots=True)
@@ -134,7 +126,7 @@ class StorageTasks:
             )
             if point is not None or which == "latest":
                 return point
-        if which is None:
+        if which is None or which == FRESH:
             return None
         return storage.restore_point(
             which, allow_fallback=options.allow_fallback, exclude=self.damaged

@@ -20,11 +20,12 @@ from minirt.protocol.job_events import (
     Submitted,
 )
 from minirt.protocol.restarts import RestartStrategy
+from minirt.run_settings import RestoreOptions
 from minirt.runtime.assembly import JobPackage
 from minirt.runtime.execute import job_protocol, place
 from minirt.runtime.observer import JobObserver
 from minirt.runtime.shell import JobShell
-from minirt.runtime.storage_tasks import RestoreOptions, StorageCommand, StorageTasks
+from minirt.runtime.storage_tasks import StorageCommand, StorageTasks
 from minirt.storage.checkpoints import CheckpointStorage
 from minirt.storage.store import ObjectStore
 from minirt.testing.cluster import SimulatedCluster

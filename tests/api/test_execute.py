@@ -7,7 +7,15 @@ import types
 
 import pytest
 
-from minirt import Checkpointing, ConfigurationError, Environment, Options, Restart
+from minirt import (
+    Checkpointing,
+    ConfigurationError,
+    Environment,
+    JobObserver,
+    Options,
+    Restart,
+)
+from minirt.run_settings import RestoreOptions, RunSettings
 
 CHECKPOINTING = Checkpointing("memory://checkpoints")
 
@@ -17,12 +25,13 @@ def calls(monkeypatch):
     """The calls of a runtime that runs nothing."""
     made = []
 
-    def execute_job(graph, **options):
-        made.append((graph, options))
+    def execute_job(graph, settings, runner):
+        made.append((graph, settings, runner))
         return "result"
 
     module = types.ModuleType("minirt.runtime.execute")
     module.execute_job = execute_job
+    module.start_job = lambda graph, settings: execute_job(graph, settings, "processes")
     monkeypatch.setitem(sys.modules, "minirt.runtime", types.ModuleType("minirt.runtime"))
     monkeypatch.setitem(sys.modules, "minirt.runtime.execute", module)
     return made
@@ -35,36 +44,33 @@ def job(env, stream, nowhere):
 
 
 def test_a_job_is_handed_to_the_runtime_with_all_options(job, calls):
-    restart, options = Restart.none(), Options()
-    result = job.execute(
-        "delays",
-        checkpointing=CHECKPOINTING,
-        restore="latest",
-        runner="inline",
-        restart=restart,
-        options=options,
-        allow_non_restored_state=True,
-        allow_restore_fallback=True,
-    )
-    assert result == "result"
-    [(graph, given)] = calls
-    assert graph == job.graph("delays")
-    assert given == {
+    restart, options, observer = Restart.none(), Options(buffer_timeout="1ms"), JobObserver()
+    given = {
         "checkpointing": CHECKPOINTING,
         "restore": "latest",
-        "runner": "inline",
         "restart": restart,
         "options": options,
         "allow_non_restored_state": True,
         "allow_restore_fallback": True,
-        "observer": None,
+        "observer": observer,
     }
+    assert job.execute("delays", runner="inline", **given) == "result"
+    assert job.start("delays", **given) == "result"
+    settings = RunSettings(
+        CHECKPOINTING,
+        RestoreOptions("latest", allow_non_restored_state=True, allow_fallback=True),
+        restart,
+        options,
+        observer,
+    )
+    graph = job.graph("delays")
+    assert calls == [(graph, settings, "inline"), (graph, settings, "processes")]
 
 
 @pytest.mark.parametrize("restore", [7, "none", "latest", "savepoints/delays/7"])
 def test_a_checkpoint_is_restored_by_id_path_or_word(job, calls, restore):
     job.execute(restore=restore, checkpointing=CHECKPOINTING)
-    assert calls[0][1]["restore"] == restore
+    assert calls[0][1].restore.which == restore
 
 
 @pytest.mark.parametrize(

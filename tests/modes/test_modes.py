@@ -20,7 +20,7 @@ from minirt.protocol.barriers import (
     StartCapture,
     StopCapture,
 )
-from tests.contracts.mode_contract import ModeContract
+from minirt.testing.contracts.mode import ModeContract
 
 
 @pytest.mark.parametrize("mode", MODES.values(), ids=MODES.keys())

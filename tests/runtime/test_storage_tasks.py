@@ -10,7 +10,8 @@ from minirt.data.batch import Rows
 from minirt.graph.planner import build_execution_graph
 from minirt.io.base import Handle
 from minirt.protocol.job_events import GenerationPrepared, PrepareGeneration
-from minirt.runtime.storage_tasks import RestoreOptions, StorageTasks
+from minirt.run_settings import RestoreOptions
+from minirt.runtime.storage_tasks import StorageTasks
 from minirt.storage.checkpoints import CheckpointStorage
 from minirt.storage.store import ObjectStore
 from minirt.testing import TransactionalSink

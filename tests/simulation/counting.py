@@ -21,7 +21,7 @@ from minirt.data.codec import RowCodec
 from minirt.data.layout import unpack_values
 from minirt.modes import find_mode
 from minirt.testing import Faults, SimulationResult, TransactionalSink, simulate
-from tests.simulation.sources import NumberedSource, numbered
+from minirt.testing.conformance.sources import NumberedSource, numbered
 
 SPLITS, COUNT, KEYS = 3, 7, 4
 EXPECTED = Counter(numbered("n", SPLITS, COUNT))

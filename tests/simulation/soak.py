@@ -19,7 +19,7 @@ import minirt as rt
 from minirt.modes import MODES
 from minirt.protocol.barriers import CheckpointMode
 from minirt.testing import SimulationResult, simulate
-from tests.simulation.graphs import Plan, Verdict, build, draw_plan, judge
+from minirt.testing.conformance.graphs import Plan, Verdict, build, draw_plan, judge
 
 
 @dataclass

@@ -32,8 +32,8 @@ from minirt.state.timers import Timers
 from minirt.storage.checkpoints import CheckpointStorage
 from minirt.storage.parts import encode_part, part_checksum
 from minirt.testing import Faults
+from minirt.testing.conformance.graphs import timer_plan
 from tests.simulation.counting import run_counting
-from tests.simulation.graphs import timer_plan
 from tests.simulation.soak import run_plan, run_seed
 
 Patch = pytest.MonkeyPatch

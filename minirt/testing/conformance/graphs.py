@@ -15,7 +15,7 @@ from typing import Any
 
 import minirt as rt
 from minirt.testing import TransactionalSink
-from tests.simulation.sources import OUT_OF_ORDER_MS, NumberedSource, event_time, numbered
+from minirt.testing.conformance.sources import OUT_OF_ORDER_MS, NumberedSource, event_time, numbered
 
 Path = tuple[Any, ...]
 Stamped = tuple[Path, int]

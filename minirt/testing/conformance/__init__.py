@@ -1,0 +1,1 @@
+"""The conformance kit for checkpoint modes: random jobs, faults and rescales against one mode."""
