@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from minirt.state.numbers import Mask, from_numbers, grown, is_whole, number_type, to_numbers
+
 Slots = npt.NDArray[np.intp]
-Mask = npt.NDArray[np.bool_]
 
 
 class KeyColumn(ABC):
@@ -38,20 +38,11 @@ def key_column(type: pa.DataType) -> KeyColumn:
     """An empty column for keys of this type, which `check_key_type` allows."""
     if pa.types.is_dictionary(type):
         return key_column(type.value_type)
-    return _NumberColumn(type) if any(check(type) for check in _NUMBERS) else _ArrowColumn(type)
-
-
-_NUMBERS = (
-    pa.types.is_null,
-    pa.types.is_boolean,
-    pa.types.is_integer,
-    pa.types.is_date,
-    pa.types.is_timestamp,
-)
+    return _NumberColumn(type) if is_whole(type) else _ArrowColumn(type)
 
 
 class _NumberColumn(KeyColumn):
-    """Keys that an int64 can hold."""
+    """Keys that are whole numbers."""
 
     def __init__(self, type: pa.DataType) -> None:
         self._type = type
@@ -68,18 +59,18 @@ class _NumberColumn(KeyColumn):
         )
 
     def append(self, array: pa.Array) -> None:
-        numbers, nulls = _numbers(array)
+        numbers, nulls = _whole(array)
         end = self._count + len(numbers)
         if end > len(self._numbers):
-            self._numbers = _grown(self._numbers, self._count, end)
-            self._nulls = _grown(self._nulls, self._count, end)
+            self._numbers = grown(self._numbers, self._count, end, 0)
+            self._nulls = grown(self._nulls, self._count, end, False)
         self._numbers[self._count : end] = numbers
         self._nulls[self._count : end] = False if nulls is None else nulls
         self._any_null |= nulls is not None
         self._count = end
 
     def equal(self, slots: Slots, array: pa.Array) -> Mask:
-        numbers, nulls = _numbers(array)
+        numbers, nulls = _whole(array)
         same: Mask = self._numbers[slots] == numbers
         if self._any_null or nulls is not None:
             same &= self._nulls[slots] == (False if nulls is None else nulls)
@@ -87,7 +78,8 @@ class _NumberColumn(KeyColumn):
 
     def take(self, slots: Slots) -> pa.Array:
         nulls = self._nulls[slots] if self._any_null else None
-        return _array(self._numbers[slots], nulls, self._type)
+        numbers = self._numbers[slots].view(number_type(self._type))
+        return from_numbers(numbers, nulls, self._type)
 
     def told_by_hash(self, array: pa.Array) -> bool:
         return self._mixed and not self._any_null and not array.null_count
@@ -122,35 +114,7 @@ def _plain(array: pa.Array) -> pa.Array:
     return array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
 
 
-def _numbers(array: pa.Array) -> tuple[npt.NDArray[np.int64], Mask | None]:
-    """The values as int64, and which are null, None if none is; unsigned values may wrap."""
-    array = _plain(array)
-    nulls = None
-    if array.null_count:
-        nulls = array.is_null().to_numpy(zero_copy_only=False)
-    if pa.types.is_null(array.type):
-        return np.zeros(len(array), np.int64), nulls
-    if pa.types.is_date32(array.type):
-        array = array.view(pa.int32())
-    elif pa.types.is_date64(array.type) or pa.types.is_timestamp(array.type):
-        array = array.view(pa.int64())
-    if nulls is not None:
-        array = array.fill_null(False if pa.types.is_boolean(array.type) else 0)
-    return array.to_numpy(zero_copy_only=False).astype(np.int64, copy=False), nulls
-
-
-def _array(numbers: npt.NDArray[np.int64], nulls: Mask | None, type: pa.DataType) -> pa.Array:
-    array = pa.array(numbers, mask=nulls)
-    if pa.types.is_date32(type):
-        return array.cast(pa.int32()).view(type)
-    if pa.types.is_null(type):
-        return pa.nulls(len(array))
-    if pa.types.is_boolean(type) or (pa.types.is_integer(type) and type != pa.uint64()):
-        return array.cast(type)
-    return array.view(type)
-
-
-def _grown(array: npt.NDArray[Any], count: int, needed: int) -> npt.NDArray[Any]:
-    larger = np.empty(max(needed, 2 * len(array)), array.dtype)
-    larger[:count] = array[:count]
-    return larger
+def _whole(array: pa.Array) -> tuple[npt.NDArray[np.int64], Mask | None]:
+    """As `to_numbers`; large unsigned values wrap."""
+    numbers, nulls = to_numbers(_plain(array))
+    return numbers.view(np.int64), nulls
