@@ -16,12 +16,14 @@ Layout:
     storage     checkpoints on any fsspec file system
     io          sources and sinks for files, collections and the console
     functions   process functions and watermarks, for users to subclass and configure
+    aggregates  what keyed streams compute, for users to name and to subclass
     config      every option and limit;  units: "10s", "64KiB";  errors: one root, one child per cause
     run_settings  what a single run is given besides the job
 """
 
 from __future__ import annotations
 
+from minirt.aggregates import Aggregate, Count, First, Fold, Last, Max, Mean, Min, Sum
 from minirt.api.connected import ConnectedKeyedStreams, ConnectedStreams
 from minirt.api.environment import Environment
 from minirt.api.keyed_stream import KeyedStream
@@ -86,6 +88,15 @@ __all__ = [
     "KeyedCoProcess",
     "ProcessContext",
     "KeyedContext",
+    "Aggregate",
+    "Sum",
+    "Count",
+    "Min",
+    "Max",
+    "Mean",
+    "First",
+    "Last",
+    "Fold",
     "ValueState",
     "ListState",
     "MapState",

@@ -7,12 +7,14 @@ from typing import Any
 
 import pyarrow as pa
 
+from minirt.aggregates import Aggregate
 from minirt.api.functions import check_function
 from minirt.api.keys import check_column
 from minirt.errors import ConfigurationError
 from minirt.functions import KeyedCoProcess, KeyedProcess, Process, Watermarks
 from minirt.graph.job_graph import (
     ERRORS_TAG,
+    AggregateSpec,
     CoMapSpec,
     FilterSpec,
     FlatMapSpec,
@@ -50,6 +52,8 @@ def check_operator(node: OperatorNode) -> None:
         case CoMapSpec(left, right, flat):
             check_function(left, label, "the left record", may_yield=flat)
             check_function(right, label, "the right record", may_yield=flat)
+        case AggregateSpec():
+            _check_aggregates(node.spec, label)
         case ReduceSpec(_, function):
             check_function(function, label, "the value so far", "the record")
         case ProcessSpec(process):
@@ -100,6 +104,25 @@ def _check_errors_output(source: Source, tag: str, label: str) -> None:
             f"{label}: this source sends nothing to the side output {ERRORS_TAG!r}; "
             "have it send there what does not parse"
         )
+
+
+def _check_aggregates(spec: AggregateSpec, label: str) -> None:
+    if not spec.key.columns:
+        raise ConfigurationError(
+            f"{label}: aggregates go by key columns; name them, key_by('column'), after a map that "
+            "computes the column if need be"
+        )
+    if not spec.aggregates:
+        raise ConfigurationError(f"{label}: name at least one aggregate, such as Count()")
+    names = list(spec.key.columns)
+    for aggregate in spec.aggregates:
+        check_instance(aggregate, Aggregate, label)
+        if aggregate.output in names:
+            raise ConfigurationError(
+                f"{label}: two columns would be called {aggregate.output!r}; give the "
+                f"{type(aggregate).__name__} a name of its own"
+            )
+        names.append(aggregate.output)
 
 
 def _check_source(spec: SourceSpec, schema: pa.Schema | None, label: str) -> None:

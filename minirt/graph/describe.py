@@ -6,6 +6,7 @@ import functools
 from typing import Any
 
 from minirt.graph.job_graph import (
+    AggregateSpec,
     Broadcast,
     CoMapSpec,
     Custom,
@@ -47,6 +48,8 @@ def kind_of(spec: OperatorSpec) -> str:
             return "co_flat_map" if spec.flat else "co_map"
         case ReduceSpec():
             return "reduce"
+        case AggregateSpec():
+            return "aggregate"
         case ProcessSpec():
             return "process"
         case KeyedProcessSpec():

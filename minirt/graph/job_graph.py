@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 import pyarrow as pa
 
+from minirt.aggregates import Aggregate
 from minirt.functions import KeyedCoProcess, KeyedProcess, Process, Watermarks
 from minirt.io.base import Sink, Source
 
@@ -84,6 +85,19 @@ class ReduceSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class AggregateSpec:
+    """Computes aggregates of each key, whose parts are columns.
+
+    `emit` says when results are given out: "updates" after every batch, of the keys that it has
+    changed; a number of seconds after that time; "end" once all input has ended.
+    """
+
+    key: KeySelector
+    aggregates: tuple[Aggregate, ...]
+    emit: Literal["updates", "end"] | float
+
+
+@dataclass(frozen=True, slots=True)
 class KeyedProcessSpec:
     key: KeySelector
     process: KeyedProcess
@@ -110,6 +124,7 @@ OperatorSpec = (
     | ProcessSpec
     | CoMapSpec
     | ReduceSpec
+    | AggregateSpec
     | KeyedProcessSpec
     | KeyedCoProcessSpec
     | SinkSpec
@@ -173,7 +188,8 @@ class OperatorNode:
     @property
     def keyed(self) -> bool:
         """Whether its state is dealt by key group."""
-        return isinstance(self.spec, ReduceSpec | KeyedProcessSpec | KeyedCoProcessSpec)
+        kinds = ReduceSpec | AggregateSpec | KeyedProcessSpec | KeyedCoProcessSpec
+        return isinstance(self.spec, kinds)
 
     @property
     def stateful(self) -> bool:

@@ -11,6 +11,7 @@ from minirt.data.codec import UnsupportedRecordError
 from minirt.errors import UserCodeError
 from minirt.graph.execution import SubtaskId, Vertex
 from minirt.graph.job_graph import (
+    AggregateSpec,
     CoMapSpec,
     FilterSpec,
     FlatMapSpec,
@@ -25,6 +26,7 @@ from minirt.graph.job_graph import (
     SourceSpec,
 )
 from minirt.io.base import Prepared, Split
+from minirt.runtime.operators.aggregate import AggregateOperator
 from minirt.runtime.operators.base import Emit, Operator, OperatorContext, opening_error
 from minirt.runtime.operators.keyed import KeyedProcessOperator, ReduceOperator
 from minirt.runtime.operators.sink import SinkOperator
@@ -172,6 +174,8 @@ def _build(node: OperatorNode, ctx: OperatorContext, chain: ChainContext) -> Ope
             return ProcessOperator(ctx, process)
         case ReduceSpec(key, function):
             return ReduceOperator(ctx, key.on_rows(), function)
+        case AggregateSpec():
+            return AggregateOperator(ctx, node.spec)
         case KeyedProcessSpec(key, keyed):
             return KeyedProcessOperator(ctx, (key.on_rows(),), keyed)
         case KeyedCoProcessSpec(left_key, right_key, co):

@@ -37,7 +37,7 @@ def accumulator(aggregate: Aggregate, type: pa.DataType) -> Accumulator:
         case Sum():
             return _Sums(result)
         case Count():
-            return _Counts()
+            return _Counts(records=aggregate.column is None)
         case Mean():
             return _Means()
         case Min() | Max():
@@ -133,11 +133,14 @@ class _Extremes(_Valued):
 
 
 class _Counts(Accumulator):
-    def __init__(self) -> None:
+    """Of records, or of values that are not null."""
+
+    def __init__(self, *, records: bool) -> None:
         super().__init__([(np.int64, 0)])
+        self._records = records
 
     def add(self, slots: Slots, values: pa.Array) -> None:
-        if values.null_count:
+        if values.null_count and not self._records:
             slots = slots[~values.is_null().to_numpy(zero_copy_only=False)]
         np.add.at(self._arrays[0], slots, 1)
 

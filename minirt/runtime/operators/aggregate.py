@@ -1,0 +1,77 @@
+"""Running aggregates of keyed columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+import pyarrow as pa
+
+from minirt.data.batch import Batch, Columns
+from minirt.graph.job_graph import AggregateSpec
+from minirt.graph.key_groups import group_range
+from minirt.runtime.operators.base import Operator, OperatorContext
+from minirt.runtime.operators.stateless import to_columns
+from minirt.state.array_table import ArrayTable
+
+_CHUNK_KEYS = 16384
+"""How many results are given out in one step."""
+
+_TABLE = "table"
+
+
+class AggregateOperator(Operator):
+    """Gives out the results of the keys that each batch has changed, or holds them back for a while."""
+
+    def __init__(self, ctx: OperatorContext, spec: AggregateSpec) -> None:
+        super().__init__(ctx)
+        self._spec = spec
+        self._table = ArrayTable(spec.key.columns, spec.aggregates, ctx.label)
+        self._emit_at: float | None = None
+
+    def process(self, batch: Batch, input_index: int) -> None:
+        if not len(batch):
+            return
+        columns = to_columns(batch, self.ctx.label)
+        changed = self._table.add(columns.table, columns.timestamps)
+        if self._spec.emit == "updates":
+            self.ctx.emit(Columns(*self._table.results(changed)))
+            return
+        self._table.hold_back(changed)
+        if isinstance(self._spec.emit, float) and self._emit_at is None:
+            self._emit_at = self.ctx.now() + self._spec.emit
+
+    @property
+    def next_processing_time(self) -> int | None:
+        return None if self._emit_at is None else int(self._emit_at * 1000)
+
+    def on_processing_time(self, now_ms: int) -> Iterator[None]:
+        self._emit_at = None
+        return self._give_out()
+
+    def on_end(self) -> Iterable[None]:
+        return self._give_out()
+
+    def snapshot(self) -> Mapping[str, bytes]:
+        if not len(self._table):
+            return {}
+        sink = pa.BufferOutputStream()
+        stored = self._table.stored(self._table.all())
+        with pa.ipc.new_stream(sink, stored.schema) as writer:
+            writer.write_batch(stored)
+        return {_TABLE: sink.getvalue().to_pybytes()}
+
+    def restore(self, sections: Mapping[str, bytes], *, exact: bool) -> None:
+        ctx = self.ctx
+        mine = None if exact else group_range(ctx.subtask, ctx.parallelism, ctx.max_parallelism)
+        with pa.ipc.open_stream(sections[_TABLE]) as reader:
+            for stored in reader:
+                self._table.load(stored, mine, ctx.max_parallelism)
+        if isinstance(self._spec.emit, float) and len(self._table.pending()):
+            self._emit_at = ctx.now() + self._spec.emit
+
+    def _give_out(self) -> Iterator[None]:
+        """All that is pending, in steps; the subtask may be snapshotted between them."""
+        pending = self._table.pending()
+        for start in range(0, len(pending), _CHUNK_KEYS):
+            self.ctx.emit(Columns(*self._table.give_out(pending[start : start + _CHUNK_KEYS])))
+            yield
