@@ -35,6 +35,7 @@ from minirt.errors import (
     JobFailedError,
     MinirtError,
     ProtocolError,
+    SavepointFailedError,
     SinkDataError,
     SourceDataError,
     StorageError,
@@ -71,7 +72,8 @@ from minirt.io import (
 )
 from minirt.protocol.job_events import JobStatus
 from minirt.protocol.restarts import Restart
-from minirt.runtime.execute import Job, JobResult
+from minirt.protocol.savepoint_requests import Savepoint
+from minirt.runtime.job import Job, JobResult
 from minirt.runtime.observer import JobObserver, JobProgress
 from minirt.state.handles import ListState, MapState, ValueState
 
@@ -110,6 +112,7 @@ __all__ = [
     "JobStatus",
     "JobObserver",
     "JobProgress",
+    "Savepoint",
     # built-in sources and sinks
     "ParquetSource",
     "JsonlSource",
@@ -138,6 +141,7 @@ __all__ = [
     "SinkDataError",
     "StorageError",
     "CorruptCheckpointError",
+    "SavepointFailedError",
     "WorkerLostError",
     "JobFailedError",
     "ProtocolError",

@@ -48,6 +48,8 @@ class Limits:
     """How long a worker may take to end in an orderly way before it is killed."""
     history_entries: int = 1000
     """How many checkpoints the history on storage remembers."""
+    savepoint_requests: int = 16
+    """How many requests for savepoints may wait at a time; further ones are refused."""
     route_cache_entries: int = 1 << 20
     """How many keys a partitioner remembers the target of."""
 
@@ -114,6 +116,8 @@ class Checkpointing:
     """How many completed checkpoints are kept."""
     storage_options: Mapping[str, Any] = field(default_factory=dict)
     """Passed to fsspec."""
+    watermarks: Literal["regenerated", "restored"] = "regenerated"
+    """What a restored operator starts from: no watermark, or the one it had at the checkpoint."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.storage, str | os.PathLike) or not os.fspath(self.storage):
@@ -124,6 +128,7 @@ class Checkpointing:
             raise ConfigurationError("timeout must be positive")
         seconds(self.min_pause, "min_pause")
         positive("retain", self.retain)
+        _one_of("watermarks", self.watermarks, ("regenerated", "restored"))
         if not isinstance(self.tolerable_failures, int) or self.tolerable_failures < 0:
             raise ConfigurationError(
                 f"tolerable_failures must be 0 or more, got {self.tolerable_failures!r}"

@@ -39,6 +39,10 @@ class CorruptCheckpointError(StorageError):
     """A stored part of a checkpoint is missing, torn or fails its checksum."""
 
 
+class SavepointFailedError(MinirtError):
+    """A savepoint was not taken, or not stored where it was wanted; the message says why."""
+
+
 class WorkerLostError(MinirtError):
     """A worker process died or stopped answering."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from minirt.config import Checkpointing, Options
+from minirt.config import Checkpointing, Options, positive
 from minirt.errors import ConfigurationError
 from minirt.protocol.restarts import RestartStrategy
 
@@ -26,13 +26,18 @@ class RestoreOptions:
     which: str | int | None = None
     allow_non_restored_state: bool = False
     allow_fallback: bool = False
+    ignore_in_flight_data_of: int | None = None
+    """A checkpoint whose in-flight data is dropped if it is the one that is restored."""
 
     def __post_init__(self) -> None:
         which: Any = self.which
+        if self.ignore_in_flight_data_of is not None:
+            positive("ignore_in_flight_data_of", self.ignore_in_flight_data_of)
         if which in (None, FRESH):
             for option, given in (
                 ("allow_non_restored_state", self.allow_non_restored_state),
                 ("allow_restore_fallback", self.allow_fallback),
+                ("ignore_in_flight_data_of", self.ignore_in_flight_data_of),
             ):
                 if given:
                     raise ConfigurationError(f"{option} has no effect with restore={which!r}")

@@ -16,11 +16,12 @@ from minirt.graph.job_graph import JobGraph, SourceSpec
 from minirt.graph.planner import build_execution_graph
 from minirt.graph.validate import check_max_parallelism
 from minirt.io.base import Source
+from minirt.modes import find_mode
 from minirt.protocol.restarts import RestartStrategy
 from minirt.run_settings import RestoreOptions, RunSettings
 
 if TYPE_CHECKING:
-    from minirt.runtime.execute import Job, JobResult
+    from minirt.runtime.job import Job, JobResult
     from minirt.runtime.observer import JobObserver
 
 
@@ -72,9 +73,14 @@ class Environment:
         """The job as data, checked as a whole. Raises ConfigurationError, naming the operator."""
         return self._draft.graph(self._name if name is None else _checked_name(name))
 
-    def plan(self, name: str | None = None) -> str:
-        """The execution graph in words: chains, parallelism and links."""
-        return explain(build_execution_graph(self.graph(name)))
+    def plan(self, name: str | None = None, *, checkpointing: Checkpointing | None = None) -> str:
+        """The execution graph in words: chains, parallelism and links.
+
+        Of each link it says what becomes of the records that a barrier overtakes, at the same and at
+        another parallelism. With `checkpointing` it names the mode, which must exist.
+        """
+        mode = None if checkpointing is None else find_mode(checkpointing.mode).name
+        return explain(build_execution_graph(self.graph(name)), mode)
 
     def execute(
         self,
@@ -87,6 +93,7 @@ class Environment:
         options: Options | None = None,
         allow_non_restored_state: bool = False,
         allow_restore_fallback: bool = False,
+        ignore_in_flight_data_of: int | None = None,
         observer: JobObserver | None = None,
     ) -> JobResult:
         """Run the job to its end.
@@ -95,15 +102,19 @@ class Environment:
         the id or path of one; "none" starts over where there are checkpoints already, which is refused
         otherwise. `restart` says what happens after a failure, see `Restart`. State in the checkpoint
         that belongs to no operator is refused unless `allow_non_restored_state`; a damaged checkpoint
-        gives way to the one before it only with `allow_restore_fallback`. The runner "inline" runs
-        everything in the calling thread. `observer` hears what happens.
+        gives way to the one before it only with `allow_restore_fallback`. `ignore_in_flight_data_of`
+        is the id of the checkpoint that is to be restored without its in-flight records: they are lost,
+        a last resort where their file is. The runner "inline" runs everything in the calling thread.
+        `observer` hears what happens.
 
         Raises ConfigurationError before anything is started, JobFailedError if the job fails for good.
         """
         graph = self.graph(job_name)
         settings = RunSettings(
             checkpointing,
-            RestoreOptions(restore, allow_non_restored_state, allow_restore_fallback),
+            RestoreOptions(
+                restore, allow_non_restored_state, allow_restore_fallback, ignore_in_flight_data_of
+            ),
             restart,
             Options() if options is None else options,
             observer,
@@ -124,13 +135,16 @@ class Environment:
         options: Options | None = None,
         allow_non_restored_state: bool = False,
         allow_restore_fallback: bool = False,
+        ignore_in_flight_data_of: int | None = None,
         observer: JobObserver | None = None,
     ) -> Job:
         """As `execute`, but return at once: the job runs in worker processes meanwhile."""
         graph = self.graph(job_name)
         settings = RunSettings(
             checkpointing,
-            RestoreOptions(restore, allow_non_restored_state, allow_restore_fallback),
+            RestoreOptions(
+                restore, allow_non_restored_state, allow_restore_fallback, ignore_in_flight_data_of
+            ),
             restart,
             Options() if options is None else options,
             observer,

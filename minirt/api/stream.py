@@ -194,11 +194,20 @@ class Stream:
         """Subtask i hands its records to subtask i of the next operator; parallelism must be equal."""
         return self._dealt(Forward())
 
-    def partition_custom(self, function: Callable[[Any, int], int], key: KeySpec) -> Stream:
-        """`function(key, parallelism)` gives the index of the receiving subtask; it must be pure."""
+    def partition_custom(
+        self, function: Callable[[Any, int], int], key: KeySpec, *, pure: bool = True
+    ) -> Stream:
+        """`function(key, parallelism)` gives the index of the receiving subtask.
+
+        Say `pure=False` if the index depends on anything else, such as a counter, a clock or chance:
+        no barrier then overtakes records on their way to the next operator.
+        """
         label = f"partition_custom on {self._label}"
         check_function(function, label, "the key", "the parallelism")
-        return self._dealt(Custom(function, routing_key(key_parts(key), self._schema, label)))
+        if not isinstance(pure, bool):
+            raise ConfigurationError(f"{label}: pure is True or False, not {pure!r}")
+        selector = routing_key(key_parts(key), self._schema, label)
+        return self._dealt(Custom(function, selector, pure))
 
     def _then(
         self, spec: OperatorSpec, settings: Settings, schema: pa.Schema | None = None

@@ -11,6 +11,7 @@ from typing import NoReturn
 import typer
 
 from minirt.cli.checkpoints import checkpoints
+from minirt.cli.conformance import conformance
 from minirt.cli.demo import demo
 from minirt.cli.verify import verify
 from minirt.errors import ConfigurationError, MinirtError
@@ -28,6 +29,7 @@ app = typer.Typer(
 )
 app.command()(demo)
 app.command()(verify)
+app.command()(conformance)
 app.add_typer(checkpoints, name="checkpoints")
 
 

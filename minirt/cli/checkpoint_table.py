@@ -52,7 +52,8 @@ def _cells(entry: Mapping[str, Any]) -> list[str]:
         duration(max(subtask[key] for subtask in subtasks)) if subtasks else "-"
         for key in _SUBTASK_FIGURES.values()
     ]
-    status = "final" if entry.get("kind") == "final" else entry["status"]
+    kind = entry.get("kind")
+    status = kind if kind in ("final", "savepoint") else entry["status"]
     if "reason" in entry:
         status = f"{status}: {entry['reason']}"
     size = f"{entry['bytes']:,}" if "bytes" in entry else "-"

@@ -4,8 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 
-from minirt.graph.job_graph import Forward, OperatorNode, Partitioning, Rescale, SourceSpec
+from minirt.graph.job_graph import (
+    Custom,
+    Forward,
+    OperatorNode,
+    Partitioning,
+    Rescale,
+    SourceSpec,
+)
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -67,6 +75,14 @@ class Link:
         """What its partitioning is called: "forward", "rebalance", "hash" and so on."""
         return type(self.partitioning).__name__.lower()
 
+    @property
+    def capturable(self) -> bool:
+        """Whether a barrier may overtake its records, which are then dealt again after a restore.
+
+        An impure partitioner would deal them differently at each receiver: some twice, some not at all.
+        """
+        return not isinstance(self.partitioning, Custom) or self.partitioning.pure
+
     def receivers_of(self, sender: int) -> range:
         """The subtasks of the target that this sender is connected to."""
         match self.partitioning:
@@ -117,6 +133,14 @@ class ExecutionGraph:
         tag = "" if link.tag is None else f"[{link.tag}]"
         place = f"#{alike.index(link)}" if len(alike) > 1 else ""
         return f"{link.source_uid}{tag} > {target}:{link.target_input}{place}"
+
+    def chained_keys(self) -> set[str]:
+        """What the links would be called that are function calls within a vertex."""
+        return {
+            f"{source.uid} > {target.uid}:0"
+            for vertex in self.vertices
+            for source, target in pairwise(vertex.operators)
+        }
 
     def subtask_name(self, subtask: SubtaskId) -> str:
         vertex = self.vertices[subtask.vertex]

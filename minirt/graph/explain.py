@@ -1,4 +1,4 @@
-"""The execution graph in words: what runs as one, how records travel, and why."""
+"""The execution graph in words: what runs as one, how records travel and are checkpointed, and why."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from minirt.graph.chaining import chain_break
 from minirt.graph.describe import describe_partitioning, kind_of
 from minirt.graph.execution import ExecutionGraph, Link, Vertex
 from minirt.graph.job_graph import OperatorNode, SourceSpec
+from minirt.protocol.restore import redistribution
 
 
 def explain(execution: ExecutionGraph, mode_name: str | None = None) -> str:
@@ -62,6 +63,11 @@ def _link(execution: ExecutionGraph, link: Link) -> Iterator[str]:
         f"{describe_partitioning(link.partitioning)}, {_count(_channel_count(link), 'channel')}"
     )
     yield f"       not chained: {_why(execution, link, sender, receiver)}"
+    if link.capturable:
+        yield "       records that a barrier overtakes: captured"
+        yield f"       captured records at another parallelism: {redistribution(link).value}"
+    else:
+        yield "       not overtaken by barriers: its function is impure, it could not deal records again"
 
 
 def _why(

@@ -163,10 +163,14 @@ class Hash:
 
 @dataclass(frozen=True, slots=True)
 class Custom:
-    """`function(key, parallelism)` gives the index of the subtask; it must be pure."""
+    """`function(key, parallelism)` gives the index of the subtask.
+
+    A pure one gives the same index for the same arguments, always and everywhere.
+    """
 
     function: Callable[[Any, int], int]
     key: KeySelector
+    pure: bool = True
 
 
 Partitioning = Forward | Rebalance | Rescale | Broadcast | Hash | Custom

@@ -5,11 +5,15 @@ acknowledged, then *storing* until its manifest exists, which completes it; only
 committed. A pending checkpoint ends early if a subtask declines or it takes too long. What sinks had
 prepared for a checkpoint that failed is not lost with it: those records will not be replayed, so
 their handles are *carried* into the next manifest, and stay carried until a commit has succeeded.
+
+A savepoint that a user asks for takes its turn behind the checkpoint under way, and before the next
+periodic one. While the job ends with one, no other checkpoint begins: if the job fails in the middle
+of draining, it must go on from a checkpoint in which no operator has seen the end of time.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 
 from minirt.graph.execution import SubtaskId
 from minirt.protocol.barriers import Barrier
@@ -17,8 +21,12 @@ from minirt.protocol.job_events import (
     AbortCheckpoint,
     CleanUp,
     CommitHandles,
+    DrainSources,
     JobCommand,
     RecordHistory,
+    ResumeSources,
+    SavepointNotPublished,
+    SavepointPublished,
     SetTimer,
     SnapshotAcknowledged,
     SnapshotDeclined,
@@ -27,15 +35,10 @@ from minirt.protocol.job_events import (
     TimerKind,
     TriggerCheckpoint,
 )
-from minirt.protocol.manifest import (
-    MANIFEST_VERSION,
-    InFlightRef,
-    Manifest,
-    SinkHandles,
-    SnapshotRef,
-    SubtaskStats,
-    VertexEntry,
-)
+from minirt.protocol.manifest import Manifest, SinkHandles, VertexEntry
+from minirt.protocol.pending import PendingCheckpoint
+from minirt.protocol.savepoint_requests import Afterwards
+from minirt.protocol.savepoints import Savepoints, kind_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,19 +50,8 @@ class CheckpointSettings:
     timeout_s: float = 600.0
     min_pause_s: float = 0.0
     tolerable_failures: int = 10
-
-
-@dataclass(slots=True)
-class _Pending:
-    barrier: Barrier
-    final: bool
-    awaited: set[SubtaskId]
-    snapshots: list[SnapshotRef] = field(default_factory=list)
-    in_flight: list[InFlightRef] = field(default_factory=list)
-    stats: list[SubtaskStats] = field(default_factory=list)
-    handles: list[SinkHandles] = field(default_factory=list)
-    manifest: Manifest | None = None
-    """Set once all parts are there and the manifest is being stored."""
+    savepoint_requests: int = 16
+    """How many may be unanswered at a time."""
 
 
 class CheckpointCoordinator:
@@ -73,6 +65,7 @@ class CheckpointCoordinator:
         settings: CheckpointSettings,
         vertices: tuple[VertexEntry, ...],
         subtasks: frozenset[SubtaskId],
+        savepoints: Savepoints,
     ) -> None:
         self._job = job
         self._generation = generation
@@ -80,7 +73,8 @@ class CheckpointCoordinator:
         self._settings = settings
         self._vertices = vertices
         self._subtasks = subtasks
-        self._pending: _Pending | None = None
+        self._savepoints = savepoints
+        self._pending: PendingCheckpoint | None = None
         self._carried: list[SinkHandles] = []
         self._drained: set[SubtaskId] = set()
         self._trigger_at: float | None = None
@@ -110,27 +104,37 @@ class CheckpointCoordinator:
     def on_drained(self, subtask: SubtaskId, now: float) -> list[JobCommand]:
         """A subtask has processed all its input; after the last one comes the final checkpoint."""
         self._drained.add(subtask)
-        return self._trigger(now) if self._all_drained and self._pending is None else []
+        if not self._all_drained or self._pending is not None or self._must_wait:
+            return []
+        return self._trigger(now)
 
     def on_trigger_timer(self, checkpoint_id: int, now: float) -> list[JobCommand]:
         due = self._trigger_at is not None and now >= self._trigger_at
         if not due or checkpoint_id != self._next_id or self._pending is not None:
             return []
-        return self._trigger(now)
+        return [] if self._must_wait else self._trigger(now)
+
+    def on_savepoint_requested(self, now: float) -> list[JobCommand]:
+        """A request has been queued."""
+        return self._begin_savepoint(now)
+
+    def on_savepoint_published(self, event: SavepointPublished, now: float) -> list[JobCommand]:
+        answer = self._savepoints.on_published(event.checkpoint_id, event.path)
+        return answer + self._after_savepoint(now) if answer else []
+
+    def on_savepoint_not_published(
+        self, event: SavepointNotPublished, now: float
+    ) -> list[JobCommand]:
+        resume = self._resume_if_paused()
+        answer = self._savepoints.on_not_published(event.checkpoint_id, event.reason)
+        return [*resume, *answer, *self._after_savepoint(now)] if answer else []
 
     def on_acknowledged(self, event: SnapshotAcknowledged, now: float) -> list[JobCommand]:
         pending = self._pending_for(event.checkpoint_id)
         if pending is None or event.subtask not in pending.awaited:
             self._carried += event.handles
             return []
-        pending.awaited.remove(event.subtask)
-        if event.snapshot is not None:
-            pending.snapshots.append(event.snapshot)
-        if event.in_flight is not None:
-            pending.in_flight.append(event.in_flight)
-        after = now - pending.barrier.created_at
-        pending.stats.append(replace(event.stats, acknowledged_after_s=after))
-        pending.handles += event.handles
+        pending.add(event, now)
         return [] if pending.awaited else self._store(pending, now)
 
     def on_declined(self, event: SnapshotDeclined, now: float) -> list[JobCommand]:
@@ -149,32 +153,33 @@ class CheckpointCoordinator:
         )
 
     def on_manifest_stored(self, checkpoint_id: int, now: float) -> list[JobCommand]:
-        manifest = self._take_stored(checkpoint_id)
-        if manifest is None:
+        pending = self._take_stored(checkpoint_id)
+        if pending is None or pending.manifest is None:
             return []
+        manifest = pending.manifest
         self._failures_in_a_row = 0
-        self._last_ended_at = now
-        if self._all_drained and manifest.kind == "final":
+        self._last_triggered_at, self._last_ended_at = manifest.triggered_at, now
+        if manifest.kind == "final":
             self._final_id = checkpoint_id
+        self._savepoints.on_stored(manifest)
         return [
             CommitHandles(checkpoint_id, manifest.sink_handles),
             RecordHistory(history_entry(manifest)),
-            CleanUp(),
+            CleanUp(self._savepoints.needed),
             *self._plan_next(now),
         ]
 
     def on_manifest_refused(self, checkpoint_id: int, reason: str, now: float) -> list[JobCommand]:
-        manifest = self._take_stored(checkpoint_id)
-        if manifest is None:
-            return []
-        return self._failed(manifest.checkpoint_id, manifest.triggered_at, reason, now)
+        pending = self._take_stored(checkpoint_id)
+        return [] if pending is None else self._failed(pending.barrier, reason, now)
 
-    def on_committed(self, checkpoint_id: int) -> None:
+    def on_committed(self, checkpoint_id: int) -> list[JobCommand]:
         # The manifest of a checkpoint holds every handle up to it that is not yet committed.
         self._carried = [held for held in self._carried if held.checkpoint_id > checkpoint_id]
         self._commit_failures_in_a_row = 0
         if checkpoint_id == self._final_id:
             self.final_committed = True
+        return self._savepoints.on_committed(checkpoint_id)
 
     def on_commit_failed(self, checkpoint_id: int, now: float) -> list[JobCommand]:
         """The next checkpoint commits again; without one, a timer does."""
@@ -184,7 +189,8 @@ class CheckpointCoordinator:
 
     def on_commit_timer(self, checkpoint_id: int) -> list[JobCommand]:
         held = tuple(held for held in self._carried if held.checkpoint_id <= checkpoint_id)
-        if not held and checkpoint_id != self._final_id:
+        awaited = (self._final_id, self._savepoints.uncommitted_id)
+        if not held and checkpoint_id not in awaited:
             return []
         return [CommitHandles(checkpoint_id, held)]
 
@@ -199,25 +205,51 @@ class CheckpointCoordinator:
     def _all_drained(self) -> bool:
         return self._drained >= self._subtasks
 
-    def _pending_for(self, checkpoint_id: int) -> _Pending | None:
+    @property
+    def _must_wait(self) -> bool:
+        """Whether a savepoint that is not over forbids every other checkpoint."""
+        if self._all_drained:  # The final checkpoint comes last; a drain's own is due.
+            return self._savepoints.active is not None and self._savepoints.untaken is None
+        return self._savepoints.ends_job
+
+    def _pending_for(self, checkpoint_id: int) -> PendingCheckpoint | None:
         pending = self._pending
         if pending is None or pending.barrier.checkpoint_id != checkpoint_id or pending.manifest:
             return None
         return pending
 
-    def _take_stored(self, checkpoint_id: int) -> Manifest | None:
+    def _take_stored(self, checkpoint_id: int) -> PendingCheckpoint | None:
         pending = self._pending
         if pending is None or pending.manifest is None:
             return None
         if pending.barrier.checkpoint_id != checkpoint_id:
             return None
         self._pending = None
-        return pending.manifest
+        return pending
+
+    def _begin_savepoint(self, now: float) -> list[JobCommand]:
+        """Serve the oldest request, if nothing is in its way."""
+        if self._pending is not None or self._final_id is not None:
+            return []
+        request = self._savepoints.begin()
+        if request is None:
+            return []
+        if request.afterwards is Afterwards.DRAIN and not self._all_drained:
+            return [DrainSources(self._generation)]
+        return self._trigger(now)
+
+    def _after_savepoint(self, now: float) -> list[JobCommand]:
+        """What had to wait for it."""
+        if self._savepoints.job_is_over or self._pending is not None:
+            return []
+        return self._plan_next(now)
 
     def _plan_next(self, now: float) -> list[JobCommand]:
-        """The timer for the next checkpoint, or at once the final one."""
+        """What is due at once, or the timer for the next checkpoint."""
         settings = self._settings
-        if self._final_id is not None:
+        if begun := self._begin_savepoint(now):
+            return begun
+        if self._final_id is not None or self._must_wait:
             return []
         if self._all_drained and not self._failures_in_a_row:
             return self._trigger(now)
@@ -238,32 +270,23 @@ class CheckpointCoordinator:
             return []
         checkpoint_id = self._next_id
         self._next_id += 1
-        self._last_triggered_at = now
-        barrier = Barrier(checkpoint_id, self._settings.mode, created_at=now)
-        self._pending = _Pending(barrier, final=self._all_drained, awaited=set(self._subtasks))
+        request = self._savepoints.untaken
+        mode = self._settings.mode if request is None else request.mode
+        barrier = Barrier(checkpoint_id, mode, created_at=now)
+        kind = kind_of(request, drained=self._all_drained)
+        self._pending = PendingCheckpoint(barrier, kind, awaited=set(self._subtasks))
+        if request is None:
+            self._last_triggered_at = now
+        pause = request is not None and request.afterwards is Afterwards.STOP
         return [
-            TriggerCheckpoint(self._generation, barrier),
+            TriggerCheckpoint(self._generation, barrier, pause),
             SetTimer(Timer(TimerKind.EXPIRE, checkpoint_id), now + self._settings.timeout_s),
         ]
 
-    def _store(self, pending: _Pending, now: float) -> list[JobCommand]:
-        self._carried += sorted(pending.handles, key=_handle_order)
-        pending.manifest = Manifest(
-            version=MANIFEST_VERSION,
-            job=self._job,
-            checkpoint_id=pending.barrier.checkpoint_id,
-            generation=self._generation,
-            mode=pending.barrier.mode,
-            kind="final" if pending.final else "checkpoint",
-            triggered_at=pending.barrier.created_at,
-            completed_at=now,
-            vertices=self._vertices,
-            snapshots=tuple(sorted(pending.snapshots, key=lambda ref: (ref.vertex, ref.subtask))),
-            sink_handles=tuple(self._carried),
-            stats=tuple(sorted(pending.stats, key=lambda stats: (stats.vertex, stats.subtask))),
-            in_flight=tuple(
-                sorted(pending.in_flight, key=lambda ref: (ref.stored.vertex, ref.stored.subtask))
-            ),
+    def _store(self, pending: PendingCheckpoint, now: float) -> list[JobCommand]:
+        self._carried += pending.sorted_handles
+        pending.manifest = pending.to_manifest(
+            self._job, self._generation, self._vertices, tuple(self._carried), now
         )
         return [StoreManifest(pending.manifest)]
 
@@ -271,23 +294,32 @@ class CheckpointCoordinator:
         pending = self._pending
         assert pending is not None
         self._pending = None
-        self._carried += sorted(pending.handles, key=_handle_order)
-        checkpoint_id = pending.barrier.checkpoint_id
+        self._carried += pending.sorted_handles
         return [
-            AbortCheckpoint(self._generation, checkpoint_id),
-            *self._failed(checkpoint_id, pending.barrier.created_at, reason, now),
+            AbortCheckpoint(self._generation, pending.barrier.checkpoint_id),
+            *self._failed(pending.barrier, reason, now),
         ]
 
-    def _failed(
-        self, checkpoint_id: int, triggered_at: float, reason: str, now: float
-    ) -> list[JobCommand]:
-        self._failures_in_a_row += 1
+    def _failed(self, barrier: Barrier, reason: str, now: float) -> list[JobCommand]:
+        """A savepoint that failed is over, but for a drained job: that one can only try again."""
         self._last_ended_at = now
-        barrier = Barrier(checkpoint_id, self._settings.mode, created_at=triggered_at)
-        entry = RecordHistory(self._failure_entry(barrier, reason, now))
-        if self.too_many_failures is not None:
-            return [entry]
-        return [entry, *self._plan_next(now)]
+        commands: list[JobCommand] = [
+            RecordHistory(self._failure_entry(barrier, reason, now)),
+        ]
+        request = self._savepoints.untaken
+        if request is None or request.afterwards is Afterwards.DRAIN:
+            self._failures_in_a_row += 1
+            if self.too_many_failures is not None:
+                return commands
+        else:
+            commands += self._resume_if_paused()
+            commands += self._savepoints.fail(f"checkpoint {barrier.checkpoint_id} {reason}")
+        return commands + self._plan_next(now)
+
+    def _resume_if_paused(self) -> list[JobCommand]:
+        request = self._savepoints.active
+        paused = request is not None and request.afterwards is Afterwards.STOP
+        return [ResumeSources(self._generation)] if paused else []
 
     def _failure_entry(self, barrier: Barrier, reason: str, now: float) -> dict[str, object]:
         return {
@@ -329,7 +361,3 @@ def history_entry(manifest: Manifest) -> dict[str, object]:
             for stats in manifest.stats
         ],
     }
-
-
-def _handle_order(held: SinkHandles) -> tuple[int, str, int]:
-    return (held.checkpoint_id, held.uid, held.subtask)

@@ -28,6 +28,9 @@ from minirt.protocol.job_events import (
     ManifestRefused,
     ManifestStored,
     PrepareGeneration,
+    SavepointNotPublished,
+    SavepointPublished,
+    SavepointRequested,
     SetTimer,
     SnapshotAcknowledged,
     SnapshotDeclined,
@@ -45,6 +48,7 @@ from minirt.protocol.job_events import (
 from minirt.protocol.liveness import Liveness
 from minirt.protocol.manifest import VertexEntry
 from minirt.protocol.restarts import RestartPolicy
+from minirt.protocol.savepoints import Savepoints
 
 
 class JobProtocol:
@@ -74,6 +78,7 @@ class JobProtocol:
         self._connected = False
         self._started: set[SubtaskId] = set()
         self._checkpoints: CheckpointCoordinator | None = None
+        self._savepoints = Savepoints(checkpoints.savepoint_requests)
         self.restarts = 0
 
     @property
@@ -99,7 +104,16 @@ class JobProtocol:
                 return self._end_failed(error, now) if fatal else self._fail(error, now)
             case TimerFired(timer):
                 return self._on_timer(timer, now)
-            case ManifestStored() | ManifestRefused() | HandlesCommitted() | CommitFailed():
+            case SavepointRequested():
+                return self._on_savepoint_requested(event, now)
+            case (
+                ManifestStored()
+                | ManifestRefused()
+                | HandlesCommitted()
+                | CommitFailed()
+                | SavepointPublished()
+                | SavepointNotPublished()
+            ):
                 return self._on_storage(event, now)
         if event.generation != self._generation or self._checkpoints is None:
             return []
@@ -124,6 +138,7 @@ class JobProtocol:
             self._settings,
             self._vertices,
             self._subtasks,
+            self._savepoints,
         )
         return [
             Deploy(event.generation, event.restored),
@@ -162,9 +177,21 @@ class JobProtocol:
         self._status = JobStatus.RUNNING
         return checkpoints.on_running(now)
 
+    def _on_savepoint_requested(self, event: SavepointRequested, now: float) -> list[JobCommand]:
+        """While the job starts or waits to restart, the request waits as well."""
+        refused = self._savepoints.add(event.request)
+        if refused or self._status is not JobStatus.RUNNING or self._checkpoints is None:
+            return refused
+        return self._checkpoints.on_savepoint_requested(now)
+
     def _on_storage(
         self,
-        event: ManifestStored | ManifestRefused | HandlesCommitted | CommitFailed,
+        event: ManifestStored
+        | ManifestRefused
+        | HandlesCommitted
+        | CommitFailed
+        | SavepointPublished
+        | SavepointNotPublished,
         now: float,
     ) -> list[JobCommand]:
         checkpoints = self._checkpoints
@@ -180,12 +207,27 @@ class JobProtocol:
                 return self._unless_too_many(commands, now)
             case CommitFailed(checkpoint_id):
                 return self._unless_too_many(checkpoints.on_commit_failed(checkpoint_id, now), now)
+            case SavepointPublished():
+                return self._unless_over(checkpoints.on_savepoint_published(event, now))
+            case SavepointNotPublished():
+                return self._unless_over(checkpoints.on_savepoint_not_published(event, now))
             case HandlesCommitted(checkpoint_id):
-                checkpoints.on_committed(checkpoint_id)
-        if not checkpoints.final_committed:
-            return []
-        self._status = JobStatus.FINISHED
-        return [StopWorkers(self._generation, kill=False), EndJob(JobStatus.FINISHED)]
+                commands = checkpoints.on_committed(checkpoint_id)
+                return self._end(JobStatus.FINISHED) if checkpoints.final_committed else commands
+
+    def _unless_over(self, commands: list[JobCommand]) -> list[JobCommand]:
+        if not self._savepoints.job_is_over:
+            return commands
+        return commands + self._end(JobStatus.STOPPED)
+
+    def _end(self, status: JobStatus) -> list[JobCommand]:
+        """The work of the job is done."""
+        self._status = status
+        return [
+            *self._savepoints.fail_all(f"the job has {status.value}"),
+            StopWorkers(self._generation, kill=False),
+            EndJob(status, savepoint=self._savepoints.final),
+        ]
 
     def _on_timer(self, timer: Timer, now: float) -> list[JobCommand]:
         checkpoints = self._checkpoints
@@ -255,11 +297,12 @@ class JobProtocol:
         return [*commands, AnnounceRestart(error, delay), SetTimer(restart, now + delay)]
 
     def _end_generation(self, reason: str, now: float) -> list[JobCommand]:
+        refused = self._savepoints.fail_all(reason)
         checkpoints, self._checkpoints = self._checkpoints, None
         if checkpoints is None:
-            return []
+            return refused
         history = checkpoints.on_generation_ended(reason, now)
-        return [StopWorkers(self._generation, kill=True), *history]
+        return [StopWorkers(self._generation, kill=True), *history, *refused]
 
     def _end_failed(self, error: Exception, now: float) -> list[JobCommand]:
         commands = self._end_generation(str(error), now)

@@ -8,7 +8,16 @@ from typing import Any
 
 from minirt.graph.execution import SubtaskId
 from minirt.protocol.barriers import Barrier
-from minirt.protocol.manifest import InFlightRef, Manifest, SinkHandles, SnapshotRef, SubtaskStats
+from minirt.protocol.manifest import (
+    InFlightRef,
+    Manifest,
+    ManifestKey,
+    SinkHandles,
+    SnapshotRef,
+    SubtaskStats,
+)
+from minirt.protocol.savepoint_requests import Savepoint, SavepointRequest
+from minirt.protocol.stored_watermarks import SubtaskWatermarks
 
 
 class TimerKind(Enum):
@@ -104,6 +113,7 @@ class SnapshotAcknowledged:
     stats: SubtaskStats
     handles: tuple[SinkHandles, ...] = ()
     in_flight: InFlightRef | None = None
+    watermarks: SubtaskWatermarks | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +153,27 @@ class CommitFailed:
 
 
 @dataclass(frozen=True, slots=True)
+class SavepointRequested:
+    request: SavepointRequest
+
+
+@dataclass(frozen=True, slots=True)
+class SavepointPublished:
+    """A savepoint is where it was wanted; `path` says how to restore it."""
+
+    checkpoint_id: int
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class SavepointNotPublished:
+    """The checkpoint is complete, but could not be copied to where the savepoint was wanted."""
+
+    checkpoint_id: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class TimerFired:
     timer: Timer
 
@@ -167,6 +198,9 @@ JobEvent = (
     | ManifestRefused
     | HandlesCommitted
     | CommitFailed
+    | SavepointRequested
+    | SavepointPublished
+    | SavepointNotPublished
     | TimerFired
     | CancelRequested
 )
@@ -198,10 +232,25 @@ class StopWorkers:
 
 @dataclass(frozen=True, slots=True)
 class TriggerCheckpoint:
-    """Hand the barrier to every source subtask."""
+    """Hand the barrier to every source subtask; with `pause` they emit nothing behind it."""
 
     generation: int
     barrier: Barrier
+    pause: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ResumeSources:
+    """Let sources that were paused go on."""
+
+    generation: int
+
+
+@dataclass(frozen=True, slots=True)
+class DrainSources:
+    """Have every source end now, as if its input were read to the end."""
+
+    generation: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,7 +278,26 @@ class CommitHandles:
 
 @dataclass(frozen=True, slots=True)
 class CleanUp:
-    """Delete what retention no longer keeps."""
+    """Delete what retention no longer keeps, but no file of a `needed` checkpoint."""
+
+    needed: frozenset[ManifestKey] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class PublishSavepoint:
+    """Copy a checkpoint whose output is committed to `path`; None leaves it where it is."""
+
+    manifest: Manifest
+    path: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerSavepoint:
+    """Tell the user who made a request the savepoint, or why there is none."""
+
+    request_id: int
+    savepoint: Savepoint | None = None
+    error: Exception | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,19 +330,21 @@ class JobStatus(Enum):
     RUNNING = "running"
     WAITING = "waiting to restart"
     FINISHED = "finished"
+    STOPPED = "stopped"
     FAILED = "failed"
     CANCELLED = "cancelled"
 
 
-ENDED = frozenset({JobStatus.FINISHED, JobStatus.FAILED, JobStatus.CANCELLED})
+ENDED = frozenset({JobStatus.FINISHED, JobStatus.STOPPED, JobStatus.FAILED, JobStatus.CANCELLED})
 
 
 @dataclass(frozen=True, slots=True)
 class EndJob:
-    """Nothing is left to do; `error` says why a job failed."""
+    """Nothing is left to do; `error` says why a job failed, `savepoint` where a stopped one may go on."""
 
     status: JobStatus
     error: Exception | None = None
+    savepoint: Savepoint | None = None
 
 
 JobCommand = (
@@ -282,10 +352,14 @@ JobCommand = (
     | Deploy
     | StopWorkers
     | TriggerCheckpoint
+    | ResumeSources
+    | DrainSources
     | AbortCheckpoint
     | StoreManifest
     | CommitHandles
     | CleanUp
+    | PublishSavepoint
+    | AnswerSavepoint
     | RecordHistory
     | SetTimer
     | AnnounceRestart

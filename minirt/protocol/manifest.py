@@ -28,6 +28,7 @@ from typing import Any, Literal, NamedTuple
 
 from minirt.errors import CorruptCheckpointError, ProtocolError
 from minirt.protocol import plain
+from minirt.protocol.stored_watermarks import SubtaskWatermarks
 
 MANIFEST_VERSION = 1
 
@@ -147,6 +148,7 @@ class Manifest:
     """All that may be uncommitted, in the order of committing."""
     stats: tuple[SubtaskStats, ...]
     in_flight: tuple[InFlightRef, ...] = ()
+    watermarks: tuple[SubtaskWatermarks, ...] = ()
 
     @property
     def key(self) -> ManifestKey:
@@ -226,6 +228,7 @@ class CheckpointPaths:
     PROBE = "generations/probe"
     HISTORY = "history/"
 
+    _IN_FLIGHT = ".in-flight"
     _KEY = r"chk-(\d{8,})-g(\d{8,})"
     _CLAIM = re.compile(r"generations/(\d{8,})\.claim")
     _BASE = re.compile(rf"generations/(\d{{8,}})\.from-(?:nothing|{_KEY})")
@@ -259,7 +262,12 @@ class CheckpointPaths:
 
     @staticmethod
     def in_flight(key: ManifestKey, vertex: int, subtask: int) -> str:
-        return f"{CheckpointPaths._name(key)}/v{vertex}-s{subtask}.in-flight"
+        return f"{CheckpointPaths._name(key)}/v{vertex}-s{subtask}{CheckpointPaths._IN_FLIGHT}"
+
+    @staticmethod
+    def is_in_flight(path: str) -> bool:
+        """Whether in-flight data is stored there; also for paths that are not relative."""
+        return path.endswith(CheckpointPaths._IN_FLIGHT)
 
     @staticmethod
     def history(first: int, generation: int) -> str:

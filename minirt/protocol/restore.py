@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from enum import Enum
 
 from minirt.errors import ConfigurationError
 from minirt.graph.execution import ExecutionGraph, Link, SubtaskId, Vertex
@@ -100,6 +102,27 @@ def _overlap(one: range, other: range) -> bool:
     return max(one.start, other.start) < min(one.stop, other.stop)
 
 
+class Redistribution(Enum):
+    """How in-flight data finds its receivers when these are not the old ones; the values are for people."""
+
+    BY_KEY_GROUP = "each goes to the subtask of its key"
+    BY_FUNCTION = "each goes where the function sends it"
+    ONE_COPY = "each subtask gets what one old subtask had still to see"
+    WHOLE_CHANNELS = "dealt out in whole channels, any subtask may have them"
+
+
+def redistribution(link: Link) -> Redistribution:
+    """How the in-flight data of this link is dealt out at another parallelism or partitioning."""
+    match link.kind:
+        case "hash":
+            return Redistribution.BY_KEY_GROUP
+        case "custom" if link.capturable:
+            return Redistribution.BY_FUNCTION
+        case "broadcast":
+            return Redistribution.ONE_COPY
+    return Redistribution.WHOLE_CHANNELS
+
+
 @dataclass(frozen=True, slots=True)
 class RecoveredChannel:
     """In-flight data that one subtask consumes before anything new.
@@ -120,25 +143,42 @@ InFlightPlan = Mapping[SubtaskId, tuple[RecoveredChannel, ...]]
 def plan_in_flight(manifest: Manifest, graph: ExecutionGraph) -> InFlightPlan:
     """Deal the in-flight data of a checkpoint to the subtasks of a job graph.
 
-    At unchanged partitioning and parallelism every channel goes to its old receiver. Otherwise records
-    with a key are dealt again; the rest comes in whole channels; and of a broadcast, each new subtask
-    takes what one old subtask had still to see. Raises ConfigurationError if a link is gone.
+    At unchanged partitioning and parallelism every channel goes to its old receiver, otherwise as
+    `redistribution` says. Raises ConfigurationError if a link is gone.
     """
     links = {graph.link_key(link): link for link in graph.links}
+    _check_links(manifest, graph, links)
     plan: dict[SubtaskId, list[RecoveredChannel]] = {}
     for captured in manifest.in_flight:
         for place, data in enumerate(captured.channels):
-            link = links.get(data.link)
-            if link is None:
-                raise ConfigurationError(
-                    f"checkpoint {manifest.checkpoint_id} holds {data.bytes} bytes of records between "
-                    f"{data.link!r}, but this job has no such edge; restore it in the job that took it, "
-                    "and change the job after an aligned checkpoint"
-                )
+            link = links[data.link]
             for receiver, deal_again in _receivers(data, link):
                 channel = RecoveredChannel(data, captured.stored, str(place), deal_again)
                 plan.setdefault(SubtaskId(link.target, receiver), []).append(channel)
     return {subtask: tuple(sorted(channels, key=_order)) for subtask, channels in plan.items()}
+
+
+def _check_links(manifest: Manifest, graph: ExecutionGraph, links: Collection[str]) -> None:
+    """Records are not state: who gives up the state of an operator does not give up its input."""
+    lost = Counter[str]()
+    for captured in manifest.in_flight:
+        for data in captured.channels:
+            if data.link not in links:
+                lost[data.link] += data.bytes
+    if lost:
+        edges = ", ".join(f"{link!r} ({lost[link]} bytes)" for link in sorted(lost))
+        chained = sorted(lost.keys() & graph.chained_keys())
+        hint = (
+            f"{chained[0]!r} is chained here, give its second operator chain=False; "
+            if chained
+            else ""
+        )
+        raise ConfigurationError(
+            f"checkpoint {manifest.checkpoint_id} holds in-flight records of edges that this job does "
+            f"not have: {edges}; {hint}restore it in the job that took it, and change the job after an "
+            "aligned checkpoint, or give up all its in-flight records with "
+            f"ignore_in_flight_data_of={manifest.checkpoint_id}"
+        )
 
 
 def _receivers(data: ChannelData, link: Link) -> list[tuple[int, bool]]:
@@ -146,12 +186,13 @@ def _receivers(data: ChannelData, link: Link) -> list[tuple[int, bool]]:
     if link.kind == data.partitioning and link.receivers == data.receivers:
         return [(data.receiver, False)]
     everyone = range(link.receivers)
-    match link.kind:
-        case "hash" | "custom":
+    match redistribution(link):
+        case Redistribution.BY_KEY_GROUP | Redistribution.BY_FUNCTION:
             return [(receiver, True) for receiver in everyone]
-        case "broadcast":
+        case Redistribution.ONE_COPY:
             return [(r, False) for r in everyone if r % data.receivers == data.receiver]
-    return [(data.receiver % link.receivers, False)]
+        case Redistribution.WHOLE_CHANNELS:
+            return [(data.receiver % link.receivers, False)]
 
 
 def _order(channel: RecoveredChannel) -> tuple[str, int, int, bool]:

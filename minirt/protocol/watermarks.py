@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 MAX_WATERMARK = 2**63 - 1
@@ -34,6 +35,16 @@ class WatermarkValve:
     @property
     def watermark(self) -> int | None:
         return self._emitted
+
+    @property
+    def channels(self) -> tuple[int | None, ...]:
+        """The newest watermark of each channel."""
+        return tuple(self._watermarks)
+
+    def restore(self, watermark: int | None, channels: Sequence[int | None]) -> None:
+        """Go on from an earlier `watermark` and those of the `channels`, all of which count as active."""
+        self._emitted = watermark
+        self._watermarks = list(channels)
 
     def on_watermark(self, channel: int, watermark: int) -> WatermarkChange:
         known = self._watermarks[channel]

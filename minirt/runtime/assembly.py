@@ -13,6 +13,7 @@ from minirt.io.base import Split
 from minirt.protocol.barriers import CheckpointMode
 from minirt.protocol.manifest import ManifestKey, SnapshotRef
 from minirt.protocol.restore import InFlightPlan, RestorePlan
+from minirt.protocol.stored_watermarks import WatermarkPlan
 from minirt.runtime.chain import Chain, ChainContext
 from minirt.runtime.channels import InputChannel, OutputChannel
 from minirt.runtime.elements import Origin
@@ -31,7 +32,8 @@ class JobPackage:
 
     graph: bytes
     options: Options
-    mode: CheckpointMode
+    modes: Mapping[str, CheckpointMode]
+    """By name: that of the job, and those that a savepoint may ask for."""
     storage: CheckpointStorage | None
 
     def load_graph(self) -> ExecutionGraph:
@@ -46,6 +48,7 @@ class Deployment:
     generation: int
     restore: RestorePlan = field(default_factory=dict)
     in_flight: InFlightPlan = field(default_factory=dict)
+    watermarks: WatermarkPlan = field(default_factory=dict)
     restored_from: tuple[CheckpointStorage, ManifestKey] | None = None
     splits: Mapping[SubtaskId, Sequence[tuple[int, Split]]] = field(default_factory=dict)
 
@@ -55,6 +58,7 @@ class Deployment:
             self,
             restore={id: parts for id, parts in self.restore.items() if id in subtasks},
             in_flight={id: parts for id, parts in self.in_flight.items() if id in subtasks},
+            watermarks={id: known for id, known in self.watermarks.items() if id in subtasks},
             splits={id: splits for id, splits in self.splits.items() if id in subtasks},
         )
 
@@ -100,11 +104,11 @@ def assemble(
                 inputs[channel_id] = (len(inputs), InputChannel(limits.input_queue_bytes))
                 input_indexes.append(link.target_input)
                 origins.append(Origin(graph.link_key(link), channel_id.sender))
-    gate = None
+    gate, restored = None, deployment.watermarks.get(id)
     if inputs:
         recovered = _recovered(deployment, graph, id, codec, limits.frame_bytes_max)
         queues = [queue for _, queue in inputs.values()]
-        gate = GateInput(queues, origins, input_indexes, recovered, codec, metrics)
+        gate = GateInput(queues, origins, input_indexes, recovered, restored, codec, metrics)
     context = ChainContext(
         subtask=id,
         generation=deployment.generation,
@@ -116,6 +120,8 @@ def assemble(
     )
     chain = Chain(vertex, links, context)
     _restore(chain, deployment, id)
+    if chain.source is not None and restored is not None and restored.watermark is not None:
+        chain.source.restore_watermark(restored.watermark)
     chain.open()
     subtask = Subtask(
         id,
@@ -124,7 +130,7 @@ def assemble(
         chain,
         gate,
         Outputs(links, options.buffer_timeout_s),
-        package.mode,
+        package.modes,
         pacer,
         metrics,
         codec,

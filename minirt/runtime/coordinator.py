@@ -9,7 +9,14 @@ from collections.abc import Callable
 
 from minirt.graph.execution import SubtaskId
 from minirt.protocol.job import JobProtocol
-from minirt.protocol.job_events import CancelRequested, EndJob, JobEvent, JobStatus, Submitted
+from minirt.protocol.job_events import (
+    AnswerSavepoint,
+    CancelRequested,
+    EndJob,
+    JobEvent,
+    JobStatus,
+    Submitted,
+)
 from minirt.runtime.assembly import JobPackage
 from minirt.runtime.observer import JobObserver, JobProgress
 from minirt.runtime.process_cluster import ProcessCluster
@@ -54,6 +61,7 @@ class Coordinator:
         protocol: JobProtocol,
         tasks: StorageTasks,
         observer: JobObserver,
+        answer: Callable[[AnswerSavepoint], None],
     ) -> None:
         graph = package.load_graph()
         self._package = package
@@ -63,9 +71,9 @@ class Coordinator:
         self._observer = observer
         self._events: queue.SimpleQueue[JobEvent] = queue.SimpleQueue()
         self._cluster = ProcessCluster(package, placement, self._events.put)
-        self._storage = StorageThread(tasks, self._post_and_wake)
+        self._storage = StorageThread(tasks, self.post)
         self._shell = JobShell(
-            protocol, self._cluster, tasks, self._storage.put, time.time, observer
+            protocol, self._cluster, tasks, self._storage.put, time.time, observer, answer
         )
         self._closed = False
 
@@ -74,7 +82,12 @@ class Coordinator:
         return self._protocol.status
 
     def cancel(self) -> None:
-        self._post_and_wake(CancelRequested())
+        self.post(CancelRequested())
+
+    def post(self, event: JobEvent) -> None:
+        """Have an event handled soon."""
+        self._events.put(event)
+        self._cluster.wake()
 
     def progress(self) -> JobProgress:
         pids = self._cluster.pids  # A restart replaces it.
@@ -111,7 +124,3 @@ class Coordinator:
         if self._cluster.figures_changed:
             self._cluster.figures_changed = False
             self._observer.on_progress(self.progress())
-
-    def _post_and_wake(self, event: JobEvent) -> None:
-        self._events.put(event)
-        self._cluster.wake()

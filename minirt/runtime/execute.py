@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-import logging
 import os
-import threading
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Literal
 
 import cloudpickle
 
 from minirt.config import Checkpointing, Options
-from minirt.errors import ConfigurationError, JobFailedError
+from minirt.errors import ConfigurationError
 from minirt.graph.execution import ExecutionGraph, SubtaskId
 from minirt.graph.job_graph import JobGraph, SinkSpec, SourceSpec
 from minirt.graph.planner import build_execution_graph
 from minirt.io.base import Sink
-from minirt.modes import DEFAULT_MODE, find_mode
+from minirt.modes import DEFAULT_MODE, MODES, find_mode
 from minirt.protocol.checkpoints import CheckpointSettings
 from minirt.protocol.job import JobProtocol
-from minirt.protocol.job_events import EndJob, JobStatus
 from minirt.protocol.liveness import Liveness
 from minirt.protocol.restarts import Restart, RestartStrategy
 from minirt.protocol.restore import vertex_entries
@@ -29,123 +25,26 @@ from minirt.run_settings import FRESH, RestoreOptions, RunSettings
 from minirt.runtime.assembly import JobPackage
 from minirt.runtime.coordinator import Coordinator
 from minirt.runtime.inline import InlineRunner
-from minirt.runtime.observer import JobObserver, JobProgress
+from minirt.runtime.job import Job, JobResult, Recorder, job_result
+from minirt.runtime.observer import JobObserver
+from minirt.runtime.savepoints import SavepointDesk
 from minirt.runtime.storage_tasks import StorageTasks
 from minirt.storage.checkpoints import CheckpointStorage
 from minirt.storage.store import ObjectStore
 
-logger = logging.getLogger("minirt.job")
-
 Runner = Literal["processes", "inline"]
-
-
-@dataclass(frozen=True, slots=True)
-class JobResult:
-    """How a job ended. `checkpoints` are its history entries, oldest first."""
-
-    name: str
-    status: JobStatus
-    restarts: int
-    duration_s: float
-    checkpoints: tuple[Mapping[str, Any], ...] = field(repr=False)
-
-    @property
-    def completed_checkpoints(self) -> int:
-        return sum(entry["status"] == "completed" for entry in self.checkpoints)
-
-
-class _Recorder(JobObserver):
-    """Remembers the checkpoints for the result, logs what went wrong, and passes everything on."""
-
-    def __init__(self, name: str, observer: JobObserver) -> None:
-        self._name = name
-        self._observer = observer
-        self.checkpoints: list[Mapping[str, Any]] = []
-
-    def on_status(self, status: JobStatus, generation: int) -> None:
-        self._observer.on_status(status, generation)
-
-    def on_checkpoint(self, entry: Mapping[str, Any]) -> None:
-        self.checkpoints.append(entry)
-        if entry["status"] == "failed":
-            logger.warning(
-                "job %r: checkpoint %d failed: %s",
-                self._name,
-                entry["checkpoint_id"],
-                entry["reason"],
-            )
-        self._observer.on_checkpoint(entry)
-
-    def on_restart(self, error: Exception, delay_s: float) -> None:
-        logger.warning("job %r restarts in %.2f s: %s", self._name, delay_s, error)
-        self._observer.on_restart(error, delay_s)
-
-    def on_progress(self, progress: JobProgress) -> None:
-        self._observer.on_progress(progress)
-
-
-class Job:
-    """A running job. Its methods may be called from any thread."""
-
-    def __init__(
-        self, name: str, protocol: JobProtocol, recorder: _Recorder, coordinator: Coordinator
-    ) -> None:
-        self.name = name
-        self._protocol = protocol
-        self._recorder = recorder
-        self._coordinator = coordinator
-        self._began_at = time.monotonic()
-        self._ending: EndJob | None = None
-        self._crash: BaseException | None = None
-        self._over = threading.Event()
-        """Unlike `Thread.join`, waiting for it may be interrupted and begun again."""
-        threading.Thread(target=self._run, name=f"minirt-{name}", daemon=True).start()
-
-    @property
-    def status(self) -> JobStatus:
-        return self._protocol.status
-
-    @property
-    def restarts(self) -> int:
-        return self._protocol.restarts
-
-    @property
-    def progress(self) -> JobProgress:
-        """The newest figures of all subtasks, and their processes."""
-        return self._coordinator.progress()
-
-    def cancel(self) -> None:
-        """End the job now, without a last checkpoint."""
-        self._coordinator.cancel()
-
-    def wait(self, timeout: float | None = None) -> JobResult:
-        """Until the job has ended.
-
-        Raises JobFailedError if it failed, TimeoutError if it still runs after `timeout` seconds.
-        """
-        if not self._over.wait(timeout):
-            raise TimeoutError(f"job {self.name!r} still runs after {timeout} s")
-        if self._crash is not None:
-            raise self._crash
-        assert self._ending is not None
-        return job_result(self.name, self._protocol, self._recorder, self._ending, self._began_at)
-
-    def _run(self) -> None:
-        try:
-            self._ending = self._coordinator.run()
-        except BaseException as error:
-            self._crash = error
-        finally:
-            self._over.set()
 
 
 def start_job(graph: JobGraph, settings: RunSettings) -> Job:
     """Start a job in worker processes and return at once."""
-    recorder = _Recorder(graph.name, settings.observer or JobObserver())
+    recorder = Recorder(graph.name, settings.observer or JobObserver())
     parts = _Parts.of(graph, settings)
     placement = place(parts.execution, settings.options)
-    coordinator = Coordinator(parts.package, placement, parts.protocol, parts.tasks, recorder)
-    return Job(graph.name, parts.protocol, recorder, coordinator)
+    savepoints = SavepointDesk(parts.package.storage, parts.package.modes, parts.mode)
+    coordinator = Coordinator(
+        parts.package, placement, parts.protocol, parts.tasks, recorder, savepoints.answer
+    )
+    return Job(graph.name, parts.protocol, recorder, coordinator, savepoints)
 
 
 def execute_job(graph: JobGraph, settings: RunSettings, runner: Runner) -> JobResult:
@@ -158,7 +57,7 @@ def execute_job(graph: JobGraph, settings: RunSettings, runner: Runner) -> JobRe
             job.cancel()
             job.wait()
             raise
-    recorder, began_at = _Recorder(graph.name, settings.observer or JobObserver()), time.monotonic()
+    recorder, began_at = Recorder(graph.name, settings.observer or JobObserver()), time.monotonic()
     parts = _Parts.of(graph, settings)
     ending = InlineRunner(parts.package, parts.protocol, parts.tasks, recorder).run()
     return job_result(graph.name, parts.protocol, recorder, ending, began_at)
@@ -177,25 +76,6 @@ def place(graph: ExecutionGraph, options: Options) -> dict[SubtaskId, int]:
     return {id: id.index % workers for id in graph.subtasks()}
 
 
-def job_result(
-    name: str, protocol: JobProtocol, recorder: _Recorder, ending: EndJob, began_at: float
-) -> JobResult:
-    """The result of a job that has ended. Raises JobFailedError if it failed."""
-    if ending.status is JobStatus.FAILED:
-        error = ending.error
-        if isinstance(error, ConfigurationError):
-            raise error
-        restarted = f" after {protocol.restarts} restarts" if protocol.restarts else ""
-        raise JobFailedError(f"job {name!r} failed{restarted}: {error}") from error
-    return JobResult(
-        name,
-        ending.status,
-        protocol.restarts,
-        time.monotonic() - began_at,
-        tuple(recorder.checkpoints),
-    )
-
-
 @dataclass(frozen=True, slots=True)
 class _Parts:
     """What every runner needs."""
@@ -204,6 +84,7 @@ class _Parts:
     package: JobPackage
     protocol: JobProtocol
     tasks: StorageTasks
+    mode: str
 
     @classmethod
     def of(cls, graph: JobGraph, settings: RunSettings) -> _Parts:
@@ -226,9 +107,10 @@ class _Parts:
             raise ConfigurationError(f"the job cannot be sent to workers: {error}") from error
         return cls(
             execution,
-            JobPackage(pickled, options, mode, storage),
+            JobPackage(pickled, options, {**MODES, mode.name: mode}, storage),
             job_protocol(execution, checkpointing, mode.name, settings.restart, options),
             StorageTasks(execution, storage, checkpointing, settings.restore),
+            mode.name,
         )
 
 
@@ -276,6 +158,7 @@ def job_protocol(
             checkpointing.timeout_s,
             checkpointing.min_pause_s,
             checkpointing.tolerable_failures,
+            options.limits.savepoint_requests,
         )
     if restart is None:
         restart = Restart.none() if checkpointing is None else Restart.exponential_delay()

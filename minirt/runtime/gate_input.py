@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from minirt.data.batch import Batch
 from minirt.data.codec import RowCodec, decode_columns
 from minirt.errors import ProtocolError
+from minirt.graph.execution import Link
 from minirt.protocol.barriers import Barrier
+from minirt.protocol.stored_watermarks import LinkWatermarks, RestoredWatermarks
 from minirt.protocol.watermarks import NO_CHANGE, WatermarkChange, WatermarkValve
 from minirt.runtime.channels import InputChannel, InputGate
 from minirt.runtime.elements import Advance, Data, Element, End, Origin, Reached
@@ -18,7 +20,8 @@ from minirt.runtime.recovered import RecoveredChannels
 
 class GateInput:
     """`origins` and `input_indexes` tell for each channel where it comes from, and which input of the
-    operator it feeds. Nothing is read from channels before what was `recovered` is consumed.
+    operator it feeds. Nothing is read from channels before what was `recovered` is consumed, and that
+    not before the watermark that was `restored` is known.
     """
 
     def __init__(
@@ -27,6 +30,7 @@ class GateInput:
         origins: Sequence[Origin],
         input_indexes: Sequence[int],
         recovered: RecoveredChannels | None,
+        restored: RestoredWatermarks | None,
         codec: RowCodec,
         metrics: SubtaskMetrics,
     ) -> None:
@@ -37,14 +41,38 @@ class GateInput:
         self._codec = codec
         self._metrics = metrics
         self._valve = WatermarkValve(len(channels))
+        self._first: Advance | None = None
+        """The watermark that was restored: it comes before everything else."""
+        if restored is not None:
+            self._valve.restore(restored.watermark, restored.channels)
+            if restored.watermark is not None:
+                self._first = Advance(restored.watermark, None)
         self._open = set(range(len(channels)))
 
     @property
     def has_input(self) -> bool:
-        return self._recovered is not None or self.gate.has_frames
+        return self._first is not None or self._recovered is not None or self.gate.has_frames
+
+    @property
+    def watermark(self) -> int | None:
+        """The least of its active channels."""
+        return self._valve.watermark
+
+    def watermarks(self, links: Mapping[str, Link]) -> tuple[LinkWatermarks, ...]:
+        """Those of all channels; `links` by their keys."""
+        by_link: dict[str, list[int | None]] = {}
+        for origin, watermark in zip(self.origins, self._valve.channels, strict=True):
+            by_link.setdefault(origin.link, []).append(watermark)
+        return tuple(
+            LinkWatermarks(key, links[key].kind, links[key].senders, tuple(known))
+            for key, known in by_link.items()
+        )
 
     def poll(self) -> Element | None:
         """The next element that means anything to the operators; None if no frame may be read."""
+        if self._first is not None:
+            first, self._first = self._first, None
+            return first
         if self._recovered is not None:
             data = self._recovered.next()
             if data is not None:

@@ -6,7 +6,13 @@ import time
 from collections import deque
 
 from minirt.protocol.job import JobProtocol
-from minirt.protocol.job_events import EndJob, JobEvent, Submitted, WorkerFailed
+from minirt.protocol.job_events import (
+    AnswerSavepoint,
+    EndJob,
+    JobEvent,
+    Submitted,
+    WorkerFailed,
+)
 from minirt.runtime.assembly import JobPackage
 from minirt.runtime.local import LocalCluster
 from minirt.runtime.observer import JobObserver
@@ -32,7 +38,7 @@ class InlineRunner:
             package, self._events.append, self._upload, time.time, lambda: TimedPacer(slice_s)
         )
         self._shell = JobShell(
-            protocol, self._cluster, tasks, self._run_storage, time.time, observer
+            protocol, self._cluster, tasks, self._run_storage, time.time, observer, _nobody_asked
         )
 
     def run(self) -> EndJob:
@@ -76,3 +82,7 @@ class InlineRunner:
         event = self._tasks.run(command)
         if event is not None:
             self._events.append(event)
+
+
+def _nobody_asked(answer: AnswerSavepoint) -> None:
+    """The thread that could ask for a savepoint is the one that runs the job."""

@@ -17,6 +17,8 @@ from minirt.protocol.job_events import (
 )
 from minirt.runtime.assembly import Assembled, Deployment, JobPackage, assemble
 from minirt.runtime.channels import InputChannel, OutputChannel
+from minirt.runtime.messages import Abort, Drain, Resume, Trigger
+from minirt.runtime.orders import deliver
 from minirt.runtime.pacer import Pacer
 from minirt.runtime.snapshot import SnapshotUpload
 from minirt.runtime.subtask import Subtask
@@ -105,14 +107,17 @@ class LocalCluster:
         for subtask in stopping.values():
             subtask.close()
 
-    def trigger(self, generation: int, barrier: Barrier) -> None:
-        for subtask in self.subtasks.values():
-            if subtask.gate is None:
-                subtask.on_trigger(barrier)
+    def trigger(self, generation: int, barrier: Barrier, *, pause: bool) -> None:
+        deliver(Trigger(barrier, pause), self.subtasks.values())
+
+    def resume(self, generation: int) -> None:
+        deliver(Resume(), self.subtasks.values())
+
+    def drain(self, generation: int) -> None:
+        deliver(Drain(), self.subtasks.values())
 
     def abort(self, generation: int, checkpoint_id: int) -> None:
-        for subtask in self.subtasks.values():
-            subtask.on_abort(checkpoint_id)
+        deliver(Abort(checkpoint_id), self.subtasks.values())
 
     def run_slice(self, subtask: Subtask) -> None:
         """Let a subtask work; if it fails, the coordinator hears of it."""

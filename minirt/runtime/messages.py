@@ -89,9 +89,20 @@ class Assignment:
 
 @dataclass(frozen=True, slots=True)
 class Trigger:
-    """A checkpoint starts."""
+    """A checkpoint starts; with `pause` the sources emit nothing behind it."""
 
     barrier: Barrier
+    pause: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Resume:
+    """Paused sources go on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Drain:
+    """Sources end now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +117,10 @@ class Stop:
     """Close in an orderly way and end."""
 
 
-ToWorker = Assignment | Trigger | Abort | Stop
+SourceMessage = Trigger | Resume | Drain
+"""What only workers with sources need to hear."""
+
+ToWorker = Assignment | SourceMessage | Abort | Stop
 
 
 def portable(error: BaseException) -> Exception:

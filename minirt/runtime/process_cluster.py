@@ -31,9 +31,12 @@ from minirt.runtime.entrance import Entrance
 from minirt.runtime.messages import (
     Abort,
     Assignment,
+    Drain,
     Fork,
     Heartbeat,
     LifelineOpened,
+    Resume,
+    SourceMessage,
     Stop,
     TemplateReady,
     ToCoordinator,
@@ -114,11 +117,14 @@ class ProcessCluster:
         for worker in list(self._workers):
             self._tell(worker, Stop())
 
-    def trigger(self, generation: int, barrier: Barrier) -> None:
-        sources = [vertex for vertex in self._graph.vertices if vertex.is_source]
-        hosts = {self._placement[id] for vertex in sources for id in vertex.subtasks()}
-        for worker in sorted(hosts):
-            self._tell(worker, Trigger(barrier))
+    def trigger(self, generation: int, barrier: Barrier, *, pause: bool) -> None:
+        self._tell_sources(Trigger(barrier, pause))
+
+    def resume(self, generation: int) -> None:
+        self._tell_sources(Resume())
+
+    def drain(self, generation: int) -> None:
+        self._tell_sources(Drain())
 
     def abort(self, generation: int, checkpoint_id: int) -> None:
         for worker in list(self._workers):
@@ -241,6 +247,12 @@ class ProcessCluster:
         process = f"process {self.pids[worker]}" if worker in self.pids else "not yet up"
         lost = WorkerLostError(f"worker {worker} ({process}: {', '.join(names)}) {how}")
         self._post(WorkerFailed(self._generation, lost))
+
+    def _tell_sources(self, message: SourceMessage) -> None:
+        sources = [vertex for vertex in self._graph.vertices if vertex.is_source]
+        hosts = {self._placement[id] for vertex in sources for id in vertex.subtasks()}
+        for worker in sorted(hosts):
+            self._tell(worker, message)
 
     def _tell(self, worker: int, message: ToWorker) -> None:
         connection = self._workers.get(worker)

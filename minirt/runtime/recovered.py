@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import compress
 from typing import Any
@@ -31,26 +31,25 @@ class InFlightSource:
 
     def read(
         self, channels: Sequence[RecoveredChannel]
-    ) -> list[tuple[RecoveredChannel, list[Frame]]]:
-        """The frames of each channel, reading every stored object once."""
-        stored: dict[SnapshotRef, dict[str, bytes]] = {}
-        frames = []
+    ) -> Iterator[tuple[RecoveredChannel, list[Frame]]]:
+        """Each channel with its frames, in the order of the stored objects: one of these at a time."""
+        by_object: dict[SnapshotRef, list[RecoveredChannel]] = {}
         for channel in channels:
-            ref = channel.stored
-            if ref not in stored:
-                stored[ref] = self.storage.read_snapshot(ref, self.checkpoint)
+            by_object.setdefault(channel.stored, []).append(channel)
+        for ref, stored_there in by_object.items():
             path = ref.path or f"in the manifest of checkpoint {self.checkpoint.checkpoint_id}"
-            section = stored[ref][channel.section]
-            frames.append((channel, stored_frames(section, self.frame_bytes_max, path)))
-        return frames
+            sections = self.storage.read_snapshot(ref, self.checkpoint)
+            for channel in stored_there:
+                section = sections.pop(channel.section)
+                yield channel, stored_frames(section, self.frame_bytes_max, path)
 
 
 class RecoveredChannels:
     """Gives out the captured records of the old channels of one subtask, one channel after another.
 
     Where parallelism has changed, each record is dealt again, and only what falls to this subtask is
-    given out. All of it is read at the start, since a newer checkpoint may let the old files go; it
-    takes as much memory as the queues took from which it was captured.
+    kept. All of it is read at the start, since a newer checkpoint may let the old files go. That takes
+    as much memory as the queues took from which it was captured, and a stored object on top.
     """
 
     def __init__(
@@ -64,53 +63,33 @@ class RecoveredChannels:
         self._links = links
         self._receiver = receiver
         self._codec = codec
-        self._filters: dict[str, Callable[[Batch], Batch]] = {}
-        self._channels = deque(source.read(channels))
-        self._frames: deque[Frame] = deque()
-        self._current: RecoveredChannel | None = None
-
-    @property
-    def done(self) -> bool:
-        return not self._channels and not self._frames
+        self._dealers: dict[str, Callable[[Batch], Batch]] = {}
+        frames = {channel: self._own(channel, all) for channel, all in source.read(channels)}
+        self._channels = deque((channel, deque(frames[channel])) for channel in channels)
 
     def next(self) -> Data | None:
         """The next records for this subtask; None once all are consumed."""
-        while not self.done:
-            if not self._frames:
-                self._current, frames = self._channels.popleft()
-                self._frames.extend(frames)
-                continue
-            channel = self._current
-            assert channel is not None
-            batch = self._own(channel, batch_of(self._frames.popleft(), self._codec))
-            if len(batch):
-                link = self._links[channel.data.link]
-                return Data(batch, link.target_input, _origin(channel))
+        while self._channels:
+            channel, frames = self._channels[0]
+            if frames:
+                batch = batch_of(frames.popleft(), self._codec)
+                return Data(batch, self._links[channel.data.link].target_input, _origin(channel))
+            self._channels.popleft()
         return None
 
     def remaining(self) -> list[tuple[Origin, list[Frame]]]:
         """What was not given out yet, as frames to be captured again, in order."""
-        left: list[tuple[Origin, list[Frame]]] = []
-        if self._current is not None and self._frames:
-            left.append((_origin(self._current), self._own_frames(self._current, self._frames)))
-        for channel, frames in self._channels:
-            left.append((_origin(channel), self._own_frames(channel, frames)))
-        return left
+        return [(_origin(channel), list(frames)) for channel, frames in self._channels if frames]
 
-    def _own_frames(self, channel: RecoveredChannel, frames: Sequence[Frame]) -> list[Frame]:
+    def _own(self, channel: RecoveredChannel, frames: Sequence[Frame]) -> Sequence[Frame]:
+        """What falls to this subtask."""
         if not channel.deal_again:
-            return list(frames)
-        batches = [self._own(channel, batch_of(frame, self._codec)) for frame in frames]
-        return [data_frame(batch, self._codec) for batch in batches if len(batch)]
-
-    def _own(self, channel: RecoveredChannel, batch: Batch) -> Batch:
-        """The records of the batch that fall to this subtask."""
-        if not channel.deal_again:
-            return batch
+            return frames
         key = channel.data.link
-        if key not in self._filters:
-            self._filters[key] = _dealer(self._links[key], self._receiver)
-        return self._filters[key](batch)
+        if key not in self._dealers:
+            self._dealers[key] = _dealer(self._links[key], self._receiver)
+        batches = (self._dealers[key](batch_of(frame, self._codec)) for frame in frames)
+        return [data_frame(batch, self._codec) for batch in batches if len(batch)]
 
 
 def _origin(channel: RecoveredChannel) -> Origin:

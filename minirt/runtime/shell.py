@@ -13,11 +13,14 @@ from minirt.protocol.job import JobProtocol
 from minirt.protocol.job_events import (
     AbortCheckpoint,
     AnnounceRestart,
+    AnswerSavepoint,
     Deploy,
+    DrainSources,
     EndJob,
     JobCommand,
     JobEvent,
     RecordHistory,
+    ResumeSources,
     SetTimer,
     StopWorkers,
     Timer,
@@ -39,8 +42,14 @@ class Cluster(Protocol):
     def stop(self, generation: int, *, kill: bool) -> None:
         """End all subtasks of a generation."""
 
-    def trigger(self, generation: int, barrier: Barrier) -> None:
-        """Hand a barrier to all source subtasks."""
+    def trigger(self, generation: int, barrier: Barrier, *, pause: bool) -> None:
+        """Hand a barrier to all source subtasks; with `pause` they emit nothing behind it."""
+
+    def resume(self, generation: int) -> None:
+        """Let source subtasks that were paused go on."""
+
+    def drain(self, generation: int) -> None:
+        """Have all source subtasks end now."""
 
     def abort(self, generation: int, checkpoint_id: int) -> None:
         """Tell all subtasks that a checkpoint is given up."""
@@ -50,7 +59,7 @@ class JobShell:
     """Feeds events to the protocol and executes its commands in order.
 
     `run_storage` has a storage command carried out now or later, by whoever; its event must come back
-    through `on_event`.
+    through `on_event`. `answer` tells a user what became of a savepoint.
     """
 
     def __init__(
@@ -61,6 +70,7 @@ class JobShell:
         run_storage: Callable[[StorageCommand], None],
         now: Callable[[], float],
         observer: JobObserver,
+        answer: Callable[[AnswerSavepoint], None],
     ) -> None:
         self._protocol = protocol
         self._cluster = cluster
@@ -68,6 +78,7 @@ class JobShell:
         self._run_storage = run_storage
         self._now = now
         self._observer = observer
+        self._answer = answer
         self._timers: list[tuple[float, int, Timer]] = []
         self._timer_order = itertools.count()
         self.ending: EndJob | None = None
@@ -104,12 +115,18 @@ class JobShell:
                 self._cluster.deploy(self._tasks.deployment)
             case StopWorkers(generation, kill):
                 self._cluster.stop(generation, kill=kill)
-            case TriggerCheckpoint(generation, barrier):
-                self._cluster.trigger(generation, barrier)
+            case TriggerCheckpoint(generation, barrier, pause):
+                self._cluster.trigger(generation, barrier, pause=pause)
+            case ResumeSources(generation):
+                self._cluster.resume(generation)
+            case DrainSources(generation):
+                self._cluster.drain(generation)
             case AbortCheckpoint(generation, checkpoint_id):
                 self._cluster.abort(generation, checkpoint_id)
             case SetTimer(timer, at):
                 heapq.heappush(self._timers, (at, next(self._timer_order), timer))
+            case AnswerSavepoint():
+                self._answer(command)
             case AnnounceRestart(error, delay_s):
                 self._observer.on_restart(error, delay_s)
             case EndJob():

@@ -17,6 +17,7 @@ from minirt.protocol.manifest import (
     SnapshotRef,
     SubtaskStats,
 )
+from minirt.protocol.stored_watermarks import SubtaskWatermarks
 
 
 class SnapshotWriter(Protocol):
@@ -58,6 +59,7 @@ class SnapshotUpload:
     name: str
     sections: Mapping[str, bytes]
     in_flight: Sequence[tuple[ChannelData, bytes]]
+    watermarks: SubtaskWatermarks
     prepared: Sequence[tuple[str, int, Prepared]]
     """Sink uid, the checkpoint it was prepared for, and the output."""
     start_delay_s: float
@@ -91,7 +93,14 @@ class SnapshotUpload:
                 )
         stats = self._stats(now() - self.finished_at, ref)
         return SnapshotAcknowledged(
-            self.generation, self.checkpoint_id, self.subtask, ref, stats, handles, in_flight
+            self.generation,
+            self.checkpoint_id,
+            self.subtask,
+            ref,
+            stats,
+            handles,
+            in_flight,
+            self.watermarks,
         )
 
     def _stats(self, async_s: float, ref: SnapshotRef | None) -> SubtaskStats:

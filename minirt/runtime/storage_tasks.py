@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from minirt.config import Checkpointing
@@ -29,19 +30,35 @@ from minirt.protocol.job_events import (
     ManifestRefused,
     ManifestStored,
     PrepareGeneration,
+    PublishSavepoint,
     RecordHistory,
+    SavepointNotPublished,
+    SavepointPublished,
     StoreManifest,
 )
-from minirt.protocol.manifest import Manifest, ManifestKey, SinkHandles
+from minirt.protocol.manifest import CheckpointPaths, Manifest, ManifestKey, SinkHandles
 from minirt.protocol.restore import plan_in_flight, plan_restore
+from minirt.protocol.stored_watermarks import WatermarkPlan, plan_watermarks
 from minirt.run_settings import FRESH, RestoreOptions
 from minirt.runtime.assembly import Deployment
 from minirt.storage.checkpoints import CheckpointStorage, RestorePoint
+from minirt.storage.savepoints import copy_checkpoint
 
 logger = logging.getLogger("minirt.coordinator")
 
-StorageCommand = PrepareGeneration | StoreManifest | CommitHandles | CleanUp | RecordHistory
-STORAGE_COMMANDS = (PrepareGeneration, StoreManifest, CommitHandles, CleanUp, RecordHistory)
+_TAKEN_OVER = "another coordinator has taken over this job's checkpoints"
+
+StorageCommand = (
+    PrepareGeneration | StoreManifest | CommitHandles | PublishSavepoint | CleanUp | RecordHistory
+)
+STORAGE_COMMANDS = (
+    PrepareGeneration,
+    StoreManifest,
+    CommitHandles,
+    PublishSavepoint,
+    CleanUp,
+    RecordHistory,
+)
 
 
 @dataclass(slots=True)
@@ -71,8 +88,10 @@ class StorageTasks:
                 return self._store(manifest)
             case CommitHandles(checkpoint_id, handles):
                 return self._commit_or_report(checkpoint_id, handles)
-            case CleanUp():
-                self._clean_up()
+            case PublishSavepoint(manifest, path):
+                return self._publish(manifest, path)
+            case CleanUp(needed):
+                self._clean_up(needed)
             case RecordHistory(entry):
                 self._record(entry)
         return None
@@ -101,11 +120,13 @@ class StorageTasks:
         else:
             self._generation = self.storage.claim_generation()
             point = self._restore_point(self.storage)
+            if point is not None:
+                _warn_of_losses(point)
             self.deployment = self._deployment(point)
             base = None if point is None else point.base
             # From here on checkpoints that are newer than `base` no longer count.
             if not self.storage.resolve_generation(self._generation, base):
-                raise JobFailedError("another coordinator has taken over this job's checkpoints")
+                raise JobFailedError(_TAKEN_OVER)
             self._resolved = True
             next_id = self.storage.next_checkpoint_id(point)
         manifest = None if point is None else point.manifest
@@ -119,18 +140,39 @@ class StorageTasks:
 
     def _restore_point(self, storage: CheckpointStorage) -> RestorePoint | None:
         """The user's choice at first; later the newest checkpoint since, or again the user's choice."""
-        options, which = self.restore, self.restore.which
+        find = partial(
+            storage.restore_point,
+            allow_fallback=self.restore.allow_fallback,
+            exclude=self.damaged,
+            without_in_flight_of=self.restore.ignore_in_flight_data_of,
+        )
+        which = self.restore.which
         if self._resolved:
-            point = storage.restore_point(
-                "latest", allow_fallback=options.allow_fallback, exclude=self.damaged
-            )
+            point = find("latest")
             if point is not None or which == "latest":
                 return point
         if which is None or which == FRESH:
             return None
-        return storage.restore_point(
-            which, allow_fallback=options.allow_fallback, exclude=self.damaged
-        )
+        point = find(which)
+        self._check_in_flight_is_ignored(point)
+        return point
+
+    def _check_in_flight_is_ignored(self, point: RestorePoint | None) -> None:
+        """What the user gives up must be there, or they took another checkpoint for the damaged one."""
+        wanted = self.restore.ignore_in_flight_data_of
+        if wanted is None:
+            return
+        if point is None or point.manifest.checkpoint_id != wanted:
+            chosen = "none" if point is None else str(point.manifest.checkpoint_id)
+            raise ConfigurationError(
+                f"ignore_in_flight_data_of={wanted} has no effect: restore={self.restore.which!r} "
+                f"chose checkpoint {chosen}; give restore={wanted} as well, or leave it out"
+            )
+        if not point.ignored:
+            raise ConfigurationError(
+                f"ignore_in_flight_data_of={wanted} has no effect: checkpoint {wanted} holds no "
+                "in-flight data; leave it out"
+            )
 
     def _deployment(self, point: RestorePoint | None) -> Deployment:
         if point is None:
@@ -145,9 +187,15 @@ class StorageTasks:
             self._generation,
             restore=plan,
             in_flight=plan_in_flight(point.manifest, self.graph),
+            watermarks=self._watermarks(point.manifest),
             restored_from=(point.storage, point.manifest.key),
             splits=self._deal_splits(restored),
         )
+
+    def _watermarks(self, manifest: Manifest) -> WatermarkPlan:
+        if self.checkpointing is None or self.checkpointing.watermarks == "regenerated":
+            return {}
+        return plan_watermarks(manifest.watermarks, self.graph)
 
     def _deal_splits(self, restored: set[str]) -> Mapping[SubtaskId, Sequence[tuple[int, Split]]]:
         """The splits of sources that start from the beginning, dealt round robin."""
@@ -173,8 +221,7 @@ class StorageTasks:
         except Exception as error:
             return ManifestRefused(checkpoint_id, str(error))
         if not (created and current):
-            taken = "another coordinator has taken over this job's checkpoints"
-            return ManifestRefused(checkpoint_id, taken, superseded=True)
+            return ManifestRefused(checkpoint_id, _TAKEN_OVER, superseded=True)
         return ManifestStored(checkpoint_id)
 
     def _commit_or_report(self, checkpoint_id: int, handles: tuple[SinkHandles, ...]) -> JobEvent:
@@ -197,11 +244,27 @@ class StorageTasks:
                 if isinstance(node.spec, SinkSpec):
                     yield node, node.spec.sink
 
-    def _clean_up(self) -> None:
+    def _publish(self, manifest: Manifest, path: str | None) -> JobEvent:
+        checkpoint_id, storage = manifest.checkpoint_id, self.storage
+        assert storage is not None, "savepoints are refused without storage"
+        original = storage.store.full_path(CheckpointPaths.folder(manifest.key).rstrip("/"))
+        try:
+            if not storage.is_current(manifest.generation):
+                raise JobFailedError(_TAKEN_OVER)
+            if path is None:
+                return SavepointPublished(checkpoint_id, original)
+            target = storage.store.at(path)
+            copy_checkpoint(manifest, storage.store, target)
+        except MinirtError as error:
+            reason = f"{error}; the checkpoint itself is {original}"
+            return SavepointNotPublished(checkpoint_id, reason)
+        return SavepointPublished(checkpoint_id, target.root)
+
+    def _clean_up(self, needed: frozenset[ManifestKey]) -> None:
         if self.storage is None or self.checkpointing is None:
             return
         try:
-            self.storage.cleanup(self.checkpointing.retain)
+            self.storage.cleanup(self.checkpointing.retain, needed)
         except MinirtError as error:
             logger.warning("old checkpoints could not be deleted: %s", error)
 
@@ -212,6 +275,21 @@ class StorageTasks:
             self.storage.append_history(entry)
         except MinirtError as error:
             logger.warning("the checkpoint history could not be written: %s", error)
+
+
+def _warn_of_losses(point: RestorePoint) -> None:
+    """What was damaged or given up is never left out in silence."""
+    for error in point.skipped:
+        logger.warning("passed over: %s", error)
+    if not point.ignored:
+        return
+    channels = [channel for captured in point.ignored for channel in captured.channels]
+    logger.warning(
+        "checkpoint %d is restored without its in-flight data: %d bytes of records in %d channels are lost",
+        point.manifest.checkpoint_id,
+        sum(channel.bytes for channel in channels),
+        len({(channel.link, channel.sender, channel.receiver) for channel in channels}),
+    )
 
 
 def _handles_of(held: Sequence[SinkHandles], uid: str) -> list[Handle]:

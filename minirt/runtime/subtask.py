@@ -29,6 +29,7 @@ from minirt.protocol.barriers import (
     TakeSnapshot,
     UnblockChannels,
 )
+from minirt.protocol.stored_watermarks import SubtaskWatermarks
 from minirt.protocol.watermarks import MAX_WATERMARK
 from minirt.runtime.chain import Chain
 from minirt.runtime.elements import Advance, Data, Element, End, Origin, Reached
@@ -62,6 +63,7 @@ class _Taken:
     barrier: Barrier
     sections: Mapping[str, bytes]
     capture: Capture
+    watermarks: SubtaskWatermarks
     sync_s: float
 
 
@@ -76,7 +78,7 @@ class Subtask:
         chain: Chain,
         gate: GateInput | None,
         outputs: Outputs,
-        mode: CheckpointMode,
+        modes: Mapping[str, CheckpointMode],
         pacer: Pacer,
         metrics: SubtaskMetrics,
         codec: RowCodec,
@@ -97,7 +99,7 @@ class Subtask:
         self._input_links = input_links
         self._ports = ports
         channels = range(len(gate.gate.channels)) if gate is not None else [TRIGGER_CHANNEL]
-        self._barriers = BarrierHandler(channels, {mode.name: mode})
+        self._barriers = BarrierHandler(channels, modes)
         self._timers: list[tuple[float, int]] = []
         self._batch: Batch | None = None
         self._batch_input = 0
@@ -106,6 +108,8 @@ class Subtask:
         self._alignment_began = (0, 0)
         """A checkpoint's id, and how many bytes had come in when its first barrier did."""
         self._work: Iterator[None] | None = None
+        self._paused = False
+        """Whether a source waits behind the savepoint that its job is to end with."""
         self._taken: _Taken | None = None
         self._unsent: list[tuple[str, int, Prepared]] = []
         """Sink output that was prepared for checkpoints which were aborted before their upload."""
@@ -119,6 +123,8 @@ class Subtask:
 
     @property
     def has_input(self) -> bool:
+        if self._paused:
+            return False
         if self._batch is not None or self._work is not None:
             return True
         if self.gate is not None and self.gate.has_input:
@@ -134,6 +140,8 @@ class Subtask:
 
     @property
     def _clock_wake_at(self) -> float | None:
+        if self._paused:
+            return None
         timer = self.chain.head.next_processing_time
         wakes = [None if timer is None else timer / 1000]
         if isinstance(self._input, SourceOperator):
@@ -152,11 +160,21 @@ class Subtask:
         if frame.kind == Kind.BARRIER:
             self._execute(self._barriers.on_arrived(channel, barrier_of(frame), self._ports.now()))
 
-    def on_trigger(self, barrier: Barrier) -> None:
-        """The coordinator starts a checkpoint at this source."""
+    def on_trigger(self, barrier: Barrier, *, pause: bool) -> None:
+        """The coordinator starts a checkpoint at this source; with `pause` it emits nothing behind it."""
+        self._paused = self._paused or pause
         now = self._ports.now()
         self._execute(self._barriers.on_arrived(TRIGGER_CHANNEL, barrier, now))
         self._execute(self._barriers.on_reached(TRIGGER_CHANNEL, barrier, now))
+
+    def resume(self) -> None:
+        """The job does not end: this source goes on."""
+        self._paused = False
+
+    def drain(self) -> None:
+        """This source is to end now."""
+        assert isinstance(self._input, SourceOperator)
+        self._input.drain()
 
     def on_abort(self, checkpoint_id: int) -> None:
         """The coordinator gave a checkpoint up."""
@@ -174,7 +192,7 @@ class Subtask:
     def run_slice(self) -> None:
         """Work for about one slice, or until input or room for output runs out."""
         self._pacer.begin()
-        while not self.outputs.full:
+        while not (self.outputs.full or self._paused):
             if self._work is not None:
                 processed = self._step()
             elif self._batch is not None:
@@ -292,7 +310,12 @@ class Subtask:
             for uid, prepared in self.chain.prepare(barrier.checkpoint_id)
         ]
         sync_s = max(0.0, self._ports.now() - began_at)
-        self._taken = _Taken(barrier, sections, capture, sync_s)
+        self._taken = _Taken(barrier, sections, capture, self._watermarks(), sync_s)
+
+    def _watermarks(self) -> SubtaskWatermarks:
+        head, gate = self.chain.head.ctx.uid, self.gate
+        inputs = () if gate is None else gate.watermarks(self._input_links)
+        return SubtaskWatermarks(head, self.id.index, self._input.watermark, inputs)
 
     def _capture_inputs(self, capture: Capture, gate: GateInput, barrier: Barrier) -> None:
         """What lies before the operators: the unread rest of the batch in work, then the queues."""
@@ -316,6 +339,7 @@ class Subtask:
                 name=self.name,
                 sections=taken.sections,
                 in_flight=taken.capture.channels(self.id.index, self._input_links),
+                watermarks=taken.watermarks,
                 prepared=prepared,
                 start_delay_s=command.start_delay_s,
                 alignment_s=command.alignment_s,

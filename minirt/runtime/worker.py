@@ -26,7 +26,9 @@ from minirt.runtime.local import LocalLink
 from minirt.runtime.messages import (
     Abort,
     Assignment,
+    Drain,
     Heartbeat,
+    Resume,
     Stop,
     ToCoordinator,
     ToWorker,
@@ -35,6 +37,7 @@ from minirt.runtime.messages import (
     portable,
 )
 from minirt.runtime.operators.base import user_error
+from minirt.runtime.orders import deliver
 from minirt.runtime.pacer import TimedPacer
 from minirt.runtime.snapshot import SnapshotUpload
 from minirt.runtime.sockets import (
@@ -369,13 +372,8 @@ class Worker:
 
     def _obey(self, message: ToWorker) -> None:
         match message:
-            case Trigger(barrier):
-                for subtask in self.subtasks:
-                    if subtask.gate is None:
-                        subtask.on_trigger(barrier)
-            case Abort(checkpoint_id):
-                for subtask in self.subtasks:
-                    subtask.on_abort(checkpoint_id)
+            case Trigger() | Resume() | Drain() | Abort():
+                deliver(message, self.subtasks)
             case Stop():
                 self._stopping = True
 

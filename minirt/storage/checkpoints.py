@@ -6,10 +6,8 @@ import os
 import socket
 import time
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
-
-import msgpack
 
 from minirt.config import Limits
 from minirt.errors import (
@@ -17,7 +15,6 @@ from minirt.errors import (
     CorruptCheckpointError,
     ProtocolError,
     StorageError,
-    UserCodeError,
 )
 from minirt.protocol.manifest import (
     ChannelData,
@@ -33,7 +30,9 @@ from minirt.protocol.manifest import (
     next_generation,
     restore_candidates,
 )
+from minirt.storage.damage import NO_OLDER_CHECKPOINT, cannot_restore, fallback_to
 from minirt.storage.history import CheckpointHistory
+from minirt.storage.manifests import decode_manifest, encode_manifest
 from minirt.storage.parts import decode_part, encode_part, part_checksum
 from minirt.storage.retention import Retention
 from minirt.storage.store import ObjectMissingError, ObjectStore
@@ -51,6 +50,8 @@ class RestorePoint:
     """What to resolve the generation with; None if it comes from another storage."""
     skipped: tuple[CorruptCheckpointError, ...] = ()
     """What is wrong with the newer checkpoints that were passed over."""
+    ignored: tuple[InFlightRef, ...] = ()
+    """The in-flight data that was left out of the manifest."""
 
 
 class CheckpointStorage:
@@ -148,17 +149,10 @@ class CheckpointStorage:
 
     def read_snapshot(self, ref: SnapshotRef, checkpoint: ManifestKey) -> dict[str, bytes]:
         """The sections of a snapshot of the checkpoint, all checksums verified."""
-        if ref.path is not None:
-            path = self.store.full_path(ref.path)
-            data = self._read_part(ref.path)
-        else:
-            manifest = self.store.full_path(CheckpointPaths.manifest(checkpoint))
-            path = f"{manifest} (inlined: vertex {ref.vertex}, subtask {ref.subtask})"
-            data = ref.inline or b""
-        sections = decode_part(data, path)
-        if len(data) != ref.bytes or part_checksum(data) != ref.crc:
-            raise CorruptCheckpointError("not the snapshot that the manifest refers to", path)
-        return sections
+        try:
+            return self._verified_sections(ref, checkpoint)
+        except CorruptCheckpointError as error:
+            raise cannot_restore(error, checkpoint.checkpoint_id, fallback_to(None)) from error
 
     # Manifests
 
@@ -167,15 +161,7 @@ class CheckpointStorage:
 
         Unless `is_current` afterwards, it must not be acted on: neither commit nor clean up.
         """
-        path = CheckpointPaths.manifest(manifest.key)
-        try:
-            packed = msgpack.packb(manifest.to_plain())
-        except (TypeError, ValueError, OverflowError) as error:
-            raise UserCodeError(
-                f"the handles of a sink cannot be stored ({error}); they may hold only None, bool, int,"
-                " float, str, bytes, lists and dicts"
-            ) from error
-        chunks = encode_part({"manifest": packed})
+        path, chunks = CheckpointPaths.manifest(manifest.key), encode_manifest(manifest)
         if not self.store.create(path, chunks) and self.store.read(path) != b"".join(chunks):
             return False
         if self._retention is not None:
@@ -186,14 +172,7 @@ class CheckpointStorage:
         """The manifest of a checkpoint."""
         path = CheckpointPaths.manifest(key)
         full_path = self.store.full_path(path)
-        sections = decode_part(self._read_part(path), full_path)
-        if "manifest" not in sections:
-            raise CorruptCheckpointError("not a manifest", full_path)
-        try:
-            value = msgpack.unpackb(sections["manifest"], strict_map_key=False)
-        except ValueError as error:
-            raise CorruptCheckpointError(f"not a manifest ({error})", full_path) from error
-        manifest = Manifest.from_plain(value, full_path)
+        manifest = decode_manifest(self._read_part(path), full_path)
         if manifest.key != key:
             raise CorruptCheckpointError(
                 f"holds the manifest of another checkpoint, {manifest.key}", full_path
@@ -216,30 +195,32 @@ class CheckpointStorage:
         *,
         allow_fallback: bool = False,
         exclude: Collection[ManifestKey] = (),
+        without_in_flight_of: int | None = None,
     ) -> RestorePoint | None:
         """The checkpoint to start from, with all its files present; None if "latest" finds none at all.
 
         `which` is "latest", a checkpoint id, or a path: of a manifest, of a checkpoint's folder, or of a
         storage, for its latest; of this storage or of a copy elsewhere. `allow_fallback` lets the next
         older one stand in for a damaged one; what the damaged one committed is then produced again.
-        `exclude` names those whose damage was noticed while reading them. Raises ConfigurationError if
-        there is no such checkpoint.
+        `exclude` names those whose damage was noticed while reading them. The in-flight data of the
+        checkpoint with the id `without_in_flight_of` is left out, whether it is there or not. Raises
+        ConfigurationError if there is no such checkpoint.
         """
         storage, key = (self, None) if which == "latest" else self._locate(which)
         keys = storage.manifest_keys()
+        candidates = restore_candidates(keys, storage.claims())
         if key is not None:
             if key not in keys:
                 raise ConfigurationError(
                     f"restore: no checkpoint {which!r} in {_describe(storage, keys)}"
                 )
-            candidates = [key]
-        else:
-            candidates = restore_candidates(keys, storage.claims())
-            if not candidates and which != "latest":
-                raise ConfigurationError(f"restore: no checkpoint at {which!r}")
+            candidates = [key, *(older for older in candidates if older < key)]
+        elif not candidates and which != "latest":
+            raise ConfigurationError(f"restore: no checkpoint at {which!r}")
         if not candidates:
             return None
-        return storage._newest_whole(candidates, self, allow_fallback, exclude)
+        point = storage._newest_whole(candidates, allow_fallback, exclude, without_in_flight_of)
+        return point if storage.store.root == self.store.root else replace(point, base=None)
 
     def cleanup(self, retain: int, active: Collection[ManifestKey] = ()) -> CleanupPlan:
         """Delete all but the newest `retain` checkpoints and the savepoints; returns what was deleted.
@@ -265,6 +246,15 @@ class CheckpointStorage:
         """What `append_history` was given, newest last, over all generations."""
         return self._history.read()
 
+    def at(self, root: str) -> CheckpointStorage:
+        """The storage at another root; this one if it is the same."""
+        if not root:
+            return self
+        store = self.store.at(root)
+        if store.root == self.store.root:
+            return self
+        return CheckpointStorage(store, self._inline_bytes_max, self._history_entries)
+
     # Internals
 
     def _write_part(
@@ -276,6 +266,19 @@ class CheckpointStorage:
             return SnapshotRef(vertex, subtask, None, b"".join(chunks), size, checksum)
         self.store.write(path, chunks)
         return SnapshotRef(vertex, subtask, path, None, size, checksum)
+
+    def _verified_sections(self, ref: SnapshotRef, checkpoint: ManifestKey) -> dict[str, bytes]:
+        if ref.path is not None:
+            path = self.store.full_path(ref.path)
+            data = self._read_part(ref.path)
+        else:
+            manifest = self.store.full_path(CheckpointPaths.manifest(checkpoint))
+            path = f"{manifest} (inlined: vertex {ref.vertex}, subtask {ref.subtask})"
+            data = ref.inline or b""
+        sections = decode_part(data, path)
+        if len(data) != ref.bytes or part_checksum(data) != ref.crc:
+            raise CorruptCheckpointError("not the snapshot that the manifest refers to", path)
+        return sections
 
     def _check_create_refuses(self, path: str, data: bytes) -> None:
         if self.store.create(path, data):
@@ -299,10 +302,10 @@ class CheckpointStorage:
 
     def _newest_whole(
         self,
-        candidates: list[ManifestKey],
-        restoring: CheckpointStorage,
+        candidates: Sequence[ManifestKey],
         allow_fallback: bool,
         exclude: Collection[ManifestKey],
+        without_in_flight_of: int | None,
     ) -> RestorePoint:
         skipped: list[CorruptCheckpointError] = []
         for index, key in enumerate(candidates):
@@ -310,30 +313,27 @@ class CheckpointStorage:
                 continue
             try:
                 manifest = self.read_manifest(key)
+                ignored = manifest.in_flight if key.checkpoint_id == without_in_flight_of else ()
+                if ignored:
+                    manifest = replace(manifest, in_flight=())
                 self._check_files(manifest)
             except CorruptCheckpointError as error:
                 if not allow_fallback:
-                    raise self._cannot_restore(key, error, candidates[index + 1 :]) from error
-                skipped.append(error)
+                    fallback = self._fallback(candidates[index + 1 :])
+                    raise cannot_restore(error, key.checkpoint_id, fallback) from error
+                skipped.append(cannot_restore(error, key.checkpoint_id, None))
                 continue
-            base = key if self.store.root == restoring.store.root else None
-            return RestorePoint(manifest, self, base, tuple(skipped))
+            return RestorePoint(manifest, self, key, tuple(skipped), ignored)
         newest = f"; the newest: {skipped[0]}" if skipped else ""
         raise CorruptCheckpointError(
             f"none of {len(candidates)} checkpoints can be restored{newest}",
             self.store.full_path(CheckpointPaths.MANIFESTS),
         )
 
-    def _cannot_restore(
-        self, key: ManifestKey, error: CorruptCheckpointError, older: list[ManifestKey]
-    ) -> CorruptCheckpointError:
-        advice = "there is no older one"
-        if older:
-            path = self.store.full_path(CheckpointPaths.folder(older[0]).rstrip("/"))
-            advice = f'to start from the next older one, and produce later output again: restore="{path}"'
-        return CorruptCheckpointError(
-            f"checkpoint {key.checkpoint_id} cannot be restored, {error} ({advice})", error.path
-        )
+    def _fallback(self, older: Sequence[ManifestKey]) -> str:
+        if not older:
+            return NO_OLDER_CHECKPOINT
+        return fallback_to(self.store.full_path(CheckpointPaths.folder(older[0]).rstrip("/")))
 
     def _check_files(self, manifest: Manifest) -> None:
         """Raise CorruptCheckpointError unless all files are there, with the right size."""
@@ -367,15 +367,7 @@ class CheckpointStorage:
             root = head.rpartition("/")[0]
         else:
             root = path
-        return self._at(root), key
-
-    def _at(self, root: str) -> CheckpointStorage:
-        if not root:
-            return self
-        store = ObjectStore(root, self.store.options)
-        if store.root == self.store.root:
-            return self
-        return CheckpointStorage(store, self._inline_bytes_max, self._history_entries)
+        return self.at(root), key
 
     def _key_of(self, checkpoint_id: int) -> ManifestKey:
         keys = self.manifest_keys()

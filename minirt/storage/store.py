@@ -73,9 +73,9 @@ class ObjectStore:
         """The absolute form of the URL."""
         return self._objects.root
 
-    @property
-    def options(self) -> dict[str, Any]:
-        return dict(self._options)
+    def at(self, url: str) -> ObjectStore:
+        """Another store, with the same options."""
+        return ObjectStore(url, self._options)
 
     def full_path(self, path: str) -> str:
         """The path as messages show it."""

@@ -8,5 +8,6 @@ from __future__ import annotations
 from minirt.testing.faults import Faults
 from minirt.testing.simulator import SimulationResult, simulate
 from minirt.testing.sink import TransactionalSink
+from minirt.testing.user import Requests
 
-__all__ = ["Faults", "SimulationResult", "TransactionalSink", "simulate"]
+__all__ = ["Faults", "Requests", "SimulationResult", "TransactionalSink", "simulate"]

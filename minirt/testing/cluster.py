@@ -9,7 +9,7 @@ from minirt.graph.execution import ChannelId, ExecutionGraph, SubtaskId
 from minirt.protocol.barriers import Barrier
 from minirt.protocol.job_events import JobEvent, WorkerFailed, WorkersConnected
 from minirt.runtime.assembly import Deployment, JobPackage
-from minirt.runtime.messages import Abort, Stop, Trigger
+from minirt.runtime.messages import Abort, Drain, Resume, SourceMessage, Stop, Trigger
 from minirt.testing.faults import Chaos
 from minirt.testing.links import SimulatedLink
 from minirt.testing.schedule import Schedule
@@ -73,12 +73,14 @@ class SimulatedCluster:
             else:
                 worker.tell(Stop())
 
-    def trigger(self, generation: int, barrier: Barrier) -> None:
-        sources = [vertex for vertex in self._graph.vertices if vertex.is_source]
-        hosts = {self._placement[id] for vertex in sources for id in vertex.subtasks()}
-        for worker in self.workers:
-            if worker.number in hosts:
-                worker.tell(Trigger(barrier))
+    def trigger(self, generation: int, barrier: Barrier, *, pause: bool) -> None:
+        self._tell_sources(Trigger(barrier, pause))
+
+    def resume(self, generation: int) -> None:
+        self._tell_sources(Resume())
+
+    def drain(self, generation: int) -> None:
+        self._tell_sources(Drain())
 
     def abort(self, generation: int, checkpoint_id: int) -> None:
         for worker in self.workers:
@@ -88,6 +90,13 @@ class SimulatedCluster:
         """The coordinator is gone: its workers notice sooner or later."""
         for worker in self.workers:
             worker.end_within(_LINGER_STEPS)
+
+    def _tell_sources(self, message: SourceMessage) -> None:
+        sources = [vertex for vertex in self._graph.vertices if vertex.is_source]
+        hosts = {self._placement[id] for vertex in sources for id in vertex.subtasks()}
+        for worker in self.workers:
+            if worker.number in hosts:
+                worker.tell(message)
 
     # What the workers say.
 

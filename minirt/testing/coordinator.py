@@ -10,16 +10,20 @@ from minirt.config import Checkpointing, Options
 from minirt.graph.execution import ExecutionGraph
 from minirt.graph.job_graph import OperatorNode, SinkSpec
 from minirt.io.base import Handle, Sink, SinkContext, SinkWriter
-from minirt.modes import find_mode
+from minirt.modes import MODES, find_mode
 from minirt.protocol.job_events import (
+    AnswerSavepoint,
     CommitFailed,
     GenerationFailed,
     JobEvent,
     JobStatus,
     ManifestRefused,
+    SavepointNotPublished,
     Submitted,
 )
+from minirt.protocol.manifest import CheckpointPaths
 from minirt.protocol.restarts import RestartStrategy
+from minirt.protocol.savepoint_requests import Savepoint
 from minirt.run_settings import RestoreOptions
 from minirt.runtime.assembly import JobPackage
 from minirt.runtime.execute import job_protocol, place
@@ -27,11 +31,10 @@ from minirt.runtime.observer import JobObserver
 from minirt.runtime.shell import JobShell
 from minirt.runtime.storage_tasks import StorageCommand, StorageTasks
 from minirt.storage.checkpoints import CheckpointStorage
-from minirt.storage.store import ObjectStore
 from minirt.testing.cluster import SimulatedCluster
 from minirt.testing.faults import INJECTED, Chaos, InjectedFaultError, ProcessDiedError
 from minirt.testing.schedule import Actor, Schedule
-from minirt.testing.storage import Disk, Gate, SimulatedObjects
+from minirt.testing.storage import Disks, Gate, SimulatedStore
 from minirt.testing.worker import WorkerGate
 
 
@@ -47,19 +50,38 @@ class SimulatedJob:
 
 
 class World:
-    """What a coordinator finds outside of itself; `interleave` lets the world go on meanwhile."""
+    """What a coordinator finds outside of itself; `interleave` lets the world go on meanwhile.
 
-    def __init__(self, schedule: Schedule, chaos: Chaos, disk: Disk) -> None:
+    `storage_url` is where the job has its checkpoints now, `origin` the savepoint that it came from.
+    """
+
+    def __init__(self, schedule: Schedule, chaos: Chaos) -> None:
         self.schedule = schedule
         self.chaos = chaos
-        self.disk = disk
+        self.disks = Disks()
+        self.storage_url = "simulated://1"
+        self.origin: str | None = None
         self.problems: list[str] = []
+
+    @property
+    def has_checkpoints(self) -> bool:
+        """Whether any checkpoint was completed where the job has its checkpoints now."""
+        paths = self.disks[self.storage_url].objects
+        return any(path.startswith(CheckpointPaths.MANIFESTS) for path in paths)
+
+    def is_current(self, generation: int) -> bool:
+        """Whether nobody has claimed a later generation of the job."""
+        claim = CheckpointPaths.claim(generation + 1)
+        return claim not in self.disks[self.storage_url].objects
 
     def interleave(self, coordinator: SimulatedCoordinator) -> None:
         """Called before each operation of a storage command: let others have their turns."""
 
     def on_ended(self, coordinator: SimulatedCoordinator) -> None:
         """The job of a coordinator is over, as far as it can tell."""
+
+    def on_answer(self, coordinator: SimulatedCoordinator, answer: AnswerSavepoint) -> None:
+        """A request for a savepoint was answered."""
 
     def on_died(self, coordinator: SimulatedCoordinator) -> None:
         """The process of a coordinator is no more."""
@@ -86,7 +108,10 @@ class SimulatedCoordinator(Actor):
         gate = CoordinatorGate(self, world)
         mode = find_mode(job.checkpointing.mode)
         package = JobPackage(
-            job.pickled, job.options, mode, _storage(world.disk, WorkerGate(world.chaos), job)
+            job.pickled,
+            job.options,
+            {**MODES, mode.name: mode},
+            _storage(world, WorkerGate(world.chaos), job),
         )
         self.protocol = job_protocol(
             job.graph, job.checkpointing, mode.name, job.restart, job.options
@@ -96,9 +121,9 @@ class SimulatedCoordinator(Actor):
         )
         self._tasks = StorageTasks(
             _gated(job.graph, gate, world.problems.append),
-            _storage(world.disk, gate, job),
+            _storage(world, gate, job),
             job.checkpointing,
-            RestoreOptions("latest"),
+            RestoreOptions("latest" if world.has_checkpoints else world.origin or "latest"),
         )
         self._shell = JobShell(
             self.protocol,
@@ -107,6 +132,7 @@ class SimulatedCoordinator(Actor):
             self._commands.append,
             world.schedule.clock.now,
             observer,
+            self._on_answer,
         )
         self.cluster.on_message = lambda: world.schedule.wake(self)
         self.cluster.send("user", Submitted())
@@ -114,6 +140,11 @@ class SimulatedCoordinator(Actor):
     @property
     def status(self) -> JobStatus:
         return self.protocol.status
+
+    @property
+    def savepoint(self) -> Savepoint | None:
+        """What the job was stopped with, once it has."""
+        return self._shell.ending.savepoint if self._shell.ending else None
 
     @property
     def error(self) -> Exception | None:
@@ -146,6 +177,9 @@ class SimulatedCoordinator(Actor):
         """Something went wrong that nobody made go wrong."""
         if not self.replaced:
             self._world.problems.append(f"{self.name}: {text}")
+
+    def _on_answer(self, answer: AnswerSavepoint) -> None:
+        self._world.on_answer(self, answer)
 
     def act(self) -> bool:
         if self.gone or self.asleep:
@@ -192,12 +226,13 @@ class SimulatedCoordinator(Actor):
         match event:
             case GenerationFailed(error) | CommitFailed(error=error):
                 reason = str(error)
-            case ManifestRefused(reason=reason):
+            case ManifestRefused(reason=reason) | SavepointNotPublished(reason=reason):
                 pass
             case _:
                 return
         self._schedule.note(self.name, f"{type(event).__name__}: {reason}")
-        if INJECTED not in reason and "has taken over" not in reason:
+        current = self._world.is_current(self.protocol.generation)
+        if current and INJECTED not in reason and "has taken over" not in reason:
             self.problem(f"{type(event).__name__}: {reason}")
 
     def _note_event(self, event: JobEvent) -> None:
@@ -279,7 +314,7 @@ def _gated(graph: ExecutionGraph, gate: Gate, problem: Callable[[str], None]) ->
     return replace(graph, vertices=vertices)
 
 
-def _storage(disk: Disk, gate: Gate, job: SimulatedJob) -> CheckpointStorage:
-    store = ObjectStore("simulated://", objects=SimulatedObjects(disk, gate))
+def _storage(world: World, gate: Gate, job: SimulatedJob) -> CheckpointStorage:
+    store = SimulatedStore(world.storage_url, world.disks, gate)
     limits = job.options.limits
     return CheckpointStorage(store, limits.inline_snapshot_bytes, limits.history_entries)

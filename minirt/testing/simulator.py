@@ -15,27 +15,29 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
 import cloudpickle
 
 from minirt.api.environment import Environment
-from minirt.config import Checkpointing, Limits, Options
+from minirt.config import Checkpointing, Options
 from minirt.errors import JobFailedError
 from minirt.graph.execution import ExecutionGraph
 from minirt.graph.job_graph import JobGraph, SinkSpec
 from minirt.graph.planner import build_execution_graph
-from minirt.protocol.job_events import JobStatus
+from minirt.modes import MODES, find_mode
+from minirt.protocol.job_events import AnswerSavepoint, JobStatus
 from minirt.protocol.restarts import Restart, RestartStrategy
 from minirt.runtime.observer import JobObserver
 from minirt.testing.clock import SimulatedClock
 from minirt.testing.coordinator import SimulatedCoordinator, SimulatedJob, World
 from minirt.testing.faults import Chaos, Faults
+from minirt.testing.options import at_pace, drawn_options
 from minirt.testing.schedule import Schedule, StalledError
 from minirt.testing.sink import TransactionalSink
-from minirt.testing.storage import Disk
+from minirt.testing.user import Requests, SimulatedUser
 
 _NESTED_RATE = 0.15
 _NESTED_STEPS = 20
@@ -49,9 +51,6 @@ _RESTARTS_MAX = 100
 # In rounds: as many steps as give each subtask, worker and channel one turn on average.
 _INTERVAL_ROUNDS = (0.3, 1, 4)
 """From checkpoint to checkpoint; a simulation draws one of them."""
-_HEARTBEAT_ROUNDS = 12
-_PATIENCE_ROUNDS = 150
-"""How long the coordinator waits for a silent worker: longer than one that hangs for a while."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +69,12 @@ class SimulationResult:
     checkpoints_failed: int
     restarts: int
     """Restarts of generations and of coordinators."""
+    rescales: int
+    """Restarts of coordinators with another form of the job."""
     faults: Counter[str]
     """How often each kind of fault struck, by its name in `Faults`."""
+    savepoints: Sequence[Mapping[str, bytes]] = field(repr=False)
+    """What each savepoint consists of: its objects by path."""
     trace: Sequence[str] = field(repr=False)
     """What happened, a line each: step, seconds, who, what."""
 
@@ -90,11 +93,14 @@ def simulate(
     seed: int,
     checkpointing: Checkpointing | None = None,
     faults: Faults | None = None,
+    requests: Requests | None = None,
+    origin: Mapping[str, bytes] | None = None,
     rescaled: Sequence[Environment | JobGraph] = (),
     options: Options | None = None,
     restart: RestartStrategy | None = None,
     steps_max: int = 60_000,
     on_checkpoint: Callable[[Mapping[str, bytes], str], None] | None = None,
+    stop_at_problem: bool = False,
 ) -> SimulationResult:
     """Run a job that ends by itself, with whatever the seed does to it; always returns.
 
@@ -109,17 +115,19 @@ def simulate(
             assert sorted(sink.rows) == expected
 
     `rescaled` are further forms of the same job, with the same uids and sinks, at another parallelism:
-    when the coordinator is replaced, the seed draws which one goes on. `options` are drawn from the seed
-    unless given: small queues and frames, so that there is backpressure. `on_checkpoint` is called with all
-    stored objects and the path of each manifest once it was created. A job that has not finished after
-    `steps_max` steps has made no progress, which is a problem like any other.
+    when the coordinator is replaced, the seed draws which one goes on. `requests` are the savepoints that
+    are asked for meanwhile; `origin` is one of an earlier simulation, to start from. `options` are drawn
+    from the seed unless given: small queues and frames, so that there is backpressure. `on_checkpoint` is
+    called with all stored objects and the path of each manifest once it was created. A job that has not
+    finished after `steps_max` steps has made no progress, which is a problem like any other.
+    `stop_at_problem` ends the simulation, and so its trace, with the first problem.
     """
     checkpointing = checkpointing or Checkpointing("simulated://", interval="20ms")
     random = Random(seed)
     restart = restart or Restart.fixed_delay(_RESTARTS_MAX, checkpointing.interval_s / 4)
     graphs = [build_execution_graph(_job_graph(form)) for form in (job, *rescaled)]
     round_s = checkpointing.interval_s / random.choice(_INTERVAL_ROUNDS)
-    options = _at_pace(options or _drawn_options(random), round_s)
+    options = at_pace(options or drawn_options(random), round_s)
     forms = [
         SimulatedJob(graph, cloudpickle.dumps(graph), checkpointing, restart, options)
         for graph in graphs
@@ -127,7 +135,11 @@ def simulate(
     round_steps = max(_turns(graph) for graph in graphs)
     schedule = Schedule(random, SimulatedClock(random, round_s / round_steps), steps_max)
     chaos = Chaos(faults or Faults(), random, round_steps)
-    simulation = _Simulation(forms, seed, schedule, chaos)
+    mode = find_mode(checkpointing.mode)
+    user = SimulatedUser(requests or Requests(), MODES, mode, schedule, round_steps)
+    simulation = _Simulation(forms, seed, schedule, chaos, user, stop_at_problem=stop_at_problem)
+    if origin is not None:
+        simulation.start_from(origin)
     if on_checkpoint is not None:
         simulation.watch(on_checkpoint)
     for sink in simulation.sinks.values():
@@ -152,9 +164,12 @@ class _Simulation(World):
         seed: int,
         schedule: Schedule,
         chaos: Chaos,
+        user: SimulatedUser,
+        *,
+        stop_at_problem: bool,
     ) -> None:
-        super().__init__(schedule, chaos, Disk())
-        schedule.every_step = self._strike
+        super().__init__(schedule, chaos)
+        schedule.every_step = self._before_step
         self.sinks = {
             node.uid: node.spec.sink
             for form in forms
@@ -164,9 +179,14 @@ class _Simulation(World):
         }
         self._seed = seed
         self._forms = forms
+        self._user = user
+        self._stop_at_problem = stop_at_problem
         self._observer = _Counter()
+        self._look: Callable[[str], None] = _nobody_looks
         self._coordinators: list[SimulatedCoordinator] = []
         self._starting = False
+        self._form = forms[0]
+        self._rescales = 0
         self._sleep_in_storage = schedule.random.random() < 0.5
         """Whether zombies fall asleep in the middle of storage commands only: there they do most harm."""
         self._finished = False
@@ -179,18 +199,25 @@ class _Simulation(World):
             if not path.startswith("manifests/"):
                 return
             try:
-                on_checkpoint(dict(self.disk.objects), path)
+                on_checkpoint(dict(self.disks[self.storage_url].objects), path)
             except Exception as error:
                 self.problems.append(f"{path}: {error}")
 
-        self.disk.on_create = look
+        self._look = look
+        self.disks[self.storage_url].on_create = look
+
+    def start_from(self, savepoint: Mapping[str, bytes]) -> None:
+        """Begin with what an earlier simulation has stored."""
+        self.origin = "simulated://origin"
+        self.disks[self.origin].objects |= savepoint
 
     def run(self) -> SimulationResult:
         try:
             self._start_coordinator()
             while not self._over():
                 self.schedule.step()
-            self._let_zombies_end()
+            if not self._stopped:
+                self._let_zombies_end()
         except StalledError as stalled:
             self.problems.append(str(stalled))
         restarts = sum(c.protocol.restarts for c in self._coordinators) + len(self._coordinators)
@@ -203,12 +230,20 @@ class _Simulation(World):
             checkpoints_completed=self._observer.checkpoints["completed"],
             checkpoints_failed=self._observer.checkpoints["failed"],
             restarts=restarts - 1,
+            rescales=self._rescales,
             faults=self.chaos.struck,
+            savepoints=[dict(self.disks[s.path].objects) for s in self._user.published],
             trace=self.schedule.notes,
         )
 
+    @property
+    def _stopped(self) -> bool:
+        return self._stop_at_problem and bool(self.problems)
+
     def _over(self) -> bool:
-        return self._finished or (self._anyone_failed and self._failed_for_good())
+        if self._finished or self._stopped:
+            return True
+        return self._anyone_failed and self._failed_for_good()
 
     # Coordinators.
 
@@ -217,12 +252,17 @@ class _Simulation(World):
         self._starting = False
         if self._finished:
             return
+        if self.origin and not self.has_checkpoints and not self._all_gone:
+            self._replace_coordinator()  # Nobody else may make a first checkpoint that is passed over.
+            return
         for older in self._coordinators:
             older.replaced = True
         number = len(self._coordinators) + 1
-        form = self.schedule.random.choice(self._forms) if number > 1 else self._forms[0]
-        coordinator = SimulatedCoordinator(self, form, number, self._observer)
-        self.schedule.note(coordinator.name, f"starts, form {self._forms.index(form)}")
+        if number > 1:
+            form, self._form = self._form, self.schedule.random.choice(self._forms)
+            self._rescales += form is not self._form
+        coordinator = SimulatedCoordinator(self, self._form, number, self._observer)
+        self.schedule.note(coordinator.name, f"starts, form {self._forms.index(self._form)}")
         self._coordinators.append(coordinator)
         self.schedule.add(coordinator)
 
@@ -235,6 +275,27 @@ class _Simulation(World):
         self.schedule.note(coordinator.name, f"is {coordinator.status.value}")
         self._finished |= coordinator.status is JobStatus.FINISHED
         self._anyone_failed |= coordinator.status is JobStatus.FAILED
+        if unanswered := self._user.unanswered(coordinator):
+            self.problems.append(f"{coordinator.name} left {unanswered} requests without an answer")
+        newest = coordinator is self._coordinators[-1] and not self._starting
+        if coordinator.status is JobStatus.STOPPED and newest:
+            self._starting = True
+            self._start_elsewhere(coordinator)
+
+    def _start_elsewhere(self, stopped: SimulatedCoordinator) -> None:
+        """Claims fence within one storage only: no older coordinator may be left, or have gone on."""
+        if not self._all_gone:
+            self.schedule.later(_RESTART_STEPS, lambda: self._start_elsewhere(stopped))
+            return
+        savepoint = stopped.savepoint
+        if savepoint is not None and self.is_current(stopped.protocol.generation):
+            self.origin = savepoint.path
+            self.storage_url += "1"
+            self.disks[self.storage_url].on_create = self._look
+        self._start_coordinator()
+
+    def on_answer(self, coordinator: SimulatedCoordinator, answer: AnswerSavepoint) -> None:
+        self._user.on_answer(coordinator, answer)
 
     def on_died(self, coordinator: SimulatedCoordinator) -> None:
         if coordinator is self._coordinators[-1] and not self._finished:
@@ -249,14 +310,18 @@ class _Simulation(World):
         if not (isinstance(error, JobFailedError) and "has taken over" in str(error)):
             self.problems.append(f"the job failed: {error}")
             return True
-        if all(c.gone for c in self._coordinators):
+        if self._all_gone:
             self._replace_coordinator()
         return False
 
     def _let_zombies_end(self) -> None:
         """What a zombie does after the job's end counts as well."""
         steps = _SLEEP_STEPS + _ZOMBIE_STEPS
-        self.schedule.run(steps, until=lambda: all(c.gone for c in self._coordinators))
+        self.schedule.run(steps, until=lambda: self._all_gone)
+
+    @property
+    def _all_gone(self) -> bool:
+        return all(coordinator.gone for coordinator in self._coordinators)
 
     def interleave(self, coordinator: SimulatedCoordinator) -> None:
         if coordinator.dead:
@@ -268,6 +333,12 @@ class _Simulation(World):
             self.schedule.run(random.randint(1, _SLEEP_STEPS), until=lambda: self._finished)
         elif random.random() < _NESTED_RATE:
             self.schedule.run(random.randint(1, _NESTED_STEPS), until=lambda: self._finished)
+
+    def _before_step(self) -> None:
+        self._strike()
+        newest = self._coordinators[-1] if self._coordinators else None
+        if newest is not None and not (self._starting or newest.gone):
+            self._user.perhaps_ask(newest)
 
     # Faults.
 
@@ -324,6 +395,10 @@ class _Simulation(World):
         self.schedule.later(_SLEEP_STEPS + _ZOMBIE_STEPS, coordinator.die)
 
 
+def _nobody_looks(path: str) -> None:
+    return None
+
+
 def _job_graph(job: Environment | JobGraph) -> JobGraph:
     return job.graph() if isinstance(job, Environment) else job
 
@@ -332,34 +407,3 @@ def _turns(graph: ExecutionGraph) -> int:
     """How many there are that take turns."""
     subtasks = sum(vertex.parallelism for vertex in graph.vertices)
     return 2 * subtasks + sum(1 for link in graph.links for _ in link.channels())
-
-
-def _at_pace(options: Options, round_s: float) -> Options:
-    """Waits in proportion to the time that a round takes."""
-    limits = replace(
-        options.limits,
-        source_poll_s=round_s,
-        watermark_interval_s=round_s / 2,
-        heartbeat_s=_HEARTBEAT_ROUNDS * round_s,
-        connect_timeout_s=_PATIENCE_ROUNDS * round_s,
-        start_timeout_s=_PATIENCE_ROUNDS * round_s,
-    )
-    return replace(options, heartbeat_timeout=_PATIENCE_ROUNDS * round_s, limits=limits)
-
-
-def _drawn_options(random: Random) -> Options:
-    """Queues and frames of a few records, so that barriers meet backpressure; some large ones too."""
-    queue = random.choice((200, 1000, 20_000))
-    limits = Limits(
-        input_queue_bytes=queue,
-        output_queue_bytes=random.choice((100, 500, 10_000)),
-        frame_bytes=random.choice((64, 500, 5000)),
-        frame_records=random.choice((1, 4, 1000)),
-        inline_snapshot_bytes=random.choice((0, 200, 20_000)),
-    )
-    slots = random.random() < 0.5
-    return Options(
-        buffer_timeout=random.choice((0, 0.001, 0.02)),
-        placement="slots" if slots else "subtask",
-        limits=limits,
-    )

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from typing import Protocol
+
+from minirt.storage.store import ObjectStore
 
 
 class Gate(Protocol):
@@ -27,12 +30,30 @@ class Disk:
         """Told the path of each object that `create` has stored."""
 
 
+class Disks(defaultdict[str, Disk]):
+    """All disks by URL; each is empty at first."""
+
+    def __init__(self) -> None:
+        super().__init__(Disk)
+
+
+class SimulatedStore(ObjectStore):
+    """A process's view of what is stored at a URL."""
+
+    def __init__(self, url: str, disks: Disks, gate: Gate) -> None:
+        super().__init__(url, objects=SimulatedObjects(url, disks[url], gate))
+        self._disks = disks
+        self._gate = gate
+
+    def at(self, url: str) -> SimulatedStore:
+        return SimulatedStore(url, self._disks, self._gate)
+
+
 class SimulatedObjects:
     """A process's view of a disk: an implementation of `minirt.storage.store.Objects`."""
 
-    root = "simulated://"
-
-    def __init__(self, disk: Disk, gate: Gate) -> None:
+    def __init__(self, root: str, disk: Disk, gate: Gate) -> None:
+        self.root = root
         self._disk = disk
         self._gate = gate
 

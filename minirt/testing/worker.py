@@ -20,13 +20,15 @@ from minirt.protocol.job_events import (
 from minirt.runtime.assembly import Assembled, Deployment, JobPackage, assemble
 from minirt.runtime.channels import OutputChannel
 from minirt.runtime.frames import Frame
-from minirt.runtime.messages import Abort, Stop, ToWorker, Trigger
+from minirt.runtime.messages import Abort, Drain, Resume, Stop, ToWorker, Trigger
 from minirt.runtime.operators.source import SourceOperator
+from minirt.runtime.orders import deliver
 from minirt.runtime.snapshot import SnapshotUpload
 from minirt.runtime.subtask import Subtask
 from minirt.testing.clock import SeededPacer
 from minirt.testing.faults import INJECTED, Chaos, InjectedFaultError, ProcessDiedError
 from minirt.testing.links import LinkEnd
+from minirt.testing.noting_mode import noting
 from minirt.testing.schedule import Actor, Schedule
 
 _PIECES = ((1, 1), (3, 2), (40, 4))
@@ -232,13 +234,16 @@ class SimulatedWorker(Actor):
     def _assemble(self) -> None:
         deployment = self._deployment
         if deployment.restored_from is not None:
-            key = deployment.restored_from[1]
+            storage, key = deployment.restored_from
             assert self._package.storage is not None
-            deployment = replace(deployment, restored_from=(self._package.storage, key))
+            storage = self._package.storage.at(storage.store.root)
+            deployment = replace(deployment, restored_from=(storage, key))
         random = self._schedule.random
         pace = random.choice(_PIECES)
         self.assembled = {
-            id: assemble(self._package, deployment, id, self, SeededPacer(random, *pace), _no_limit)
+            id: assemble(
+                self._noting(id), deployment, id, self, SeededPacer(random, *pace), _no_limit
+            )
             for id in self._ids
         }
         self.actors = {id: SubtaskActor(self, b.subtask) for id, b in self.assembled.items()}
@@ -248,19 +253,23 @@ class SimulatedWorker(Actor):
             self._cluster.post(self, SubtaskStarted(self.generation, id))
         self._schedule.add(*self.actors.values())
 
+    def _noting(self, id: SubtaskId) -> JobPackage:
+        """The package, with modes that note what they order this subtask to do."""
+
+        def note(orders: str) -> None:
+            self._schedule.note(self.assembled[id].subtask.name, orders)
+
+        modes = {name: noting(mode, note) for name, mode in self._package.modes.items()}
+        return replace(self._package, modes=modes)
+
     def _obey(self) -> None:
         message = self._inbox.popleft()
         subtasks = [built.subtask for built in self.assembled.values()]
         for actor in self.actors.values():
             self._schedule.wake(actor)
         match message:
-            case Trigger(barrier):
-                for subtask in subtasks:
-                    if subtask.gate is None:
-                        subtask.on_trigger(barrier)
-            case Abort(checkpoint_id):
-                for subtask in subtasks:
-                    subtask.on_abort(checkpoint_id)
+            case Trigger() | Resume() | Drain() | Abort():
+                deliver(message, subtasks)
             case Stop():
                 for subtask in subtasks:
                     subtask.close()

@@ -201,6 +201,11 @@ def test_reduce_and_connected_functions_are_checked_as_well(stream):
         stream.partition_custom(lambda key: 0, "n")
 
 
+def test_purity_of_a_partitioner_is_a_bool(stream):
+    with refused("^partition_custom on .*pure is True or False, not 'no'"):
+        stream.partition_custom(max, "n", pure="no")
+
+
 def test_an_unknown_batch_format_is_refused(stream):
     with refused("""map_batches.*: format must be "rows" or "columns", got 'arrow'"""):
         stream.map_batches(sorted, "arrow")

@@ -112,6 +112,12 @@ def test_a_custom_partitioner_gets_its_key_by_column_or_function(env, stream, no
     ]
 
 
+def test_a_custom_partitioner_is_taken_to_be_pure_unless_declared_otherwise(env, stream, nowhere):
+    stream.partition_custom(max, "n").sink(nowhere(), uid="a")
+    stream.partition_custom(max, "n", pure=False).sink(nowhere(), uid="b")
+    assert [partitioning.pure for _, _, partitioning in edges(env)] == [True, False]
+
+
 def test_a_keyed_stream_feeds_every_operator_by_key(env, stream, nowhere):
     keyed = stream.key_by("n", "m")
     keyed.map(str, uid="mapped").sink(nowhere(), uid="a")

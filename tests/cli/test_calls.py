@@ -17,10 +17,11 @@ if TYPE_CHECKING:
 @pytest.mark.parametrize(
     ("command", "mentions"),
     [
-        ([], ["demo", "verify", "checkpoints"]),
+        ([], ["demo", "verify", "checkpoints", "conformance"]),
         (["demo"], ["--json", "--mode", "--kills", "--keep"]),
         (["verify"], ["OUTPUT", "EXPECTED", "--keys"]),
         (["checkpoints"], ["list"]),
+        (["conformance"], ["MODE", "--runs", "--start", "--jobs", "--seed", "--replay", "--json"]),
         (["checkpoints", "list"], ["STORAGE", "--json"]),
     ],
 )

@@ -96,3 +96,13 @@ def test_a_damaged_manifest_is_one_line_and_another_status(call: Call, storage: 
     assert called.status == 1
     assert str(manifest) in called.err
     assert called.err.count("\n") == 1
+
+
+@pytest.mark.processes
+def test_a_savepoint_is_shown_as_one(call: Call, tmp_path: Path) -> None:
+    env = rt.Environment()
+    env.source(rt.SequenceSource.endless(), uid="numbers").sink(rt.DiscardSink(), uid="out")
+    folder = tmp_path / "checkpoints"
+    env.start(checkpointing=rt.Checkpointing(folder, interval="1h")).stop(tmp_path / "copy")
+    assert " completed " in call("checkpoints", "list", str(folder)).out
+    assert " savepoint " in call("checkpoints", "list", str(tmp_path / "copy")).out

@@ -1,4 +1,4 @@
-"""The source and the sink of the examples keep to the contracts, as those of users should."""
+"""What the examples add of their own keeps to the contracts, as what users add should."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ import pytest
 
 from examples.custom_sink import TableSink
 from examples.custom_source import TableSource, fill
+from examples.impatient_mode import Impatient
 from minirt.testing.contracts import SinkContract, SourceContract
+from minirt.testing.contracts.mode import ModeContract
 
 ROWS = 1700
 
@@ -45,3 +47,12 @@ class TestTableSink(SinkContract):
 
     def pending(self):
         return []
+
+
+class Patient(Impatient):
+    patience_s = 5.0
+
+
+@pytest.mark.parametrize("mode", [Impatient(), Patient()], ids=["late", "often in time"])
+class TestImpatient(ModeContract):
+    pass

@@ -44,11 +44,26 @@ PRINTED = {
         repeated: 0
         last sum of key 1: 643071 expected: 643071
     """,
+    "upgrade_with_savepoint": """
+        version 1 stopped
+        version 2 finished
+        results: 2000 of 2000 by versions [1, 2]
+        last sum of key 1: 399400 expected: 399400
+    """,
+    "latest_watermark": """
+        regenerated: forgotten
+        from state:  known
+        restored:    known
+    """,
     "custom_source": """
         250 errors, the first one: line 0
     """,
     "custom_sink": """
         1000 1000 499500
+    """,
+    "impatient_mode": """
+        60 runs: 0 records lost, 0 duplicated
+        records were stored in flight: True
     """,
 }
 

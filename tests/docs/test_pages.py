@@ -17,7 +17,7 @@ GENERATORS = sorted((ROOT / "docs").glob("make_*.py"))
 
 
 @pytest.mark.processes
-@pytest.mark.parametrize("name", ["operators", "running"])
+@pytest.mark.parametrize("name", ["operators", "running", "writing-a-mode"])
 def test_snippets_print_what_they_say(name, tmp_path):
     program = "\n".join(blocks(ROOT / "docs" / f"{name}.md", "python"))
     assert run_python(program, tmp_path) == promised_output(program)

@@ -4,7 +4,17 @@ from __future__ import annotations
 
 import operator
 
-from minirt import Environment, KeyedProcess, Sink, Source, Watermarks
+import pytest
+
+from minirt import (
+    Checkpointing,
+    ConfigurationError,
+    Environment,
+    KeyedProcess,
+    Sink,
+    Source,
+    Watermarks,
+)
 from minirt.graph.explain import explain
 from minirt.graph.planner import build_execution_graph
 
@@ -39,8 +49,12 @@ vertex 0: parallelism 2, max parallelism 128
     map: parse row  map     uid parse
     => from Flights (uid flights) side output errors to vertex 1 input 0: rebalance, 2 channels
        not chained: side outputs are sent over channels
+       records that a barrier overtakes: captured
+       captured records at another parallelism: dealt out in whole channels, any subtask may have them
     => to vertex 2 input 0: hash by origin, carrier, 4 channels
        not chained: records go to the subtask of their key
+       records that a barrier overtakes: captured
+       captured records at another parallelism: each goes to the subtask of its key
 
 vertex 1: parallelism 1, max parallelism 128
     Files  sink  uid bad
@@ -77,21 +91,31 @@ vertex 0: parallelism 2, max parallelism 64
     Flights  source  uid a
     => to vertex 2 input 0: forward, 2 channels
        not chained: connected has 3 input edges
+       records that a barrier overtakes: captured
+       captured records at another parallelism: dealt out in whole channels, any subtask may have them
     => to vertex 2 input 0: hash by function len, 4 channels
        not chained: records go to the subtask of their key
+       records that a barrier overtakes: captured
+       captured records at another parallelism: each goes to the subtask of its key
 
 vertex 1: parallelism 1, max parallelism 64
     Flights  source  uid b
     => to vertex 2 input 1: broadcast, 2 channels
        not chained: every subtask gets every record
+       records that a barrier overtakes: captured
+       captured records at another parallelism: each subtask gets what one old subtask had still to see
 
 vertex 2: parallelism 2, max parallelism 64
     connected    co_map       uid connected
     map_batches  map_batches  uid map_batches
     => to vertex 3 input 0: rescale, 3 channels
        not chained: records are dealt out in turn
+       records that a barrier overtakes: captured
+       captured records at another parallelism: dealt out in whole channels, any subtask may have them
     => to vertex 4 input 0: custom by a lambda with function pow, 4 channels
        not chained: a function picks the subtask
+       records that a barrier overtakes: captured
+       captured records at another parallelism: each goes where the function sends it
 
 vertex 3: parallelism 3, max parallelism 64
     map    map   uid map
@@ -126,3 +150,20 @@ def test_an_output_with_two_consumers_says_so():
     source.sink(Files(), uid="x")
     source.sink(Files(), uid="y")
     assert env.plan().count("not chained: Flights (uid a) has 2 consumers") == 2
+
+
+def test_an_impure_partitioner_keeps_its_link_from_being_captured():
+    env = Environment(parallelism=2)
+    source = env.source(Flights(), uid="a")
+    source.partition_custom(pow, lambda r: r, pure=False).sink(Files(), uid="out")
+    assert "       not overtaken by barriers: its function is impure" in env.plan()
+    assert "captured" not in env.plan()
+
+
+def test_the_plan_names_the_mode_it_is_given():
+    env = Environment()
+    env.source(Flights(), uid="a").sink(Files(), uid="out")
+    plan = env.plan(checkpointing=Checkpointing("memory://x", mode="unaligned"))
+    assert plan.splitlines()[1] == "checkpoint mode: unaligned"
+    with pytest.raises(ConfigurationError, match="no checkpoint mode 'unligned'"):
+        env.plan(checkpointing=Checkpointing("memory://x", mode="unligned"))

@@ -47,6 +47,22 @@ def test_only_forward_edges_are_chained(job, edge, partitioning):
     assert execution.links[0].partitioning == partitioning
 
 
+@pytest.mark.parametrize(
+    ("partitioning", "capturable"),
+    [
+        (Rebalance(), True),
+        (Broadcast(), True),
+        (Hash(KEY), True),
+        (Custom(max, KEY), True),
+        (Custom(max, KEY, pure=False), False),
+    ],
+)
+def test_only_an_impure_partitioner_forbids_to_capture_a_link(job, edge, partitioning, capturable):
+    graph = job(["source", "sink"], [edge("source", "sink", partitioning)])
+    (link,) = build_execution_graph(graph).links
+    assert link.capturable is capturable
+
+
 def test_an_operator_may_keep_out_of_the_chain_of_its_input(job, node, edge):
     graph = job(
         ["source", node("map", chain=False), "sink"], [edge("source", "map"), edge("map", "sink")]

@@ -27,6 +27,8 @@ from minirt.protocol.manifest import (
     Manifest,
     SinkHandles,
 )
+from minirt.protocol.savepoints import Savepoints
+from minirt.protocol.stored_watermarks import SubtaskWatermarks
 from tests.protocol.parts import (
     SINK,
     SOURCE,
@@ -49,7 +51,7 @@ def coordinator(
 ) -> CheckpointCoordinator:
     """One that runs since the time 0."""
     made = CheckpointCoordinator(
-        "job", 1, next_checkpoint_id, settings, VERTICES, frozenset(subtasks)
+        "job", 1, next_checkpoint_id, settings, VERTICES, frozenset(subtasks), Savepoints(3)
     )
     made.on_running(0.0)
     return made
@@ -106,14 +108,22 @@ def drain(checkpoints: CheckpointCoordinator, now: float) -> list[JobCommand]:
 
 
 def test_first_checkpoint_is_due_one_interval_after_the_start() -> None:
-    made = CheckpointCoordinator("job", 1, 4, SETTINGS, VERTICES, frozenset({SOURCE}))
+    made = CheckpointCoordinator(
+        "job", 1, 4, SETTINGS, VERTICES, frozenset({SOURCE}), Savepoints(3)
+    )
     assert made.on_running(5.0) == [next_at(4, 15.0)]
     assert made.on_trigger_timer(4, 15.0) == triggered(4, 15.0)
 
 
 def test_without_interval_only_the_drained_job_takes_a_checkpoint() -> None:
     made = CheckpointCoordinator(
-        "job", 1, 1, replace(SETTINGS, interval_s=None), VERTICES, frozenset({SOURCE})
+        "job",
+        1,
+        1,
+        replace(SETTINGS, interval_s=None),
+        VERTICES,
+        frozenset({SOURCE}),
+        Savepoints(3),
     )
     assert made.on_running(5.0) == []
     assert made.on_drained(SOURCE, 7.0) == triggered(1, 7.0)
@@ -150,7 +160,9 @@ def test_timers_that_are_early_or_of_another_checkpoint_are_ignored() -> None:
 
 
 def test_timer_of_an_earlier_generation_triggers_nothing_before_all_run() -> None:
-    made = CheckpointCoordinator("job", 2, 1, SETTINGS, VERTICES, frozenset({SOURCE}))
+    made = CheckpointCoordinator(
+        "job", 2, 1, SETTINGS, VERTICES, frozenset({SOURCE}), Savepoints(3)
+    )
     assert made.on_trigger_timer(1, 100.0) == []
 
 
@@ -167,9 +179,11 @@ def test_manifest_is_stored_once_all_parts_are_there_in_their_order() -> None:
     checkpoints = coordinator()
     checkpoints.on_trigger_timer(1, 10.0)
     in_flight = InFlightRef(reference(SINK, 1), ())
-    sink = replace(acknowledged(1, SINK, handles(1)), in_flight=in_flight)
+    of_sink, of_source = SubtaskWatermarks("out", 0, 4), SubtaskWatermarks("in", 0, 5)
+    sink = replace(acknowledged(1, SINK, handles(1)), in_flight=in_flight, watermarks=of_sink)
     assert checkpoints.on_acknowledged(sink, 11.0) == []
-    assert checkpoints.on_acknowledged(acknowledged(1, SOURCE), 12.0)[0] == StoreManifest(
+    source = replace(acknowledged(1, SOURCE), watermarks=of_source)
+    assert checkpoints.on_acknowledged(source, 12.0)[0] == StoreManifest(
         Manifest(
             version=MANIFEST_VERSION,
             job="job",
@@ -184,6 +198,7 @@ def test_manifest_is_stored_once_all_parts_are_there_in_their_order() -> None:
             sink_handles=(handles(1),),
             stats=(statistics(SOURCE, 2.0), statistics(SINK, 1.0)),
             in_flight=(in_flight,),
+            watermarks=(of_source, of_sink),
         )
     )
 

@@ -28,6 +28,7 @@ from minirt.protocol.manifest import (
     plan_cleanup,
     restore_candidates,
 )
+from minirt.protocol.stored_watermarks import LinkWatermarks, SubtaskWatermarks
 
 MANIFEST = Manifest(
     version=1,
@@ -45,6 +46,9 @@ MANIFEST = Manifest(
     ),
     sink_handles=(SinkHandles("out", 12, 0, ({"file": "a", "more": [b"x", None, {1: 2.5}]},)),),
     stats=(SubtaskStats(0, 0, "map (1/2)", 0.1, 0.2, 0.3, 0.4, 0.5, 10, 20, 30, True),),
+    watermarks=(
+        SubtaskWatermarks("map", 0, 9, (LinkWatermarks("in > map:0", "hash", 2, (9, None)),)),
+    ),
 )
 
 

@@ -102,10 +102,18 @@ def test_records_of_another_partitioning_are_dealt_by_the_new_one() -> None:
     }
 
 
+def test_an_impure_partitioner_is_never_asked_again() -> None:
+    manifest = captured((0, 1, "in"), (0, 2, "in"), kind="custom", receivers=3)
+    assert readers(manifest, graph(Custom(max, KEY, pure=False), 1, 2)) == {
+        0: [("in-0-2", False)],
+        1: [("in-0-1", False)],
+    }
+
+
 def test_lost_link_is_refused_with_its_name() -> None:
     job = graph(Rebalance(), 1, 1)
     other = ExecutionGraph("job", job.vertices, ())
-    with pytest.raises(ConfigurationError, match=r"'a > b:0'.*no such edge"):
+    with pytest.raises(ConfigurationError, match=r"'a > b:0' \(10 bytes\)"):
         plan_in_flight(captured((0, 0, "in"), kind="rebalance", receivers=1), other)
 
 

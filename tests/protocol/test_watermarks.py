@@ -140,3 +140,21 @@ def test_emitted_watermark_is_the_greatest_least_so_far(events: list[Event]) -> 
         assert change == WatermarkChange(least if grown else None, not counted if turned else None)
         emitted, idle = (least if grown else emitted), not counted
         assert valve.watermark == emitted
+
+
+def test_a_restored_valve_goes_on_from_where_it_was() -> None:
+    before = WatermarkValve(2)
+    before.on_watermark(0, 9)
+    before.on_watermark(1, 5)
+    after = WatermarkValve(2)
+    after.restore(before.watermark, before.channels)
+    assert after.on_watermark(1, 4) == NO_CHANGE
+    assert after.on_watermark(1, 7) == WatermarkChange(7)
+    assert after.watermark == 7
+
+
+def test_a_restored_channel_without_a_watermark_holds_back() -> None:
+    valve = WatermarkValve(2)
+    valve.restore(5, [9, None])
+    assert valve.on_watermark(0, 10) == NO_CHANGE
+    assert valve.on_watermark(1, 8) == WatermarkChange(8)

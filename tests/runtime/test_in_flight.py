@@ -71,6 +71,7 @@ def gate(channels: int, recovered: RecoveredChannels | None = None) -> GateInput
         [Origin("a > b:0", sender) for sender in range(channels)],
         [0] * channels,
         recovered,
+        None,
         CODEC,
         SubtaskMetrics(),
     )

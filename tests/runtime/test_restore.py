@@ -48,18 +48,22 @@ def run_until(
     per_second: float = 3000,
     **settings: Any,
 ) -> None:
-    """The case, which fails for good once a source beside it reaches `stop_at`, if given."""
+    """The case, which fails for good once a source beside it has reached `stop_at`, if given."""
     env = Environment(case, parallelism=parallelism, max_parallelism=max_parallelism)
     outputs = build(CASES[case], env, COUNT, per_second=per_second)
-    watch = numbers_of(env, COUNT, f"{case}-watch", per_second=per_second)
-    limit = COUNT if stop_at is None else stop_at
-    write_files({**outputs, "watch": watch.map(lambda n: {"n": _below(n, limit)})}, folder)
+    # The one that must fail is endless: it goes on until it may.
+    end = COUNT if stop_at is None else None
+    watch = numbers_of(env, end, f"{case}-watch", per_second=per_second)
+    watched = watch.map(lambda n: {"n": _below(n, stop_at, folder)})
+    write_files({**outputs, "watch": watched}, folder)
     defaults = {"runner": "inline", "checkpointing": checkpoints(folder), "restart": Restart.none()}
     env.execute(**{**defaults, **settings})
 
 
-def _below(n: int, limit: int) -> int:
-    if n >= limit:
+def _below(n: int, limit: int | None, folder: Path) -> int:
+    """Fails at the limit, or behind it on a machine too busy to have taken two checkpoints by then."""
+    manifests = folder / "checkpoints" / "manifests"
+    if limit is not None and n >= limit and len(list(manifests.glob("*"))) >= 2:
         raise RuntimeError("far enough")
     return n
 

@@ -8,20 +8,17 @@ about their layout.
 
 from __future__ import annotations
 
-import struct
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from random import Random
 from typing import Any
 
-import msgpack
-
 import minirt as rt
-from minirt.data.codec import RowCodec
-from minirt.data.layout import unpack_values
 from minirt.modes import find_mode
-from minirt.testing import Faults, SimulationResult, TransactionalSink, simulate
+from minirt.testing import Faults, Requests, SimulationResult, TransactionalSink, simulate
+from minirt.testing.conformance.cuts import put_out
 from minirt.testing.conformance.sources import NumberedSource, numbered
+from minirt.testing.conformance.stored import StoredCheckpoint
 
 SPLITS, COUNT, KEYS = 3, 7, 4
 EXPECTED = Counter(numbered("n", SPLITS, COUNT))
@@ -67,14 +64,19 @@ class CountingJob:
         mode: Any = "aligned",
         faults: Faults | None = None,
         steps_max: int = 60_000,
+        requests: Requests | None = None,
+        origin: Mapping[str, bytes] | None = None,
+        retain: int = 2,
     ) -> SimulationResult:
         first, *rescaled = self.forms
-        checkpointing = rt.Checkpointing("simulated://", interval="20ms", mode=mode, retain=2)
+        checkpointing = rt.Checkpointing("simulated://", interval="20ms", mode=mode, retain=retain)
         return simulate(
             first,
             seed=seed,
             checkpointing=checkpointing,
             faults=faults,
+            requests=requests,
+            origin=origin,
             rescaled=rescaled,
             steps_max=steps_max,
             on_checkpoint=self.look_at if find_mode(mode).exactly_once else None,
@@ -82,28 +84,20 @@ class CountingJob:
 
     def look_at(self, objects: Mapping[str, bytes], path: str) -> None:
         """Assert that a checkpoint is a consistent cut."""
-        manifest = msgpack.unpackb(sections_of(objects[path])["manifest"], strict_map_key=False)
-        if f"generations/{manifest['generation'] + 1:08}.claim" in objects:
-            return  # Its coordinator was replaced: nobody will restore this, nor commit its output.
+        stored = StoredCheckpoint(objects, path)
+        if stored.replaced:
+            return
         self.cuts += 1
-        snapshots = [_snapshot(objects, ref) for ref in manifest["snapshots"]]
-        read = _records_read(snapshots)
-        remembered = _records_remembered(snapshots)
-        under_way = _records_in_flight(objects, manifest)
+        read, remembered = _records_read(stored), _records_remembered(stored)
+        under_way = Counter(record for _, _, record in stored.in_flight())
         self.in_flight += under_way.total()
         passed_on = remembered + under_way
         assert passed_on == read, _difference("state or in flight", passed_on, "sources", read)
-        put_out = self._records_put_out(manifest)
-        assert put_out == remembered, _difference("output", put_out, "keyed state", remembered)
+        output = self._records_put_out(stored)
+        assert output == remembered, _difference("output", output, "keyed state", remembered)
 
-    def _records_put_out(self, manifest: Mapping[str, Any]) -> Counter[Any]:
-        committed, pending = self.sink.committed, self.sink.pending
-        waiting = [handle["id"] for held in manifest["sink_handles"] for handle in held["handles"]]
-        rows = [row for rows in committed.values() for row in rows]
-        for id in waiting:
-            if id not in committed:
-                assert id in pending, f"output {id} of a completed checkpoint is not durable"
-                rows += pending[id]
+    def _records_put_out(self, stored: StoredCheckpoint) -> Counter[Any]:
+        rows = put_out(self.sink, [handle for _, handle in stored.handles()])
         return Counter(record for record, _ in rows)
 
     def wrong(self, *, exactly_once: bool = True) -> list[str]:
@@ -140,75 +134,30 @@ def run_counting(
     return [*result.problems, *job.wrong()]
 
 
+def remembered_in(savepoint: Mapping[str, bytes]) -> Counter[Any]:
+    """The records that the keyed state of a savepoint has seen, and that were thus put out before it."""
+    [path] = [path for path in savepoint if path.startswith("manifests/")]
+    return _records_remembered(StoredCheckpoint(savepoint, path))
+
+
 # Reading a checkpoint.
 
-_HEADER = struct.Struct("<8sBII")
-_FRAME = struct.Struct("<IB")
 
-
-def sections_of(part: bytes) -> dict[str, bytes]:
-    """The named sections of a stored part."""
-    _, _, index_bytes, _ = _HEADER.unpack_from(part)
-    position = _HEADER.size + index_bytes
-    sections = {}
-    for name, length, _ in msgpack.unpackb(part[_HEADER.size : position]):
-        sections[name] = part[position : position + length]
-        position += length
-    return sections
-
-
-def _snapshot(objects: Mapping[str, bytes], ref: Mapping[str, Any]) -> dict[str, bytes]:
-    if ref["path"] is None:
-        return sections_of(ref["inline"])
-    assert ref["path"] in objects, (
-        f"snapshot {ref['path']} of a completed checkpoint is not durable"
-    )
-    return sections_of(objects[ref["path"]])
-
-
-def _records_read(snapshots: Sequence[Mapping[str, bytes]]) -> Counter[Any]:
-    """Those before the offsets. A split that nobody holds any more was read to its end."""
-    read = {f"n-{split}": COUNT for split in range(SPLITS)}
-    for snapshot in snapshots:
-        if "n\x1fsplits" in snapshot:
-            for _, id, _, offset, skip, finished in msgpack.unpackb(snapshot["n\x1fsplits"]):
-                read[id] = COUNT if finished else (offset or 0) + skip
+def _records_read(stored: StoredCheckpoint) -> Counter[Any]:
+    """Those before the offsets."""
+    read = stored.positions("n")
+    counts = [read.get(f"n-{split}") for split in range(SPLITS)]
     return Counter(
-        ("n", split, number) for split in range(SPLITS) for number in range(read[f"n-{split}"])
+        ("n", split, number)
+        for split, count in enumerate(counts)
+        for number in range(COUNT if count is None else count)
     )
 
 
-def _records_remembered(snapshots: Sequence[Mapping[str, bytes]]) -> Counter[Any]:
-    remembered: Counter[Any] = Counter()
-    for snapshot in snapshots:
-        for records in _values(snapshot.get("count\x1fstate/seen", b"")):
-            remembered.update(tuple(record) for record in records)
-    return remembered
-
-
-def _records_in_flight(objects: Mapping[str, bytes], manifest: Mapping[str, Any]) -> Counter[Any]:
-    """Those in the frames that were captured: behind 5 bytes come packed rows."""
-    found: Counter[Any] = Counter()
-    for captured in manifest["in_flight"]:
-        for section in _snapshot(objects, captured["stored"]).values():
-            position = 0
-            while position < len(section):
-                length, _ = _FRAME.unpack_from(section, position)
-                start = position + _FRAME.size
-                position = start + length
-                found.update(RowCodec().decode(section[start:position]).records)
-    return found
-
-
-def _values(section: bytes) -> list[Any]:
-    """The values of a table of keyed state: behind 8 bytes come chunks of two packed columns."""
-    values, position = [], 8
-    while position < len(section):
-        keys_bytes, values_bytes = struct.unpack_from("<II", section, position)
-        start = position + 8 + keys_bytes
-        position = start + values_bytes
-        values += unpack_values(section[start:position], allow_pickle=False)
-    return values
+def _records_remembered(stored: StoredCheckpoint) -> Counter[Any]:
+    return Counter(
+        tuple(record) for _, records in stored.state("count", "seen") for record in records
+    )
 
 
 def _difference(one: str, has: Counter[Any], other: str, of: Counter[Any]) -> str:

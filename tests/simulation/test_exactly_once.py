@@ -10,8 +10,9 @@ import pytest
 import minirt as rt
 from minirt.modes import MODES
 from minirt.testing import Faults, simulate
+from minirt.testing.conformance.campaign import Tally
 from tests.simulation.counting import CountingJob, run_counting
-from tests.simulation.soak import Tally, run_seed
+from tests.simulation.soak import run_seed
 
 RANDOM_JOBS = 600
 COUNTING_JOBS = 1600
@@ -21,12 +22,16 @@ EXACT_MODES = sorted(name for name, mode in MODES.items() if mode.exactly_once)
 def test_random_jobs_survive_whatever_happens(capsys: pytest.CaptureFixture[str]) -> None:
     tally = Tally()
     for seed in range(RANDOM_JOBS):
-        tally.add(run_seed(seed))
-        assert tally.failures == []
+        run = run_seed(seed)
+        tally.add(run)
+        assert run.wrong == [], f"seed {seed} ({run.mode})"
     with capsys.disabled():
         print(f"\n{tally.line()}")
     assert tally.lost == tally.duplicated == 0
     assert tally.crash_runs > 0.9 * RANDOM_JOBS
+    assert tally.cuts > RANDOM_JOBS
+    assert tally.in_flight > RANDOM_JOBS
+    assert tally.rescales > 0.2 * RANDOM_JOBS
 
 
 @pytest.mark.parametrize("mode", EXACT_MODES)

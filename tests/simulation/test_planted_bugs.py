@@ -32,9 +32,10 @@ from minirt.state.timers import Timers
 from minirt.storage.checkpoints import CheckpointStorage
 from minirt.storage.parts import encode_part, part_checksum
 from minirt.testing import Faults
+from minirt.testing.conformance.cases import Case, draw_case, run_case
 from minirt.testing.conformance.graphs import timer_plan
 from tests.simulation.counting import run_counting
-from tests.simulation.soak import run_plan, run_seed
+from tests.simulation.soak import run_seed
 
 Patch = pytest.MonkeyPatch
 Search = Callable[[int], Sequence[str]]
@@ -57,13 +58,20 @@ def counting_unaligned(seed: int) -> Sequence[str]:
 
 
 def random_jobs(seed: int) -> Sequence[str]:
-    run = run_seed(seed)
-    return [*run.result.problems, *run.verdict.wrong]
+    return run_seed(seed).wrong
+
+
+def random_jobs_unaligned(seed: int) -> Sequence[str]:
+    return run_case(draw_case(seed), Unaligned()).wrong
+
+
+def output_of_random_jobs(seed: int) -> Sequence[str]:
+    return run_case(draw_case(seed), Aligned(), look_into_checkpoints=False).wrong
 
 
 def timers(seed: int) -> Sequence[str]:
-    run = run_plan(timer_plan(Random(f"timers {seed}")), seed, Aligned())
-    return [*run.result.problems, *run.verdict.wrong]
+    case = Case(timer_plan(Random(f"timers {seed}")), seed)
+    return run_case(case, Aligned(), look_into_checkpoints=False).wrong
 
 
 def assert_noticed(search: Search, *words: str) -> None:
@@ -79,7 +87,8 @@ def assert_noticed(search: Search, *words: str) -> None:
 
 
 def test_without_a_planted_bug_nothing_is_noticed() -> None:
-    for search in (counting, counting_unaligned, counting_with_zombies, random_jobs, timers):
+    searches = (counting, counting_unaligned, counting_with_zombies, random_jobs)
+    for search in (*searches, output_of_random_jobs, timers):
         for seed in range(30):
             assert search(seed) == []
 
@@ -165,7 +174,9 @@ def test_a_source_offset_that_is_one_off_shows_in_the_output(
         return plain
 
     monkeypatch.setattr(_SplitState, "to_plain", shifted)
-    assert_noticed(random_jobs, consequence, "timer", "clock", "numbers", "passed a record")
+    assert_noticed(
+        output_of_random_jobs, consequence, "timer", "clock", "numbers", "passed a record"
+    )
 
 
 def test_a_stale_generation_that_still_commits(monkeypatch: Patch) -> None:
@@ -292,3 +303,8 @@ def test_channels_that_are_not_captured_until_their_barrier_comes(monkeypatch: P
 def test_recovered_records_that_are_given_to_every_new_subtask(monkeypatch: Patch) -> None:
     monkeypatch.setattr(RecoveredChannels, "_own", lambda self, channel, batch: batch)
     assert_noticed(counting_unaligned, "no consistent cut", "duplicated", "counted")
+
+
+def test_recovered_records_that_are_not_captured_again(monkeypatch: Patch) -> None:
+    monkeypatch.setattr(RecoveredChannels, "remaining", lambda self: [])
+    assert_noticed(random_jobs_unaligned, "no consistent cut")

@@ -62,7 +62,7 @@ class TestSnapshots:
     ) -> None:
         ref = local.write_snapshot(7, 1, 0, 0, SECTIONS)
         shutil.rmtree(folder / "chk-00000007-g00000001")
-        with pytest.raises(CorruptCheckpointError, match=r"missing: .*v0-s0\.part"):
+        with pytest.raises(CorruptCheckpointError, match=r"checkpoint 7.*missing.*v0-s0\.part"):
             local.read_snapshot(ref, key(7))
 
     def test_whole_part_of_another_checkpoint_is_refused(

@@ -101,8 +101,11 @@ class SourceOperator(Operator):
         self._wake_at: float | None = 0.0
         self._reading: _SplitState | None = None
         """The split whose records were given out last."""
+        self._draining = False
         self._ended = False
         self._idle = False
+        self._first: Advance | None = None
+        """The watermark that was restored: it comes before all records."""
         self._unannounced = False
         """Whether records were emitted that the watermark does not yet reflect."""
 
@@ -111,8 +114,19 @@ class SourceOperator(Operator):
         """When `poll` may bring something, in seconds since 1970; None once all input has ended."""
         return self._wake_at
 
+    def drain(self) -> None:
+        """End at the next `poll`, wherever the splits are; restored from then, they go on there."""
+        self._draining = True
+        if not self._ended:
+            self._wake_at = self.ctx.now()
+
     def poll(self) -> Element | None:
         """The next batch, watermark or end; None if there is nothing to do before `wake_at`."""
+        if self._first is not None:
+            first, self._first = self._first, None
+            return first
+        if self._draining:
+            return self._end()
         now = self.ctx.now()
         if self._strategy is not None and now >= self._watermark_at:
             self._watermark_at = now + self._watermark_interval_s
@@ -123,6 +137,11 @@ class SourceOperator(Operator):
         if data is None and self._unannounced:
             self._wake_no_later_than(self._watermark_at)
         return data
+
+    def restore_watermark(self, watermark: int) -> None:
+        """Begin with this one; what is measured from the records that come counts once it is ahead."""
+        self.watermark = watermark
+        self._first = Advance(watermark, None)
 
     def consumed(self, records: int) -> None:
         """The subtask has processed this many records of the batch that `poll` gave out."""
@@ -252,6 +271,9 @@ class SourceOperator(Operator):
             if self._wake_at is None:
                 self._wake_at = self.ctx.now() + self._poll_interval_s
             return None
+        return self._end()
+
+    def _end(self) -> End | None:
         self._wake_at = None
         if self._ended:
             return None

@@ -1,0 +1,51 @@
+"""A checkpoint mode of one's own: aligned, but where a barrier comes late, it overtakes from there on.
+
+minirt conformance examples.impatient_mode:Impatient
+"""
+
+from dataclasses import replace
+
+from minirt.protocol.barriers import (
+    Alignment,
+    BlockChannel,
+    Command,
+    StartCapture,
+    StopCapture,
+    TakeSnapshot,
+)
+from minirt.testing.conformance import check_mode
+
+
+class Impatient:
+    """Stores in-flight data only where queues are long enough to hold a barrier up."""
+
+    name = "impatient"
+    exactly_once = True
+    patience_s = 0.5
+
+    def on_arrived(self, alignment: Alignment, channel: int) -> list[Command]:
+        if alignment.snapshot_taken:
+            return [StopCapture(channel)]
+        barrier = alignment.barrier
+        age_s = alignment.started_at - barrier.created_at
+        first = alignment.arrived == {channel}
+        if first and (barrier.overtook or age_s > self.patience_s):
+            missing = alignment.channels - alignment.arrived
+            return [TakeSnapshot(replace(barrier, overtook=True)), StartCapture(missing)]
+        return []
+
+    def on_reached(self, alignment: Alignment, channel: int) -> list[Command]:
+        if alignment.snapshot_taken:
+            return []
+        if not alignment.all_reached:
+            return [BlockChannel(channel)]
+        return [TakeSnapshot(replace(alignment.barrier, overtook=False))]
+
+    def on_timer(self, alignment: Alignment) -> list[Command]:
+        return []
+
+
+if __name__ == "__main__":
+    tally = check_mode(Impatient(), runs=60)
+    print(f"{tally.runs} runs: {tally.lost} records lost, {tally.duplicated} duplicated")
+    print("records were stored in flight:", tally.in_flight > 0)

@@ -1,0 +1,82 @@
+"""A checkpoint that is under way: its parts as they come in."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from minirt.graph.execution import SubtaskId
+from minirt.protocol.barriers import Barrier
+from minirt.protocol.job_events import SnapshotAcknowledged
+from minirt.protocol.manifest import (
+    MANIFEST_VERSION,
+    CheckpointKind,
+    InFlightRef,
+    Manifest,
+    SinkHandles,
+    SnapshotRef,
+    SubtaskStats,
+    VertexEntry,
+)
+from minirt.protocol.stored_watermarks import SubtaskWatermarks
+
+
+@dataclass(slots=True)
+class PendingCheckpoint:
+    """A checkpoint from its trigger until it has succeeded or failed."""
+
+    barrier: Barrier
+    kind: CheckpointKind
+    awaited: set[SubtaskId]
+    snapshots: list[SnapshotRef] = field(default_factory=list)
+    in_flight: list[InFlightRef] = field(default_factory=list)
+    watermarks: list[SubtaskWatermarks] = field(default_factory=list)
+    stats: list[SubtaskStats] = field(default_factory=list)
+    handles: list[SinkHandles] = field(default_factory=list)
+    manifest: Manifest | None = None
+    """Set once all parts are there and the manifest is being stored."""
+
+    def add(self, part: SnapshotAcknowledged, now: float) -> None:
+        """Take the part of a subtask that is still awaited."""
+        self.awaited.remove(part.subtask)
+        if part.snapshot is not None:
+            self.snapshots.append(part.snapshot)
+        if part.in_flight is not None:
+            self.in_flight.append(part.in_flight)
+        if part.watermarks is not None:
+            self.watermarks.append(part.watermarks)
+        after = now - self.barrier.created_at
+        self.stats.append(replace(part.stats, acknowledged_after_s=after))
+        self.handles += part.handles
+
+    @property
+    def sorted_handles(self) -> list[SinkHandles]:
+        """What its sinks have handed over, in the order of committing."""
+        return sorted(self.handles, key=lambda held: (held.checkpoint_id, held.uid, held.subtask))
+
+    def to_manifest(
+        self,
+        job: str,
+        generation: int,
+        vertices: tuple[VertexEntry, ...],
+        sink_handles: tuple[SinkHandles, ...],
+        now: float,
+    ) -> Manifest:
+        """The manifest once nothing is awaited; `sink_handles` is all that may be uncommitted."""
+        return Manifest(
+            version=MANIFEST_VERSION,
+            job=job,
+            checkpoint_id=self.barrier.checkpoint_id,
+            generation=generation,
+            mode=self.barrier.mode,
+            kind=self.kind,
+            triggered_at=self.barrier.created_at,
+            completed_at=now,
+            vertices=vertices,
+            snapshots=tuple(sorted(self.snapshots, key=lambda ref: (ref.vertex, ref.subtask))),
+            sink_handles=sink_handles,
+            stats=tuple(sorted(self.stats, key=lambda stats: (stats.vertex, stats.subtask))),
+            in_flight=tuple(
+                sorted(self.in_flight, key=lambda ref: (ref.stored.vertex, ref.stored.subtask))
+            ),
+            watermarks=tuple(sorted(self.watermarks, key=lambda one: (one.head, one.subtask))),
+        )

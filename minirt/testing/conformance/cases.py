@@ -1,0 +1,161 @@
+"""One run of the kit: a case is a job and what may go wrong; running it shows how a mode does."""
+
+from __future__ import annotations
+
+import base64
+import json
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field, fields
+from random import Random
+
+import minirt as rt
+from minirt.errors import ConfigurationError
+from minirt.protocol import plain
+from minirt.protocol.barriers import CheckpointMode
+from minirt.testing.conformance.cuts import CutChecker
+from minirt.testing.conformance.graphs import Plan, Stage, build, draw_plan
+from minirt.testing.conformance.oracle import Verdict, judge
+from minirt.testing.faults import Faults
+from minirt.testing.simulator import SimulationResult, simulate
+
+STEPS_MAX = 60_000
+"""Several times as many as any job that is drawn needs."""
+
+_INTERVALS_S = (0.005, 0.02, 0.08, 1.0, 20.0)
+"""Time is simulated and long ones cost nothing: timers of a mode, however long, come in time or late."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """Everything about a run but the mode. The same case takes the same steps in any process."""
+
+    plan: Plan
+    seed: int
+    """Draws the schedule, the options, and which fault strikes when."""
+    faults: Faults = field(default_factory=Faults)
+
+    @property
+    def token(self) -> str:
+        """The case as a text without blanks."""
+        packed = zlib.compress(json.dumps(plain.to_plain(self)).encode(), 9)
+        return base64.urlsafe_b64encode(packed).decode().rstrip("=")
+
+    @classmethod
+    def from_token(cls, token: str) -> Case:
+        """Raises ConfigurationError if it is not the whole token of a case."""
+        try:
+            packed = base64.urlsafe_b64decode(token + "=" * (-len(token) % 4))
+            return plain.from_plain(cls, json.loads(zlib.decompress(packed)))
+        except (ValueError, zlib.error) as error:
+            raise ConfigurationError(
+                f"{token!r} is no token of a case; copy all of what the kit printed ({error})"
+            ) from error
+
+
+@dataclass(frozen=True)
+class Run:
+    """What was seen of a mode in one case."""
+
+    case: Case
+    mode: str
+    exactly_once: bool
+    result: SimulationResult
+    verdict: Verdict
+    cuts: int
+    """How many completed checkpoints were looked into."""
+    in_flight: int
+    """How many captured records these held."""
+
+    @property
+    def wrong(self) -> list[str]:
+        """What must not be; empty if the mode did what it claims."""
+        return [*self.result.problems] or self.verdict.wrong
+
+
+def draw_case(seed: int) -> Case:
+    """A random job, threatened by every kind of fault."""
+    return Case(draw_plan(Random(f"job {seed}")), seed)
+
+
+def run_case(case: Case, mode: CheckpointMode, *, look_into_checkpoints: bool = True) -> Run:
+    """Simulate the case until it ends or a problem shows; always returns.
+
+    A mode that does not claim to be exactly once may show records twice, but only after a restart.
+    Without a look into checkpoints, the mode is judged by the committed output alone.
+    """
+    job = build(case.plan)
+    cuts = CutChecker(job, exactly_once=mode.exactly_once)
+    first, *rescaled = job.forms
+    result = simulate(
+        first,
+        seed=case.seed,
+        checkpointing=_checkpointing(case.seed, mode),
+        faults=case.faults,
+        rescaled=rescaled,
+        steps_max=STEPS_MAX,
+        on_checkpoint=cuts.look_at if look_into_checkpoints else None,
+        stop_at_problem=True,
+    )
+    if result.problems:
+        verdict = Verdict()  # There is more to come.
+    else:
+        verdict = judge(job, exactly_once=mode.exactly_once or not result.restarts)
+    return Run(
+        case, mode.name, mode.exactly_once, result, verdict, cuts.looked_into, cuts.in_flight
+    )
+
+
+def _checkpointing(seed: int, mode: CheckpointMode) -> rt.Checkpointing:
+    random = Random(f"checkpoints {seed}")
+    interval_s = random.choice(_INTERVALS_S)
+    return rt.Checkpointing(
+        "simulated://",
+        interval=interval_s,
+        timeout=interval_s * random.choice((60, 300)),
+        min_pause=interval_s * random.choice((0, 0.5)),
+        mode=mode,
+        retain=random.randint(1, 3),
+        tolerable_failures=20,
+        watermarks=random.choice(("regenerated", "restored")),
+    )
+
+
+def in_words(case: Case) -> Iterator[str]:
+    """The case for people: a line for each operator, then what goes wrong."""
+    plan = case.plan
+    for number, stage in enumerate(plan.stages):
+        width = " then ".join(map(str, dict.fromkeys(stage.parallelism)))
+        yield f"op{number}: {_operator(plan, stage)}, parallelism {width}"
+    for number in plan.sinks:
+        yield f"out{number}: sink of op{number}"
+    kinds = [f"{n} {f.name}" for f in fields(Faults) if (n := getattr(case.faults, f.name))]
+    yield f"faults: {'at most ' + ', '.join(kinds) if kinds else 'none'}"
+    yield f"schedule and options: seed {case.seed}"
+
+
+_KINDS = {
+    "flat": "flat_map",
+    "batches": "map_batches",
+    "split": "process with a side output",
+    "count": "count by key",
+    "timers": "timers of event time by key",
+    "clock": "timers of the clock by key",
+    "twice": "union of a stream with itself",
+    "pair": "map of two inputs",
+    "join": "count of two inputs by key",
+}
+
+
+def _operator(plan: Plan, stage: Stage) -> str:
+    if stage.kind == "source":
+        return f"source, {_counted(plan.splits, 'split')} of {_counted(plan.count, 'record')}"
+    kind = _KINDS.get(stage.kind, stage.kind)
+    inputs = " and ".join(f"op{i}" for i in stage.inputs)
+    edge = "" if stage.edge == "plain" else f" ({stage.edge})"
+    keys = f", {_counted(stage.keys, 'key')}" if "by key" in kind else ""
+    return f"{kind} of {inputs}{edge}{keys}{'' if stage.chain else ', not chained'}"
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}{'' if count == 1 else 's'}"

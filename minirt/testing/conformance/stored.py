@@ -1,0 +1,120 @@
+"""Reads a checkpoint from its stored bytes, by what is documented about their layout.
+
+It judges checkpoints, so it shares no code with what writes and restores them, but for the codec of
+values.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from typing import Any
+
+import msgpack
+
+from minirt.data.codec import RowCodec
+from minirt.data.layout import unpack_values
+
+_HEADER = struct.Struct("<8sBII")
+_FRAME = struct.Struct("<IB")
+_COLUMNS = struct.Struct("<II")
+_STATE_HEAD_BYTES = 8
+
+
+class StoredCheckpoint:
+    """The checkpoint whose manifest is at `path` among all stored `objects`.
+
+    Methods raise AssertionError if anything that the manifest refers to is missing.
+    """
+
+    def __init__(self, objects: Mapping[str, bytes], path: str) -> None:
+        self._objects = objects
+        self._manifest = msgpack.unpackb(
+            sections_of(objects[path])["manifest"], strict_map_key=False
+        )
+
+    @property
+    def replaced(self) -> bool:
+        """Whether its coordinator was: nobody will restore this checkpoint, nor commit its output."""
+        return f"generations/{self._manifest['generation'] + 1:08}.claim" in self._objects
+
+    def positions(self, uid: str) -> dict[str, int | None]:
+        """How many records of each split a source has read; None for a split that it has finished.
+
+        A split that is not named at all was finished as well, by a subtask that no longer exists.
+        """
+        read: dict[str, int | None] = {}
+        for snapshot in self._snapshots:
+            if section := snapshot.get(f"{uid}\x1fsplits"):
+                for _, split, _, offset, skip, finished in msgpack.unpackb(section):
+                    read[split] = None if finished else (offset or 0) + skip
+        return read
+
+    def state(self, uid: str, name: str) -> list[tuple[Any, Any]]:
+        """The keys and values of one state of a keyed operator, those of all its subtasks."""
+        section = f"{uid}\x1fstate/{name}"
+        return [
+            entry for snapshot in self._snapshots for entry in _entries(snapshot.get(section, b""))
+        ]
+
+    def in_flight(self) -> Iterator[tuple[str, int, Any]]:
+        """All captured records, with the uid of the operator that was to get them, and at which input."""
+        for captured in self._manifest["in_flight"]:
+            sections = self._sections(captured["stored"])
+            for channel, section in zip(captured["channels"], sections.values(), strict=True):
+                target, _, place = channel["link"].rpartition(" > ")[2].partition(":")
+                for record in _records(section):
+                    yield target, int(place.partition("#")[0]), record
+
+    def handles(self) -> Iterator[tuple[str, Mapping[str, Any]]]:
+        """The handles that wait for their commit, each with the uid of its sink."""
+        for held in self._manifest["sink_handles"]:
+            for handle in held["handles"]:
+                yield held["uid"], handle
+
+    @cached_property
+    def _snapshots(self) -> list[dict[str, bytes]]:
+        return [self._sections(ref) for ref in self._manifest["snapshots"]]
+
+    def _sections(self, ref: Mapping[str, Any]) -> dict[str, bytes]:
+        if ref["path"] is None:
+            return sections_of(ref["inline"])
+        assert ref["path"] in self._objects, (
+            f"snapshot {ref['path']} of a completed checkpoint is not durable"
+        )
+        return sections_of(self._objects[ref["path"]])
+
+
+def sections_of(part: bytes) -> dict[str, bytes]:
+    """The named sections of a stored part."""
+    _, _, index_bytes, _ = _HEADER.unpack_from(part)
+    position = _HEADER.size + index_bytes
+    sections = {}
+    for name, length, _ in msgpack.unpackb(part[_HEADER.size : position]):
+        sections[name] = part[position : position + length]
+        position += length
+    return sections
+
+
+def _entries(section: bytes) -> Iterator[tuple[Any, Any]]:
+    """A table of keyed state: behind its head come chunks of two packed columns."""
+    position = _STATE_HEAD_BYTES
+    while position < len(section):
+        keys_bytes, values_bytes = _COLUMNS.unpack_from(section, position)
+        middle = position + _COLUMNS.size + keys_bytes
+        keys = unpack_values(section[middle - keys_bytes : middle], allow_pickle=False)
+        position = middle + values_bytes
+        yield from zip(
+            keys, unpack_values(section[middle:position], allow_pickle=False), strict=True
+        )
+
+
+def _records(section: bytes) -> Iterator[Any]:
+    """The records of frames as they travelled: behind 5 bytes come packed rows."""
+    position = 0
+    while position < len(section):
+        length, _ = _FRAME.unpack_from(section, position)
+        start = position + _FRAME.size
+        position = start + length
+        yield from RowCodec().decode(section[start:position]).records

@@ -1,0 +1,44 @@
+"""The options of a simulated job: drawn from the seed, and at the pace of its simulated clock."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from random import Random
+
+from minirt.config import Limits, Options
+
+# In rounds: as many steps as give each subtask, worker and channel one turn on average.
+_HEARTBEAT_ROUNDS = 12
+_PATIENCE_ROUNDS = 150
+"""How long the coordinator waits for a silent worker: longer than one that hangs for a while."""
+
+
+def at_pace(options: Options, round_s: float) -> Options:
+    """Waits in proportion to the time that a round takes."""
+    limits = replace(
+        options.limits,
+        source_poll_s=round_s,
+        watermark_interval_s=round_s / 2,
+        heartbeat_s=_HEARTBEAT_ROUNDS * round_s,
+        connect_timeout_s=_PATIENCE_ROUNDS * round_s,
+        start_timeout_s=_PATIENCE_ROUNDS * round_s,
+    )
+    return replace(options, heartbeat_timeout=_PATIENCE_ROUNDS * round_s, limits=limits)
+
+
+def drawn_options(random: Random) -> Options:
+    """Queues and frames of a few records, so that barriers meet backpressure; some large ones too."""
+    queue = random.choice((200, 1000, 20_000))
+    limits = Limits(
+        input_queue_bytes=queue,
+        output_queue_bytes=random.choice((100, 500, 10_000)),
+        frame_bytes=random.choice((64, 500, 5000)),
+        frame_records=random.choice((1, 4, 1000)),
+        inline_snapshot_bytes=random.choice((0, 200, 20_000)),
+    )
+    slots = random.random() < 0.5
+    return Options(
+        buffer_timeout=random.choice((0, 0.001, 0.02)),
+        placement="slots" if slots else "subtask",
+        limits=limits,
+    )

@@ -1,0 +1,170 @@
+"""The kit finds wrong modes, lets right ones pass, and gives the same verdict again."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import ClassVar
+
+import pytest
+
+from minirt.errors import ConfigurationError
+from minirt.modes import MODES
+from minirt.modes.aligned import Aligned
+from minirt.modes.at_least_once import AtLeastOnce
+from minirt.protocol.barriers import Alignment, BlockChannel, CheckpointMode, Command
+from minirt.testing.conformance import check_mode
+from minirt.testing.conformance.campaign import campaign
+from minirt.testing.conformance.cases import Case, Run, draw_case, in_words, run_case
+from minirt.testing.conformance.report import counterexample
+from minirt.testing.conformance.shrink import shrink
+from minirt.testing.conformance.wrong_modes import ForgetfulUnaligned, HastyAligned
+
+RUNS = 60
+"""Within so many runs each wrong mode must be noticed."""
+
+
+class OverconfidentAtLeastOnce(AtLeastOnce):
+    exactly_once: ClassVar[bool] = True
+
+
+class LossyAtLeastOnce(HastyAligned):
+    exactly_once: ClassVar[bool] = False
+
+
+class NeverUnblocks(Aligned):
+    """Blocks the first channel again as soon as it is unblocked."""
+
+    def on_arrived(self, alignment: Alignment, channel: int) -> list[Command]:
+        return [BlockChannel(channel)] if len(alignment.channels) > 2 else []
+
+
+class Raises(Aligned):
+    def on_reached(self, alignment: Alignment, channel: int) -> list[Command]:
+        raise ZeroDivisionError("in the mode")
+
+
+class AnswersNothing(Aligned):
+    def on_arrived(self, alignment: Alignment, channel: int) -> list[Command]:
+        return None  # type: ignore[return-value]
+
+
+def first_failure(mode: CheckpointMode) -> Run:
+    runs = (run_case(draw_case(seed), mode) for seed in range(RUNS))
+    return next(run for run in runs if run.wrong)
+
+
+def size(case: Case) -> tuple[int, int, int]:
+    stages = case.plan.stages
+    subtasks = sum(max(stage.parallelism) for stage in stages)
+    return len(stages), subtasks, case.plan.splits * case.plan.count
+
+
+@pytest.mark.parametrize("mode", MODES.values(), ids=MODES)
+def test_built_in_modes_pass(mode: CheckpointMode) -> None:
+    tally = check_mode(mode, runs=RUNS)
+    assert tally.runs == RUNS
+    assert tally.cuts > RUNS
+    assert tally.rescales > 0
+    assert tally.lost == tally.duplicated == 0
+
+
+@pytest.mark.parametrize("mode", [HastyAligned(), ForgetfulUnaligned()], ids=lambda m: m.name)
+def test_a_subtly_wrong_mode_is_caught_with_a_smaller_counterexample(mode: CheckpointMode) -> None:
+    tally = next(campaign(lambda seed: run_case(draw_case(seed), mode), range(RUNS)))
+    assert 0 < len(tally.failures) < tally.cuts / 4, "most of its checkpoints are right"
+    failed = tally.failures[0]
+    smallest = shrink(failed, partial(run_case, mode=mode))
+    assert any("no consistent cut" in problem for problem in smallest.wrong)
+    smaller, original = size(smallest.case), size(failed.case)
+    assert all(new <= old for new, old in zip(smaller, original, strict=True))
+    assert smaller < original
+    assert smaller[0] <= 3
+    assert smallest.case.plan.forms == 1
+
+
+def test_a_mode_that_claims_too_much_is_caught() -> None:
+    assert any(
+        "has too many" in problem for problem in first_failure(OverconfidentAtLeastOnce()).wrong
+    )
+
+
+def test_a_mode_that_may_repeat_must_not_lose() -> None:
+    assert any("lacks" in problem for problem in first_failure(LossyAtLeastOnce()).wrong)
+
+
+def test_a_wrong_mode_shows_in_the_output_as_well() -> None:
+    runs = (
+        run_case(draw_case(seed), HastyAligned(), look_into_checkpoints=False)
+        for seed in range(5 * RUNS)
+    )
+    failed = next(run for run in runs if run.wrong)
+    assert any("lost" in wrong for wrong in failed.wrong)
+    assert failed.verdict.lost > 0
+
+
+def test_a_channel_that_stays_blocked_is_no_progress() -> None:
+    assert "made no progress" in first_failure(NeverUnblocks()).wrong[0]
+
+
+def test_a_mode_that_raises_is_shown_with_its_own_traceback() -> None:
+    [wrong] = first_failure(Raises()).wrong
+    assert "mode 'aligned' raised in on_reached" in wrong
+    assert "test_kit.py" in wrong
+    assert wrong.strip().endswith("ZeroDivisionError: in the mode")
+
+
+def test_a_mode_that_answers_no_commands_is_told_so() -> None:
+    [wrong] = first_failure(AnswersNothing()).wrong
+    assert "must answer on_arrived with a list of commands, not None" in wrong
+
+
+def test_a_check_that_fails_shows_the_counterexample() -> None:
+    with pytest.raises(AssertionError, match=r"(?s)op0: source.*the last steps.*what is wrong"):
+        check_mode(HastyAligned(), runs=RUNS)
+
+
+def test_the_trace_ends_where_the_problem_shows_and_tells_what_the_mode_ordered() -> None:
+    run = first_failure(HastyAligned())
+    assert "create manifests/" in " ".join(run.result.trace[-4:])
+    orders = [line for line in run.result.trace if "of checkpoint" in line]
+    assert any("BlockChannel(" in line for line in orders)
+    assert any("on_arrived(0) of checkpoint 1: nothing to do" in line for line in orders)
+    assert "\n".join(counterexample(run)).count("create manifests/") > 0
+
+
+def test_a_token_is_the_whole_case() -> None:
+    for seed in range(20):
+        case = draw_case(seed)
+        assert Case.from_token(case.token) == case
+    first, again = (run_case(Case.from_token(case.token), Aligned()) for _ in range(2))
+    assert first.result == again.result == run_case(case, Aligned()).result
+
+
+@pytest.mark.parametrize("token", ["", "x", "täglich", draw_case(1).token[:-4], "eNqrBQAAfAB7"])
+def test_what_is_no_token_is_refused(token: str) -> None:
+    with pytest.raises(ConfigurationError, match="is no token of a case; copy all"):
+        Case.from_token(token)
+
+
+def aligned_run(seed: int) -> Run:
+    return run_case(draw_case(seed), Aligned())
+
+
+def test_two_processes_come_to_the_same_tally() -> None:
+    alone = list(campaign(aligned_run, range(50)))
+    together = list(campaign(aligned_run, range(50), jobs=2))
+    assert [tally.runs for tally in alone] == [tally.runs for tally in together]
+    assert alone[-1] == together[-1]
+
+
+def test_a_case_in_words() -> None:
+    words = list(in_words(draw_case(2)))
+    assert words == [
+        "op0: source, 2 splits of 8 records, parallelism 1 then 2 then 3",
+        "op1: count of two inputs by key of op0 and op0, 3 keys, not chained, parallelism 2 then 3",
+        "op2: timers of the clock by key of op1 (custom), 3 keys, not chained, parallelism 4 then 2",
+        "out2: sink of op2",
+        "faults: at most 2 worker_crashes, 1 user_errors, 1 hangs, 2 coordinator_crashes, 1 zombies,"
+        " 4 storage_errors, 3 slow_storage",
+        "schedule and options: seed 2",
+    ]

@@ -1,0 +1,140 @@
+"""What holds of stored watermarks for the subtasks of a restored job."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+
+from minirt.graph.execution import ExecutionGraph, Link, SubtaskId, Vertex
+from minirt.graph.job_graph import (
+    Forward,
+    Hash,
+    KeySelector,
+    MapSpec,
+    OperatorNode,
+    Partitioning,
+    Rebalance,
+    Rescale,
+)
+from minirt.protocol.stored_watermarks import (
+    LinkWatermarks,
+    RestoredWatermarks,
+    SubtaskWatermarks,
+    plan_watermarks,
+)
+from minirt.protocol.watermarks import MAX_WATERMARK
+
+HASH = Hash(KeySelector(("k",)))
+Known = int | None
+
+
+def graph(*parallelism: int, partitioning: Partitioning = HASH) -> ExecutionGraph:
+    """Operators `a`, `b` and so on, each linked to the one before."""
+
+    def vertex(place: int, count: int) -> Vertex:
+        uid = "abc"[place]
+        return Vertex(place, (OperatorNode(uid, uid, MapSpec(str), count, 128),), count, 128)
+
+    vertices = tuple(vertex(place, count) for place, count in enumerate(parallelism))
+    links = tuple(
+        Link(i, i, "abc"[i], i + 1, 0, partitioning, None, senders, receivers, 128)
+        for i, (senders, receivers) in enumerate(pairwise(parallelism))
+    )
+    return ExecutionGraph("job", vertices, links)
+
+
+def of_source(*watermarks: Known) -> list[SubtaskWatermarks]:
+    return [SubtaskWatermarks("a", index, known) for index, known in enumerate(watermarks)]
+
+
+def of_receiver(
+    *subtasks: tuple[Known, tuple[Known, ...]], kind: str = "hash", senders: int | None = None
+) -> list[SubtaskWatermarks]:
+    """The subtasks of `b`: its watermark, and those of its channels from `a`."""
+    return [
+        SubtaskWatermarks(
+            "b",
+            index,
+            known,
+            (LinkWatermarks("a > b:0", kind, senders or len(channels), channels),),
+        )
+        for index, (known, channels) in enumerate(subtasks)
+    ]
+
+
+def restored(
+    stored: list[SubtaskWatermarks], graph: ExecutionGraph, vertex: int
+) -> list[tuple[Known, tuple[Known, ...]]]:
+    plan = plan_watermarks(stored, graph)
+    of_vertex = [
+        plan.get(id, RestoredWatermarks(None)) for id in graph.subtasks() if id.vertex == vertex
+    ]
+    return [(one.watermark, one.channels) for one in of_vertex]
+
+
+def test_at_the_same_parallelism_all_go_on_where_they_were() -> None:
+    stored = of_source(10, 20) + of_receiver((5, (5, 7)), (6, (8, 6)))
+    assert restored(stored, graph(2, 2), 0) == [(10, ()), (20, ())]
+    assert restored(stored, graph(2, 2), 1) == [(5, (5, 7)), (6, (8, 6))]
+
+
+@pytest.mark.parametrize("now", [1, 3])
+def test_at_another_parallelism_all_start_from_the_least(now: int) -> None:
+    stored = of_source(10, 20) + of_receiver((5, (9, 7)), (6, (8, 6)))
+    assert restored(stored, graph(now, now), 0) == [(10, ())] * now
+    assert restored(stored, graph(now, now), 1) == [(5, (6,) * now)] * now
+
+
+def test_with_other_senders_only_the_channels_are_others() -> None:
+    stored = of_receiver((5, (9, 7)), (6, (8, 6)))
+    assert restored(stored, graph(3, 2), 1) == [(5, (6, 6, 6)), (6, (6, 6, 6))]
+
+
+def test_as_many_channels_from_other_senders_are_not_the_same_channels() -> None:
+    stored = of_receiver((5, (5,)), (6, (8,)), kind="rescale", senders=1)
+    assert restored(stored, graph(2, 2, partitioning=Rescale()), 1) == [(5, (5,)), (6, (5,))]
+
+
+def test_records_that_are_dealt_otherwise_bring_the_least_watermark_to_all() -> None:
+    stored = of_receiver((5, (9, 7)), (6, (8, 6)))
+    assert restored(stored, graph(2, 2, partitioning=Rebalance()), 1) == [(5, (6, 6)), (5, (6, 6))]
+
+
+def test_what_one_subtask_did_not_know_no_other_one_knows() -> None:
+    stored = of_source(10, None) + of_receiver((None, (9, None)), (6, (8, 6)))
+    assert restored(stored, graph(2, 2), 0) == [(10, ()), (None, ())]
+    assert restored(stored, graph(3, 3), 0) == [(None, ())] * 3
+    assert restored(stored, graph(2, 2), 1) == [(None, (9, None)), (6, (8, 6))]
+    assert restored(stored, graph(1, 1), 1) == [(None, (None,))]
+
+
+def test_the_end_of_event_time_is_told_again_by_who_has_ended() -> None:
+    end = MAX_WATERMARK
+    stored = of_source(10, end) + of_receiver((5, (5, end)), (end, (end, end)))
+    assert restored(stored, graph(2, 2), 0) == [(10, ()), (None, ())]
+    assert restored(stored, graph(2, 2), 1) == [(5, (5, None)), (None, (None, None))]
+    assert restored(stored, graph(1, 1), 0) == [(10, ())]
+    assert restored(stored, graph(1, 1), 1) == [(5, (5,))]
+    assert restored(of_source(end, end), graph(1), 0) == [(None, ())]
+
+
+def test_a_vertex_with_an_input_that_is_new_starts_without_a_watermark() -> None:
+    stored = [SubtaskWatermarks("b", 0, 5, (LinkWatermarks("x > b:0", "hash", 1, (5,)),))]
+    assert plan_watermarks(stored, graph(1, 1)) == {}
+
+
+def test_a_vertex_that_has_lost_an_input_goes_on_with_the_others() -> None:
+    inputs = (
+        LinkWatermarks("x > b:0", "rebalance", 1, (5,)),
+        LinkWatermarks("a > b:0", "hash", 1, (7,)),
+    )
+    stored = [SubtaskWatermarks("b", 0, 5, inputs)]
+    assert plan_watermarks(stored, graph(1, 1)) == {
+        SubtaskId(1, 0): RestoredWatermarks(5, (7,)),
+    }
+
+
+def test_channels_of_a_forward_link_stay_with_their_subtask() -> None:
+    stored = of_receiver((5, (5,)), (6, (6,)), kind="forward", senders=2)
+    assert restored(stored, graph(2, 2, partitioning=Forward()), 1) == [(5, (5,)), (6, (6,))]

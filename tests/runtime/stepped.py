@@ -1,0 +1,176 @@
+"""A whole job in the hands of a test: it decides who works, and when a checkpoint is taken.
+
+Everything runs in one thread with a clock that only the test moves. So a test can fill all queues, take
+a checkpoint of them, and restore it in another job: the same every time.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+from typing import Literal
+
+import cloudpickle
+
+import minirt as rt
+from minirt.graph.execution import ExecutionGraph
+from minirt.graph.planner import build_execution_graph
+from minirt.modes import find_mode
+from minirt.protocol.job_events import JobEvent, JobStatus, Submitted, WorkerFailed
+from minirt.protocol.manifest import Manifest
+from minirt.protocol.restarts import RestartStrategy
+from minirt.run_settings import RestoreOptions
+from minirt.runtime.assembly import JobPackage
+from minirt.runtime.execute import job_protocol
+from minirt.runtime.local import LocalCluster
+from minirt.runtime.observer import JobObserver
+from minirt.runtime.shell import JobShell
+from minirt.runtime.snapshot import SnapshotUpload
+from minirt.runtime.storage_tasks import StorageCommand, StorageTasks
+from minirt.runtime.subtask import Subtask
+from minirt.storage.checkpoints import CheckpointStorage
+from minirt.storage.store import ObjectStore
+
+INTERVAL_S = 1000.0
+"""So long that no checkpoint begins unless a test asks for one."""
+
+RESTART_DELAY_S = 1.0
+ONE_RESTART = rt.Restart.fixed_delay(1, RESTART_DELAY_S)
+
+SMALL = rt.Limits(
+    input_queue_bytes=200,
+    output_queue_bytes=200,
+    frame_bytes=40,
+    watermark_interval_s=0,
+    inline_snapshot_bytes=0,
+)
+"""Queues that are soon full, and every part of a checkpoint in a file of its own."""
+
+
+class OneRecordAtATime:
+    """The smallest slices there are; a `Pacer`."""
+
+    piece = 1
+
+    def begin(self) -> None:
+        pass
+
+    def done(self, records: int) -> bool:
+        return True
+
+
+class SteppedJob:
+    """A job that has started, from `restore` if given, and stands still until it is told to go on."""
+
+    def __init__(
+        self,
+        env: rt.Environment,
+        folder: Path,
+        *,
+        mode: str = "unaligned",
+        restore: RestoreOptions | None = None,
+        restart: RestartStrategy | None = None,
+        watermarks: Literal["regenerated", "restored"] = "regenerated",
+    ) -> None:
+        self.graph: ExecutionGraph = build_execution_graph(env.graph())
+        self.storage = CheckpointStorage(ObjectStore(str(folder)), SMALL.inline_snapshot_bytes)
+        checkpointing = rt.Checkpointing(
+            folder, interval=INTERVAL_S, mode=mode, timeout="1d", watermarks=watermarks
+        )
+        options = rt.Options(limits=SMALL, heartbeat_timeout="365d", buffer_timeout=0)
+        package = JobPackage(cloudpickle.dumps(self.graph), options, find_mode(mode), self.storage)
+        tasks = StorageTasks(self.graph, self.storage, checkpointing, restore or RestoreOptions())
+        self._protocol = job_protocol(
+            self.graph, checkpointing, mode, restart or rt.Restart.none(), options
+        )
+        self._now = 1000.0
+        self._events: deque[JobEvent] = deque([Submitted()])
+        self._cluster = LocalCluster(
+            package, self._events.append, self._upload, lambda: self._now, OneRecordAtATime
+        )
+        self._shell = JobShell(
+            self._protocol,
+            self._cluster,
+            tasks,
+            self._run_storage(tasks),
+            lambda: self._now,
+            JobObserver(),
+        )
+        self._settle()
+
+    def clog(self) -> None:
+        """Let all but the last vertices work until every queue that they feed is full."""
+        feeding = {link.source for link in self.graph.links}
+        while self._turn(lambda subtask: subtask.id.vertex in feeding):
+            pass
+
+    def checkpoint(self, *, working: bool = False) -> Manifest:
+        """Take a checkpoint. Unless all are `working` meanwhile, only what overtakes gets through."""
+        before = set(self.storage.manifest_keys())
+        self._now += INTERVAL_S
+        self._shell.fire_timers()
+        while not (new := set(self.storage.manifest_keys()) - before):
+            assert self._turn(lambda subtask: working), "the checkpoint does not complete"
+        self._settle()
+        return self.storage.read_manifest(new.pop())
+
+    def work(self, turns: int) -> None:
+        """Let everybody process this many records, as far as there are any."""
+        for _ in range(turns):
+            self._turn(lambda subtask: True)
+
+    def finish(self) -> None:
+        """Run to the end, with its last checkpoint. Raises the error of a job that failed."""
+        while self._shell.ending is None:
+            if not self._turn(lambda subtask: True):
+                self._now += 1.0
+                self._shell.fire_timers()
+        self._raise_failure()
+
+    def crash(self) -> None:
+        """A worker is lost; the job restarts, if its strategy lets it."""
+        generation = self._protocol.generation
+        self._cluster.stop(generation, kill=True)
+        self._events.append(WorkerFailed(generation, rt.WorkerLostError("killed by the test")))
+        self._settle()
+        self._now += RESTART_DELAY_S
+        self._shell.fire_timers()
+        self._settle()
+
+    def _turn(self, works: Callable[[Subtask], bool]) -> bool:
+        """Whether anything was done."""
+        progress = self._settle()
+        for subtask in list(self._cluster.subtasks.values()):
+            subtask.on_time()
+            if works(subtask) and subtask.runnable:
+                self._cluster.run_slice(subtask)
+                progress = True
+        for link in self._cluster.links:
+            while link.move():
+                progress = True
+        return self._settle() or progress
+
+    def _settle(self) -> bool:
+        progress = bool(self._events)
+        while self._events and self._shell.ending is None:
+            self._shell.on_event(self._events.popleft())
+        self._raise_failure()
+        return progress
+
+    def _raise_failure(self) -> None:
+        ending = self._shell.ending
+        if ending is not None and ending.status is JobStatus.FAILED:
+            assert ending.error is not None
+            raise ending.error
+
+    def _upload(self, upload: SnapshotUpload) -> None:
+        self._events.append(upload.run(self.storage, lambda: self._now))
+
+    def _run_storage(self, tasks: StorageTasks) -> Callable[[StorageCommand], None]:
+        def run(command: StorageCommand) -> None:
+            event = tasks.run(command)
+            if event is not None:
+                self._events.append(event)
+
+        return run
