@@ -1,6 +1,7 @@
 """Aggregates: what a keyed stream computes of the records of each key.
 
-Nulls are left out, as in SQL; of a key that has nothing but nulls, the result is null.
+Nulls are left out, as in SQL; of a key that has nothing but nulls, the result is null. A column that has
+held nothing but nulls so far may be of the type null, and then so is its result.
 """
 
 from __future__ import annotations
@@ -43,6 +44,8 @@ class Sum(Aggregate):
             return pa.int64()
         if pa.types.is_floating(type):
             return pa.float64()
+        if pa.types.is_null(type):
+            return type
         raise _unfit(self, type, "numbers")
 
 
@@ -63,6 +66,7 @@ class Count(Aggregate):
 class _Extreme(Aggregate):
     def result_type(self, type: pa.DataType) -> pa.DataType:
         ordered = (
+            pa.types.is_null,
             pa.types.is_integer,
             pa.types.is_floating,
             pa.types.is_date,
@@ -85,7 +89,13 @@ class Mean(Aggregate):
     """The arithmetic mean, in float64."""
 
     def result_type(self, type: pa.DataType) -> pa.DataType:
-        if pa.types.is_integer(type) or pa.types.is_floating(type) or pa.types.is_boolean(type):
+        numeric = (
+            pa.types.is_null,
+            pa.types.is_integer,
+            pa.types.is_floating,
+            pa.types.is_boolean,
+        )
+        if any(check(type) for check in numeric):
             return pa.float64()
         raise _unfit(self, type, "numbers")
 

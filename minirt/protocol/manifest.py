@@ -45,6 +45,14 @@ class ManifestKey(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
+class Reference:
+    """Sections in the file of an older checkpoint that a snapshot builds on."""
+
+    path: str
+    sections: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class SnapshotRef:
     """Where the snapshot of one subtask is: a path relative to the storage, or the bytes themselves."""
 
@@ -56,14 +64,14 @@ class SnapshotRef:
     """Its stored size."""
     crc: int
     """Checksum of its frame, which holds the checksums of all its sections."""
-    references: tuple[str, ...] = ()
-    """Files of older checkpoints that it builds on; they stay as long as this one."""
+    references: tuple[Reference, ...] = ()
+    """What it builds on, oldest first; these files stay as long as this one."""
 
     def paths(self) -> Iterator[str]:
         """Every file that must stay for this snapshot to be readable."""
         if self.path is not None:
             yield self.path
-        yield from self.references
+        yield from (reference.path for reference in self.references)
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,6 +294,13 @@ class CheckpointPaths:
     def parse_file(path: str) -> ManifestKey | None:
         """The checkpoint whose folder the file is in."""
         return _key(CheckpointPaths._FILE.fullmatch(path))
+
+    @staticmethod
+    def age_of(path: str) -> ManifestKey:
+        """For sorting files of checkpoints, the oldest first."""
+        key = CheckpointPaths.parse_file(path)
+        assert key is not None, f"{path} belongs to no checkpoint"
+        return key
 
     @staticmethod
     def parse_history(path: str) -> tuple[int, int] | None:

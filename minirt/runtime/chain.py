@@ -26,6 +26,7 @@ from minirt.graph.job_graph import (
     SourceSpec,
 )
 from minirt.io.base import Prepared, Split
+from minirt.protocol.manifest import CheckpointPaths, Reference
 from minirt.runtime.operators.aggregate import AggregateOperator
 from minirt.runtime.operators.base import Emit, Operator, OperatorContext, opening_error
 from minirt.runtime.operators.keyed import KeyedProcessOperator, ReduceOperator
@@ -112,13 +113,36 @@ class Chain:
             sections |= {f"{uid}{SECTION_SEPARATOR}{name}": data for name, data in own.items()}
         return sections
 
+    def references(self) -> tuple[Reference, ...]:
+        """What the last snapshot builds on, oldest first."""
+        sections: dict[str, list[str]] = {}
+        for operator in self.operators:
+            for name, paths in operator.builds_on().items():
+                for path in paths:
+                    own = sections.setdefault(path, [])
+                    own.append(f"{operator.ctx.uid}{SECTION_SEPARATOR}{name}")
+        return tuple(
+            Reference(path, tuple(sections[path]))
+            for path in sorted(sections, key=CheckpointPaths.age_of)
+        )
+
+    def on_stored(self, path: str) -> None:
+        """The last snapshot is in this file."""
+        for operator in self.operators:
+            operator.on_stored(path)
+
     def prepare(self, checkpoint_id: int) -> list[tuple[str, Prepared]]:
         """The pending output of the chain's sink, if it has one, with its uid."""
         prepared = [(op.ctx.uid, op.prepare(checkpoint_id)) for op in self.operators]
         return [(uid, output) for uid, output in prepared if output is not None]
 
-    def restore(self, uid: str, sections: Mapping[str, bytes], *, exact: bool) -> None:
-        """Give an operator what an old snapshot holds of it."""
+    def restore(
+        self, uid: str, sections: Mapping[str, bytes], *, exact: bool, path: str | None
+    ) -> None:
+        """Give an operator what an old snapshot holds of it.
+
+        `path` is the file that later snapshots may refer to for just this, None if there is none.
+        """
         prefix = uid + SECTION_SEPARATOR
         own = {
             name[len(prefix) :]: data for name, data in sections.items() if name.startswith(prefix)
@@ -126,6 +150,8 @@ class Chain:
         operator = next(op for op in self.operators if op.ctx.uid == uid)
         if own:
             operator.restore(own, exact=exact)
+            if path is not None:
+                operator.on_stored(path)
 
     def close(self) -> None:
         for operator in self.operators:

@@ -29,6 +29,7 @@ from minirt.protocol.barriers import (
     TakeSnapshot,
     UnblockChannels,
 )
+from minirt.protocol.manifest import Reference, SnapshotRef
 from minirt.protocol.stored_watermarks import SubtaskWatermarks
 from minirt.protocol.watermarks import MAX_WATERMARK
 from minirt.runtime.chain import Chain
@@ -62,6 +63,7 @@ class _Taken:
 
     barrier: Barrier
     sections: Mapping[str, bytes]
+    references: Sequence[Reference]
     capture: Capture
     watermarks: SubtaskWatermarks
     sync_s: float
@@ -111,6 +113,8 @@ class Subtask:
         self._paused = False
         """Whether a source waits behind the savepoint that its job is to end with."""
         self._taken: _Taken | None = None
+        self._snapshot_id = 0
+        """The checkpoint that the last snapshot was taken for."""
         self._unsent: list[tuple[str, int, Prepared]] = []
         """Sink output that was prepared for checkpoints which were aborted before their upload."""
 
@@ -179,6 +183,11 @@ class Subtask:
     def on_abort(self, checkpoint_id: int) -> None:
         """The coordinator gave a checkpoint up."""
         self._execute(self._barriers.on_abort(checkpoint_id))
+
+    def on_stored(self, checkpoint_id: int, snapshot: SnapshotRef) -> None:
+        """The snapshot of a checkpoint is durable."""
+        if snapshot.path is not None and checkpoint_id == self._snapshot_id:
+            self.chain.on_stored(snapshot.path)
 
     def on_time(self) -> None:
         """Look at the clock: timers of the mode, and buffers that have waited long enough."""
@@ -302,7 +311,8 @@ class Subtask:
     def _take_snapshot(self, barrier: Barrier) -> None:
         began_at = self._ports.now()
         capture = Capture(self.outputs.barrier(barrier))
-        sections = self.chain.snapshot()
+        sections, references = self.chain.snapshot(), self.chain.references()
+        self._snapshot_id = barrier.checkpoint_id
         if barrier.overtook and self.gate is not None:
             self._capture_inputs(capture, self.gate, barrier)
         self._unsent += [
@@ -310,7 +320,7 @@ class Subtask:
             for uid, prepared in self.chain.prepare(barrier.checkpoint_id)
         ]
         sync_s = max(0.0, self._ports.now() - began_at)
-        self._taken = _Taken(barrier, sections, capture, self._watermarks(), sync_s)
+        self._taken = _Taken(barrier, sections, references, capture, self._watermarks(), sync_s)
 
     def _watermarks(self) -> SubtaskWatermarks:
         head, gate = self.chain.head.ctx.uid, self.gate
@@ -338,6 +348,7 @@ class Subtask:
                 subtask=self.id,
                 name=self.name,
                 sections=taken.sections,
+                references=taken.references,
                 in_flight=taken.capture.channels(self.id.index, self._input_links),
                 watermarks=taken.watermarks,
                 prepared=prepared,

@@ -37,7 +37,7 @@ from minirt.runtime.messages import (
     portable,
 )
 from minirt.runtime.operators.base import user_error
-from minirt.runtime.orders import deliver
+from minirt.runtime.orders import deliver, deliver_stored
 from minirt.runtime.pacer import TimedPacer
 from minirt.runtime.snapshot import SnapshotUpload
 from minirt.runtime.sockets import (
@@ -381,7 +381,9 @@ class Worker:
         with contextlib.suppress(BlockingIOError):
             self._wake_receiver.recv(4096)
         while not self._uploader.results.empty():
-            self._tell(self._uploader.results.get())
+            result = self._uploader.results.get()
+            deliver_stored(result, self.subtasks)
+            self._tell(result)
 
     def _account(self, passed: float, held_up: Collection[SubtaskId]) -> None:
         """Of the time since the last call, what a subtask did not work it waited.

@@ -19,7 +19,6 @@ from minirt.data.values import pack_value, unpack_value
 from minirt.state.key_index import Slots
 from minirt.state.numbers import (
     Mask,
-    Numbers,
     from_numbers,
     grown,
     is_number,
@@ -106,7 +105,7 @@ class _Sums(_Valued):
         super().__init__(type, number_type(type), 0)
 
     def add(self, slots: Slots, values: pa.Array) -> None:
-        slots, numbers = _present(slots, values)
+        slots, numbers = _present(slots, values, self._arrays[0].dtype)
         np.add.at(self._arrays[0], slots, numbers)
         self._arrays[1][slots] = True
 
@@ -124,7 +123,7 @@ class _Extremes(_Valued):
         super().__init__(type, dtype, fill)
 
     def add(self, slots: Slots, values: pa.Array) -> None:
-        slots, numbers = _present(slots, values)
+        slots, numbers = _present(slots, values, self._arrays[0].dtype)
         if numbers.dtype.kind == "f":
             real = ~np.isnan(numbers)
             slots, numbers = slots[real], numbers[real]
@@ -156,8 +155,8 @@ class _Means(Accumulator):
         super().__init__([(np.float64, 0), (np.int64, 0)])
 
     def add(self, slots: Slots, values: pa.Array) -> None:
-        slots, numbers = _present(slots, values)
-        np.add.at(self._arrays[0], slots, numbers.astype(np.float64, copy=False))
+        slots, numbers = _present(slots, values, self._arrays[0].dtype)
+        np.add.at(self._arrays[0], slots, numbers)
         np.add.at(self._arrays[1], slots, 1)
 
     def result(self, slots: Slots) -> pa.Array:
@@ -184,7 +183,7 @@ class _Picked(Accumulator):
         self._newest = newest
 
     def add(self, slots: Slots, values: pa.Array) -> None:
-        slots, picked = _present(slots, values, plain=self._plain)
+        slots, picked = _present(slots, values, self._arrays[0].dtype)
         if not self._newest:
             # Of several values for one slot numpy keeps the last: let that be the first.
             open = np.flatnonzero(~self._arrays[1][slots])[::-1]
@@ -244,15 +243,19 @@ class _Folds(Accumulator):
             remembered[slot] = None if packed is None else unpack_value(packed)
 
 
-def _present(slots: Slots, values: pa.Array, *, plain: bool = True) -> tuple[Slots, Numbers]:
+def _present(
+    slots: Slots, values: pa.Array, dtype: np.dtype[Any]
+) -> tuple[Slots, npt.NDArray[Any]]:
     """Without the rows that are null."""
-    if not plain:
-        picked: Numbers = _objects(values)
-        nulls: Mask | None = None
+    picked: npt.NDArray[Any]
+    nulls: Mask | None = None
+    if dtype == np.object_:
+        picked = _objects(values)
         if values.null_count:
             nulls = values.is_null().to_numpy(zero_copy_only=False)
     else:
         picked, nulls = to_numbers(values)
+        picked = picked.astype(dtype, copy=False)
     return (slots, picked) if nulls is None else (slots[~nulls], picked[~nulls])
 
 

@@ -1,7 +1,7 @@
 """State in arrays: for every key one slot, and for every slot what the aggregates have come to.
 
-A table is stored as record batches of keys and accumulators. Loading one replaces what its keys had
-before, so batches may be loaded one after the other, the newest last.
+A table is stored in segments: record batches of keys and accumulators. Loading one replaces what its keys
+had before, so they are loaded one after the other, the newest last.
 """
 
 from __future__ import annotations
@@ -14,15 +14,22 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from minirt.aggregates import Aggregate
+from minirt.data.hashing import U64
 from minirt.data.keys import check_key_type, hash_columns
 from minirt.errors import ConfigurationError, UserCodeError
 from minirt.state.accumulators import Accumulator, accumulator
 from minirt.state.key_index import KeyIndex, Slots
 from minirt.state.numbers import Mask, grown
+from minirt.state.sections import pack_columns, unpack_columns
+from minirt.state.segments import Segments
 
 Times = npt.NDArray[np.int64]
 
-_TIME, _PENDING = "@time", "@pending"
+_TABLE = b"ARRY"
+_TIME, _PENDING = "time", "pending"
+_PLACE = "\x1f"
+"""In the names of stored columns, before the place of a column among those of its aggregate."""
+_BEFORE_ALL = np.iinfo(np.int64).min
 
 
 @dataclass(slots=True)
@@ -34,11 +41,16 @@ class _Contents:
     index: KeyIndex
     accumulators: list[Accumulator]
 
+    def change_key_type(self, place: int, type: pa.DataType) -> None:
+        """A key column that was null so far turns out to be of this type."""
+        self.key_types[place] = type
+        self.index.change_type(place, type)
+
 
 class ArrayTable:
     """The keys of one subtask. `keys` names their columns; `label` is the operator's, for messages.
 
-    Besides the aggregates it holds for each key the event time of its last record, and whether its
+    Besides the aggregates it holds for each key the event time of its newest record, and whether its
     result is *pending*: changed since it was given out.
     """
 
@@ -47,7 +59,8 @@ class ArrayTable:
         self._aggregates = aggregates
         self._label = label
         self._contents: _Contents | None = None
-        self._times: Times = np.zeros(1024, np.int64)
+        self._segments = Segments()
+        self._times: Times = np.full(1024, _BEFORE_ALL, np.int64)
         self._timed = False
         self._pending: Mask = np.zeros(1024, np.bool_)
         self._rows: Slots = np.zeros(1024, np.intp)
@@ -71,14 +84,15 @@ class ArrayTable:
         self._make_room(contents)
         for held, array in zip(contents.accumulators, values, strict=True):
             held.add(slots, array)
-        changed = self._distinct(slots)
         if times is not None:
-            self._times[slots] = times
+            np.maximum.at(self._times, slots, times)
             self._timed = True
+        changed = self._distinct(slots)
+        self._segments.change(changed)
         return changed
 
     def results(self, slots: Slots) -> tuple[pa.RecordBatch, Times | None]:
-        """Keys and results of these slots, with the event times of their last records."""
+        """Keys and results of these slots, with the event times of their newest records."""
         contents = self._contents
         assert contents is not None
         columns = [*contents.index.keys(slots), *(a.result(slots) for a in contents.accumulators)]
@@ -90,10 +104,6 @@ class ArrayTable:
         """The results of these slots are pending."""
         self._pending[slots] = True
 
-    def all(self) -> Slots:
-        """Every slot there is."""
-        return np.arange(len(self))
-
     def pending(self) -> Slots:
         """The slots whose results are pending."""
         return np.flatnonzero(self._pending[: len(self)])
@@ -101,47 +111,72 @@ class ArrayTable:
     def give_out(self, slots: Slots) -> tuple[pa.RecordBatch, Times | None]:
         """As `results`, which then are no longer pending."""
         self._pending[slots] = False
+        self._segments.change(slots)
         return self.results(slots)
 
-    def stored(self, slots: Slots) -> pa.RecordBatch:
+    def snapshot(self) -> bytes | None:
+        """What is to be stored now, in addition to the files in `builds_on`; None if there are no keys."""
+        if self._contents is None:
+            return None
+        return pack_columns(_TABLE, self._stored(self._contents, self._segments.next()))
+
+    def builds_on(self) -> list[str]:
+        """The files that the last snapshot needs besides itself, in no order."""
+        return self._segments.paths()
+
+    def on_stored(self, path: str) -> None:
+        """The last snapshot, or what was restored last, is in this file, and no more of it has changed."""
+        self._segments.stored(path)
+
+    def restore(self, data: bytes, groups: range | None, max_parallelism: int) -> None:
+        """Take over a snapshot, only that of these key groups unless None.
+
+        Raises MalformedDataError, and ConfigurationError if it was taken with other aggregates.
+        """
+        stored = unpack_columns(_TABLE, data)
+        self._check_columns(stored)
+        hashes = hash_columns(self._key_arrays(stored))
+        if groups is not None:
+            group = hashes % np.uint64(max_parallelism)
+            mine = np.flatnonzero((group >= groups.start) & (group < groups.stop))
+            stored, hashes = stored.take(pa.array(mine)), hashes[mine]
+        self._segments.hand_over(self._load(stored, hashes))
+
+    def _stored(self, contents: _Contents, slots: Slots) -> pa.RecordBatch:
         """All there is to know of these slots."""
-        contents = self._contents
-        assert contents is not None
-        columns = dict(zip(self._keys, contents.index.keys(slots), strict=True))
+        columns = dict(zip(map(_key_part, self._keys), contents.index.keys(slots), strict=True))
         for aggregate, held in zip(self._aggregates, contents.accumulators, strict=True):
             for place, array in enumerate(held.stored(slots)):
-                columns[_stored_name(aggregate, place)] = array
+                columns[f"{_part_of(aggregate)}{_PLACE}{place}"] = array
         columns[_PENDING] = pa.array(self._pending[slots])
         if self._timed:
             columns[_TIME] = pa.array(self._times[slots])
         return pa.RecordBatch.from_pydict(columns)
 
-    def load(self, stored: pa.RecordBatch, groups: range | None, max_parallelism: int) -> Slots:
-        """Take over what was stored, only that of these key groups unless None; returns the slots.
+    def _check_columns(self, stored: pa.RecordBatch) -> None:
+        found = {_part(name) for name in stored.schema.names}
+        wanted = {*map(_key_part, self._keys), *map(_part_of, self._aggregates), _PENDING}
+        if found - {_TIME} != wanted:
+            raise ConfigurationError(
+                f"operator {self._label}: the checkpoint holds state of other keys or aggregates: "
+                f"{', '.join(sorted(found - {_PENDING, _TIME}))}; give the operator that computes "
+                "something new a new uid"
+            )
 
-        Raises ConfigurationError if it was stored by other aggregates.
-        """
+    def _key_arrays(self, stored: pa.RecordBatch) -> list[pa.Array]:
+        return [stored.column(_key_part(name)) for name in self._keys]
+
+    def _load(self, stored: pa.RecordBatch, hashes: U64) -> Slots:
+        """Replace what there is of the stored keys; returns their slots."""
+        keys = self._key_arrays(stored)
         columns = [
-            [stored.column(name) for name in stored.schema.names if _is_of(aggregate, name)]
+            [
+                stored.column(name)
+                for name in stored.schema.names
+                if _part(name) == _part_of(aggregate)
+            ]
             for aggregate in self._aggregates
         ]
-        wanted = {*self._keys, *(_stored_name(a, 0) for a in self._aggregates)}
-        missing = wanted - set(stored.schema.names)
-        if missing:
-            raise ConfigurationError(
-                f"operator {self._label}: the checkpoint holds state of other keys or aggregates, "
-                f"{', '.join(stored.schema.names)}; give the operator that computes something new a "
-                "new uid"
-            )
-        keys = [stored.column(name) for name in self._keys]
-        hashes = hash_columns(keys)
-        if groups is not None:
-            group = hashes % np.uint64(max_parallelism)
-            mine = np.flatnonzero((group >= groups.start) & (group < groups.stop))
-            rows = pa.array(mine)
-            stored, hashes = stored.take(rows), hashes[mine]
-            keys = [array.take(rows) for array in keys]
-            columns = [[array.take(rows) for array in arrays] for arrays in columns]
         contents = self._fitting(keys, [arrays[0] for arrays in columns])
         slots = contents.index.slots(keys, hashes)
         self._make_room(contents)
@@ -162,48 +197,67 @@ class ArrayTable:
         array = batch.column(name)
         return array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
 
-    def _fitting(self, keys: Sequence[pa.Array], values: Sequence[pa.Array]) -> _Contents:
-        """The contents, begun if need be, after a look at the types of a batch."""
-        key_types = [array.type for array in keys]
-        if self._contents is None:
-            for name, type in zip(self._keys, key_types, strict=True):
-                problem = check_key_type(type)
-                if problem is not None:
-                    raise UserCodeError(f"operator {self._label}: column {name!r}: {problem}")
-            self._contents = _Contents(
-                key_types,
-                self._result_types(values),
-                KeyIndex(key_types),
-                [accumulator(a, v.type) for a, v in zip(self._aggregates, values, strict=True)],
-            )
+    def _fitting(self, keys: list[pa.Array], values: Sequence[pa.Array]) -> _Contents:
+        """The contents, begun if need be, once the columns are known to be of fitting types.
+
+        A column of nothing but nulls may have no type of its own: it takes the known one, or it is
+        the known one that waits for a better.
+        """
         contents = self._contents
-        before = [*contents.key_types, *contents.result_types]
-        now = [*key_types, *self._result_types(values)]
-        if before != now:
-            names = [*self._keys, *(aggregate.output for aggregate in self._aggregates)]
-            changed = next(i for i in range(len(now)) if before[i] != now[i])
-            raise UserCodeError(
-                f"operator {self._label}: {names[changed]!r} was of type {before[changed]} so far and "
-                f"is of type {now[changed]} in a batch; cast the column to one type"
-            )
+        if contents is None:
+            contents = self._contents = self._begin(keys, values)
+        for place, array in enumerate(keys):
+            known = contents.key_types[place]
+            if pa.types.is_null(array.type):
+                keys[place] = pa.nulls(len(array), known)
+            elif pa.types.is_null(known):
+                contents.change_key_type(place, array.type)
+            elif known != array.type:
+                raise self._misfit(self._keys[place], known, array.type)
+        for place, (aggregate, array) in enumerate(zip(self._aggregates, values, strict=True)):
+            known, type = contents.result_types[place], self._result_type(aggregate, array.type)
+            if known == type or pa.types.is_null(type):
+                continue
+            if not pa.types.is_null(known):
+                raise self._misfit(aggregate.output, known, type)
+            contents.accumulators[place] = accumulator(aggregate, array.type)
+            contents.result_types[place] = type
         return contents
 
-    def _result_types(self, values: Sequence[pa.Array]) -> list[pa.DataType]:
+    def _begin(self, keys: Sequence[pa.Array], values: Sequence[pa.Array]) -> _Contents:
+        key_types = [array.type for array in keys]
+        for name, type in zip(self._keys, key_types, strict=True):
+            problem = check_key_type(type)
+            if problem is not None:
+                raise UserCodeError(f"operator {self._label}: column {name!r}: {problem}")
+        pairs = list(zip(self._aggregates, values, strict=True))
+        return _Contents(
+            key_types,
+            [self._result_type(aggregate, array.type) for aggregate, array in pairs],
+            KeyIndex(key_types),
+            [accumulator(aggregate, array.type) for aggregate, array in pairs],
+        )
+
+    def _result_type(self, aggregate: Aggregate, type: pa.DataType) -> pa.DataType:
         try:
-            return [
-                aggregate.result_type(array.type)
-                for aggregate, array in zip(self._aggregates, values, strict=True)
-            ]
+            return aggregate.result_type(type)
         except ConfigurationError as error:
             raise UserCodeError(f"operator {self._label}: {error}") from error
 
+    def _misfit(self, column: str, known: pa.DataType, type: pa.DataType) -> UserCodeError:
+        return UserCodeError(
+            f"operator {self._label}: {column!r} was of type {known} so far and is of type {type} in "
+            "a batch; cast the column to one type"
+        )
+
     def _make_room(self, contents: _Contents) -> None:
         count = len(contents.index)
+        self._segments.make_room(count)
         for held in contents.accumulators:
             held.make_room(count)
         used = len(self._times)
         if count > used:
-            self._times = grown(self._times, used, count, 0)
+            self._times = grown(self._times, used, count, _BEFORE_ALL)
             self._pending = grown(self._pending, used, count, False)
             self._rows = grown(self._rows, used, count, 0)
 
@@ -215,9 +269,18 @@ class ArrayTable:
         return slots[newest]
 
 
-def _stored_name(aggregate: Aggregate, place: int) -> str:
-    return f"{aggregate.output}#{place}"
+# The names of stored columns. They tell apart what is computed, so that state of one kind is never
+# taken for that of another.
 
 
-def _is_of(aggregate: Aggregate, stored: str) -> bool:
-    return stored.rpartition("#")[0] == aggregate.output
+def _key_part(column: str) -> str:
+    return f"key {column}"
+
+
+def _part_of(aggregate: Aggregate) -> str:
+    return f"{aggregate.output} = {type(aggregate).__name__}({aggregate.column or ''})"
+
+
+def _part(stored: str) -> str:
+    """What a stored column is of: an aggregate may need several."""
+    return stored.rpartition(_PLACE)[0] if _PLACE in stored else stored

@@ -63,6 +63,11 @@ class KeyIndex:
         """The key columns of these slots."""
         return [column.take(slots) for column in self._columns]
 
+    def change_type(self, place: int, type: pa.DataType) -> None:
+        """Give a column that has held nothing but nulls a type; the hash of null is that of every type."""
+        column = self._columns[place] = key_column(type)
+        column.append(pa.nulls(self._count, type))
+
     def _find_or_add(self, hashes: U64) -> tuple[Slots, Slots]:
         """The slot of each hash, and the rows whose hashes are new, by ascending slot."""
         places = self._places(hashes)

@@ -1,7 +1,8 @@
-"""Sections: the stored form of a table of keys, in chunks so that packing needs little memory.
+"""Sections: the stored form of a table of keys.
 
-A section is a head (what it holds, format version) and then, for every chunk, the length of each of
-its two packed columns followed by the columns.
+A section is a head (what it holds, format version) of 8 bytes, and then its content. That of a table of
+rows comes in chunks, so that packing needs little memory: for each the lengths of its two packed columns,
+then the columns. That of columns is a stream of Arrow IPC.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ import struct
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Any
+
+import pyarrow as pa
 
 from minirt.data.codec import MalformedDataError, pack_values, unpack_values
 
@@ -38,16 +41,7 @@ def unpack_section(
 ) -> Iterator[tuple[list[Any], list[Any]]]:
     """The columns of a section, chunk by chunk. Raises MalformedDataError."""
     view = memoryview(data)
-    if len(view) < _HEAD.size:
-        raise MalformedDataError(f"{len(view)} bytes are too few for a section of state")
-    found, version = _HEAD.unpack_from(view)
-    if found != holds:
-        raise MalformedDataError(f"a section of state holds {found!r}, not {holds!r}")
-    if version != _VERSION:
-        raise MalformedDataError(
-            f"state of format version {version} cannot be read; this is version {_VERSION}"
-        )
-    position = _HEAD.size
+    position = _check_head(holds, view)
     while position < len(view):
         if position + _LENGTHS.size > len(view):
             raise MalformedDataError("a section of state is cut off")
@@ -61,3 +55,38 @@ def unpack_section(
         if len(left) != len(right):
             raise MalformedDataError("the columns of a section of state differ in length")
         yield left, right
+
+
+def pack_columns(holds: bytes, batch: pa.RecordBatch) -> bytes:
+    """A record batch as a section."""
+    sink = pa.BufferOutputStream()
+    sink.write(_HEAD.pack(holds, _VERSION))
+    with pa.ipc.new_stream(sink, batch.schema) as writer:
+        writer.write_batch(batch)
+    packed: bytes = sink.getvalue().to_pybytes()
+    return packed
+
+
+def unpack_columns(holds: bytes, data: bytes | memoryview) -> pa.RecordBatch:
+    """The record batch of a section. Raises MalformedDataError."""
+    view = memoryview(data)
+    position = _check_head(holds, view)
+    try:
+        with pa.ipc.open_stream(pa.py_buffer(view[position:])) as reader:
+            return reader.read_next_batch()
+    except (pa.ArrowException, StopIteration, OSError) as error:
+        raise MalformedDataError(f"a section of state is damaged: {error}") from error
+
+
+def _check_head(holds: bytes, view: memoryview) -> int:
+    """Where the content begins. Raises MalformedDataError."""
+    if len(view) < _HEAD.size:
+        raise MalformedDataError(f"{len(view)} bytes are too few for a section of state")
+    found, version = _HEAD.unpack_from(view)
+    if found != holds:
+        raise MalformedDataError(f"a section of state holds {found!r}, not {holds!r}")
+    if version != _VERSION:
+        raise MalformedDataError(
+            f"state of format version {version} cannot be read; this is version {_VERSION}"
+        )
+    return _HEAD.size

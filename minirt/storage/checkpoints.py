@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -25,6 +25,7 @@ from minirt.protocol.manifest import (
     Manifest,
     ManifestKey,
     ManifestSummary,
+    Reference,
     SnapshotRef,
     next_checkpoint_id,
     next_generation,
@@ -128,10 +129,15 @@ class CheckpointStorage:
         vertex: int,
         subtask: int,
         sections: Mapping[str, bytes],
+        references: Sequence[Reference] = (),
     ) -> SnapshotRef:
-        """Store one subtask's snapshot, durable on return, or put it into the reference if it is small."""
+        """Store one subtask's snapshot, durable on return, or put it into the reference if it is small.
+
+        It builds on what it refers to in files that were written before.
+        """
         path = CheckpointPaths.snapshot(ManifestKey(checkpoint_id, generation), vertex, subtask)
-        return self._write_part(path, vertex, subtask, sections)
+        written = self._write_part(path, vertex, subtask, sections)
+        return replace(written, references=tuple(references))
 
     def write_in_flight(
         self,
@@ -148,11 +154,25 @@ class CheckpointStorage:
         return InFlightRef(stored, tuple(channel for channel, _ in channels))
 
     def read_snapshot(self, ref: SnapshotRef, checkpoint: ManifestKey) -> dict[str, bytes]:
-        """The sections of a snapshot of the checkpoint, all checksums verified."""
+        """What a snapshot of the checkpoint holds itself, all checksums verified."""
         try:
             return self._verified_sections(ref, checkpoint)
         except CorruptCheckpointError as error:
             raise cannot_restore(error, checkpoint.checkpoint_id, fallback_to(None)) from error
+
+    def read_state(
+        self, ref: SnapshotRef, checkpoint: ManifestKey
+    ) -> Iterator[tuple[str | None, dict[str, bytes]]]:
+        """All that a snapshot consists of: what it builds on, oldest first, and at last what it holds.
+
+        Each with the path of its file, None if it is in the manifest.
+        """
+        for reference in ref.references:
+            try:
+                yield reference.path, self._referenced(reference)
+            except CorruptCheckpointError as error:
+                raise cannot_restore(error, checkpoint.checkpoint_id, fallback_to(None)) from error
+        yield ref.path, self.read_snapshot(ref, checkpoint)
 
     # Manifests
 
@@ -279,6 +299,14 @@ class CheckpointStorage:
         if len(data) != ref.bytes or part_checksum(data) != ref.crc:
             raise CorruptCheckpointError("not the snapshot that the manifest refers to", path)
         return sections
+
+    def _referenced(self, reference: Reference) -> dict[str, bytes]:
+        path = self.store.full_path(reference.path)
+        sections = decode_part(self._read_part(reference.path), path)
+        missing = sorted(set(reference.sections) - sections.keys())
+        if missing:
+            raise CorruptCheckpointError(f"has no section {missing[0]!r}", path)
+        return {name: sections[name] for name in reference.sections}
 
     def _check_create_refuses(self, path: str, data: bytes) -> None:
         if self.store.create(path, data):

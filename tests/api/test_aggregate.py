@@ -88,7 +88,7 @@ def test_a_batch_of_another_type_is_refused_with_its_column() -> None:
         .aggregate(rt.Sum("v"))
         .sink(rt.CollectSink())
     )
-    with pytest.raises(rt.JobFailedError, match="operator aggregate.*column .v"):
+    with pytest.raises(rt.JobFailedError, match=r"operator aggregate.*column .v"):
         env.execute(runner="inline")
 
 

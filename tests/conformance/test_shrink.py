@@ -23,7 +23,9 @@ def fails_if(needed: Callable[[Case], bool]) -> RunCase:
     def run(case: Case) -> Run:
         wrong = ("wrong",) if needed(case) else ()
         steps = 100 + case.seed % 7
-        result = SimulationResult(case.seed, not wrong, wrong, {}, steps, 0, 0, 0, 0, Counter(), (), ())
+        result = SimulationResult(
+            case.seed, not wrong, wrong, {}, steps, 0, 0, 0, 0, Counter(), (), ()
+        )
         return Run(case, "m", True, result, Verdict(), 0, 0)
 
     return run

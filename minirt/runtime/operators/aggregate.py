@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-
-import pyarrow as pa
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from minirt.data.batch import Batch, Columns
 from minirt.graph.job_graph import AggregateSpec
@@ -52,20 +50,19 @@ class AggregateOperator(Operator):
         return self._give_out()
 
     def snapshot(self) -> Mapping[str, bytes]:
-        if not len(self._table):
-            return {}
-        sink = pa.BufferOutputStream()
-        stored = self._table.stored(self._table.all())
-        with pa.ipc.new_stream(sink, stored.schema) as writer:
-            writer.write_batch(stored)
-        return {_TABLE: sink.getvalue().to_pybytes()}
+        section = self._table.snapshot()
+        return {} if section is None else {_TABLE: section}
+
+    def builds_on(self) -> Mapping[str, Collection[str]]:
+        return {_TABLE: self._table.builds_on()}
+
+    def on_stored(self, path: str) -> None:
+        self._table.on_stored(path)
 
     def restore(self, sections: Mapping[str, bytes], *, exact: bool) -> None:
         ctx = self.ctx
         mine = None if exact else group_range(ctx.subtask, ctx.parallelism, ctx.max_parallelism)
-        with pa.ipc.open_stream(sections[_TABLE]) as reader:
-            for stored in reader:
-                self._table.load(stored, mine, ctx.max_parallelism)
+        self._table.restore(sections[_TABLE], mine, ctx.max_parallelism)
         if isinstance(self._spec.emit, float) and len(self._table.pending()):
             self._emit_at = ctx.now() + self._spec.emit
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import traceback
 from abc import ABC
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -73,12 +73,26 @@ class Operator(ABC):
         """State by section, as of now; later changes must not show."""
         return {}
 
+    def builds_on(self) -> Mapping[str, Collection[str]]:
+        """By section, the files of older snapshots that the last one needs besides itself."""
+        return {}
+
+    def on_stored(self, path: str) -> None:
+        """All that `snapshot` returned last, or `restore` was given last, is in this file.
+
+        Later snapshots may build on it. Not called if the snapshot was not stored, or in a manifest.
+        """
+
     def prepare(self, checkpoint_id: int) -> Prepared | None:
         """Sinks: hand over the output since the last call."""
         return None
 
     def restore(self, sections: Mapping[str, bytes], *, exact: bool) -> None:
-        """Take over state of an old subtask; called once for each. `exact` as in RestorePart."""
+        """Take over state of an old subtask. `exact` as in RestorePart.
+
+        Called once for each file that the state of the old subtask is in, the oldest first: what it
+        holds of a key replaces what there was.
+        """
 
     def close(self) -> None:
         """Called once when the subtask ends in an orderly way."""
