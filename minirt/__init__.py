@@ -17,6 +17,7 @@ Layout:
     io          sources and sinks for files, collections and the console
     functions   process functions and watermarks, for users to subclass and configure
     aggregates  what keyed streams compute, for users to name and to subclass
+    windows     the stretches of event time that aggregates go by
     config      every option and limit;  units: "10s", "64KiB";  errors: one root, one child per cause
     run_settings  what a single run is given besides the job
 """
@@ -28,6 +29,7 @@ from minirt.api.connected import ConnectedKeyedStreams, ConnectedStreams
 from minirt.api.environment import Environment
 from minirt.api.keyed_stream import KeyedStream
 from minirt.api.stream import Stream
+from minirt.api.windowed_stream import WindowedStream
 from minirt.config import Checkpointing, Limits, Options
 from minirt.errors import (
     ConfigurationError,
@@ -76,6 +78,7 @@ from minirt.protocol.savepoint_requests import Savepoint
 from minirt.runtime.job import Job, JobResult
 from minirt.runtime.observer import JobObserver, JobProgress
 from minirt.state.handles import ListState, MapState, ValueState
+from minirt.windows import Tumbling
 
 __all__ = [
     # writing a job
@@ -99,6 +102,8 @@ __all__ = [
     "First",
     "Last",
     "Fold",
+    "WindowedStream",
+    "Tumbling",
     "ValueState",
     "ListState",
     "MapState",

@@ -124,13 +124,13 @@ class Fold(Aggregate):
 
     type: pa.DataType | None = None
 
+    @abstractmethod
     def of(self, values: pa.Array) -> Any:
         """What there is to remember of these values of one key, in their order; nulls are among them."""
-        raise NotImplementedError
 
+    @abstractmethod
     def merge(self, earlier: Any, later: Any) -> Any:
         """What there is to remember of both; must be associative."""
-        raise NotImplementedError
 
     def result(self, remembered: Any) -> Any:
         """The result, a value for a column of type `type`."""

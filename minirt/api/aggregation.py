@@ -9,7 +9,7 @@ import pyarrow as pa
 from minirt.aggregates import Aggregate
 from minirt.api.keys import check_column
 from minirt.errors import ConfigurationError
-from minirt.graph.job_graph import AggregateSpec
+from minirt.graph.job_graph import WINDOW_END, WINDOW_START, WINDOW_TIME, AggregateSpec, WindowSpec
 from minirt.units import Duration, seconds
 
 
@@ -26,7 +26,7 @@ def emission(emit: Literal["updates", "end"] | Duration) -> Literal["updates", "
 
 
 def aggregated_schema(
-    spec: AggregateSpec, schema: pa.Schema | None, label: str
+    spec: AggregateSpec | WindowSpec, schema: pa.Schema | None, label: str
 ) -> pa.Schema | None:
     """The columns of the results, None if those of the input are unknown.
 
@@ -45,3 +45,14 @@ def aggregated_schema(
         except ConfigurationError as error:
             raise ConfigurationError(f"{label}: {error}") from error
     return pa.schema(fields)
+
+
+def windowed_schema(spec: WindowSpec, schema: pa.Schema | None, label: str) -> pa.Schema | None:
+    """As `aggregated_schema`, with the bounds of the window behind the key."""
+    results = aggregated_schema(spec, schema, label)
+    if results is None:
+        return None
+    place = len(spec.key.columns)
+    for offset, name in enumerate((WINDOW_START, WINDOW_END)):
+        results = results.insert(place + offset, pa.field(name, WINDOW_TIME))
+    return results

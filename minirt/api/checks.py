@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -14,12 +15,16 @@ from minirt.errors import ConfigurationError
 from minirt.functions import KeyedCoProcess, KeyedProcess, Process, Watermarks
 from minirt.graph.job_graph import (
     ERRORS_TAG,
+    LATE_TAG,
+    WINDOW_END,
+    WINDOW_START,
     AggregateSpec,
     CoMapSpec,
     FilterSpec,
     FlatMapSpec,
     KeyedCoProcessSpec,
     KeyedProcessSpec,
+    KeySelector,
     MapBatchesSpec,
     MapSpec,
     OperatorNode,
@@ -27,6 +32,7 @@ from minirt.graph.job_graph import (
     ReduceSpec,
     SinkSpec,
     SourceSpec,
+    WindowSpec,
 )
 from minirt.io.base import Sink, Source
 
@@ -52,8 +58,10 @@ def check_operator(node: OperatorNode) -> None:
         case CoMapSpec(left, right, flat):
             check_function(left, label, "the left record", may_yield=flat)
             check_function(right, label, "the right record", may_yield=flat)
-        case AggregateSpec():
-            _check_aggregates(node.spec, label)
+        case AggregateSpec(key, aggregates):
+            _check_aggregates(key, aggregates, label)
+        case WindowSpec(key, aggregates):
+            _check_aggregates(key, aggregates, label, WINDOW_START, WINDOW_END)
         case ReduceSpec(_, function):
             check_function(function, label, "the value so far", "the record")
         case ProcessSpec(process):
@@ -88,9 +96,14 @@ def check_side_output(node: OperatorNode, tag: Any) -> None:
             _check_errors_output(source, tag, node.label)
         case ProcessSpec() | KeyedProcessSpec() | KeyedCoProcessSpec():
             return
+        case WindowSpec():
+            if tag != LATE_TAG:
+                raise ConfigurationError(
+                    f"{node.label}: windows have one side output, {LATE_TAG!r}, and no {tag!r}"
+                )
         case _:
             raise ConfigurationError(
-                f"{node.label} has no side outputs; only process functions emit to them"
+                f"{node.label} has no side outputs; only process functions, windows and sources do"
             )
 
 
@@ -106,16 +119,19 @@ def _check_errors_output(source: Source, tag: str, label: str) -> None:
         )
 
 
-def _check_aggregates(spec: AggregateSpec, label: str) -> None:
-    if not spec.key.columns:
+def _check_aggregates(
+    key: KeySelector, aggregates: Sequence[Aggregate], label: str, *taken: str
+) -> None:
+    """`taken` are the names of other columns of the results."""
+    if not key.columns:
         raise ConfigurationError(
             f"{label}: aggregates go by key columns; name them, key_by('column'), after a map that "
             "computes the column if need be"
         )
-    if not spec.aggregates:
+    if not aggregates:
         raise ConfigurationError(f"{label}: name at least one aggregate, such as Count()")
-    names = list(spec.key.columns)
-    for aggregate in spec.aggregates:
+    names = [*key.columns, *taken]
+    for aggregate in aggregates:
         check_instance(aggregate, Aggregate, label)
         if aggregate.output in names:
             raise ConfigurationError(

@@ -9,12 +9,15 @@ import pyarrow as pa
 
 from minirt.aggregates import Aggregate
 from minirt.api.aggregation import aggregated_schema, emission
+from minirt.api.checks import check_instance
 from minirt.api.connected import ConnectedKeyedStreams, ConnectedStreams
 from minirt.api.draft import Draft, Port, Settings
 from minirt.api.stream import Stream
+from minirt.api.windowed_stream import WindowedStream
 from minirt.functions import KeyedProcess, Process
 from minirt.graph.job_graph import AggregateSpec, KeyedProcessSpec, KeySelector, ReduceSpec
 from minirt.units import Duration
+from minirt.windows import Tumbling
 
 
 class KeyedStream(Stream):
@@ -70,13 +73,18 @@ class KeyedStream(Stream):
 
         `emit` says when: "updates" after every batch, one row for each key that the batch has changed;
         a duration such as "1s" for the keys that changed within it; "end" once, after the end of input.
-        Each row has the event time of the last record of its key.
+        Each row has the event time of the newest record that is in it.
         """
         spec = AggregateSpec(self._key, aggregates, emission(emit))
         settings = Settings(uid, name, parallelism, chain)
         label = self._draft.label(spec, settings)
         schema = aggregated_schema(spec, self._schema, label)
         return self._then(spec, settings, schema)
+
+    def window(self, window: Tumbling) -> WindowedStream:
+        """The records of each key in windows of event time; aggregate them next."""
+        check_instance(window, Tumbling, f"window on {self._label}")
+        return WindowedStream(self, self._key, window)
 
     @overload
     def connect(self, other: KeyedStream) -> ConnectedKeyedStreams: ...

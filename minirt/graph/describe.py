@@ -27,6 +27,7 @@ from minirt.graph.job_graph import (
     Rescale,
     SinkSpec,
     SourceSpec,
+    WindowSpec,
 )
 from minirt.io.base import Sink, Source
 
@@ -50,6 +51,8 @@ def kind_of(spec: OperatorSpec) -> str:
             return "reduce"
         case AggregateSpec():
             return "aggregate"
+        case WindowSpec():
+            return "window"
         case ProcessSpec():
             return "process"
         case KeyedProcessSpec():

@@ -4,10 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from minirt.functions import Watermarks
 from minirt.graph.chaining import chain_break
 from minirt.graph.describe import describe_partitioning, kind_of
 from minirt.graph.execution import ExecutionGraph, Link, Vertex
-from minirt.graph.job_graph import OperatorNode, SourceSpec
+from minirt.graph.job_graph import (
+    AggregateSpec,
+    MapBatchesSpec,
+    OperatorNode,
+    OperatorSpec,
+    SourceSpec,
+    WindowSpec,
+)
 from minirt.protocol.restore import redistribution
 
 
@@ -42,14 +50,25 @@ def _operators(vertex: Vertex) -> Iterator[str]:
     kinds = max(len(kind_of(node.spec)) for node in vertex.operators)
     for node in vertex.operators:
         line = f"    {node.name:{names}}  {kind_of(node.spec):{kinds}}  uid {node.uid}"
-        yield f"{line}{_source_details(node)}"
+        yield f"{line}{_details(node.spec)}"
 
 
-def _source_details(node: OperatorNode) -> str:
-    if not isinstance(node.spec, SourceSpec) or node.spec.watermarks is None:
-        return ""
-    text = f", watermarks {node.spec.watermarks.bound_ms / 1000:g} s behind"
-    return text if node.spec.speed is None else f"{text}, speed {node.spec.speed:g}"
+def _details(spec: OperatorSpec) -> str:
+    match spec:
+        case SourceSpec(watermarks=Watermarks() as watermarks, speed=speed):
+            text = f", watermarks {watermarks.bound_ms / 1000:g} s behind"
+            return text if speed is None else f"{text}, speed {speed:g}"
+        case AggregateSpec(emit=emit):
+            when = f"every {emit:g} s" if isinstance(emit, float) else f"{emit}"
+            return f", works on columns, rows become columns, emits {when}"
+        case WindowSpec(window=window):
+            return (
+                f", works on columns, rows become columns, windows of {window.size_ms / 1000:g} s, "
+                f"open for another {window.allowed_lateness_ms / 1000:g} s"
+            )
+        case MapBatchesSpec(format="columns"):
+            return ", works on columns, rows become columns"
+    return ""
 
 
 def _link(execution: ExecutionGraph, link: Link) -> Iterator[str]:

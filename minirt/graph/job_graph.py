@@ -12,9 +12,18 @@ import pyarrow as pa
 from minirt.aggregates import Aggregate
 from minirt.functions import KeyedCoProcess, KeyedProcess, Process, Watermarks
 from minirt.io.base import Sink, Source
+from minirt.windows import Tumbling
 
 ERRORS_TAG = "errors"
 """The side output that carries what a source could not parse."""
+
+LATE_TAG = "late"
+"""The side output that carries the records that came too late for their window."""
+
+WINDOW_START, WINDOW_END = "window_start", "window_end"
+"""What the bounds of a window are called in its results; the end is the start of the next window."""
+
+WINDOW_TIME = pa.timestamp("ms", "UTC")
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +107,15 @@ class AggregateSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class WindowSpec:
+    """Computes aggregates of each key, whose parts are columns, and window of event time."""
+
+    key: KeySelector
+    aggregates: tuple[Aggregate, ...]
+    window: Tumbling
+
+
+@dataclass(frozen=True, slots=True)
 class KeyedProcessSpec:
     key: KeySelector
     process: KeyedProcess
@@ -125,6 +143,7 @@ OperatorSpec = (
     | CoMapSpec
     | ReduceSpec
     | AggregateSpec
+    | WindowSpec
     | KeyedProcessSpec
     | KeyedCoProcessSpec
     | SinkSpec
@@ -192,7 +211,7 @@ class OperatorNode:
     @property
     def keyed(self) -> bool:
         """Whether its state is dealt by key group."""
-        kinds = ReduceSpec | AggregateSpec | KeyedProcessSpec | KeyedCoProcessSpec
+        kinds = ReduceSpec | AggregateSpec | WindowSpec | KeyedProcessSpec | KeyedCoProcessSpec
         return isinstance(self.spec, kinds)
 
     @property

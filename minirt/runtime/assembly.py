@@ -119,6 +119,7 @@ def assemble(
         watermark_interval_s=limits.watermark_interval_s,
         source_poll_s=limits.source_poll_s,
         allow_pickle=options.allow_pickle,
+        metrics=metrics,
     )
     chain = Chain(vertex, links, context)
     _restore(chain, deployment, id, package.storage)

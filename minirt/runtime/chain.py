@@ -24,9 +24,11 @@ from minirt.graph.job_graph import (
     ReduceSpec,
     SinkSpec,
     SourceSpec,
+    WindowSpec,
 )
 from minirt.io.base import Prepared, Split
 from minirt.protocol.manifest import CheckpointPaths, Reference
+from minirt.runtime.metrics import SubtaskMetrics
 from minirt.runtime.operators.aggregate import AggregateOperator
 from minirt.runtime.operators.base import Emit, Operator, OperatorContext, opening_error
 from minirt.runtime.operators.keyed import KeyedProcessOperator, ReduceOperator
@@ -39,6 +41,7 @@ from minirt.runtime.operators.stateless import (
     MapOperator,
     ProcessOperator,
 )
+from minirt.runtime.operators.window import WindowOperator
 from minirt.runtime.output import LinkOutput
 
 SECTION_SEPARATOR = "\x1f"
@@ -56,6 +59,7 @@ class ChainContext:
     watermark_interval_s: float
     source_poll_s: float
     allow_pickle: bool
+    metrics: SubtaskMetrics
 
 
 class Chain:
@@ -169,6 +173,7 @@ class Chain:
             allow_pickle=context.allow_pickle,
             emit=emit,
             side=self._sides(node.uid),
+            metrics=context.metrics,
         )
 
     def _sides(self, uid: str) -> Callable[[str], Emit]:
@@ -202,6 +207,8 @@ def _build(node: OperatorNode, ctx: OperatorContext, chain: ChainContext) -> Ope
             return ReduceOperator(ctx, key.on_rows(), function)
         case AggregateSpec():
             return AggregateOperator(ctx, node.spec)
+        case WindowSpec():
+            return WindowOperator(ctx, node.spec)
         case KeyedProcessSpec(key, keyed):
             return KeyedProcessOperator(ctx, (key.on_rows(),), keyed)
         case KeyedCoProcessSpec(left_key, right_key, co):

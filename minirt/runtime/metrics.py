@@ -10,7 +10,8 @@ class SubtaskMetrics:
     """Totals since the subtask started. Busy, idle, soft and hard add up to its life, in seconds.
 
     *Soft*: it has input but no room for output, and can still take a barrier. *Hard*: it is stuck inside
-    one record, because that record's output exceeds even the overdraft.
+    one record, because that record's output exceeds even the overdraft. `late_records` came too late for
+    their window.
     """
 
     records_in: int = 0
@@ -24,6 +25,7 @@ class SubtaskMetrics:
     watermark: int | None = None
     queued_in_bytes: int = 0
     queued_out_bytes: int = 0
+    late_records: int = 0
 
     def as_tuple(self) -> tuple[float | int | None, ...]:
         return tuple(getattr(self, field.name) for field in fields(self))

@@ -7,11 +7,12 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from minirt.data.batch import Batch, Columns
 from minirt.graph.job_graph import AggregateSpec
 from minirt.graph.key_groups import group_range
-from minirt.runtime.operators.base import Operator, OperatorContext
+from minirt.protocol.watermarks import MAX_WATERMARK
+from minirt.runtime.operators.base import Operator, OperatorContext, user_error
 from minirt.runtime.operators.stateless import to_columns
 from minirt.state.array_table import ArrayTable
 
-_CHUNK_KEYS = 16384
+CHUNK_KEYS = 16384
 """How many results are given out in one step."""
 
 _TABLE = "table"
@@ -30,7 +31,10 @@ class AggregateOperator(Operator):
         if not len(batch):
             return
         columns = to_columns(batch, self.ctx.label)
-        changed = self._table.add(columns.table, columns.timestamps)
+        try:
+            changed = self._table.add(columns.table, columns.timestamps)
+        except Exception as error:
+            raise user_error(self.ctx.label, error, columns.table.schema.names) from error
         if self._spec.emit == "updates":
             self.ctx.emit(Columns(*self._table.results(changed)))
             return
@@ -46,8 +50,10 @@ class AggregateOperator(Operator):
         self._emit_at = None
         return self._give_out()
 
-    def on_end(self) -> Iterable[None]:
-        return self._give_out()
+    def on_watermark(self, watermark: int) -> Iterable[None]:
+        """The end of event time is the end of input: what is given out now is not late for anybody."""
+        self.watermark = watermark
+        return self._give_out() if watermark == MAX_WATERMARK else ()
 
     def snapshot(self) -> Mapping[str, bytes]:
         section = self._table.snapshot()
@@ -61,14 +67,18 @@ class AggregateOperator(Operator):
 
     def restore(self, sections: Mapping[str, bytes], *, exact: bool) -> None:
         ctx = self.ctx
-        mine = None if exact else group_range(ctx.subtask, ctx.parallelism, ctx.max_parallelism)
-        self._table.restore(sections[_TABLE], mine, ctx.max_parallelism)
+        self._table.restore(sections[_TABLE], own_groups(ctx, exact=exact), ctx.max_parallelism)
         if isinstance(self._spec.emit, float) and len(self._table.pending()):
             self._emit_at = ctx.now() + self._spec.emit
 
     def _give_out(self) -> Iterator[None]:
         """All that is pending, in steps; the subtask may be snapshotted between them."""
         pending = self._table.pending()
-        for start in range(0, len(pending), _CHUNK_KEYS):
-            self.ctx.emit(Columns(*self._table.give_out(pending[start : start + _CHUNK_KEYS])))
+        for start in range(0, len(pending), CHUNK_KEYS):
+            self.ctx.emit(Columns(*self._table.give_out(pending[start : start + CHUNK_KEYS])))
             yield
+
+
+def own_groups(ctx: OperatorContext, *, exact: bool) -> range | None:
+    """The key groups to be picked from a snapshot, None for all."""
+    return None if exact else group_range(ctx.subtask, ctx.parallelism, ctx.max_parallelism)

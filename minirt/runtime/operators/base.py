@@ -5,12 +5,13 @@ from __future__ import annotations
 import traceback
 from abc import ABC
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from minirt.data.batch import Batch
 from minirt.errors import MinirtError, UserCodeError
 from minirt.io.base import Prepared
+from minirt.runtime.metrics import SubtaskMetrics
 
 Emit = Callable[[Batch], None]
 
@@ -32,6 +33,7 @@ class OperatorContext:
     allow_pickle: bool
     emit: Emit
     side: Callable[[str], Emit]
+    metrics: SubtaskMetrics = field(default_factory=SubtaskMetrics)
 
 
 class Operator(ABC):
