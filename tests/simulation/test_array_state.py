@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 from minirt.modes import MODES
+from minirt.runtime.operators import window
 from minirt.state import segments
 from minirt.state.array_table import ArrayTable
 from minirt.state.segments import Segments
 from minirt.storage.checkpoints import CheckpointStorage
 from tests.simulation.aggregating import run_aggregating
 
-RUNS = 60
+RUNS = 50
 SEEDS = 300
 EXACT_MODES = sorted(name for name, mode in MODES.items() if mode.exactly_once)
 
@@ -43,9 +45,9 @@ def test_aggregates_survive_whatever_happens(mode: str, monkeypatch: Patch) -> N
     assert built_on > RUNS
 
 
-def assert_noticed() -> None:
+def assert_noticed(*, windowed: bool = False) -> None:
     for seed in range(SEEDS):
-        if run_aggregating(seed):
+        if run_aggregating(seed, windowed=windowed):
             return
     pytest.fail(f"nobody noticed in {SEEDS} runs")
 
@@ -79,6 +81,19 @@ def test_a_key_group_that_gets_lost(monkeypatch: Patch) -> None:
 
     monkeypatch.setattr(ArrayTable, "restore", wrong_groups)
     assert_noticed()
+
+
+def test_a_window_that_is_given_out_again(monkeypatch: Patch) -> None:
+    """What was given out of a window that is not closed yet must not be pending after a restore."""
+    restore = ArrayTable.restore
+
+    def all_pending(self: ArrayTable, *args: Any) -> None:
+        restore(self, *args)
+        self.hold_back(np.arange(len(self)))
+
+    monkeypatch.setattr(window, "CHUNK_KEYS", 2)
+    monkeypatch.setattr(ArrayTable, "restore", all_pending)
+    assert_noticed(windowed=True)
 
 
 def test_segments_that_are_restored_in_the_wrong_order(monkeypatch: Patch) -> None:
