@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 import minirt as rt
@@ -106,8 +107,6 @@ def test_a_batch_of_another_type_is_refused_with_its_column() -> None:
     ],
 )
 def test_what_cannot_work_is_refused(aggregates: Any, emit: Any, message: str) -> None:
-    import pyarrow as pa
-
     class Known(rt.CollectionSource):
         def schema(self) -> pa.Schema:
             return pa.schema([("k", pa.string()), ("v", pa.int64())])
@@ -123,3 +122,92 @@ def test_a_key_function_is_refused() -> None:
     stream = env.source(rt.CollectionSource(RECORDS)).key_by(lambda record: record["k"])
     with pytest.raises(rt.ConfigurationError, match="key columns"):
         stream.aggregate(rt.Count())
+
+
+def test_a_result_has_the_time_of_the_newest_record_in_it() -> None:
+    class Times(rt.Process):
+        def process(self, record: Any, ctx: rt.ProcessContext) -> Any:
+            yield record["k"], record["n"], ctx.timestamp
+
+    env = rt.Environment()
+    records = [{"k": "a", "t": 30}, {"k": "b", "t": 20}, {"k": "a", "t": 10}]
+    watermarks = rt.Watermarks.bounded("1s", timestamp="t")
+    totals = env.source(rt.CollectionSource(records), watermarks=watermarks).key_by("k")
+    sink = rt.CollectSink()
+    totals.aggregate(rt.Count("n"), emit="end").process(Times()).sink(sink)
+    env.execute(runner="inline")
+    assert sorted(sink.rows) == [("a", 2, 30), ("b", 1, 20)]
+
+
+def test_results_at_the_end_are_on_time_for_windows() -> None:
+    env = rt.Environment()
+    watermarks = rt.Watermarks.bounded("1s", timestamp="t")
+    totals = (
+        env.source(rt.CollectionSource(RECORDS), watermarks=watermarks)
+        .key_by("k")
+        .aggregate(rt.Count("n"), emit="end")
+    )
+    windows = totals.key_by("k").window(rt.Tumbling("1d")).aggregate(rt.Sum("n", "n"))
+    sink = rt.CollectSink()
+    windows.sink(sink)
+    env.execute(runner="inline")
+    assert {row["k"]: row["n"] for row in sink.rows} == dict(Counter(r["k"] for r in RECORDS))
+
+
+def test_columns_of_nothing_but_nulls_fit_everywhere() -> None:
+    """Row by row, so that each batch has a type of its own."""
+    env = rt.Environment()
+    records = [("a", None), (None, None), (None, 2), ("a", 5), ("b", None), (None, 1)]
+    sink = rt.CollectSink()
+    (
+        env.source(rt.CollectionSource([{"k": k, "v": v} for k, v in records]))
+        .key_by("k")
+        .process(One())
+        .key_by("k")
+        .aggregate(rt.Sum("v"), rt.Min("v"), rt.Mean("v"), rt.Last("v"), rt.Count("n", "v"))
+        .sink(sink)
+    )
+    env.execute(runner="inline", options=rt.Options(limits=rt.Limits(frame_records=1)))
+    last = {row["k"]: row for row in sink.rows}
+    assert [last[k]["v_sum"] for k in ("a", "b", None)] == [5, None, 3]
+    assert [last[k]["v_min"] for k in ("a", "b", None)] == [5, None, 1]
+    assert [last[k]["v_mean"] for k in ("a", "b", None)] == [5, None, 1.5]
+    assert [last[k]["v_last"] for k in ("a", "b", None)] == [5, None, 1]
+    assert [last[k]["n"] for k in ("a", "b", None)] == [1, 0, 2]
+
+
+class One(rt.KeyedProcess):
+    def process(self, record: Any, ctx: rt.KeyedContext) -> Any:
+        yield record
+
+
+class Failing(rt.Fold):
+    def of(self, values: pa.Array) -> Any:
+        raise ValueError("cannot fold")
+
+    def merge(self, earlier: Any, later: Any) -> Any:
+        return later
+
+
+def test_what_fails_in_a_fold_names_the_operator() -> None:
+    with pytest.raises(rt.JobFailedError, match=r"operator aggregate failed on[\s\S]*cannot fold"):
+        run(Failing("v", "x", pa.int64()))
+
+
+def test_state_of_other_aggregates_is_refused(tmp_path: Path) -> None:
+    storage = rt.Checkpointing(tmp_path, interval="10min")
+    run(rt.Sum("v", "x"), checkpointing=storage)
+    with pytest.raises(rt.ConfigurationError, match=r"other keys or aggregates: .*Sum\(v\)"):
+        run(
+            rt.Max("v", "x"),
+            checkpointing=storage,
+            restore="latest",
+            restart=rt.Restart.none(),
+        )
+
+
+def test_the_plan_says_when_results_come() -> None:
+    env = rt.Environment()
+    keyed = env.source(rt.CollectionSource(RECORDS)).key_by("k")
+    keyed.aggregate(rt.Count(), emit="2s").sink(rt.DiscardSink())
+    assert "aggregate, works on columns, rows become columns, emits every 2 s" in env.plan()
