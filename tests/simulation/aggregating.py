@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from random import Random
 from typing import Any
@@ -20,12 +20,27 @@ from minirt.testing.options import drawn_options
 
 SPLITS, COUNT, KEYS = 3, 40, 17
 WINDOW_MS = 20
+ROUND = 3
 
 
 def as_columns(record: tuple[str, int, int]) -> dict[str, Any]:
     """Each value is a power of a base of its own: a sum tells which records are in it."""
     _, split, number = record
     return {"k": f"key {(number * 5 + split) % KEYS}", "v": 1 << (number % 20 + 20 * split)}
+
+
+class CountDown(rt.KeyedProcess):
+    """Counts the records of a key, and forgets the key after each round."""
+
+    count = rt.ValueState(0)
+
+    def process(self, record: Any, ctx: rt.KeyedContext) -> Iterable[tuple[str, int]]:
+        count = self.count.value
+        yield record["k"], count
+        if count + 1 < ROUND:
+            self.count.value = count + 1
+        else:
+            self.count.clear()
 
 
 class AggregatingJob:
@@ -35,6 +50,7 @@ class AggregatingJob:
         self._windowed = windowed
         self.totals = TransactionalSink()
         self.windows = TransactionalSink()
+        self.rows = TransactionalSink()
         self.forms = [self._form(parallelism) for parallelism in parallelisms]
 
     def _form(self, parallelism: int) -> rt.Environment:
@@ -52,6 +68,8 @@ class AggregatingJob:
             rt.Sum("v", "sum"), uid="windows"
         )
         windows.sink(self.windows, uid="windows-out")
+        counts = records.process(CountDown(), uid="rows")
+        counts.sink(self.rows, uid="rows-out")
         return env
 
     def run(
@@ -70,7 +88,7 @@ class AggregatingJob:
 
     def wrong(self) -> list[str]:
         """What is wrong with the committed output."""
-        return [*self._wrong_totals(), *(self._wrong_windows() if self._windowed else ())]
+        return [*self._wrong_totals(), *(self._wrong_rest() if self._windowed else ())]
 
     def _wrong_totals(self) -> list[str]:
         expected: dict[str, list[int]] = defaultdict(list)
@@ -88,6 +106,26 @@ class AggregatingJob:
                 found.append(f"{key}: ends with {last}")
         unknown = Counter(row["k"] for row in self.totals.rows).keys() - expected.keys()
         return found + [f"unknown keys {unknown}"] * bool(unknown)
+
+    def _wrong_rest(self) -> list[str]:
+        return [*self._wrong_windows(), *self._wrong_rows()]
+
+    def _wrong_rows(self) -> list[str]:
+        keys = (as_columns(record)["k"] for record in numbered("n", SPLITS, COUNT))
+        expected = {
+            (key, number % ROUND) for key, count in Counter(keys).items() for number in range(count)
+        }
+        got = Counter(self.rows.rows)
+        return [] if set(got) == expected and self._in_turn() else [f"rows {sorted(got.items())}"]
+
+    def _in_turn(self) -> bool:
+        """Whether the counts of each key go up by one, and begin again after each round."""
+        seen: Counter[str] = Counter()
+        for key, count in self.rows.rows:
+            if count != seen[key] % ROUND:
+                return False
+            seen[key] += 1
+        return seen.total() == SPLITS * COUNT
 
     def _wrong_windows(self) -> list[str]:
         expected: Counter[tuple[str, int]] = Counter()

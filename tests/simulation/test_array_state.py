@@ -11,11 +11,12 @@ from minirt.modes import MODES
 from minirt.runtime.operators import window
 from minirt.state import segments
 from minirt.state.array_table import ArrayTable
+from minirt.state.keyed import KeyedState
 from minirt.state.segments import Segments
 from minirt.storage.checkpoints import CheckpointStorage
 from tests.simulation.aggregating import run_aggregating
 
-RUNS = 50
+RUNS = 40
 SEEDS = 300
 EXACT_MODES = sorted(name for name, mode in MODES.items() if mode.exactly_once)
 
@@ -93,6 +94,12 @@ def test_a_window_that_is_given_out_again(monkeypatch: Patch) -> None:
 
     monkeypatch.setattr(window, "CHUNK_KEYS", 2)
     monkeypatch.setattr(ArrayTable, "restore", all_pending)
+    assert_noticed(windowed=True)
+
+
+def test_a_change_of_a_row_that_is_forgotten(monkeypatch: Patch) -> None:
+    change = KeyedState.change
+    monkeypatch.setattr(KeyedState, "change", lambda self, keys: change(self, list(keys)[1:]))
     assert_noticed(windowed=True)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 from minirt.data.batch import Batch, Rows
@@ -36,6 +36,12 @@ class KeyedOperator(Operator):
     def snapshot(self) -> Mapping[str, bytes]:
         return _named(_STATE, self.state.snapshot())
 
+    def builds_on(self) -> Mapping[str, Collection[str]]:
+        return {_STATE + name: paths for name, paths in self.state.builds_on().items()}
+
+    def on_stored(self, path: str) -> None:
+        self.state.on_stored(path)
+
     def restore(self, sections: Mapping[str, bytes], *, exact: bool) -> None:
         self.state.restore(_only(_STATE, sections), filter_groups=not exact)
 
@@ -61,14 +67,15 @@ class ReduceOperator(KeyedOperator):
         results: list[Any] = []
         append = results.append
         try:
-            for record in rows.records:
-                key = key_of(record)
+            keys = [key_of(record) for record in rows.records]
+            for key, record in zip(keys, rows.records, strict=True):
                 value = known(key, missing)
                 value = record if value is missing else combine(value, record)
                 values[key] = value
                 append(value)
         except Exception as error:
             raise user_error(self.ctx.label, error) from error
+        self.state.change(keys)
         self.ctx.emit(Rows(results, rows.timestamps))
 
 
@@ -125,12 +132,14 @@ class KeyedProcessOperator(ContextOperator, KeyedOperator):
         state, results = self.state, Results(rows.timestamps is not None)
         self.domain = "event"
         try:
-            for record, time in rows_with_times(rows):
-                state.key = key_of(record)
+            keys = [key_of(record) for record in rows.records]
+            for key, (record, time) in zip(keys, rows_with_times(rows), strict=True):
+                state.key = key
                 self.timestamp = time
                 results.extend(handle(record, self), time)
         except Exception as error:
             raise user_error(self.ctx.label, error) from error
+        state.change(keys)
         results.emit_to(self.ctx.emit)
 
     def on_watermark(self, watermark: int) -> Iterable[None]:
@@ -166,6 +175,7 @@ class KeyedProcessOperator(ContextOperator, KeyedOperator):
                 results.extend(self._process.on_timer(at, self), at)
             except Exception as error:
                 raise _timer_error(self.ctx.label, error, at, key) from error
+            self.state.change((key,))
             results.emit_to(self.ctx.emit)
             yield
 
