@@ -4,6 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 RUNS ?= 20000
 KILLS ?= 200
+ORACLE_RUNS ?= 90
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test lint soak bench clean java python
@@ -23,9 +24,10 @@ lint: $(VENV)/.dev ## check style and types
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-soak: $(VENV)/.dev ## simulate RUNS crashing jobs, then kill real processes KILLS times; last lines count
+soak: $(VENV)/.dev ## simulate RUNS crashing jobs, then kill real processes KILLS times, then ORACLE_RUNS of the oracle
 	$(BIN)/python -m tests.simulation.soak --runs $(RUNS)
 	$(BIN)/python -m tests.runtime.soak --kills $(KILLS)
+	$(BIN)/python -m tests.oracle.soak --runs $(ORACLE_RUNS)
 
 bench: $(VENV)/.dev ## measure throughput, checkpoints and recovery
 	$(BIN)/python -m benchmarks.throughput

@@ -127,5 +127,20 @@ def print_rows(rows: Sequence[Mapping[str, Any]], target: str | None) -> None:
         file.write(text + "\n")
 
 
+def print_table(rows: Sequence[Mapping[str, Any]]) -> None:
+    """One line a row below the names of the columns; of percentiles median and maximum."""
+    lines = [list(rows[0]), *([_shown(value) for value in row.values()] for row in rows)]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    for line in lines:
+        print("  ".join(text.rjust(width) for text, width in zip(line, widths, strict=True)))
+
+
 def _shown(value: Any) -> str:
-    return f"{value:,.4g}" if isinstance(value, float) else str(value)
+    match value:
+        case None:
+            return "-"
+        case {"p50": median, "max": most}:
+            return "-" if median is None else f"{_shown(median)} ({_shown(most)})"
+        case float():
+            return f"{value:,.4g}"
+    return str(value)

@@ -1,8 +1,9 @@
-"""How long checkpoints take under full backpressure, by mode: `python -m benchmarks.modes`.
+"""What a checkpoint costs in each mode: `python -m benchmarks.modes`.
 
-The job is source > key_by > map > key_by > slow map > sink with a payload of 100 bytes. The sink is slow,
+The job is source > key_by > map > key_by > slow map > sink with a payload of 100 bytes. The map is slow,
 so all queues are full. Recovery time and stored bytes stand beside the time of a checkpoint, since a
-mode that is better in one may be worse in the others.
+mode that is better in one may be worse in the others. With `--throughput`, a job without a slow function
+is run in every mode in turn instead.
 """
 
 from __future__ import annotations
@@ -10,22 +11,46 @@ from __future__ import annotations
 import argparse
 import os
 import signal
+import statistics
+import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import minirt as rt
-from benchmarks.measure import Checkpoints, milliseconds, print_rows
+from benchmarks.measure import Checkpoints, milliseconds, print_rows, print_table
 from benchmarks.recovery import FirstRecordSink, wait_for
+from benchmarks.throughput import keyed_sum_rows
+from minirt.modes import MODES
 
 KEYS = 1000
 PAYLOAD = "x" * 100
-MODES = ("aligned", "unaligned")
 RECORD_MS = (0.1, 1.0, 10.0, 100.0)
+
+OPTIONS: Mapping[bool | None, rt.Options] = {None: rt.Options()}
+"""The options of each value of the column `debloat`; None stands for "there is no such thing"."""
 
 _FULL_S = 30.0
 """How long to wait at most for the source to feel backpressure."""
+
+_WAITED_S = 0.3
+
+_PARTS = ("alignment", "start_delay", "sync", "async")
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How long a row may take: until so many checkpoints have completed, or so many seconds passed."""
+
+    checkpoints: int
+    seconds: float
+    interval: str
+
+
+FULL = Effort(checkpoints=20, seconds=120.0, interval="500ms")
+QUICK = Effort(checkpoints=5, seconds=1.0, interval="100ms")
 
 
 class Slow:
@@ -54,48 +79,49 @@ def backpressured_job(parallelism: int, record_s: float, sink: rt.Sink) -> rt.En
 
 
 def measure(
-    mode: str, record_ms: float, parallelism: int, seconds: float, count: int
+    mode: str, record_ms: float, parallelism: int, debloat: bool | None, effort: Effort
 ) -> dict[str, Any]:
-    """One row: checkpoints for `seconds`, or until `count` have completed; then one recovery."""
+    """One row: checkpoints under full backpressure, and then one recovery."""
     seen = Checkpoints()
     with tempfile.TemporaryDirectory() as storage, tempfile.TemporaryDirectory() as notes:
         job = backpressured_job(parallelism, record_ms / 1000, FirstRecordSink(notes)).start(
             "modes",
-            checkpointing=rt.Checkpointing(storage, interval="1s", mode=mode),
+            checkpointing=rt.Checkpointing(storage, interval=effort.interval, mode=mode),
             restart=rt.Restart.fixed_delay(attempts=None, delay="0s"),
+            options=OPTIONS[debloat],
             observer=seen,
         )
-        wait_for(notes, 1)
-        _wait_until_full(job)
-        before, began = len(seen.completed), time.monotonic()
-        processed = _sink_records(job)
-        while time.monotonic() - began < seconds and len(seen.completed) - before < count:
-            time.sleep(0.05)
-        rate = (_sink_records(job) - processed) / (time.monotonic() - began)
-        measured = seen.completed[before:]
-        recovery_ms = _recovery_ms(job, notes) if seen.completed else None
-        job.cancel()
-        job.wait()
+        try:
+            wait_for(notes, 1)
+            _wait_until_full(job)
+            full_at, began, processed = time.time(), time.monotonic(), _sink_records(job)
+            measured: list[Mapping[str, Any]] = []
+            while len(measured) < effort.checkpoints and time.monotonic() - began < effort.seconds:
+                time.sleep(0.02)
+                measured = [entry for entry in seen.completed if entry["triggered_at"] >= full_at]
+            rate = (_sink_records(job) - processed) / (time.monotonic() - began)
+            recovery_ms = _recovery_ms(job, notes) if measured else None
+        finally:
+            job.cancel()
+            job.wait()
+    durations = milliseconds(entry["duration_s"] for entry in measured)
     return {
         "mode": mode,
         "record_ms": record_ms,
         "parallelism": parallelism,
-        "debloat": False,
+        "debloat": debloat,
         "checkpoints": len(measured),
-        "duration_ms": milliseconds(entry["duration_s"] for entry in measured),
+        "duration_ms": durations or dict.fromkeys(("p50", "p95", "max")),
         **{f"{part}_ms": _worst_ms(measured, f"{part}_s") for part in _PARTS},
         "in_flight_bytes": _mean(measured, "in_flight_bytes"),
         "state_bytes": _mean(measured, "state_bytes"),
-        "records_per_s": rate,
+        "records_per_s": round(rate, 1),
         "recovery_ms": recovery_ms,
     }
 
 
-_PARTS = ("alignment", "start_delay", "sync", "async")
-
-
 def _wait_until_full(job: rt.Job) -> None:
-    """Until the first source has waited for room for half a second."""
+    """Until every source has waited for room for a while."""
     until = time.monotonic() + _FULL_S
     while time.monotonic() < until:
         waited = [
@@ -103,7 +129,7 @@ def _wait_until_full(job: rt.Job) -> None:
             for subtask, metrics in job.progress.metrics.items()
             if subtask.vertex == 0
         ]
-        if waited and min(waited) > 0.5:
+        if waited and min(waited) > _WAITED_S:
             return
         time.sleep(0.05)
 
@@ -121,14 +147,51 @@ def _recovery_ms(job: rt.Job, notes: str) -> float:
     return round((wait_for(notes, 2) - killed_at) * 1000, 1)
 
 
-def _worst_ms(entries: list[Mapping[str, Any]], part: str) -> dict[str, float]:
-    """Of each checkpoint the subtask that took longest."""
-    return milliseconds(max(subtask[part] for subtask in entry["subtasks"]) for entry in entries)
+def _worst_ms(entries: Sequence[Mapping[str, Any]], part: str) -> float | None:
+    """Of each checkpoint the subtask that took longest, and of these the median."""
+    worst = [max(subtask[part] for subtask in entry["subtasks"]) for entry in entries]
+    return round(statistics.median(worst) * 1000, 2) if worst else None
 
 
-def _mean(entries: list[Mapping[str, Any]], part: str) -> float | None:
+def _mean(entries: Sequence[Mapping[str, Any]], part: str) -> float | None:
     totals = [sum(subtask[part] for subtask in entry["subtasks"]) for entry in entries]
     return round(sum(totals) / len(totals)) if totals else None
+
+
+def compare_throughput(modes: Sequence[str], records: int, repeat: int) -> list[dict[str, Any]]:
+    """A row for each mode; runs of the modes alternate, and each is compared with its neighbours."""
+    runs: dict[str, list[tuple[float, float, int]]] = {mode: [] for mode in modes}
+    for turn in range(repeat):
+        for mode in modes if turn % 2 == 0 else reversed(modes):
+            _progress(f"run {turn + 1} of {repeat}, {mode}")
+            measured = keyed_sum_rows(records, True, mode)
+            checkpoints = measured.result.completed_checkpoints
+            runs[mode].append((records / measured.running_s, measured.cpu_s, checkpoints))
+    first = runs[modes[0]]
+    return [
+        {
+            "mode": mode,
+            "runs": repeat,
+            "records_per_s": round(statistics.median(rate for rate, _, _ in own)),
+            f"against_{modes[0]}": _median_ratio([r[0] for r in own], [r[0] for r in first]),
+            "cpu_s_per_million": round(
+                statistics.median(cpu for _, cpu, _ in own) / records * 1e6, 3
+            ),
+            f"cpu_against_{modes[0]}": _median_ratio([r[1] for r in own], [r[1] for r in first]),
+            "checkpoints": sum(count for _, _, count in own),
+        }
+        for mode, own in runs.items()
+    ]
+
+
+def _median_ratio(values: Sequence[float], others: Sequence[float]) -> float:
+    """Of the pairs: what slows the machine down for a while then hits both."""
+    pairs = zip(values, others, strict=True)
+    return round(statistics.median(value / other for value, other in pairs), 3)
+
+
+def _progress(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
 
 
 def main() -> None:
@@ -136,18 +199,27 @@ def main() -> None:
     parser.add_argument("--modes", nargs="+", default=list(MODES), help="checkpoint modes")
     parser.add_argument("--record-ms", nargs="+", type=float, default=list(RECORD_MS))
     parser.add_argument("--parallelism", type=int, default=2)
-    parser.add_argument("--seconds", type=float, default=120.0, help="at most, for each row")
-    parser.add_argument("--count", type=int, default=20, help="checkpoints are enough for a row")
     parser.add_argument("--quick", action="store_true", help="some seconds a row, under a minute")
+    parser.add_argument("--throughput", action="store_true", help="instead: without backpressure")
+    parser.add_argument("--records", type=int, default=5_000_000, help="of a run of --throughput")
+    parser.add_argument("--repeat", type=int, default=7, help="runs of a mode for --throughput")
     parser.add_argument("--json", help="write the rows to this file, - for standard output")
     arguments = parser.parse_args()
-    seconds, count = (4.0, 3) if arguments.quick else (arguments.seconds, arguments.count)
-    rows = [
-        measure(mode, record_ms, arguments.parallelism, seconds, count)
-        for record_ms in arguments.record_ms
-        for mode in arguments.modes
-    ]
-    print_rows(rows, arguments.json)
+    if arguments.throughput:
+        rows = compare_throughput(arguments.modes, arguments.records, arguments.repeat)
+    else:
+        rows = []
+        for record_ms in arguments.record_ms:
+            for mode in arguments.modes:
+                for debloat in OPTIONS:
+                    _progress(f"{mode}, {record_ms} ms a record")
+                    effort = QUICK if arguments.quick else FULL
+                    row = measure(mode, record_ms, arguments.parallelism, debloat, effort)
+                    rows.append(row)
+    if arguments.json:
+        print_rows(rows, arguments.json)
+    else:
+        print_table(rows)
 
 
 if __name__ == "__main__":

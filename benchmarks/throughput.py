@@ -7,10 +7,14 @@ import tempfile
 from collections.abc import Callable
 from typing import Any
 
+import pyarrow.compute as pc
+
 import minirt as rt
+from benchmarks.column_source import ColumnSource
 from benchmarks.latest_sink import LatestSink
 from benchmarks.measure import Measured, print_rows, run
 from benchmarks.plain import keyed_sum_seconds
+from minirt.modes import DEFAULT_MODE
 
 KEYS = 1000
 _SPREAD = 2654435761
@@ -30,7 +34,7 @@ def plain_keyed_sum(records: int) -> float:
     return keyed_sum_seconds(records, _prepare, lambda pair: pair[0], _combine)
 
 
-def keyed_sum_rows(records: int, checkpoints: bool) -> Measured:
+def keyed_sum_rows(records: int, checkpoints: bool, mode: str = DEFAULT_MODE) -> Measured:
     """Count records per key with Python functions, one update emitted for each record."""
     env = rt.Environment(parallelism=2)
     sink = LatestSink()
@@ -41,16 +45,42 @@ def keyed_sum_rows(records: int, checkpoints: bool) -> Measured:
         .reduce(_combine, uid="sum")
         .sink(sink, uid="latest")
     )
-    with tempfile.TemporaryDirectory() as storage:
-        checkpointing = rt.Checkpointing(storage, interval="1s") if checkpoints else None
-        measured = run(env, "keyed-sum-rows", checkpointing=checkpointing)
+    measured = _run(env, "keyed-sum-rows", checkpoints, mode)
     assert len(sink.latest) == KEYS, len(sink.latest)
     assert sum(sink.latest.values()) == records, sum(sink.latest.values())
     return measured
 
 
+def keyed_pass_columns(records: int, checkpoints: bool) -> Measured:
+    """Two columns of int64 through one shuffle by a key of int64, and nothing else."""
+    env = rt.Environment(parallelism=2)
+    source = ColumnSource(records, width=2, keys=KEYS, splits=2)
+    env.source(source, uid="numbers").key_by("k").sink(rt.DiscardSink(), uid="out")
+    return _run(env, "keyed-pass-columns", checkpoints)
+
+
+def filter_project(records: int, checkpoints: bool) -> Measured:
+    """Of ten columns, keep half of the records and compute three columns; no shuffle."""
+    env = rt.Environment(parallelism=2)
+    stream = env.source(ColumnSource(records, width=10, keys=KEYS, splits=2), uid="numbers")
+    (
+        stream.filter(pc.bit_wise_and(pc.field("v0"), 1) == 0)
+        .select("k", "v1", total=pc.field("v2") + pc.field("v3"), double=pc.field("v4") * 2)
+        .sink(rt.DiscardSink(), uid="out")
+    )
+    return _run(env, "filter-project", checkpoints)
+
+
+def _run(env: rt.Environment, name: str, checkpoints: bool, mode: str = DEFAULT_MODE) -> Measured:
+    with tempfile.TemporaryDirectory() as storage:
+        every_second = rt.Checkpointing(storage, interval="1s", mode=mode)
+        return run(env, name, checkpointing=every_second if checkpoints else None)
+
+
 CASES: dict[str, tuple[Callable[[int, bool], Measured], int]] = {
     "keyed-sum-rows": (keyed_sum_rows, 20_000_000),
+    "keyed-pass-columns": (keyed_pass_columns, 100_000_000),
+    "filter-project": (filter_project, 100_000_000),
 }
 """What to run, and with how many records by default."""
 
@@ -61,7 +91,7 @@ def main() -> None:
     parser.add_argument("--records", type=int, help="how many records a run processes")
     parser.add_argument("--repeat", type=int, default=3, help="how often each case is run")
     parser.add_argument(
-        "--peers", choices=["plain"], help="plain: the same by hand, after each run, to compare"
+        "--peers", choices=["plain"], help="plain: keyed-sum-rows by hand, after each run"
     )
     parser.add_argument("--no-checkpoints", action="store_true", help="take none but the last")
     parser.add_argument("--json", help="write the rows to this file, - for standard output")
@@ -75,7 +105,7 @@ def main() -> None:
         for _ in range(arguments.repeat):
             measured = function(count, not arguments.no_checkpoints)
             rows.append(_row(case, count, measured))
-            if arguments.peers:
+            if arguments.peers and function is keyed_sum_rows:
                 rows.append(_plain_row(case, count, plain_keyed_sum(count)))
     print_rows(rows, arguments.json)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from blocks import update
 
-from minirt.protocol.barriers import LIFECYCLE
+from minirt.protocol.barrier_handler import LIFECYCLE
 
 TARGET = Path(__file__).parent / "architecture.md"
 

@@ -1,4 +1,4 @@
-"""Writes the tables of options into running.md, from the classes in minirt/config.py.
+"""Writes the tables of options into running.md and configuration.md, from the classes that define them.
 
 Run it after changing an option:  python docs/make_reference.py
 """
@@ -15,8 +15,20 @@ from typing import Any
 from blocks import update
 
 from minirt import config
+from minirt.settings.catalogue import (
+    ABSENT,
+    CATALOGUE,
+    FREE_TABLES,
+    MODE_OPTIONS,
+    SECTIONS,
+    STORAGE_OPTIONS,
+    STRATEGIES,
+    STRATEGY,
+    OptionKey,
+)
+from minirt.settings.sources import variable_of
 
-TARGET = Path(__file__).parent / "running.md"
+DOCS = Path(__file__).parent
 CLASSES = (config.Checkpointing, config.Options, config.Limits)
 
 SPECIAL = {
@@ -36,6 +48,70 @@ def table(kind: type) -> str:
         for field in dataclasses.fields(kind)
     ]
     return "\n".join(["| option | default | meaning |", "|---|---|---|", *rows])
+
+
+def keys() -> str:
+    """Every key that can be given outside the code."""
+    head = ["| key | environment variable | value | default | meaning |", "|---|---|---|---|---|"]
+    rows = [
+        (option.key, option.kind.words, _defaults(option), _meaning(option.key))
+        for option in CATALOGUE.values()
+    ]
+    rows += [(f"{table}.NAME", "any", "", _MEANINGS[table]) for table in FREE_TABLES]
+    return "\n".join(
+        head
+        + [
+            f"| `{key}` | `{variable_of(key)}` | {words} | {default} | {meaning} |"
+            for key, words, default, meaning in rows
+        ]
+    )
+
+
+_MEANINGS = {
+    "name": "What the job is called; that of the environment by default.",
+    "parallelism": "Instead of that of the environment; operators that state their own keep it.",
+    STRATEGY: "What happens after a failure; the other keys of `restart` are its arguments.",
+    MODE_OPTIONS: "An option of the checkpoint mode.",
+    STORAGE_OPTIONS: "Passed to fsspec.",
+}
+
+
+def _meaning(key: str) -> str:
+    section, _, name = key.partition(".")
+    if key in _MEANINGS:
+        return _MEANINGS[key]
+    if section in SECTIONS:
+        kind = SECTIONS[section]
+        return docstrings(kind).get(name) or SPECIAL[kind.__name__, name]
+    takers = [f"`{strategy}`" for strategy in _strategies_with(name)]
+    return f"Of strategy {' and '.join(takers)}."
+
+
+def _defaults(option: OptionKey) -> str:
+    """As the option is written; each strategy has its own."""
+    section, _, name = option.key.partition(".")
+    if section == "restart":
+        values = list(dict.fromkeys(_strategies_with(name).values()))
+    elif option.default is inspect.Parameter.empty:
+        values = []
+    else:
+        values = [option.default]
+    return " or ".join(f"`{_written(value)}`" for value in values)
+
+
+def _written(value: object) -> str:
+    if value is None:
+        return ABSENT
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _strategies_with(argument: str) -> dict[str, object]:
+    """The restart strategies that take this argument, with their default for it."""
+    return {
+        strategy: inspect.signature(factory).parameters[argument].default
+        for strategy, factory in STRATEGIES.items()
+        if argument in inspect.signature(factory).parameters
+    }
 
 
 def docstrings(kind: type) -> dict[str, str]:
@@ -64,7 +140,7 @@ def default_of(field: dataclasses.Field[Any]) -> str:
 
 
 def _size(count: int) -> str:
-    for unit, factor in (("MiB", 1 << 20), ("KiB", 1 << 10)):
+    for unit, factor in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
         if count % factor == 0:
             return f"{count // factor} {unit}"
     return f"{count} bytes"
@@ -72,4 +148,8 @@ def _size(count: int) -> str:
 
 if __name__ == "__main__":
     blocks = {f"options of {kind.__name__}": table(kind) for kind in CLASSES}
-    sys.exit(update(TARGET, blocks))
+    outcomes = [
+        update(DOCS / "running.md", blocks),
+        update(DOCS / "configuration.md", {"keys": keys()}),
+    ]
+    sys.exit(max(outcomes))

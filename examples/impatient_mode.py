@@ -1,17 +1,15 @@
-"""A checkpoint mode of one's own: aligned, but where a barrier comes late, it overtakes from there on.
+"""A checkpoint mode of one's own: aligned, but a barrier that comes late overtakes from there on.
 
 minirt conformance examples.impatient_mode:Impatient
 """
-
-from dataclasses import replace
 
 from minirt.protocol.barriers import (
     Alignment,
     BlockChannel,
     Command,
-    StartCapture,
     StopCapture,
     TakeSnapshot,
+    unaligned_snapshot,
 )
 from minirt.testing.conformance import check_mode
 
@@ -26,12 +24,8 @@ class Impatient:
     def on_arrived(self, alignment: Alignment, channel: int) -> list[Command]:
         if alignment.snapshot_taken:
             return [StopCapture(channel)]
-        barrier = alignment.barrier
-        age_s = alignment.started_at - barrier.created_at
-        first = alignment.arrived == {channel}
-        if first and (barrier.overtook or age_s > self.patience_s):
-            missing = alignment.channels - alignment.arrived
-            return [TakeSnapshot(replace(barrier, overtook=True)), StartCapture(missing)]
+        if alignment.age_s > self.patience_s:
+            return unaligned_snapshot(alignment, f"a barrier took {alignment.age_s:.3f} s")
         return []
 
     def on_reached(self, alignment: Alignment, channel: int) -> list[Command]:
@@ -39,7 +33,7 @@ class Impatient:
             return []
         if not alignment.all_reached:
             return [BlockChannel(channel)]
-        return [TakeSnapshot(replace(alignment.barrier, overtook=False))]
+        return [TakeSnapshot(alignment.barrier)]
 
     def on_timer(self, alignment: Alignment) -> list[Command]:
         return []

@@ -14,12 +14,15 @@ Layout:
     data        batches, their wire form, hashing of keys
     state       keyed state and timers
     storage     checkpoints on any fsspec file system
+    inspect     looks into stored checkpoints: what they hold, value by value
     io          sources and sinks for files, collections and the console
     functions   process functions and watermarks, for users to subclass and configure
     aggregates  what keyed streams compute, for users to name and to subclass
     windows     the stretches of event time that aggregates go by
     config      every option and limit;  units: "10s", "64KiB";  errors: one root, one child per cause
     run_settings  what a single run is given besides the job
+    operations  running jobs as other processes of their user find and ask them
+    settings    options from TOML files, environment variables and assignments
 """
 
 from __future__ import annotations
@@ -52,6 +55,7 @@ from minirt.functions import (
     ProcessContext,
     Watermarks,
 )
+from minirt.inspect import Checkpoints, StoredCheckpoint, open_checkpoints
 from minirt.io import (
     BadRecord,
     CollectionSource,
@@ -72,11 +76,13 @@ from minirt.io import (
     Split,
     SplitReader,
 )
+from minirt.modes.aligned_with_timeout import AlignedWithTimeout
 from minirt.protocol.job_events import JobStatus
 from minirt.protocol.restarts import Restart
 from minirt.protocol.savepoint_requests import Savepoint
 from minirt.runtime.job import Job, JobResult
 from minirt.runtime.observer import JobObserver, JobProgress
+from minirt.settings import JobSettings, load_settings
 from minirt.state.handles import ListState, MapState, ValueState
 from minirt.windows import Tumbling
 
@@ -109,6 +115,7 @@ __all__ = [
     "MapState",
     # running it
     "Checkpointing",
+    "AlignedWithTimeout",
     "Options",
     "Limits",
     "Restart",
@@ -118,6 +125,8 @@ __all__ = [
     "JobObserver",
     "JobProgress",
     "Savepoint",
+    "JobSettings",
+    "load_settings",
     # built-in sources and sinks
     "ParquetSource",
     "JsonlSource",
@@ -138,6 +147,10 @@ __all__ = [
     "SinkContext",
     "SinkWriter",
     "Prepared",
+    # looking into stored checkpoints
+    "open_checkpoints",
+    "Checkpoints",
+    "StoredCheckpoint",
     # what goes wrong
     "MinirtError",
     "ConfigurationError",

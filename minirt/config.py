@@ -23,13 +23,25 @@ class Limits:
     output_queue_bytes: int = 256 * 1024
     """What a subtask may hold for one channel before it takes no further input (soft backpressure)."""
     overdraft_bytes: int = 16 * 1024 * 1024
-    """What one record's output may add on top before the subtask blocks (hard backpressure)."""
+    """What one record's output may add on top in memory; what is beyond waits on local disk."""
+    spill_bytes_max: int = 4 * 1024 * 1024 * 1024
+    """What a subtask may hold on disk before it blocks within a record (hard backpressure)."""
     frame_bytes: int = 32 * 1024
     """The size at which a buffer is sent on before its timeout."""
     frame_records: int = 4096
     """The number of records at which a buffer is sent on before its timeout."""
+    column_frame_bytes: int = 128 * 1024
+    """The size of frames of columns: smaller pieces are gathered until their timeout, larger ones cut."""
     frame_bytes_max: int = 256 * 1024 * 1024
     """A single frame larger than this is refused."""
+    debloat_period_s: float = 0.2
+    """How often debloating sizes a channel's window."""
+    debloat_samples: int = 20
+    """Over about how many periods debloating averages."""
+    debloat_threshold: float = 0.25
+    """By which part of itself a window must change before the sender is told."""
+    debloat_window_bytes_min: int = 256
+    """The smallest window of debloating, with which it starts; the largest is `input_queue_bytes`."""
     slice_s: float = 0.002
     """How long a subtask works before it looks at its mailbox."""
     watermark_interval_s: float = 0.02
@@ -70,10 +82,14 @@ class Options:
     """How processes reach each other."""
     allow_pickle: bool = False
     """Let records that msgpack cannot carry travel as pickle."""
+    debloat: Duration | None = None
+    """How long the data in a channel should last; queues of slow consumers shrink. None: they do not."""
     limits: Limits = field(default_factory=Limits)
 
     def __post_init__(self) -> None:
         seconds(self.buffer_timeout, "buffer_timeout")
+        if self.debloat is not None:
+            self._check_debloat(self.debloat)
         if seconds(self.heartbeat_timeout, "heartbeat_timeout") <= 2 * self.limits.heartbeat_s:
             raise ConfigurationError(
                 f"heartbeat_timeout must exceed {2 * self.limits.heartbeat_s} s, twice the heartbeat"
@@ -90,8 +106,24 @@ class Options:
         return seconds(self.buffer_timeout)
 
     @property
+    def debloat_s(self) -> float | None:
+        return None if self.debloat is None else seconds(self.debloat)
+
+    @property
     def heartbeat_timeout_s(self) -> float:
         return seconds(self.heartbeat_timeout)
+
+    def _check_debloat(self, target: Duration) -> None:
+        limits = self.limits
+        if seconds(target, "debloat") == 0:
+            raise ConfigurationError("debloat must be positive; to leave queues alone, give None")
+        positive("debloat_samples", limits.debloat_samples)
+        positive("debloat_window_bytes_min", limits.debloat_window_bytes_min)
+        if limits.debloat_period_s <= 0 or limits.debloat_threshold < 0:
+            raise ConfigurationError(
+                "debloat_period_s must be above 0 and debloat_threshold not negative, got "
+                f"{limits.debloat_period_s!r} and {limits.debloat_threshold!r}"
+            )
 
 
 @dataclass(frozen=True, slots=True)

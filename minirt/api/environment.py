@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 
+from minirt.api import launch
 from minirt.api.draft import Draft, Port, Settings
 from minirt.api.stream import Stream
 from minirt.config import DEFAULT_MAX_PARALLELISM, Checkpointing, Options, positive
@@ -30,7 +31,8 @@ class Environment:
 
     `max_parallelism` is the number of key groups: state can be spread over at most so many subtasks,
     and a job keeps the number for as long as its state lives. `name` is that of the job, unless it is
-    given one when it is executed. Raises ConfigurationError for values that cannot work.
+    given one when it is executed. `checkpointing`, `restart` and `options` hold for each run that is
+    given no others. Raises ConfigurationError for values that cannot work.
     """
 
     def __init__(
@@ -39,7 +41,11 @@ class Environment:
         *,
         parallelism: int = 1,
         max_parallelism: int = DEFAULT_MAX_PARALLELISM,
+        checkpointing: Checkpointing | None = None,
+        restart: RestartStrategy | None = None,
+        options: Options | None = None,
     ) -> None:
+        parallelism = launch.parallelism_instead_of(parallelism)
         self._name = "job" if name is None else _checked_name(name)
         positive("Environment: parallelism", parallelism)
         check_max_parallelism(max_parallelism, "Environment")
@@ -48,6 +54,18 @@ class Environment:
                 f"Environment: parallelism {parallelism} is above max_parallelism {max_parallelism}"
             )
         self._draft = Draft(parallelism, max_parallelism)
+        self._defaults = RunSettings(
+            checkpointing, restart=restart, options=Options() if options is None else options
+        )
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    @property
+    def defaults(self) -> RunSettings:
+        """The settings of runs that are given no others."""
+        return self._defaults
 
     def source(
         self,
@@ -109,16 +127,12 @@ class Environment:
 
         Raises ConfigurationError before anything is started, JobFailedError if the job fails for good.
         """
+        launch.refuse_to_run()
         graph = self.graph(job_name)
-        settings = RunSettings(
-            checkpointing,
-            RestoreOptions(
-                restore, allow_non_restored_state, allow_restore_fallback, ignore_in_flight_data_of
-            ),
-            restart,
-            Options() if options is None else options,
-            observer,
+        origin = RestoreOptions(
+            restore, allow_non_restored_state, allow_restore_fallback, ignore_in_flight_data_of
         )
+        settings = self._settings(checkpointing, origin, restart, options, observer)
         if runner not in ("processes", "inline"):
             raise ConfigurationError(f'runner must be "processes" or "inline", got {runner!r}')
         from minirt.runtime.execute import execute_job
@@ -139,19 +153,32 @@ class Environment:
         observer: JobObserver | None = None,
     ) -> Job:
         """As `execute`, but return at once: the job runs in worker processes meanwhile."""
+        launch.refuse_to_run()
         graph = self.graph(job_name)
-        settings = RunSettings(
-            checkpointing,
-            RestoreOptions(
-                restore, allow_non_restored_state, allow_restore_fallback, ignore_in_flight_data_of
-            ),
-            restart,
-            Options() if options is None else options,
-            observer,
+        origin = RestoreOptions(
+            restore, allow_non_restored_state, allow_restore_fallback, ignore_in_flight_data_of
         )
+        settings = self._settings(checkpointing, origin, restart, options, observer)
         from minirt.runtime.execute import start_job
 
         return start_job(graph, settings)
+
+    def _settings(
+        self,
+        checkpointing: Checkpointing | None,
+        restore: RestoreOptions,
+        restart: RestartStrategy | None,
+        options: Options | None,
+        observer: JobObserver | None,
+    ) -> RunSettings:
+        defaults = self._defaults
+        return RunSettings(
+            defaults.checkpointing if checkpointing is None else checkpointing,
+            restore,
+            defaults.restart if restart is None else restart,
+            defaults.options if options is None else options,
+            observer,
+        )
 
 
 def _checked_name(name: Any) -> str:

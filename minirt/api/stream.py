@@ -7,8 +7,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from minirt.api.checks import check_instance
+from minirt.api.column_checks import check_projection, emitted_schema
 from minirt.api.draft import Draft, Port, Settings
 from minirt.api.functions import check_function
 from minirt.api.keys import KeySpec, hash_key, key_parts, routing_key
@@ -17,6 +19,7 @@ from minirt.functions import KeyedProcess, Process
 from minirt.graph.job_graph import (
     Broadcast,
     Custom,
+    FilterColumnsSpec,
     FilterSpec,
     FlatMapSpec,
     Forward,
@@ -26,6 +29,7 @@ from minirt.graph.job_graph import (
     OperatorSpec,
     Partitioning,
     ProcessSpec,
+    ProjectSpec,
     Rebalance,
     Rescale,
     SinkSpec,
@@ -89,16 +93,58 @@ class Stream:
 
     def filter(
         self,
-        predicate: Callable[[Any], Any],
+        predicate: Callable[[Any], Any] | pc.Expression,
         *,
         uid: str | None = None,
         name: str | None = None,
         parallelism: int | None = None,
         chain: bool = True,
     ) -> Stream:
-        """The records for which the predicate is true."""
+        """The records for which the predicate is true: a function of the record, or an expression.
+
+        An expression of columns, such as `pc.field("delay") > 15`, is evaluated on whole batches.
+        """
         settings = Settings(uid, name, parallelism, chain)
+        if isinstance(predicate, pc.Expression):
+            return self._then_columns(FilterColumnsSpec(predicate), settings)
         return self._then(FilterSpec(predicate), settings, self._schema)
+
+    def select(
+        self,
+        *columns: str,
+        uid: str | None = None,
+        name: str | None = None,
+        parallelism: int | None = None,
+        chain: bool = True,
+        **computed: pc.Expression,
+    ) -> Stream:
+        """The columns named, then the computed ones: `select("a", total=pc.field("x") * 2)`.
+
+        Columns called as one of the keywords are computed with `with_column`.
+        """
+        given = {"uid": uid, "name": name, "parallelism": parallelism, "chain": chain}
+        for keyword, value in given.items():
+            if isinstance(value, pc.Expression):
+                raise ConfigurationError(
+                    f"select on {self._label}: {keyword} is an option of the operator; compute a "
+                    f"column of that name with with_column({keyword!r}, ...)"
+                )
+        settings = Settings(uid, name, parallelism, chain)
+        return self._then_columns(ProjectSpec(columns, tuple(computed.items())), settings)
+
+    def with_column(
+        self,
+        column: str,
+        value: pc.Expression,
+        *,
+        uid: str | None = None,
+        name: str | None = None,
+        parallelism: int | None = None,
+        chain: bool = True,
+    ) -> Stream:
+        """All columns and one that is computed; it replaces a column of its name."""
+        settings = Settings(uid, name, parallelism, chain)
+        return self._then_columns(ProjectSpec(None, ((column, value),)), settings)
 
     def map_batches(
         self,
@@ -214,6 +260,12 @@ class Stream:
     ) -> Stream:
         operator = self._draft.add(spec, settings, (self._ports,), schema)
         return Stream(self._draft, (Port(operator),), schema)
+
+    def _then_columns(self, spec: FilterColumnsSpec | ProjectSpec, settings: Settings) -> Stream:
+        if isinstance(spec, ProjectSpec):
+            check_projection(spec, self._label)
+        label = self._draft.label(spec, settings)
+        return self._then(spec, settings, emitted_schema(spec, self._schema, label))
 
     def _dealt(self, partitioning: Partitioning) -> Stream:
         ports = tuple(replace(port, partitioning=partitioning) for port in self._ports)

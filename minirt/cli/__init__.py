@@ -13,6 +13,8 @@ import typer
 from minirt.cli.checkpoints import checkpoints
 from minirt.cli.conformance import conformance
 from minirt.cli.demo import demo
+from minirt.cli.jobs import cancel, jobs, rescale, savepoint, stop
+from minirt.cli.run import run
 from minirt.cli.verify import verify
 from minirt.errors import ConfigurationError, MinirtError
 
@@ -27,6 +29,12 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
+app.command()(run)
+app.command()(jobs)
+app.command()(savepoint)
+app.command()(stop)
+app.command()(cancel)
+app.command()(rescale)
 app.command()(demo)
 app.command()(verify)
 app.command()(conformance)
@@ -43,8 +51,11 @@ def main() -> NoReturn:
     except MinirtError as error:
         _complain(error)
         sys.exit(FAILED)
+    except OSError as error:
+        _complain(error)  # Most likely there is no room for what is printed.
+        sys.exit(FAILED)
     sys.exit(0)
 
 
-def _complain(error: MinirtError) -> None:
+def _complain(error: MinirtError | OSError) -> None:
     print(f"minirt: error: {error}", file=sys.stderr)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+
+from minirt.data.values import UnsupportedRecordError
 
 
 @dataclass(slots=True)
@@ -48,6 +50,37 @@ class Columns:
         timestamps = None if self.timestamps is None else self.timestamps.tolist()
         return Rows(self.table.to_pylist(), timestamps)
 
+    def take(self, places: npt.NDArray[np.intp]) -> Columns:
+        """The records at these places, in their order.
+
+        Raises UnsupportedRecordError for columns of which Arrow cannot pick values.
+        """
+        timestamps = None if self.timestamps is None else self.timestamps[places]
+        indices = pa.array(places)
+        try:
+            return Columns(self.table.take(indices), timestamps)
+        except pa.ArrowNotImplementedError:
+            columns = [
+                _picked(self.table, place, indices) for place in range(len(self.table.schema))
+            ]
+            return Columns(
+                pa.RecordBatch.from_arrays(columns, schema=self.table.schema), timestamps
+            )
+
+    def where(self, mask: npt.NDArray[np.bool_]) -> Columns:
+        """The records for which the mask is true. Raises as `take`."""
+        return self if mask.all() else self.take(np.flatnonzero(mask))
+
+    def cut(self, records: int) -> Iterator[Columns]:
+        """The same records in pieces of about so many, none of above one and a half times as many."""
+        count = len(self)
+        pieces = max(1, round(count / records))
+        if pieces == 1:
+            yield self
+            return
+        for piece in range(pieces):
+            yield self.slice(count * piece // pieces, count * (piece + 1) // pieces)
+
 
 Batch = Rows | Columns
 
@@ -60,3 +93,35 @@ def concat_rows(batches: Sequence[Rows]) -> Rows:
     if not batches or batches[0].timestamps is None:
         return Rows(records)
     return Rows(records, [time for batch in batches for time in batch.timestamps or ()])
+
+
+def concat_columns(batches: Sequence[Columns]) -> list[Columns]:
+    """The records of all, in order; all of one schema, and either all or none carry timestamps.
+
+    One batch, unless their dictionaries are too many for the type of the indices.
+    """
+    if len(batches) == 1:
+        return [batches[0]]
+    try:
+        table = pa.concat_batches([batch.table for batch in batches])
+    except pa.ArrowException:
+        return list(batches)
+    times = [batch.timestamps for batch in batches if batch.timestamps is not None]
+    return [Columns(table, np.concatenate(times) if times else None)]
+
+
+_LIKE = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}
+"""For types of which Arrow cannot pick values: the type to do it in."""
+
+
+def _picked(table: pa.RecordBatch, place: int, indices: pa.Array) -> pa.Array:
+    column = table.column(place)
+    try:
+        if column.type in _LIKE:
+            return column.cast(_LIKE[column.type]).take(indices).cast(column.type)
+        return column.take(indices)
+    except pa.ArrowNotImplementedError as error:
+        raise UnsupportedRecordError(
+            f"column {table.schema.names[place]!r} of type {column.type} cannot be dealt out or "
+            f"filtered: Arrow cannot pick values of this type; cast it ({error})"
+        ) from error

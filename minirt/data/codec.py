@@ -13,9 +13,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from minirt.data.batch import Columns, Rows
-from minirt.data.layout import pack_values, unpack_values
+from minirt.data.layout import count_values, pack_values, unpack_values
 from minirt.data.values import (
     MalformedDataError,
+    Pickled,
     UnsupportedRecordError,
     pack_value,
     unpack_value,
@@ -26,10 +27,13 @@ __all__ = [
     "RowCodec",
     "encode_columns",
     "decode_columns",
+    "count_records",
+    "count_values",
     "pack_values",
     "unpack_values",
     "pack_value",
     "unpack_value",
+    "Pickled",
     "UnsupportedRecordError",
     "MalformedDataError",
 ]
@@ -42,11 +46,13 @@ _ROWS, _COLUMNS = b"RC"
 class RowCodec:
     """Encodes and decodes row batches; every record comes back equal and of the same types.
 
-    `allow_pickle` lets values of other types travel as pickles, both ways.
+    `allow_pickle` lets values of other types travel as pickles, both ways. With `opaque_pickles`, pickles
+    are decoded as they are, as Pickled.
     """
 
-    def __init__(self, *, allow_pickle: bool = False) -> None:
+    def __init__(self, *, allow_pickle: bool = False, opaque_pickles: bool = False) -> None:
         self._allow_pickle = allow_pickle
+        self._opaque_pickles = opaque_pickles
 
     def encode(self, batch: Rows) -> bytes:
         """Raises UnsupportedRecordError for values of types that cannot be sent."""
@@ -67,7 +73,11 @@ class RowCodec:
     def decode(self, payload: bytes | memoryview) -> Rows:
         """Raises MalformedDataError for anything that `encode` did not write."""
         timed, count, start = _read_head(payload, _ROWS)
-        records = unpack_values(memoryview(payload)[start:], allow_pickle=self._allow_pickle)
+        records = unpack_values(
+            memoryview(payload)[start:],
+            allow_pickle=self._allow_pickle,
+            opaque_pickles=self._opaque_pickles,
+        )
         if not timed:
             return Rows(records)
         if count != len(records):
@@ -109,6 +119,14 @@ def decode_columns(payload: bytes | memoryview) -> Columns:
         raise MalformedDataError(f"{count} timestamps for {table.num_rows} records")
     times: npt.NDArray[np.int64] = np.frombuffer(payload, "<i8", count, _HEAD.size)
     return Columns(table, times)
+
+
+def count_records(payload: bytes | memoryview) -> int:
+    """How many records an encoded batch holds, without decoding them. Raises MalformedDataError."""
+    if bytes(payload[:1]) == b"C":
+        return len(decode_columns(payload))  # Their buffers stay where they are.
+    _, _, start = _read_head(payload, _ROWS)
+    return count_values(memoryview(payload)[start:])
 
 
 def _read_head(payload: bytes | memoryview, form: int) -> tuple[bool, int, int]:

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from minirt.data import hashing
-from minirt.data.column_keys import check_key_type, hash_column, hash_columns
+from minirt.data.column_keys import check_key_type, group_columns, hash_column, hash_columns
 from minirt.data.hashing import U64, UnstableKeyError
 from minirt.data.values import shown
 from minirt.graph.key_groups import group_range, subtask_of_group
@@ -32,6 +32,7 @@ __all__ = [
     "group_range",
     "hash_column",
     "hash_columns",
+    "group_columns",
     "check_key_type",
 ]
 

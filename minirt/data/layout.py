@@ -19,6 +19,8 @@ from collections.abc import Iterable, Sequence
 from itertools import chain, islice, repeat
 from typing import Any
 
+import msgpack
+
 from minirt.data.values import (
     MalformedDataError,
     UnsupportedRecordError,
@@ -35,6 +37,8 @@ _REPEATABLE = _SCALARS - {float}
 _COLUMNS_MAX = 64
 _DEPTH_MAX = 4
 _COUNT_MAX = 1 << 24
+_COUNT_END = 16
+"""The number of packed values comes before this byte."""
 
 
 def pack_values(values: list[Any], *, allow_pickle: bool = False) -> bytes:
@@ -50,13 +54,20 @@ def pack_values(values: list[Any], *, allow_pickle: bool = False) -> bytes:
     return (b"\x11" if marked else b"\x10") + body
 
 
-def unpack_values(data: bytes | memoryview, *, allow_pickle: bool = False) -> list[Any]:
-    """The values that `pack_values` was given. Raises MalformedDataError."""
-    if bytes(data[:1]) not in (b"\x10", b"\x11"):
-        raise MalformedDataError(
-            "these are not packed values, or those of a newer version of minirt"
-        )
-    tree = unpack_exact(memoryview(data)[1:], marked=data[0] == 0x11, allow_pickle=allow_pickle)
+def unpack_values(
+    data: bytes | memoryview, *, allow_pickle: bool = False, opaque_pickles: bool = False
+) -> list[Any]:
+    """The values that `pack_values` was given. Raises MalformedDataError.
+
+    With `opaque_pickles`, pickles come as they are, as Pickled.
+    """
+    _check_form(data)
+    tree = unpack_exact(
+        memoryview(data)[1:],
+        marked=data[0] == 0x11,
+        allow_pickle=allow_pickle,
+        opaque_pickles=opaque_pickles,
+    )
     try:
         count, node = tree
         if not 0 <= count <= _COUNT_MAX:
@@ -68,6 +79,25 @@ def unpack_values(data: bytes | memoryview, *, allow_pickle: bool = False) -> li
     if len(values) != count:
         raise MalformedDataError(f"packed values are damaged: {len(values)} instead of {count}")
     return values
+
+
+def count_values(data: bytes | memoryview) -> int:
+    """How many values `pack_values` was given, without unpacking them. Raises MalformedDataError."""
+    _check_form(data)
+    unpacker = msgpack.Unpacker()
+    unpacker.feed(data[1:_COUNT_END])
+    try:
+        unpacker.read_array_header()
+        return int(unpacker.unpack())
+    except Exception as error:
+        raise MalformedDataError(f"packed values are damaged ({error})") from error
+
+
+def _check_form(data: bytes | memoryview) -> None:
+    if bytes(data[:1]) not in (b"\x10", b"\x11"):
+        raise MalformedDataError(
+            "these are not packed values, or those of a newer version of minirt"
+        )
 
 
 def arrange(values: list[Any], depth: int = 0) -> list[Any]:

@@ -14,7 +14,7 @@ import struct
 from collections.abc import Callable, Iterable
 from decimal import Decimal
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 from uuid import UUID
 from zoneinfo import ZoneInfo
 
@@ -48,6 +48,15 @@ class UnsupportedRecordError(MinirtError):
 
 class MalformedDataError(MinirtError):
     """Bytes are not what an encoder of minirt wrote."""
+
+
+class Pickled(NamedTuple):
+    """A value that is stored as a pickle and was not loaded, since that may run any code."""
+
+    data: bytes
+
+    def __repr__(self) -> str:
+        return f"Pickled({len(self.data)} bytes)"
 
 
 class Packed(NamedTuple):
@@ -90,14 +99,17 @@ def pack_exact(tree: Any, *, allow_pickle: bool) -> Packed:
     return Packed(body, extension.marked)
 
 
-def unpack_exact(body: bytes | memoryview, *, marked: bool, allow_pickle: bool) -> Any:
+def unpack_exact(
+    body: bytes | memoryview, *, marked: bool, allow_pickle: bool, opaque_pickles: bool = False
+) -> Any:
     """The tree that was given to `pack_exact`, marks and extensions resolved."""
+    on_pickle = _load_pickle if allow_pickle else Pickled if opaque_pickles else _refuse_pickle
     try:
         return msgpack.unpackb(
             body,
             strict_map_key=False,
             unicode_errors="surrogatepass",
-            ext_hook=_unpack_extension_or_pickle if allow_pickle else _unpack_extension,
+            ext_hook=functools.partial(_unpack_extension, on_pickle),
             list_hook=_resolve_mark if marked else None,
         )
     except MinirtError:
@@ -238,20 +250,24 @@ class _Mark(NamedTuple):
     kind: Callable[[list[Any]], Any]
 
 
-def _unpack_extension(code: int, data: bytes) -> Any:
+def _unpack_extension(on_pickle: Callable[[bytes], Any], code: int, data: bytes) -> Any:
     unpack = _UNPACK.get(code)
     if unpack is not None:
         return unpack(data)
     if code == _PICKLE:
-        raise MalformedDataError(
-            "the data holds a pickle, and unpickling may run any code: if you trust its origin, "
-            "use Options(allow_pickle=True)"
-        )
+        return on_pickle(data)
     raise MalformedDataError(f"the data holds a value of unknown kind {code}")
 
 
-def _unpack_extension_or_pickle(code: int, data: bytes) -> Any:
-    return pickle.loads(data) if code == _PICKLE else _unpack_extension(code, data)
+def _load_pickle(data: bytes) -> Any:
+    return pickle.loads(data)
+
+
+def _refuse_pickle(data: bytes) -> NoReturn:
+    raise MalformedDataError(
+        "the data holds a pickle, and unpickling may run any code: if you trust its origin, "
+        "use Options(allow_pickle=True)"
+    )
 
 
 def _pack_int(value: int) -> bytes:

@@ -10,6 +10,7 @@ from minirt.graph.job_graph import (
     Broadcast,
     CoMapSpec,
     Custom,
+    FilterColumnsSpec,
     FilterSpec,
     FlatMapSpec,
     Forward,
@@ -22,6 +23,7 @@ from minirt.graph.job_graph import (
     OperatorSpec,
     Partitioning,
     ProcessSpec,
+    ProjectSpec,
     Rebalance,
     ReduceSpec,
     Rescale,
@@ -41,8 +43,12 @@ def kind_of(spec: OperatorSpec) -> str:
             return "map"
         case FlatMapSpec():
             return "flat_map"
-        case FilterSpec():
+        case FilterSpec() | FilterColumnsSpec():
             return "filter"
+        case ProjectSpec(kept=None):
+            return "with_column"
+        case ProjectSpec():
+            return "select"
         case MapBatchesSpec():
             return "map_batches"
         case CoMapSpec():
@@ -74,6 +80,10 @@ def default_name(spec: OperatorSpec) -> str:
             return _named("process", _class_name(process))
         case FilterSpec(predicate=function):
             return _named("filter", function_name(function))
+        case ProjectSpec(kept, computed):
+            return _named(
+                kind_of(spec), ", ".join([*(kept or ()), *(name for name, _ in computed)])
+            )
         case MapSpec(function=function) | FlatMapSpec(function=function):
             return _named(kind_of(spec), function_name(function))
         case MapBatchesSpec(function=function) | ReduceSpec(function=function):

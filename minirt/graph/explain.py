@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 from minirt.functions import Watermarks
 from minirt.graph.chaining import chain_break
+from minirt.graph.crossings import Crossings
 from minirt.graph.describe import describe_partitioning, kind_of
 from minirt.graph.execution import ExecutionGraph, Link, Vertex
 from minirt.graph.job_graph import (
     AggregateSpec,
-    MapBatchesSpec,
     OperatorNode,
     OperatorSpec,
     SourceSpec,
@@ -34,23 +34,27 @@ def _lines(execution: ExecutionGraph, mode_name: str | None) -> Iterator[str]:
     )
     if mode_name is not None:
         yield f"checkpoint mode: {mode_name}"
+    crossings = Crossings(execution)
     for vertex in execution.vertices:
         yield ""
         yield (
             f"vertex {vertex.id}: parallelism {vertex.parallelism}, "
             f"max parallelism {vertex.max_parallelism}"
         )
-        yield from _operators(vertex)
+        yield from _operators(vertex, crossings)
         for link in execution.outputs_of(vertex.id):
-            yield from _link(execution, link)
+            yield from _link(execution, link, crossings)
 
 
-def _operators(vertex: Vertex) -> Iterator[str]:
+def _operators(vertex: Vertex, crossings: Crossings) -> Iterator[str]:
     names = max(len(node.name) for node in vertex.operators)
     kinds = max(len(kind_of(node.spec)) for node in vertex.operators)
     for node in vertex.operators:
         line = f"    {node.name:{names}}  {kind_of(node.spec):{kinds}}  uid {node.uid}"
         yield f"{line}{_details(node.spec)}"
+        crossing = crossings.at_operator(node)
+        if crossing is not None:
+            yield f"        {crossing}"
 
 
 def _details(spec: OperatorSpec) -> str:
@@ -60,18 +64,16 @@ def _details(spec: OperatorSpec) -> str:
             return text if speed is None else f"{text}, speed {speed:g}"
         case AggregateSpec(emit=emit):
             when = f"every {emit:g} s" if isinstance(emit, float) else f"{emit}"
-            return f", works on columns, rows become columns, emits {when}"
+            return f", emits {when}"
         case WindowSpec(window=window):
             return (
-                f", works on columns, rows become columns, windows of {window.size_ms / 1000:g} s, "
+                f", windows of {window.size_ms / 1000:g} s, "
                 f"open for another {window.allowed_lateness_ms / 1000:g} s"
             )
-        case MapBatchesSpec(format="columns"):
-            return ", works on columns, rows become columns"
     return ""
 
 
-def _link(execution: ExecutionGraph, link: Link) -> Iterator[str]:
+def _link(execution: ExecutionGraph, link: Link, crossings: Crossings) -> Iterator[str]:
     source = execution.vertices[link.source].operators
     sender = next(node for node in source if node.uid == link.source_uid)
     receiver = execution.vertices[link.target].operators[0]
@@ -82,6 +84,9 @@ def _link(execution: ExecutionGraph, link: Link) -> Iterator[str]:
         f"{describe_partitioning(link.partitioning)}, {_count(_channel_count(link), 'channel')}"
     )
     yield f"       not chained: {_why(execution, link, sender, receiver)}"
+    crossing = crossings.on_link(link)
+    if crossing is not None:
+        yield f"       {crossing}"
     if link.capturable:
         yield "       records that a barrier overtakes: captured"
         yield f"       captured records at another parallelism: {redistribution(link).value}"

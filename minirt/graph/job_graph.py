@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from minirt.aggregates import Aggregate
 from minirt.functions import KeyedCoProcess, KeyedProcess, Process, Watermarks
@@ -61,6 +62,21 @@ class FlatMapSpec:
 @dataclass(frozen=True, slots=True)
 class FilterSpec:
     predicate: Callable[[Any], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class FilterColumnsSpec:
+    """Keeps the records for which the column expression is true."""
+
+    condition: pc.Expression
+
+
+@dataclass(frozen=True, slots=True)
+class ProjectSpec:
+    """Emits the columns `kept`, all with None, and those computed, which replace ones of their names."""
+
+    kept: tuple[str, ...] | None
+    computed: tuple[tuple[str, pc.Expression], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +154,8 @@ OperatorSpec = (
     | MapSpec
     | FlatMapSpec
     | FilterSpec
+    | FilterColumnsSpec
+    | ProjectSpec
     | MapBatchesSpec
     | ProcessSpec
     | CoMapSpec

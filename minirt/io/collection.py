@@ -6,6 +6,8 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import Any
 
+import pyarrow as pa
+
 from minirt.config import positive
 from minirt.errors import ConfigurationError
 from minirt.io.base import Offset, Source, Split, SplitReader
@@ -14,10 +16,14 @@ BATCH_RECORDS = 8192
 
 
 class CollectionSource(Source):
-    """Reads the given records, cut into `splits` runs. They travel into every worker: keep it small."""
+    """Reads the given records, cut into `splits` runs. They travel into every worker: keep it small.
+
+    A pyarrow.Table, a RecordBatch or a list of RecordBatches of one schema is read as columns.
+    """
 
     def __init__(self, records: Iterable[Any], *, splits: int = 1) -> None:
-        self._records = list(records)
+        table = _table(records)
+        self._records: list[Any] | pa.RecordBatch = list(records) if table is None else table
         self._splits = positive("splits", splits)
 
     def plan_splits(self, parallelism: int) -> Sequence[Split]:
@@ -29,17 +35,36 @@ class CollectionSource(Source):
     def open_split(self, split: Split, offset: Offset) -> SplitReader:
         return _CollectionReader(self._records, split, offset)
 
+    def schema(self) -> pa.Schema | None:
+        return self._records.schema if isinstance(self._records, pa.RecordBatch) else None
+
 
 class _CollectionReader(SplitReader):
-    def __init__(self, records: list[Any], split: Split, offset: Offset) -> None:
+    def __init__(self, records: list[Any] | pa.RecordBatch, split: Split, offset: Offset) -> None:
         self._records = records
         self._stop: int = split.info["stop"]
         self.offset: int = split.info["start"] if offset is None else offset
 
-    def read(self) -> list[Any] | None:
+    def read(self) -> list[Any] | pa.RecordBatch | None:
         batch = self._records[self.offset : min(self._stop, self.offset + BATCH_RECORDS)]
         self.offset += len(batch)
-        return batch or None
+        return batch if len(batch) else None
+
+
+def _table(records: Any) -> pa.RecordBatch | None:
+    """Columns as one batch; None for records that are given one by one."""
+    if isinstance(records, pa.RecordBatch):
+        return records
+    if isinstance(records, pa.Table):
+        return pa.RecordBatch.from_arrays(
+            [column.combine_chunks() for column in records.columns], schema=records.schema
+        )
+    if not isinstance(records, list) or not any(isinstance(r, pa.RecordBatch) for r in records):
+        return None
+    try:
+        return pa.concat_batches(records)
+    except (pa.ArrowException, TypeError) as error:
+        raise ConfigurationError(f"record batches must all be of one schema: {error}") from error
 
 
 class SequenceSource(Source):

@@ -23,7 +23,7 @@ from minirt.io.files import (
 from minirt.io.schemas import ColumnEncoder, SchemaMismatch, conform
 from minirt.units import Size
 
-BATCH_ROWS = 8192
+BATCH_ROWS = 32768
 _SPLIT_BYTES = 64 << 20
 _ROW_GROUP_BYTES = 8 << 20
 

@@ -6,12 +6,14 @@ from importlib.metadata import entry_points
 
 from minirt.errors import ConfigurationError
 from minirt.modes.aligned import Aligned
+from minirt.modes.aligned_with_timeout import AlignedWithTimeout
 from minirt.modes.at_least_once import AtLeastOnce
 from minirt.modes.unaligned import Unaligned
 from minirt.protocol.barriers import CheckpointMode
 
 MODES: dict[str, CheckpointMode] = {
     "aligned": Aligned(),
+    "aligned_with_timeout": AlignedWithTimeout(),
     "at_least_once": AtLeastOnce(),
     "unaligned": Unaligned(),
 }
@@ -23,13 +25,23 @@ ENTRY_POINT_GROUP = "minirt.modes"
 """Other packages add a mode under this group: `name = "package.module:Class"`."""
 
 
-def find_mode(mode: str | CheckpointMode) -> CheckpointMode:
+def find_mode(mode: str | CheckpointMode, expires_after_s: float = float("inf")) -> CheckpointMode:
     """The mode of that name, built in or from an entry point; a mode object is returned as it is.
 
-    Raises ConfigurationError if there is none, naming those that there are.
+    Raises ConfigurationError if there is none, naming those that there are, and if it has a timeout
+    that no checkpoint reaches, as each is given up after `expires_after_s`.
     """
-    if not isinstance(mode, str):
-        return _checked(mode)
+    found = _named(mode) if isinstance(mode, str) else _checked(mode)
+    timeout_s = found.timeout_s if isinstance(found, AlignedWithTimeout) else None
+    if timeout_s is not None and timeout_s >= expires_after_s:
+        raise ConfigurationError(
+            f"the timeout of mode {found.name} ({timeout_s:g} s) never comes: the timeout of Checkpointing "
+            f"gives each checkpoint up after {expires_after_s:g} s"
+        )
+    return found
+
+
+def _named(mode: str) -> CheckpointMode:
     name = mode.replace("-", "_")
     if name in MODES:
         return MODES[name]
@@ -37,7 +49,9 @@ def find_mode(mode: str | CheckpointMode) -> CheckpointMode:
     if name in added:
         return _checked(added[name].load()())
     known = ", ".join(sorted({*MODES, *added}))
-    raise ConfigurationError(f"there is no checkpoint mode {mode!r}; known are {known}")
+    raise ConfigurationError(
+        f"there is no checkpoint mode {mode!r}; known are {known}; a job has one, modes do not combine"
+    )
 
 
 def _checked(mode: CheckpointMode) -> CheckpointMode:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from minirt.modes.options import TakesNoOptions
 from minirt.protocol.barriers import Alignment, BlockChannel, Command, TakeSnapshot
 
 
-class Aligned:
+class Aligned(TakesNoOptions):
     """Exactly once, by blocking; the time of a checkpoint grows with the data queued before it.
 
     Source: Carbone et al., "Lightweight Asynchronous Snapshots for Distributed Dataflows", 2015.

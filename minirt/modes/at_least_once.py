@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from minirt.modes.options import TakesNoOptions
 from minirt.protocol.barriers import Alignment, Command, TakeSnapshot
 
 
-class AtLeastOnce:
+class AtLeastOnce(TakesNoOptions):
     """Never blocks. Records that overtook the cut are in the snapshot and are replayed as well."""
 
     name: ClassVar[str] = "at_least_once"

@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import ClassVar
 
-from minirt.protocol.barriers import Alignment, Command, StartCapture, StopCapture, TakeSnapshot
+from minirt.modes.options import TakesNoOptions
+from minirt.protocol.barriers import (
+    Alignment,
+    BlockChannel,
+    Command,
+    StopCapture,
+    unaligned_snapshot,
+)
+
+_REASON = "first barrier of an unaligned checkpoint"
+_REASON_LATE = "last barrier of the channels that may not be captured"
 
 
-class Unaligned:
+class Unaligned(TakesNoOptions):
     """Exactly once, without waiting: the time of a checkpoint does not depend on what is queued.
+
+    Except where a channel forbids to capture its data: its barrier is waited for.
 
     Source: Chandy and Lamport, "Distributed Snapshots", 1985, as in Flink's FLIP-76.
     """
@@ -20,11 +31,12 @@ class Unaligned:
     def on_arrived(self, alignment: Alignment, channel: int) -> list[Command]:
         if alignment.snapshot_taken:
             return [StopCapture(channel)]
-        missing = alignment.channels - alignment.arrived
-        return [TakeSnapshot(replace(alignment.barrier, overtook=True)), StartCapture(missing)]
+        return unaligned_snapshot(alignment, _REASON)
 
     def on_reached(self, alignment: Alignment, channel: int) -> list[Command]:
-        return []
+        if alignment.snapshot_taken:
+            return []
+        return unaligned_snapshot(alignment, _REASON_LATE) or [BlockChannel(channel)]
 
     def on_timer(self, alignment: Alignment) -> list[Command]:
         return []

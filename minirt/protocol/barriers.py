@@ -1,64 +1,79 @@
-"""The frame that all checkpoint modes share: barriers of one subtask in, commands out.
+"""What subtasks and checkpoint modes say to each other: barriers, alignments and commands.
 
-Theory of operation. A checkpoint cuts the stream of every channel at its barrier. For each channel
-a subtask sees two events: *arrived* (the barrier was enqueued, data may lie ahead of it) and
-*reached* (everything ahead of it has been consumed); for each checkpoint there may be a third, a
-*timer*. The frame owns what is the same for all modes: which checkpoint is current, which barriers
-are stale, that a newer checkpoint subsumes an older one, that an abort ends it, and that an ended
-channel owes no barrier. A mode only says what to do at the three events; its answers are commands,
-which the subtask carries out in order, before it touches the next record.
-
-The rows of `LIFECYCLE` are the whole life of a checkpoint in a subtask. The diagram in
-docs/architecture.md is generated from them.
+`minirt.protocol.barrier_handler` tells how they work together.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
-from typing import ClassVar, Protocol
-
-from minirt.errors import ProtocolError
+from dataclasses import dataclass, field
+from typing import ClassVar, Literal, NamedTuple, Protocol
 
 TRIGGER_CHANNEL = 0
 """The only channel of a source subtask: its barriers are the coordinator's triggers."""
-
-LIFECYCLE = (
-    ("none", "first barrier", "collecting"),
-    ("collecting", "barrier", "collecting"),
-    ("collecting", "timer", "collecting"),
-    ("collecting", "last barrier", "none"),
-    ("collecting", "newer barrier", "collecting"),
-    ("collecting", "abort", "none"),
-    ("none", "stale barrier", "none"),
-)
-"""State, event, next state of a checkpoint in a subtask."""
 
 
 @dataclass(frozen=True, slots=True)
 class Barrier:
     """The cut of one checkpoint in a channel. The mode belongs to the checkpoint and travels here.
 
-    `created_at` is the trigger time at the coordinator in seconds since 1970. `overtook` tells
-    whether the sender has sent it ahead of data that was queued before it.
+    `created_at` is the trigger time at the coordinator in seconds since 1970.
     """
 
     checkpoint_id: int
     mode: str
     created_at: float
-    overtook: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Switch:
+    """That barriers overtook data: where, how long after the checkpoint's creation, and why."""
+
+    where: Literal["inputs and outputs", "outputs"]
+    after_s: float
+    reason: str
+
+
+class Moment(NamedTuple):
+    """A time, and how many bytes the subtask had taken in by then."""
+
+    at: float
+    processed_bytes: int
 
 
 @dataclass(slots=True)
 class Alignment:
-    """One checkpoint in one subtask: who still owes a barrier. Read by modes, written by the frame."""
+    """One checkpoint in one subtask: who still owes a barrier. Read by modes, written by the frame.
+
+    `uncapturable` are the channels whose data must not join a snapshot.
+    """
 
     barrier: Barrier
     channels: frozenset[int]
-    started_at: float
+    uncapturable: frozenset[int]
+    moment: Moment
+    """Of the event that is being handled."""
     arrived: set[int] = field(default_factory=set)
     reached: set[int] = field(default_factory=set)
     snapshot_taken: bool = False
+    outputs_watched: bool = False
+    """Whether barriers of this subtask still have to leave their output queues."""
+    capture_bytes: int = 0
+    """At a timer: what barriers would overtake if they did so now, in all queues of the subtask."""
+    began: Moment | None = None
+    """When the first barrier was processed: reached, or handled by overtaking."""
+    ended: Moment | None = None
+    """When the last one was."""
+    switches: list[Switch] = field(default_factory=list)
+
+    @property
+    def now(self) -> float:
+        """In seconds since 1970."""
+        return self.moment.at
+
+    @property
+    def age_s(self) -> float:
+        """How long ago the checkpoint was created."""
+        return max(0.0, self.moment.at - self.barrier.created_at)
 
     @property
     def all_arrived(self) -> bool:
@@ -68,13 +83,18 @@ class Alignment:
     def all_reached(self) -> bool:
         return self.reached >= self.channels
 
+    @property
+    def may_capture(self) -> bool:
+        """Whether an unaligned snapshot could be taken now, as no channel forbids it."""
+        return self.reached >= self.uncapturable
+
 
 # Commands: what the subtask must do, in order.
 
 
 @dataclass(frozen=True, slots=True)
 class BlockChannel:
-    """Take no frame from this channel until further notice."""
+    """Take no frame from this channel until the snapshot is taken or given up."""
 
     channel: int
 
@@ -86,7 +106,7 @@ class UnblockChannels:
 
 @dataclass(frozen=True, slots=True)
 class ScheduleTimer:
-    """Call `on_timer` for this checkpoint at `at`, in seconds since 1970."""
+    """Call `on_timer` for this checkpoint at `at`, in seconds since 1970; at once if that is over."""
 
     checkpoint_id: int
     at: float
@@ -96,10 +116,14 @@ class ScheduleTimer:
 class TakeSnapshot:
     """Forward `barrier` to all outputs and snapshot the operators, as one step.
 
-    If the barrier overtakes, what it overtakes in output and input queues is captured in that step.
+    With `capture` the barrier overtakes, for the `reason` given: the data ahead of it in the output
+    queues joins the snapshot in that step, as does what is queued ahead of it in those input channels.
+    Without, it lies behind the data of its output queues, and all data ahead of it was consumed.
     """
 
     barrier: Barrier
+    capture: frozenset[int] | None = None
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,12 +141,30 @@ class StopCapture:
 
 
 @dataclass(frozen=True, slots=True)
+class WatchOutputs:
+    """Call `on_outputs_passed` once the barriers sent on have left all queues where they may overtake."""
+
+    checkpoint_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class OvertakeOutputs:
+    """Move the barriers that have not to the head of their output queues; what they overtake joins
+    the snapshot, which was taken without overtaking."""
+
+    checkpoint_id: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class FinishSnapshot:
-    """All barriers are here: write the snapshot and acknowledge it."""
+    """The snapshot is whole: write and acknowledge it. `processed_bytes` came in during alignment."""
 
     checkpoint_id: int
     start_delay_s: float
     alignment_s: float
+    processed_bytes: int = 0
+    switches: tuple[Switch, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,9 +181,23 @@ Command = (
     | TakeSnapshot
     | StartCapture
     | StopCapture
+    | WatchOutputs
+    | OvertakeOutputs
     | FinishSnapshot
     | AbortSnapshot
 )
+
+
+def unaligned_snapshot(alignment: Alignment, reason: str) -> list[Command]:
+    """Orders a snapshot that overtakes whatever is queued; nothing while a channel forbids it.
+
+    A reached channel has no data ahead of its barrier: what lies in its queue is behind it.
+    """
+    if not alignment.may_capture:
+        return []
+    ahead = alignment.channels - alignment.reached
+    missing = alignment.channels - alignment.arrived
+    return [TakeSnapshot(alignment.barrier, ahead, reason), StartCapture(missing)]
 
 
 class CheckpointMode(Protocol):
@@ -149,7 +205,7 @@ class CheckpointMode(Protocol):
 
     A mode keeps no state: what it may know is in the alignment, which already includes the event.
     It must order TakeSnapshot exactly once for each checkpoint that sees all its barriers; the
-    frame adds FinishSnapshot after the last one.
+    frame adds UnblockChannels to it, and FinishSnapshot when nothing is left to wait for.
     """
 
     name: ClassVar[str]
@@ -166,124 +222,3 @@ class CheckpointMode(Protocol):
 
     def on_timer(self, alignment: Alignment) -> list[Command]:
         """A time that the mode asked for with ScheduleTimer has come."""
-
-
-class BarrierHandler:
-    """The checkpoints of one subtask, one at a time. Times are seconds since 1970."""
-
-    def __init__(self, channels: Iterable[int], modes: Mapping[str, CheckpointMode]) -> None:
-        self._open_channels = set(channels)
-        self._modes = modes
-        self._current: Alignment | None = None
-        self._closed_id = 0
-        """The newest checkpoint that is over; barriers up to it are stale."""
-
-    @property
-    def current(self) -> Alignment | None:
-        return self._current
-
-    def on_arrived(self, channel: int, barrier: Barrier, now: float) -> list[Command]:
-        commands, alignment = self._admit(barrier, now)
-        if alignment is None:
-            return commands
-        if channel in alignment.arrived:
-            raise ProtocolError(f"second barrier {barrier.checkpoint_id} in channel {channel}")
-        alignment.arrived.add(channel)
-        if barrier.overtook and not alignment.barrier.overtook:
-            alignment.barrier = replace(alignment.barrier, overtook=True)
-        commands += self._ask(alignment, self._mode(alignment).on_arrived(alignment, channel))
-        return commands + self._settle(alignment, now)
-
-    def on_reached(self, channel: int, barrier: Barrier, now: float) -> list[Command]:
-        alignment = self._current
-        if alignment is None or alignment.barrier.checkpoint_id != barrier.checkpoint_id:
-            return []
-        alignment.reached.add(channel)
-        commands = self._ask(alignment, self._mode(alignment).on_reached(alignment, channel))
-        return commands + self._settle(alignment, now)
-
-    def on_timer(self, checkpoint_id: int, now: float) -> list[Command]:
-        alignment = self._current
-        if alignment is None or alignment.barrier.checkpoint_id != checkpoint_id:
-            return []
-        commands = self._ask(alignment, self._mode(alignment).on_timer(alignment))
-        return commands + self._settle(alignment, now)
-
-    def on_abort(self, checkpoint_id: int) -> list[Command]:
-        """The coordinator gave the checkpoint up; its barriers may still be under way."""
-        self._closed_id = max(self._closed_id, checkpoint_id)
-        alignment = self._current
-        if alignment is None or alignment.barrier.checkpoint_id > checkpoint_id:
-            return []
-        return self._abort(alignment)
-
-    def on_channel_ended(self, channel: int, now: float) -> list[Command]:
-        """Nothing more comes from this channel, barriers included: it owes none any more.
-
-        A bounded source does not end its channels, as barriers follow the end of its data; a channel
-        that goes away for good does.
-        """
-        self._open_channels.discard(channel)
-        alignment = self._current
-        if alignment is None or channel not in alignment.channels:
-            return []
-        alignment.arrived.add(channel)
-        alignment.reached.add(channel)
-        commands = self._ask(alignment, self._mode(alignment).on_reached(alignment, channel))
-        return commands + self._settle(alignment, now)
-
-    def _admit(self, barrier: Barrier, now: float) -> tuple[list[Command], Alignment | None]:
-        """The alignment that the barrier belongs to, begun if need be; None if it is stale."""
-        alignment = self._current
-        if alignment is not None and alignment.barrier.checkpoint_id == barrier.checkpoint_id:
-            return [], alignment
-        if barrier.checkpoint_id <= self._closed_id:
-            return [], None
-        commands: list[Command] = []
-        if alignment is not None:
-            if alignment.barrier.checkpoint_id > barrier.checkpoint_id:
-                return [], None
-            commands = self._abort(alignment)
-        self._current = Alignment(barrier, frozenset(self._open_channels), started_at=now)
-        return commands, self._current
-
-    def _abort(self, alignment: Alignment) -> list[Command]:
-        self._close(alignment)
-        return [AbortSnapshot(alignment.barrier.checkpoint_id), UnblockChannels()]
-
-    def _settle(self, alignment: Alignment, now: float) -> list[Command]:
-        if alignment.all_reached and not alignment.snapshot_taken:
-            raise ProtocolError(
-                f"mode {alignment.barrier.mode!r} saw all barriers of checkpoint "
-                f"{alignment.barrier.checkpoint_id} but ordered no snapshot"
-            )
-        if not (alignment.all_arrived and alignment.snapshot_taken):
-            return []
-        self._close(alignment)
-        created_at = alignment.barrier.created_at
-        return [
-            FinishSnapshot(
-                alignment.barrier.checkpoint_id,
-                start_delay_s=max(0.0, alignment.started_at - created_at),
-                alignment_s=max(0.0, now - alignment.started_at),
-            ),
-            UnblockChannels(),
-        ]
-
-    def _close(self, alignment: Alignment) -> None:
-        # An abort may have closed newer ones already.
-        self._closed_id = max(self._closed_id, alignment.barrier.checkpoint_id)
-        self._current = None
-
-    def _ask(self, alignment: Alignment, commands: list[Command]) -> list[Command]:
-        taken = sum(isinstance(command, TakeSnapshot) for command in commands)
-        if taken + alignment.snapshot_taken > 1:
-            raise ProtocolError(
-                f"mode {alignment.barrier.mode!r} ordered a second snapshot for checkpoint "
-                f"{alignment.barrier.checkpoint_id}"
-            )
-        alignment.snapshot_taken |= bool(taken)
-        return commands
-
-    def _mode(self, alignment: Alignment) -> CheckpointMode:
-        return self._modes[alignment.barrier.mode]

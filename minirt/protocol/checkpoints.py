@@ -35,7 +35,7 @@ from minirt.protocol.job_events import (
     TimerKind,
     TriggerCheckpoint,
 )
-from minirt.protocol.manifest import Manifest, SinkHandles, VertexEntry
+from minirt.protocol.manifest import InFlightRef, Manifest, SinkHandles, VertexEntry
 from minirt.protocol.pending import PendingCheckpoint
 from minirt.protocol.savepoint_requests import Afterwards
 from minirt.protocol.savepoints import Savepoints, kind_of
@@ -83,6 +83,8 @@ class CheckpointCoordinator:
         self._last_ended_at = 0.0
         self._failures_in_a_row = 0
         self._commit_failures_in_a_row = 0
+        self._reason = ""
+        """Why a checkpoint or a commit failed most recently."""
         self._final_id: int | None = None
         self.final_committed = False
         """The last checkpoint of the job is complete and its output published."""
@@ -91,9 +93,11 @@ class CheckpointCoordinator:
     def too_many_failures(self) -> str | None:
         """Why the job should fail, if more checkpoints or commits failed in a row than tolerated."""
         if self._failures_in_a_row > self._settings.tolerable_failures:
-            return f"{self._failures_in_a_row} checkpoints in a row failed"
+            return f"{self._failures_in_a_row} checkpoints in a row failed, at last: {self._reason}"
         if self._commit_failures_in_a_row > self._settings.tolerable_failures:
-            return f"{self._commit_failures_in_a_row} commits in a row failed"
+            return (
+                f"{self._commit_failures_in_a_row} commits in a row failed, at last: {self._reason}"
+            )
         return None
 
     def on_running(self, now: float) -> list[JobCommand]:
@@ -181,8 +185,9 @@ class CheckpointCoordinator:
             self.final_committed = True
         return self._savepoints.on_committed(checkpoint_id)
 
-    def on_commit_failed(self, checkpoint_id: int, now: float) -> list[JobCommand]:
+    def on_commit_failed(self, checkpoint_id: int, reason: str, now: float) -> list[JobCommand]:
         """The next checkpoint commits again; without one, a timer does."""
+        self._reason = reason
         self._commit_failures_in_a_row += 1
         delay = min(10.0, 0.1 * 2**self._commit_failures_in_a_row)
         return [SetTimer(Timer(TimerKind.COMMIT, checkpoint_id), now + delay)]
@@ -302,6 +307,7 @@ class CheckpointCoordinator:
 
     def _failed(self, barrier: Barrier, reason: str, now: float) -> list[JobCommand]:
         """A savepoint that failed is over, but for a drained job: that one can only try again."""
+        self._reason = reason
         self._last_ended_at = now
         commands: list[JobCommand] = [
             RecordHistory(self._failure_entry(barrier, reason, now)),
@@ -335,6 +341,7 @@ class CheckpointCoordinator:
 
 def history_entry(manifest: Manifest) -> dict[str, object]:
     """What the history remembers of a completed checkpoint."""
+    captured = {(ref.stored.vertex, ref.stored.subtask): ref for ref in manifest.in_flight}
     return {
         "checkpoint_id": manifest.checkpoint_id,
         "generation": manifest.generation,
@@ -357,7 +364,27 @@ def history_entry(manifest: Manifest) -> dict[str, object]:
                 "in_flight_bytes": stats.in_flight_bytes,
                 "processed_bytes": stats.processed_bytes,
                 "unaligned": stats.unaligned,
+                "switches": [
+                    {"where": switch.where, "after_s": switch.after_s, "reason": switch.reason}
+                    for switch in stats.switches
+                ],
+                "channels": _channels(captured.get((stats.vertex, stats.subtask))),
             }
             for stats in manifest.stats
         ],
     }
+
+
+def _channels(captured: InFlightRef | None) -> list[dict[str, object]]:
+    """The channels of which a subtask captured in-flight data, with their bytes."""
+    return [
+        {
+            "link": data.link,
+            "sender": data.sender,
+            "receiver": data.receiver,
+            "side": data.side,
+            "bytes": data.bytes,
+            "records": data.records,
+        }
+        for data in (captured.channels if captured is not None else ())
+    ]

@@ -205,8 +205,9 @@ class JobProtocol:
             case ManifestRefused(checkpoint_id, reason):
                 commands = checkpoints.on_manifest_refused(checkpoint_id, reason, now)
                 return self._unless_too_many(commands, now)
-            case CommitFailed(checkpoint_id):
-                return self._unless_too_many(checkpoints.on_commit_failed(checkpoint_id, now), now)
+            case CommitFailed(checkpoint_id, error):
+                commands = checkpoints.on_commit_failed(checkpoint_id, str(error), now)
+                return self._unless_too_many(commands, now)
             case SavepointPublished():
                 return self._unless_over(checkpoints.on_savepoint_published(event, now))
             case SavepointNotPublished():

@@ -28,6 +28,7 @@ from typing import Any, Literal, NamedTuple
 
 from minirt.errors import CorruptCheckpointError, ProtocolError
 from minirt.protocol import plain
+from minirt.protocol.barriers import Switch
 from minirt.protocol.stored_watermarks import SubtaskWatermarks
 
 MANIFEST_VERSION = 1
@@ -88,6 +89,10 @@ class ChannelData:
     receivers: int
     side: Literal["out", "in"]
     bytes: int
+    recoveries: int = 0
+    """How often it was restored and captured again. At a receiver, what has more of them is older."""
+    records: int | None = None
+    """How many records these are; None in checkpoints of versions that did not count them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,15 +111,21 @@ class SubtaskStats:
     subtask: int
     name: str
     start_delay_s: float
+    """From the trigger to the first barrier that was processed: reached, or handled by overtaking."""
     alignment_s: float
+    """From there to the last barrier."""
     sync_s: float
     async_s: float
+    """From the end of the synchronous part until all is stored."""
     acknowledged_after_s: float
     """Since the checkpoint was triggered."""
     state_bytes: int
     in_flight_bytes: int
     processed_bytes: int
+    """What was taken in during alignment."""
     unaligned: bool
+    """Whether barriers overtook data here."""
+    switches: tuple[Switch, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,6 +30,16 @@ def from_plain(kind: type[T], plain: object) -> T:
 
 
 @cache
+def _required(kind: type) -> frozenset[str]:
+    """The fields without a default. What was stored before a field existed gets its default."""
+    return frozenset(
+        field.name
+        for field in dataclasses.fields(kind)
+        if field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
+    )
+
+
+@cache
 def _fields(kind: type) -> dict[str, Any]:
     hints = get_type_hints(kind)
     return {field.name: hints[field.name] for field in dataclasses.fields(kind)}
@@ -54,11 +64,15 @@ def _read_dataclass(kind: type, plain: Any, where: str) -> Any:
     if not isinstance(plain, dict):
         raise _wrong_type(where, "a map", plain)
     fields = _fields(kind)
-    missing = fields.keys() - plain.keys()
+    missing = _required(kind) - plain.keys()
     if missing:
         raise ValueError(f"{where} lacks {', '.join(sorted(missing))}")
     return kind(
-        **{name: _read(hint, plain[name], f"{where}.{name}") for name, hint in fields.items()}
+        **{
+            name: _read(hint, plain[name], f"{where}.{name}")
+            for name, hint in fields.items()
+            if name in plain
+        }
     )
 
 

@@ -195,7 +195,10 @@ def _receivers(data: ChannelData, link: Link) -> list[tuple[int, bool]]:
             return [(data.receiver % link.receivers, False)]
 
 
-def _order(channel: RecoveredChannel) -> tuple[str, int, int, bool]:
-    """Channel by channel; what had reached the receiver's end before what had not."""
+def _order(channel: RecoveredChannel) -> tuple[int, str, int, int, bool]:
+    """Channel by channel; what had reached the receiver's end before what had not.
+
+    What an earlier job had captured comes first: its senders' indexes say nothing about those of now.
+    """
     data = channel.data
-    return (data.link, data.sender, data.receiver, data.side == "out")
+    return (-data.recoveries, data.link, data.sender, data.receiver, data.side == "out")

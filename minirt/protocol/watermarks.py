@@ -21,7 +21,9 @@ NO_CHANGE = WatermarkChange()
 
 
 class WatermarkValve:
-    """Combines the watermarks of channels. It never goes back, and idle channels hold nothing up.
+    """Combines the watermarks of channels. It never goes back.
+
+    Channels that are idle or have ended hold nothing up.
 
     Nothing is emitted before every active channel has brought a watermark.
     """
@@ -29,6 +31,7 @@ class WatermarkValve:
     def __init__(self, channels: int) -> None:
         self._watermarks: list[int | None] = [None] * channels
         self._active = [True] * channels
+        self._ended = [False] * channels
         self._emitted: int | None = None
         self._idle = False
 
@@ -60,12 +63,14 @@ class WatermarkValve:
         self._active[channel] = True
         return self._change()
 
+    def on_end(self, channel: int) -> WatermarkChange:
+        """To be called while other channels still are open: the end of all is the end of event time."""
+        self._ended[channel] = True
+        return self._change()
+
     def _change(self) -> WatermarkChange:
-        active = [
-            watermark
-            for watermark, is_active in zip(self._watermarks, self._active, strict=True)
-            if is_active
-        ]
+        states = zip(self._watermarks, self._active, self._ended, strict=True)
+        active = [watermark for watermark, is_active, ended in states if is_active and not ended]
         turned = None if (not active) == self._idle else not active
         self._idle = not active
         known = [watermark for watermark in active if watermark is not None]

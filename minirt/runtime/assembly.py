@@ -17,12 +17,14 @@ from minirt.protocol.restore import InFlightPlan, RestorePlan
 from minirt.protocol.stored_watermarks import WatermarkPlan
 from minirt.runtime.chain import Chain, ChainContext
 from minirt.runtime.channels import InputChannel, OutputChannel
+from minirt.runtime.debloat import Debloater, first_window_bytes
 from minirt.runtime.elements import Origin
 from minirt.runtime.gate_input import GateInput
 from minirt.runtime.metrics import SubtaskMetrics
 from minirt.runtime.output import LinkOutput, Outlet, Outputs
 from minirt.runtime.pacer import Pacer
 from minirt.runtime.recovered import InFlightSource, RecoveredChannels
+from minirt.runtime.spill import Spill
 from minirt.runtime.subtask import Ports, Subtask
 from minirt.storage.checkpoints import CheckpointStorage
 from minirt.storage.damage import cannot_restore, fallback_to
@@ -81,29 +83,28 @@ def assemble(
     ports: Ports,
     pacer: Pacer,
     make_room: Callable[[OutputChannel], None],
+    spill_folder: str | None = None,
 ) -> Assembled:
-    """One subtask, with its state restored and its operators open."""
+    """One subtask, with its state restored and its operators open.
+
+    What memory has no room for goes to files in `spill_folder`, by default where temporary files go.
+    """
     graph, options = package.load_graph(), package.options
     limits, vertex = options.limits, graph.vertices[id.vertex]
     metrics = SubtaskMetrics()
     codec = RowCodec(allow_pickle=options.allow_pickle)
     outlet = Outlet(graph.subtask_name(id), codec, limits, metrics, ports.now, make_room)
-    outputs: dict[ChannelId, OutputChannel] = {}
-    links = []
-    for link in graph.outputs_of(id.vertex):
-        channel_ids = [ChannelId(link.id, id.index, to) for to in link.receivers_of(id.index)]
-        ends = [
-            OutputChannel(limits.output_queue_bytes, limits.input_queue_bytes) for _ in channel_ids
-        ]
-        outputs.update(zip(channel_ids, ends, strict=True))
-        label = next(node.label for node in vertex.operators if node.uid == link.source_uid)
-        links.append(LinkOutput(link, graph.link_key(link), id.index, ends, label, outlet))
+    spill = Spill(spill_folder, limits.spill_bytes_max)
+    links, outputs = _links(graph, id, outlet, spill)
+    if options.debloat_s is not None:
+        for end in outputs.values():
+            end.on_credit(0, first_window_bytes(limits))
     inputs: dict[ChannelId, tuple[int, InputChannel]] = {}
     input_indexes, origins = [], []
     for link in graph.inputs_of(id.vertex):
         for channel_id in link.channels():
             if channel_id.receiver == id.index:
-                inputs[channel_id] = (len(inputs), InputChannel(limits.input_queue_bytes))
+                inputs[channel_id] = (len(inputs), _input_channel(options, ports.now))
                 input_indexes.append(link.target_input)
                 origins.append(Origin(graph.link_key(link), channel_id.sender))
     gate, restored = None, deployment.watermarks.get(id)
@@ -141,6 +142,33 @@ def assemble(
         ports,
     )
     return Assembled(subtask, inputs, outputs)
+
+
+def _links(
+    graph: ExecutionGraph, id: SubtaskId, outlet: Outlet, spill: Spill
+) -> tuple[list[LinkOutput], dict[ChannelId, OutputChannel]]:
+    """The outgoing links of a subtask, and all their channels."""
+    limits, links = outlet.limits, []
+    outputs: dict[ChannelId, OutputChannel] = {}
+    for link in graph.outputs_of(id.vertex):
+        channel_ids = [ChannelId(link.id, id.index, to) for to in link.receivers_of(id.index)]
+        ends = [
+            OutputChannel(
+                limits.output_queue_bytes, limits.input_queue_bytes, limits.overdraft_bytes, spill
+            )
+            for _ in channel_ids
+        ]
+        outputs.update(zip(channel_ids, ends, strict=True))
+        operators = graph.vertices[id.vertex].operators
+        label = next(node.label for node in operators if node.uid == link.source_uid)
+        links.append(LinkOutput(link, graph.link_key(link), id.index, ends, label, outlet))
+    return links, outputs
+
+
+def _input_channel(options: Options, now: Callable[[], float]) -> InputChannel:
+    limits, target_s = options.limits, options.debloat_s
+    debloater = None if target_s is None else Debloater(target_s, limits, now)
+    return InputChannel(limits.input_queue_bytes, debloater)
 
 
 def _recovered(

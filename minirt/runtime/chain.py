@@ -13,6 +13,7 @@ from minirt.graph.execution import SubtaskId, Vertex
 from minirt.graph.job_graph import (
     AggregateSpec,
     CoMapSpec,
+    FilterColumnsSpec,
     FilterSpec,
     FlatMapSpec,
     KeyedCoProcessSpec,
@@ -21,6 +22,7 @@ from minirt.graph.job_graph import (
     MapSpec,
     OperatorNode,
     ProcessSpec,
+    ProjectSpec,
     ReduceSpec,
     SinkSpec,
     SourceSpec,
@@ -28,9 +30,11 @@ from minirt.graph.job_graph import (
 )
 from minirt.io.base import Prepared, Split
 from minirt.protocol.manifest import CheckpointPaths, Reference
+from minirt.protocol.watermarks import MAX_WATERMARK
 from minirt.runtime.metrics import SubtaskMetrics
 from minirt.runtime.operators.aggregate import AggregateOperator
 from minirt.runtime.operators.base import Emit, Operator, OperatorContext, opening_error
+from minirt.runtime.operators.columns import FilterColumnsOperator, ProjectOperator
 from minirt.runtime.operators.keyed import KeyedProcessOperator, ReduceOperator
 from minirt.runtime.operators.sink import SinkOperator
 from minirt.runtime.operators.source import SourceOperator
@@ -43,9 +47,7 @@ from minirt.runtime.operators.stateless import (
 )
 from minirt.runtime.operators.window import WindowOperator
 from minirt.runtime.output import LinkOutput
-
-SECTION_SEPARATOR = "\x1f"
-"""Between the uid and the section in the names of a stored snapshot."""
+from minirt.state.stored import UID_SEPARATOR
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +104,9 @@ class Chain:
             yield from operator.on_watermark(watermark)
 
     def on_end(self) -> Iterator[None]:
+        """End event time, operator by operator: what one still emits is not late for the next."""
         for operator in self.operators:
+            yield from operator.on_watermark(MAX_WATERMARK)
             yield from operator.on_end()
 
     def snapshot(self) -> dict[str, bytes]:
@@ -114,7 +118,7 @@ class Chain:
                 own = operator.snapshot()
             except UnsupportedRecordError as error:
                 raise UserCodeError(f"state of operator {label}: {error}") from error
-            sections |= {f"{uid}{SECTION_SEPARATOR}{name}": data for name, data in own.items()}
+            sections |= {f"{uid}{UID_SEPARATOR}{name}": data for name, data in own.items()}
         return sections
 
     def references(self) -> tuple[Reference, ...]:
@@ -124,7 +128,7 @@ class Chain:
             for name, paths in operator.builds_on().items():
                 for path in paths:
                     own = sections.setdefault(path, [])
-                    own.append(f"{operator.ctx.uid}{SECTION_SEPARATOR}{name}")
+                    own.append(f"{operator.ctx.uid}{UID_SEPARATOR}{name}")
         return tuple(
             Reference(path, tuple(sections[path]))
             for path in sorted(sections, key=CheckpointPaths.age_of)
@@ -147,7 +151,7 @@ class Chain:
 
         `path` is the file that later snapshots may refer to for just this, None if there is none.
         """
-        prefix = uid + SECTION_SEPARATOR
+        prefix = uid + UID_SEPARATOR
         own = {
             name[len(prefix) :]: data for name, data in sections.items() if name.startswith(prefix)
         }
@@ -199,6 +203,10 @@ def _build(node: OperatorNode, ctx: OperatorContext, chain: ChainContext) -> Ope
             return FlatMapOperator(ctx, left, right) if flat else MapOperator(ctx, left, right)
         case FilterSpec(predicate):
             return FilterOperator(ctx, predicate)
+        case FilterColumnsSpec(condition):
+            return FilterColumnsOperator(ctx, condition)
+        case ProjectSpec(kept, computed):
+            return ProjectOperator(ctx, kept, computed)
         case MapBatchesSpec(function, format):
             return MapBatchesOperator(ctx, function, format)
         case ProcessSpec(process):

@@ -10,10 +10,14 @@ from minirt.protocol.barriers import Barrier
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """A channel as its receiver sees it: the key of the link, and the sending subtask."""
+    """A channel as its receiver sees it: the key of the link, and the sending subtask.
+
+    `recoveries` counts the restores since the records were sent: 0 for what this generation has sent.
+    """
 
     link: str
     sender: int
+    recoveries: int = 0
 
 
 @dataclass(frozen=True, slots=True)

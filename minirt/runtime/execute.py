@@ -100,7 +100,10 @@ class _Parts:
             storage = CheckpointStorage(store, limits.inline_snapshot_bytes, limits.history_entries)
             storage.check_writable()
             _check_starting_over(settings.restore, storage)
-        mode = find_mode(DEFAULT_MODE if checkpointing is None else checkpointing.mode)
+        if checkpointing is None:
+            mode = find_mode(DEFAULT_MODE)
+        else:
+            mode = find_mode(checkpointing.mode, checkpointing.timeout_s)
         try:
             pickled = cloudpickle.dumps(execution)
         except Exception as error:

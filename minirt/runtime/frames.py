@@ -69,7 +69,7 @@ def watermark_of(frame: Frame) -> int:
 
 
 def barrier_frame(barrier: Barrier) -> Frame:
-    fields = (barrier.checkpoint_id, barrier.mode, barrier.created_at, barrier.overtook)
+    fields = (barrier.checkpoint_id, barrier.mode, barrier.created_at)
     return Frame(Kind.BARRIER, msgpack.packb(fields))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from minirt.data.batch import Batch
 from minirt.data.codec import RowCodec, decode_columns
@@ -12,6 +12,7 @@ from minirt.protocol.barriers import Barrier
 from minirt.protocol.stored_watermarks import LinkWatermarks, RestoredWatermarks
 from minirt.protocol.watermarks import NO_CHANGE, WatermarkChange, WatermarkValve
 from minirt.runtime.channels import InputChannel, InputGate
+from minirt.runtime.debloat import Debloater
 from minirt.runtime.elements import Advance, Data, Element, End, Origin, Reached
 from minirt.runtime.frames import Frame, Kind, barrier_of, watermark_of
 from minirt.runtime.metrics import SubtaskMetrics
@@ -48,6 +49,8 @@ class GateInput:
             if restored.watermark is not None:
                 self._first = Advance(restored.watermark, None)
         self._open = set(range(len(channels)))
+        self._debloater: Debloater | None = None
+        """Of the channel whose batch is in work."""
 
     @property
     def has_input(self) -> bool:
@@ -78,32 +81,41 @@ class GateInput:
             if data is not None:
                 return data
             self._recovered = None
+            for channel in self.gate.channels:
+                channel.resume()
         while (taken := self.gate.take()) is not None:
             element = self._element(*taken)
             if element is not None:
                 return element
         return None
 
-    def queued(self, overtaking: Barrier) -> Iterator[tuple[Origin, list[Frame]]]:
-        """The data that was taken in but not polled: recovered, then queued ahead of the barrier."""
+    def queued(
+        self, overtaking: Barrier, channels: Collection[int]
+    ) -> Iterator[tuple[Origin, list[Frame]]]:
+        """The data that was taken in but not polled: recovered, then ahead of the barrier in channels."""
         if self._recovered is not None:
             yield from self._recovered.remaining()
-        for origin, channel in zip(self.origins, self.gate.channels, strict=True):
-            yield origin, list(_data_ahead(channel.frames, overtaking))
+        for channel in sorted(channels):
+            frames = self.gate.channels[channel].frames
+            yield self.origins[channel], list(_data_ahead(frames, overtaking))
+
+    def queued_bytes(self, overtaking: Barrier, channels: Collection[int]) -> int:
+        """The size of what `queued` gives, or more where recovered records have to be dealt again."""
+        queues = (self.gate.channels[channel].frames for channel in channels)
+        queued = sum(frame.size for frames in queues for frame in _data_ahead(frames, overtaking))
+        return queued + (0 if self._recovered is None else self._recovered.remaining_bytes)
 
     def consumed(self, records: int) -> None:
-        """Channels need no account of what was processed: their credit goes by frames."""
+        """So many records of the batch in work were processed. It is windows that follow, not credit."""
+        if self._debloater is not None:
+            self._debloater.processed(records)
 
     def _element(self, channel: int, frame: Frame) -> Element | None:
         match frame.kind:
             case Kind.ROWS:
-                self._metrics.bytes_in += frame.size
-                batch: Batch = self._codec.decode(frame.payload)
-                return Data(batch, self._input_indexes[channel], self.origins[channel])
+                return self._data(channel, frame, self._codec.decode(frame.payload))
             case Kind.COLUMNS:
-                self._metrics.bytes_in += frame.size
-                batch = decode_columns(frame.payload)
-                return Data(batch, self._input_indexes[channel], self.origins[channel])
+                return self._data(channel, frame, decode_columns(frame.payload))
             case Kind.WATERMARK:
                 return _advance(self._valve.on_watermark(channel, watermark_of(frame)))
             case Kind.IDLE:
@@ -114,8 +126,15 @@ class GateInput:
                 return Reached(channel, barrier_of(frame))
             case Kind.END:
                 self._open.discard(channel)
-                return None if self._open else End()
+                return _advance(self._valve.on_end(channel)) if self._open else End()
         raise ProtocolError(f"unknown frame kind {frame.kind}")
+
+    def _data(self, channel: int, frame: Frame, batch: Batch) -> Data:
+        self._metrics.bytes_in += frame.size
+        self._debloater = self.gate.channels[channel].debloater
+        if self._debloater is not None:
+            self._debloater.begin(frame.size, len(batch))
+        return Data(batch, self._input_indexes[channel], self.origins[channel])
 
 
 def _data_ahead(frames: Iterable[Frame], barrier: Barrier) -> Iterator[Frame]:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
 from minirt.data.batch import Batch, Columns
-from minirt.data.codec import RowCodec, decode_columns, encode_columns
+from minirt.data.codec import RowCodec, count_records, decode_columns, encode_columns
 from minirt.errors import CorruptCheckpointError
 from minirt.graph.execution import Link
 from minirt.protocol.manifest import ChannelData
 from minirt.runtime.elements import Origin
 from minirt.runtime.frames import Frame, FrameDecoder, Kind
+from minirt.runtime.spill import SpilledFrame
 
 Side = Literal["out", "in"]
 
@@ -24,7 +25,17 @@ class Overtaken:
     link: Link
     link_key: str
     receiver: int
-    frames: Sequence[Frame]
+    frames: Sequence[Frame | SpilledFrame]
+
+
+@dataclass(frozen=True, slots=True)
+class CapturedFrames:
+    """The frames of one channel as they are stored: in chunks, those on disk read when it is their turn."""
+
+    frames: Sequence[Frame | SpilledFrame]
+
+    def __iter__(self) -> Iterator[bytes]:
+        return (frame.wire() for frame in self.frames)
 
 
 @dataclass(slots=True)
@@ -39,7 +50,9 @@ class Capture:
     def add(self, origin: Origin, frames: Iterable[Frame]) -> None:
         self.arrived.setdefault(origin, []).extend(frames)
 
-    def channels(self, sender: int, links: Mapping[str, Link]) -> list[tuple[ChannelData, bytes]]:
+    def channels(
+        self, sender: int, links: Mapping[str, Link]
+    ) -> list[tuple[ChannelData, CapturedFrames]]:
         """Everything that was captured, by channel; `sender` is this subtask's index."""
         stored = [
             _stored(part.link, part.link_key, sender, part.receiver, "out", part.frames)
@@ -48,16 +61,34 @@ class Capture:
         ]
         for origin, frames in self.arrived.items():
             if frames:
-                link = links[origin.link]
-                stored.append(_stored(link, origin.link, origin.sender, sender, "in", frames))
+                link, recoveries = links[origin.link], origin.recoveries
+                stored.append(
+                    _stored(link, origin.link, origin.sender, sender, "in", frames, recoveries)
+                )
         return stored
 
 
 def _stored(
-    link: Link, key: str, sender: int, receiver: int, side: Side, frames: Sequence[Frame]
-) -> tuple[ChannelData, bytes]:
-    data = b"".join(frame.wire() for frame in frames)
-    return ChannelData(key, link.kind, sender, receiver, link.receivers, side, len(data)), data
+    link: Link,
+    key: str,
+    sender: int,
+    receiver: int,
+    side: Side,
+    frames: Sequence[Frame | SpilledFrame],
+    recoveries: int = 0,
+) -> tuple[ChannelData, CapturedFrames]:
+    size, records = sum(frame.size for frame in frames), sum(map(_records, frames))
+    channel = ChannelData(
+        *(key, link.kind, sender, receiver, link.receivers, side, size), recoveries, records
+    )
+    return channel, CapturedFrames(frames)
+
+
+def _records(frame: Frame | SpilledFrame) -> int:
+    """How many a frame holds: one that came from elsewhere has to be asked."""
+    if isinstance(frame, Frame) and not frame.records:
+        return count_records(frame.payload)
+    return frame.records
 
 
 def data_frame(batch: Batch, codec: RowCodec) -> Frame:

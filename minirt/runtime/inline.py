@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
+from functools import partial
 
 from minirt.protocol.job import JobProtocol
 from minirt.protocol.job_events import (
@@ -21,6 +22,7 @@ from minirt.runtime.pacer import TimedPacer
 from minirt.runtime.shell import JobShell
 from minirt.runtime.snapshot import SnapshotUpload
 from minirt.runtime.storage_tasks import StorageCommand, StorageTasks
+from minirt.runtime.subtask import Subtask
 
 _WAIT_S_MAX = 0.05
 
@@ -58,14 +60,21 @@ class InlineRunner:
         for subtask in list(self._cluster.subtasks.values()):
             if subtask.id not in self._cluster.subtasks:
                 break  # One before it has failed, and all are stopped.
-            subtask.on_time()
-            if subtask.runnable:
-                self._cluster.run_slice(subtask)
-                progress = True
-        for link in self._cluster.links:
-            while link.move():
+            progress |= bool(self._cluster.attempt(partial(self._take_turn, subtask)))
+        links = self._cluster.links
+        for link in links:
+            while links is self._cluster.links and self._cluster.attempt(link.move):
                 progress = True
         return progress or bool(self._events)
+
+    @staticmethod
+    def _take_turn(subtask: Subtask) -> bool:
+        """Whether it had anything to work on."""
+        subtask.on_time()
+        if not subtask.runnable:
+            return False
+        subtask.run_slice()
+        return True
 
     def _wait(self) -> None:
         times = [subtask.wake_at for subtask in self._cluster.subtasks.values()]

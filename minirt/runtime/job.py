@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from minirt.errors import ConfigurationError, JobFailedError
+from minirt.operations.desk import ControlDesk
 from minirt.protocol.barriers import CheckpointMode
 from minirt.protocol.job import JobProtocol
 from minirt.protocol.job_events import EndJob, JobStatus
@@ -90,6 +91,9 @@ class Job:
         self._crash: BaseException | None = None
         self._over = threading.Event()
         """Unlike `Thread.join`, waiting for it may be interrupted and begun again."""
+        self._left = threading.Event()
+        self.desk = ControlDesk(self)
+        """Where other processes of the same user ask for the job."""
         threading.Thread(target=self._run, name=f"minirt-{name}", daemon=True).start()
 
     @property
@@ -159,10 +163,15 @@ class Job:
         """
         if not self._over.wait(timeout):
             raise TimeoutError(f"job {self.name!r} still runs after {timeout} s")
+        self._left.wait()  # or the program may end before others have their answers
         if self._crash is not None:
             raise self._crash
         assert self._ending is not None
         return job_result(self.name, self._protocol, self._recorder, self._ending, self._began_at)
+
+    def wait_for_end(self) -> None:
+        """Until the job has ended, however it did."""
+        self._over.wait()
 
     def _ask(
         self,
@@ -190,6 +199,8 @@ class Job:
         finally:
             self._savepoints.close(f"the job has ended: {self.status.value}")
             self._over.set()
+            self.desk.close()
+            self._left.set()
 
 
 def job_result(

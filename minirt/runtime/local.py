@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import TypeVar
 
 from minirt.graph.execution import ChannelId, SubtaskId
 from minirt.protocol.barriers import Barrier
@@ -24,6 +25,8 @@ from minirt.runtime.snapshot import SnapshotUpload
 from minirt.runtime.subtask import Subtask
 
 logger = logging.getLogger("minirt.local")
+
+T = TypeVar("T")
 
 
 class LocalLink:
@@ -108,7 +111,7 @@ class LocalCluster:
             subtask.close()
 
     def trigger(self, generation: int, barrier: Barrier, *, pause: bool) -> None:
-        deliver(Trigger(barrier, pause), self.subtasks.values())
+        self.attempt(lambda: deliver(Trigger(barrier, pause), self.subtasks.values()))
 
     def resume(self, generation: int) -> None:
         deliver(Resume(), self.subtasks.values())
@@ -119,13 +122,14 @@ class LocalCluster:
     def abort(self, generation: int, checkpoint_id: int) -> None:
         deliver(Abort(checkpoint_id), self.subtasks.values())
 
-    def run_slice(self, subtask: Subtask) -> None:
-        """Let a subtask work; if it fails, the coordinator hears of it."""
+    def attempt(self, action: Callable[[], T]) -> T | None:
+        """Have a subtask do something; if it fails, all are stopped and the coordinator hears of it."""
         try:
-            subtask.run_slice()
+            return action()
         except Exception as error:
             self._post(WorkerFailed(self._generation, error))
             self.stop(self._generation, kill=True)
+            return None
 
     def _on_drained(self, id: SubtaskId) -> None:
         self._post(SubtaskDrained(self._generation, id))

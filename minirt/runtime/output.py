@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from minirt.config import Limits
 from minirt.data.batch import Batch, Columns, Rows
 from minirt.data.codec import RowCodec, UnsupportedRecordError, encode_columns
-from minirt.data.keys import KeyRouter, UnstableKeyError, key_hash
-from minirt.errors import MinirtError, UserCodeError
+from minirt.errors import UserCodeError
 from minirt.graph.execution import Link
 from minirt.graph.job_graph import Broadcast, Custom, Hash
 from minirt.protocol.barriers import Barrier
 from minirt.runtime.channels import OutputChannel
+from minirt.runtime.column_dealing import ColumnRouter, Gathered, dealt, in_turn
 from minirt.runtime.frames import (
     ACTIVE_FRAME,
     END_FRAME,
@@ -26,7 +26,8 @@ from minirt.runtime.frames import (
 )
 from minirt.runtime.in_flight import Overtaken
 from minirt.runtime.metrics import SubtaskMetrics
-from minirt.runtime.operators.base import shown, user_error
+from minirt.runtime.row_dealing import row_dealer
+from minirt.runtime.spill import SpilledFrame
 
 _FIRST_RECORD_BYTES = 256
 """What a record is taken to be large before the first one was packed."""
@@ -34,7 +35,11 @@ _FIRST_RECORD_BYTES = 256
 
 @dataclass(slots=True)
 class Outlet:
-    """What all buffers of a subtask share. `make_room` blocks while a channel is overdrawn."""
+    """What all buffers of a subtask share.
+
+    `make_room` is called whenever memory has no room for a frame: it lets go what the receivers take, and
+    blocks while the channel is overdrawn.
+    """
 
     name: str
     """The subtask's, for messages."""
@@ -55,10 +60,16 @@ class ChannelBuffer:
         self._outlet = outlet
         self.records: list[Any] = []
         self.timestamps: list[int] = []
-        self.threshold = max(1, outlet.limits.frame_bytes // _FIRST_RECORD_BYTES)
-        """How many records make a frame of about `frame_bytes`, learned from the last one."""
+        self.threshold = max(1, self._frame_bytes // _FIRST_RECORD_BYTES)
+        """How many records make a frame, learned from the last one."""
         self.since: float | None = None
         """When the oldest record came in."""
+
+    @property
+    def _frame_bytes(self) -> int:
+        """How large a frame should be: where little is granted, a large one would be most of it."""
+        share = min(channel.share for channel in self._channels)
+        return int(self._outlet.limits.frame_bytes * share)
 
     def settle(self, now: float) -> None:
         """Send what makes full frames; to be called after records were appended."""
@@ -83,27 +94,31 @@ class ChannelBuffer:
         self.timestamps.clear()
         self.since = None
 
-    def send_columns(self, batch: Columns) -> None:
-        self.flush()
-        self.put(Frame(Kind.COLUMNS, encode_columns(batch), len(batch)))
+    def send_columns(self, batch: Columns, frame_records: int) -> None:
+        """Send columns at once, cut into frames; there must be no rows that are still held."""
+        for piece in batch.cut(frame_records):
+            self.put(Frame(Kind.COLUMNS, encode_columns(piece), len(piece)))
 
     def put(self, frame: Frame) -> None:
         outlet = self._outlet
+        held: Frame | SpilledFrame = frame
         for channel in self._channels:
-            channel.put(frame)
+            held = channel.put(held)  # Once a frame is on disk, all the channels share it.
             if frame.is_data:
                 outlet.metrics.bytes_out += frame.size
-                if channel.queued_bytes > channel.queue_bytes_max + outlet.limits.overdraft_bytes:
+                if held is not frame or channel.overdrawn:
                     outlet.make_room(channel)
+        if held is not frame:
+            outlet.metrics.spilled_bytes += frame.size
 
     def _send(self, rows: Rows) -> None:
-        limits, count = self._outlet.limits, len(rows)
+        count = len(rows)
         try:
             payload = self._outlet.codec.encode(rows)
         except UnsupportedRecordError as error:
             raise UserCodeError(f"what {self._outlet.name} emits: {error}") from error
-        learned = limits.frame_bytes * count // max(1, len(payload))
-        self.threshold = max(1, min(limits.frame_records, learned))
+        learned = self._frame_bytes * count // max(1, len(payload))
+        self.threshold = max(1, min(self._outlet.limits.frame_records, learned))
         self.put(Frame(Kind.ROWS, payload, count))
 
 
@@ -130,148 +145,107 @@ class LinkOutput:
         together = isinstance(link.partitioning, Broadcast) or len(channels) == 1
         groups = [channels] if together else [[channel] for channel in channels]
         self._buffers = [ChannelBuffer(group, outlet) for group in groups]
-        self._deal = self._dealer()
+        self._gathered = Gathered()
+        self._gathered_bytes_max = outlet.limits.column_frame_bytes * len(self._buffers)
+        self._router: ColumnRouter | None = None
+        if isinstance(link.partitioning, Hash | Custom):
+            self._router = ColumnRouter(link, label)
+        entries = outlet.limits.route_cache_entries
+        self._deal = row_dealer(link, self._buffers, label, entries)
 
     def emit(self, batch: Batch) -> None:
+        """Rows are dealt at once and wait in the buffers; columns wait to be dealt many at a time."""
         if not len(batch):
             return
         self._outlet.metrics.records_out += len(batch)
-        if isinstance(batch, Columns) and len(self._buffers) == 1:
-            self._buffers[0].send_columns(batch)
+        if isinstance(batch, Columns):
+            self._gather(batch)
             return
-        rows = batch.rows()
-        if self._timed is not (rows.timestamps is not None):
-            # All records of a frame carry timestamps, or none does.
+        timed = batch.timestamps is not None
+        if self._timed is not timed or self._gathered.since is not None:
+            # All records of a frame carry timestamps, or none does; and what came first goes first.
             self.flush()
-            self._timed = not self._timed
-        self._deal(rows)
+            self._timed = timed
+        self._deal(batch)
         now = self._outlet.now()
         for buffer in self._buffers:
             buffer.settle(now)
 
     def flush(self) -> None:
+        """Send everything that is held. At any time that is either rows or columns."""
+        gathered, count = self._gathered, len(self._buffers)
+        if gathered.records:
+            frame_bytes = self._outlet.limits.column_frame_bytes
+            frame_records = 1 + frame_bytes * gathered.records // (gathered.bytes + 1)
+            for batch in gathered.take():
+                for piece in batch.cut(frame_records * count):
+                    self._deal_columns(piece, frame_records)
         for buffer in self._buffers:
             buffer.flush()
 
     def flush_older_than(self, time: float) -> None:
+        if self._gathered.since is not None and self._gathered.since <= time:
+            self.flush()
         for buffer in self._buffers:
             if buffer.since is not None and buffer.since <= time:
                 buffer.flush()
 
     @property
     def oldest(self) -> float | None:
-        """Since when the oldest record waits for its buffer to fill."""
-        return min((b.since for b in self._buffers if b.since is not None), default=None)
+        """Since when the oldest record waits to be sent."""
+        times = [self._gathered.since, *(buffer.since for buffer in self._buffers)]
+        return min((time for time in times if time is not None), default=None)
 
-    def overtake(self, frame: Frame) -> list[Overtaken]:
+    def overtake(self, barrier: Frame) -> list[Overtaken]:
         """Send a barrier ahead of everything that is queued; returns the data that it overtakes."""
         self.flush()
-        ends = zip(self.link.receivers_of(self._sender), self.channels, strict=True)
         return [
-            Overtaken(self.link, self._link_key, receiver, channel.overtake(frame))
-            for receiver, channel in ends
+            Overtaken(self.link, self._link_key, receiver, channel.overtake(barrier))
+            for receiver, channel in self._ends()
+        ]
+
+    def move_ahead(self, barrier: Frame) -> list[Overtaken]:
+        """Let a barrier that was sent overtake what still lies ahead of it; returns that data."""
+        return [
+            Overtaken(self.link, self._link_key, receiver, channel.move_ahead(barrier))
+            for receiver, channel in self._ends()
+            if channel.holds(barrier)
         ]
 
     def control(self, frame: Frame) -> None:
         """Send a control frame behind everything emitted so far, into every channel."""
+        self.flush()
         for buffer in self._buffers:
-            buffer.flush()
             buffer.put(frame)
 
-    def _dealer(self) -> Callable[[Rows], None]:
-        match self.link.partitioning:
-            case Hash(key) if len(self._buffers) == 1:
-                self._key_of = key.on_rows()
-                return self._deal_keyed_to_one
-            case _ if len(self._buffers) == 1:
-                return self._deal_to_one
-            case Hash(key):
-                self._key_of = key.on_rows()
-                entries = self._outlet.limits.route_cache_entries
-                buffers, groups = self._buffers, self.link.max_parallelism
-                self._appends = KeyRouter([b.records.append for b in buffers], groups, entries)
-                self._timed_appends = KeyRouter(
-                    [(b.records.append, b.timestamps.append) for b in buffers], groups, entries
-                )
-                return self._deal_by_key
-            case Custom(function, key):
-                self._key_of = key.on_rows()
-                self._choose = function
-                return self._deal_by_function
-        return self._deal_in_turn
+    def _ends(self) -> Iterator[tuple[int, OutputChannel]]:
+        """The channels with the subtasks that receive from them."""
+        return zip(self.link.receivers_of(self._sender), self.channels, strict=True)
 
-    def _deal_to_one(self, rows: Rows) -> None:
-        buffer = self._buffers[0]
-        buffer.records += rows.records
-        if rows.timestamps is not None:
-            buffer.timestamps += rows.timestamps
+    def _gather(self, batch: Columns) -> None:
+        gathered = self._gathered
+        if gathered.since is None or not gathered.fits(batch):
+            self.flush()
+            if isinstance(self.link.partitioning, Hash) and self._router is not None:
+                self._router.check(batch.table)
+        gathered.add(batch, self._outlet.now())
+        if gathered.bytes >= self._gathered_bytes_max:
+            self.flush()
 
-    def _deal_keyed_to_one(self, rows: Rows) -> None:
-        """A key that could not be dealt to several is refused here too; one of a batch is looked at."""
-        record = rows.records[0]
-        try:
-            key_hash(self._key_of(record))
-        except Exception as error:
-            raise self._key_error(error, record) from error
-        self._deal_to_one(rows)
-
-    def _deal_in_turn(self, rows: Rows) -> None:
+    def _deal_columns(self, batch: Columns, frame_records: int) -> None:
         count = len(self._buffers)
-        for place in range(count):
-            buffer = self._buffers[(self._turn + place) % count]
-            buffer.records += rows.records[place::count]
-            if rows.timestamps is not None:
-                buffer.timestamps += rows.timestamps[place::count]
-        self._turn = (self._turn + len(rows)) % count
-
-    def _deal_by_key(self, rows: Rows) -> None:
-        key_of = self._key_of
+        if count == 1:
+            parts: Iterable[tuple[int, Columns]] = [(0, batch)]
+        elif self._router is not None:
+            parts = dealt(batch, self._router.targets(batch.table), count)
+        else:
+            parts = in_turn(batch, self._turn, count)
+            self._turn = (self._turn + len(batch)) % count
         try:
-            if rows.timestamps is None:
-                appends = self._appends
-                for record in rows.records:
-                    appends[key_of(record)](record)
-                return
-            timed = self._timed_appends
-            for record, time in zip(rows.records, rows.timestamps, strict=True):
-                append, stamp = timed[key_of(record)]
-                append(record)
-                stamp(time)
-        except Exception as error:
-            raise self._key_error(error, record) from error
-
-    def _key_error(self, error: Exception, record: Any) -> MinirtError:
-        label = f"{self._label}, key of the next operator,"
-        if isinstance(error, TypeError):
-            try:
-                key_hash(self._key_of(record))
-            except UnstableKeyError as unstable:
-                error = unstable
-            except Exception:
-                return user_error(label, error, record)
-        if isinstance(error, UnstableKeyError):
-            return UserCodeError(f"operator {label} failed on record {shown(record)}: {error}")
-        return user_error(label, error, record)
-
-    def _deal_by_function(self, rows: Rows) -> None:
-        choose, key_of, count = self._choose, self._key_of, len(self._buffers)
-        targets = []
-        try:
-            for record in rows.records:
-                targets.append(choose(key_of(record), count))
-        except Exception as error:
-            raise user_error(f"{self._label}, partitioner,", error, record) from error
-        for target in set(targets):
-            if not (isinstance(target, int) and 0 <= target < count):
-                raise UserCodeError(
-                    f"operator {self._label}: the partitioner returned {target!r}; it must return an "
-                    f"index from 0 to {count - 1}"
-                )
-        for target, record in zip(targets, rows.records, strict=True):
-            self._buffers[target].records.append(record)
-        if rows.timestamps is not None:
-            for target, time in zip(targets, rows.timestamps, strict=True):
-                self._buffers[target].timestamps.append(time)
+            for place, part in parts:
+                self._buffers[place].send_columns(part, frame_records)
+        except UnsupportedRecordError as error:
+            raise UserCodeError(f"what operator {self._label} emits: {error}") from error
 
 
 class Outputs:
@@ -280,12 +254,22 @@ class Outputs:
     def __init__(self, links: Sequence[LinkOutput], buffer_timeout_s: float) -> None:
         self.links = links
         self._channels = [channel for link in links for channel in link.channels]
+        self._overtakable = [link for link in links if link.link.capturable]
+        self._watched: tuple[Frame, Callable[[], None]] | None = None
         self._buffer_timeout_s = buffer_timeout_s
+        for link in self._overtakable:
+            for channel in link.channels:
+                channel.barrier_left = self._look_at_watched
 
     @property
     def full(self) -> bool:
         """Whether any channel holds as much as it may: the subtask should take no further input."""
-        return any(channel.full for channel in self._channels)
+        return self.fill >= 1
+
+    @property
+    def fill(self) -> float:
+        """How full the fullest queue is; above 1 it holds more than it may."""
+        return max([channel.fill for channel in self._channels], default=0.0)
 
     @property
     def queued_bytes(self) -> int:
@@ -307,13 +291,47 @@ class Outputs:
     def idle(self, idle: bool) -> None:
         self._control(IDLE_FRAME if idle else ACTIVE_FRAME)
 
-    def barrier(self, barrier: Barrier) -> list[Overtaken]:
-        """Send a barrier on; returns the data that it overtakes, if it does."""
+    def barrier(self, barrier: Barrier) -> None:
+        """Send a barrier on, behind everything emitted so far."""
+        self._control(barrier_frame(barrier))
+
+    def overtake(self, barrier: Barrier) -> list[Overtaken]:
+        """Send a barrier on, ahead of all data that may be captured; returns that data."""
         frame = barrier_frame(barrier)
-        if not barrier.overtook:
-            self._control(frame)
-            return []
-        return [part for link in self.links for part in link.overtake(frame)]
+        overtaken: list[Overtaken] = []
+        for link in self.links:
+            if link.link.capturable:
+                overtaken += link.overtake(frame)
+            else:
+                link.control(frame)
+        return overtaken
+
+    def watch(self, barrier: Barrier, passed: Callable[[], None]) -> None:
+        """Call `passed` once the barrier has left all queues in which it may overtake."""
+        self._watched = (barrier_frame(barrier), passed)
+        self._look_at_watched()
+
+    def unwatch(self) -> None:
+        self._watched = None
+
+    def move_ahead(self, barrier: Barrier) -> list[Overtaken]:
+        """Let a barrier that was sent on overtake what it may; returns the data that it overtakes."""
+        frame = barrier_frame(barrier)
+        return [part for link in self._overtakable for part in link.move_ahead(frame)]
+
+    def overtakable_bytes(self, sent: Barrier | None) -> int:
+        """What `move_ahead` of a barrier would capture now, or `overtake` if none was sent."""
+        frame = None if sent is None else barrier_frame(sent)
+        if frame is None:
+            for link in self._overtakable:
+                link.flush()
+        return sum(
+            data.size
+            for link in self._overtakable
+            for channel in link.channels
+            if frame is None or channel.holds(frame)
+            for data in channel.data_ahead(frame)
+        )
 
     def end(self) -> None:
         self._control(END_FRAME)
@@ -321,3 +339,12 @@ class Outputs:
     def _control(self, frame: Frame) -> None:
         for link in self.links:
             link.control(frame)
+
+    def _look_at_watched(self) -> None:
+        if self._watched is None:
+            return
+        frame, passed = self._watched
+        channels = (channel for link in self._overtakable for channel in link.channels)
+        if not any(channel.holds(frame) for channel in channels):
+            self._watched = None
+            passed()

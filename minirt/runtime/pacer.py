@@ -1,4 +1,4 @@
-"""How long a subtask works before it looks at its mailbox."""
+"""How long a subtask works before it looks at its mailbox, and at its output queues."""
 
 from __future__ import annotations
 
@@ -9,6 +9,9 @@ _GROWTH_MAX = 4
 """How much larger a piece may be than the one before: a function may turn slow at any record."""
 
 _PIECE_RECORDS_MAX = 1 << 16
+
+_OVERFILL = 1.5
+"""How full a piece may leave an output queue before the next one is made smaller."""
 
 
 class Pacer(Protocol):
@@ -41,3 +44,23 @@ class TimedPacer:
             self.piece = max(1, min(fitting, self.piece * _GROWTH_MAX, _PIECE_RECORDS_MAX))
         self._piece_began_at = now
         return now - self._began_at >= self._slice_s
+
+
+class RoomPacer:
+    """Keeps a piece so small that its output fits the output queues, whatever becomes of a record.
+
+    Queues are looked at between pieces only. A queue that holds little, since its receiver is slow, would
+    take in minutes of work with a single piece that is made for speed.
+    """
+
+    def __init__(self) -> None:
+        self.piece = 1
+
+    def done(self, records: int, fill: float) -> None:
+        """So many records were processed, and have left the fullest queue filled to `fill` (1 is full)."""
+        if not records:
+            return
+        if fill > _OVERFILL:
+            self.piece = max(1, int(records / (2 * fill)))
+        elif fill <= 1 and records >= self.piece:
+            self.piece = min(2 * self.piece, _PIECE_RECORDS_MAX)

@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from itertools import compress
 from typing import Any
 
-from minirt.data.batch import Batch, Rows
+from minirt.data.batch import Batch, Columns, Rows
 from minirt.data.codec import RowCodec
 from minirt.data.keys import KeyRouter
 from minirt.graph.execution import Link
 from minirt.graph.job_graph import Custom, Hash
 from minirt.protocol.manifest import ManifestKey, SnapshotRef
 from minirt.protocol.restore import RecoveredChannel
+from minirt.runtime.column_dealing import ColumnRouter
 from minirt.runtime.elements import Data, Origin
 from minirt.runtime.frames import Frame
 from minirt.runtime.in_flight import batch_of, data_frame, stored_frames
@@ -67,6 +68,11 @@ class RecoveredChannels:
         frames = {channel: self._own(channel, all) for channel, all in source.read(channels)}
         self._channels = deque((channel, deque(frames[channel])) for channel in channels)
 
+    @property
+    def remaining_bytes(self) -> int:
+        """The size of what was not given out yet."""
+        return sum(frame.size for _, frames in self._channels for frame in frames)
+
     def next(self) -> Data | None:
         """The next records for this subtask; None once all are consumed."""
         while self._channels:
@@ -93,7 +99,7 @@ class RecoveredChannels:
 
 
 def _origin(channel: RecoveredChannel) -> Origin:
-    return Origin(channel.data.link, channel.data.sender)
+    return Origin(channel.data.link, channel.data.sender, channel.data.recoveries + 1)
 
 
 def _dealer(link: Link, receiver: int) -> Callable[[Batch], Batch]:
@@ -110,10 +116,13 @@ def _dealer(link: Link, receiver: int) -> Callable[[Batch], Batch]:
         case other:
             raise TypeError(f"{other} deals out whole channels")
 
+    columns = ColumnRouter(link, link.source_uid)
+
     def keep(batch: Batch) -> Batch:
-        rows = batch.rows()
-        mine = [choose(record) == receiver for record in rows.records]
-        times = None if rows.timestamps is None else list(compress(rows.timestamps, mine))
-        return Rows(list(compress(rows.records, mine)), times)
+        if isinstance(batch, Columns):
+            return batch.where(columns.targets(batch.table) == receiver)
+        mine = [choose(record) == receiver for record in batch.records]
+        times = None if batch.timestamps is None else list(compress(batch.timestamps, mine))
+        return Rows(list(compress(batch.records, mine)), times)
 
     return keep

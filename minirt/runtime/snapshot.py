@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from minirt.errors import StorageError
 from minirt.graph.execution import SubtaskId
 from minirt.io.base import Prepared
+from minirt.protocol.barriers import Switch
 from minirt.protocol.job_events import SnapshotAcknowledged, SnapshotDeclined
 from minirt.protocol.manifest import (
     ChannelData,
@@ -41,9 +42,12 @@ class SnapshotWriter(Protocol):
         generation: int,
         vertex: int,
         subtask: int,
-        channels: Sequence[tuple[ChannelData, bytes]],
+        channels: Sequence[tuple[ChannelData, Iterable[bytes]]],
     ) -> InFlightRef:
-        """Store in-flight data, durable on return; raises StorageError."""
+        """Store in-flight data, durable on return; raises StorageError.
+
+        The data of each channel comes in chunks, and may be iterated over several times.
+        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,16 +65,17 @@ class SnapshotUpload:
     name: str
     sections: Mapping[str, bytes]
     references: Sequence[Reference]
-    in_flight: Sequence[tuple[ChannelData, bytes]]
+    in_flight: Sequence[tuple[ChannelData, Iterable[bytes]]]
     watermarks: SubtaskWatermarks
     prepared: Sequence[tuple[str, int, Prepared]]
     """Sink uid, the checkpoint it was prepared for, and the output."""
     start_delay_s: float
     alignment_s: float
     sync_s: float
+    taken_at: float
+    """When the synchronous part was over, in seconds since 1970."""
     processed_bytes: int
-    unaligned: bool
-    finished_at: float
+    switches: tuple[Switch, ...]
 
     def run(
         self, writer: SnapshotWriter | None, now: Callable[[], float]
@@ -94,7 +99,7 @@ class SnapshotUpload:
                 return SnapshotDeclined(
                     self.generation, self.checkpoint_id, self.subtask, str(error), handles
                 )
-        stats = self._stats(now() - self.finished_at, ref)
+        stats = self._stats(now() - self.taken_at, ref)
         return SnapshotAcknowledged(
             self.generation,
             self.checkpoint_id,
@@ -119,5 +124,6 @@ class SnapshotUpload:
             state_bytes=0 if ref is None else ref.bytes,
             in_flight_bytes=sum(channel.bytes for channel, _ in self.in_flight),
             processed_bytes=self.processed_bytes,
-            unaligned=self.unaligned,
+            unaligned=bool(self.switches),
+            switches=self.switches,
         )

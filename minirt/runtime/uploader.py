@@ -14,13 +14,15 @@ from minirt.runtime.snapshot import SnapshotUpload
 
 
 class Uploader:
-    """Stores snapshots in a thread of its own, in order; hands results back to the loop."""
+    """Stores snapshots in a thread of its own, in order, and tells the coordinator from there.
 
-    def __init__(self, package: JobPackage, wake: Callable[[], None]) -> None:
+    Told by the worker's loop, a checkpoint would wait for one more record of a slow function.
+    """
+
+    def __init__(self, package: JobPackage, tell: Callable[[JobEvent], None]) -> None:
         self._writer = package.storage
-        self._wake = wake
+        self._tell = tell
         self._uploads: queue.SimpleQueue[SnapshotUpload] = queue.SimpleQueue()
-        self.results: queue.SimpleQueue[JobEvent] = queue.SimpleQueue()
         threading.Thread(target=self._run, name="uploader", daemon=True).start()
 
     def put(self, upload: SnapshotUpload) -> None:
@@ -33,5 +35,4 @@ class Uploader:
                 result: JobEvent = upload.run(self._writer, time.time)
             except Exception as error:
                 result = WorkerFailed(upload.generation, portable(error))
-            self.results.put(result)
-            self._wake()
+            self._tell(result)

@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import selectors
 import socket
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Collection
 from dataclasses import dataclass
 from functools import partial
 from multiprocessing.connection import Client
 
 from minirt.config import Limits
-from minirt.errors import WorkerLostError
-from minirt.graph.execution import ChannelId, SubtaskId
-from minirt.protocol.job_events import SubtaskDrained, SubtaskStarted, WorkerFailed
-from minirt.runtime.assembly import Assembled, JobPackage, assemble
-from minirt.runtime.channels import InputChannel, OutputChannel
+from minirt.graph.execution import SubtaskId
+from minirt.protocol.job_events import JobEvent, SubtaskDrained, SubtaskStarted, WorkerFailed
+from minirt.runtime.assembly import JobPackage, assemble
+from minirt.runtime.channels import OutputChannel
 from minirt.runtime.control import ORPHANED_EXIT, Control, end_with_coordinator
-from minirt.runtime.local import LocalLink
 from minirt.runtime.messages import (
     Abort,
     Assignment,
@@ -40,18 +38,12 @@ from minirt.runtime.operators.base import user_error
 from minirt.runtime.orders import deliver, deliver_stored
 from minirt.runtime.pacer import TimedPacer
 from minirt.runtime.snapshot import SnapshotUpload
-from minirt.runtime.sockets import (
-    Address,
-    SocketReceiver,
-    SocketSender,
-    accept_channel,
-    connect_channel,
-    listen,
-)
+from minirt.runtime.sockets import Address, SocketReceiver, SocketSender, listen
 from minirt.runtime.subtask import Subtask
 from minirt.runtime.uploader import Uploader
+from minirt.runtime.wiring import Wiring
 
-_RECEIVE_BYTES = 256 * 1024
+logger = logging.getLogger("minirt.worker")
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,18 +99,15 @@ class Worker:
         self._control = control
         self._limits: Limits = package.options.limits
         self._selector = selectors.DefaultSelector()
-        self._buffer = memoryview(bytearray(_RECEIVE_BYTES))
-        self._links: list[LocalLink] = []
-        self._woken: set[SocketSender] = set()
-        self._blocked_senders: set[SocketSender] = set()
-        self._upstream: defaultdict[SubtaskId, list[SocketReceiver]] = defaultdict(list)
+        self._wiring = Wiring(self._selector, self._limits, place.token, place.generation)
         self._working: list[Subtask] = []
         self._accounted_s: defaultdict[SubtaskId, float] = defaultdict(float)
         self._stopping = False
         self._heartbeat_at = 0.0
-        self._wake_receiver, self._wake_sender = socket.socketpair()
-        self._wake_receiver.setblocking(False)
-        self._uploader = Uploader(package, self._wake)
+        self._serve_at = 0.0
+        self._warned: set[SubtaskId] = set()
+        """Those that were blocked within a record."""
+        self._uploader = Uploader(package, self._on_uploaded)
         self.subtasks = self._assemble(assignment, listener)
 
     # Ports of the subtasks.
@@ -131,10 +120,6 @@ class Worker:
 
     def drained(self, subtask: SubtaskId) -> None:
         self._tell(SubtaskDrained(self._place.generation, subtask))
-
-    def _wake(self) -> None:
-        """Called by the uploader's thread."""
-        self._wake_sender.send(b"\0")
 
     # Start.
 
@@ -149,70 +134,17 @@ class Worker:
                 self,
                 TimedPacer(pace),
                 partial(self._make_room, id),
+                self._place.folder,
             )
             for id in sorted(mine)
         }
-        self._connect(built, assignment, listener)
+        graph = self._package.load_graph()
+        self._wiring.connect(self._place.worker, graph, built, assignment, listener)
         listener.close()
         self._selector.register(self._control.fileno(), selectors.EVENT_READ, self._on_control)
-        self._selector.register(self._wake_receiver, selectors.EVENT_READ, self._on_uploaded)
         for id in built:
             self._tell(SubtaskStarted(self._place.generation, id))
         return [assembled.subtask for assembled in built.values()]
-
-    def _connect(
-        self, built: Mapping[SubtaskId, Assembled], assignment: Assignment, listener: socket.socket
-    ) -> None:
-        graph = self._package.load_graph()
-        inputs: dict[ChannelId, tuple[Subtask, int, InputChannel]] = {
-            id: (assembled.subtask, index, end)
-            for assembled in built.values()
-            for id, (index, end) in assembled.inputs.items()
-        }
-        for assembled in built.values():
-            for id, output in assembled.outputs.items():
-                target = SubtaskId(graph.links[id.link].target, id.receiver)
-                host = assignment.placement[target]
-                if host == self._place.worker:
-                    subtask, index, end = inputs.pop(id)
-                    self._links.append(LocalLink(output, end, subtask, index))
-                else:
-                    self._open_sender(id, output, assignment.addresses[host])
-        listener.settimeout(self._limits.connect_timeout_s)
-        while inputs:
-            sock, id = self._accept(listener)
-            if id in inputs:
-                self._open_receiver(sock, *inputs.pop(id))
-            else:
-                sock.close()
-
-    def _accept(self, listener: socket.socket) -> tuple[socket.socket, ChannelId]:
-        while True:
-            try:
-                accepted = accept_channel(listener, self._place.token, self._place.generation)
-            except TimeoutError as error:
-                raise WorkerLostError("other workers have not opened their channels") from error
-            if accepted is not None:
-                return accepted
-
-    def _open_sender(self, id: ChannelId, output: OutputChannel, address: Address) -> None:
-        sock = connect_channel(address, self._place.token, self._place.generation, id)
-        sender = SocketSender(sock, output)
-        output.wake = lambda: self._woken.add(sender)
-        self._selector.register(sock, selectors.EVENT_READ, sender)
-
-    def _open_receiver(
-        self, sock: socket.socket, subtask: Subtask, index: int, channel: InputChannel
-    ) -> None:
-        receiver = SocketReceiver(
-            sock,
-            channel,
-            lambda frame: subtask.on_frame(index, frame),
-            self._limits.frame_bytes_max,
-            self._on_stuck_credit,
-        )
-        self._upstream[subtask.id].append(receiver)
-        self._selector.register(sock, selectors.EVENT_READ, receiver)
 
     # The loop.
 
@@ -226,7 +158,7 @@ class Worker:
                 subtask.on_time()
                 if subtask.runnable:
                     self._work(subtask)
-            self._move_frames()
+            self._wiring.move_frames(self._working)
             now = time.perf_counter()
             self._account(now - mark, held_up)
             mark = now
@@ -247,40 +179,10 @@ class Worker:
             self._dispatch(key, mask)
 
     def _dispatch(self, key: selectors.SelectorKey, mask: int) -> None:
-        handler = key.data
-        if isinstance(handler, SocketReceiver):
-            self._on_receiver(key, handler, mask)
-        elif isinstance(handler, SocketSender):
-            self._on_sender(key, handler, mask)
+        if isinstance(key.data, SocketReceiver | SocketSender):
+            self._wiring.on_ready(key, mask)
         else:
-            handler()
-
-    def _on_receiver(self, key: selectors.SelectorKey, receiver: SocketReceiver, mask: int) -> None:
-        try:
-            if mask & selectors.EVENT_WRITE and not receiver.flush_credit():
-                self._selector.modify(receiver.sock, selectors.EVENT_READ, receiver)
-            alive = receiver.on_readable(self._buffer) if mask & selectors.EVENT_READ else True
-        except ConnectionError:
-            alive = False
-        if not alive:
-            self._selector.unregister(key.fileobj)
-
-    def _on_stuck_credit(self, receiver: SocketReceiver) -> None:
-        """The sender does not read: send the rest when it does."""
-        if receiver.sock in self._selector.get_map():
-            events = selectors.EVENT_READ | selectors.EVENT_WRITE
-            self._selector.modify(receiver.sock, events, receiver)
-
-    def _on_sender(self, key: selectors.SelectorKey, sender: SocketSender, mask: int) -> None:
-        try:
-            alive = sender.on_readable() if mask & selectors.EVENT_READ else True
-        except ConnectionError:
-            alive = False
-        if not alive:
-            self._blocked_senders.discard(sender)
-            self._selector.unregister(key.fileobj)
-            return
-        self._woken.add(sender)
+            key.data()
 
     def _work(self, subtask: Subtask) -> None:
         metrics = subtask.metrics
@@ -295,62 +197,47 @@ class Worker:
         blocked_s = metrics.hard_backpressure_s - blocked_s
         metrics.busy_s += time.perf_counter() - began - blocked_s
 
-    def _move_frames(self) -> None:
-        """Send whatever credit and sockets take."""
-        moved = True
-        while moved:
-            moved = False
-            for link in self._links:
-                # Inside a record nothing may arrive: a barrier could not be handled there.
-                if link.receiver not in self._working:
-                    moved |= link.move()
-        woken, self._woken = self._woken, set()
-        for sender in woken:
-            self._send(sender)
-
-    def _send(self, sender: SocketSender) -> None:
-        try:
-            blocked = sender.send()
-        except ConnectionError:
-            return  # The receiver's worker died: the coordinator knows, and will end this one too.
-        if blocked != (sender in self._blocked_senders):
-            events = selectors.EVENT_READ | (selectors.EVENT_WRITE if blocked else 0)
-            self._selector.modify(sender.sock, events, sender)
-            (self._blocked_senders.add if blocked else self._blocked_senders.discard)(sender)
-
     def _make_room(self, id: SubtaskId, channel: OutputChannel) -> None:
-        """Hard backpressure: inside one record, wait until the channel is no longer overdrawn.
+        """Inside one record that emits more than memory has room for: send what the receivers take.
 
-        Barriers and records for this subtask wait as well; only what lies downstream goes on. Outside
-        of a slice nothing waits: only buffers are flushed then, which hold little.
+        The record may run for long, so that is done once a slice. Outside of a slice there is no
+        need: only buffers are flushed then, which hold little.
         """
         if not self._working or self._working[-1].id != id:
             return
-        subtask, began = self._working[-1], time.perf_counter()
-        with self._upstream_paused():
-            while channel.queued_bytes > channel.queue_bytes_max + self._limits.overdraft_bytes:
-                self._move_frames()
-                ran = self._run_downstream(subtask)
-                for key, mask in self._selector.select(0 if ran else self._limits.heartbeat_s):
-                    self._dispatch(key, mask)
-                self._beat()
+        if not channel.overdrawn and time.perf_counter() < self._serve_at:
+            return
+        ids = [working.id for working in self._working]
+        with self._wiring.upstream_paused(ids, self._control.fileno()):
+            self._serve(0)
+            if channel.overdrawn:
+                self._block(self._working[-1], channel)
+        self._serve_at = time.perf_counter() + self._limits.slice_s
+
+    def _block(self, subtask: Subtask, channel: OutputChannel) -> None:
+        """Hard backpressure: wait until the channel is no longer overdrawn.
+
+        Barriers and records for this subtask wait as well; only what lies downstream goes on.
+        """
+        if subtask.id not in self._warned:
+            self._warned.add(subtask.id)
+            logger.warning(
+                "%s has to wait within one record, and with it all barriers: %s",
+                subtask.name,
+                channel.spill.refusal,
+            )
+        began = time.perf_counter()
+        while channel.overdrawn:
+            ran = self._run_downstream(subtask)
+            self._serve(0 if ran else self._limits.heartbeat_s)
         subtask.metrics.hard_backpressure_s += time.perf_counter() - began
 
-    @contextmanager
-    def _upstream_paused(self) -> Iterator[None]:
-        """Leave alone what would feed the subtasks that are at work, and the coordinator."""
-        ids = [subtask.id for subtask in self._working]
-        sockets = [receiver.sock for id in ids for receiver in self._upstream[id]]
-        keys = self._selector.get_map()
-        feeding = [*(sock.fileno() for sock in sockets), self._control.fileno()]
-        paused = [keys[descriptor] for descriptor in feeding if descriptor in keys]
-        for key in paused:
-            self._selector.unregister(key.fileobj)
-        try:
-            yield
-        finally:
-            for key in paused:
-                self._selector.register(key.fileobj, key.events, key.data)
+    def _serve(self, timeout: float) -> None:
+        """Move frames and handle what has arrived, or arrives within `timeout` seconds."""
+        self._wiring.move_frames(self._working)
+        for key, mask in self._selector.select(timeout):
+            self._dispatch(key, mask)
+        self._beat()
 
     def _run_downstream(self, subtask: Subtask) -> bool:
         ran = False
@@ -363,7 +250,13 @@ class Worker:
 
     # Coordinator.
 
+    def _on_uploaded(self, result: JobEvent) -> None:
+        """Called by the uploader's thread."""
+        deliver_stored(result, self.subtasks)
+        self._tell(result)
+
     def _tell(self, message: ToCoordinator) -> None:
+        """Also called by the uploader's thread."""
         self._control.send(message)
 
     def _on_control(self) -> None:
@@ -376,14 +269,6 @@ class Worker:
                 deliver(message, self.subtasks)
             case Stop():
                 self._stopping = True
-
-    def _on_uploaded(self) -> None:
-        with contextlib.suppress(BlockingIOError):
-            self._wake_receiver.recv(4096)
-        while not self._uploader.results.empty():
-            result = self._uploader.results.get()
-            deliver_stored(result, self.subtasks)
-            self._tell(result)
 
     def _account(self, passed: float, held_up: Collection[SubtaskId]) -> None:
         """Of the time since the last call, what a subtask did not work it waited.
@@ -412,5 +297,6 @@ class Worker:
             subtask.metrics.queued_out_bytes = subtask.outputs.queued_bytes
             if subtask.gate is not None:
                 subtask.metrics.queued_in_bytes = subtask.gate.gate.queued_bytes
+                subtask.metrics.input_window_bytes = subtask.gate.gate.window_bytes
         figures = {subtask.id: subtask.metrics for subtask in self.subtasks}
         self._tell(Heartbeat(self._place.generation, self._place.worker, figures))

@@ -18,17 +18,23 @@ from minirt.data.hashing import U64
 from minirt.data.keys import check_key_type, hash_columns
 from minirt.errors import ConfigurationError, UserCodeError
 from minirt.state.accumulators import Accumulator, accumulator
+from minirt.state.array_layout import (
+    ARRAY_TABLE,
+    PENDING,
+    TIME,
+    column_of,
+    key_part,
+    pack_table,
+    part,
+    part_of,
+)
 from minirt.state.key_index import KeyIndex, Slots
 from minirt.state.numbers import Mask, grown
-from minirt.state.sections import pack_columns, unpack_columns
+from minirt.state.sections import unpack_columns
 from minirt.state.segments import Segments
 
 Times = npt.NDArray[np.int64]
 
-_TABLE = b"ARRY"
-_TIME, _PENDING = "time", "pending"
-_PLACE = "\x1f"
-"""In the names of stored columns, before the place of a column among those of its aggregate."""
 _BEFORE_ALL = np.iinfo(np.int64).min
 
 
@@ -118,7 +124,7 @@ class ArrayTable:
         """What is to be stored now, in addition to the files in `builds_on`; None if there are no keys."""
         if self._contents is None:
             return None
-        return pack_columns(_TABLE, self._stored(self._contents, self._segments.next()))
+        return pack_table(self._stored(self._contents, self._segments.next()), len(self))
 
     def builds_on(self) -> list[str]:
         """The files that the last snapshot needs besides itself, in no order."""
@@ -133,7 +139,7 @@ class ArrayTable:
 
         Raises MalformedDataError, and ConfigurationError if it was taken with other aggregates.
         """
-        stored = unpack_columns(_TABLE, data)
+        stored = unpack_columns(ARRAY_TABLE, data)
         self._check_columns(stored)
         hashes = hash_columns(self._key_arrays(stored))
         if groups is not None:
@@ -142,29 +148,29 @@ class ArrayTable:
             stored, hashes = stored.take(pa.array(mine)), hashes[mine]
         self._segments.hand_over(self._load(stored, hashes))
 
-    def _stored(self, contents: _Contents, slots: Slots) -> pa.RecordBatch:
+    def _stored(self, contents: _Contents, slots: Slots) -> dict[str, pa.Array]:
         """All there is to know of these slots."""
-        columns = dict(zip(map(_key_part, self._keys), contents.index.keys(slots), strict=True))
+        columns = dict(zip(map(key_part, self._keys), contents.index.keys(slots), strict=True))
         for aggregate, held in zip(self._aggregates, contents.accumulators, strict=True):
             for place, array in enumerate(held.stored(slots)):
-                columns[f"{_part_of(aggregate)}{_PLACE}{place}"] = array
-        columns[_PENDING] = pa.array(self._pending[slots])
+                columns[column_of(aggregate, place)] = array
+        columns[PENDING] = pa.array(self._pending[slots])
         if self._timed:
-            columns[_TIME] = pa.array(self._times[slots])
-        return pa.RecordBatch.from_pydict(columns)
+            columns[TIME] = pa.array(self._times[slots])
+        return columns
 
     def _check_columns(self, stored: pa.RecordBatch) -> None:
-        found = {_part(name) for name in stored.schema.names}
-        wanted = {*map(_key_part, self._keys), *map(_part_of, self._aggregates), _PENDING}
-        if found - {_TIME} != wanted:
+        found = {part(name) for name in stored.schema.names}
+        wanted = {*map(key_part, self._keys), *map(part_of, self._aggregates), PENDING}
+        if found - {TIME} != wanted:
             raise ConfigurationError(
                 f"operator {self._label}: the checkpoint holds state of other keys or aggregates: "
-                f"{', '.join(sorted(found - {_PENDING, _TIME}))}; give the operator that computes "
+                f"{', '.join(sorted(found - {PENDING, TIME}))}; give the operator that computes "
                 "something new a new uid"
             )
 
     def _key_arrays(self, stored: pa.RecordBatch) -> list[pa.Array]:
-        return [stored.column(_key_part(name)) for name in self._keys]
+        return [stored.column(key_part(name)) for name in self._keys]
 
     def _load(self, stored: pa.RecordBatch, hashes: U64) -> Slots:
         """Replace what there is of the stored keys; returns their slots."""
@@ -173,7 +179,7 @@ class ArrayTable:
             [
                 stored.column(name)
                 for name in stored.schema.names
-                if _part(name) == _part_of(aggregate)
+                if part(name) == part_of(aggregate)
             ]
             for aggregate in self._aggregates
         ]
@@ -182,9 +188,9 @@ class ArrayTable:
         self._make_room(contents)
         for held, arrays in zip(contents.accumulators, columns, strict=True):
             held.load(slots, arrays)
-        self._pending[slots] = stored.column(_PENDING).to_numpy(zero_copy_only=False)
-        if _TIME in stored.schema.names:
-            self._times[slots] = stored.column(_TIME).to_numpy()
+        self._pending[slots] = stored.column(PENDING).to_numpy(zero_copy_only=False)
+        if TIME in stored.schema.names:
+            self._times[slots] = stored.column(TIME).to_numpy()
             self._timed = True
         return slots
 
@@ -267,20 +273,3 @@ class ArrayTable:
         self._rows[slots] = rows
         newest: Mask = self._rows[slots] == rows
         return slots[newest]
-
-
-# The names of stored columns. They tell apart what is computed, so that state of one kind is never
-# taken for that of another.
-
-
-def _key_part(column: str) -> str:
-    return f"key {column}"
-
-
-def _part_of(aggregate: Aggregate) -> str:
-    return f"{aggregate.output} = {type(aggregate).__name__}({aggregate.column or ''})"
-
-
-def _part(stored: str) -> str:
-    """What a stored column is of: an aggregate may need several."""
-    return stored.rpartition(_PLACE)[0] if _PLACE in stored else stored

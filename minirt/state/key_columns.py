@@ -47,7 +47,7 @@ class _NumberColumn(KeyColumn):
     def __init__(self, type: pa.DataType) -> None:
         self._type = type
         self._count = 0
-        self._numbers = np.empty(1024, np.int64)
+        self._numbers = np.zeros(1024, np.int64)
         self._nulls: Mask = np.zeros(1024, np.bool_)
         self._any_null = False
         # These are hashed by mixing their number, which never gives two numbers one hash.

@@ -35,7 +35,7 @@ class KeyIndex:
         self._columns: list[KeyColumn] = [key_column(type) for type in types]
         self._bits = _SMALLEST_BITS
         self._table: npt.NDArray[np.int32] = np.full(1 << self._bits, _EMPTY, np.int32)
-        self._hashes: U64 = np.empty(1 << self._bits, np.uint64)
+        self._hashes: U64 = np.zeros(1 << self._bits, np.uint64)
         self._count = 0
         self._collided: dict[tuple[Any, ...], int] = {}
         """Keys whose hash an earlier key has: they are not in the table."""
@@ -110,7 +110,7 @@ class KeyIndex:
         """Keep the table at most half full, should all of them be new."""
         needed = self._count + more
         if needed > len(self._hashes):
-            grown = np.empty(max(needed, 2 * len(self._hashes)), np.uint64)
+            grown = np.zeros(max(needed, 2 * len(self._hashes)), np.uint64)
             grown[: self._count] = self._hashes[: self._count]
             self._hashes = grown
         if 2 * needed <= 1 << self._bits:

@@ -12,15 +12,9 @@ from typing import Any
 from minirt.data.codec import UnsupportedRecordError
 from minirt.data.keys import key_groups
 from minirt.state.dict_segments import DictSegments, is_small
-from minirt.state.sections import (
-    join_sections,
-    kind_of,
-    pack_section,
-    split_sections,
-    unpack_section,
-)
-
-_TABLE, _CHANGES, _GONE = b"KEYD", b"KEYC", b"GONE"
+from minirt.state.keyed_changes import pack_changes, unpack_changes
+from minirt.state.sections import kind_of, pack_section, unpack_section
+from minirt.state.stored import KEYED_TABLE
 
 
 class KeyedState:
@@ -87,13 +81,14 @@ class KeyedState:
         for name, section in sections.items():
             table = self.table(name)
             changed: set[Any] | None = None
-            present: bytes | memoryview = section
-            if kind_of(section) != _TABLE:
-                gone, present = split_sections(_CHANGES, 2, section)
-                changed = {key for keys, _ in unpack_section(_GONE, gone) for key in keys}
+            present = section
+            if kind_of(section) != KEYED_TABLE:
+                gone, present = unpack_changes(section)
+                changed = set(gone)
                 for key in changed:
                     table.pop(key, None)
-            for keys, values in unpack_section(_TABLE, present, allow_pickle=self._allow_pickle):
+            chunks = unpack_section(KEYED_TABLE, present, allow_pickle=self._allow_pickle)
+            for keys, values in chunks:
                 if changed is not None:
                     changed.update(keys)
                 entries = zip(keys, values, strict=True)
@@ -113,11 +108,11 @@ class KeyedState:
         gone = [key for key in keys if key not in table]
         there = [key for key in keys if key in table] if gone else keys
         entries = self._pack(name, there, map(table.__getitem__, there))
-        return join_sections(_CHANGES, [pack_section(_GONE, gone, [None] * len(gone)), entries])
+        return pack_changes(len(table), gone, entries)
 
     def _pack(self, name: str, keys: Iterable[Any], values: Iterable[Any]) -> bytes:
         try:
-            return pack_section(_TABLE, keys, values, allow_pickle=self._allow_pickle)
+            return pack_section(KEYED_TABLE, keys, values, allow_pickle=self._allow_pickle)
         except UnsupportedRecordError as error:
             raise UnsupportedRecordError(f"state {name!r} cannot be stored: {error}") from error
 

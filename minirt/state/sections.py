@@ -8,20 +8,29 @@ of Arrow IPC.
 
 from __future__ import annotations
 
+import io
 import struct
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
-from typing import Any
+from typing import Any, Protocol
 
 import pyarrow as pa
 
-from minirt.data.codec import MalformedDataError, pack_values, unpack_values
+from minirt.data.codec import MalformedDataError, count_values, pack_values, unpack_values
 
 CHUNK_ENTRIES = 16384
 
 _HEAD = struct.Struct("<4sBxxx")
+HEAD_BYTES = _HEAD.size
 _LENGTHS = struct.Struct("<II")
 _VERSION = 1
+
+
+class ByteStream(Protocol):
+    """Where a section is read from, front to end."""
+
+    def read(self, size: int, /) -> bytes:
+        """The next `size` bytes; fewer only at the end."""
 
 
 def pack_section(
@@ -41,26 +50,68 @@ def unpack_section(
     kind: bytes, data: bytes | memoryview, *, allow_pickle: bool = False
 ) -> Iterator[tuple[list[Any], list[Any]]]:
     """The columns of a section, chunk by chunk. Raises MalformedDataError."""
-    view = memoryview(data)
-    position = _check_head(kind, view)
-    while position < len(view):
-        if position + _LENGTHS.size > len(view):
-            raise MalformedDataError("a section of state is cut off")
-        first, second = _LENGTHS.unpack_from(view, position)
-        middle = position + _LENGTHS.size + first
-        position = middle + second
-        if position > len(view):
-            raise MalformedDataError("a section of state is cut off")
-        left = unpack_values(view[middle - first : middle], allow_pickle=allow_pickle)
-        right = unpack_values(view[middle:position], allow_pickle=allow_pickle)
+    return read_section(kind, io.BytesIO(data), allow_pickle=allow_pickle)
+
+
+def read_section(
+    kind: bytes, stream: ByteStream, *, allow_pickle: bool = False, opaque_pickles: bool = False
+) -> Iterator[tuple[list[Any], list[Any]]]:
+    """As `unpack_section`, holding no more than one chunk in memory."""
+    check_head(kind, stream.read(HEAD_BYTES))
+    return read_chunks(stream, allow_pickle=allow_pickle, opaque_pickles=opaque_pickles)
+
+
+def read_chunks(
+    stream: ByteStream, *, allow_pickle: bool = False, opaque_pickles: bool = False
+) -> Iterator[tuple[list[Any], list[Any]]]:
+    """What follows the head of a table of rows."""
+    for first, second in _chunks(stream):
+        left, right = (
+            unpack_values(column, allow_pickle=allow_pickle, opaque_pickles=opaque_pickles)
+            for column in (first, second)
+        )
         if len(left) != len(right):
             raise MalformedDataError("the columns of a section of state differ in length")
         yield left, right
 
 
+def count_entries(kind: bytes, data: bytes | memoryview) -> int:
+    """How many entries a section has, without unpacking it. Raises MalformedDataError."""
+    stream = io.BytesIO(data)
+    check_head(kind, stream.read(HEAD_BYTES))
+    return sum(count_values(first) for first, _ in _chunks(stream))
+
+
+def _chunks(stream: ByteStream) -> Iterator[tuple[bytes, bytes]]:
+    """The two packed columns of each chunk."""
+    while lengths := stream.read(_LENGTHS.size):
+        if len(lengths) < _LENGTHS.size:
+            raise MalformedDataError("a section of state is cut off")
+        first, second = _LENGTHS.unpack(lengths)
+        columns = stream.read(first), stream.read(second)
+        if (len(columns[0]), len(columns[1])) != (first, second):
+            raise MalformedDataError("a section of state is cut off")
+        if count_values(columns[0]) > CHUNK_ENTRIES:
+            raise MalformedDataError(f"a chunk of state has more than {CHUNK_ENTRIES} entries")
+        yield columns
+
+
 def kind_of(data: bytes | memoryview) -> bytes:
     """What a section says that it holds."""
     return bytes(data[:4])
+
+
+def check_head(kind: bytes, head: bytes) -> None:
+    """Raise MalformedDataError unless a section of this kind begins like that."""
+    if len(head) < HEAD_BYTES:
+        raise MalformedDataError(f"{len(head)} bytes are too few for a section of state")
+    found, version = _HEAD.unpack(head)
+    if found != kind:
+        raise MalformedDataError(f"a section of state holds {found!r}, not {kind!r}")
+    if version != _VERSION:
+        raise MalformedDataError(
+            f"state of format version {version} cannot be read; this is version {_VERSION}"
+        )
 
 
 def join_sections(kind: bytes, parts: Sequence[bytes]) -> bytes:
@@ -69,19 +120,23 @@ def join_sections(kind: bytes, parts: Sequence[bytes]) -> bytes:
     return b"".join((_HEAD.pack(kind, _VERSION), lengths, *parts))
 
 
-def split_sections(kind: bytes, count: int, data: bytes | memoryview) -> list[memoryview]:
+def split_sections(kind: bytes, count: int, data: bytes | memoryview) -> list[bytes]:
     """The `count` sections that were joined. Raises MalformedDataError."""
-    view = memoryview(data)
-    position = _check_head(kind, view) + 4 * count
-    if position > len(view):
-        raise MalformedDataError("a section of state is cut off")
-    parts = []
-    for length in struct.unpack_from(f"<{count}I", view, _HEAD.size):
-        parts.append(view[position : position + length])
-        position += length
-    if position != len(view):
+    stream = io.BytesIO(data)
+    check_head(kind, stream.read(HEAD_BYTES))
+    wanted = read_lengths(count, stream)
+    parts = [stream.read(length) for length in wanted]
+    if sum(map(len, parts)) != sum(wanted) or stream.read(1):
         raise MalformedDataError("a section of state is cut off")
     return parts
+
+
+def read_lengths(count: int, stream: ByteStream) -> tuple[int, ...]:
+    """The lengths of sections that were joined, read from behind the head. Raises MalformedDataError."""
+    lengths = stream.read(4 * count)
+    if len(lengths) < 4 * count:
+        raise MalformedDataError("a section of state is cut off")
+    return struct.unpack(f"<{count}I", lengths)
 
 
 def pack_columns(kind: bytes, batch: pa.RecordBatch) -> bytes:
@@ -97,23 +152,22 @@ def pack_columns(kind: bytes, batch: pa.RecordBatch) -> bytes:
 def unpack_columns(kind: bytes, data: bytes | memoryview) -> pa.RecordBatch:
     """The record batch of a section. Raises MalformedDataError."""
     view = memoryview(data)
-    position = _check_head(kind, view)
+    check_head(kind, bytes(view[:HEAD_BYTES]))
     try:
-        with pa.ipc.open_stream(pa.py_buffer(view[position:])) as reader:
-            return reader.read_next_batch()
+        with pa.ipc.open_stream(pa.py_buffer(view[HEAD_BYTES:])) as reader:
+            batch = reader.read_next_batch()
+        batch.validate(full=True)
     except (pa.ArrowException, StopIteration, OSError) as error:
         raise MalformedDataError(f"a section of state is damaged: {error}") from error
+    return batch
 
 
-def _check_head(kind: bytes, view: memoryview) -> int:
-    """Where the content begins. Raises MalformedDataError."""
-    if len(view) < _HEAD.size:
-        raise MalformedDataError(f"{len(view)} bytes are too few for a section of state")
-    found, version = _HEAD.unpack_from(view)
-    if found != kind:
-        raise MalformedDataError(f"a section of state holds {found!r}, not {kind!r}")
-    if version != _VERSION:
-        raise MalformedDataError(
-            f"state of format version {version} cannot be read; this is version {_VERSION}"
-        )
-    return _HEAD.size
+def metadata_of_columns(kind: bytes, data: bytes | memoryview) -> dict[bytes, bytes]:
+    """What is stored beside the columns of a section. Raises MalformedDataError."""
+    view = memoryview(data)
+    check_head(kind, bytes(view[:HEAD_BYTES]))
+    try:
+        with pa.ipc.open_stream(pa.py_buffer(view[HEAD_BYTES:])) as reader:
+            return dict(reader.schema.metadata or {})
+    except (pa.ArrowException, OSError) as error:
+        raise MalformedDataError(f"a section of state is damaged: {error}") from error

@@ -11,8 +11,8 @@ from minirt.data.codec import MalformedDataError
 from minirt.functions import TimeDomain
 from minirt.state.keyed import owned
 from minirt.state.sections import pack_section, unpack_section
+from minirt.state.stored import TIMER_TABLE
 
-_TIMERS = b"TIME"
 _STALE_MAX = 1024
 
 
@@ -52,7 +52,7 @@ class Timers:
             if queue.live:
                 timers = queue.in_order()
                 sections[domain] = pack_section(
-                    _TIMERS, [at for at, _ in timers], [key for _, key in timers]
+                    TIMER_TABLE, [at for at, _ in timers], [key for _, key in timers]
                 )
         return sections
 
@@ -66,7 +66,7 @@ class Timers:
             queue = self._queues.get(domain)
             if queue is None:
                 raise MalformedDataError(f"timers of an unknown time domain {domain!r}")
-            for times, keys in unpack_section(_TIMERS, section):
+            for times, keys in unpack_section(TIMER_TABLE, section):
                 timers = zip(times, keys, strict=True)
                 own = (
                     compress(timers, owned(keys, self._max_parallelism, self._groups))

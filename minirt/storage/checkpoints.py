@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import socket
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any
 
 from minirt.config import Limits
@@ -31,12 +32,14 @@ from minirt.protocol.manifest import (
     next_generation,
     restore_candidates,
 )
+from minirt.state.stored import entries_in
 from minirt.storage.damage import NO_OLDER_CHECKPOINT, cannot_restore, fallback_to
 from minirt.storage.history import CheckpointHistory
 from minirt.storage.manifests import decode_manifest, encode_manifest
-from minirt.storage.parts import decode_part, encode_part, part_checksum
+from minirt.storage.parts import part_checksum, part_head
 from minirt.storage.retention import Retention
-from minirt.storage.store import ObjectMissingError, ObjectStore
+from minirt.storage.snapshots import read_object, read_referenced, read_sections
+from minirt.storage.store import ObjectStore
 
 _CLAIM_ATTEMPTS = 1000
 
@@ -136,7 +139,9 @@ class CheckpointStorage:
         It builds on what it refers to in files that were written before.
         """
         path = CheckpointPaths.snapshot(ManifestKey(checkpoint_id, generation), vertex, subtask)
-        written = self._write_part(path, vertex, subtask, sections)
+        chunks = {name: (section,) for name, section in sections.items()}
+        entries = {name: entries_in(name, section) for name, section in sections.items()}
+        written = self._write_part(path, vertex, subtask, chunks, entries)
         return replace(written, references=tuple(references))
 
     def write_in_flight(
@@ -145,18 +150,22 @@ class CheckpointStorage:
         generation: int,
         vertex: int,
         subtask: int,
-        channels: Sequence[tuple[ChannelData, bytes]],
+        channels: Sequence[tuple[ChannelData, Iterable[bytes]]],
     ) -> InFlightRef:
-        """Store the in-flight data that one subtask captured, as `write_snapshot` does with state."""
+        """Store the in-flight data that one subtask captured, as `write_snapshot` does with state.
+
+        It comes in chunks and need not be in memory: it is gone through twice, first for the checksums.
+        """
         path = CheckpointPaths.in_flight(ManifestKey(checkpoint_id, generation), vertex, subtask)
         sections = {str(place): data for place, (_, data) in enumerate(channels)}
-        stored = self._write_part(path, vertex, subtask, sections)
+        entries = {str(place): channel.records for place, (channel, _) in enumerate(channels)}
+        stored = self._write_part(path, vertex, subtask, sections, entries)
         return InFlightRef(stored, tuple(channel for channel, _ in channels))
 
     def read_snapshot(self, ref: SnapshotRef, checkpoint: ManifestKey) -> dict[str, bytes]:
         """What a snapshot of the checkpoint holds itself, all checksums verified."""
         try:
-            return self._verified_sections(ref, checkpoint)
+            return read_sections(self.store, ref, checkpoint)
         except CorruptCheckpointError as error:
             raise cannot_restore(error, checkpoint.checkpoint_id, fallback_to(None)) from error
 
@@ -169,7 +178,7 @@ class CheckpointStorage:
         """
         for reference in ref.references:
             try:
-                yield reference.path, self._referenced(reference)
+                yield reference.path, read_referenced(self.store, reference)
             except CorruptCheckpointError as error:
                 raise cannot_restore(error, checkpoint.checkpoint_id, fallback_to(None)) from error
         yield ref.path, self.read_snapshot(ref, checkpoint)
@@ -192,7 +201,7 @@ class CheckpointStorage:
         """The manifest of a checkpoint."""
         path = CheckpointPaths.manifest(key)
         full_path = self.store.full_path(path)
-        manifest = decode_manifest(self._read_part(path), full_path)
+        manifest = decode_manifest(read_object(self.store, path), full_path)
         if manifest.key != key:
             raise CorruptCheckpointError(
                 f"holds the manifest of another checkpoint, {manifest.key}", full_path
@@ -278,35 +287,19 @@ class CheckpointStorage:
     # Internals
 
     def _write_part(
-        self, path: str, vertex: int, subtask: int, sections: Mapping[str, bytes]
+        self,
+        path: str,
+        vertex: int,
+        subtask: int,
+        sections: Mapping[str, Iterable[bytes]],
+        entries: Mapping[str, int | None],
     ) -> SnapshotRef:
-        chunks = encode_part(sections)
-        size, checksum = sum(map(len, chunks)), part_checksum(chunks[0])
+        head, size = part_head(sections, entries)
+        checksum, chunks = part_checksum(head), chain([head], *sections.values())
         if size <= self._inline_bytes_max:
             return SnapshotRef(vertex, subtask, None, b"".join(chunks), size, checksum)
         self.store.write(path, chunks)
         return SnapshotRef(vertex, subtask, path, None, size, checksum)
-
-    def _verified_sections(self, ref: SnapshotRef, checkpoint: ManifestKey) -> dict[str, bytes]:
-        if ref.path is not None:
-            path = self.store.full_path(ref.path)
-            data = self._read_part(ref.path)
-        else:
-            manifest = self.store.full_path(CheckpointPaths.manifest(checkpoint))
-            path = f"{manifest} (inlined: vertex {ref.vertex}, subtask {ref.subtask})"
-            data = ref.inline or b""
-        sections = decode_part(data, path)
-        if len(data) != ref.bytes or part_checksum(data) != ref.crc:
-            raise CorruptCheckpointError("not the snapshot that the manifest refers to", path)
-        return sections
-
-    def _referenced(self, reference: Reference) -> dict[str, bytes]:
-        path = self.store.full_path(reference.path)
-        sections = decode_part(self._read_part(reference.path), path)
-        missing = sorted(set(reference.sections) - sections.keys())
-        if missing:
-            raise CorruptCheckpointError(f"has no section {missing[0]!r}", path)
-        return {name: sections[name] for name in reference.sections}
 
     def _check_create_refuses(self, path: str, data: bytes) -> None:
         if self.store.create(path, data):
@@ -314,12 +307,6 @@ class CheckpointStorage:
                 f"{self.store.root} ignores the condition of a conditional write, so it cannot keep two"
                 " runs of a job apart; use a storage that supports If-None-Match"
             )
-
-    def _read_part(self, path: str) -> bytes:
-        try:
-            return self.store.read(path)
-        except ObjectMissingError as error:
-            raise CorruptCheckpointError("missing", self.store.full_path(path)) from error
 
     def _summary(self, key: ManifestKey) -> ManifestSummary:
         try:

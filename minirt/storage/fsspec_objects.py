@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -41,6 +41,15 @@ class FsspecObjects:
         with self._exclusive():
             return bytes(filesystem.cat_file(f"{base}/{path}"))
 
+    def read_range(self, path: str, start: int, length: int) -> bytes:
+        filesystem, base = self._open()
+        with self._exclusive():
+            # Object stores refuse ranges that begin behind the end.
+            if start >= (size := int(filesystem.info(f"{base}/{path}")["size"])):
+                return b""
+            end = min(start + length, size)
+            return bytes(filesystem.cat_file(f"{base}/{path}", start=start, end=end))
+
     def size(self, path: str) -> int:
         filesystem, base = self._open()
         with self._exclusive():
@@ -49,10 +58,10 @@ class FsspecObjects:
             raise FileNotFoundError(path)
         return int(info["size"])
 
-    def write(self, path: str, chunks: Sequence[bytes]) -> None:
+    def write(self, path: str, chunks: Iterable[bytes]) -> None:
         self._put(path, chunks, "overwrite")
 
-    def create(self, path: str, chunks: Sequence[bytes]) -> bool:
+    def create(self, path: str, chunks: Iterable[bytes]) -> bool:
         if self._protocol not in _CONDITIONAL_CREATE:
             raise ConfigurationError(
                 f"checkpoints cannot be written to {self._protocol}:// ({self.root}): it has no atomic"
@@ -93,9 +102,9 @@ class FsspecObjects:
     def sweep(self, older_than_s: float) -> None:
         """Nothing to do: an object store shows and keeps whole objects only."""
 
-    def _put(self, path: str, chunks: Sequence[bytes], mode: str) -> None:
+    def _put(self, path: str, chunks: Iterable[bytes], mode: str) -> None:
         filesystem, base = self._open()
-        data = chunks[0] if len(chunks) == 1 else b"".join(chunks)
+        data = b"".join(chunks)
         with self._exclusive():
             try:
                 filesystem.pipe_file(f"{base}/{path}", data, mode=mode)

@@ -6,6 +6,8 @@ from typing import Any
 
 import msgpack
 
+from minirt.data.plain import unpack_plain
+from minirt.data.values import MalformedDataError
 from minirt.errors import CorruptCheckpointError
 from minirt.protocol.manifest import CheckpointPaths
 from minirt.storage.parts import decode_part, encode_part
@@ -68,11 +70,13 @@ class CheckpointHistory:
         except ObjectMissingError:  # Too old by now: a running job has removed it.
             return []
         sections = decode_part(data, self._store.full_path(path))
-        if "entries" not in sections:
-            raise CorruptCheckpointError(
-                "not a run of history entries", self._store.full_path(path)
-            )
-        return [msgpack.unpackb(entry) for entry in msgpack.unpackb(sections["entries"])]
+        try:
+            entries = [unpack_plain(entry) for entry in unpack_plain(sections["entries"])]
+        except (KeyError, TypeError, MalformedDataError) as error:
+            raise _not_a_run(self._store.full_path(path)) from error
+        if not all(isinstance(entry, dict) for entry in entries):
+            raise _not_a_run(self._store.full_path(path))
+        return entries
 
     def _continue_after(self, runs: list[tuple[int, int]]) -> int:
         """The number of the next entry."""
@@ -94,3 +98,7 @@ class CheckpointHistory:
     def _end_of(self, older: list[tuple[int, int]]) -> int:
         """Where the first of these runs ends: the next one starts there."""
         return older[1][0] if len(older) > 1 else self._first
+
+
+def _not_a_run(path: str) -> CorruptCheckpointError:
+    return CorruptCheckpointError("not a run of history entries", path)

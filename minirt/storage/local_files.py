@@ -6,7 +6,7 @@ import os
 import stat
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import BinaryIO
 
 _TEMPORARY = ".tmp-"
@@ -28,13 +28,18 @@ class LocalFiles:
         with open(self._full(path), "rb") as file:
             return file.read()
 
+    def read_range(self, path: str, start: int, length: int) -> bytes:
+        with open(self._full(path), "rb") as file:
+            file.seek(start)
+            return file.read(length)
+
     def size(self, path: str) -> int:
         found = os.stat(self._full(path))
         if not stat.S_ISREG(found.st_mode):
             raise FileNotFoundError("a folder, not an object")
         return found.st_size
 
-    def write(self, path: str, chunks: Sequence[bytes]) -> None:
+    def write(self, path: str, chunks: Iterable[bytes]) -> None:
         target = self._full(path)
         temporary = self._write_temporary(target, chunks)
         try:
@@ -44,7 +49,7 @@ class LocalFiles:
             raise
         _sync_folder(os.path.dirname(target))
 
-    def create(self, path: str, chunks: Sequence[bytes]) -> bool:
+    def create(self, path: str, chunks: Iterable[bytes]) -> bool:
         target = self._full(path)
         if os.path.lexists(target):
             return False
@@ -108,7 +113,7 @@ class LocalFiles:
         except (FileNotFoundError, NotADirectoryError):
             return []
 
-    def _write_temporary(self, target: str, chunks: Sequence[bytes]) -> str:
+    def _write_temporary(self, target: str, chunks: Iterable[bytes]) -> str:
         folder, name = os.path.split(target)
         unique = f"{os.getpid()}-{threading.get_ident()}-{time.monotonic_ns()}"
         temporary = os.path.join(folder, f"{_TEMPORARY}{name}-{unique}")

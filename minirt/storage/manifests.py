@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import msgpack
 
+from minirt.data.plain import unpack_plain
+from minirt.data.values import MalformedDataError
 from minirt.errors import CorruptCheckpointError, UserCodeError
 from minirt.protocol.manifest import Manifest
 from minirt.storage.parts import decode_part, encode_part
@@ -27,7 +29,7 @@ def decode_manifest(data: bytes, path: str) -> Manifest:
     if "manifest" not in sections:
         raise CorruptCheckpointError("not a manifest", path)
     try:
-        value = msgpack.unpackb(sections["manifest"], strict_map_key=False)
-    except ValueError as error:
+        value = unpack_plain(sections["manifest"])
+    except MalformedDataError as error:
         raise CorruptCheckpointError(f"not a manifest ({error})", path) from error
     return Manifest.from_plain(value, path)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Protocol
 
@@ -30,8 +30,9 @@ class Objects(Protocol):
     """For messages: what a path is relative to."""
 
     def read(self, path: str) -> bytes: ...
-    def write(self, path: str, chunks: Sequence[bytes]) -> None: ...
-    def create(self, path: str, chunks: Sequence[bytes]) -> bool: ...
+    def read_range(self, path: str, start: int, length: int) -> bytes: ...
+    def write(self, path: str, chunks: Iterable[bytes]) -> None: ...
+    def create(self, path: str, chunks: Iterable[bytes]) -> bool: ...
     def delete(self, path: str) -> None: ...
     def sizes(self, prefix: str) -> dict[str, int]: ...
     def size(self, path: str) -> int: ...
@@ -86,12 +87,17 @@ class ObjectStore:
         with self._translated("cannot read", path):
             return self._objects.read(_checked(path))
 
-    def write(self, path: str, data: bytes | Sequence[bytes]) -> None:
+    def read_range(self, path: str, start: int, length: int) -> bytes:
+        """`length` bytes from `start` on, or as many as there are. Raises ObjectMissingError."""
+        with self._translated("cannot read", path):
+            return self._objects.read_range(_checked(path), start, length)
+
+    def write(self, path: str, data: bytes | Iterable[bytes]) -> None:
         """Store the object, over an older one if there is; durable on return, never half visible."""
         with self._translated("cannot write", path):
             self._objects.write(_checked(path), _chunks(data))
 
-    def create(self, path: str, data: bytes | Sequence[bytes]) -> bool:
+    def create(self, path: str, data: bytes | Iterable[bytes]) -> bool:
         """Store the object unless it exists: of any number of callers, exactly one gets True."""
         with self._translated("cannot create", path):
             return self._objects.create(_checked(path), _chunks(data))
@@ -150,7 +156,7 @@ def _open(url: str, options: Mapping[str, Any]) -> Objects:
     return FsspecObjects(url.rstrip("/"), match[0], options)
 
 
-def _chunks(data: bytes | Sequence[bytes]) -> Sequence[bytes]:
+def _chunks(data: bytes | Iterable[bytes]) -> Iterable[bytes]:
     return (data,) if isinstance(data, bytes) else data
 
 

@@ -23,6 +23,9 @@ class Host(Protocol):
     def turning(self) -> bool:
         """Whether its loop runs: neither gone nor hanging."""
 
+    def send(self, output: OutputChannel) -> list[Frame]:
+        """Put on the wire what credit allows."""
+
     def receive(self, end: LinkEnd, frame: Frame) -> None:
         """Take a frame off the wire."""
 
@@ -98,8 +101,7 @@ class SimulatedLink(Actor):
         self._schedule.wake(self)
 
     def _send(self) -> None:
-        while (frame := self._output.poll()) is not None:
-            self._frames.append(frame)
+        self._frames.extend(self._sender.send(self._output))
         self._schedule.wake(self._feeder)
 
     def _deliver_frame(self) -> None:

@@ -55,8 +55,8 @@ def _in_words(command: Command) -> str:
 
 def _value(value: Any) -> str:
     match value:
-        case Barrier():
-            return "overtaking" if value.overtook else ""
+        case Barrier() | None:
+            return ""
         case Set():
             return f"{{{', '.join(map(str, sorted(value)))}}}"
     return str(value)

@@ -18,6 +18,7 @@ def at_pace(options: Options, round_s: float) -> Options:
     limits = replace(
         options.limits,
         source_poll_s=round_s,
+        debloat_period_s=round_s / 4,
         watermark_interval_s=round_s / 2,
         heartbeat_s=_HEARTBEAT_ROUNDS * round_s,
         connect_timeout_s=_PATIENCE_ROUNDS * round_s,
@@ -26,8 +27,11 @@ def at_pace(options: Options, round_s: float) -> Options:
     return replace(options, heartbeat_timeout=_PATIENCE_ROUNDS * round_s, limits=limits)
 
 
-def drawn_options(random: Random) -> Options:
-    """Queues and frames of a few records, so that barriers meet backpressure; some large ones too."""
+def drawn_options(random: Random, round_s: float) -> Options:
+    """Queues and frames of a few records, so that barriers meet backpressure; some large ones too.
+
+    What one record emits beyond a full queue may stay in memory, wait on disk, or do either.
+    """
     queue = random.choice((200, 1000, 20_000))
     limits = Limits(
         input_queue_bytes=queue,
@@ -35,10 +39,15 @@ def drawn_options(random: Random) -> Options:
         frame_bytes=random.choice((64, 500, 5000)),
         frame_records=random.choice((1, 4, 1000)),
         inline_snapshot_bytes=random.choice((0, 200, 20_000)),
+        debloat_samples=random.choice((1, 20)),
+        debloat_window_bytes_min=random.choice((1, 100)),
+        overdraft_bytes=random.choice((0, 200, 1 << 30)),
+        spill_bytes_max=random.choice((0, 2000, 1 << 30)),
     )
     slots = random.random() < 0.5
     return Options(
         buffer_timeout=random.choice((0, 0.001, 0.02)),
         placement="slots" if slots else "subtask",
+        debloat=random.choice((None, round_s / 10, 2 * round_s)),
         limits=limits,
     )

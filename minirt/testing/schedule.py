@@ -77,6 +77,11 @@ class Schedule:
             actor.ready = True
             self._ready.append(actor)
 
+    def wake_all(self) -> None:
+        """Whoever has something to do can do it."""
+        for actor in self._actors:
+            self.wake(actor)
+
     def later(self, steps_max: int, action: Callable[[], None]) -> None:
         """Have something done within the next `steps_max` steps."""
         at = self.steps + 1 + int(self.random.random() * steps_max)
@@ -130,8 +135,7 @@ class Schedule:
         """Let time pass until somebody has something to do; False if nobody ever will."""
         near = self.clock.now() + _NEAR_STEPS * self.clock.step_s
         if not self._alarms or self._alarms[0][0] > near:
-            for actor in self._actors:
-                self.wake(actor)
+            self.wake_all()
             if self._act():
                 return True
         if self._alarms:

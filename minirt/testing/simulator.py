@@ -127,7 +127,7 @@ def simulate(
     restart = restart or Restart.fixed_delay(_RESTARTS_MAX, checkpointing.interval_s / 4)
     graphs = [build_execution_graph(_job_graph(form)) for form in (job, *rescaled)]
     round_s = checkpointing.interval_s / random.choice(_INTERVAL_ROUNDS)
-    options = at_pace(options or drawn_options(random), round_s)
+    options = at_pace(options or drawn_options(random, round_s), round_s)
     forms = [
         SimulatedJob(graph, cloudpickle.dumps(graph), checkpointing, restart, options)
         for graph in graphs

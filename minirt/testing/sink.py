@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -26,7 +26,6 @@ class TransactionalSink(Sink):
         self._number = next(_numbers)
         self._pending: dict[str, list[Any]] = {}
         self._committed: dict[str, list[Any]] = {}
-        self._given_out = 0
         _sinks[self._number] = self
 
     def __reduce__(self) -> tuple[Any, tuple[int]]:
@@ -51,15 +50,16 @@ class TransactionalSink(Sink):
         """Forget everything."""
         self._pending.clear()
         self._committed.clear()
-        self._given_out = 0
+
+    def load(
+        self, pending: Mapping[str, Sequence[Any]], committed: Mapping[str, Sequence[Any]]
+    ) -> None:
+        """Let the outside world be as it was when these were `pending` and `committed`."""
+        self._pending = {id: list(rows) for id, rows in pending.items()}
+        self._committed = {id: list(rows) for id, rows in committed.items()}
 
     def open_writer(self, context: SinkContext) -> SinkWriter:
         return _Writer(self, context)
-
-    def new_id(self, context: SinkContext) -> str:
-        """A name that no other output has; it tells the operator and the generation."""
-        self._given_out += 1
-        return f"{context.operator}/{context.subtask}-{context.generation}-{self._given_out}"
 
     def store_pending(self, id: str, rows: list[Any]) -> None:
         self._pending[id] = rows
@@ -92,6 +92,7 @@ class _Writer(SinkWriter):
         self._sink = sink
         self._context = context
         self._rows: list[Any] = []
+        self._prepared = 0
 
     def write(self, batch: Batch) -> None:
         self._rows += batch.rows().records
@@ -100,7 +101,10 @@ class _Writer(SinkWriter):
         if not self._rows:
             return Prepared()
         rows, self._rows = self._rows, []
-        id = self._sink.new_id(self._context)
+        self._prepared += 1
+        context = self._context
+        # No other output has this name: of one generation there is one writer for each subtask.
+        id = f"{context.operator}/{context.subtask}-{context.generation}-{self._prepared}"
         return Prepared([{"id": id}], lambda: self._sink.store_pending(id, rows))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from minirt.storage.store import ObjectStore
@@ -61,12 +61,15 @@ class SimulatedObjects:
         self._gate.before(f"read {path}")
         return self._existing(path)
 
-    def write(self, path: str, chunks: Sequence[bytes]) -> None:
+    def read_range(self, path: str, start: int, length: int) -> bytes:
+        return self.read(path)[start : start + length]
+
+    def write(self, path: str, chunks: Iterable[bytes]) -> None:
         self._gate.before(f"write {path}")
         self._disk.objects[path] = b"".join(chunks)
         self._gate.after(f"write {path}")
 
-    def create(self, path: str, chunks: Sequence[bytes]) -> bool:
+    def create(self, path: str, chunks: Iterable[bytes]) -> bool:
         self._gate.before(f"create {path}")
         created = path not in self._disk.objects
         if created:

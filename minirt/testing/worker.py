@@ -166,6 +166,16 @@ class SimulatedWorker(Actor):
         setattr(operator, "process", fail)  # noqa: B010 - a method is replaced
         return True
 
+    def send(self, output: OutputChannel) -> list[Frame]:
+        frames: list[Frame] = []
+
+        def send_all() -> None:
+            while (frame := output.poll()) is not None:
+                frames.append(frame)
+
+        self._guard(send_all)
+        return frames
+
     def receive(self, end: LinkEnd, frame: Frame) -> None:
         self._guard(lambda: end.on_frame(frame))
 
@@ -308,8 +318,7 @@ class SimulatedWorker(Actor):
 
     def _unhang(self) -> None:
         self.hanging = False
-        for actor in (self, *self.actors.values()):
-            self._schedule.wake(actor)
+        self._schedule.wake_all()  # Also the links, which had found nobody to send or receive.
 
     def _speed_up(self) -> None:
         self._upload_slow = False

@@ -17,12 +17,29 @@ if TYPE_CHECKING:
 @pytest.mark.parametrize(
     ("command", "mentions"),
     [
-        ([], ["demo", "verify", "checkpoints", "conformance"]),
+        ([], ["run", "demo", "verify", "checkpoints", "conformance"]),
+        (
+            ["run"],
+            ["JOB.PY", "--restore", "--parallelism", "--mode", "--storage", "--set", "--config"],
+        ),
+        (["jobs"], ["--json"]),
+        (["savepoint"], ["JOB", "PATH", "--mode"]),
+        (["stop"], ["JOB", "--savepoint", "--drain"]),
+        (["cancel"], ["JOB"]),
+        (["rescale"], ["JOB", "N"]),
         (["demo"], ["--json", "--mode", "--kills", "--keep"]),
         (["verify"], ["OUTPUT", "EXPECTED", "--keys"]),
-        (["checkpoints"], ["list"]),
+        (["checkpoints"], ["list", "show", "diff", "verify", "export", "delete"]),
         (["conformance"], ["MODE", "--runs", "--start", "--jobs", "--seed", "--replay", "--json"]),
         (["checkpoints", "list"], ["STORAGE", "--json"]),
+        (["checkpoints", "show"], ["STORAGE", "[ID]", "--handles", "--json"]),
+        (["checkpoints", "diff"], ["STORAGE", "ID", "[OTHER]", "--keys", "--json"]),
+        (["checkpoints", "verify"], ["STORAGE", "[ID]", "--json", "exit status"]),
+        (
+            ["checkpoints", "export"],
+            ["[ID]", "--to", "--what", "--uid", "--name", "--allow-pickle"],
+        ),
+        (["checkpoints", "delete"], ["STORAGE", "ID", "--yes", "--force", "--json"]),
     ],
 )
 def test_every_command_explains_itself(call: Call, command: list[str], mentions: list[str]) -> None:
@@ -55,6 +72,13 @@ def test_the_package_can_be_run_as_a_module_and_help_loads_neither_spark_nor_con
         (["demo", "here"], "unexpected extra argument"),
         (["verify", "only-one"], "Missing argument"),
         (["checkpoints", "list"], "Missing argument"),
+        (["checkpoints", "show"], "Missing argument"),
+        (["checkpoints", "diff", "here"], "Missing argument"),
+        (["checkpoints", "delete", "here"], "Missing argument"),
+        (["checkpoints", "export", "here", "--what", "keys"], "'keys' is not one of"),
+        (["checkpoints", "export", "here", "--json"], "--json has no effect with --to -"),
+        (["rescale", "job", "many"], "'many' is not a valid integer"),
+        (["savepoint", "job"], "Missing argument"),
     ],
 )
 def test_a_wrong_call_says_what_is_wrong_with_it(

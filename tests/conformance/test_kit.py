@@ -161,8 +161,8 @@ def test_a_case_in_words() -> None:
     words = list(in_words(draw_case(2)))
     assert words == [
         "op0: source, 2 splits of 8 records, parallelism 1 then 2 then 3",
-        "op1: count of two inputs by key of op0 and op0, 3 keys, not chained, parallelism 2 then 3",
-        "op2: timers of the clock by key of op1 (custom), 3 keys, not chained, parallelism 4 then 2",
+        "op1: count by key of op0 (impure), 1 key, not chained, parallelism 2 then 3",
+        "op2: filter of op1 (broadcast), not chained, parallelism 3",
         "out2: sink of op2",
         "faults: at most 2 worker_crashes, 1 user_errors, 1 hangs, 2 coordinator_crashes, 1 zombies,"
         " 4 storage_errors, 3 slow_storage",

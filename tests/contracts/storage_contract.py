@@ -25,6 +25,16 @@ class StorageContract:
         assert [store.read(p) for p in ("a/b/one", "a/two", "empty")] == [b"1", b"234", b""]
         assert [store.size(p) for p in ("a/b/one", "a/two", "empty")] == [1, 3, 0]
 
+    def test_a_range_is_read_as_far_as_there_is_something(self, store: ObjectStore) -> None:
+        store.write("a", b"0123456789")
+        store.write("empty", b"")
+        ranges = [(0, 10), (3, 4), (8, 5), (10, 1), (99, 1), (0, 0)]
+        found = [store.read_range("a", start, length) for start, length in ranges]
+        assert found == [b"0123456789", b"3456", b"89", b"", b"", b""]
+        assert store.read_range("empty", 0, 5) == b""
+        with pytest.raises(ObjectMissingError):
+            store.read_range("absent", 0, 1)
+
     def test_write_replaces(self, store: ObjectStore) -> None:
         store.write("a", b"long before")
         store.write("a", b"now")

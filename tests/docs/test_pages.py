@@ -10,6 +10,7 @@ import sys
 import pytest
 
 from docs.blocks import with_blocks
+from minirt.settings import load_settings
 from tests.docs.blocks import ROOT, blocks, environment, promised_output, run_python
 
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
@@ -21,6 +22,29 @@ GENERATORS = sorted((ROOT / "docs").glob("make_*.py"))
 def test_snippets_print_what_they_say(name, tmp_path):
     program = "\n".join(blocks(ROOT / "docs" / f"{name}.md", "python"))
     assert run_python(program, tmp_path) == promised_output(program)
+
+
+@pytest.mark.processes
+def test_the_commands_of_running_jobs_work_one_after_another(tmp_path):
+    [program] = [code for code in blocks(ROOT / "docs/running.md", "python") if '"job.py"' in code]
+    commands = "\n".join(blocks(ROOT / "docs/running.md", "bash"))
+    run_python(f"from pathlib import Path\nfolder = Path()\n{program}", tmp_path)
+    ran = subprocess.run(
+        ["bash", "-ec", commands], cwd=tmp_path, env=environment(), capture_output=True, text=True
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert (ran.stdout + ran.stderr).count("job 'sums' finished") == 4
+    assert "goes on from there at another parallelism" in ran.stdout
+    assert (tmp_path / "savepoints/monday").is_dir()
+    assert f"savepoint: {tmp_path / 'savepoints/tuesday'}" in ran.stdout
+
+
+def test_the_settings_file_of_running_jobs_is_read(tmp_path):
+    [content] = blocks(ROOT / "docs/running.md", "toml")
+    (tmp_path / "minirt.toml").write_text(content)
+    settings = load_settings(tmp_path / "minirt.toml", environ={})
+    assert settings.checkpointing is not None
+    assert settings.checkpointing.mode.timeout == "2s"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from minirt.errors import ConfigurationError
@@ -19,6 +20,17 @@ class TestCollectionSource(SourceContract):
     @pytest.fixture
     def expected(self) -> list[Any]:
         return [{"id": i} for i in range(20_000)]
+
+
+class TestTable(SourceContract):
+    @pytest.fixture
+    def source(self) -> Source:
+        half = pa.table({"id": range(10_000), "word": ["x"] * 10_000})
+        return CollectionSource(pa.concat_tables([half, half]), splits=2)
+
+    @pytest.fixture
+    def expected(self) -> list[Any]:
+        return [{"id": i, "word": "x"} for _ in range(2) for i in range(10_000)]
 
 
 class TestSequenceSource(SourceContract):
@@ -61,3 +73,20 @@ def test_what_is_no_whole_number_is_refused() -> None:
         SequenceSource(5, splits=0)
     with pytest.raises(ConfigurationError, match="splits"):
         CollectionSource([1], splits=0)
+
+
+def test_record_batches_are_read_as_columns_in_order() -> None:
+    batches = [pa.record_batch({"n": [1, 2]}), pa.record_batch({"n": [3]})]
+    for records in (batches, batches[0]):
+        source = CollectionSource(records)
+        assert source.schema() == batches[0].schema
+        [split] = source.plan_splits(2)
+        assert [r["n"] for r in read_all(source, split)] == [1, 2, 3][
+            : 3 if records == batches else 2
+        ]
+
+
+@pytest.mark.parametrize("other", [pa.record_batch({"m": [1]}), {"n": 1}])
+def test_record_batches_of_several_schemas_are_refused(other: Any) -> None:
+    with pytest.raises(ConfigurationError, match="must all be of one schema"):
+        CollectionSource([pa.record_batch({"n": [1]}), other])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 
@@ -11,6 +11,8 @@ import minirt.modes
 from minirt.errors import ConfigurationError
 from minirt.modes import DEFAULT_MODE, ENTRY_POINT_GROUP, MODES, find_mode
 from minirt.modes.aligned import Aligned
+from minirt.modes.aligned_with_timeout import AlignedWithTimeout
+from minirt.modes.at_least_once import AtLeastOnce
 from minirt.modes.unaligned import Unaligned
 from minirt.protocol.barriers import (
     Alignment,
@@ -19,6 +21,7 @@ from minirt.protocol.barriers import (
     Command,
     StartCapture,
     StopCapture,
+    TakeSnapshot,
 )
 from minirt.testing.contracts.mode import ModeContract
 
@@ -28,6 +31,20 @@ class TestRegisteredModes(ModeContract):
     def test_is_registered_under_its_name(self, mode: CheckpointMode) -> None:
         assert MODES[mode.name] is mode
         assert find_mode(mode.name) is mode
+
+
+@pytest.mark.parametrize(
+    "mode",
+    [
+        AlignedWithTimeout(timeout=4),
+        AlignedWithTimeout(timeout=15),
+        AlignedWithTimeout(timeout=None, switch_below=1),
+        AlignedWithTimeout(timeout=20, switch_below=3),
+    ],
+    ids=repr,
+)
+class TestOptionsOfAlignedWithTimeout(ModeContract):
+    """An event of the contract takes a second, a record a byte."""
 
 
 class Added(Aligned):
@@ -62,9 +79,32 @@ def test_name_may_be_written_with_hyphens() -> None:
 
 
 def test_unknown_name_is_refused_with_the_known_ones() -> None:
-    known = "aligned, at_least_once, unaligned"
+    known = "aligned, aligned_with_timeout, at_least_once, unaligned"
     with pytest.raises(ConfigurationError, match=f"no checkpoint mode 'none'; known are {known}"):
         find_mode("none")
+
+
+def test_modes_are_not_combined_by_name() -> None:
+    with pytest.raises(ConfigurationError, match=r"'unaligned_at_least_once'.* do not combine"):
+        find_mode("unaligned_at_least_once")
+
+
+@pytest.mark.parametrize("mode", [Aligned, AtLeastOnce, Unaligned])
+def test_timeout_of_a_mode_that_has_none_is_refused_with_the_one_that_has(
+    mode: type[Aligned | AtLeastOnce | Unaligned],
+) -> None:
+    message = rf"mode '{mode.name}' has no timeout: .*AlignedWithTimeout\(timeout"
+    with pytest.raises(ConfigurationError, match=message):
+        mode(timeout="1s")
+
+
+@pytest.mark.parametrize("mode", ["aligned_with_timeout", AlignedWithTimeout(1, switch_below=5)])
+def test_timeout_that_no_checkpoint_reaches_is_refused(mode: str | CheckpointMode) -> None:
+    message = r"timeout of mode aligned_with_timeout \(1 s\) never comes: .* up after 1 s"
+    with pytest.raises(ConfigurationError, match=message):
+        find_mode(mode, expires_after_s=1.0)
+    assert find_mode(mode, expires_after_s=1.5).name == "aligned_with_timeout"
+    find_mode(AlignedWithTimeout(timeout=None, switch_below=5), expires_after_s=1.0)
 
 
 def test_mode_object_is_returned_as_it_is() -> None:
@@ -87,7 +127,7 @@ def test_mode_of_another_package_is_found_by_its_entry_point(
 ) -> None:
     declare(EntryPoint("added", lambda: Added))
     assert isinstance(find_mode("added"), Added)
-    with pytest.raises(ConfigurationError, match="known are added, aligned, at_least_once"):
+    with pytest.raises(ConfigurationError, match="known are added, aligned, aligned_with_timeout"):
         find_mode("missing")
 
 
@@ -122,7 +162,17 @@ class CapturesTooMuch(Unaligned):
         return [order for order in orders if not isinstance(order, StopCapture)]
 
 
-@pytest.mark.parametrize("wrong", [DoesNotWait(), DoesNotCapture(), CapturesTooMuch()])
+class CapturesReached(AlignedWithTimeout):
+    def on_timer(self, alignment: Alignment) -> list[Command]:
+        return [
+            replace(order, capture=alignment.channels) if isinstance(order, TakeSnapshot) else order
+            for order in super().on_timer(alignment)
+        ]
+
+
+@pytest.mark.parametrize(
+    "wrong", [DoesNotWait(), DoesNotCapture(), CapturesTooMuch(), CapturesReached(timeout=10)]
+)
 def test_contract_notices_a_wrong_mode(wrong: CheckpointMode) -> None:
-    with pytest.raises(AssertionError):
+    with pytest.raises((AssertionError, ExceptionGroup)):
         ModeContract().test_every_snapshot_holds_the_records_before_its_barriers(mode=wrong)

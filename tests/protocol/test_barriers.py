@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import ClassVar
 
 import pytest
@@ -10,19 +9,22 @@ import pytest
 from minirt.errors import ProtocolError
 from minirt.modes.aligned import Aligned
 from minirt.modes.at_least_once import AtLeastOnce
+from minirt.protocol.barrier_handler import BarrierHandler
 from minirt.protocol.barriers import (
     TRIGGER_CHANNEL,
     AbortSnapshot,
     Alignment,
     Barrier,
-    BarrierHandler,
     BlockChannel,
     CheckpointMode,
     Command,
     FinishSnapshot,
+    OvertakeOutputs,
     ScheduleTimer,
+    Switch,
     TakeSnapshot,
     UnblockChannels,
+    WatchOutputs,
 )
 
 CREATED_AT = 100.0
@@ -50,8 +52,8 @@ def complete(
 ) -> list[Command]:
     return [
         TakeSnapshot(barrier(checkpoint_id, mode)),
-        FinishSnapshot(checkpoint_id, start_delay_s, alignment_s),
         UnblockChannels(),
+        FinishSnapshot(checkpoint_id, start_delay_s, alignment_s),
     ]
 
 
@@ -113,13 +115,6 @@ def test_each_checkpoint_is_taken_in_the_mode_that_its_barrier_names() -> None:
     assert arrive_and_reach(barriers, 0, barrier(2, "at_least_once")) == []
     completed = complete(2, mode="at_least_once")
     assert arrive_and_reach(barriers, 1, barrier(2, "at_least_once")) == completed
-
-
-def test_snapshot_carries_that_a_barrier_overtook_whichever_brought_it() -> None:
-    barriers = handler(2)
-    arrive_and_reach(barriers, 0, barrier(1))
-    jumped = replace(barrier(1), overtook=True)
-    assert arrive_and_reach(barriers, 1, jumped)[0] == TakeSnapshot(jumped)
 
 
 def test_many_channels_snapshot_each_of_many_checkpoints_once_in_order() -> None:
@@ -267,12 +262,24 @@ def test_end_of_a_channel_does_not_hurry_barriers_that_are_queued_elsewhere() ->
 # Durations.
 
 
-def test_start_delay_runs_to_the_first_barrier_and_alignment_from_there_to_the_last() -> None:
+def test_start_delay_runs_to_the_first_barrier_reached_and_alignment_from_there_to_the_last() -> (
+    None
+):
     barriers = handler(2)
     barriers.on_arrived(0, barrier(1), 101.5)
     barriers.on_reached(0, barrier(1), 102.0)
     barriers.on_arrived(1, barrier(1), 103.0)
-    assert barriers.on_reached(1, barrier(1), 107.5) == complete(1, 1.5, 6.0)
+    assert barriers.on_reached(1, barrier(1), 107.5) == complete(1, 2.0, 5.5)
+
+
+@pytest.mark.parametrize("mode", ["aligned", "at_least_once"])
+def test_bytes_count_as_processed_from_the_first_barrier_reached_to_the_last(mode: str) -> None:
+    barriers, sent = handler(2), barrier(1, mode)
+    barriers.on_arrived(0, sent, CREATED_AT, 1000)
+    barriers.on_arrived(1, sent, CREATED_AT, 1010)
+    barriers.on_reached(0, sent, CREATED_AT, 1200)
+    *_, finish = barriers.on_reached(1, sent, CREATED_AT, 1500)
+    assert finish == FinishSnapshot(1, 0.0, 0.0, processed_bytes=300)
 
 
 def test_durations_are_never_negative_when_clocks_disagree() -> None:
@@ -314,7 +321,7 @@ def test_timer_of_the_current_checkpoint_asks_the_mode_and_others_are_dead() -> 
     assert barriers.on_timer(1, 105.0) == []
     assert barriers.on_arrived(0, SENT, CREATED_AT) == [ScheduleTimer(1, 105.0)]
     assert barriers.on_timer(2, 105.0) == []
-    assert barriers.on_timer(1, 105.0) == [TAKE]
+    assert barriers.on_timer(1, 105.0) == [TAKE, UnblockChannels()]
     barriers.on_abort(1)
     assert barriers.on_timer(1, 106.0) == []
 
@@ -322,8 +329,8 @@ def test_timer_of_the_current_checkpoint_asks_the_mode_and_others_are_dead() -> 
 def test_timer_that_takes_the_snapshot_after_all_arrived_finishes_it() -> None:
     barriers = handler(1, Scripted([], [], [TAKE]))
     barriers.on_arrived(0, SENT, CREATED_AT)
-    finish = FinishSnapshot(1, 0.0, 5.0)
-    assert barriers.on_timer(1, 105.0) == [TAKE, finish, UnblockChannels()]
+    finish = FinishSnapshot(1, 5.0, 0.0)
+    assert barriers.on_timer(1, 105.0) == [TAKE, UnblockChannels(), finish]
 
 
 def test_mode_that_orders_no_snapshot_is_a_protocol_error() -> None:
@@ -351,3 +358,56 @@ def test_second_barrier_of_a_checkpoint_in_a_channel_is_a_protocol_error() -> No
     barriers.on_arrived(1, barrier(1), CREATED_AT)
     with pytest.raises(ProtocolError, match="second barrier 1 in channel 1"):
         barriers.on_arrived(1, barrier(1), CREATED_AT)
+
+
+WATCH = WatchOutputs(1)
+OVERTAKE = OvertakeOutputs(1, "in a hurry")
+
+
+def test_snapshot_is_not_finished_while_its_own_barriers_are_watched() -> None:
+    barriers = handler(1, Scripted([], [TAKE, WATCH], []))
+    barriers.on_arrived(0, SENT, 101.0)
+    assert barriers.on_reached(0, SENT, 102.0, 10) == [TAKE, WATCH, UnblockChannels()]
+    assert barriers.on_timer(1, 103.0, 99) == []
+    assert barriers.on_outputs_passed(2) == []
+    # Neither waiting nor what is processed meanwhile counts as alignment.
+    assert barriers.on_outputs_passed(1) == [FinishSnapshot(1, 2.0, 0.0)]
+    assert barriers.on_outputs_passed(1) == []
+
+
+def test_snapshot_whose_own_barriers_pass_before_the_last_one_arrives_waits_for_that_only() -> None:
+    barriers = handler(2, Scripted([], [], [TAKE, WATCH]))
+    barriers.on_arrived(0, SENT, CREATED_AT)
+    barriers.on_timer(1, CREATED_AT)
+    assert barriers.on_outputs_passed(1) == []
+    assert barriers.on_arrived(1, SENT, 103.0) == [FinishSnapshot(1, 0.0, 3.0)]
+
+
+def test_barriers_that_overtake_at_outputs_finish_the_snapshot_and_say_when_and_why() -> None:
+    barriers = handler(1, Scripted([], [TAKE, WATCH], [OVERTAKE]))
+    arrive_and_reach(barriers, 0, SENT)
+    finish = FinishSnapshot(1, 0.0, 0.0, switches=(Switch("outputs", 2.5, "in a hurry"),))
+    assert barriers.on_timer(1, 102.5) == [OVERTAKE, finish]
+    assert barriers.on_outputs_passed(1) == []
+
+
+def test_abort_ends_the_watching_of_outputs() -> None:
+    barriers = handler(1, Scripted([], [TAKE, WATCH], []))
+    arrive_and_reach(barriers, 0, SENT)
+    assert barriers.on_abort(1) == ABORTED_1
+    assert barriers.on_outputs_passed(1) == []
+
+
+def test_mode_that_overtakes_at_outputs_unasked_is_a_protocol_error() -> None:
+    barriers = handler(2, Scripted([TAKE], [], [OVERTAKE]))
+    barriers.on_arrived(0, SENT, CREATED_AT)
+    with pytest.raises(ProtocolError, match="for checkpoint 1 at outputs that it does not watch"):
+        barriers.on_timer(1, CREATED_AT)
+
+
+@pytest.mark.parametrize("capture", [{0}, {1}, set()])
+def test_mode_that_captures_what_a_channel_forbids_is_a_protocol_error(capture: set[int]) -> None:
+    mode = Scripted([TakeSnapshot(SENT, frozenset(capture), "")], [], [])
+    barriers = BarrierHandler([0, 1], {mode.name: mode}, uncapturable=[1])
+    with pytest.raises(ProtocolError, match="for checkpoint 1 what a channel forbids to capture"):
+        barriers.on_arrived(0, SENT, CREATED_AT)

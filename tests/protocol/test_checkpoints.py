@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from minirt.graph.execution import SubtaskId
-from minirt.protocol.barriers import Barrier
+from minirt.protocol.barriers import Barrier, Switch
 from minirt.protocol.checkpoints import CheckpointCoordinator, CheckpointSettings, history_entry
 from minirt.protocol.job_events import (
     AbortCheckpoint,
@@ -23,9 +23,11 @@ from minirt.protocol.job_events import (
 )
 from minirt.protocol.manifest import (
     MANIFEST_VERSION,
+    ChannelData,
     InFlightRef,
     Manifest,
     SinkHandles,
+    SnapshotRef,
 )
 from minirt.protocol.savepoints import Savepoints
 from minirt.protocol.stored_watermarks import SubtaskWatermarks
@@ -268,7 +270,34 @@ def test_history_of_a_completed_checkpoint_tells_how_it_went() -> None:
         "in_flight_bytes": 0,
         "processed_bytes": 5,
         "unaligned": False,
+        "switches": [],
+        "channels": [],
     }
+
+
+def test_history_tells_each_switch_and_the_bytes_of_each_captured_channel() -> None:
+    manifest = take(coordinator(), 1, 10.0)
+    switch = Switch("outputs", 1.5, "age 1.500 s passed the timeout 1 s")
+    stats = [replace(each, switches=(switch,)) for each in manifest.stats]
+    channels = (
+        ChannelData("a > b:0", "hash", 0, 1, 2, "out", 30),
+        ChannelData("a > b:0", "hash", 0, 0, 2, "out", 12),
+    )
+    captured_by = manifest.stats[1]
+    stored = SnapshotRef(captured_by.vertex, captured_by.subtask, "here", None, 42, 0)
+    in_flight = (InFlightRef(stored, channels),)
+    entry = history_entry(replace(manifest, stats=tuple(stats), in_flight=in_flight))
+    subtasks = entry["subtasks"]
+    assert isinstance(subtasks, list)
+    first, second_subtask = subtasks
+    assert first["switches"] == [
+        {"where": "outputs", "after_s": 1.5, "reason": "age 1.500 s passed the timeout 1 s"}
+    ]
+    assert first["channels"] == []
+    assert second_subtask["channels"] == [
+        {"link": "a > b:0", "sender": 0, "receiver": 1, "side": "out", "bytes": 30},
+        {"link": "a > b:0", "sender": 0, "receiver": 0, "side": "out", "bytes": 12},
+    ]
 
 
 # Failing.
@@ -340,7 +369,8 @@ def test_more_failures_in_a_row_than_tolerated_are_too_many_and_plan_nothing() -
     checkpoints.on_trigger_timer(3, 30.0)
     commands = checkpoints.on_declined(declined(3, SINK), 30.0)
     assert commands == [AbortCheckpoint(1, 3), failed(3, "declined: disk full", 30.0, 30.0)]
-    assert checkpoints.too_many_failures == "3 checkpoints in a row failed"
+    reason = "3 checkpoints in a row failed, at last: declined: disk full"
+    assert checkpoints.too_many_failures == reason
 
 
 def test_completed_checkpoint_forgives_the_failures_before_it() -> None:
@@ -447,7 +477,7 @@ def test_failed_commit_is_tried_again_after_growing_delays() -> None:
     checkpoints.on_manifest_stored(1, 11.0)
     delays = []
     for _ in range(8):
-        [timer] = checkpoints.on_commit_failed(1, 100.0)
+        [timer] = checkpoints.on_commit_failed(1, "no disk", 100.0)
         assert isinstance(timer, SetTimer)
         assert timer.timer == Timer(TimerKind.COMMIT, 1)
         delays.append(timer.at - 100.0)
@@ -459,7 +489,7 @@ def test_commit_timer_has_nothing_to_do_once_a_later_commit_has_covered_it() -> 
     checkpoints = coordinator()
     take(checkpoints, 1, 10.0, handles(1))
     checkpoints.on_manifest_stored(1, 11.0)
-    checkpoints.on_commit_failed(1, 12.0)
+    checkpoints.on_commit_failed(1, "no disk", 12.0)
     take(checkpoints, 2, 20.0, handles(2))
     checkpoints.on_manifest_stored(2, 21.0)
     assert checkpoints.on_commit_timer(1) == [CommitHandles(1, (handles(1),))]
@@ -470,13 +500,13 @@ def test_commit_timer_has_nothing_to_do_once_a_later_commit_has_covered_it() -> 
 def test_more_failed_commits_in_a_row_than_tolerated_are_too_many() -> None:
     checkpoints = coordinator()
     for _ in range(2):
-        checkpoints.on_commit_failed(1, 12.0)
+        checkpoints.on_commit_failed(1, "no disk", 12.0)
     assert checkpoints.too_many_failures is None
     checkpoints.on_committed(1)
     for _ in range(3):
         assert checkpoints.too_many_failures is None
-        checkpoints.on_commit_failed(2, 12.0)
-    assert checkpoints.too_many_failures == "3 commits in a row failed"
+        checkpoints.on_commit_failed(2, "no disk", 12.0)
+    assert checkpoints.too_many_failures == "3 commits in a row failed, at last: no disk"
 
 
 # The final checkpoint.
@@ -533,7 +563,7 @@ def test_final_commit_that_fails_is_tried_again_even_without_handles() -> None:
     drain(checkpoints, 1.0)
     acknowledge_all(checkpoints, 1, 2.0)
     checkpoints.on_manifest_stored(1, 3.0)
-    [timer] = checkpoints.on_commit_failed(1, 4.0)
+    [timer] = checkpoints.on_commit_failed(1, "no disk", 4.0)
     assert timer == SetTimer(Timer(TimerKind.COMMIT, 1), 4.2)
     assert checkpoints.on_commit_timer(1) == [CommitHandles(1, ())]
     checkpoints.on_committed(1)

@@ -288,7 +288,7 @@ def test_too_many_failed_checkpoints_fail_the_generation() -> None:
     assert AbortCheckpoint(1, 2) in commands
     error = failure_of(commands)
     assert isinstance(error, StorageError)
-    assert str(error) == "2 checkpoints in a row failed"
+    assert str(error) == "2 checkpoints in a row failed, at last: declined: disk full"
     assert commands[-3:] == restarts_after(error, 20.0)
 
 
@@ -303,14 +303,15 @@ def test_too_many_refused_manifests_fail_the_generation() -> None:
 def test_too_many_failed_commits_fail_the_generation() -> None:
     protocol = running(replace(SETTINGS, tolerable_failures=0))
     commands = protocol.handle(CommitFailed(1, StorageError("down")), 12.0)
-    assert str(failure_of(commands)) == "1 commits in a row failed"
+    assert str(failure_of(commands)) == "1 commits in a row failed, at last: down"
 
 
 def test_too_many_expired_checkpoints_fail_the_generation() -> None:
     protocol = running(replace(SETTINGS, tolerable_failures=0))
     protocol.handle(TimerFired(trigger_timer(1)), 10.0)
     commands = protocol.handle(fired(TimerKind.EXPIRE, 1), 70.0)
-    assert str(failure_of(commands)) == "1 checkpoints in a row failed"
+    reason = "expired after 60 s with 2 subtasks missing"
+    assert str(failure_of(commands)) == f"1 checkpoints in a row failed, at last: {reason}"
 
 
 def test_superseded_manifest_ends_the_job_without_a_restart() -> None:

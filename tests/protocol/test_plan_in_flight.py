@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from minirt.errors import ConfigurationError
@@ -72,6 +74,16 @@ def test_records_with_a_key_are_dealt_again_when_parallelism_changes(kind: Parti
     job = graph(kind, 2, 3)
     manifest = captured((1, 0, "out"), kind=job.links[0].kind, receivers=2)
     assert readers(manifest, job) == {index: [("out-1-0", True)] for index in range(3)}
+
+
+def test_what_was_captured_again_comes_before_what_was_sent_since_the_restore() -> None:
+    """The lower index of a newer sender must not let its records overtake older ones of their key."""
+    manifest = captured((2, 0, "in"), (0, 0, "in"), (1, 0, "in"), kind="hash", receivers=1)
+    older, *newer = manifest.in_flight
+    again = replace(older, channels=(replace(older.channels[0], recoveries=1),))
+    job = graph(Hash(KEY), 2, 2)
+    plan = readers(replace(manifest, in_flight=(*newer, again)), job)
+    assert plan[1] == [("in-2-0", True), ("in-0-0", True), ("in-1-0", True)]
 
 
 def test_records_without_a_key_come_in_whole_channels() -> None:

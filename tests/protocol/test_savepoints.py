@@ -221,7 +221,7 @@ def test_it_is_not_published_before_its_output_is_committed() -> None:
     job.complete(1, 5.0)
     assert not any(
         isinstance(command, PublishSavepoint)
-        for command in job.checkpoints.on_commit_failed(1, 6.0)
+        for command in job.checkpoints.on_commit_failed(1, "full", 6.0)
     )
     assert job.checkpoints.on_trigger_timer(2, 14.0) == triggered(2, 14.0, "aligned")
     job.complete(2, 15.0)
@@ -240,7 +240,7 @@ def test_its_files_stay_until_they_are_copied() -> None:
         job.checkpoints.on_acknowledged(replace(acknowledged(1, subtask), snapshot=stored), 5.0)
     needed = CleanUp(frozenset({ManifestKey(1, 1)}))
     assert needed in job.checkpoints.on_manifest_stored(1, 5.0)
-    job.checkpoints.on_commit_failed(1, 6.0)
+    job.checkpoints.on_commit_failed(1, "full", 6.0)
     job.checkpoints.on_trigger_timer(2, 14.0)
     assert needed in job.complete(2, 15.0)
     job.publish(2 - 1, 16.0)
@@ -376,7 +376,10 @@ def test_a_drained_job_tries_again_when_its_savepoint_fails() -> None:
     for checkpoint_id, now in ((2, 7.0), (3, 8.0)):
         job.checkpoints.on_declined(declined(checkpoint_id, SINK), now)
         job.checkpoints.on_trigger_timer(checkpoint_id + 1, now + 5.0)
-    assert job.checkpoints.too_many_failures == "3 checkpoints in a row failed"
+    assert (
+        job.checkpoints.too_many_failures
+        == "3 checkpoints in a row failed, at last: declined: disk full"
+    )
 
 
 def test_a_drained_job_whose_savepoint_cannot_be_copied_ends_all_the_same() -> None:
@@ -418,7 +421,7 @@ def test_a_commit_that_failed_is_tried_again_although_others_have_committed_all_
     job.ask(7, 11.0)
     job.complete(2, 12.0)
     job.checkpoints.on_committed(1)
-    job.checkpoints.on_commit_failed(2, 13.0)
+    job.checkpoints.on_commit_failed(2, "full", 13.0)
     assert job.checkpoints.on_commit_timer(2) == [CommitHandles(2, ())]
     job.publish(2, 14.0)
     assert job.checkpoints.on_commit_timer(2) == []

@@ -108,13 +108,34 @@ def test_return_from_all_idle_brings_the_watermark_that_came_meanwhile() -> None
     assert valve.on_active(0) == WatermarkChange(7, idle=False)
 
 
+def test_channel_that_has_ended_holds_the_others_up_no_longer() -> None:
+    valve = WatermarkValve(3)
+    valve.on_watermark(0, 9)
+    valve.on_watermark(1, 3)
+    assert valve.on_end(2) == WatermarkChange(3)
+    assert valve.on_end(1) == WatermarkChange(9)
+    assert valve.on_watermark(0, 12) == WatermarkChange(12)
+
+
+def test_channel_that_returns_after_others_have_ended_still_moves_event_time() -> None:
+    valve = WatermarkValve(2)
+    valve.on_watermark(0, 5)
+    valve.on_watermark(1, 3)
+    valve.on_idle(1)
+    assert valve.on_end(0) == WatermarkChange(idle=True)
+    assert valve.on_watermark(1, 8) == NO_CHANGE
+    assert valve.on_active(1) == WatermarkChange(8, idle=False)
+
+
 Event = tuple[str, int, int]
 
 
 @given(
     st.lists(
         st.tuples(
-            st.sampled_from(["watermark", "idle", "active"]), st.integers(0, 2), st.integers(-5, 20)
+            st.sampled_from(["watermark", "idle", "active", "end"]),
+            st.integers(0, 2),
+            st.integers(-5, 20),
         )
     )
 )
@@ -122,6 +143,7 @@ def test_emitted_watermark_is_the_greatest_least_so_far(events: list[Event]) -> 
     valve = WatermarkValve(3)
     watermarks: list[int | None] = [None] * 3
     active = [True] * 3
+    ended = [False] * 3
     emitted: int | None = None
     idle = False
     for kind, channel, watermark in events:
@@ -129,10 +151,15 @@ def test_emitted_watermark_is_the_greatest_least_so_far(events: list[Event]) -> 
             change = valve.on_watermark(channel, watermark)
             known = watermarks[channel]
             watermarks[channel] = watermark if known is None else max(known, watermark)
+        elif kind == "end":
+            change = valve.on_end(channel)
+            ended[channel] = True
         else:
             change = valve.on_idle(channel) if kind == "idle" else valve.on_active(channel)
             active[channel] = kind == "active"
-        counted = [w for w, is_active in zip(watermarks, active, strict=True) if is_active]
+        counted = [
+            w for w, on, over in zip(watermarks, active, ended, strict=True) if on and not over
+        ]
         complete = [w for w in counted if w is not None]
         least = min(complete) if complete and len(complete) == len(counted) else None
         grown = least is not None and (emitted is None or least > emitted)

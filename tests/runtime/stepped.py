@@ -79,7 +79,9 @@ class SteppedJob:
             folder, interval=INTERVAL_S, mode=mode, timeout="1d", watermarks=watermarks
         )
         options = rt.Options(limits=SMALL, heartbeat_timeout="365d", buffer_timeout=0)
-        package = JobPackage(cloudpickle.dumps(self.graph), options, find_mode(mode), self.storage)
+        package = JobPackage(
+            cloudpickle.dumps(self.graph), options, {mode: find_mode(mode)}, self.storage
+        )
         tasks = StorageTasks(self.graph, self.storage, checkpointing, restore or RestoreOptions())
         self._protocol = job_protocol(
             self.graph, checkpointing, mode, restart or rt.Restart.none(), options
@@ -96,6 +98,7 @@ class SteppedJob:
             self._run_storage(tasks),
             lambda: self._now,
             JobObserver(),
+            lambda answer: None,
         )
         self._settle()
 
@@ -144,7 +147,7 @@ class SteppedJob:
         for subtask in list(self._cluster.subtasks.values()):
             subtask.on_time()
             if works(subtask) and subtask.runnable:
-                self._cluster.run_slice(subtask)
+                self._cluster.attempt(subtask.run_slice)
                 progress = True
         for link in self._cluster.links:
             while link.move():

@@ -27,7 +27,12 @@ from tests.runtime.processes import needs_proc, resident_bytes, wait_until, work
 pytestmark = pytest.mark.processes
 
 MIB = 1 << 20
-SMALL = Limits(input_queue_bytes=32 * 1024, output_queue_bytes=32 * 1024, overdraft_bytes=64 * 1024)
+SMALL = Limits(
+    input_queue_bytes=32 * 1024,
+    output_queue_bytes=32 * 1024,
+    overdraft_bytes=64 * 1024,
+    spill_bytes_max=0,
+)
 
 
 class Figures(JobObserver):
@@ -76,6 +81,11 @@ def ten_a_second(record: int) -> int:
     return record
 
 
+def hundred_a_second(record: int) -> int:
+    time.sleep(0.01)
+    return record
+
+
 @needs_proc
 @pytest.mark.parametrize("placement", ["subtask", "slots"])
 def test_memory_under_full_backpressure_is_bounded_by_the_queues(placement, tmp_path, cancelled):
@@ -102,6 +112,35 @@ def test_memory_under_full_backpressure_is_bounded_by_the_queues(placement, tmp_
     grown = sum(map(resident_bytes, workers())) - before
     assert grown < 16 * MIB
     assert sum(metrics.queued_in_bytes for metrics in figures.of("slow")) <= MIB
+
+
+@pytest.mark.parametrize("placement", ["subtask", "slots"])
+def test_debloated_queues_hold_little_before_a_slow_function(placement, tmp_path, cancelled):
+    """What is 0.3 MiB and more in queues of fixed size; an aligned checkpoint waits for all of it."""
+    env, figures, completed = Environment(), Figures(), []
+    figures.on_checkpoint = lambda entry: completed.append(entry["status"] == "completed")
+    numbers = env.source(SequenceSource.endless()).rebalance()
+    slow = (
+        numbers.map(lambda n: {"text": f"{n:0200}"}).rebalance().map(hundred_a_second, name="slow")
+    )
+    slow.sink(CollectSink())
+    cancelled(
+        env.start(
+            checkpointing=Checkpointing(str(tmp_path), interval="200ms"),
+            options=Options(placement=placement, debloat="100ms"),
+            observer=figures,
+        )
+    )
+    wait_until(lambda: completed.count(True) >= 2, "two aligned checkpoints")
+
+    def is_full() -> bool:
+        return any(metrics.soft_backpressure_s > 0.5 for metrics in figures.of("SequenceSource"))
+
+    wait_until(is_full, "backpressure at the source")
+    assert figures.progress is not None
+    metrics = figures.progress.metrics.values()
+    assert sum(one.queued_in_bytes + one.queued_out_bytes for one in metrics) < 64 * 1024
+    assert sum(one.input_window_bytes for one in metrics) < 64 * 1024
 
 
 @pytest.mark.parametrize("placement", ["subtask", "slots"])

@@ -19,14 +19,13 @@ class OneTurn(Worker):
     def __init__(self, subtask: Any, end_wait: Any) -> None:
         self.subtasks = [subtask]
         self._stopping = False
+        self._working = []
+        self._wiring: Any = types.SimpleNamespace(move_frames=lambda working: None)
         self._accounted_s = defaultdict(float)
         self._end_wait = end_wait
 
     def _wait(self) -> None:
         self._end_wait()
-
-    def _move_frames(self) -> None:
-        pass
 
     def _beat(self) -> None:
         self._stopping = True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
@@ -18,6 +19,7 @@ from minirt import (
     KeyedProcess,
     Options,
     SequenceSource,
+    ValueState,
     Watermarks,
 )
 from tests.runtime.campaign import read_files
@@ -72,6 +74,43 @@ class AtTheHundred(KeyedProcess):
 
     def on_timer(self, timestamp: int, ctx: KeyedContext) -> Iterable[Any]:
         return [ctx.key]
+
+
+class LetGoLater(KeyedProcess):
+    """Holds each record until a time of the clock that a test does not live to see."""
+
+    held = ValueState()
+
+    def process(self, record: int, ctx: KeyedContext) -> None:
+        self.held.value = record
+        ctx.set_processing_timer(ctx.processing_time + 3_600_000)
+
+    def on_timer(self, timestamp: int, ctx: KeyedContext) -> Iterable[Any]:
+        return [self.held.value]
+
+
+class CountAtTheEnd(KeyedProcess):
+    """Reports how many records a key had when all event time had passed."""
+
+    count = ValueState(default=0)
+
+    def process(self, record: int, ctx: KeyedContext) -> None:
+        self.count.value += 1
+        ctx.set_timer(1 << 62)
+
+    def on_timer(self, timestamp: int, ctx: KeyedContext) -> Iterable[Any]:
+        return [(ctx.key, self.count.value)]
+
+
+@pytest.mark.parametrize("key", [lambda n: 0, lambda n: n % 2], ids=["one-key", "two-keys"])
+@pytest.mark.parametrize("runner", RUNNERS)
+def test_event_time_ends_behind_what_pending_timers_of_the_clock_emit(runner, key):
+    env, sink = Environment(parallelism=2), CollectSink()
+    later = env.source(SequenceSource(100)).key_by(lambda n: n).process(LetGoLater())
+    later.key_by(key).process(CountAtTheEnd()).sink(sink)
+    env.execute(runner=runner)
+    expected = Counter(key(n) for n in range(100))
+    assert sorted(sink.rows) == sorted(expected.items())
 
 
 class Completed(JobObserver):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
@@ -22,11 +23,12 @@ from minirt.runtime.gate_input import GateInput
 from minirt.runtime.in_flight import Capture, Overtaken, batch_of, data_frame, stored_frames
 from minirt.runtime.metrics import SubtaskMetrics
 from minirt.runtime.recovered import InFlightSource, RecoveredChannels
+from minirt.runtime.spill import SpilledFrame
 from minirt.storage.checkpoints import CheckpointStorage
 from minirt.storage.store import ObjectStore
 
 CODEC = RowCodec()
-BARRIER = Barrier(3, "unaligned", 0.0, overtook=True)
+BARRIER = Barrier(3, "unaligned", 0.0)
 LARGE = 1 << 20
 
 
@@ -34,8 +36,9 @@ def frame(*records: Any) -> Frame:
     return data_frame(Rows(list(records)), CODEC)
 
 
-def records(frames: list[Frame]) -> list[Any]:
-    return [record for each in frames for record in batch_of(each, CODEC).rows().records]
+def records(frames: Iterable[Frame | SpilledFrame]) -> list[Any]:
+    loaded = [each.load() if isinstance(each, SpilledFrame) else each for each in frames]
+    return [record for each in loaded for record in batch_of(each, CODEC).rows().records]
 
 
 def link(partitioning: Partitioning, receivers: int = 1) -> Link:
@@ -52,6 +55,34 @@ def test_barrier_overtakes_data_and_nothing_is_lost_from_the_queue() -> None:
     assert sent[0] == barrier_frame(BARRIER)
     assert records([each for each in sent if each is not None and each.is_data]) == [1, 2]
     assert channel.poll() is None
+
+
+def test_barrier_that_is_queued_already_overtakes_only_what_is_ahead_of_it() -> None:
+    channel, barrier = OutputChannel(LARGE, LARGE), barrier_frame(BARRIER)
+    for queued in (frame(1), watermark_frame(5), frame(2), barrier, frame(3)):
+        channel.put(queued)
+    before = channel.queued_bytes
+    assert records(channel.move_ahead(barrier)) == [1, 2]
+    assert channel.queued_bytes == before
+    sent = [channel.poll() for _ in range(5)]
+    assert sent[0] == barrier
+    assert records([each for each in sent if each is not None and each.is_data]) == [1, 2, 3]
+    assert (channel.poll(), channel.queued_bytes) == (None, 0)
+
+
+def test_barrier_that_has_left_the_queue_is_no_longer_held() -> None:
+    channel, barrier = OutputChannel(LARGE, LARGE), barrier_frame(BARRIER)
+    left: list[int] = []
+    channel.barrier_left = lambda: left.append(channel.queued_bytes)
+    for queued in (frame(1), barrier, frame(2)):
+        channel.put(queued)
+    assert channel.holds(barrier)
+    channel.poll()
+    assert left == []
+    channel.poll()
+    # Whoever hears of it finds the barrier gone.
+    assert left == [frame(2).size]
+    assert not channel.holds(barrier)
 
 
 def test_barrier_goes_out_although_all_credit_is_used() -> None:
@@ -85,9 +116,14 @@ def test_only_data_ahead_of_this_barrier_is_in_flight() -> None:
     inputs.gate.put(0, barrier_frame(BARRIER))
     inputs.gate.put(0, frame("behind"))
     inputs.gate.put(1, frame("no barrier yet"))
-    queued = dict(inputs.queued(BARRIER))
+    queued = dict(inputs.queued(BARRIER, {0, 1}))
     assert records(queued[Origin("a > b:0", 0)]) == ["before", "also"]
     assert records(queued[Origin("a > b:0", 1)]) == ["no barrier yet"]
+    assert inputs.queued_bytes(BARRIER, {0, 1}) == sum(
+        each.size for frames in queued.values() for each in frames
+    )
+    assert list(inputs.queued(BARRIER, {1})) == [(Origin("a > b:0", 1), [frame("no barrier yet")])]
+    assert inputs.queued_bytes(BARRIER, {1}) == frame("no barrier yet").size
 
 
 def test_captured_channels_are_stored_by_side_with_their_bytes() -> None:
@@ -95,15 +131,19 @@ def test_captured_channels_are_stored_by_side_with_their_bytes() -> None:
     capture = Capture(
         [Overtaken(edge, "b > c:0", 2, [frame(1)]), Overtaken(edge, "b > c:0", 3, [])]
     )
-    capture.add(Origin("a > b:0", 5), [frame(2), frame(3)])
+    # What came from another process does not say how many records it holds.
+    received = [Frame(each.kind, each.payload) for each in (frame(2), frame(3))]
+    capture.add(Origin("a > b:0", 5), received)
     capture.add(Origin("a > b:0", 6), [])
     stored = capture.channels(1, {"a > b:0": edge})
     assert [(data.link, data.sender, data.receiver, data.side) for data, _ in stored] == [
         ("b > c:0", 1, 2, "out"),
         ("a > b:0", 5, 1, "in"),
     ]
-    assert [data.bytes for data, _ in stored] == [len(section) for _, section in stored]
-    assert records(stored_frames(stored[1][1], LARGE, "here")) == [2, 3]
+    sections = [b"".join(chunks) for _, chunks in stored]
+    assert [data.bytes for data, _ in stored] == [len(section) for section in sections]
+    assert [data.records for data, _ in stored] == [1, 2]
+    assert records(stored_frames(sections[1], LARGE, "here")) == [2, 3]
 
 
 def test_torn_section_names_where_it_is() -> None:
@@ -169,5 +209,17 @@ def test_what_is_left_of_recovered_records_can_be_captured_again() -> None:
     late = ["late"] if subtask_of_group(key_group("late", 128), 2, 128) == 0 else []
     assert data.batch.rows().records == [record for record in mine if record < 20]
     assert records(left[0][1]) == [record for record in mine if record >= 20]
-    assert [origin.sender for origin, _ in left] == [0, 1]
+    assert [(origin.sender, origin.recoveries) for origin, _ in left] == [(0, 1), (1, 1)]
     assert records(left[1][1]) == late
+
+
+def test_recovered_records_are_stored_apart_from_what_the_same_sender_has_sent_since() -> None:
+    edge = link(Rebalance())
+    channels = recovered(Rebalance(), 0, 1, [[frame("old")]], again=False)
+    inputs = gate(1, channels)
+    inputs.gate.put(0, frame("new"))
+    capture = Capture([])
+    for origin, frames in inputs.queued(BARRIER, frozenset({0})):
+        capture.add(origin, frames)
+    stored = capture.channels(0, {"a > b:0": edge})
+    assert [(data.sender, data.recoveries) for data, _ in stored] == [(0, 1), (0, 0)]

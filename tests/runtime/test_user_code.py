@@ -19,12 +19,15 @@ from minirt import (
     Environment,
     JobFailedError,
     JobStatus,
+    KeyedContext,
+    KeyedProcess,
     Limits,
     Options,
     Process,
     ProcessContext,
     Restart,
     SequenceSource,
+    ValueState,
 )
 from tests.runtime.jobs import numbers_of
 from tests.runtime.processes import needs_proc, send, templates, wait_until, workers
@@ -230,3 +233,27 @@ def test_what_user_code_prints_appears_even_if_its_worker_is_killed(capfd):
     with pytest.raises(JobFailedError):
         env.execute(restart=Restart.none())
     assert capfd.readouterr().out.split() == [f"<{n}>" for n in range(10)]
+
+
+class Unstorable(KeyedProcess):
+    seen = ValueState()
+
+    def process(self, record: int, ctx: KeyedContext) -> None:
+        self.seen.value = object()
+
+
+@pytest.mark.parametrize("runner", RUNNERS)
+@pytest.mark.parametrize("mode", ["aligned", "unaligned"])
+def test_state_that_cannot_be_stored_fails_the_job_whenever_its_snapshot_is_taken(
+    runner, mode, tmp_path
+):
+    """In aligned mode while the subtask works, in unaligned mode when a barrier arrives."""
+    env = Environment()
+    keyed = env.source(SequenceSource(1000)).key_by(lambda number: number)
+    keyed.process(Unstorable()).sink(DiscardSink())
+    with pytest.raises(JobFailedError, match="state 'seen' cannot be stored"):
+        env.execute(
+            runner=runner,
+            restart=Restart.none(),
+            checkpointing=Checkpointing(str(tmp_path), interval="10ms", mode=mode),
+        )

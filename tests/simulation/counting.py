@@ -22,6 +22,12 @@ from minirt.testing.conformance.stored import StoredCheckpoint
 
 SPLITS, COUNT, KEYS = 3, 7, 4
 EXPECTED = Counter(numbered("n", SPLITS, COUNT))
+SPILLING = rt.Options(
+    limits=rt.Limits(
+        input_queue_bytes=100, output_queue_bytes=1, overdraft_bytes=0, frame_records=1
+    )
+)
+"""Memory has no room: whatever waits in an output queue does so on disk."""
 
 
 def key_of(record: tuple[str, int, int]) -> int:
@@ -67,6 +73,7 @@ class CountingJob:
         requests: Requests | None = None,
         origin: Mapping[str, bytes] | None = None,
         retain: int = 2,
+        options: rt.Options | None = None,
     ) -> SimulationResult:
         first, *rescaled = self.forms
         checkpointing = rt.Checkpointing("simulated://", interval="20ms", mode=mode, retain=retain)
@@ -78,6 +85,7 @@ class CountingJob:
             requests=requests,
             origin=origin,
             rescaled=rescaled,
+            options=options,
             steps_max=steps_max,
             on_checkpoint=self.look_at if find_mode(mode).exactly_once else None,
         )
@@ -125,12 +133,17 @@ class CountingJob:
 
 
 def run_counting(
-    seed: int, *, mode: str = "aligned", faults: Faults | None = None, steps_max: int = 60_000
+    seed: int,
+    *,
+    mode: Any = "aligned",
+    faults: Faults | None = None,
+    steps_max: int = 60_000,
+    options: rt.Options | None = None,
 ) -> list[str]:
     """What is wrong with one simulated run of the counting job; nothing, hopefully."""
     random = Random(f"counting {seed}")
     job = CountingJob([random.randint(1, 3) for _ in range(random.randint(1, 3))])
-    result = job.run(seed, mode=mode, faults=faults, steps_max=steps_max)
+    result = job.run(seed, mode=mode, faults=faults, steps_max=steps_max, options=options)
     return [*result.problems, *job.wrong()]
 
 

@@ -14,14 +14,31 @@ import time
 from random import Random
 
 from minirt.modes import MODES
+from minirt.modes.aligned_with_timeout import AlignedWithTimeout
+from minirt.protocol.barriers import CheckpointMode
 from minirt.testing.conformance.campaign import Tally, campaign
 from minirt.testing.conformance.cases import Run, draw_case, run_case
 
 
 def run_seed(seed: int) -> Run:
     """Everything about a run comes from its seed."""
-    mode = MODES[Random(f"mode {seed}").choice(sorted(MODES))]
-    return run_case(draw_case(seed), mode)
+    return run_case(draw_case(seed), draw_mode(Random(f"mode {seed}")))
+
+
+def draw_mode(random: Random) -> CheckpointMode:
+    """A registered mode, with options that suit the pace of the simulated clock if it has any."""
+    mode = MODES[random.choice(sorted(MODES))]
+    return draw_timeout(random) if isinstance(mode, AlignedWithTimeout) else mode
+
+
+def draw_timeout(random: Random) -> AlignedWithTimeout:
+    """Late or early, by age or by size or both."""
+    timeout = random.choice((0.001, 0.01, 0.1, None))
+    sizes = (1, 100, 1000)
+    return AlignedWithTimeout(
+        timeout=timeout,
+        switch_below=random.choice(sizes if timeout is None else (None, *sizes)),
+    )
 
 
 def main() -> int:

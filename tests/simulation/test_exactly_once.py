@@ -9,14 +9,21 @@ import pytest
 
 import minirt as rt
 from minirt.modes import MODES
+from minirt.modes.aligned_with_timeout import AlignedWithTimeout
+from minirt.protocol.barriers import CheckpointMode
 from minirt.testing import Faults, simulate
 from minirt.testing.conformance.campaign import Tally
-from tests.simulation.counting import CountingJob, run_counting
+from tests.simulation.counting import SPILLING, CountingJob, run_counting
 from tests.simulation.soak import run_seed
 
 RANDOM_JOBS = 600
 COUNTING_JOBS = 1600
-EXACT_MODES = sorted(name for name, mode in MODES.items() if mode.exactly_once)
+EXACT_MODES = {
+    "aligned": MODES["aligned"],
+    "unaligned": MODES["unaligned"],
+    "timeout": AlignedWithTimeout(timeout="5ms"),
+    "size": AlignedWithTimeout(timeout=None, switch_below=100),
+}
 
 
 def test_random_jobs_survive_whatever_happens(capsys: pytest.CaptureFixture[str]) -> None:
@@ -34,21 +41,32 @@ def test_random_jobs_survive_whatever_happens(capsys: pytest.CaptureFixture[str]
     assert tally.rescales > 0.2 * RANDOM_JOBS
 
 
-@pytest.mark.parametrize("mode", EXACT_MODES)
-def test_every_checkpoint_of_the_counting_job_is_a_consistent_cut(mode: str) -> None:
+def test_every_exactly_once_mode_is_put_to_the_test() -> None:
+    names = {name for name, mode in MODES.items() if mode.exactly_once}
+    assert names == {mode.name for mode in EXACT_MODES.values()}
+
+
+@pytest.mark.parametrize("mode", EXACT_MODES.values(), ids=EXACT_MODES)
+def test_every_checkpoint_of_the_counting_job_is_a_consistent_cut(mode: CheckpointMode) -> None:
     for seed in range(COUNTING_JOBS // len(EXACT_MODES)):
         assert run_counting(seed, mode=mode) == [], f"seed {seed}"
 
 
-@pytest.mark.parametrize("mode", EXACT_MODES)
-def test_the_cut_is_looked_at(mode: str) -> None:
+@pytest.mark.parametrize("mode", EXACT_MODES.values(), ids=EXACT_MODES)
+def test_what_waits_on_disk_is_part_of_a_consistent_cut_too(mode: CheckpointMode) -> None:
+    for seed in range(100):
+        assert run_counting(seed, mode=mode, options=SPILLING) == [], f"seed {seed}"
+
+
+@pytest.mark.parametrize("mode", EXACT_MODES.values(), ids=EXACT_MODES)
+def test_the_cut_is_looked_at(mode: CheckpointMode) -> None:
     in_flight = 0
     for seed in range(5):
         job = CountingJob([2])
         result = job.run(seed, mode=mode, faults=Faults.none())
         assert job.cuts == result.checkpoints_completed > 0
         in_flight += job.in_flight
-    assert (in_flight > 0) == (mode == "unaligned")
+    assert (in_flight > 0) == (mode.name != "aligned")
 
 
 @pytest.mark.parametrize("name", sorted(MODES))

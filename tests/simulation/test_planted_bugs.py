@@ -13,9 +13,18 @@ from typing import Any
 import pytest
 
 from minirt.errors import StorageError
+from minirt.graph.execution import Link
+from minirt.modes import aligned_with_timeout
 from minirt.modes.aligned import Aligned
 from minirt.modes.unaligned import Unaligned
-from minirt.protocol.barriers import Alignment, Barrier, Command, StartCapture, TakeSnapshot
+from minirt.protocol.barriers import (
+    Alignment,
+    Barrier,
+    Command,
+    StartCapture,
+    TakeSnapshot,
+    unaligned_snapshot,
+)
 from minirt.protocol.checkpoints import CheckpointCoordinator
 from minirt.protocol.job_events import CommitHandles, JobCommand, StoreManifest
 from minirt.protocol.manifest import Reference, SnapshotRef
@@ -23,9 +32,10 @@ from minirt.runtime import gate_input
 from minirt.runtime.channels import InputGate, OutputChannel
 from minirt.runtime.frames import Frame, Kind
 from minirt.runtime.operators.source import _SplitState
-from minirt.runtime.output import LinkOutput
+from minirt.runtime.output import LinkOutput, Outputs
 from minirt.runtime.recovered import RecoveredChannels
 from minirt.runtime.snapshot import SnapshotUpload
+from minirt.runtime.spill import _Segment
 from minirt.runtime.storage_tasks import StorageTasks
 from minirt.state.keyed import KeyedState
 from minirt.state.timers import Timers
@@ -33,9 +43,9 @@ from minirt.storage.checkpoints import CheckpointStorage
 from minirt.storage.parts import encode_part, part_checksum
 from minirt.testing import Faults
 from minirt.testing.conformance.cases import Case, draw_case, run_case
-from minirt.testing.conformance.graphs import timer_plan
-from tests.simulation.counting import run_counting
-from tests.simulation.soak import run_seed
+from minirt.testing.conformance.graphs import impure_plan, timer_plan
+from tests.simulation.counting import SPILLING, run_counting
+from tests.simulation.soak import draw_timeout, run_seed
 
 Patch = pytest.MonkeyPatch
 Search = Callable[[int], Sequence[str]]
@@ -55,6 +65,20 @@ def counting_with_zombies(seed: int) -> Sequence[str]:
 
 def counting_unaligned(seed: int) -> Sequence[str]:
     return run_counting(seed, mode="unaligned", steps_max=STEPS_MAX)
+
+
+def counting_with_timeout(seed: int) -> Sequence[str]:
+    mode = draw_timeout(Random(f"timeout {seed}"))
+    return run_counting(seed, mode=mode, steps_max=STEPS_MAX)
+
+
+def counting_spilled(seed: int) -> Sequence[str]:
+    return run_counting(seed, mode="unaligned", steps_max=STEPS_MAX, options=SPILLING)
+
+
+def impure(seed: int) -> Sequence[str]:
+    case = Case(impure_plan(Random(f"impure {seed}")), seed)
+    return run_case(case, Unaligned(), look_into_checkpoints=False).wrong
 
 
 def random_jobs(seed: int) -> Sequence[str]:
@@ -87,8 +111,8 @@ def assert_noticed(search: Search, *words: str) -> None:
 
 
 def test_without_a_planted_bug_nothing_is_noticed() -> None:
-    searches = (counting, counting_unaligned, counting_with_zombies, random_jobs)
-    for search in (*searches, output_of_random_jobs, timers):
+    searches = (counting, counting_unaligned, counting_with_timeout, counting_with_zombies)
+    for search in (*searches, counting_spilled, impure, random_jobs, output_of_random_jobs, timers):
         for seed in range(30):
             assert search(seed) == []
 
@@ -274,6 +298,27 @@ def test_an_overtaken_frame_that_is_not_captured(monkeypatch: Patch) -> None:
     assert_noticed(counting_unaligned, "no consistent cut", "lost")
 
 
+def test_a_spilled_frame_that_is_not_captured(monkeypatch: Patch) -> None:
+    overtake = OutputChannel.overtake
+
+    def overtake_in_memory(self: OutputChannel, barrier: Frame) -> Sequence[Frame]:
+        return [frame for frame in overtake(self, barrier) if isinstance(frame, Frame)]
+
+    monkeypatch.setattr(OutputChannel, "overtake", overtake_in_memory)
+    assert_noticed(counting_spilled, "no consistent cut", "lost")
+
+
+def test_a_spill_file_that_is_written_over_while_a_snapshot_needs_it(monkeypatch: Patch) -> None:
+    append = _Segment.append
+
+    def append_at_the_start(self: _Segment, data: bytes) -> int:
+        self.size = 0
+        return append(self, data)
+
+    monkeypatch.setattr(_Segment, "append", append_at_the_start)
+    assert_noticed(counting_spilled, "no consistent cut", "duplicated", "frame", "numbers")
+
+
 def test_data_behind_the_barrier_that_is_captured_as_well(monkeypatch: Patch) -> None:
     def capture_all(frames: Iterable[Frame], barrier: Barrier) -> Iterable[Frame]:
         return [frame for frame in frames if frame.is_data]
@@ -287,7 +332,7 @@ def _on_last_arrival(self: Unaligned, alignment: Alignment, channel: int) -> lis
     """Late enough that there is data behind barriers."""
     if not alignment.all_arrived:
         return []
-    return [TakeSnapshot(replace(alignment.barrier, overtook=True)), StartCapture(frozenset())]
+    return [TakeSnapshot(alignment.barrier, alignment.channels), StartCapture(frozenset())]
 
 
 def test_channels_that_are_not_captured_until_their_barrier_comes(monkeypatch: Patch) -> None:
@@ -309,3 +354,56 @@ def test_recovered_records_that_are_given_to_every_new_subtask(monkeypatch: Patc
 def test_recovered_records_that_are_not_captured_again(monkeypatch: Patch) -> None:
     monkeypatch.setattr(RecoveredChannels, "remaining", lambda self: [])
     assert_noticed(random_jobs_unaligned, "no consistent cut")
+
+
+def test_a_reached_channel_that_is_captured_as_well(monkeypatch: Patch) -> None:
+    def capture_all(alignment: Alignment, reason: str) -> list[Command]:
+        return [
+            replace(order, capture=alignment.channels) if isinstance(order, TakeSnapshot) else order
+            for order in unaligned_snapshot(alignment, reason)
+        ]
+
+    monkeypatch.setattr(aligned_with_timeout, "unaligned_snapshot", capture_all)
+    assert_noticed(counting_with_timeout, "no consistent cut", "duplicated")
+
+
+def test_output_that_is_overtaken_at_the_timeout_and_not_captured(monkeypatch: Patch) -> None:
+    move_ahead = OutputChannel.move_ahead
+    monkeypatch.setattr(
+        OutputChannel, "move_ahead", lambda self, frame: move_ahead(self, frame)[1:]
+    )
+    assert_noticed(counting_with_timeout, "no consistent cut", "lost")
+
+
+def test_a_timer_that_switches_a_checkpoint_finished_before_its_barriers_had_passed(
+    monkeypatch: Patch,
+) -> None:
+    def finish_and_overtake(self: Outputs, barrier: Barrier, passed: Callable[[], None]) -> None:
+        passed()
+        self.move_ahead(barrier)
+
+    monkeypatch.setattr(Outputs, "watch", finish_and_overtake)
+    assert_noticed(counting_with_timeout, "no consistent cut", "lost")
+
+
+def test_an_impure_partitioner_that_deals_captured_records_again(monkeypatch: Patch) -> None:
+    monkeypatch.setattr(Link, "capturable", property(lambda self: True))
+    assert_noticed(impure, "lost", "too many")
+
+
+def test_a_barrier_that_overtakes_where_it_must_not(monkeypatch: Patch) -> None:
+    control = LinkOutput.control
+
+    def overtake(self: LinkOutput, frame: Frame) -> None:
+        if frame.kind == Kind.BARRIER and not self.link.capturable:
+            self.overtake(frame)
+        else:
+            control(self, frame)
+
+    monkeypatch.setattr(LinkOutput, "control", overtake)
+    assert_noticed(impure, "lost")
+
+
+def test_outputs_that_are_still_watched_after_the_checkpoint_is_over(monkeypatch: Patch) -> None:
+    monkeypatch.setattr(Outputs, "unwatch", lambda self: None)
+    assert_noticed(counting_with_timeout, "AssertionError")

@@ -31,12 +31,12 @@ Patch = pytest.MonkeyPatch
 
 
 def run(
-    seed: int, mode: str = "aligned", faults: Faults | None = None
+    seed: int, mode: str = "aligned", faults: Faults | None = None, requests: Requests = REQUESTS
 ) -> tuple[SimulationResult, list[str]]:
     """One simulation with few checkpoints kept, and what is wrong with it."""
     random = Random(f"savepoints {seed}")
     job = CountingJob([random.randint(1, 3) for _ in range(random.randint(1, 3))])
-    result = job.run(seed, mode=mode, faults=faults, requests=REQUESTS, retain=1)
+    result = job.run(seed, mode=mode, faults=faults, requests=requests, retain=1)
     return result, [*result.problems, *job.wrong()]
 
 
@@ -97,7 +97,10 @@ def shown(seed: int) -> Counter[Any] | None:
     env.source(NumberedSource("n", 3, 7), uid="n").rebalance().sink(Window(), uid="out")
     requests = Requests(stops=2, drains=1)
     result = simulate(env, seed=seed, faults=Faults.none(), requests=requests).check()
-    overtaken = any("asks" in note and "mode='unaligned'" in note for note in result.trace)
+    modes = ("unaligned", "aligned_with_timeout")
+    overtaken = any(
+        "asks" in note and f"mode={mode!r}" in note for note in result.trace for mode in modes
+    )
     return None if overtaken else Counter(Window.shown)
 
 
@@ -133,10 +136,11 @@ def test_savepoints_whose_output_is_not_committed(monkeypatch: Patch) -> None:
 
 
 def test_retention_that_deletes_what_is_still_to_be_copied(monkeypatch: Patch) -> None:
-    failing_commits = replace(Faults.none(), storage_errors=40)
-    assert not any(run(seed, faults=failing_commits)[1] for seed in range(SEEDS // 4))
+    failing_commits = replace(Faults.none(), storage_errors=150)
+    many = Requests(savepoints=8)
+    assert not any(run(s, faults=failing_commits, requests=many)[1] for s in range(SEEDS // 4))
     monkeypatch.setattr(Savepoints, "needed", frozenset())
-    assert_noticed(lambda seed: run(seed, faults=failing_commits)[1])
+    assert_noticed(lambda seed: run(seed, faults=failing_commits, requests=many)[1])
 
 
 def test_a_copy_without_in_flight_data(monkeypatch: Patch) -> None:
@@ -160,5 +164,8 @@ def test_sources_that_are_not_paused_when_the_job_is_stopped(monkeypatch: Patch)
 
 
 def test_sources_that_stay_paused_after_a_stop_that_failed(monkeypatch: Patch) -> None:
+    failing_stops = replace(Faults.none(), storage_errors=40)
+    stops = Requests(stops=8)
+    assert not any(run(s, faults=failing_stops, requests=stops)[1] for s in range(SEEDS // 4))
     monkeypatch.setattr(Subtask, "resume", lambda self: None)
-    assert_noticed(lambda seed: run(seed)[1])
+    assert_noticed(lambda seed: run(seed, faults=failing_stops, requests=stops)[1])

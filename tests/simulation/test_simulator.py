@@ -82,7 +82,7 @@ def test_a_job_that_goes_on_for_ever_made_no_progress() -> None:
     result = simulate(env, seed=1, steps_max=500)
     assert not result.finished
     assert result.problems == ("made no progress: not over after 500 steps",)
-    with pytest.raises(AssertionError, match=r"seed 1: made no progress.*\n.*coordinator \d"):
+    with pytest.raises(AssertionError, match=r"(?s)seed 1: made no progress.*\n.*coordinator \d"):
         result.check()
 
 

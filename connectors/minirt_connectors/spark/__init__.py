@@ -1,11 +1,25 @@
-"""Spark at both ends: DataFrames as sources, and Spark as the judge of committed output.
+"""Spark at both ends: DataFrames as sources, Spark as the judge of output and as reader of checkpoints.
 
 Importing this package does not import pyspark, so that workers can unpickle a `SparkSource` without
-it. Only building a source, verifying and `local_session` need pyspark and a JDK.
+it. Only building a source, verifying, `register` and `local_session` need pyspark and a JDK.
 """
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 from minirt_connectors.spark.session import local_session, require_java
 from minirt_connectors.spark.source import SparkSource
 from minirt_connectors.spark.verify import Verdict, verify
 
-__all__ = ["SparkSource", "Verdict", "local_session", "require_java", "verify"]
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["SparkSource", "Verdict", "local_session", "register", "require_java", "verify"]
+
+
+def register(spark: SparkSession) -> None:
+    """Make `spark.read.format("minirt")` known to a session: see `checkpoints_source` for its options."""
+    from minirt_connectors.spark.checkpoints_source import CheckpointsSource
+
+    spark.dataSource.register(CheckpointsSource)

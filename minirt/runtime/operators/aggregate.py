@@ -9,13 +9,14 @@ from minirt.graph.job_graph import AggregateSpec
 from minirt.graph.key_groups import group_range
 from minirt.protocol.watermarks import MAX_WATERMARK
 from minirt.runtime.operators.base import Operator, OperatorContext, user_error
-from minirt.runtime.operators.stateless import to_columns
+from minirt.runtime.operators.columns import to_columns
 from minirt.state.array_table import ArrayTable
+from minirt.state.stored import STATE
 
 CHUNK_KEYS = 16384
 """How many results are given out in one step."""
 
-_TABLE = "table"
+_TABLE = f"{STATE}value"
 
 
 class AggregateOperator(Operator):

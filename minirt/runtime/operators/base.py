@@ -103,13 +103,13 @@ class Operator(ABC):
 def user_error(label: str, error: BaseException, record: Any = None) -> MinirtError:
     """The error to raise when a function of the user raised `error`.
 
-    The record is taken from the innermost frame of minirt's own operators, where it is by convention
-    a local variable called `record`: that costs nothing as long as nothing fails.
+    Unless it is given, the record is taken from the innermost frame of minirt's own operators, where it
+    is by convention a local variable called `record`: that costs nothing as long as nothing fails.
     """
     if isinstance(error, MinirtError):
         return error
     culprit = record
-    for frame, _ in traceback.walk_tb(error.__traceback__):
+    for frame, _ in traceback.walk_tb(error.__traceback__) if record is None else ():
         is_ours = frame.f_globals.get("__name__", "").startswith("minirt.runtime.operators")
         if is_ours and "record" in frame.f_locals:
             culprit = frame.f_locals["record"]

@@ -12,16 +12,19 @@ from minirt.functions import KeyedCoProcess, KeyedProcess, TimeDomain
 from minirt.graph.key_groups import group_range
 from minirt.protocol.watermarks import MAX_WATERMARK
 from minirt.runtime.operators.base import Operator, OperatorContext, user_error
-from minirt.runtime.operators.stateless import ContextOperator, Results, rows_with_times
+from minirt.runtime.operators.stateless import (
+    ContextOperator,
+    Produced,
+    emit_results,
+    rows_with_times,
+)
 from minirt.state.handles import bind_states
 from minirt.state.keyed import KeyedState
+from minirt.state.stored import STATE, TIMERS
 from minirt.state.timers import Timers
 from minirt.units import event_time_ms
 
 _MISSING = object()
-
-# In a snapshot, before the names of states and of time domains: users may call a state "event" too.
-_STATE, _TIMERS = "state/", "timers/"
 
 
 class KeyedOperator(Operator):
@@ -34,16 +37,16 @@ class KeyedOperator(Operator):
         self.state = KeyedState(ctx.max_parallelism, groups, allow_pickle=ctx.allow_pickle)
 
     def snapshot(self) -> Mapping[str, bytes]:
-        return _named(_STATE, self.state.snapshot())
+        return _named(STATE, self.state.snapshot())
 
     def builds_on(self) -> Mapping[str, Collection[str]]:
-        return {_STATE + name: paths for name, paths in self.state.builds_on().items()}
+        return {STATE + name: paths for name, paths in self.state.builds_on().items()}
 
     def on_stored(self, path: str) -> None:
         self.state.on_stored(path)
 
     def restore(self, sections: Mapping[str, bytes], *, exact: bool) -> None:
-        self.state.restore(_only(_STATE, sections), filter_groups=not exact)
+        self.state.restore(_only(STATE, sections), filter_groups=not exact)
 
 
 class ReduceOperator(KeyedOperator):
@@ -127,20 +130,11 @@ class KeyedProcessOperator(ContextOperator, KeyedOperator):
         self._process.close()
 
     def process(self, batch: Batch, input_index: int) -> None:
-        rows = batch.rows()
-        key_of, handle = self._keys[input_index], self._handlers[input_index]
-        state, results = self.state, Results(rows.timestamps is not None)
         self.domain = "event"
         try:
-            keys = [key_of(record) for record in rows.records]
-            for key, (record, time) in zip(keys, rows_with_times(rows), strict=True):
-                state.key = key
-                self.timestamp = time
-                results.extend(handle(record, self), time)
+            emit_results(self._results(batch.rows(), input_index), self.ctx.emit)
         except Exception as error:
             raise user_error(self.ctx.label, error) from error
-        state.change(keys)
-        results.emit_to(self.ctx.emit)
 
     def on_watermark(self, watermark: int) -> Iterable[None]:
         self.watermark = watermark
@@ -158,11 +152,20 @@ class KeyedProcessOperator(ContextOperator, KeyedOperator):
         return self._fire("processing", MAX_WATERMARK)
 
     def snapshot(self) -> Mapping[str, bytes]:
-        return {**super().snapshot(), **_named(_TIMERS, self._timers.snapshot())}
+        return {**super().snapshot(), **_named(TIMERS, self._timers.snapshot())}
 
     def restore(self, sections: Mapping[str, bytes], *, exact: bool) -> None:
         super().restore(sections, exact=exact)
-        self._timers.restore(_only(_TIMERS, sections), filter_groups=not exact)
+        self._timers.restore(_only(TIMERS, sections), filter_groups=not exact)
+
+    def _results(self, rows: Rows, input_index: int) -> Iterator[Produced]:
+        state, key_of, handle = self.state, self._keys[input_index], self._handlers[input_index]
+        keys = [key_of(record) for record in rows.records]
+        state.change(keys)
+        for key, (record, time) in zip(keys, rows_with_times(rows), strict=True):
+            state.key = key
+            self.timestamp = time
+            yield record, handle(record, self), time
 
     def _fire(self, domain: TimeDomain, until: int) -> Iterator[None]:
         """Fire all timers up to `until`, one a step; those set meanwhile included."""
@@ -170,13 +173,11 @@ class KeyedProcessOperator(ContextOperator, KeyedOperator):
             at, key = due
             self.domain, self.state.key = domain, key
             self.timestamp = at
-            results = Results(timed=True)
+            self.state.change((key,))
             try:
-                results.extend(self._process.on_timer(at, self), at)
+                emit_results([(due, self._process.on_timer(at, self), at)], self.ctx.emit)
             except Exception as error:
                 raise _timer_error(self.ctx.label, error, at, key) from error
-            self.state.change((key,))
-            results.emit_to(self.ctx.emit)
             yield
 
 

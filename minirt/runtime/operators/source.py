@@ -10,7 +10,6 @@ import msgpack
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from minirt.data.batch import Batch, Columns, Rows
 from minirt.errors import MinirtError, SourceDataError
@@ -20,6 +19,7 @@ from minirt.io.base import Offset, Source, Split, SplitReader
 from minirt.protocol.watermarks import MAX_WATERMARK
 from minirt.runtime.elements import Advance, Data, Element, End
 from minirt.runtime.operators.base import Operator, OperatorContext, user_error
+from minirt.state.stored import SPLITS
 from minirt.units import event_time_ms
 
 _PACE_S = 0.001
@@ -27,8 +27,6 @@ _PACE_S = 0.001
 
 INTERLEAVED_RECORDS = 256
 """How many records of one split come in a row while several are read side by side."""
-
-_SECTION = "splits"
 
 
 @dataclass(slots=True)
@@ -153,7 +151,7 @@ class SourceOperator(Operator):
             self._move_on(state)
 
     def restore(self, sections: Mapping[str, bytes], *, exact: bool) -> None:
-        for plain in msgpack.unpackb(sections[_SECTION], strict_map_key=False):
+        for plain in msgpack.unpackb(sections[SPLITS], strict_map_key=False):
             state = _SplitState.from_plain(plain)
             self._restored[state.split.id] = state
         states = sorted(self._restored.values(), key=lambda state: state.order)
@@ -163,7 +161,7 @@ class SourceOperator(Operator):
         self._states = states
 
     def snapshot(self) -> Mapping[str, bytes]:
-        return {_SECTION: msgpack.packb([state.to_plain() for state in self._states])}
+        return {SPLITS: msgpack.packb([state.to_plain() for state in self._states])}
 
     def close(self) -> None:
         for state in self._states:
@@ -227,13 +225,15 @@ class SourceOperator(Operator):
             return Columns(read) if isinstance(read, pa.RecordBatch) else Rows(read)
         try:
             return self._stamp(read)
+        except SourceDataError as error:
+            raise SourceDataError(f"source {self.ctx.label}: {error}") from error
         except Exception as error:
             raise user_error(self.ctx.label, error) from error
 
     def _due(self, state: _SplitState, batch: Batch, now: float) -> int:
         """How many of the records that are left in the batch may be emitted now."""
         left = len(batch) - state.position
-        if self._source.interleave:
+        if len(self._candidates()) > 1:
             left = min(left, INTERLEAVED_RECORDS)
         if self._pace is None or state.times is None:
             return left
@@ -316,6 +316,8 @@ class SourceOperator(Operator):
 
 Stamp = Callable[[Any], Batch]
 
+_PER_MS = {"us": 1_000, "ns": 1_000_000}
+
 
 def _stamper(strategy: Watermarks | None) -> Stamp | None:
     """What turns a list or RecordBatch into a batch with timestamps."""
@@ -330,6 +332,10 @@ def _stamper(strategy: Watermarks | None) -> Stamp | None:
 def _stamp_by_column(read: list[Any] | pa.RecordBatch, column: str) -> Batch:
     if not isinstance(read, pa.RecordBatch):
         return _stamp_rows(read, lambda record: record[column])
+    if read.schema.names.count(column) != 1:
+        raise SourceDataError(
+            f"the event time is in column {column!r}, but there are {', '.join(read.schema.names)}"
+        )
     return Columns(read, _column_ms(read.column(column), column))
 
 
@@ -342,20 +348,24 @@ def _stamp_rows(read: list[Any] | pa.RecordBatch, timestamp: Callable[[Any], Any
 
 
 def _column_ms(values: pa.Array, column: str) -> npt.NDArray[np.int64]:
+    """Event times in milliseconds; finer ones are rounded down. Raises SourceDataError."""
     if values.null_count:
         raise SourceDataError(
             f"column {column!r} is the event time but holds {values.null_count} nulls"
         )
-    if pa.types.is_timestamp(values.type):
-        values = pc.floor_temporal(values, unit="millisecond").cast(
-            pa.timestamp("ms", values.type.tz), safe=False
-        )
-    elif pa.types.is_date(values.type):
-        values = values.cast(pa.timestamp("ms"))
-    elif not pa.types.is_integer(values.type):
+    kind = values.type
+    per_ms = _PER_MS.get(kind.unit, 1) if pa.types.is_timestamp(kind) else 1
+    try:
+        if pa.types.is_date(kind) or (pa.types.is_timestamp(kind) and kind.unit == "s"):
+            values = values.cast(pa.timestamp("ms"))
+        elif not (pa.types.is_timestamp(kind) or pa.types.is_integer(kind)):
+            raise SourceDataError(
+                f"column {column!r} of type {kind} cannot be the event time: it must be a timestamp, a "
+                "date or an integer of milliseconds"
+            )
+        times: npt.NDArray[np.int64] = values.cast(pa.int64()).to_numpy()
+    except pa.ArrowInvalid as error:
         raise SourceDataError(
-            f"column {column!r} of type {values.type} cannot be the event time: it must be a "
-            "timestamp, a date or an integer of milliseconds"
-        )
-    stamped: npt.NDArray[np.int64] = values.cast(pa.int64()).to_numpy(zero_copy_only=False)
-    return stamped
+            f"column {column!r} is the event time but holds more than 64 bits of milliseconds: {error}"
+        ) from error
+    return times if per_ms == 1 else times // per_ms

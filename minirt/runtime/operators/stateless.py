@@ -12,9 +12,10 @@ from minirt.data.batch import Batch, Columns, Rows
 from minirt.errors import UserCodeError
 from minirt.functions import Process
 from minirt.runtime.operators.base import Emit, Operator, OperatorContext, user_error
+from minirt.runtime.operators.columns import to_columns
 
-CHUNK_RECORDS = 4096
-"""How many records a flat_map collects before it passes them on: its output may be much larger."""
+CHUNK_RECORDS = 512
+"""How many results are collected before they are passed on: of one record there may be very many."""
 
 
 class MapOperator(Operator):
@@ -99,6 +100,8 @@ class MapBatchesOperator(Operator):
         self._columns = format == "columns"
 
     def process(self, batch: Batch, input_index: int) -> None:
+        if not len(batch):
+            return
         if self._columns:
             self._process_columns(batch)
             return
@@ -170,37 +173,41 @@ class ProcessOperator(ContextOperator):
         self._process.close()
 
     def process(self, batch: Batch, input_index: int) -> None:
-        rows = batch.rows()
-        process, results = self._process.process, Results(rows.timestamps is not None)
         try:
-            for record, time in rows_with_times(rows):
-                self.timestamp = time
-                results.extend(process(record, self), time)
+            emit_results(self._results(batch.rows()), self.ctx.emit)
         except Exception as error:
             raise user_error(self.ctx.label, error) from error
-        results.emit_to(self.ctx.emit)
+
+    def _results(self, rows: Rows) -> Iterator[Produced]:
+        process = self._process.process
+        for record, time in rows_with_times(rows):
+            self.timestamp = time
+            yield record, process(record, self), time
 
 
-class Results:
-    """Collects what a process function emits, each with the time of the record it came from."""
+Produced = tuple[Any, Iterable[Any] | None, int | None]
+"""A record, what a process function returned for it, and its time."""
 
-    __slots__ = ("records", "times")
 
-    def __init__(self, timed: bool) -> None:
-        self.records: list[Any] = []
-        self.times: list[int] | None = [] if timed else None
+def emit_results(produced: Iterable[Produced], emit: Emit) -> None:
+    """Pass on the results of process functions, each with the time of the record it came from.
 
-    def extend(self, produced: Iterable[Any] | None, time: int | None) -> None:
-        if produced is None:
-            return
-        before = len(self.records)
-        self.records.extend(produced)
-        if self.times is not None and time is not None:
-            self.times.extend([time] * (len(self.records) - before))
-
-    def emit_to(self, emit: Emit) -> None:
-        if self.records:
-            emit(Rows(self.records, self.times))
+    A function may be a generator that yields very many for one record: they are passed on in chunks.
+    """
+    records: list[Any] = []
+    times: list[int] = []
+    for record, results, time in produced:  # noqa: B007 - `user_error` looks for the record.
+        if results is None:
+            continue
+        for result in results:
+            records.append(result)
+            if time is not None:
+                times.append(time)
+            if len(records) == CHUNK_RECORDS:
+                emit(Rows(records, times or None))
+                records, times = [], []
+    if records:
+        emit(Rows(records, times or None))
 
 
 def rows_with_times(rows: Rows) -> Iterable[tuple[Any, int | None]]:
@@ -208,18 +215,3 @@ def rows_with_times(rows: Rows) -> Iterable[tuple[Any, int | None]]:
     if rows.timestamps is None:
         return ((record, None) for record in rows.records)
     return zip(rows.records, rows.timestamps, strict=True)
-
-
-def to_columns(batch: Batch, label: str) -> Columns:
-    """The batch as columns. Raises UserCodeError where its records are not dicts of like types."""
-    if isinstance(batch, Columns):
-        return batch
-    try:
-        table = pa.RecordBatch.from_pylist(batch.records)
-    except (pa.ArrowException, TypeError, AttributeError) as error:
-        raise UserCodeError(
-            f"operator {label} needs columns, but its records cannot be laid out as such: {error}; "
-            "make every record a dict with the same columns and types"
-        ) from error
-    times = None if batch.timestamps is None else pa.array(batch.timestamps, pa.int64()).to_numpy()
-    return Columns(table, times)

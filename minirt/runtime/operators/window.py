@@ -14,11 +14,12 @@ from minirt.graph.job_graph import LATE_TAG, WINDOW_END, WINDOW_START, WINDOW_TI
 from minirt.protocol.watermarks import MAX_WATERMARK
 from minirt.runtime.operators.aggregate import CHUNK_KEYS, own_groups
 from minirt.runtime.operators.base import Operator, OperatorContext, user_error
-from minirt.runtime.operators.stateless import to_columns
+from minirt.runtime.operators.columns import to_columns
 from minirt.state.array_table import ArrayTable, Times
 from minirt.state.key_columns import Slots
+from minirt.state.stored import STATE
 
-_WINDOW, _TIME = "window/", "time"
+_WINDOW, _TIME = f"{STATE}window/", "time"
 _STORED_TIME = struct.Struct("<q")
 _BEFORE_ALL = -(2**63)
 

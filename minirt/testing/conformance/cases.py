@@ -137,6 +137,7 @@ def in_words(case: Case) -> Iterator[str]:
 _KINDS = {
     "flat": "flat_map",
     "batches": "map_batches",
+    "columns": "columns by key",
     "split": "process with a side output",
     "count": "count by key",
     "timers": "timers of event time by key",

@@ -16,7 +16,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from minirt.testing.conformance.graphs import Job, Plan, Record, Stage
+from minirt.testing.conformance.graphs import LAID, Job, Plan, Record, Stage, pick_up
 from minirt.testing.conformance.oracle import (
     Records,
     all_records,
@@ -92,7 +92,8 @@ class Cut:
         self.in_flight: dict[tuple[str, int], list[Record]] = defaultdict(list)
         """Captured records by the operator and input that were to get them."""
         for target, input_index, record in stored.in_flight():
-            self.in_flight[target, input_index].append(record)
+            found = pick_up(record) if isinstance(record, dict) else record
+            self.in_flight[target.removesuffix(LAID), input_index].append(found)
 
     def faults(self) -> list[str]:
         """What is not where it should be; empty for a consistent cut."""

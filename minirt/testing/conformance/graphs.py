@@ -6,10 +6,13 @@ stateful operators found when it passed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import ast
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any
+
+import pyarrow.compute as pc
 
 import minirt as rt
 from minirt.testing import TransactionalSink
@@ -20,8 +23,10 @@ Stamped = tuple[Path, int]
 Record = tuple[Path, int, tuple[Any, ...]]
 
 BUCKET_MS = 16
-EDGES = ("plain", "rebalance", "rescale", "broadcast", "forward", "custom")
-SINGLE = ("map", "filter", "flat", "batches", "split")
+LAID = "-laid"
+"""Behind the uid of an operator on columns: the one that lays them out for it."""
+EDGES = ("plain", "rebalance", "rescale", "broadcast", "forward", "custom", "impure")
+SINGLE = ("map", "filter", "flat", "batches", "split", "columns")
 KEYED = ("count", "timers", "clock")
 PAIRS = ("union", "twice", "pair", "join")
 
@@ -50,8 +55,37 @@ def span_end(time: int) -> int:
     return time // BUCKET_MS * BUCKET_MS + BUCKET_MS - 1
 
 
+def lay_out(record: Record, keys: int) -> dict[str, Any]:
+    """The fields in which a record travels in columns."""
+    return {"key": key_of(record[0], keys), "record": repr(record)}
+
+
+def pick_up(fields: Mapping[str, Any]) -> Record:
+    """The record that was laid out, with a note in its path of the operator that it came through."""
+    path, time, notes = ast.literal_eval(fields["record"])
+    return ((*path, fields["via"]) if "via" in fields else path, time, notes)
+
+
 def choose(key: int, parallelism: int) -> int:
     return (key * 5 + 1) % parallelism
+
+
+class Turns:
+    """An impure partitioner: it deals in turn, and each copy of it begins elsewhere."""
+
+    copies = 0
+    """Since a job was last written, so that the same seed does the same again."""
+
+    def __init__(self) -> None:
+        Turns.copies = self._turn = 0
+
+    def __setstate__(self, state: object) -> None:
+        Turns.copies += 1
+        self._turn = Turns.copies
+
+    def __call__(self, key: int, parallelism: int) -> int:
+        self._turn += 1
+        return self._turn % parallelism
 
 
 class Splitter(rt.Process):
@@ -195,11 +229,17 @@ def _draw_stage(
         open_ends[-1 - int(random.random() ** 2 * len(open_ends))] for _ in range(wanted)
     )
     edge = random.choice(EDGES)
+    if kind == "columns" and edge == "broadcast":  # What is in flight before it is not copied yet.
+        edge = "plain"
     if edge == "forward" and all(len(set(drawn[i].parallelism)) == 1 for i in inputs):
         parallelism = drawn[inputs[0]].parallelism
     if edge == "broadcast":  # How often records come depends on it.
         parallelism = parallelism[:1] * forms
-    return Stage(kind, inputs, edge, random.random() < 0.7, random.randint(1, 5), parallelism)
+    before = drawn[inputs[0]].parallelism
+    always_or_never_equal = len({a == b for a, b in zip(before, parallelism, strict=True)}) == 1
+    # A link that is chained in another form of the job could not get its in-flight records back.
+    chain = random.random() < 0.7 and always_or_never_equal
+    return Stage(kind, inputs, edge, chain, random.randint(1, 5), parallelism)
 
 
 def timer_plan(random: Random) -> Plan:
@@ -211,6 +251,18 @@ def timer_plan(random: Random) -> Plan:
         return Stage(kind, inputs, "plain", True, 4, parallelism)
 
     return Plan((stage("source"), stage("timers", 0), stage("clock", 0)), 2, 14, forms)
+
+
+def impure_plan(random: Random) -> Plan:
+    """Records through an impure partitioner and then counted by key, at one parallelism after another."""
+    forms = random.randint(2, 3)
+
+    def stage(kind: str, edge: str, *inputs: int) -> Stage:
+        parallelism = tuple(random.randint(1, 3) for _ in range(forms))
+        return Stage(kind, inputs, edge, False, 4, parallelism)
+
+    stages = (stage("source", "plain"), stage("map", "impure", 0), stage("count", "plain", 1))
+    return Plan(stages, 2, 14, forms)
 
 
 @dataclass
@@ -256,9 +308,12 @@ def _add(
         return env.source(source, uid=uid, watermarks=marks, parallelism=width).map(
             stamp, uid=f"{uid}-stamp", parallelism=width
         )
+    settings: dict[str, Any] = {"uid": uid, "parallelism": width, "chain": stage.chain}
+    if stage.kind == "columns":
+        [before] = stage.inputs
+        return _add_columns(streams[before], stage, plan.stages[before], form, settings)
     inputs = [_dealt(streams[i], stage, plan.stages[i], form) for i in stage.inputs]
     first = inputs[0]
-    settings: dict[str, Any] = {"uid": uid, "parallelism": width, "chain": stage.chain}
     keyed = [stream.key_by(_key_function(stage.keys)) for stream in inputs]
     match stage.kind:
         case "map":
@@ -294,6 +349,27 @@ def _add(
     raise AssertionError(stage.kind)
 
 
+def _add_columns(
+    stream: rt.Stream, stage: Stage, source: Stage, form: int, settings: Mapping[str, Any]
+) -> rt.Stream:
+    """An operator on columns; they are laid out before they are dealt to it, by a key of one of them."""
+    uid, keys = settings["uid"], stage.keys
+    laid = stream.map(
+        lambda r: lay_out(r, keys), uid=f"{uid}{LAID}", parallelism=source.parallelism[form]
+    ).select("record", "key", uid=f"{uid}-select", parallelism=source.parallelism[form])
+    if stage.edge == "plain":
+        dealt: rt.Stream = laid.key_by("key")
+    elif stage.edge in ("custom", "impure"):
+        function = choose if stage.edge == "custom" else Turns()
+        dealt = laid.partition_custom(function, "key", pure=stage.edge == "custom")
+    else:
+        dealt = _dealt(laid, stage, source, form)
+    marked = dealt.with_column("via", pc.scalar(uid), **settings)
+    back = {"parallelism": settings["parallelism"]}
+    kept = marked.filter(pc.field("key") >= 0, uid=f"{uid}-filter", **back)
+    return kept.map(pick_up, uid=f"{uid}-back", **back)
+
+
 def _key_function(keys: int) -> Callable[[Record], int]:
     return lambda record: key_of(record[0], keys)
 
@@ -310,4 +386,6 @@ def _dealt(stream: rt.Stream, stage: Stage, source: Stage, form: int) -> rt.Stre
             return stream.forward()
         case "custom":
             return stream.partition_custom(choose, lambda r: key_of(r[0], 7))
+        case "impure":
+            return stream.partition_custom(Turns(), lambda r: key_of(r[0], 7), pure=False)
     return stream

@@ -75,7 +75,7 @@ def passed_on(stage: Stage, uid: str, consumed: Sequence[Records]) -> Records:
     """What a stage emits of what it has consumed at each input, once all timers have fired."""
     both = sum(consumed, Records())
     match stage.kind:
-        case "map" | "union" | "twice":
+        case "map" | "union" | "twice" | "columns":
             return _renamed(both, lambda path: (*path, uid))
         case "filter":
             return Counter({record: n for record, n in both.items() if keep(record[0])})

@@ -13,13 +13,14 @@ from typing import Any
 
 import msgpack
 
-from minirt.data.codec import RowCodec
+from minirt.data.codec import RowCodec, decode_columns
 from minirt.data.layout import unpack_values
 
 _HEADER = struct.Struct("<8sBII")
 _FRAME = struct.Struct("<IB")
 _COLUMNS = struct.Struct("<II")
 _STATE_HEAD_BYTES = 8
+_COLUMNS_KIND = 2
 
 
 class StoredCheckpoint:
@@ -91,7 +92,7 @@ def sections_of(part: bytes) -> dict[str, bytes]:
     _, _, index_bytes, _ = _HEADER.unpack_from(part)
     position = _HEADER.size + index_bytes
     sections = {}
-    for name, length, _ in msgpack.unpackb(part[_HEADER.size : position]):
+    for name, length, *_ in msgpack.unpackb(part[_HEADER.size : position]):
         sections[name] = part[position : position + length]
         position += length
     return sections
@@ -111,10 +112,15 @@ def _entries(section: bytes) -> Iterator[tuple[Any, Any]]:
 
 
 def _records(section: bytes) -> Iterator[Any]:
-    """The records of frames as they travelled: behind 5 bytes come packed rows."""
+    """The records of frames as they travelled: behind 5 bytes come packed rows, or columns."""
     position = 0
     while position < len(section):
-        length, _ = _FRAME.unpack_from(section, position)
+        length, kind = _FRAME.unpack_from(section, position)
         start = position + _FRAME.size
         position = start + length
-        yield from RowCodec().decode(section[start:position]).records
+        payload = section[start:position]
+        yield from (
+            decode_columns(payload).table.to_pylist()
+            if kind == _COLUMNS_KIND
+            else RowCodec().decode(payload).records
+        )

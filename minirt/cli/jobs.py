@@ -1,0 +1,157 @@
+"""`minirt jobs`, `cancel`, `savepoint`, `stop`, `rescale`: jobs that run on this machine."""
+
+from __future__ import annotations
+
+import json as json_format
+import os
+import time
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from minirt.errors import ConfigurationError, MinirtError
+
+if TYPE_CHECKING:
+    from minirt.operations.registry import Entry, Registry
+
+_STATUS_S_MAX = 5.0
+
+JobArgument = Annotated[
+    str, typer.Argument(metavar="JOB", help="Its name, or the begin of its id; see `minirt jobs`.")
+]
+ModeOption = Annotated[
+    str | None, typer.Option(help="Checkpoint mode of the savepoint; that of the job by default.")
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
+
+
+def jobs(json: JsonOption = False) -> None:
+    """List your jobs that run on this machine, oldest first."""
+    from minirt.operations.registry import Registry
+
+    registry = Registry.of_user()
+    rows = [row for entry in registry.entries() if (row := _row(registry, entry)) is not None]
+    if json:
+        typer.echo(json_format.dumps(rows, indent=2))
+        return
+    if not rows:
+        typer.echo("no jobs are running")
+        return
+    from rich.table import Table
+
+    from minirt.cli.console import console
+
+    table = Table("id", "name", "status", "restarts", "process", "since", box=None)
+    for row in rows:
+        since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(row["started_at"]))
+        shown = (row["id"], row["name"], row["status"], row["restarts"], row["pid"], since)
+        table.add_row(*(str(cell) for cell in shown))
+    console().print(table)
+
+
+def cancel(job: JobArgument, json: JsonOption = False) -> None:
+    """End a job now, without a last checkpoint."""
+    answer = _ask(job, {"request": "cancel"})
+    _say(answer, f"job {job} {answer['status']}", json=json)
+
+
+def savepoint(
+    job: JobArgument,
+    path: Annotated[
+        str, typer.Argument(metavar="PATH", help="A folder or URL with nothing in it.")
+    ],
+    mode: ModeOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Take a savepoint of a job, which goes on."""
+    answer = _ask(job, {"request": "savepoint", "path": _absolute(path), "mode": mode})
+    _say(answer, f"savepoint: {answer['path']}", json=json)
+
+
+def stop(
+    job: JobArgument,
+    savepoint: Annotated[
+        str | None,
+        typer.Option(metavar="PATH", help="Where to; the job's own storage by default."),
+    ] = None,
+    mode: ModeOption = None,
+    drain: Annotated[
+        bool, typer.Option("--drain", help="As if the input had ended: event time ends, too.")
+    ] = False,
+    json: JsonOption = False,
+) -> None:
+    """End a job with a savepoint, from which it can go on."""
+    path = None if savepoint is None else _absolute(savepoint)
+    answer = _ask(job, {"request": "stop", "path": path, "mode": mode, "drain": drain})
+    _say(answer, f"job {job} has ended\nsavepoint: {answer['path']}", json=json)
+
+
+def rescale(
+    job: JobArgument,
+    parallelism: Annotated[int, typer.Argument(metavar="N", help="The new parallelism.")],
+    json: JsonOption = False,
+) -> None:
+    """Stop a job with a savepoint, and go on from there at another parallelism.
+
+    The `minirt run` that runs the job loads its file anew and goes on. Operators that state their own
+    parallelism keep it. Jobs that other programs started cannot be rescaled so.
+    """
+    answer = _ask(job, {"request": "rescale", "parallelism": parallelism})
+    words = f"job {job} goes on at parallelism {parallelism}, from {answer['savepoint']}"
+    _say(answer, words, json=json)
+
+
+def _row(registry: Registry, entry: Entry) -> dict[str, Any] | None:
+    """None if the job has ended."""
+    from minirt.operations.control import ask
+
+    try:
+        path = registry.socket_path(entry)
+        answer = ask(path, entry.token, {"request": "status"}, _STATUS_S_MAX)
+    except (ConnectionRefusedError, FileNotFoundError):
+        registry.remove(entry)
+        return None
+    except (OSError, MinirtError):
+        answer = {"status": "no answer", "restarts": None}
+    return {
+        "id": entry.id,
+        "name": entry.name,
+        "pid": entry.pid,
+        "started_at": entry.started_at,
+        **answer,
+    }
+
+
+def _ask(job: str, request: dict[str, Any]) -> dict[str, Any]:
+    """The answer of the job of that name or id. Raises ConfigurationError if none or several fit."""
+    from minirt.operations.control import ask
+    from minirt.operations.registry import Registry
+
+    registry = Registry.of_user()
+    entry = _find(job, registry.entries())
+    try:
+        return ask(registry.socket_path(entry), entry.token, request)
+    except (ConnectionRefusedError, FileNotFoundError):
+        registry.remove(entry)
+        raise ConfigurationError(f"job {entry.name!r} ({entry.id}) has just ended") from None
+
+
+def _find(job: str, entries: list[Entry]) -> Entry:
+    found = [entry for entry in entries if entry.name == job]
+    found = found or [entry for entry in entries if job and entry.id.startswith(job)]
+    if len(found) == 1:
+        return found[0]
+    shown = ", ".join(f"{entry.name} ({entry.id})" for entry in found or entries)
+    if found:
+        raise ConfigurationError(f"several jobs are called {job!r}; give the id of one: {shown}")
+    running = f"running are {shown}" if entries else "no jobs are running"
+    raise ConfigurationError(f"there is no job {job!r}; {running}")
+
+
+def _absolute(path: str) -> str:
+    """The job may have another working directory."""
+    return path if "://" in path else os.path.abspath(path)
+
+
+def _say(answer: dict[str, Any], words: str, *, json: bool) -> None:
+    typer.echo(json_format.dumps(answer, indent=2) if json else words)

@@ -1,0 +1,163 @@
+"""All checkpoints of one storage, and finding one of them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from minirt.config import Limits
+from minirt.errors import ConfigurationError
+from minirt.inspect.checkpoint import StoredCheckpoint
+from minirt.protocol.checkpoints import history_entry
+from minirt.protocol.manifest import CheckpointPaths, ManifestKey, restore_candidates
+from minirt.storage.checkpoints import CheckpointStorage
+from minirt.storage.store import ObjectStore
+
+
+def open_checkpoints(
+    storage: str | os.PathLike[str],
+    *,
+    storage_options: Mapping[str, Any] | None = None,
+    allow_pickle: bool = False,
+) -> Checkpoints:
+    """Look into the checkpoints that a job has stored, also while it runs.
+
+    `storage` is what `Checkpointing` was given, or the path of a savepoint; `storage_options` go to fsspec.
+    Loading pickles runs whatever code they hold: `allow_pickle` only where the origin is trusted. Raises
+    ConfigurationError if no job has ever stored anything there.
+    """
+    opened = Checkpoints(ObjectStore(os.fspath(storage), storage_options), allow_pickle)
+    opened.check_not_empty()
+    return opened
+
+
+class Checkpoints:
+    """The checkpoints of one storage, read anew from it by each call.
+
+    Iterating gives those that can be restored, oldest first. Methods raise ConfigurationError for a
+    checkpoint that does not exist, CorruptCheckpointError for a manifest that cannot be read, StorageError
+    where storage fails.
+    """
+
+    def __init__(self, store: ObjectStore, allow_pickle: bool) -> None:
+        self._storage = CheckpointStorage(store, Limits().inline_snapshot_bytes)
+        self._allow_pickle = allow_pickle
+
+    @property
+    def storage(self) -> CheckpointStorage:
+        """What reads and writes it."""
+        return self._storage
+
+    @property
+    def root(self) -> str:
+        """Where the storage is."""
+        return self._storage.store.root
+
+    def check_not_empty(self) -> None:
+        """Raise ConfigurationError if there is nothing of minirt here."""
+        storage = self._storage
+        if not (storage.manifest_keys() or storage.claims() or storage.history()):
+            raise ConfigurationError(f"{self.root} holds no checkpoints")
+
+    def __iter__(self) -> Iterator[StoredCheckpoint]:
+        keys, counting = self._keys()
+        return (self._open(key, counts=True) for key in keys if key in counting)
+
+    def __len__(self) -> int:
+        return len(self._keys()[1])
+
+    def latest(self) -> StoredCheckpoint:
+        """The one that a restore would choose."""
+        return self.find("latest")
+
+    def keys(self) -> list[ManifestKey]:
+        """What names each completed checkpoint, orphans included, oldest first."""
+        return self._keys()[0]
+
+    def find(self, which: int | str) -> StoredCheckpoint:
+        """A checkpoint by its id; by "latest" or the name of its folder; or by a path.
+
+        A path is that of a checkpoint's folder, or of a storage for its latest, here or elsewhere.
+        """
+        if isinstance(which, str) and "/" in which:
+            head, _, name = which.rstrip("/").rpartition("/")
+            root, within = (head, name) if CheckpointPaths.parse_folder(name) else (which, "latest")
+            elsewhere = Checkpoints(self._storage.store.at(root), self._allow_pickle)
+            elsewhere.check_not_empty()
+            return elsewhere.find(within)
+        key = self.key_of(which)
+        return self.open(key)
+
+    def open(self, key: ManifestKey) -> StoredCheckpoint:
+        """The checkpoint of that name."""
+        return self._open(key, counts=key in self._keys()[1])
+
+    def key_of(self, which: int | str) -> ManifestKey:
+        """What names the checkpoint on storage; its manifest need not be readable."""
+        keys, counting = self._keys()
+        matching = [key for key in keys if _matches(key, which)]
+        if which == "latest":
+            matching = [max(counting)] if counting else []
+        if not matching:
+            ids = ", ".join(str(key.checkpoint_id) for key in keys[-20:])
+            raise ConfigurationError(
+                f"no checkpoint {which} in {self.root}, which holds {ids or 'none'}"
+            )
+        return max(matching, key=lambda key: (key in counting, key))
+
+    def history(self) -> list[dict[str, Any]]:
+        """How each checkpoint went, oldest first; failed and deleted ones included.
+
+        Each entry has `stored`: kept, orphan, deleted or no. A job can be restored from those kept.
+        """
+        storage = self._storage
+        keys, counting = self._keys()
+        entries = [entry for entry in storage.history() if _is_of_checkpoint(entry)]
+        known = {ManifestKey(entry["checkpoint_id"], entry["generation"]) for entry in entries}
+        # A coordinator may die between the manifest and the history.
+        entries += [history_entry(storage.read_manifest(key)) for key in keys if key not in known]
+        entries.sort(key=lambda entry: (entry["checkpoint_id"], entry["generation"]))
+
+        def stored(entry: Mapping[str, Any]) -> str:
+            key = ManifestKey(entry["checkpoint_id"], entry["generation"])
+            if key in keys:
+                return "kept" if key in counting else "orphan"
+            return "deleted" if entry["status"] == "completed" else "no"
+
+        return [{**entry, "stored": stored(entry)} for entry in entries]
+
+    def _keys(self) -> tuple[list[ManifestKey], frozenset[ManifestKey]]:
+        """All manifests, oldest first, and those of them that count."""
+        keys = self._storage.manifest_keys()
+        return keys, frozenset(restore_candidates(keys, self._storage.claims()))
+
+    def _open(self, key: ManifestKey, *, counts: bool) -> StoredCheckpoint:
+        return StoredCheckpoint(
+            self._storage.store,
+            self._storage.read_manifest(key),
+            counts=counts,
+            allow_pickle=self._allow_pickle,
+        )
+
+
+def _matches(key: ManifestKey, which: int | str) -> bool:
+    if isinstance(which, int):
+        return key.checkpoint_id == which
+    if which.isdecimal():
+        return str(key.checkpoint_id) == which.lstrip("0")
+    return CheckpointPaths.parse_folder(which) == key
+
+
+_EVERY_ENTRY: dict[str, type | tuple[type, ...]] = {
+    "checkpoint_id": int,
+    "generation": int,
+    "status": str,
+    "mode": str,
+    "triggered_at": (int, float),
+    "duration_s": (int, float),
+}
+
+
+def _is_of_checkpoint(entry: Mapping[str, Any]) -> bool:
+    return all(isinstance(entry.get(name), kind) for name, kind in _EVERY_ENTRY.items())

@@ -1,0 +1,143 @@
+"""Stored values in forms that other programs read: JSON, and columns of Arrow.
+
+Both keep what can be kept. Bytes become base64 in JSON; tuples become lists in JSON and structs with fields
+_1, _2 in Arrow; dicts whose keys are not text become lists of pairs; a pickle that was not loaded says how
+large it is. What Arrow has no one type for becomes JSON text there.
+"""
+
+from __future__ import annotations
+
+import base64
+import datetime as dt
+import json
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+import numpy as np
+import pyarrow as pa
+
+from minirt.data.values import Pickled
+
+_FIELDS_MAX = 200
+"""A struct with more fields is a dict of anything rather than a record."""
+
+
+def to_json(value: Any) -> Any:
+    """The value as `json.dumps` takes it."""
+    try:
+        return _to_json(value)
+    except RecursionError:
+        return "nested too deep to be shown"
+
+
+def json_text(value: Any) -> str:
+    """The value as one line of JSON, which any encoding can carry."""
+    text = json.dumps(to_json(value), ensure_ascii=False)
+    # Halves of surrogate pairs, as in names of files, are text in Python only: they are escaped.
+    return text.encode(errors="backslashreplace").decode()
+
+
+def _to_json(value: Any) -> Any:
+    if value is None or type(value) in (bool, int, str):
+        return value
+    if isinstance(value, float):
+        return float(value) if math.isfinite(value) else str(value)
+    if isinstance(value, dict):
+        if all(type(key) is str for key in value):
+            return {key: _to_json(item) for key, item in value.items()}
+        return [[_to_json(key), _to_json(item)] for key, item in value.items()]
+    if isinstance(value, Pickled):
+        return {"pickle_bytes": len(value.data)}
+    if isinstance(value, list | tuple):
+        return [_to_json(item) for item in value]
+    if isinstance(value, set | frozenset):
+        return sorted(map(_to_json, value), key=json.dumps)
+    if isinstance(value, bytes | bytearray):
+        return base64.b64encode(value).decode()
+    if isinstance(value, dt.datetime | dt.date | dt.time):
+        return value.isoformat()
+    if isinstance(value, dt.timedelta):
+        return value.total_seconds()
+    if isinstance(value, np.ndarray):
+        return _to_json(value.tolist())
+    if isinstance(value, np.generic):
+        return str(value) if value.dtype.kind in "mM" else _to_json(value.item())
+    return str(value)
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnType:
+    """The Arrow type of a column of values; `as_json` if it holds them as JSON text."""
+
+    arrow: pa.DataType
+    as_json: bool = False
+
+    def array(self, values: Sequence[Any]) -> pa.Array:
+        """Values as an array. Raises pa.ArrowException for those that do not fit."""
+        if self.as_json:
+            return pa.array(map(json_text, values), pa.string())
+        return pa.array([_to_arrow(value) for value in values], self.arrow)
+
+
+_NOTHING = ColumnType(pa.null())
+TEXT = ColumnType(pa.string(), as_json=True)
+
+
+def column_type(batches: Iterable[Sequence[Any]]) -> ColumnType:
+    """One type for the values of all batches."""
+    found = _NOTHING
+    for values in batches:
+        found = _common(found, _inferred(values))
+        if found.as_json:
+            break
+    return found if found != _NOTHING else ColumnType(pa.string())
+
+
+def _inferred(values: Sequence[Any]) -> ColumnType:
+    try:
+        kind = pa.array([_to_arrow(value) for value in values]).type
+    except (pa.ArrowException, OverflowError, RecursionError, TypeError, ValueError):
+        return TEXT
+    return TEXT if _fields(kind) > _FIELDS_MAX else ColumnType(kind)
+
+
+def _common(one: ColumnType, other: ColumnType) -> ColumnType:
+    if one.as_json or other.as_json:
+        return TEXT
+    try:
+        schemas = [pa.schema([("value", kind.arrow)]) for kind in (one, other)]
+        common = pa.unify_schemas(schemas, promote_options="permissive").field(0).type
+    except pa.ArrowException:
+        return TEXT
+    return ColumnType(common)
+
+
+def _fields(kind: pa.DataType) -> int:
+    return sum(1 + _fields(kind.field(place).type) for place in range(kind.num_fields))
+
+
+def _to_arrow(value: Any) -> Any:
+    """The value as `pa.array` takes it, where that does not take it as it is."""
+    if isinstance(value, tuple) and not isinstance(value, Pickled):
+        return {f"_{place}": _to_arrow(item) for place, item in enumerate(value, 1)}
+    if isinstance(value, list):
+        return [_to_arrow(item) for item in value]
+    if isinstance(value, set | frozenset):
+        return [_to_arrow(item) for item in sorted(value, key=json_text)]
+    if isinstance(value, dict):
+        if value and all(type(key) is str for key in value):
+            return {key: _to_arrow(item) for key, item in value.items()}
+        pairs = value.items()
+        return [{"key": _to_arrow(key), "value": _to_arrow(item)} for key, item in pairs]
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, Pickled):
+        return to_json(value)
+    if isinstance(value, bytearray):
+        return bytes(value)
+    return str(value) if isinstance(value, UUID) else value

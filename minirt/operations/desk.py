@@ -1,0 +1,100 @@
+"""What a running job can be asked from outside its program."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from minirt.errors import ConfigurationError, MinirtError
+from minirt.operations.control import ControlSocket, Plain
+from minirt.operations.registry import Entry, Registry
+
+if TYPE_CHECKING:
+    from minirt.protocol.savepoint_requests import Savepoint
+    from minirt.runtime.job import Job
+
+logger = logging.getLogger("minirt.job")
+
+Answer = Callable[[Mapping[str, Any]], Plain]
+
+
+class ControlDesk:
+    """Registers a job and answers for it until it is closed.
+
+    Registration is best effort: a job that cannot be registered runs all the same, and a warning says
+    why it cannot be found.
+    """
+
+    def __init__(self, job: Job) -> None:
+        self._job = job
+        self._answers: dict[str, Answer] = {
+            "status": self._status,
+            "cancel": self._cancel,
+            "savepoint": self._savepoint,
+            "stop": self._stop,
+        }
+        self._entry = Entry.new(job.name, time.time())
+        self._registry: Registry | None = None
+        self._socket: ControlSocket | None = None
+        try:
+            self._registry = Registry.of_user()
+            path = self._registry.socket_path(self._entry)
+            self._socket = ControlSocket(path, self._entry.token, self._answer)
+            self._registry.add(self._entry)
+        except (OSError, MinirtError) as error:
+            self.close()
+            logger.warning("`minirt jobs` will not show job %r: %s", job.name, error)
+
+    def offer(self, request: str, answer: Answer) -> None:
+        """Answer a further request."""
+        self._answers[request] = answer
+
+    def close(self) -> None:
+        """Send the last answers and leave the registry."""
+        if self._socket is not None:
+            self._socket.close()
+        if self._registry is not None:
+            try:
+                self._registry.remove(self._entry)
+            except OSError as error:
+                logger.warning("job %r stays registered: %s", self._entry.name, error)
+
+    def _answer(self, request: Plain) -> Plain:
+        wanted = request.get("request")
+        answer = self._answers.get(wanted) if isinstance(wanted, str) else None
+        if answer is None:
+            raise ConfigurationError(f"job {self._job.name!r} cannot {wanted}")
+        return answer(request)
+
+    def _status(self, request: Mapping[str, Any]) -> Plain:
+        return {"status": self._job.status.value, "restarts": self._job.restarts}
+
+    def _cancel(self, request: Mapping[str, Any]) -> Plain:
+        self._job.cancel()
+        self._job.wait_for_end()
+        return self._status(request)
+
+    def _savepoint(self, request: Mapping[str, Any]) -> Plain:
+        return _to_plain(self._job.savepoint(_text(request, "path"), _text(request, "mode")))
+
+    def _stop(self, request: Mapping[str, Any]) -> Plain:
+        path, mode = _text(request, "path"), _text(request, "mode")
+        if request.get("drain") is True:
+            if mode is not None:
+                raise ConfigurationError("mode has no effect with drain")
+            return _to_plain(self._job.drain(path))
+        return _to_plain(self._job.stop(path, mode))
+
+
+def _text(request: Mapping[str, Any], name: str) -> str | None:
+    value = request.get(name)
+    if value is not None and not isinstance(value, str):
+        raise ConfigurationError(f"{name} is text, not {value!r}")
+    return value
+
+
+def _to_plain(savepoint: Savepoint) -> Plain:
+    return asdict(savepoint)

@@ -1,0 +1,292 @@
+"""The checkpoints of one subtask: barriers go to the protocol, and what it orders is carried out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from minirt.data.codec import RowCodec
+from minirt.graph.execution import Link, SubtaskId
+from minirt.io.base import Prepared
+from minirt.protocol.barrier_handler import BarrierHandler
+from minirt.protocol.barriers import (
+    TRIGGER_CHANNEL,
+    AbortSnapshot,
+    Alignment,
+    Barrier,
+    BlockChannel,
+    CheckpointMode,
+    Command,
+    FinishSnapshot,
+    OvertakeOutputs,
+    ScheduleTimer,
+    StartCapture,
+    StopCapture,
+    TakeSnapshot,
+    UnblockChannels,
+    WatchOutputs,
+)
+from minirt.protocol.manifest import Reference, SnapshotRef
+from minirt.protocol.stored_watermarks import SubtaskWatermarks
+from minirt.runtime.chain import Chain
+from minirt.runtime.elements import Data, Origin
+from minirt.runtime.frames import Frame, Kind, barrier_of
+from minirt.runtime.gate_input import GateInput
+from minirt.runtime.in_flight import Capture, data_frame
+from minirt.runtime.metrics import SubtaskMetrics
+from minirt.runtime.output import Outputs
+from minirt.runtime.snapshot import SnapshotUpload
+
+
+class SnapshotPorts(Protocol):
+    """What taking snapshots asks of the world."""
+
+    def now(self) -> float:
+        """Seconds since 1970."""
+
+    def upload(self, upload: SnapshotUpload) -> None:
+        """Have the snapshot stored outside the record path and the coordinator told."""
+
+
+@dataclass(slots=True)
+class _Taken:
+    """A snapshot whose synchronous part is over at `taken_at`, waiting to be whole."""
+
+    barrier: Barrier
+    sections: Mapping[str, bytes]
+    references: Sequence[Reference]
+    capture: Capture
+    watermarks: SubtaskWatermarks
+    sync_s: float
+    taken_at: float
+
+
+class SubtaskCheckpoints:
+    """Takes the snapshots of one subtask. `unread` gives the rest of the batch in work, if there is any."""
+
+    def __init__(
+        self,
+        id: SubtaskId,
+        name: str,
+        generation: int,
+        chain: Chain,
+        gate: GateInput | None,
+        outputs: Outputs,
+        modes: Mapping[str, CheckpointMode],
+        metrics: SubtaskMetrics,
+        codec: RowCodec,
+        input_links: Mapping[str, Link],
+        unread: Callable[[], Data | None],
+        ports: SnapshotPorts,
+    ) -> None:
+        self._id = id
+        self._name = name
+        self._generation = generation
+        self._chain = chain
+        self._gate = gate
+        self._outputs = outputs
+        self._metrics = metrics
+        self._codec = codec
+        self._input_links = input_links
+        self._unread = unread
+        self._ports = ports
+        origins = gate.origins if gate is not None else ()
+        channels = range(len(origins)) if gate is not None else [TRIGGER_CHANNEL]
+        uncapturable = [i for i, o in enumerate(origins) if not input_links[o.link].capturable]
+        self._barriers = BarrierHandler(channels, modes, uncapturable)
+        self._timers: list[tuple[float, int]] = []
+        self._taken: _Taken | None = None
+        self._snapshot_id = 0
+        """The checkpoint that the last snapshot was taken for."""
+        self._stored: tuple[int, str] | None = None
+        """The last snapshot that was stored in a file: its checkpoint, and the file."""
+        self._unsent: list[tuple[str, int, Prepared]] = []
+        """Sink output that was prepared for checkpoints which were aborted before their upload."""
+
+    @property
+    def timer_at(self) -> float | None:
+        """When `on_time` has something to do, in seconds since 1970."""
+        return min((at for at, _ in self._timers), default=None)
+
+    def on_frame(self, channel: int, frame: Frame) -> None:
+        """A frame was put into the queue of an input channel."""
+        taken = self._taken
+        if taken is not None and channel in taken.capture.open_channels and frame.is_data:
+            assert self._gate is not None
+            taken.capture.add(self._gate.origins[channel], [frame])
+        if frame.kind == Kind.BARRIER:
+            barrier, now = barrier_of(frame), self._ports.now()
+            self._execute(self._barriers.on_arrived(channel, barrier, now, self._metrics.bytes_in))
+
+    def on_trigger(self, barrier: Barrier) -> None:
+        """The coordinator starts a checkpoint at this source."""
+        now = self._ports.now()
+        self._execute(self._barriers.on_arrived(TRIGGER_CHANNEL, barrier, now))
+        self._execute(self._barriers.on_reached(TRIGGER_CHANNEL, barrier, now))
+
+    def on_reached(self, channel: int, barrier: Barrier) -> None:
+        """Everything ahead of the channel's barrier has been processed."""
+        now, processed_bytes = self._ports.now(), self._metrics.bytes_in
+        self._execute(self._barriers.on_reached(channel, barrier, now, processed_bytes))
+
+    def on_abort(self, checkpoint_id: int) -> None:
+        """The coordinator gave a checkpoint up."""
+        self._execute(self._barriers.on_abort(checkpoint_id))
+
+    def on_stored(self, checkpoint_id: int, snapshot: SnapshotRef) -> None:
+        """The snapshot of a checkpoint is durable. May be called from any thread.
+
+        The operators hear of it when the next snapshot is taken, which is when it matters.
+        """
+        if snapshot.path is not None:
+            self._stored = (checkpoint_id, snapshot.path)
+
+    def on_time(self) -> None:
+        """Look at the clock: timers of the mode."""
+        if not self._timers:
+            return
+        now = self._ports.now()
+        due = [checkpoint_id for at, checkpoint_id in self._timers if at <= now]
+        self._timers = [(at, id) for at, id in self._timers if at > now]
+        for checkpoint_id in due:
+            self._execute(
+                self._barriers.on_timer(
+                    checkpoint_id, now, self._metrics.bytes_in, self._capture_bytes()
+                )
+            )
+
+    def _execute(self, commands: Sequence[Command]) -> None:
+        asked_for_timer = False
+        for command in commands:
+            match command:
+                case BlockChannel(channel):
+                    assert self._gate is not None
+                    self._gate.gate.block(channel)
+                case UnblockChannels():
+                    if self._gate is not None:
+                        self._gate.gate.unblock_all()
+                case ScheduleTimer(checkpoint_id, at):
+                    self._timers.append((at, checkpoint_id))
+                    asked_for_timer = True
+                case TakeSnapshot(barrier, capture):
+                    self._take(barrier, capture)
+                case StartCapture(channels):
+                    self._current().capture.open_channels = channels
+                case StopCapture(channel):
+                    self._current().capture.open_channels -= {channel}
+                case WatchOutputs():
+                    self._outputs.watch(self._current().barrier, self._on_outputs_passed)
+                case OvertakeOutputs():
+                    self._overtake_outputs()
+                case FinishSnapshot():
+                    self._finish(command)
+                case AbortSnapshot():
+                    self._taken = None
+                    self._outputs.unwatch()
+                    self._timers.clear()
+        if asked_for_timer:
+            self.on_time()  # It may be due already.
+
+    def _current(self) -> _Taken:
+        assert self._taken is not None
+        return self._taken
+
+    def _take(self, barrier: Barrier, channels: frozenset[int] | None) -> None:
+        """The synchronous part of a snapshot; with `channels`, the barrier overtakes."""
+        began_at = self._ports.now()
+        if channels is None:
+            self._outputs.barrier(barrier)
+            capture = Capture([])
+        else:
+            capture = Capture(self._outputs.overtake(barrier))
+            if self._gate is not None:
+                self._capture_inputs(capture, self._gate, barrier, channels)
+        sections, references = self._snapshot(barrier.checkpoint_id)
+        self._unsent += [
+            (uid, barrier.checkpoint_id, prepared)
+            for uid, prepared in self._chain.prepare(barrier.checkpoint_id)
+        ]
+        taken_at = self._ports.now()
+        sync_s = max(0.0, taken_at - began_at)
+        self._taken = _Taken(
+            barrier, sections, references, capture, self._watermarks(), sync_s, taken_at
+        )
+
+    def _snapshot(self, checkpoint_id: int) -> tuple[Mapping[str, bytes], Sequence[Reference]]:
+        """State, and the older files that it builds on."""
+        stored = self._stored
+        if stored is not None and stored[0] == self._snapshot_id:
+            self._chain.on_stored(stored[1])
+        self._snapshot_id = checkpoint_id
+        return self._chain.snapshot(), self._chain.references()
+
+    def _watermarks(self) -> SubtaskWatermarks:
+        head, gate, source = self._chain.head.ctx.uid, self._gate, self._chain.source
+        if gate is not None:
+            inputs = gate.watermarks(self._input_links)
+            return SubtaskWatermarks(head, self._id.index, gate.watermark, inputs)
+        assert source is not None
+        return SubtaskWatermarks(head, self._id.index, source.watermark, ())
+
+    def _capture_inputs(
+        self, capture: Capture, gate: GateInput, barrier: Barrier, channels: frozenset[int]
+    ) -> None:
+        """What lies before the operators: the unread rest of the batch in work, then the queues."""
+        for origin, frame in self._unread_frame():
+            capture.add(origin, [frame])
+        for origin, frames in gate.queued(barrier, channels):
+            capture.add(origin, frames)
+
+    def _unread_frame(self) -> Iterator[tuple[Origin, Frame]]:
+        unread = self._unread()
+        if unread is not None and unread.origin is not None:
+            yield unread.origin, data_frame(unread.batch, self._codec)
+
+    def _capture_bytes(self) -> int:
+        """What barriers would overtake if they did so now."""
+        alignment = self._barriers.current
+        if alignment is None:
+            return 0
+        if alignment.snapshot_taken:
+            return self._outputs.overtakable_bytes(alignment.barrier)
+        return self._outputs.overtakable_bytes(None) + self._queued_bytes(alignment)
+
+    def _queued_bytes(self, alignment: Alignment) -> int:
+        if self._gate is None:
+            return 0
+        ahead = alignment.channels - alignment.reached
+        unread_bytes = sum(frame.size for _, frame in self._unread_frame())
+        return unread_bytes + self._gate.queued_bytes(alignment.barrier, ahead)
+
+    def _on_outputs_passed(self) -> None:
+        self._execute(self._barriers.on_outputs_passed(self._current().barrier.checkpoint_id))
+
+    def _overtake_outputs(self) -> None:
+        self._outputs.unwatch()
+        taken = self._current()
+        taken.capture.overtaken = self._outputs.move_ahead(taken.barrier)
+
+    def _finish(self, command: FinishSnapshot) -> None:
+        taken, self._taken = self._current(), None
+        prepared, self._unsent = self._unsent, []
+        self._timers.clear()
+        self._ports.upload(
+            SnapshotUpload(
+                generation=self._generation,
+                checkpoint_id=command.checkpoint_id,
+                subtask=self._id,
+                name=self._name,
+                sections=taken.sections,
+                references=taken.references,
+                in_flight=taken.capture.channels(self._id.index, self._input_links),
+                watermarks=taken.watermarks,
+                prepared=prepared,
+                start_delay_s=command.start_delay_s,
+                alignment_s=command.alignment_s,
+                sync_s=taken.sync_s,
+                taken_at=taken.taken_at,
+                processed_bytes=command.processed_bytes,
+                switches=command.switches,
+            )
+        )

@@ -1,0 +1,144 @@
+"""The sections of a snapshot: their names, and what can be read of each kind without its operator.
+
+The name of a stored section is `uid US kind/name`: operator, kind, and what the operator calls it. The
+registry KINDS is the one place that tells how a kind is read. An operator that stores something else adds
+a kind here, and everything that looks into checkpoints can read it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import msgpack
+
+from minirt.data.codec import MalformedDataError
+from minirt.data.plain import unpack_plain
+from minirt.state import array_layout, keyed_changes
+from minirt.state.sections import (
+    HEAD_BYTES,
+    ByteStream,
+    check_head,
+    count_entries,
+    kind_of,
+    read_chunks,
+    read_section,
+)
+
+UID_SEPARATOR = "\x1f"
+STATE, TIMERS, SPLITS = "state/", "timers/", "splits"
+"""How the names of sections begin, by kind."""
+
+KEYED_TABLE, TIMER_TABLE = b"KEYD", b"TIME"
+"""What the heads of sections say that they hold."""
+
+_WHOLE_BYTES_MAX = 1 << 30
+"""The most that is read at once of sections that cannot be read in pieces."""
+
+_ARRAY_HEADER_BYTES = 5
+
+Entries = Iterator[tuple[list[Any], list[Any]]]
+"""Two columns of equal length, in pieces."""
+
+
+class SectionName(NamedTuple):
+    """The name of a stored section, taken apart; `kind` is "" if nobody knows it."""
+
+    uid: str
+    kind: str
+    name: str
+
+    @classmethod
+    def parse(cls, stored: str) -> SectionName:
+        uid, _, section = stored.partition(UID_SEPARATOR)
+        kind, _, name = section.partition("/")
+        return cls(uid, kind, name) if kind in KINDS else cls(uid, "", section)
+
+
+class Content(NamedTuple):
+    """What a section says: keys that older sections hold in vain, and entries, which replace older ones."""
+
+    gone: Sequence[Any]
+    entries: Entries
+
+
+class SectionKind(NamedTuple):
+    """How sections of one kind are read, and what their two columns are called.
+
+    `count` tells the entries that there are in all, those in older files that the section builds on
+    included. `read` takes a stream, and whether pickles are loaded rather than given out as Pickled. Both
+    functions raise MalformedDataError.
+    """
+
+    columns: tuple[str, str]
+    count: Callable[[bytes], int]
+    read: Callable[[ByteStream, bool], Content]
+
+
+def entries_in(stored_name: str, section: bytes) -> int | None:
+    """How many entries there are as of a section that is to be stored; None if nobody knows its kind."""
+    kind = KINDS.get(SectionName.parse(stored_name).kind)
+    return None if kind is None else kind.count(section)
+
+
+def _count_state(section: bytes) -> int:
+    match kind_of(section):
+        case keyed_changes.KEYED_CHANGES:
+            return keyed_changes.total_of(section)
+        case array_layout.ARRAY_TABLE:
+            return array_layout.total_of(section)
+    return count_entries(KEYED_TABLE, section)
+
+
+def _read_state(stream: ByteStream, allow_pickle: bool) -> Content:
+    """State of any kind: a dict, what has changed in one, or arrays."""
+    head = stream.read(HEAD_BYTES)
+    if kind_of(head) == array_layout.ARRAY_TABLE:
+        return Content((), iter([array_layout.entries_of(head + stream.read(_WHOLE_BYTES_MAX))]))
+    gone: Sequence[Any] = ()
+    if kind_of(head) == keyed_changes.KEYED_CHANGES:
+        check_head(keyed_changes.KEYED_CHANGES, head)
+        gone = keyed_changes.read_gone(stream)
+        head = stream.read(HEAD_BYTES)
+    check_head(KEYED_TABLE, head)
+    return Content(
+        gone, read_chunks(stream, allow_pickle=allow_pickle, opaque_pickles=not allow_pickle)
+    )
+
+
+def _read_timers(stream: ByteStream, allow_pickle: bool) -> Content:
+    timers = read_section(
+        TIMER_TABLE, stream, allow_pickle=allow_pickle, opaque_pickles=not allow_pickle
+    )
+    return Content((), timers)
+
+
+def _read_splits(stream: ByteStream, allow_pickle: bool) -> Content:
+    return Content((), _splits(stream))
+
+
+def _splits(stream: ByteStream) -> Entries:
+    splits = unpack_plain(stream.read(_WHOLE_BYTES_MAX))
+    names = ("order", "info", "offset", "skip", "finished")
+    try:
+        rows = [
+            (split_id, dict(zip(names, (order, *rest), strict=True)))
+            for order, split_id, *rest in splits
+        ]
+    except (TypeError, ValueError) as error:
+        raise MalformedDataError(f"these are not splits ({error})") from error
+    yield [split_id for split_id, _ in rows], [progress for _, progress in rows]
+
+
+def _count_splits(section: bytes) -> int:
+    unpacker = msgpack.Unpacker()
+    unpacker.feed(section[:_ARRAY_HEADER_BYTES])
+    return int(unpacker.read_array_header())
+
+
+KINDS: dict[str, SectionKind] = {
+    "state": SectionKind(("key", "value"), _count_state, _read_state),
+    "timers": SectionKind(("time", "key"), partial(count_entries, TIMER_TABLE), _read_timers),
+    "splits": SectionKind(("split", "progress"), _count_splits, _read_splits),
+}

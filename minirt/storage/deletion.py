@@ -1,0 +1,59 @@
+"""Deleting one checkpoint on request, unless something else needs it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from minirt.errors import ConfigurationError, CorruptCheckpointError
+from minirt.protocol.manifest import CheckpointPaths, ManifestKey, choose_restore_point
+from minirt.storage.checkpoints import CheckpointStorage
+
+
+@dataclass(frozen=True, slots=True)
+class Deletion:
+    """What is to go: the manifest of a checkpoint, and the files in its folder."""
+
+    key: ManifestKey
+    files: tuple[str, ...]
+    bytes: int
+
+
+def plan_deletion(storage: CheckpointStorage, key: ManifestKey, *, force: bool = False) -> Deletion:
+    """Look what deleting the checkpoint would take away; nothing is changed yet.
+
+    Raises ConfigurationError if another checkpoint refers to its files. Unless `force`: also if a restore
+    of the latest would choose it, or if another manifest cannot be read, which may refer to them.
+    """
+    keys = storage.manifest_keys()
+    if key == choose_restore_point(keys, storage.claims()) and not force:
+        raise ConfigurationError(
+            f"checkpoint {key.checkpoint_id} is the newest: the job would go on from it. To delete it all "
+            "the same: --force"
+        )
+    sizes = storage.store.sizes(CheckpointPaths.folder(key))
+    for other in keys:
+        if other != key and (shared := _paths(storage, other, force) & sizes.keys()):
+            raise ConfigurationError(
+                f"checkpoint {other.checkpoint_id} builds on {len(shared)} files of checkpoint "
+                f"{key.checkpoint_id}, such as {min(shared)}; delete that one first"
+            )
+    return Deletion(key, tuple(sorted(sizes)), sum(sizes.values()))
+
+
+def delete(storage: CheckpointStorage, planned: Deletion) -> None:
+    """Delete the manifest first, so that it never refers to a file that is gone. Raises StorageError."""
+    storage.store.delete(CheckpointPaths.manifest(planned.key))
+    for path in planned.files:
+        storage.store.delete(path)
+
+
+def _paths(storage: CheckpointStorage, key: ManifestKey, force: bool) -> frozenset[str]:
+    """The files that a checkpoint refers to."""
+    try:
+        return storage.read_manifest(key).summary().paths
+    except CorruptCheckpointError as error:
+        if force:
+            return frozenset()
+        raise ConfigurationError(
+            f"{error}; it may refer to files of other checkpoints: delete that one first, or use --force"
+        ) from error

@@ -1,0 +1,185 @@
+"""The coordinator of a job, as a part that acts on events only."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field, replace
+
+from minirt.protocol.barriers import Barrier
+from minirt.protocol.job_events import (
+    AnswerSavepoint,
+    CommitFailed,
+    GenerationFailed,
+    JobStatus,
+    ManifestRefused,
+    Submitted,
+)
+from minirt.protocol.restarts import Restart
+from minirt.run_settings import RestoreOptions
+from minirt.runtime.assembly import Deployment
+from minirt.runtime.execute import job_protocol
+from minirt.runtime.observer import JobObserver
+from minirt.runtime.shell import JobShell
+from minirt.runtime.storage_tasks import StorageCommand, StorageTasks
+from minirt.testing.clock import START
+from minirt.testing.exploration.job import NEVER_S, Aborted, ExploredJob
+from minirt.testing.exploration.local_states import Event
+
+
+@dataclass(frozen=True, slots=True)
+class CoordinatorOffers:
+    """What the coordinator can do by itself, and how the job is."""
+
+    status: JobStatus
+    generation: int
+    stores: bool
+    """Whether a storage command is to be carried out."""
+    timer: bool
+    """Whether a timer may fire that does not wait for ever."""
+
+
+@dataclass(frozen=True, slots=True)
+class Deployed:
+    """An order to start all subtasks of a generation; by its number."""
+
+    deployment: int
+
+
+@dataclass(frozen=True, slots=True)
+class Stopped:
+    """An order to end all subtasks."""
+
+
+Order = Deployed | Stopped | Barrier | Aborted
+
+
+@dataclass(slots=True)
+class CoordinatorEffects:
+    """What the coordinator did to others in one event."""
+
+    orders: list[Order] = field(default_factory=list)
+    durable: int | None = None
+    """What is durable after a storage command."""
+    answer: int = 0
+    """The event that a storage command ended in."""
+    problem: str | None = None
+
+
+class CoordinatorPart:
+    """The real protocol, shell and storage tasks; a `minirt.runtime.shell.Cluster` for them.
+
+    An event is one of ("hear", message), ("store", durable) and ("fire",).
+    """
+
+    def __init__(self, job: ExploredJob) -> None:
+        self._job = job
+        self._clock = START
+        self._commands: deque[StorageCommand] = deque()
+        self._effects = CoordinatorEffects()
+        self._protocol = job_protocol(
+            job.graph,
+            job.checkpointing,
+            job.mode.name,
+            Restart.fixed_delay(None, 0),
+            job.options,
+        )
+        self._tasks = StorageTasks(
+            job.graph, job.checkpoint_storage(), job.checkpointing, RestoreOptions("latest")
+        )
+        self._shell = JobShell(
+            self._protocol,
+            self,
+            self._tasks,
+            self._commands.append,
+            self._now,
+            JobObserver(),
+            _nobody_asked,
+        )
+        self._shell.on_event(Submitted())
+
+    # The cluster of the shell.
+
+    def deploy(self, deployment: Deployment) -> None:
+        job = self._job
+        if deployment.restored_from is not None:
+            assert job.package.storage is not None
+            restored_from = (job.package.storage, deployment.restored_from[1])
+            deployment = replace(deployment, restored_from=restored_from)
+        self._effects.orders.append(Deployed(job.deployments.of(deployment)))
+
+    def stop(self, generation: int, *, kill: bool) -> None:
+        self._effects.orders.append(Stopped())
+
+    def trigger(self, generation: int, barrier: Barrier, *, pause: bool) -> None:
+        assert not pause, "nobody asks for savepoints"
+        self._effects.orders.append(barrier)
+
+    def resume(self, generation: int) -> None:
+        raise AssertionError("nobody asks for savepoints")
+
+    def drain(self, generation: int) -> None:
+        raise AssertionError("nobody asks for savepoints")
+
+    def abort(self, generation: int, checkpoint_id: int) -> None:
+        self._effects.orders.append(Aborted(checkpoint_id))
+
+    # What a part does.
+
+    def apply(self, event: Event) -> CoordinatorEffects:
+        try:
+            self._do(event)
+        except Exception as error:
+            self._effects.problem = f"{type(error).__name__}: {error}"
+        ending = self._shell.ending
+        if ending is not None and ending.status is not JobStatus.FINISHED:
+            self._effects.problem = f"the job has failed: {ending.error}"
+        effects, self._effects = self._effects, CoordinatorEffects()
+        return effects
+
+    def offers(self) -> CoordinatorOffers:
+        at = self._shell.next_timer_at
+        return CoordinatorOffers(
+            status=self._protocol.status,
+            generation=self._protocol.generation,
+            stores=bool(self._commands),
+            timer=at is not None and at < START + NEVER_S / 10 and self._shell.ending is None,
+        )
+
+    def _do(self, event: Event) -> None:
+        match event:
+            case ("hear", message):
+                self._shell.on_event(self._job.to_coordinator[message])
+            case ("fire",):
+                assert self._shell.next_timer_at is not None
+                self._clock = max(self._clock, self._shell.next_timer_at)
+                self._shell.fire_timers()
+            case ("store", durable):
+                self._store(durable)
+
+    def _store(self, durable: int) -> None:
+        job = self._job
+        job.storage.load(durable)
+        job.storage.watch(self._look_at)
+        answer = self._tasks.run(self._commands.popleft())
+        self._effects.durable = job.storage.save()
+        if isinstance(answer, GenerationFailed | ManifestRefused | CommitFailed):
+            reason = answer.reason if isinstance(answer, ManifestRefused) else answer.error
+            self._effects.problem = f"{type(answer).__name__}: {reason}"
+        if answer is not None:
+            self._effects.answer = job.to_coordinator.of(answer)
+
+    def _look_at(self, path: str) -> None:
+        """A manifest was created: the checkpoint is complete."""
+        look = self._job.on_checkpoint
+        if look is not None and path.startswith("manifests/"):
+            try:
+                look(self._job.storage.disk.objects, path)
+            except Exception as error:
+                self._effects.problem = f"{path}: {error}"
+
+    def _now(self) -> float:
+        return self._clock
+
+
+def _nobody_asked(answer: AnswerSavepoint) -> None:
+    """No savepoint is requested, so none is answered."""

@@ -1,0 +1,56 @@
+"""Operators on columns, by themselves."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+from minirt.data.batch import Batch, Columns, Rows
+from minirt.runtime.operators.base import Operator, OperatorContext
+from minirt.runtime.operators.columns import FilterColumnsOperator, ProjectOperator
+from minirt.runtime.operators.stateless import MapBatchesOperator
+
+TABLE = pa.record_batch({"n": [1, 2, 3]})
+
+
+@pytest.fixture
+def emitted() -> list[Batch]:
+    return []
+
+
+@pytest.fixture
+def operators(emitted: list[Batch]) -> list[Operator]:
+    ctx = OperatorContext(
+        "op", "op", 0, 1, 1, 1, lambda: 0.0, False, emitted.append, lambda tag: emitted.append
+    )
+    return [
+        FilterColumnsOperator(ctx, pc.field("n") > 1),
+        ProjectOperator(ctx, ("n",), [("m", pc.field("n"))]),
+        MapBatchesOperator(ctx, lambda table: table, "columns"),
+    ]
+
+
+@pytest.mark.parametrize("empty", [Rows([]), Rows([], []), Columns(TABLE.slice(0, 0))])
+def test_batches_without_records_are_passed_over(
+    operators: list[Operator], emitted: list[Batch], empty: Batch
+) -> None:
+    for operator in operators:
+        operator.process(empty, 0)
+    assert emitted == []
+
+
+def test_a_filter_that_keeps_nothing_emits_nothing(
+    operators: list[Operator], emitted: list[Batch]
+) -> None:
+    operators[0].process(Columns(TABLE.slice(0, 1)), 0)
+    assert emitted == []
+
+
+def test_rows_keep_their_timestamps_as_columns(
+    operators: list[Operator], emitted: list[Batch]
+) -> None:
+    for operator in operators:
+        operator.process(Rows([{"n": 1}, {"n": 2}], [10, 20]), 0)
+    assert [batch.rows().timestamps for batch in emitted] == [[20], [10, 20], [10, 20]]
+    assert all(isinstance(batch, Columns) for batch in emitted)

@@ -1,0 +1,131 @@
+"""What a sender does with a small window: queue, frames and pieces shrink with it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import cloudpickle
+import pytest
+
+import minirt as rt
+from minirt import Limits, Options
+from minirt.data.batch import Rows
+from minirt.data.codec import RowCodec
+from minirt.graph.execution import Link, SubtaskId
+from minirt.graph.job_graph import Broadcast, Rebalance
+from minirt.graph.planner import build_execution_graph
+from minirt.modes import MODES
+from minirt.runtime.assembly import Deployment, JobPackage, assemble
+from minirt.runtime.channels import OutputChannel
+from minirt.runtime.frames import Frame, Kind
+from minirt.runtime.local import LocalPorts
+from minirt.runtime.metrics import SubtaskMetrics
+from minirt.runtime.output import LinkOutput, Outlet
+from minirt.runtime.pacer import RoomPacer
+
+LARGE = 1 << 20
+
+
+def test_queue_of_the_sender_shrinks_with_the_window() -> None:
+    channel = OutputChannel(queue_bytes_max=1000, window_bytes=4000)
+    channel.put(Frame(Kind.ROWS, bytes(495)))
+    assert channel.fill == 0.5
+    channel.on_credit(0, 2000)
+    assert channel.fill == 1
+    channel.on_credit(0, 4000)
+    assert channel.fill == 0.5
+
+
+def link_output(channels: list[OutputChannel], partitioning: Any) -> LinkOutput:
+    link = Link(0, 0, "a", 1, 0, partitioning, None, 1, len(channels), 128)
+    limits = Limits(frame_bytes=6400)
+    outlet = Outlet("a", RowCodec(), limits, SubtaskMetrics(), lambda: 0.0, lambda channel: None)
+    return LinkOutput(link, "a > b:0", 0, channels, "a", outlet)
+
+
+def sent(channel: OutputChannel) -> list[Frame]:
+    return [frame for frame in iter(channel.poll, None) if frame is not None]
+
+
+def test_frames_shrink_with_the_window() -> None:
+    channel = OutputChannel(LARGE, LARGE)
+    output = link_output([channel], Rebalance())
+    records = [f"{n:0100}" for n in range(1000)]
+    output.emit(Rows(records[:500]))
+    large = sent(channel)[-2]
+    channel.on_credit(10**9, 1 << 17)
+    output.emit(Rows(records[500:]))
+    output.flush()
+    small = sent(channel)[-2]
+    assert large.size == pytest.approx(6400, rel=0.25)
+    assert small.size == pytest.approx(6400 / 8, rel=0.25)
+
+
+def test_frame_for_several_channels_follows_the_smallest_window() -> None:
+    ends = [OutputChannel(LARGE, LARGE) for _ in range(2)]
+    ends[1].on_credit(0, 1 << 17)
+    output = link_output(ends, Broadcast())
+    for _ in range(20):
+        output.emit(Rows([f"{n:0100}" for n in range(50)]))
+    assert max(frame.records for frame in sent(ends[0])[2:]) <= 8
+
+
+def test_piece_doubles_while_its_output_fits() -> None:
+    pacer, pieces = RoomPacer(), []
+    for _ in range(5):
+        pieces.append(pacer.piece)
+        pacer.done(pacer.piece, fill=0.5)
+    assert pieces == [1, 2, 4, 8, 16]
+
+
+def test_piece_whose_output_overfills_a_queue_becomes_half_of_what_would_fill_it() -> None:
+    pacer = RoomPacer()
+    while pacer.piece < 2048:
+        pacer.done(pacer.piece, fill=0.0)
+    pacer.done(2048, fill=32.0)
+    assert pacer.piece == 32
+    pacer.done(32, fill=1.4)
+    assert pacer.piece == 32
+    pacer.done(1, fill=100.0)
+    assert pacer.piece == 1
+
+
+def test_batch_that_was_shorter_than_a_piece_says_nothing_of_larger_ones() -> None:
+    pacer = RoomPacer()
+    pacer.done(1, fill=0.0)
+    pacer.done(1, fill=0.0)
+    pacer.done(0, fill=9.0)
+    assert pacer.piece == 2
+
+
+class Hasty:
+    """A pacer for which everything is fast."""
+
+    piece = 4096
+
+    def begin(self) -> None:
+        pass
+
+    def done(self, records: int) -> bool:
+        return False
+
+
+def test_subtask_does_not_flood_the_small_queue_of_a_slow_receiver() -> None:
+    env, source = rt.Environment(), rt.SequenceSource.endless(splits=1)
+    env.source(source).map(lambda n: f"{n:0100}").rebalance().sink(rt.DiscardSink())
+    graph = build_execution_graph(env.graph())
+    options = Options(debloat="1s", buffer_timeout=0)
+    package = JobPackage(cloudpickle.dumps(graph), options, MODES["aligned"], None)
+    first = SubtaskId(0, 0)
+    deployment = Deployment(1, splits={first: list(enumerate(source.plan_splits(1)))})
+    ports = LocalPorts(lambda: 0.0, lambda upload: None, lambda subtask: None)
+    built = assemble(package, deployment, first, ports, Hasty(), lambda channel: None)
+    (channel,) = built.outputs.values()
+    channel.on_credit(0, 16 * 1024)
+    consumed, fills = 0, []
+    for _ in range(100):
+        built.subtask.run_slice()
+        fills.append(channel.fill)
+        consumed += sum(frame.size for frame in sent(channel) if frame.is_data)
+        channel.on_credit(consumed, 16 * 1024)
+    assert max(fills) < 4
