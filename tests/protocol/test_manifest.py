@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from minirt.errors import CorruptCheckpointError, ProtocolError
 from minirt.protocol.barriers import Switch
+from minirt.protocol.cleanup import CleanupPlan, plan_cleanup
 from minirt.protocol.manifest import (
     ChannelData,
     CheckpointPaths,
-    CleanupPlan,
     GenerationClaim,
     InFlightRef,
     Manifest,
@@ -30,7 +30,6 @@ from minirt.protocol.manifest import (
     choose_restore_point,
     next_checkpoint_id,
     next_generation,
-    plan_cleanup,
     restore_candidates,
 )
 from minirt.protocol.stored_watermarks import LinkWatermarks, SubtaskWatermarks
