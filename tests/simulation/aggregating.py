@@ -21,6 +21,7 @@ from minirt.testing.options import drawn_options
 SPLITS, COUNT, KEYS = 3, 40, 17
 WINDOW_MS = 20
 ROUND = 3
+ROUND_S = 0.002
 
 
 def as_columns(record: tuple[str, int, int]) -> dict[str, Any]:
@@ -143,7 +144,7 @@ class AggregatingJob:
 
 def _options(seed: int) -> rt.Options:
     """As drawn, but only files can be built on."""
-    drawn = drawn_options(Random(seed))
+    drawn = drawn_options(Random(seed), ROUND_S)
     return replace(drawn, limits=replace(drawn.limits, inline_snapshot_bytes=0))
 
 
