@@ -210,4 +210,5 @@ def test_the_plan_says_when_results_come() -> None:
     env = rt.Environment()
     keyed = env.source(rt.CollectionSource(RECORDS)).key_by("k")
     keyed.aggregate(rt.Count(), emit="2s").sink(rt.DiscardSink())
-    assert "aggregate, works on columns, rows become columns, emits every 2 s" in env.plan()
+    assert "aggregate, emits every 2 s" in env.plan()
+    assert "rows become columns: aggregate computes on columns" in env.plan()
