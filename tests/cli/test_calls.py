@@ -77,7 +77,7 @@ def test_the_package_can_be_run_as_a_module_and_help_loads_neither_spark_nor_con
         (["checkpoints", "delete", "here"], "Missing argument"),
         (["checkpoints", "export", "here", "--what", "keys"], "'keys' is not one of"),
         (["checkpoints", "export", "here", "--json"], "--json has no effect with --to -"),
-        (["rescale", "job", "many"], "'many' is not a valid integer"),
+        (["rescale", "job", "many"], "Invalid value for 'N'"),
         (["savepoint", "job"], "Missing argument"),
     ],
 )

@@ -280,7 +280,7 @@ def test_history_tells_each_switch_and_the_bytes_of_each_captured_channel() -> N
     switch = Switch("outputs", 1.5, "age 1.500 s passed the timeout 1 s")
     stats = [replace(each, switches=(switch,)) for each in manifest.stats]
     channels = (
-        ChannelData("a > b:0", "hash", 0, 1, 2, "out", 30),
+        ChannelData("a > b:0", "hash", 0, 1, 2, "out", 30, records=4),
         ChannelData("a > b:0", "hash", 0, 0, 2, "out", 12),
     )
     captured_by = manifest.stats[1]
@@ -295,8 +295,15 @@ def test_history_tells_each_switch_and_the_bytes_of_each_captured_channel() -> N
     ]
     assert first["channels"] == []
     assert second_subtask["channels"] == [
-        {"link": "a > b:0", "sender": 0, "receiver": 1, "side": "out", "bytes": 30},
-        {"link": "a > b:0", "sender": 0, "receiver": 0, "side": "out", "bytes": 12},
+        {"link": "a > b:0", "sender": 0, "receiver": 1, "side": "out", "bytes": 30, "records": 4},
+        {
+            "link": "a > b:0",
+            "sender": 0,
+            "receiver": 0,
+            "side": "out",
+            "bytes": 12,
+            "records": None,
+        },
     ]
 
 
