@@ -1,4 +1,4 @@
-"""Snapshots that build on older files, in worker processes: what is stored is heard of by the next snapshot."""
+"""Snapshots that build on older files, in worker processes whose uploader is a thread."""
 
 from __future__ import annotations
 
