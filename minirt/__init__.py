@@ -17,6 +17,8 @@ Layout:
     inspect     looks into stored checkpoints: what they hold, value by value
     io          sources and sinks for files, collections and the console
     functions   process functions and watermarks, for users to subclass and configure
+    aggregates  what keyed streams compute, for users to name and to subclass
+    windows     the stretches of event time that aggregates go by
     config      every option and limit;  units: "10s", "64KiB";  errors: one root, one child per cause
     run_settings  what a single run is given besides the job
     operations  running jobs as other processes of their user find and ask them
@@ -25,10 +27,12 @@ Layout:
 
 from __future__ import annotations
 
+from minirt.aggregates import Aggregate, Count, First, Fold, Last, Max, Mean, Min, Sum
 from minirt.api.connected import ConnectedKeyedStreams, ConnectedStreams
 from minirt.api.environment import Environment
 from minirt.api.keyed_stream import KeyedStream
 from minirt.api.stream import Stream
+from minirt.api.windowed_stream import WindowedStream
 from minirt.config import Checkpointing, Limits, Options
 from minirt.errors import (
     ConfigurationError,
@@ -80,6 +84,7 @@ from minirt.runtime.job import Job, JobResult
 from minirt.runtime.observer import JobObserver, JobProgress
 from minirt.settings import JobSettings, load_settings
 from minirt.state.handles import ListState, MapState, ValueState
+from minirt.windows import Tumbling
 
 __all__ = [
     # writing a job
@@ -94,6 +99,17 @@ __all__ = [
     "KeyedCoProcess",
     "ProcessContext",
     "KeyedContext",
+    "Aggregate",
+    "Sum",
+    "Count",
+    "Min",
+    "Max",
+    "Mean",
+    "First",
+    "Last",
+    "Fold",
+    "WindowedStream",
+    "Tumbling",
     "ValueState",
     "ListState",
     "MapState",

@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
 
+from minirt.aggregates import Aggregate
 from minirt.api.functions import check_function
 from minirt.api.keys import check_column
 from minirt.errors import ConfigurationError
 from minirt.functions import KeyedCoProcess, KeyedProcess, Process, Watermarks
 from minirt.graph.job_graph import (
     ERRORS_TAG,
+    LATE_TAG,
+    WINDOW_END,
+    WINDOW_START,
+    AggregateSpec,
     CoMapSpec,
     FilterSpec,
     FlatMapSpec,
     KeyedCoProcessSpec,
     KeyedProcessSpec,
+    KeySelector,
     MapBatchesSpec,
     MapSpec,
     OperatorNode,
@@ -25,6 +32,7 @@ from minirt.graph.job_graph import (
     ReduceSpec,
     SinkSpec,
     SourceSpec,
+    WindowSpec,
 )
 from minirt.io.base import Sink, Source
 
@@ -50,6 +58,10 @@ def check_operator(node: OperatorNode) -> None:
         case CoMapSpec(left, right, flat):
             check_function(left, label, "the left record", may_yield=flat)
             check_function(right, label, "the right record", may_yield=flat)
+        case AggregateSpec(key, aggregates):
+            _check_aggregates(key, aggregates, label)
+        case WindowSpec(key, aggregates):
+            _check_aggregates(key, aggregates, label, WINDOW_START, WINDOW_END)
         case ReduceSpec(_, function):
             check_function(function, label, "the value so far", "the record")
         case ProcessSpec(process):
@@ -84,9 +96,14 @@ def check_side_output(node: OperatorNode, tag: Any) -> None:
             _check_errors_output(source, tag, node.label)
         case ProcessSpec() | KeyedProcessSpec() | KeyedCoProcessSpec():
             return
+        case WindowSpec():
+            if tag != LATE_TAG:
+                raise ConfigurationError(
+                    f"{node.label}: windows have one side output, {LATE_TAG!r}, and no {tag!r}"
+                )
         case _:
             raise ConfigurationError(
-                f"{node.label} has no side outputs; only process functions emit to them"
+                f"{node.label} has no side outputs; only process functions, windows and sources do"
             )
 
 
@@ -100,6 +117,28 @@ def _check_errors_output(source: Source, tag: str, label: str) -> None:
             f"{label}: this source sends nothing to the side output {ERRORS_TAG!r}; "
             "have it send there what does not parse"
         )
+
+
+def _check_aggregates(
+    key: KeySelector, aggregates: Sequence[Aggregate], label: str, *taken: str
+) -> None:
+    """`taken` are the names of other columns of the results."""
+    if not key.columns:
+        raise ConfigurationError(
+            f"{label}: aggregates go by key columns; name them, key_by('column'), after a map that "
+            "computes the column if need be"
+        )
+    if not aggregates:
+        raise ConfigurationError(f"{label}: name at least one aggregate, such as Count()")
+    names = [*key.columns, *taken]
+    for aggregate in aggregates:
+        check_instance(aggregate, Aggregate, label)
+        if aggregate.output in names:
+            raise ConfigurationError(
+                f"{label}: two columns would be called {aggregate.output!r}; give the "
+                f"{type(aggregate).__name__} a name of its own"
+            )
+        names.append(aggregate.output)
 
 
 def _check_source(spec: SourceSpec, schema: pa.Schema | None, label: str) -> None:

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, overload
+from typing import Any, Literal, overload
 
 import pyarrow as pa
 
+from minirt.aggregates import Aggregate
+from minirt.api.aggregation import aggregated_schema, emission
+from minirt.api.checks import check_instance
 from minirt.api.connected import ConnectedKeyedStreams, ConnectedStreams
 from minirt.api.draft import Draft, Port, Settings
 from minirt.api.stream import Stream
+from minirt.api.windowed_stream import WindowedStream
 from minirt.functions import KeyedProcess, Process
-from minirt.graph.job_graph import KeyedProcessSpec, KeySelector, ReduceSpec
+from minirt.graph.job_graph import AggregateSpec, KeyedProcessSpec, KeySelector, ReduceSpec
+from minirt.units import Duration
+from minirt.windows import Tumbling
 
 
 class KeyedStream(Stream):
@@ -53,6 +59,32 @@ class KeyedStream(Stream):
     ) -> Stream:
         """After every record the value of its key so far, `function(value so far, record)`."""
         return self._then(ReduceSpec(self._key, function), Settings(uid, name, parallelism, chain))
+
+    def aggregate(
+        self,
+        *aggregates: Aggregate,
+        emit: Literal["updates", "end"] | Duration = "updates",
+        uid: str | None = None,
+        name: str | None = None,
+        parallelism: int | None = None,
+        chain: bool = True,
+    ) -> Stream:
+        """Columns with the key and what the aggregates have come to so far.
+
+        `emit` says when: "updates" after every batch, one row for each key that the batch has changed;
+        a duration such as "1s" for the keys that changed within it; "end" once, after the end of input.
+        Each row has the event time of the newest record that is in it.
+        """
+        spec = AggregateSpec(self._key, aggregates, emission(emit))
+        settings = Settings(uid, name, parallelism, chain)
+        label = self._draft.label(spec, settings)
+        schema = aggregated_schema(spec, self._schema, label)
+        return self._then(spec, settings, schema)
+
+    def window(self, window: Tumbling) -> WindowedStream:
+        """The records of each key in windows of event time; aggregate them next."""
+        check_instance(window, Tumbling, f"window on {self._label}")
+        return WindowedStream(self, self._key, window)
 
     @overload
     def connect(self, other: KeyedStream) -> ConnectedKeyedStreams: ...

@@ -7,6 +7,8 @@ from enum import Enum
 from minirt.graph.describe import kind_of
 from minirt.graph.execution import ExecutionGraph, Link
 from minirt.graph.job_graph import (
+    LATE_TAG,
+    AggregateSpec,
     Custom,
     FilterColumnsSpec,
     Hash,
@@ -15,6 +17,7 @@ from minirt.graph.job_graph import (
     ProjectSpec,
     SinkSpec,
     SourceSpec,
+    WindowSpec,
 )
 
 
@@ -37,11 +40,15 @@ class Crossings:
         self._execution = execution
         self._arriving: dict[str, Forms] = {}
         self._emitted: dict[str, Forms] = {}
+        self._windows: set[str] = set()
+        """Those that give out what is late, as columns."""
         for vertex in execution.vertices:
             links = execution.inputs_of(vertex.id)
             forms: Forms = frozenset().union(*(self._carried(link) for link in links))
             for node in vertex.operators:
                 self._arriving[node.uid] = forms
+                if isinstance(node.spec, WindowSpec):
+                    self._windows.add(node.uid)
                 forms = self._emitted[node.uid] = _emitted(node, forms)
 
     def at_operator(self, node: OperatorNode) -> str | None:
@@ -66,6 +73,8 @@ class Crossings:
         return None
 
     def _carried(self, link: Link) -> Forms:
+        if link.tag == LATE_TAG and link.source_uid in self._windows:
+            return frozenset({Form.COLUMNS})
         if link.tag is not None:
             return frozenset({Form.ROWS})
         return self._emitted[link.source_uid]
@@ -78,6 +87,8 @@ def _wanted(node: OperatorNode) -> tuple[Form | None, str]:
             return None, ""
         case FilterColumnsSpec() | ProjectSpec():
             return Form.COLUMNS, f"{kind_of(node.spec)} evaluates expressions on columns"
+        case AggregateSpec() | WindowSpec():
+            return Form.COLUMNS, f"{kind_of(node.spec)} computes on columns"
         case MapBatchesSpec(format="columns"):
             return Form.COLUMNS, "the function takes columns"
         case MapBatchesSpec():

@@ -6,6 +6,7 @@ import functools
 from typing import Any
 
 from minirt.graph.job_graph import (
+    AggregateSpec,
     Broadcast,
     CoMapSpec,
     Custom,
@@ -28,6 +29,7 @@ from minirt.graph.job_graph import (
     Rescale,
     SinkSpec,
     SourceSpec,
+    WindowSpec,
 )
 from minirt.io.base import Sink, Source
 
@@ -53,6 +55,10 @@ def kind_of(spec: OperatorSpec) -> str:
             return "co_flat_map" if spec.flat else "co_map"
         case ReduceSpec():
             return "reduce"
+        case AggregateSpec():
+            return "aggregate"
+        case WindowSpec():
+            return "window"
         case ProcessSpec():
             return "process"
         case KeyedProcessSpec():

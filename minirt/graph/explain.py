@@ -4,11 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from minirt.functions import Watermarks
 from minirt.graph.chaining import chain_break
 from minirt.graph.crossings import Crossings
 from minirt.graph.describe import describe_partitioning, kind_of
 from minirt.graph.execution import ExecutionGraph, Link, Vertex
-from minirt.graph.job_graph import OperatorNode, SourceSpec
+from minirt.graph.job_graph import (
+    AggregateSpec,
+    OperatorNode,
+    OperatorSpec,
+    SourceSpec,
+    WindowSpec,
+)
 from minirt.protocol.restore import redistribution
 
 
@@ -44,17 +51,26 @@ def _operators(vertex: Vertex, crossings: Crossings) -> Iterator[str]:
     kinds = max(len(kind_of(node.spec)) for node in vertex.operators)
     for node in vertex.operators:
         line = f"    {node.name:{names}}  {kind_of(node.spec):{kinds}}  uid {node.uid}"
-        yield f"{line}{_source_details(node)}"
+        yield f"{line}{_details(node.spec)}"
         crossing = crossings.at_operator(node)
         if crossing is not None:
             yield f"        {crossing}"
 
 
-def _source_details(node: OperatorNode) -> str:
-    if not isinstance(node.spec, SourceSpec) or node.spec.watermarks is None:
-        return ""
-    text = f", watermarks {node.spec.watermarks.bound_ms / 1000:g} s behind"
-    return text if node.spec.speed is None else f"{text}, speed {node.spec.speed:g}"
+def _details(spec: OperatorSpec) -> str:
+    match spec:
+        case SourceSpec(watermarks=Watermarks() as watermarks, speed=speed):
+            text = f", watermarks {watermarks.bound_ms / 1000:g} s behind"
+            return text if speed is None else f"{text}, speed {speed:g}"
+        case AggregateSpec(emit=emit):
+            when = f"every {emit:g} s" if isinstance(emit, float) else f"{emit}"
+            return f", emits {when}"
+        case WindowSpec(window=window):
+            return (
+                f", windows of {window.size_ms / 1000:g} s, "
+                f"open for another {window.allowed_lateness_ms / 1000:g} s"
+            )
+    return ""
 
 
 def _link(execution: ExecutionGraph, link: Link, crossings: Crossings) -> Iterator[str]:

@@ -10,11 +10,21 @@ from typing import Any, Literal
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from minirt.aggregates import Aggregate
 from minirt.functions import KeyedCoProcess, KeyedProcess, Process, Watermarks
 from minirt.io.base import Sink, Source
+from minirt.windows import Tumbling
 
 ERRORS_TAG = "errors"
 """The side output that carries what a source could not parse."""
+
+LATE_TAG = "late"
+"""The side output that carries the records that came too late for their window."""
+
+WINDOW_START, WINDOW_END = "window_start", "window_end"
+"""What the bounds of a window are called in its results; the end is the start of the next window."""
+
+WINDOW_TIME = pa.timestamp("ms", "UTC")
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +110,28 @@ class ReduceSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class AggregateSpec:
+    """Computes aggregates of each key, whose parts are columns.
+
+    `emit` says when results are given out: "updates" after every batch, of the keys that it has
+    changed; a number of seconds after that time; "end" once all input has ended.
+    """
+
+    key: KeySelector
+    aggregates: tuple[Aggregate, ...]
+    emit: Literal["updates", "end"] | float
+
+
+@dataclass(frozen=True, slots=True)
+class WindowSpec:
+    """Computes aggregates of each key, whose parts are columns, and window of event time."""
+
+    key: KeySelector
+    aggregates: tuple[Aggregate, ...]
+    window: Tumbling
+
+
+@dataclass(frozen=True, slots=True)
 class KeyedProcessSpec:
     key: KeySelector
     process: KeyedProcess
@@ -128,6 +160,8 @@ OperatorSpec = (
     | ProcessSpec
     | CoMapSpec
     | ReduceSpec
+    | AggregateSpec
+    | WindowSpec
     | KeyedProcessSpec
     | KeyedCoProcessSpec
     | SinkSpec
@@ -195,7 +229,8 @@ class OperatorNode:
     @property
     def keyed(self) -> bool:
         """Whether its state is dealt by key group."""
-        return isinstance(self.spec, ReduceSpec | KeyedProcessSpec | KeyedCoProcessSpec)
+        kinds = ReduceSpec | AggregateSpec | WindowSpec | KeyedProcessSpec | KeyedCoProcessSpec
+        return isinstance(self.spec, kinds)
 
     @property
     def stateful(self) -> bool:

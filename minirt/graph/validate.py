@@ -16,6 +16,7 @@ from minirt.graph.job_graph import (
     OperatorSpec,
     SinkSpec,
     SourceSpec,
+    WindowSpec,
 )
 
 
@@ -34,6 +35,7 @@ def validate(graph: JobGraph) -> None:
         check_parallelism(node)
         _check_inputs(node, inputs[uid])
         _check_outputs(node, uid in consumed)
+    _check_event_time(graph)
 
 
 def check_parallelism(node: OperatorNode) -> None:
@@ -125,6 +127,22 @@ def _check_outputs(node: OperatorNode, consumed: bool) -> None:
             f"{node.label}: its output goes nowhere; end the stream with .sink(...), "
             "DiscardSink() if it is not needed"
         )
+
+
+def _check_event_time(graph: JobGraph) -> None:
+    """Windows end by watermarks: without those of a source they would stay open until all input ends."""
+    timeless: dict[str, OperatorNode] = {}
+    for uid, node in graph.operators.items():
+        if isinstance(node.spec, SourceSpec) and node.spec.watermarks is None:
+            timeless[uid] = node
+        for edge in graph.edges:
+            if edge.target == uid and edge.source in timeless:
+                timeless[uid] = timeless[edge.source]
+        if isinstance(node.spec, WindowSpec) and uid in timeless:
+            raise ConfigurationError(
+                f"{node.label}: windows need event time, but {timeless[uid].label} gives none; give "
+                "that source watermarks=..."
+            )
 
 
 def _is_whole(value: object) -> bool:

@@ -81,13 +81,15 @@ class StoredCheckpoint:
     @property
     def parents(self) -> tuple[str, ...]:
         """Files of older checkpoints that it builds on, relative to the storage."""
-        return tuple(sorted({path for ref in self.manifest.stored() for path in ref.references}))
+        references = (found for ref in self.manifest.stored() for found in ref.references)
+        return tuple(sorted({reference.path for reference in references}))
 
     @cached_property
     def operators(self) -> Mapping[str, StoredOperator]:
         """All operators of the job, by uid, those without state included."""
         sections: dict[tuple[int, str, str, str], list[StoredSection]] = {}
         unknown: dict[tuple[int, str], int] = {}
+        older = {path: stored_file(self._store, path) for path in self.parents}
         for ref in sorted(self.manifest.snapshots, key=lambda ref: (ref.vertex, ref.subtask)):
             part = self._part(ref)
             for section in part.index.sections:
@@ -96,7 +98,15 @@ class StoredCheckpoint:
                     size = unknown.get((ref.vertex, uid), 0) + section.length
                     unknown[ref.vertex, uid] = size
                     continue
-                found = StoredSection(ref.subtask, kind, part, section, self._allow_pickle)  # type: ignore[arg-type]
+                built_on = [of for of in reversed(ref.references) if section.name in of.sections]
+                found = StoredSection(
+                    ref.subtask,
+                    kind,  # type: ignore[arg-type]
+                    part,
+                    section,
+                    tuple(older[reference.path] for reference in built_on),
+                    self._allow_pickle,
+                )
                 sections.setdefault((ref.vertex, uid, kind, name), []).append(found)
         operators = {}
         for vertex in self.manifest.vertices:

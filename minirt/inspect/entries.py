@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import chain, islice
+from itertools import chain, compress, islice
 from typing import Any, Literal
 
 from minirt.data.codec import MalformedDataError, RowCodec
@@ -13,7 +13,7 @@ from minirt.errors import CorruptCheckpointError
 from minirt.protocol.manifest import ChannelData
 from minirt.runtime.frames import HEADER, Frame
 from minirt.runtime.in_flight import batch_of
-from minirt.state.stored import KINDS
+from minirt.state.stored import KINDS, Entries
 from minirt.storage.part_reader import PartReader, SectionStream
 from minirt.storage.parts import Section
 
@@ -28,6 +28,8 @@ class StoredSection:
     kind: Kind
     part: PartReader
     section: Section
+    older: tuple[PartReader, ...]
+    """Parts of older checkpoints that hold more of it, in sections of the same name, the newest first."""
     allow_pickle: bool
 
     @property
@@ -37,18 +39,35 @@ class StoredSection:
 
     @property
     def bytes(self) -> int:
+        """Its stored size, without what older checkpoints hold."""
         return self.section.length
 
     @property
     def entries(self) -> int | None:
-        """How many keys, timers or splits; None in checkpoints of versions that did not count them."""
+        """How many keys, timers or splits, those in `older` included.
+
+        None in checkpoints of versions that did not count them.
+        """
         return self.section.entries
 
     def chunks(self) -> Iterator[tuple[list[Any], list[Any]]]:
         """The entries as two columns of equal length, piece by piece. Raises CorruptCheckpointError."""
-        with _damage_at(self.path):
-            stream = self.part.section(self.section)
-            yield from KINDS[self.kind].entries(stream, self.allow_pickle)
+        newer: set[Any] | None = set() if self.older else None
+        for part in (self.part, *self.older):
+            with _damage_at(part.path):
+                stream = part.section(self._section_of(part))
+                gone, entries = KINDS[self.kind].read(stream, self.allow_pickle)
+                yield from entries if newer is None else _without(newer, entries)
+                if newer is not None:
+                    newer.update(gone)
+
+    def _section_of(self, part: PartReader) -> Section:
+        if part is self.part:
+            return self.section
+        for section in part.index.sections:
+            if section.name == self.section.name:
+                return section
+        raise CorruptCheckpointError(f"has no section {self.section.name!r}", part.path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +107,7 @@ class StoredEntries:
 
     @property
     def bytes(self) -> int:
-        """The stored size."""
+        """The stored size, without what older checkpoints hold."""
         return sum(section.bytes for section in self.sections)
 
 
@@ -145,6 +164,14 @@ class StoredChannel:
                 f"has no section {self.place} for the channel {self.link!r}", self.part.path
             )
         return found
+
+
+def _without(newer: set[Any], entries: Entries) -> Entries:
+    """The entries whose keys are not among the newer ones, which they join."""
+    for keys, values in entries:
+        mask = [key not in newer for key in keys]
+        newer.update(keys)
+        yield list(compress(keys, mask)), list(compress(values, mask))
 
 
 def _frames(stream: SectionStream) -> Iterator[Frame]:

@@ -1,4 +1,4 @@
-"""Manifests and generations: which checkpoints exist, which of them count, which may go.
+"""Manifests and generations: which checkpoints exist, and which of them count.
 
 A checkpoint is complete once its manifest exists; nothing else says so. Each start and each restart
 of a job takes these steps, in this order:
@@ -22,7 +22,7 @@ claim disowns a manifest is wrong: a zombie that resolves late would disown what
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
@@ -46,6 +46,14 @@ class ManifestKey(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
+class Reference:
+    """Sections in the file of an older checkpoint that a snapshot builds on."""
+
+    path: str
+    sections: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class SnapshotRef:
     """Where the snapshot of one subtask is: a path relative to the storage, or the bytes themselves."""
 
@@ -57,14 +65,14 @@ class SnapshotRef:
     """Its stored size."""
     crc: int
     """Checksum of its frame, which holds the checksums of all its sections."""
-    references: tuple[str, ...] = ()
-    """Files of older checkpoints that it builds on; they stay as long as this one."""
+    references: tuple[Reference, ...] = ()
+    """What it builds on, oldest first; these files stay as long as this one."""
 
     def paths(self) -> Iterator[str]:
         """Every file that must stay for this snapshot to be readable."""
         if self.path is not None:
             yield self.path
-        yield from self.references
+        yield from (reference.path for reference in self.references)
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,6 +307,13 @@ class CheckpointPaths:
         return _key(CheckpointPaths._FILE.fullmatch(path))
 
     @staticmethod
+    def age_of(path: str) -> ManifestKey:
+        """For sorting files of checkpoints, the oldest first."""
+        key = CheckpointPaths.parse_file(path)
+        assert key is not None, f"{path} belongs to no checkpoint"
+        return key
+
+    @staticmethod
     def parse_history(path: str) -> tuple[int, int] | None:
         """The number of the run's first entry, and its generation."""
         match = CheckpointPaths._HISTORY.fullmatch(path)
@@ -370,46 +385,3 @@ def next_generation(manifests: Iterable[ManifestKey], claims: Iterable[Generatio
     """The generation to claim next."""
     claimed = (claim.generation for claim in claims)
     return 1 + max([0, *(key.generation for key in manifests), *claimed])
-
-
-@dataclass(frozen=True, slots=True)
-class CleanupPlan:
-    """What to delete: first the manifests, so that none ever refers to a file that is gone."""
-
-    manifests_to_delete: tuple[ManifestKey, ...]
-    files_to_delete: tuple[str, ...]
-
-
-def plan_cleanup(
-    manifests: Sequence[ManifestSummary],
-    claims: Sequence[GenerationClaim],
-    stored_paths: Iterable[str],
-    *,
-    retain: int,
-    active: Collection[ManifestKey] = (),
-) -> CleanupPlan:
-    """What may go when the newest `retain` checkpoints that count, and all pinned ones, are kept.
-
-    A file stays if a kept manifest refers to it, and if its checkpoint may still be in progress: it is
-    in `active`, or newer than all kept ones and not of a generation that has been replaced. Paths that
-    minirt does not know stay, and everything does as long as there is no checkpoint that counts.
-    """
-    ages = restore_candidates((m.key for m in manifests if not m.pinned), claims)
-    if not ages:
-        return CleanupPlan((), ())
-    newest = ages[: max(1, retain)]
-    kept = [m for m in manifests if m.pinned or m.key in newest]
-    kept_keys = {m.key for m in kept}
-    referenced = frozenset[str]().union(*(m.paths for m in kept))
-    current = max((claim.generation for claim in claims if claim.resolved), default=0)
-
-    def may_go(path: str) -> bool:
-        key = CheckpointPaths.parse_file(path)
-        if key is None or path in referenced or key in active:
-            return False
-        return key.checkpoint_id <= newest[0].checkpoint_id or key.generation < current
-
-    return CleanupPlan(
-        tuple(sorted(m.key for m in manifests if m.key not in kept_keys)),
-        tuple(sorted(path for path in stored_paths if may_go(path))),
-    )

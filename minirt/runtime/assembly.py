@@ -7,11 +7,12 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from minirt.config import Options
-from minirt.data.codec import RowCodec
+from minirt.data.codec import MalformedDataError, RowCodec
+from minirt.errors import CorruptCheckpointError, MinirtError
 from minirt.graph.execution import ChannelId, ExecutionGraph, SubtaskId
 from minirt.io.base import Split
 from minirt.protocol.barriers import CheckpointMode
-from minirt.protocol.manifest import ManifestKey, SnapshotRef
+from minirt.protocol.manifest import ManifestKey
 from minirt.protocol.restore import InFlightPlan, RestorePlan
 from minirt.protocol.stored_watermarks import WatermarkPlan
 from minirt.runtime.chain import Chain, ChainContext
@@ -26,6 +27,7 @@ from minirt.runtime.recovered import InFlightSource, RecoveredChannels
 from minirt.runtime.spill import Spill
 from minirt.runtime.subtask import Ports, Subtask
 from minirt.storage.checkpoints import CheckpointStorage
+from minirt.storage.damage import cannot_restore, fallback_to
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,9 +120,10 @@ def assemble(
         watermark_interval_s=limits.watermark_interval_s,
         source_poll_s=limits.source_poll_s,
         allow_pickle=options.allow_pickle,
+        metrics=metrics,
     )
     chain = Chain(vertex, links, context)
-    _restore(chain, deployment, id)
+    _restore(chain, deployment, id, package.storage)
     if chain.source is not None and restored is not None and restored.watermark is not None:
         chain.source.restore_watermark(restored.watermark)
     chain.open()
@@ -183,14 +186,27 @@ def _recovered(
     return RecoveredChannels(channels, links, id.index, source, codec)
 
 
-def _restore(chain: Chain, deployment: Deployment, id: SubtaskId) -> None:
+def _restore(
+    chain: Chain, deployment: Deployment, id: SubtaskId, own: CheckpointStorage | None
+) -> None:
     """Hand the stored snapshots to the operators, reading each only once."""
     if deployment.restored_from is None:
         return
     storage, key = deployment.restored_from
-    read: dict[SnapshotRef, dict[str, bytes]] = {}
-    for uid, part in deployment.restore.get(id, {}).items():
-        for ref in part.snapshots:
-            if ref not in read:
-                read[ref] = storage.read_snapshot(ref, key)
-            chain.restore(uid, read[ref], exact=part.exact)
+    parts = deployment.restore.get(id, {})
+    same_storage = own is not None and own.store.root == storage.store.root
+    for ref in dict.fromkeys(ref for part in parts.values() for ref in part.snapshots):
+        for path, sections in storage.read_state(ref, key):
+            for uid, part in parts.items():
+                if ref in part.snapshots:
+                    kept = path if part.exact and same_storage else None
+                    try:
+                        chain.restore(uid, sections, exact=part.exact, path=kept)
+                    except MalformedDataError as error:
+                        raise _unreadable(error, path, key) from error
+
+
+def _unreadable(error: MalformedDataError, path: str | None, key: ManifestKey) -> MinirtError:
+    where = path or f"in the manifest of checkpoint {key.checkpoint_id}"
+    found = CorruptCheckpointError(str(error), where)
+    return cannot_restore(found, key.checkpoint_id, fallback_to(None))

@@ -11,6 +11,7 @@ from minirt.data.codec import UnsupportedRecordError
 from minirt.errors import UserCodeError
 from minirt.graph.execution import SubtaskId, Vertex
 from minirt.graph.job_graph import (
+    AggregateSpec,
     CoMapSpec,
     FilterColumnsSpec,
     FilterSpec,
@@ -25,9 +26,13 @@ from minirt.graph.job_graph import (
     ReduceSpec,
     SinkSpec,
     SourceSpec,
+    WindowSpec,
 )
 from minirt.io.base import Prepared, Split
+from minirt.protocol.manifest import CheckpointPaths, Reference
 from minirt.protocol.watermarks import MAX_WATERMARK
+from minirt.runtime.metrics import SubtaskMetrics
+from minirt.runtime.operators.aggregate import AggregateOperator
 from minirt.runtime.operators.base import Emit, Operator, OperatorContext, opening_error
 from minirt.runtime.operators.columns import FilterColumnsOperator, ProjectOperator
 from minirt.runtime.operators.keyed import KeyedProcessOperator, ReduceOperator
@@ -40,6 +45,7 @@ from minirt.runtime.operators.stateless import (
     MapOperator,
     ProcessOperator,
 )
+from minirt.runtime.operators.window import WindowOperator
 from minirt.runtime.output import LinkOutput
 from minirt.state.stored import UID_SEPARATOR
 
@@ -55,6 +61,7 @@ class ChainContext:
     watermark_interval_s: float
     source_poll_s: float
     allow_pickle: bool
+    metrics: SubtaskMetrics
 
 
 class Chain:
@@ -114,13 +121,36 @@ class Chain:
             sections |= {f"{uid}{UID_SEPARATOR}{name}": data for name, data in own.items()}
         return sections
 
+    def references(self) -> tuple[Reference, ...]:
+        """What the last snapshot builds on, oldest first."""
+        sections: dict[str, list[str]] = {}
+        for operator in self.operators:
+            for name, paths in operator.builds_on().items():
+                for path in paths:
+                    own = sections.setdefault(path, [])
+                    own.append(f"{operator.ctx.uid}{UID_SEPARATOR}{name}")
+        return tuple(
+            Reference(path, tuple(sections[path]))
+            for path in sorted(sections, key=CheckpointPaths.age_of)
+        )
+
+    def on_stored(self, path: str) -> None:
+        """The last snapshot is in this file."""
+        for operator in self.operators:
+            operator.on_stored(path)
+
     def prepare(self, checkpoint_id: int) -> list[tuple[str, Prepared]]:
         """The pending output of the chain's sink, if it has one, with its uid."""
         prepared = [(op.ctx.uid, op.prepare(checkpoint_id)) for op in self.operators]
         return [(uid, output) for uid, output in prepared if output is not None]
 
-    def restore(self, uid: str, sections: Mapping[str, bytes], *, exact: bool) -> None:
-        """Give an operator what an old snapshot holds of it."""
+    def restore(
+        self, uid: str, sections: Mapping[str, bytes], *, exact: bool, path: str | None
+    ) -> None:
+        """Give an operator what an old snapshot holds of it.
+
+        `path` is the file that later snapshots may refer to for just this, None if there is none.
+        """
         prefix = uid + UID_SEPARATOR
         own = {
             name[len(prefix) :]: data for name, data in sections.items() if name.startswith(prefix)
@@ -128,6 +158,8 @@ class Chain:
         operator = next(op for op in self.operators if op.ctx.uid == uid)
         if own:
             operator.restore(own, exact=exact)
+            if path is not None:
+                operator.on_stored(path)
 
     def close(self) -> None:
         for operator in self.operators:
@@ -145,6 +177,7 @@ class Chain:
             allow_pickle=context.allow_pickle,
             emit=emit,
             side=self._sides(node.uid),
+            metrics=context.metrics,
         )
 
     def _sides(self, uid: str) -> Callable[[str], Emit]:
@@ -180,6 +213,10 @@ def _build(node: OperatorNode, ctx: OperatorContext, chain: ChainContext) -> Ope
             return ProcessOperator(ctx, process)
         case ReduceSpec(key, function):
             return ReduceOperator(ctx, key.on_rows(), function)
+        case AggregateSpec():
+            return AggregateOperator(ctx, node.spec)
+        case WindowSpec():
+            return WindowOperator(ctx, node.spec)
         case KeyedProcessSpec(key, keyed):
             return KeyedProcessOperator(ctx, (key.on_rows(),), keyed)
         case KeyedCoProcessSpec(left_key, right_key, co):

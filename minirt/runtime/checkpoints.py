@@ -27,6 +27,7 @@ from minirt.protocol.barriers import (
     UnblockChannels,
     WatchOutputs,
 )
+from minirt.protocol.manifest import Reference, SnapshotRef
 from minirt.protocol.stored_watermarks import SubtaskWatermarks
 from minirt.runtime.chain import Chain
 from minirt.runtime.elements import Data, Origin
@@ -54,6 +55,7 @@ class _Taken:
 
     barrier: Barrier
     sections: Mapping[str, bytes]
+    references: Sequence[Reference]
     capture: Capture
     watermarks: SubtaskWatermarks
     sync_s: float
@@ -95,6 +97,10 @@ class SubtaskCheckpoints:
         self._barriers = BarrierHandler(channels, modes, uncapturable)
         self._timers: list[tuple[float, int]] = []
         self._taken: _Taken | None = None
+        self._snapshot_id = 0
+        """The checkpoint that the last snapshot was taken for."""
+        self._stored: tuple[int, str] | None = None
+        """The last snapshot that was stored in a file: its checkpoint, and the file."""
         self._unsent: list[tuple[str, int, Prepared]] = []
         """Sink output that was prepared for checkpoints which were aborted before their upload."""
 
@@ -127,6 +133,14 @@ class SubtaskCheckpoints:
     def on_abort(self, checkpoint_id: int) -> None:
         """The coordinator gave a checkpoint up."""
         self._execute(self._barriers.on_abort(checkpoint_id))
+
+    def on_stored(self, checkpoint_id: int, snapshot: SnapshotRef) -> None:
+        """The snapshot of a checkpoint is durable. May be called from any thread.
+
+        The operators hear of it when the next snapshot is taken, which is when it matters.
+        """
+        if snapshot.path is not None:
+            self._stored = (checkpoint_id, snapshot.path)
 
     def on_time(self) -> None:
         """Look at the clock: timers of the mode."""
@@ -188,14 +202,24 @@ class SubtaskCheckpoints:
             capture = Capture(self._outputs.overtake(barrier))
             if self._gate is not None:
                 self._capture_inputs(capture, self._gate, barrier, channels)
-        sections = self._chain.snapshot()
+        sections, references = self._snapshot(barrier.checkpoint_id)
         self._unsent += [
             (uid, barrier.checkpoint_id, prepared)
             for uid, prepared in self._chain.prepare(barrier.checkpoint_id)
         ]
         taken_at = self._ports.now()
         sync_s = max(0.0, taken_at - began_at)
-        self._taken = _Taken(barrier, sections, capture, self._watermarks(), sync_s, taken_at)
+        self._taken = _Taken(
+            barrier, sections, references, capture, self._watermarks(), sync_s, taken_at
+        )
+
+    def _snapshot(self, checkpoint_id: int) -> tuple[Mapping[str, bytes], Sequence[Reference]]:
+        """State, and the older files that it builds on."""
+        stored = self._stored
+        if stored is not None and stored[0] == self._snapshot_id:
+            self._chain.on_stored(stored[1])
+        self._snapshot_id = checkpoint_id
+        return self._chain.snapshot(), self._chain.references()
 
     def _watermarks(self) -> SubtaskWatermarks:
         head, gate, source = self._chain.head.ctx.uid, self._gate, self._chain.source
@@ -254,6 +278,7 @@ class SubtaskCheckpoints:
                 subtask=self._id,
                 name=self._name,
                 sections=taken.sections,
+                references=taken.references,
                 in_flight=taken.capture.channels(self._id.index, self._input_links),
                 watermarks=taken.watermarks,
                 prepared=prepared,

@@ -17,6 +17,7 @@ from minirt.protocol.job_events import (
 from minirt.runtime.assembly import JobPackage
 from minirt.runtime.local import LocalCluster
 from minirt.runtime.observer import JobObserver
+from minirt.runtime.orders import deliver_stored
 from minirt.runtime.pacer import TimedPacer
 from minirt.runtime.shell import JobShell
 from minirt.runtime.snapshot import SnapshotUpload
@@ -83,7 +84,9 @@ class InlineRunner:
 
     def _upload(self, upload: SnapshotUpload) -> None:
         try:
-            self._events.append(upload.run(self._package.storage, time.time))
+            result = upload.run(self._package.storage, time.time)
+            deliver_stored(result, self._cluster.subtasks.values())
+            self._events.append(result)
         except Exception as error:
             self._events.append(WorkerFailed(upload.generation, error))
 

@@ -28,6 +28,8 @@ class SubtaskMetrics:
     """Output that was written to disk, as memory had no room for it."""
     input_window_bytes: int = 0
     """What the input channels may hold together; debloating changes it."""
+    late_records: int = 0
+    """Records that came too late for their window."""
 
     def as_tuple(self) -> tuple[float | int | None, ...]:
         return tuple(getattr(self, field.name) for field in fields(self))

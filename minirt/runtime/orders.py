@@ -1,9 +1,10 @@
-"""Hands what the coordinator orders to the subtasks of a worker, wherever that runs."""
+"""Hands what coordinator and uploader have to say to the subtasks of a worker, wherever that runs."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
 
+from minirt.protocol.job_events import JobEvent, SnapshotAcknowledged
 from minirt.runtime.messages import Abort, Drain, Resume, SourceMessage, Trigger
 from minirt.runtime.subtask import Subtask
 
@@ -24,3 +25,11 @@ def deliver(message: SourceMessage | Abort, subtasks: Collection[Subtask]) -> No
         case Abort(checkpoint_id):
             for subtask in subtasks:
                 subtask.on_abort(checkpoint_id)
+
+
+def deliver_stored(result: JobEvent, subtasks: Collection[Subtask]) -> None:
+    """Tell the subtask whose snapshot was uploaded that it is durable, if it is."""
+    if isinstance(result, SnapshotAcknowledged) and result.snapshot is not None:
+        for subtask in subtasks:
+            if subtask.id == result.subtask:
+                subtask.on_stored(result.checkpoint_id, result.snapshot)

@@ -14,6 +14,7 @@ from minirt.protocol.job_events import SnapshotAcknowledged, SnapshotDeclined
 from minirt.protocol.manifest import (
     ChannelData,
     InFlightRef,
+    Reference,
     SinkHandles,
     SnapshotRef,
     SubtaskStats,
@@ -31,6 +32,7 @@ class SnapshotWriter(Protocol):
         vertex: int,
         subtask: int,
         sections: Mapping[str, bytes],
+        references: Sequence[Reference] = (),
     ) -> SnapshotRef:
         """Store the sections, durable on return; raises StorageError."""
 
@@ -62,6 +64,7 @@ class SnapshotUpload:
     subtask: SubtaskId
     name: str
     sections: Mapping[str, bytes]
+    references: Sequence[Reference]
     in_flight: Sequence[tuple[ChannelData, Iterable[bytes]]]
     watermarks: SubtaskWatermarks
     prepared: Sequence[tuple[str, int, Prepared]]
@@ -89,7 +92,7 @@ class SnapshotUpload:
         if writer is not None:
             place = (self.checkpoint_id, self.generation, self.subtask.vertex, self.subtask.index)
             try:
-                ref = writer.write_snapshot(*place, self.sections)
+                ref = writer.write_snapshot(*place, self.sections, self.references)
                 if self.in_flight:
                     in_flight = writer.write_in_flight(*place, self.in_flight)
             except StorageError as error:

@@ -13,6 +13,7 @@ from minirt.data.batch import Batch
 from minirt.data.codec import RowCodec
 from minirt.graph.execution import Link, SubtaskId
 from minirt.protocol.barriers import Barrier, CheckpointMode
+from minirt.protocol.manifest import SnapshotRef
 from minirt.protocol.watermarks import MAX_WATERMARK
 from minirt.runtime.chain import Chain
 from minirt.runtime.checkpoints import SnapshotPorts, SubtaskCheckpoints
@@ -148,6 +149,10 @@ class Subtask:
     def on_abort(self, checkpoint_id: int) -> None:
         """The coordinator gave a checkpoint up."""
         self._checkpoints.on_abort(checkpoint_id)
+
+    def on_stored(self, checkpoint_id: int, snapshot: SnapshotRef) -> None:
+        """The snapshot of a checkpoint is durable. May be called from any thread."""
+        self._checkpoints.on_stored(checkpoint_id, snapshot)
 
     def on_time(self) -> None:
         """Look at the clock: timers of the mode, and buffers that have waited long enough."""

@@ -17,7 +17,7 @@ from multiprocessing.connection import Client
 
 from minirt.config import Limits
 from minirt.graph.execution import SubtaskId
-from minirt.protocol.job_events import SubtaskDrained, SubtaskStarted, WorkerFailed
+from minirt.protocol.job_events import JobEvent, SubtaskDrained, SubtaskStarted, WorkerFailed
 from minirt.runtime.assembly import JobPackage, assemble
 from minirt.runtime.channels import OutputChannel
 from minirt.runtime.control import ORPHANED_EXIT, Control, end_with_coordinator
@@ -35,7 +35,7 @@ from minirt.runtime.messages import (
     portable,
 )
 from minirt.runtime.operators.base import user_error
-from minirt.runtime.orders import deliver
+from minirt.runtime.orders import deliver, deliver_stored
 from minirt.runtime.pacer import TimedPacer
 from minirt.runtime.snapshot import SnapshotUpload
 from minirt.runtime.sockets import Address, SocketReceiver, SocketSender, listen
@@ -107,7 +107,7 @@ class Worker:
         self._serve_at = 0.0
         self._warned: set[SubtaskId] = set()
         """Those that were blocked within a record."""
-        self._uploader = Uploader(package, self._tell)
+        self._uploader = Uploader(package, self._on_uploaded)
         self.subtasks = self._assemble(assignment, listener)
 
     # Ports of the subtasks.
@@ -249,6 +249,11 @@ class Worker:
         return ran
 
     # Coordinator.
+
+    def _on_uploaded(self, result: JobEvent) -> None:
+        """Called by the uploader's thread."""
+        deliver_stored(result, self.subtasks)
+        self._tell(result)
 
     def _tell(self, message: ToCoordinator) -> None:
         """Also called by the uploader's thread."""

@@ -1,22 +1,27 @@
-"""Sections: the stored form of a table of keys, in chunks so that packing needs little memory.
+"""Sections: the stored form of a table of keys.
 
-A section is a head (what it holds, format version) and then, for every chunk, the length of each of
-its two packed columns followed by the columns.
+A section is a head (what it holds, format version) of 8 bytes, and then its content. That of a table of
+rows comes in chunks, so that packing needs little memory: for each the lengths of its two packed columns,
+then the columns. That of changes are sections in turn, behind their lengths. That of columns is a stream
+of Arrow IPC.
 """
 
 from __future__ import annotations
 
 import io
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any, Protocol
+
+import pyarrow as pa
 
 from minirt.data.codec import MalformedDataError, count_values, pack_values, unpack_values
 
 CHUNK_ENTRIES = 16384
 
 _HEAD = struct.Struct("<4sBxxx")
+HEAD_BYTES = _HEAD.size
 _LENGTHS = struct.Struct("<II")
 _VERSION = 1
 
@@ -29,10 +34,10 @@ class ByteStream(Protocol):
 
 
 def pack_section(
-    holds: bytes, left: Iterable[Any], right: Iterable[Any], *, allow_pickle: bool = False
+    kind: bytes, left: Iterable[Any], right: Iterable[Any], *, allow_pickle: bool = False
 ) -> bytes:
     """Two columns of equal length as a section. Raises UnsupportedRecordError."""
-    parts = [_HEAD.pack(holds, _VERSION)]
+    parts = [_HEAD.pack(kind, _VERSION)]
     left, right = iter(left), iter(right)
     while chunk := list(islice(left, CHUNK_ENTRIES)):
         first = pack_values(chunk, allow_pickle=allow_pickle)
@@ -42,17 +47,25 @@ def pack_section(
 
 
 def unpack_section(
-    holds: bytes, data: bytes, *, allow_pickle: bool = False
+    kind: bytes, data: bytes | memoryview, *, allow_pickle: bool = False
 ) -> Iterator[tuple[list[Any], list[Any]]]:
     """The columns of a section, chunk by chunk. Raises MalformedDataError."""
-    return read_section(holds, io.BytesIO(data), allow_pickle=allow_pickle)
+    return read_section(kind, io.BytesIO(data), allow_pickle=allow_pickle)
 
 
 def read_section(
-    holds: bytes, stream: ByteStream, *, allow_pickle: bool = False, opaque_pickles: bool = False
+    kind: bytes, stream: ByteStream, *, allow_pickle: bool = False, opaque_pickles: bool = False
 ) -> Iterator[tuple[list[Any], list[Any]]]:
     """As `unpack_section`, holding no more than one chunk in memory."""
-    for first, second in _chunks(holds, stream):
+    check_head(kind, stream.read(HEAD_BYTES))
+    return read_chunks(stream, allow_pickle=allow_pickle, opaque_pickles=opaque_pickles)
+
+
+def read_chunks(
+    stream: ByteStream, *, allow_pickle: bool = False, opaque_pickles: bool = False
+) -> Iterator[tuple[list[Any], list[Any]]]:
+    """What follows the head of a table of rows."""
+    for first, second in _chunks(stream):
         left, right = (
             unpack_values(column, allow_pickle=allow_pickle, opaque_pickles=opaque_pickles)
             for column in (first, second)
@@ -62,23 +75,15 @@ def read_section(
         yield left, right
 
 
-def count_entries(holds: bytes, data: bytes) -> int:
+def count_entries(kind: bytes, data: bytes | memoryview) -> int:
     """How many entries a section has, without unpacking it. Raises MalformedDataError."""
-    return sum(count_values(first) for first, _ in _chunks(holds, io.BytesIO(data)))
+    stream = io.BytesIO(data)
+    check_head(kind, stream.read(HEAD_BYTES))
+    return sum(count_values(first) for first, _ in _chunks(stream))
 
 
-def _chunks(holds: bytes, stream: ByteStream) -> Iterator[tuple[bytes, bytes]]:
+def _chunks(stream: ByteStream) -> Iterator[tuple[bytes, bytes]]:
     """The two packed columns of each chunk."""
-    head = stream.read(_HEAD.size)
-    if len(head) < _HEAD.size:
-        raise MalformedDataError(f"{len(head)} bytes are too few for a section of state")
-    found, version = _HEAD.unpack(head)
-    if found != holds:
-        raise MalformedDataError(f"a section of state holds {found!r}, not {holds!r}")
-    if version != _VERSION:
-        raise MalformedDataError(
-            f"state of format version {version} cannot be read; this is version {_VERSION}"
-        )
     while lengths := stream.read(_LENGTHS.size):
         if len(lengths) < _LENGTHS.size:
             raise MalformedDataError("a section of state is cut off")
@@ -89,3 +94,80 @@ def _chunks(holds: bytes, stream: ByteStream) -> Iterator[tuple[bytes, bytes]]:
         if count_values(columns[0]) > CHUNK_ENTRIES:
             raise MalformedDataError(f"a chunk of state has more than {CHUNK_ENTRIES} entries")
         yield columns
+
+
+def kind_of(data: bytes | memoryview) -> bytes:
+    """What a section says that it holds."""
+    return bytes(data[:4])
+
+
+def check_head(kind: bytes, head: bytes) -> None:
+    """Raise MalformedDataError unless a section of this kind begins like that."""
+    if len(head) < HEAD_BYTES:
+        raise MalformedDataError(f"{len(head)} bytes are too few for a section of state")
+    found, version = _HEAD.unpack(head)
+    if found != kind:
+        raise MalformedDataError(f"a section of state holds {found!r}, not {kind!r}")
+    if version != _VERSION:
+        raise MalformedDataError(
+            f"state of format version {version} cannot be read; this is version {_VERSION}"
+        )
+
+
+def join_sections(kind: bytes, parts: Sequence[bytes]) -> bytes:
+    """Sections as one, behind a head of its own."""
+    lengths = struct.pack(f"<{len(parts)}I", *map(len, parts))
+    return b"".join((_HEAD.pack(kind, _VERSION), lengths, *parts))
+
+
+def split_sections(kind: bytes, count: int, data: bytes | memoryview) -> list[bytes]:
+    """The `count` sections that were joined. Raises MalformedDataError."""
+    stream = io.BytesIO(data)
+    check_head(kind, stream.read(HEAD_BYTES))
+    wanted = read_lengths(count, stream)
+    parts = [stream.read(length) for length in wanted]
+    if sum(map(len, parts)) != sum(wanted) or stream.read(1):
+        raise MalformedDataError("a section of state is cut off")
+    return parts
+
+
+def read_lengths(count: int, stream: ByteStream) -> tuple[int, ...]:
+    """The lengths of sections that were joined, read from behind the head. Raises MalformedDataError."""
+    lengths = stream.read(4 * count)
+    if len(lengths) < 4 * count:
+        raise MalformedDataError("a section of state is cut off")
+    return struct.unpack(f"<{count}I", lengths)
+
+
+def pack_columns(kind: bytes, batch: pa.RecordBatch) -> bytes:
+    """A record batch as a section."""
+    sink = pa.BufferOutputStream()
+    sink.write(_HEAD.pack(kind, _VERSION))
+    with pa.ipc.new_stream(sink, batch.schema) as writer:
+        writer.write_batch(batch)
+    packed: bytes = sink.getvalue().to_pybytes()
+    return packed
+
+
+def unpack_columns(kind: bytes, data: bytes | memoryview) -> pa.RecordBatch:
+    """The record batch of a section. Raises MalformedDataError."""
+    view = memoryview(data)
+    check_head(kind, bytes(view[:HEAD_BYTES]))
+    try:
+        with pa.ipc.open_stream(pa.py_buffer(view[HEAD_BYTES:])) as reader:
+            batch = reader.read_next_batch()
+        batch.validate(full=True)
+    except (pa.ArrowException, StopIteration, OSError) as error:
+        raise MalformedDataError(f"a section of state is damaged: {error}") from error
+    return batch
+
+
+def metadata_of_columns(kind: bytes, data: bytes | memoryview) -> dict[bytes, bytes]:
+    """What is stored beside the columns of a section. Raises MalformedDataError."""
+    view = memoryview(data)
+    check_head(kind, bytes(view[:HEAD_BYTES]))
+    try:
+        with pa.ipc.open_stream(pa.py_buffer(view[HEAD_BYTES:])) as reader:
+            return dict(reader.schema.metadata or {})
+    except (pa.ArrowException, OSError) as error:
+        raise MalformedDataError(f"a section of state is damaged: {error}") from error

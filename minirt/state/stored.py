@@ -7,14 +7,24 @@ a kind here, and everything that looks into checkpoints can read it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import msgpack
 
 from minirt.data.codec import MalformedDataError
 from minirt.data.plain import unpack_plain
-from minirt.state.sections import ByteStream, count_entries, read_section
+from minirt.state import array_layout, keyed_changes
+from minirt.state.sections import (
+    HEAD_BYTES,
+    ByteStream,
+    check_head,
+    count_entries,
+    kind_of,
+    read_chunks,
+    read_section,
+)
 
 UID_SEPARATOR = "\x1f"
 STATE, TIMERS, SPLITS = "state/", "timers/", "splits"
@@ -23,7 +33,9 @@ STATE, TIMERS, SPLITS = "state/", "timers/", "splits"
 KEYED_TABLE, TIMER_TABLE = b"KEYD", b"TIME"
 """What the heads of sections say that they hold."""
 
-_SPLITS_BYTES_MAX = 1 << 30
+_WHOLE_BYTES_MAX = 1 << 30
+"""The most that is read at once of sections that cannot be read in pieces."""
+
 _ARRAY_HEADER_BYTES = 5
 
 Entries = Iterator[tuple[list[Any], list[Any]]]
@@ -44,35 +56,70 @@ class SectionName(NamedTuple):
         return cls(uid, kind, name) if kind in KINDS else cls(uid, "", section)
 
 
+class Content(NamedTuple):
+    """What a section says: keys that older sections hold in vain, and entries, which replace older ones."""
+
+    gone: Sequence[Any]
+    entries: Entries
+
+
 class SectionKind(NamedTuple):
     """How sections of one kind are read, and what their two columns are called.
 
-    `entries` takes a stream, and whether pickles are loaded rather than given out as Pickled. Both
+    `count` tells the entries that there are in all, those in older files that the section builds on
+    included. `read` takes a stream, and whether pickles are loaded rather than given out as Pickled. Both
     functions raise MalformedDataError.
     """
 
     columns: tuple[str, str]
     count: Callable[[bytes], int]
-    entries: Callable[[ByteStream, bool], Entries]
+    read: Callable[[ByteStream, bool], Content]
 
 
 def entries_in(stored_name: str, section: bytes) -> int | None:
-    """How many entries a section holds that is to be stored; None if nobody knows its kind."""
+    """How many entries there are as of a section that is to be stored; None if nobody knows its kind."""
     kind = KINDS.get(SectionName.parse(stored_name).kind)
     return None if kind is None else kind.count(section)
 
 
-def _table(columns: tuple[str, str], holds: bytes) -> SectionKind:
-    def entries(stream: ByteStream, allow_pickle: bool) -> Entries:
-        return read_section(
-            holds, stream, allow_pickle=allow_pickle, opaque_pickles=not allow_pickle
-        )
+def _count_state(section: bytes) -> int:
+    match kind_of(section):
+        case keyed_changes.KEYED_CHANGES:
+            return keyed_changes.total_of(section)
+        case array_layout.ARRAY_TABLE:
+            return array_layout.total_of(section)
+    return count_entries(KEYED_TABLE, section)
 
-    return SectionKind(columns, lambda section: count_entries(holds, section), entries)
+
+def _read_state(stream: ByteStream, allow_pickle: bool) -> Content:
+    """State of any kind: a dict, what has changed in one, or arrays."""
+    head = stream.read(HEAD_BYTES)
+    if kind_of(head) == array_layout.ARRAY_TABLE:
+        return Content((), iter([array_layout.entries_of(head + stream.read(_WHOLE_BYTES_MAX))]))
+    gone: Sequence[Any] = ()
+    if kind_of(head) == keyed_changes.KEYED_CHANGES:
+        check_head(keyed_changes.KEYED_CHANGES, head)
+        gone = keyed_changes.read_gone(stream)
+        head = stream.read(HEAD_BYTES)
+    check_head(KEYED_TABLE, head)
+    return Content(
+        gone, read_chunks(stream, allow_pickle=allow_pickle, opaque_pickles=not allow_pickle)
+    )
 
 
-def _splits(stream: ByteStream, allow_pickle: bool) -> Entries:
-    splits = unpack_plain(stream.read(_SPLITS_BYTES_MAX))
+def _read_timers(stream: ByteStream, allow_pickle: bool) -> Content:
+    timers = read_section(
+        TIMER_TABLE, stream, allow_pickle=allow_pickle, opaque_pickles=not allow_pickle
+    )
+    return Content((), timers)
+
+
+def _read_splits(stream: ByteStream, allow_pickle: bool) -> Content:
+    return Content((), _splits(stream))
+
+
+def _splits(stream: ByteStream) -> Entries:
+    splits = unpack_plain(stream.read(_WHOLE_BYTES_MAX))
     names = ("order", "info", "offset", "skip", "finished")
     try:
         rows = [
@@ -91,11 +138,7 @@ def _count_splits(section: bytes) -> int:
 
 
 KINDS: dict[str, SectionKind] = {
-    "state": _table(("key", "value"), KEYED_TABLE),
-    "timers": _table(("time", "key"), TIMER_TABLE),
-    "splits": SectionKind(
-        ("split", "progress"),
-        _count_splits,
-        _splits,
-    ),
+    "state": SectionKind(("key", "value"), _count_state, _read_state),
+    "timers": SectionKind(("time", "key"), partial(count_entries, TIMER_TABLE), _read_timers),
+    "splits": SectionKind(("split", "progress"), _count_splits, _read_splits),
 }

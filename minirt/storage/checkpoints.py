@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
@@ -17,15 +17,16 @@ from minirt.errors import (
     ProtocolError,
     StorageError,
 )
+from minirt.protocol.cleanup import CleanupPlan
 from minirt.protocol.manifest import (
     ChannelData,
     CheckpointPaths,
-    CleanupPlan,
     GenerationClaim,
     InFlightRef,
     Manifest,
     ManifestKey,
     ManifestSummary,
+    Reference,
     SnapshotRef,
     next_checkpoint_id,
     next_generation,
@@ -35,9 +36,10 @@ from minirt.state.stored import entries_in
 from minirt.storage.damage import NO_OLDER_CHECKPOINT, cannot_restore, fallback_to
 from minirt.storage.history import CheckpointHistory
 from minirt.storage.manifests import decode_manifest, encode_manifest
-from minirt.storage.parts import decode_part, part_checksum, part_head
+from minirt.storage.parts import part_checksum, part_head
 from minirt.storage.retention import Retention
-from minirt.storage.store import ObjectMissingError, ObjectStore
+from minirt.storage.snapshots import read_object, read_referenced, read_sections
+from minirt.storage.store import ObjectStore
 
 _CLAIM_ATTEMPTS = 1000
 
@@ -130,12 +132,17 @@ class CheckpointStorage:
         vertex: int,
         subtask: int,
         sections: Mapping[str, bytes],
+        references: Sequence[Reference] = (),
     ) -> SnapshotRef:
-        """Store one subtask's snapshot, durable on return, or put it into the reference if it is small."""
+        """Store one subtask's snapshot, durable on return, or put it into the reference if it is small.
+
+        It builds on what it refers to in files that were written before.
+        """
         path = CheckpointPaths.snapshot(ManifestKey(checkpoint_id, generation), vertex, subtask)
         chunks = {name: (section,) for name, section in sections.items()}
         entries = {name: entries_in(name, section) for name, section in sections.items()}
-        return self._write_part(path, vertex, subtask, chunks, entries)
+        written = self._write_part(path, vertex, subtask, chunks, entries)
+        return replace(written, references=tuple(references))
 
     def write_in_flight(
         self,
@@ -156,11 +163,25 @@ class CheckpointStorage:
         return InFlightRef(stored, tuple(channel for channel, _ in channels))
 
     def read_snapshot(self, ref: SnapshotRef, checkpoint: ManifestKey) -> dict[str, bytes]:
-        """The sections of a snapshot of the checkpoint, all checksums verified."""
+        """What a snapshot of the checkpoint holds itself, all checksums verified."""
         try:
-            return self._verified_sections(ref, checkpoint)
+            return read_sections(self.store, ref, checkpoint)
         except CorruptCheckpointError as error:
             raise cannot_restore(error, checkpoint.checkpoint_id, fallback_to(None)) from error
+
+    def read_state(
+        self, ref: SnapshotRef, checkpoint: ManifestKey
+    ) -> Iterator[tuple[str | None, dict[str, bytes]]]:
+        """All that a snapshot consists of: what it builds on, oldest first, and at last what it holds.
+
+        Each with the path of its file, None if it is in the manifest.
+        """
+        for reference in ref.references:
+            try:
+                yield reference.path, read_referenced(self.store, reference)
+            except CorruptCheckpointError as error:
+                raise cannot_restore(error, checkpoint.checkpoint_id, fallback_to(None)) from error
+        yield ref.path, self.read_snapshot(ref, checkpoint)
 
     # Manifests
 
@@ -180,7 +201,7 @@ class CheckpointStorage:
         """The manifest of a checkpoint."""
         path = CheckpointPaths.manifest(key)
         full_path = self.store.full_path(path)
-        manifest = decode_manifest(self._read_part(path), full_path)
+        manifest = decode_manifest(read_object(self.store, path), full_path)
         if manifest.key != key:
             raise CorruptCheckpointError(
                 f"holds the manifest of another checkpoint, {manifest.key}", full_path
@@ -280,31 +301,12 @@ class CheckpointStorage:
         self.store.write(path, chunks)
         return SnapshotRef(vertex, subtask, path, None, size, checksum)
 
-    def _verified_sections(self, ref: SnapshotRef, checkpoint: ManifestKey) -> dict[str, bytes]:
-        if ref.path is not None:
-            path = self.store.full_path(ref.path)
-            data = self._read_part(ref.path)
-        else:
-            manifest = self.store.full_path(CheckpointPaths.manifest(checkpoint))
-            path = f"{manifest} (inlined: vertex {ref.vertex}, subtask {ref.subtask})"
-            data = ref.inline or b""
-        sections = decode_part(data, path)
-        if len(data) != ref.bytes or part_checksum(data) != ref.crc:
-            raise CorruptCheckpointError("not the snapshot that the manifest refers to", path)
-        return sections
-
     def _check_create_refuses(self, path: str, data: bytes) -> None:
         if self.store.create(path, data):
             raise ConfigurationError(
                 f"{self.store.root} ignores the condition of a conditional write, so it cannot keep two"
                 " runs of a job apart; use a storage that supports If-None-Match"
             )
-
-    def _read_part(self, path: str) -> bytes:
-        try:
-            return self.store.read(path)
-        except ObjectMissingError as error:
-            raise CorruptCheckpointError("missing", self.store.full_path(path)) from error
 
     def _summary(self, key: ManifestKey) -> ManifestSummary:
         try:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
+from minirt.protocol.cleanup import CleanupPlan, plan_cleanup
 from minirt.protocol.manifest import (
     CheckpointPaths,
-    CleanupPlan,
     GenerationClaim,
     ManifestKey,
     ManifestSummary,
-    plan_cleanup,
 )
 from minirt.storage.store import ObjectStore
 

@@ -22,7 +22,7 @@ from minirt.runtime.channels import OutputChannel
 from minirt.runtime.frames import Frame
 from minirt.runtime.messages import Abort, Drain, Resume, Stop, ToWorker, Trigger
 from minirt.runtime.operators.source import SourceOperator
-from minirt.runtime.orders import deliver
+from minirt.runtime.orders import deliver, deliver_stored
 from minirt.runtime.snapshot import SnapshotUpload
 from minirt.runtime.subtask import Subtask
 from minirt.testing.clock import SeededPacer
@@ -293,6 +293,7 @@ class SimulatedWorker(Actor):
         )
         if isinstance(result, SnapshotDeclined) and INJECTED not in result.reason:
             self._cluster.on_unexpected(RuntimeError(result.reason))
+        deliver_stored(result, [built.subtask for built in self.assembled.values()])
         self._cluster.post(self, result)
 
     def _beat(self) -> None:

@@ -72,3 +72,22 @@ def test_a_timestamp_function_needs_rows(env):
     assert crossings(env, stream) == [
         "columns become rows: a function takes the timestamp from each record"
     ]
+
+
+def test_aggregates_take_columns_and_give_columns(env, rows):
+    keyed = rows.map(lambda n: {"k": n}).key_by("k")
+    stream = keyed.aggregate(rt.Count(), emit="end").map(str)
+    assert crossings(env, stream) == [
+        "rows become columns: aggregate computes on columns",
+        "columns become rows: map looks at each record",
+    ]
+
+
+def test_what_is_late_for_its_window_comes_as_columns(env):
+    watermarks = rt.Watermarks.monotonous(timestamp="t")
+    source = rt.CollectionSource(pa.table({"k": [1], "t": [0]}))
+    stream = env.source(source, uid="timed", watermarks=watermarks)
+    windows = stream.key_by("k").window(rt.Tumbling("1s")).aggregate(rt.Count())
+    windows.sink(rt.DiscardSink(), uid="windows-out")
+    late = windows.side_output("late").map(str)
+    assert crossings(env, late) == ["columns become rows: map looks at each record"]

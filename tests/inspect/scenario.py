@@ -12,6 +12,7 @@ from minirt.data.codec import RowCodec
 from minirt.protocol.manifest import (
     ChannelData,
     Manifest,
+    Reference,
     SinkHandles,
     SnapshotRef,
     SubtaskStats,
@@ -50,8 +51,12 @@ def store(
     allow_pickle: bool = False,
     references: tuple[str, ...] = (),
     generation: int = 1,
+    more: Sequence[SnapshotRef] = (),
 ) -> Manifest:
-    """Store a checkpoint whose operator "total" has these states, their keys dealt to two subtasks."""
+    """Store a checkpoint whose operator "total" has these states, their keys dealt to two subtasks.
+
+    `more` are snapshots that were stored already.
+    """
     place = (checkpoint_id, generation)
     split = {"numbers\x1fsplits": msgpack.packb([SPLIT])}
     refs = [storage.write_snapshot(*place, 0, 0, split)]
@@ -76,7 +81,7 @@ def store(
         triggered_at=1_700_000_000.0,
         completed_at=1_700_000_000.5,
         vertices=VERTICES,
-        snapshots=tuple(refs),
+        snapshots=(*refs, *more),
         sink_handles=(SinkHandles("out", checkpoint_id, 0, ({"file": "part-1", "raw": b"\1"},)),),
         stats=(SubtaskStats(1, 0, "total > out", 0.1, 0.2, 0.03, 0.04, 0.4, 500, 60, 70, True),),
         in_flight=in_flight,
@@ -110,5 +115,11 @@ def _sections(
 
 def _with_references(ref: SnapshotRef, references: tuple[str, ...]) -> SnapshotRef:
     return SnapshotRef(
-        ref.vertex, ref.subtask, ref.path, ref.inline, ref.bytes, ref.crc, references
+        ref.vertex,
+        ref.subtask,
+        ref.path,
+        ref.inline,
+        ref.bytes,
+        ref.crc,
+        tuple(Reference(path, ()) for path in references),
     )

@@ -15,13 +15,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from minirt.protocol.cleanup import plan_cleanup
 from minirt.protocol.manifest import (
     GenerationClaim,
     ManifestKey,
     ManifestSummary,
     choose_restore_point,
     next_checkpoint_id,
-    plan_cleanup,
 )
 
 Choice = Callable[[Iterable[ManifestKey], Iterable[GenerationClaim]], ManifestKey | None]

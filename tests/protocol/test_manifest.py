@@ -13,15 +13,16 @@ from hypothesis import strategies as st
 
 from minirt.errors import CorruptCheckpointError, ProtocolError
 from minirt.protocol.barriers import Switch
+from minirt.protocol.cleanup import CleanupPlan, plan_cleanup
 from minirt.protocol.manifest import (
     ChannelData,
     CheckpointPaths,
-    CleanupPlan,
     GenerationClaim,
     InFlightRef,
     Manifest,
     ManifestKey,
     ManifestSummary,
+    Reference,
     SinkHandles,
     SnapshotRef,
     SubtaskStats,
@@ -29,10 +30,11 @@ from minirt.protocol.manifest import (
     choose_restore_point,
     next_checkpoint_id,
     next_generation,
-    plan_cleanup,
     restore_candidates,
 )
 from minirt.protocol.stored_watermarks import LinkWatermarks, SubtaskWatermarks
+
+OLDER = Reference("chk-1", ("sum\x1ftable",))
 
 MANIFEST = Manifest(
     version=1,
@@ -45,7 +47,7 @@ MANIFEST = Manifest(
     completed_at=1002.5,
     vertices=(VertexEntry(0, ("in", "map"), "in > map", 2, 128),),
     snapshots=(
-        SnapshotRef(0, 0, "chk-00000012-g00000003/v0-s0.part", None, 100, 7, ("chk-1",)),
+        SnapshotRef(0, 0, "chk-00000012-g00000003/v0-s0.part", None, 100, 7, (OLDER,)),
         SnapshotRef(0, 1, None, b"\x00inline", 50, 2**32 - 1),
     ),
     sink_handles=(SinkHandles("out", 12, 0, ({"file": "a", "more": [b"x", None, {1: 2.5}]},)),),

@@ -168,6 +168,8 @@ def job() -> ExploredJob:
         "_subtask._checkpoints._taken",
         "_subtask._checkpoints._timers",
         "_subtask._checkpoints._unsent",
+        "_subtask._checkpoints._stored",
+        "_subtask._checkpoints._snapshot_id",
         "_subtask._checkpoints._barriers._current",
         "_subtask._checkpoints._barriers._closed_id",
         "_subtask.gate._recovered",

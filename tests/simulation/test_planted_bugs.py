@@ -27,7 +27,7 @@ from minirt.protocol.barriers import (
 )
 from minirt.protocol.checkpoints import CheckpointCoordinator
 from minirt.protocol.job_events import CommitHandles, JobCommand, StoreManifest
-from minirt.protocol.manifest import SnapshotRef
+from minirt.protocol.manifest import Reference, SnapshotRef
 from minirt.runtime import gate_input
 from minirt.runtime.channels import InputGate, OutputChannel
 from minirt.runtime.frames import Frame, Kind
@@ -127,9 +127,10 @@ def test_a_snapshot_acknowledged_although_its_write_failed(monkeypatch: Patch) -
         vertex: int,
         subtask: int,
         sections: Mapping[str, bytes],
+        references: Sequence[Reference] = (),
     ) -> SnapshotRef:
         try:
-            return write(storage, checkpoint_id, generation, vertex, subtask, sections)
+            return write(storage, checkpoint_id, generation, vertex, subtask, sections, references)
         except StorageError:
             chunks = encode_part(sections)
             path = f"chk-{checkpoint_id:08}-g{generation:08}/v{vertex}-s{subtask}.part"

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import traceback
 from abc import ABC
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from minirt.data.batch import Batch
 from minirt.errors import MinirtError, UserCodeError
 from minirt.io.base import Prepared
+from minirt.runtime.metrics import SubtaskMetrics
 
 Emit = Callable[[Batch], None]
 
@@ -32,6 +33,7 @@ class OperatorContext:
     allow_pickle: bool
     emit: Emit
     side: Callable[[str], Emit]
+    metrics: SubtaskMetrics = field(default_factory=SubtaskMetrics)
 
 
 class Operator(ABC):
@@ -73,12 +75,26 @@ class Operator(ABC):
         """State by section, as of now; later changes must not show."""
         return {}
 
+    def builds_on(self) -> Mapping[str, Collection[str]]:
+        """By section, the files of older snapshots that the last one needs besides itself."""
+        return {}
+
+    def on_stored(self, path: str) -> None:
+        """All that `snapshot` returned last, or `restore` was given last, is in this file.
+
+        Later snapshots may build on it. Not called if the snapshot was not stored, or in a manifest.
+        """
+
     def prepare(self, checkpoint_id: int) -> Prepared | None:
         """Sinks: hand over the output since the last call."""
         return None
 
     def restore(self, sections: Mapping[str, bytes], *, exact: bool) -> None:
-        """Take over state of an old subtask; called once for each. `exact` as in RestorePart."""
+        """Take over state of an old subtask. `exact` as in RestorePart.
+
+        Called once for each file that the state of the old subtask is in, the oldest first: what it
+        holds of a key replaces what there was.
+        """
 
     def close(self) -> None:
         """Called once when the subtask ends in an orderly way."""

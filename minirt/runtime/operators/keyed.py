@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 from minirt.data.batch import Batch, Rows
@@ -39,6 +39,12 @@ class KeyedOperator(Operator):
     def snapshot(self) -> Mapping[str, bytes]:
         return _named(STATE, self.state.snapshot())
 
+    def builds_on(self) -> Mapping[str, Collection[str]]:
+        return {STATE + name: paths for name, paths in self.state.builds_on().items()}
+
+    def on_stored(self, path: str) -> None:
+        self.state.on_stored(path)
+
     def restore(self, sections: Mapping[str, bytes], *, exact: bool) -> None:
         self.state.restore(_only(STATE, sections), filter_groups=not exact)
 
@@ -64,14 +70,15 @@ class ReduceOperator(KeyedOperator):
         results: list[Any] = []
         append = results.append
         try:
-            for record in rows.records:
-                key = key_of(record)
+            keys = [key_of(record) for record in rows.records]
+            for key, record in zip(keys, rows.records, strict=True):
                 value = known(key, missing)
                 value = record if value is missing else combine(value, record)
                 values[key] = value
                 append(value)
         except Exception as error:
             raise user_error(self.ctx.label, error) from error
+        self.state.change(keys)
         self.ctx.emit(Rows(results, rows.timestamps))
 
 
@@ -153,8 +160,10 @@ class KeyedProcessOperator(ContextOperator, KeyedOperator):
 
     def _results(self, rows: Rows, input_index: int) -> Iterator[Produced]:
         state, key_of, handle = self.state, self._keys[input_index], self._handlers[input_index]
-        for record, time in rows_with_times(rows):
-            state.key = key_of(record)
+        keys = [key_of(record) for record in rows.records]
+        state.change(keys)
+        for key, (record, time) in zip(keys, rows_with_times(rows), strict=True):
+            state.key = key
             self.timestamp = time
             yield record, handle(record, self), time
 
@@ -164,6 +173,7 @@ class KeyedProcessOperator(ContextOperator, KeyedOperator):
             at, key = due
             self.domain, self.state.key = domain, key
             self.timestamp = at
+            self.state.change((key,))
             try:
                 emit_results([(due, self._process.on_timer(at, self), at)], self.ctx.emit)
             except Exception as error:

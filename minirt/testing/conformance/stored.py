@@ -20,6 +20,8 @@ _HEADER = struct.Struct("<8sBII")
 _FRAME = struct.Struct("<IB")
 _COLUMNS = struct.Struct("<II")
 _STATE_HEAD_BYTES = 8
+_CHANGES = b"KEYC"
+_CHANGES_PARTS = struct.Struct("<III")
 _COLUMNS_KIND = 2
 
 
@@ -55,9 +57,15 @@ class StoredCheckpoint:
     def state(self, uid: str, name: str) -> list[tuple[Any, Any]]:
         """The keys and values of one state of a keyed operator, those of all its subtasks."""
         section = f"{uid}\x1fstate/{name}"
-        return [
-            entry for snapshot in self._snapshots for entry in _entries(snapshot.get(section, b""))
-        ]
+        entries: list[tuple[Any, Any]] = []
+        for ref, snapshot in zip(self._manifest["snapshots"], self._snapshots, strict=True):
+            table: dict[Any, Any] = {}
+            for older in ref["references"]:
+                if section in older["sections"]:
+                    _apply(self._older(older["path"])[section], table)
+            _apply(snapshot.get(section, b""), table)
+            entries += table.items()
+        return entries
 
     def in_flight(self) -> Iterator[tuple[str, int, Any]]:
         """All captured records, with the uid of the operator that was to get them, and at which input."""
@@ -78,6 +86,10 @@ class StoredCheckpoint:
     def _snapshots(self) -> list[dict[str, bytes]]:
         return [self._sections(ref) for ref in self._manifest["snapshots"]]
 
+    def _older(self, path: str) -> dict[str, bytes]:
+        assert path in self._objects, f"a completed checkpoint refers to {path}, which is not there"
+        return sections_of(self._objects[path])
+
     def _sections(self, ref: Mapping[str, Any]) -> dict[str, bytes]:
         if ref["path"] is None:
             return sections_of(ref["inline"])
@@ -96,6 +108,21 @@ def sections_of(part: bytes) -> dict[str, bytes]:
         sections[name] = part[position : position + length]
         position += length
     return sections
+
+
+def _apply(section: bytes, table: dict[Any, Any]) -> None:
+    """Bring what older sections hold up to date by a newer one.
+
+    Behind the head of changes come three lengths and as many parts: a number, the table of keys that are
+    gone, and that of the others.
+    """
+    if section[:4] == _CHANGES:
+        number, gone, _ = _CHANGES_PARTS.unpack_from(section, _STATE_HEAD_BYTES)
+        start = _STATE_HEAD_BYTES + _CHANGES_PARTS.size + number
+        for key, _ in _entries(section[start : start + gone]):
+            table.pop(key, None)
+        section = section[start + gone :]
+    table.update(_entries(section))
 
 
 def _entries(section: bytes) -> Iterator[tuple[Any, Any]]:

@@ -1,0 +1,149 @@
+"""Aggregates: what a keyed stream computes of the records of each key.
+
+Nulls are left out, as in SQL; of a key that has nothing but nulls, the result is null. A column that has
+held nothing but nulls so far may be of the type null, and then so is its result.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from minirt.errors import ConfigurationError
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregate(ABC):
+    """One result column. `column` is what it reads, None for whole records; `name` what it is called."""
+
+    column: str | None
+    name: str | None = None
+
+    @property
+    def output(self) -> str:
+        """The name of the result column."""
+        return (
+            self.name if self.name is not None else f"{self.column}_{type(self).__name__.lower()}"
+        )
+
+    @abstractmethod
+    def result_type(self, type: pa.DataType) -> pa.DataType:
+        """The type of the results for a column of this type; raises ConfigurationError if it has none."""
+
+
+class Sum(Aggregate):
+    """The sum: int64 or uint64 of integers and bools, and beyond their range it wraps; else float64."""
+
+    def result_type(self, type: pa.DataType) -> pa.DataType:
+        if pa.types.is_unsigned_integer(type):
+            return pa.uint64()
+        if pa.types.is_integer(type) or pa.types.is_boolean(type):
+            return pa.int64()
+        if pa.types.is_floating(type):
+            return pa.float64()
+        if pa.types.is_null(type):
+            return type
+        raise _unfit(self, type, "numbers")
+
+
+@dataclass(frozen=True, slots=True)
+class Count(Aggregate):
+    """How many records there are, or with a column how many of them have a value there."""
+
+    column: str | None = None
+
+    def __init__(self, name: str = "count", column: str | None = None) -> None:
+        object.__setattr__(self, "column", column)
+        object.__setattr__(self, "name", name)
+
+    def result_type(self, type: pa.DataType) -> pa.DataType:
+        return pa.int64()
+
+
+class _Extreme(Aggregate):
+    def result_type(self, type: pa.DataType) -> pa.DataType:
+        ordered = (
+            pa.types.is_null,
+            pa.types.is_integer,
+            pa.types.is_floating,
+            pa.types.is_date,
+            pa.types.is_timestamp,
+        )
+        if any(check(type) for check in ordered):
+            return type
+        raise _unfit(self, type, "numbers, dates and timestamps")
+
+
+class Min(_Extreme):
+    """The least value; NaN is left out as null is."""
+
+
+class Max(_Extreme):
+    """The greatest value; NaN is left out as null is."""
+
+
+class Mean(Aggregate):
+    """The arithmetic mean, in float64."""
+
+    def result_type(self, type: pa.DataType) -> pa.DataType:
+        numeric = (
+            pa.types.is_null,
+            pa.types.is_integer,
+            pa.types.is_floating,
+            pa.types.is_boolean,
+        )
+        if any(check(type) for check in numeric):
+            return pa.float64()
+        raise _unfit(self, type, "numbers")
+
+
+class First(Aggregate):
+    """The value that came first."""
+
+    def result_type(self, type: pa.DataType) -> pa.DataType:
+        return type.value_type if pa.types.is_dictionary(type) else type
+
+
+class Last(Aggregate):
+    """The value that came last."""
+
+    def result_type(self, type: pa.DataType) -> pa.DataType:
+        return type.value_type if pa.types.is_dictionary(type) else type
+
+
+@dataclass(frozen=True, slots=True)
+class Fold(Aggregate):
+    """An aggregate of one's own: subclass it and say how values are taken in, united and shown.
+
+    `type` is that of the results. What `of` and `merge` return must be of types that can be stored (see
+    the guide to operators). Once per key and batch `of` is called, never per record.
+    """
+
+    type: pa.DataType | None = None
+
+    @abstractmethod
+    def of(self, values: pa.Array) -> Any:
+        """What there is to remember of these values of one key, in their order; nulls are among them."""
+
+    @abstractmethod
+    def merge(self, earlier: Any, later: Any) -> Any:
+        """What there is to remember of both; must be associative."""
+
+    def result(self, remembered: Any) -> Any:
+        """The result, a value for a column of type `type`."""
+        return remembered
+
+    def result_type(self, type: pa.DataType) -> pa.DataType:
+        if self.type is None:
+            raise ConfigurationError(f"{self.output}: say of which type its results are, type=...")
+        return self.type
+
+
+def _unfit(aggregate: Aggregate, type: pa.DataType, wanted: str) -> ConfigurationError:
+    kind = aggregate.__class__.__name__
+    return ConfigurationError(
+        f"{kind} of column {aggregate.column!r}: it is of type {type}, but {kind} is for {wanted}"
+    )

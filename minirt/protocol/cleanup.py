@@ -1,0 +1,57 @@
+"""Which checkpoints and files may go."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+
+from minirt.protocol.manifest import (
+    CheckpointPaths,
+    GenerationClaim,
+    ManifestKey,
+    ManifestSummary,
+    restore_candidates,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class CleanupPlan:
+    """What to delete: first the manifests, so that none ever refers to a file that is gone."""
+
+    manifests_to_delete: tuple[ManifestKey, ...]
+    files_to_delete: tuple[str, ...]
+
+
+def plan_cleanup(
+    manifests: Sequence[ManifestSummary],
+    claims: Sequence[GenerationClaim],
+    stored_paths: Iterable[str],
+    *,
+    retain: int,
+    active: Collection[ManifestKey] = (),
+) -> CleanupPlan:
+    """What may go when the newest `retain` checkpoints that count, and all pinned ones, are kept.
+
+    A file stays if a kept manifest refers to it, and if its checkpoint may still be in progress: it is
+    in `active`, or newer than all kept ones and not of a generation that has been replaced. Paths that
+    minirt does not know stay, and everything does as long as there is no checkpoint that counts.
+    """
+    ages = restore_candidates((m.key for m in manifests if not m.pinned), claims)
+    if not ages:
+        return CleanupPlan((), ())
+    newest = ages[: max(1, retain)]
+    kept = [m for m in manifests if m.pinned or m.key in newest]
+    kept_keys = {m.key for m in kept}
+    referenced = frozenset[str]().union(*(m.paths for m in kept))
+    current = max((claim.generation for claim in claims if claim.resolved), default=0)
+
+    def may_go(path: str) -> bool:
+        key = CheckpointPaths.parse_file(path)
+        if key is None or path in referenced or key in active:
+            return False
+        return key.checkpoint_id <= newest[0].checkpoint_id or key.generation < current
+
+    return CleanupPlan(
+        tuple(sorted(m.key for m in manifests if m.key not in kept_keys)),
+        tuple(sorted(path for path in stored_paths if may_go(path))),
+    )

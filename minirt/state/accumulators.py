@@ -1,0 +1,267 @@
+"""Aggregates over many keys at once: arrays indexed by the slot of the key.
+
+An accumulator takes in a whole batch by a few numpy calls. What it holds of some slots can be stored as
+columns, and loaded again, also into other slots.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from minirt.aggregates import Aggregate, Count, First, Fold, Last, Max, Mean, Min, Sum
+from minirt.data.values import pack_value, unpack_value
+from minirt.state.key_index import Slots
+from minirt.state.numbers import (
+    Mask,
+    from_numbers,
+    grown,
+    is_number,
+    number_type,
+    to_numbers,
+)
+
+_FIRST_ROOM = 1024
+
+
+def accumulator(aggregate: Aggregate, type: pa.DataType) -> Accumulator:
+    """An empty accumulator for a column of this type. Raises ConfigurationError if it does not fit."""
+    result = aggregate.result_type(type)
+    match aggregate:
+        case Sum():
+            return _Sums(result)
+        case Count():
+            return _Counts(records=aggregate.column is None)
+        case Mean():
+            return _Means()
+        case Min() | Max():
+            return _Extremes(result, greatest=isinstance(aggregate, Max))
+        case First() | Last():
+            return _Picked(result, newest=isinstance(aggregate, Last))
+        case Fold():
+            return _Folds(aggregate, result)
+    raise TypeError(f"unknown aggregate {aggregate!r}")
+
+
+class Accumulator(ABC):
+    """One aggregate of all keys. Slots must be made room for before they are used."""
+
+    def __init__(self, arrays: Sequence[tuple[npt.DTypeLike, Any]]) -> None:
+        self._arrays = [np.full(_FIRST_ROOM, fill, dtype) for dtype, fill in arrays]
+        self._fills = [fill for _, fill in arrays]
+        self._count = 0
+
+    def make_room(self, count: int) -> None:
+        """Slots below `count` are about to be used."""
+        if count > len(self._arrays[0]):
+            for place, fill in enumerate(self._fills):
+                self._arrays[place] = grown(self._arrays[place], self._count, count, fill)
+        self._count = count
+
+    @abstractmethod
+    def add(self, slots: Slots, values: pa.Array) -> None:
+        """Take in a batch: value `i` belongs to the key in slot `slots[i]`."""
+
+    @abstractmethod
+    def result(self, slots: Slots) -> pa.Array:
+        """What has come out for these slots so far."""
+
+    def stored(self, slots: Slots) -> list[pa.Array]:
+        """All there is to know of these slots, in columns."""
+        return [self.result(slots)]
+
+    @abstractmethod
+    def load(self, slots: Slots, stored: Sequence[pa.Array]) -> None:
+        """Replace what these slots hold, each named once, by what was stored."""
+
+
+class _Valued(Accumulator):
+    """Numbers, of which some slots have none yet."""
+
+    def __init__(self, type: pa.DataType, dtype: npt.DTypeLike, fill: Any) -> None:
+        super().__init__([(dtype, fill), (np.bool_, False)])
+        self._type = type
+
+    def result(self, slots: Slots) -> pa.Array:
+        known = self._arrays[1][slots]
+        nulls = None if known.all() else ~known
+        return from_numbers(self._arrays[0][slots], nulls, self._type)
+
+    def load(self, slots: Slots, stored: Sequence[pa.Array]) -> None:
+        numbers, nulls = to_numbers(stored[0])
+        self._arrays[0][slots] = (
+            numbers if nulls is None else np.where(nulls, self._fills[0], numbers)
+        )
+        self._arrays[1][slots] = True if nulls is None else ~nulls
+
+
+class _Sums(_Valued):
+    def __init__(self, type: pa.DataType) -> None:
+        super().__init__(type, number_type(type), 0)
+
+    def add(self, slots: Slots, values: pa.Array) -> None:
+        slots, numbers = _present(slots, values, self._arrays[0].dtype)
+        np.add.at(self._arrays[0], slots, numbers)
+        self._arrays[1][slots] = True
+
+
+class _Extremes(_Valued):
+    def __init__(self, type: pa.DataType, *, greatest: bool) -> None:
+        dtype = np.dtype(number_type(type))
+        if dtype.kind == "f":
+            fill: Any = np.nan
+            self._better: np.ufunc = np.fmax if greatest else np.fmin
+        else:
+            bounds = np.iinfo(dtype)
+            fill = bounds.min if greatest else bounds.max
+            self._better = np.maximum if greatest else np.minimum
+        super().__init__(type, dtype, fill)
+
+    def add(self, slots: Slots, values: pa.Array) -> None:
+        slots, numbers = _present(slots, values, self._arrays[0].dtype)
+        if numbers.dtype.kind == "f":
+            real = ~np.isnan(numbers)
+            slots, numbers = slots[real], numbers[real]
+        self._better.at(self._arrays[0], slots, numbers)
+        self._arrays[1][slots] = True
+
+
+class _Counts(Accumulator):
+    """Of records, or of values that are not null."""
+
+    def __init__(self, *, records: bool) -> None:
+        super().__init__([(np.int64, 0)])
+        self._records = records
+
+    def add(self, slots: Slots, values: pa.Array) -> None:
+        if values.null_count and not self._records:
+            slots = slots[~values.is_null().to_numpy(zero_copy_only=False)]
+        np.add.at(self._arrays[0], slots, 1)
+
+    def result(self, slots: Slots) -> pa.Array:
+        return pa.array(self._arrays[0][slots])
+
+    def load(self, slots: Slots, stored: Sequence[pa.Array]) -> None:
+        self._arrays[0][slots], _ = to_numbers(stored[0])
+
+
+class _Means(Accumulator):
+    def __init__(self) -> None:
+        super().__init__([(np.float64, 0), (np.int64, 0)])
+
+    def add(self, slots: Slots, values: pa.Array) -> None:
+        slots, numbers = _present(slots, values, self._arrays[0].dtype)
+        np.add.at(self._arrays[0], slots, numbers)
+        np.add.at(self._arrays[1], slots, 1)
+
+    def result(self, slots: Slots) -> pa.Array:
+        sums, counts = self._arrays[0][slots], self._arrays[1][slots]
+        none = counts == 0
+        return pa.array(sums / np.where(none, 1, counts), mask=none if none.any() else None)
+
+    def stored(self, slots: Slots) -> list[pa.Array]:
+        return [pa.array(self._arrays[0][slots]), pa.array(self._arrays[1][slots])]
+
+    def load(self, slots: Slots, stored: Sequence[pa.Array]) -> None:
+        for array, values in zip(self._arrays, stored, strict=True):
+            array[slots], _ = to_numbers(values)
+
+
+class _Picked(Accumulator):
+    """The first or the last value of a key, of any type."""
+
+    def __init__(self, type: pa.DataType, *, newest: bool) -> None:
+        self._plain = is_number(type)
+        dtype = number_type(type) if self._plain else np.object_
+        super().__init__([(dtype, 0 if self._plain else None), (np.bool_, False)])
+        self._type = type
+        self._newest = newest
+
+    def add(self, slots: Slots, values: pa.Array) -> None:
+        slots, picked = _present(slots, values, self._arrays[0].dtype)
+        if not self._newest:
+            # Of several values for one slot numpy keeps the last: let that be the first.
+            open = np.flatnonzero(~self._arrays[1][slots])[::-1]
+            slots, picked = slots[open], picked[open]
+        self._arrays[0][slots] = picked
+        self._arrays[1][slots] = True
+
+    def result(self, slots: Slots) -> pa.Array:
+        picked, known = self._arrays[0][slots], self._arrays[1][slots]
+        if self._plain:
+            return from_numbers(picked, None if known.all() else ~known, self._type)
+        return pa.array(picked.tolist(), self._type)
+
+    def load(self, slots: Slots, stored: Sequence[pa.Array]) -> None:
+        values = stored[0]
+        known = np.ones(len(slots), np.bool_)
+        if values.null_count:
+            known = values.is_valid().to_numpy(zero_copy_only=False)
+        self._arrays[0][slots] = to_numbers(values)[0] if self._plain else _objects(values)
+        self._arrays[1][slots] = known
+
+
+class _Folds(Accumulator):
+    """What a user's aggregate remembers of each key, as objects."""
+
+    def __init__(self, fold: Fold, type: pa.DataType) -> None:
+        super().__init__([(np.object_, None), (np.bool_, False)])
+        self._fold = fold
+        self._type = type
+
+    def add(self, slots: Slots, values: pa.Array) -> None:
+        order = np.argsort(slots, kind="stable")
+        ordered = slots[order]
+        starts = np.flatnonzero(np.diff(ordered, prepend=-1))
+        values = values.take(pa.array(order))
+        remembered, known = self._arrays
+        for start, stop in zip(starts, [*starts[1:], len(ordered)], strict=True):
+            slot = ordered[start]
+            new = self._fold.of(values.slice(start, stop - start))
+            remembered[slot] = self._fold.merge(remembered[slot], new) if known[slot] else new
+            known[slot] = True
+
+    def result(self, slots: Slots) -> pa.Array:
+        remembered, known = self._arrays
+        results = [self._fold.result(remembered[slot]) if known[slot] else None for slot in slots]
+        return pa.array(results, self._type)
+
+    def stored(self, slots: Slots) -> list[pa.Array]:
+        remembered, known = self._arrays
+        packed = [pack_value(remembered[slot]) if known[slot] else None for slot in slots]
+        return [pa.array(packed, pa.large_binary())]
+
+    def load(self, slots: Slots, stored: Sequence[pa.Array]) -> None:
+        remembered, known = self._arrays
+        for slot, packed in zip(slots, stored[0].to_pylist(), strict=True):
+            known[slot] = packed is not None
+            remembered[slot] = None if packed is None else unpack_value(packed)
+
+
+def _present(
+    slots: Slots, values: pa.Array, dtype: np.dtype[Any]
+) -> tuple[Slots, npt.NDArray[Any]]:
+    """Without the rows that are null."""
+    picked: npt.NDArray[Any]
+    nulls: Mask | None = None
+    if dtype == np.object_:
+        picked = _objects(values)
+        if values.null_count:
+            nulls = values.is_null().to_numpy(zero_copy_only=False)
+    else:
+        picked, nulls = to_numbers(values)
+        picked = picked.astype(dtype, copy=False)
+    return (slots, picked) if nulls is None else (slots[~nulls], picked[~nulls])
+
+
+def _objects(values: pa.Array) -> npt.NDArray[np.object_]:
+    """Element by element, as numpy would make arrays of lists."""
+    objects = np.empty(len(values), np.object_)
+    for place, value in enumerate(values.to_pylist()):
+        objects[place] = value
+    return objects

@@ -1,0 +1,103 @@
+"""How tables of array state are stored: a record batch with the keys, and what the aggregates hold of them.
+
+The names of its columns tell apart what is computed, so that state of one kind is never taken for that of
+another. Without the operator a table can be read as keys with values.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pyarrow as pa
+
+from minirt.aggregates import Aggregate, Fold
+from minirt.data.codec import MalformedDataError
+from minirt.data.values import unpack_value
+from minirt.state.sections import metadata_of_columns, pack_columns, unpack_columns
+
+ARRAY_TABLE = b"ARRY"
+TIME, PENDING = "time", "pending"
+
+_PLACE = "\x1f"
+"""Before the place of a column among those of its aggregate."""
+
+_KEY = "key "
+_TOTAL = b"keys"
+_PART = re.compile(r"(?P<output>.*) = (?P<kind>\w+)\(.*\)", re.DOTALL)
+
+
+def key_part(column: str) -> str:
+    """What the column with this part of the keys is called."""
+    return f"{_KEY}{column}"
+
+
+def part_of(aggregate: Aggregate) -> str:
+    """What the columns of an aggregate are of."""
+    return f"{aggregate.output} = {type(aggregate).__name__}({aggregate.column or ''})"
+
+
+def column_of(aggregate: Aggregate, place: int) -> str:
+    """The name of one of the columns of an aggregate, which may need several."""
+    return f"{part_of(aggregate)}{_PLACE}{place}"
+
+
+def part(stored: str) -> str:
+    """What a stored column is of."""
+    return stored.rpartition(_PLACE)[0] if _PLACE in stored else stored
+
+
+def pack_table(columns: dict[str, pa.Array], total: int) -> bytes:
+    """Columns as a section; `total` is how many keys the whole table has, also in older sections."""
+    batch = pa.RecordBatch.from_pydict(columns)
+    return pack_columns(ARRAY_TABLE, batch.replace_schema_metadata({_TOTAL: str(total)}))
+
+
+def total_of(section: bytes) -> int:
+    """How many keys the whole table had when this was stored. Raises MalformedDataError."""
+    try:
+        return int(metadata_of_columns(ARRAY_TABLE, section)[_TOTAL])
+    except (KeyError, ValueError) as error:
+        raise MalformedDataError("a table of arrays does not say how many keys it has") from error
+
+
+def entries_of(section: bytes) -> tuple[list[Any], list[Any]]:
+    """Keys, as tuples if they are of several columns; and dicts of what each aggregate has come to.
+
+    An aggregate that remembers several numbers, as the mean does, has a list of them. Raises
+    MalformedDataError.
+    """
+    batch = unpack_columns(ARRAY_TABLE, section)
+    names = batch.schema.names
+    keys = [batch.column(name).to_pylist() for name in names if _is_key(name)]
+    if not keys:
+        raise MalformedDataError("a table of arrays has no keys")
+    held: dict[str, list[list[Any]]] = {}
+    for name in names:
+        if _PLACE in name and not _is_key(name):
+            output, values = _held(part(name), batch.column(name).to_pylist())
+            held.setdefault(output, []).append(values)
+    columns = [found[0] if len(found) == 1 else _rows(found) for found in held.values()]
+    rows = zip(*columns, strict=True) if columns else ((),) * len(batch)
+    return (
+        keys[0] if len(keys) == 1 else list(zip(*keys, strict=True)),
+        [dict(zip(held, row, strict=True)) for row in rows],
+    )
+
+
+def _is_key(name: str) -> bool:
+    return name.startswith(_KEY) and _PLACE not in name
+
+
+def _held(of: str, values: list[Any]) -> tuple[str, list[Any]]:
+    """The name of a result, and what is stored for it."""
+    found = _PART.fullmatch(of)
+    if found is None:
+        raise MalformedDataError(f"a table of arrays has a column {of!r} of nothing that is known")
+    if found["kind"] == Fold.__name__:
+        values = [None if packed is None else unpack_value(packed) for packed in values]
+    return found["output"], values
+
+
+def _rows(columns: list[list[Any]]) -> list[Any]:
+    return [list(row) for row in zip(*columns, strict=True)]

@@ -1,0 +1,275 @@
+"""State in arrays: for every key one slot, and for every slot what the aggregates have come to.
+
+A table is stored in segments: record batches of keys and accumulators. Loading one replaces what its keys
+had before, so they are loaded one after the other, the newest last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from minirt.aggregates import Aggregate
+from minirt.data.hashing import U64
+from minirt.data.keys import check_key_type, hash_columns
+from minirt.errors import ConfigurationError, UserCodeError
+from minirt.state.accumulators import Accumulator, accumulator
+from minirt.state.array_layout import (
+    ARRAY_TABLE,
+    PENDING,
+    TIME,
+    column_of,
+    key_part,
+    pack_table,
+    part,
+    part_of,
+)
+from minirt.state.key_index import KeyIndex, Slots
+from minirt.state.numbers import Mask, grown
+from minirt.state.sections import unpack_columns
+from minirt.state.segments import Segments
+
+Times = npt.NDArray[np.int64]
+
+_BEFORE_ALL = np.iinfo(np.int64).min
+
+
+@dataclass(slots=True)
+class _Contents:
+    """What there is once the types of the columns are known."""
+
+    key_types: list[pa.DataType]
+    result_types: list[pa.DataType]
+    index: KeyIndex
+    accumulators: list[Accumulator]
+
+    def change_key_type(self, place: int, type: pa.DataType) -> None:
+        """A key column that was null so far turns out to be of this type."""
+        self.key_types[place] = type
+        self.index.change_type(place, type)
+
+
+class ArrayTable:
+    """The keys of one subtask. `keys` names their columns; `label` is the operator's, for messages.
+
+    Besides the aggregates it holds for each key the event time of its newest record, and whether its
+    result is *pending*: changed since it was given out.
+    """
+
+    def __init__(self, keys: Sequence[str], aggregates: Sequence[Aggregate], label: str) -> None:
+        self._keys = keys
+        self._aggregates = aggregates
+        self._label = label
+        self._contents: _Contents | None = None
+        self._segments = Segments()
+        self._times: Times = np.full(1024, _BEFORE_ALL, np.int64)
+        self._timed = False
+        self._pending: Mask = np.zeros(1024, np.bool_)
+        self._rows: Slots = np.zeros(1024, np.intp)
+        """By slot, a row of the batch in work."""
+
+    def __len__(self) -> int:
+        return 0 if self._contents is None else len(self._contents.index)
+
+    def add(self, batch: pa.RecordBatch, times: Times | None) -> Slots:
+        """Take in records, with their event times; returns the slots that they belong to, each once.
+
+        Raises UserCodeError for a batch whose columns are not like those of the batches before.
+        """
+        keys = [self._column(batch, name) for name in self._keys]
+        values = [
+            keys[0] if aggregate.column is None else self._column(batch, aggregate.column)
+            for aggregate in self._aggregates
+        ]
+        contents = self._fitting(keys, values)
+        slots = contents.index.slots(keys, hash_columns(keys))
+        self._make_room(contents)
+        for held, array in zip(contents.accumulators, values, strict=True):
+            held.add(slots, array)
+        if times is not None:
+            np.maximum.at(self._times, slots, times)
+            self._timed = True
+        changed = self._distinct(slots)
+        self._segments.change(changed)
+        return changed
+
+    def results(self, slots: Slots) -> tuple[pa.RecordBatch, Times | None]:
+        """Keys and results of these slots, with the event times of their newest records."""
+        contents = self._contents
+        assert contents is not None
+        columns = [*contents.index.keys(slots), *(a.result(slots) for a in contents.accumulators)]
+        names = [*self._keys, *(aggregate.output for aggregate in self._aggregates)]
+        batch = pa.RecordBatch.from_arrays(columns, names)
+        return batch, self._times[slots] if self._timed else None
+
+    def hold_back(self, slots: Slots) -> None:
+        """The results of these slots are pending."""
+        self._pending[slots] = True
+
+    def pending(self) -> Slots:
+        """The slots whose results are pending."""
+        return np.flatnonzero(self._pending[: len(self)])
+
+    def give_out(self, slots: Slots) -> tuple[pa.RecordBatch, Times | None]:
+        """As `results`, which then are no longer pending."""
+        self._pending[slots] = False
+        self._segments.change(slots)
+        return self.results(slots)
+
+    def snapshot(self) -> bytes | None:
+        """What is to be stored now, in addition to the files in `builds_on`; None if there are no keys."""
+        if self._contents is None:
+            return None
+        return pack_table(self._stored(self._contents, self._segments.next()), len(self))
+
+    def builds_on(self) -> list[str]:
+        """The files that the last snapshot needs besides itself, in no order."""
+        return self._segments.paths()
+
+    def on_stored(self, path: str) -> None:
+        """The last snapshot, or what was restored last, is in this file, and no more of it has changed."""
+        self._segments.stored(path)
+
+    def restore(self, data: bytes, groups: range | None, max_parallelism: int) -> None:
+        """Take over a snapshot, only that of these key groups unless None.
+
+        Raises MalformedDataError, and ConfigurationError if it was taken with other aggregates.
+        """
+        stored = unpack_columns(ARRAY_TABLE, data)
+        self._check_columns(stored)
+        hashes = hash_columns(self._key_arrays(stored))
+        if groups is not None:
+            group = hashes % np.uint64(max_parallelism)
+            mine = np.flatnonzero((group >= groups.start) & (group < groups.stop))
+            stored, hashes = stored.take(pa.array(mine)), hashes[mine]
+        self._segments.hand_over(self._load(stored, hashes))
+
+    def _stored(self, contents: _Contents, slots: Slots) -> dict[str, pa.Array]:
+        """All there is to know of these slots."""
+        columns = dict(zip(map(key_part, self._keys), contents.index.keys(slots), strict=True))
+        for aggregate, held in zip(self._aggregates, contents.accumulators, strict=True):
+            for place, array in enumerate(held.stored(slots)):
+                columns[column_of(aggregate, place)] = array
+        columns[PENDING] = pa.array(self._pending[slots])
+        if self._timed:
+            columns[TIME] = pa.array(self._times[slots])
+        return columns
+
+    def _check_columns(self, stored: pa.RecordBatch) -> None:
+        found = {part(name) for name in stored.schema.names}
+        wanted = {*map(key_part, self._keys), *map(part_of, self._aggregates), PENDING}
+        if found - {TIME} != wanted:
+            raise ConfigurationError(
+                f"operator {self._label}: the checkpoint holds state of other keys or aggregates: "
+                f"{', '.join(sorted(found - {PENDING, TIME}))}; give the operator that computes "
+                "something new a new uid"
+            )
+
+    def _key_arrays(self, stored: pa.RecordBatch) -> list[pa.Array]:
+        return [stored.column(key_part(name)) for name in self._keys]
+
+    def _load(self, stored: pa.RecordBatch, hashes: U64) -> Slots:
+        """Replace what there is of the stored keys; returns their slots."""
+        keys = self._key_arrays(stored)
+        columns = [
+            [
+                stored.column(name)
+                for name in stored.schema.names
+                if part(name) == part_of(aggregate)
+            ]
+            for aggregate in self._aggregates
+        ]
+        contents = self._fitting(keys, [arrays[0] for arrays in columns])
+        slots = contents.index.slots(keys, hashes)
+        self._make_room(contents)
+        for held, arrays in zip(contents.accumulators, columns, strict=True):
+            held.load(slots, arrays)
+        self._pending[slots] = stored.column(PENDING).to_numpy(zero_copy_only=False)
+        if TIME in stored.schema.names:
+            self._times[slots] = stored.column(TIME).to_numpy()
+            self._timed = True
+        return slots
+
+    def _column(self, batch: pa.RecordBatch, name: str) -> pa.Array:
+        if name not in batch.schema.names:
+            raise UserCodeError(
+                f"operator {self._label}: a batch has no column {name!r}, only "
+                f"{', '.join(batch.schema.names)}"
+            )
+        array = batch.column(name)
+        return array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
+
+    def _fitting(self, keys: list[pa.Array], values: Sequence[pa.Array]) -> _Contents:
+        """The contents, begun if need be, once the columns are known to be of fitting types.
+
+        A column of nothing but nulls may have no type of its own: it takes the known one, or it is
+        the known one that waits for a better.
+        """
+        contents = self._contents
+        if contents is None:
+            contents = self._contents = self._begin(keys, values)
+        for place, array in enumerate(keys):
+            known = contents.key_types[place]
+            if pa.types.is_null(array.type):
+                keys[place] = pa.nulls(len(array), known)
+            elif pa.types.is_null(known):
+                contents.change_key_type(place, array.type)
+            elif known != array.type:
+                raise self._misfit(self._keys[place], known, array.type)
+        for place, (aggregate, array) in enumerate(zip(self._aggregates, values, strict=True)):
+            known, type = contents.result_types[place], self._result_type(aggregate, array.type)
+            if known == type or pa.types.is_null(type):
+                continue
+            if not pa.types.is_null(known):
+                raise self._misfit(aggregate.output, known, type)
+            contents.accumulators[place] = accumulator(aggregate, array.type)
+            contents.result_types[place] = type
+        return contents
+
+    def _begin(self, keys: Sequence[pa.Array], values: Sequence[pa.Array]) -> _Contents:
+        key_types = [array.type for array in keys]
+        for name, type in zip(self._keys, key_types, strict=True):
+            problem = check_key_type(type)
+            if problem is not None:
+                raise UserCodeError(f"operator {self._label}: column {name!r}: {problem}")
+        pairs = list(zip(self._aggregates, values, strict=True))
+        return _Contents(
+            key_types,
+            [self._result_type(aggregate, array.type) for aggregate, array in pairs],
+            KeyIndex(key_types),
+            [accumulator(aggregate, array.type) for aggregate, array in pairs],
+        )
+
+    def _result_type(self, aggregate: Aggregate, type: pa.DataType) -> pa.DataType:
+        try:
+            return aggregate.result_type(type)
+        except ConfigurationError as error:
+            raise UserCodeError(f"operator {self._label}: {error}") from error
+
+    def _misfit(self, column: str, known: pa.DataType, type: pa.DataType) -> UserCodeError:
+        return UserCodeError(
+            f"operator {self._label}: {column!r} was of type {known} so far and is of type {type} in "
+            "a batch; cast the column to one type"
+        )
+
+    def _make_room(self, contents: _Contents) -> None:
+        count = len(contents.index)
+        self._segments.make_room(count)
+        for held in contents.accumulators:
+            held.make_room(count)
+        used = len(self._times)
+        if count > used:
+            self._times = grown(self._times, used, count, _BEFORE_ALL)
+            self._pending = grown(self._pending, used, count, False)
+            self._rows = grown(self._rows, used, count, 0)
+
+    def _distinct(self, slots: Slots) -> Slots:
+        """Each slot once, where it comes last: cheaper than sorting them."""
+        rows = np.arange(len(slots))
+        self._rows[slots] = rows
+        newest: Mask = self._rows[slots] == rows
+        return slots[newest]

@@ -1,0 +1,92 @@
+"""Incremental snapshots of state in dicts; the idea is that of `minirt.state.segments`.
+
+To count for each key which file holds it newest would take as much memory as the state. So the stretch
+goes over the keys in *rounds*: what is written since a round began, changes and stretches, is everything
+once the round is over. Then the files from before it can go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Set
+from typing import Any
+
+from minirt.state import segments
+
+_STRETCHES = 64
+
+
+def is_small(table: Collection[Any]) -> bool:
+    """Whether the table is written as a whole each time."""
+    return len(table) <= segments.STRETCH_MIN
+
+
+class DictSegments:
+    """Where the state of a dict is stored. As with `Segments`, what is not confirmed has changed again."""
+
+    def __init__(self) -> None:
+        self._paths: list[str] = []
+        """The files that hold the state, but for what has changed; none if nothing is stored."""
+        self._round_began = 0
+        """The place in `_paths` of the first file of the round."""
+        self._keys: list[Any] = []
+        self._position = 0
+        self._changed: Set[Any] = frozenset()
+        self._handed_over: Set[Any] | None = None
+        self._whole_handed_over = False
+
+    def next(self, table: Collection[Any], changed: Set[Any] | None) -> Set[Any] | None:
+        """The keys to be written by a snapshot, also of those that are gone; None for all there are.
+
+        `changed` are those that changed since the last call, None if they are not known. What is
+        returned counts as handed over.
+        """
+        self._take_back()
+        if changed is not None and self._paths:
+            changed = {*self._changed, *changed}
+            if 2 * len(changed) < len(table) and not is_small(table):
+                self._handed_over = changed.union(self._next_stretch(table, len(changed)))
+                self._changed = frozenset()
+                return self._handed_over
+        self._forget()
+        self._whole_handed_over = True
+        return None
+
+    def restored(self, keys: Set[Any] | None) -> None:
+        """A snapshot with these keys, None for all, was taken over, and counts as handed over."""
+        self._take_back()
+        if keys is None:
+            self._forget()
+            self._whole_handed_over = True
+        else:
+            self._handed_over = keys
+
+    def stored(self, path: str) -> None:
+        """What was handed over last is stored there."""
+        if self._whole_handed_over or (self._handed_over is not None and self._paths):
+            self._paths.append(path)
+        self._whole_handed_over = False
+        self._handed_over = None
+
+    def paths(self) -> list[str]:
+        """The files that the state as of the last `next` builds on."""
+        return list(self._paths)
+
+    def _take_back(self) -> None:
+        self._whole_handed_over = False
+        if self._handed_over is not None:
+            self._changed = self._changed | self._handed_over
+            self._handed_over = None
+
+    def _forget(self) -> None:
+        self._paths, self._round_began = [], 0
+        self._keys, self._position = [], 0
+        self._changed = frozenset()
+
+    def _next_stretch(self, table: Collection[Any], changes: int) -> list[Any]:
+        if self._position >= len(self._keys):
+            del self._paths[: self._round_began]
+            self._round_began = len(self._paths)
+            self._keys, self._position = list(table), 0
+        length = max(segments.STRETCH_MIN, -(-len(table) // _STRETCHES), changes)
+        start, self._position = self._position, self._position + length
+        return self._keys[start : self._position]

@@ -1,0 +1,120 @@
+"""The keys that an index of array state knows, column by column."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from minirt.state.numbers import Mask, from_numbers, grown, is_whole, number_type, to_numbers
+
+Slots = npt.NDArray[np.intp]
+
+
+class KeyColumn(ABC):
+    """One column of keys, by slot. Nulls are keys like any other."""
+
+    @abstractmethod
+    def append(self, array: pa.Array) -> None:
+        """Add the keys of the next slots."""
+
+    @abstractmethod
+    def equal(self, slots: Slots, array: pa.Array) -> Mask:
+        """Whether each of these slots holds the key in the same row of the array."""
+
+    @abstractmethod
+    def take(self, slots: Slots) -> pa.Array:
+        """The keys of these slots."""
+
+    def told_by_hash(self, array: pa.Array) -> bool:
+        """Whether keys in this array that have the same hash as known ones must be equal to them."""
+        return False
+
+
+def key_column(type: pa.DataType) -> KeyColumn:
+    """An empty column for keys of this type, which `check_key_type` allows."""
+    if pa.types.is_dictionary(type):
+        return key_column(type.value_type)
+    return _NumberColumn(type) if is_whole(type) else _ArrowColumn(type)
+
+
+class _NumberColumn(KeyColumn):
+    """Keys that are whole numbers."""
+
+    def __init__(self, type: pa.DataType) -> None:
+        self._type = type
+        self._count = 0
+        self._numbers = np.zeros(1024, np.int64)
+        self._nulls: Mask = np.zeros(1024, np.bool_)
+        self._any_null = False
+        # These are hashed by mixing their number, which never gives two numbers one hash.
+        self._mixed = (
+            pa.types.is_integer(type)
+            or pa.types.is_boolean(type)
+            or pa.types.is_date32(type)
+            or type == pa.timestamp("us")
+        )
+
+    def append(self, array: pa.Array) -> None:
+        numbers, nulls = _whole(array)
+        end = self._count + len(numbers)
+        if end > len(self._numbers):
+            self._numbers = grown(self._numbers, self._count, end, 0)
+            self._nulls = grown(self._nulls, self._count, end, False)
+        self._numbers[self._count : end] = numbers
+        self._nulls[self._count : end] = False if nulls is None else nulls
+        self._any_null |= nulls is not None
+        self._count = end
+
+    def equal(self, slots: Slots, array: pa.Array) -> Mask:
+        numbers, nulls = _whole(array)
+        same: Mask = self._numbers[slots] == numbers
+        if self._any_null or nulls is not None:
+            same &= self._nulls[slots] == (False if nulls is None else nulls)
+        return same
+
+    def take(self, slots: Slots) -> pa.Array:
+        nulls = self._nulls[slots] if self._any_null else None
+        numbers = self._numbers[slots].view(number_type(self._type))
+        return from_numbers(numbers, nulls, self._type)
+
+    def told_by_hash(self, array: pa.Array) -> bool:
+        return self._mixed and not self._any_null and not array.null_count
+
+
+class _ArrowColumn(KeyColumn):
+    """Keys of any length, in Arrow arrays of which each is at least twice as long as the next one."""
+
+    def __init__(self, type: pa.DataType) -> None:
+        self._type = type
+        self._arrays: list[pa.Array] = []
+
+    def append(self, array: pa.Array) -> None:
+        self._arrays.append(_plain(array))
+        while len(self._arrays) > 1 and 2 * len(self._arrays[-1]) > len(self._arrays[-2]):
+            self._arrays[-2:] = [pa.concat_arrays(self._arrays[-2:])]
+
+    def equal(self, slots: Slots, array: pa.Array) -> Mask:
+        known, given = self.take(slots), _plain(array)
+        same: Mask = pc.fill_null(pc.equal(known, given), False).to_numpy(zero_copy_only=False)
+        if known.null_count and given.null_count:
+            same |= pc.and_(known.is_null(), given.is_null()).to_numpy(zero_copy_only=False)
+        return same
+
+    def take(self, slots: Slots) -> pa.Array:
+        taken = pa.chunked_array(self._arrays, self._type).take(pa.array(slots))
+        array = taken.combine_chunks()
+        return array.chunk(0) if isinstance(array, pa.ChunkedArray) else array
+
+
+def _plain(array: pa.Array) -> pa.Array:
+    return array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
+
+
+def _whole(array: pa.Array) -> tuple[npt.NDArray[np.int64], Mask | None]:
+    """As `to_numbers`; large unsigned values wrap."""
+    numbers, nulls = to_numbers(_plain(array))
+    return numbers.view(np.int64), nulls

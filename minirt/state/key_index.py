@@ -1,0 +1,150 @@
+"""From keys in columns to slots: the index of state that is kept in arrays.
+
+A hash table with open addressing and linear probing, laid out in numpy arrays and probed for a whole
+batch at once: each round looks at one place of the table for every key that is not yet found. Source
+of the method: Knuth, "The Art of Computer Programming", vol. 3, 6.4, algorithm L.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from minirt.data.hashing import U64
+from minirt.state.key_columns import KeyColumn, key_column
+
+Slots = npt.NDArray[np.intp]
+
+_EMPTY = -1
+_FIRST_CLAIM = -2
+_SMALLEST_BITS = 10
+
+
+class KeyIndex:
+    """Gives every distinct key a slot: 0, 1, 2 and so on, in the order in which keys appear.
+
+    `types` are those of the key columns. Slots are never given back: who no longer needs his keys drops
+    the whole index. It holds at most 2**31 keys.
+    """
+
+    def __init__(self, types: Sequence[pa.DataType]) -> None:
+        self._columns: list[KeyColumn] = [key_column(type) for type in types]
+        self._bits = _SMALLEST_BITS
+        self._table: npt.NDArray[np.int32] = np.full(1 << self._bits, _EMPTY, np.int32)
+        self._hashes: U64 = np.zeros(1 << self._bits, np.uint64)
+        self._count = 0
+        self._collided: dict[tuple[Any, ...], int] = {}
+        """Keys whose hash an earlier key has: they are not in the table."""
+
+    def __len__(self) -> int:
+        return self._count
+
+    @property
+    def hashes(self) -> U64:
+        """The hash of every key, by slot; not to be changed."""
+        return self._hashes[: self._count]
+
+    def slots(self, keys: Sequence[pa.Array], hashes: U64) -> Slots:
+        """The slot of each key, given its columns and `hash_columns` of them; new keys are added."""
+        before = self._count
+        slots, added = self._find_or_add(hashes)
+        if self._count > before:
+            rows = pa.array(added)
+            for column, array in zip(self._columns, keys, strict=True):
+                column.append(array.take(rows))
+        self._settle_collisions(keys, hashes, slots)
+        return slots
+
+    def keys(self, slots: Slots) -> list[pa.Array]:
+        """The key columns of these slots."""
+        return [column.take(slots) for column in self._columns]
+
+    def change_type(self, place: int, type: pa.DataType) -> None:
+        """Give a column that has held nothing but nulls a type; the hash of null is that of every type."""
+        column = self._columns[place] = key_column(type)
+        column.append(pa.nulls(self._count, type))
+
+    def _find_or_add(self, hashes: U64) -> tuple[Slots, Slots]:
+        """The slot of each hash, and the rows whose hashes are new, by ascending slot."""
+        places = self._places(hashes)
+        slots: Slots = self._table[places].astype(np.intp)
+        # An empty place says -1 and thus compares the hash of the last slot: ask for both.
+        wanted = np.flatnonzero((slots < 0) | (self._hashes[slots] != hashes))
+        added: list[Slots] = []
+        if len(wanted):
+            self._make_room(len(wanted))
+            places = self._places(hashes[wanted])
+        while len(wanted):
+            found: Slots = self._table[places].astype(np.intp)
+            free = np.flatnonzero(found < 0)
+            if len(free):
+                winners = self._claim(places[free], hashes[wanted[free]])
+                added.append(wanted[free[winners]])
+                found = self._table[places].astype(np.intp)
+            right = self._hashes[found] == hashes[wanted]
+            slots[wanted[right]] = found[right]
+            wanted = wanted[~right]
+            places = (places[~right] + 1) & ((1 << self._bits) - 1)
+        return slots, np.concatenate(added) if added else np.empty(0, np.intp)
+
+    def _claim(self, places: Slots, hashes: U64) -> Slots:
+        """Give free places to hashes that want them, one each; returns who got one."""
+        claims = np.arange(_FIRST_CLAIM, _FIRST_CLAIM - len(places), -1, dtype=np.int32)
+        self._table[places] = claims
+        winners = np.flatnonzero(self._table[places] == claims)
+        new = np.arange(self._count, self._count + len(winners), dtype=np.int32)
+        self._table[places[winners]] = new
+        self._hashes[new] = hashes[winners]
+        self._count += len(winners)
+        return winners
+
+    def _places(self, hashes: U64) -> Slots:
+        """Where to look first. The low bits of a hash tell the key group, which is the same for many."""
+        return (hashes >> np.uint64(64 - self._bits)).astype(np.intp)
+
+    def _make_room(self, more: int) -> None:
+        """Keep the table at most half full, should all of them be new."""
+        needed = self._count + more
+        if needed > len(self._hashes):
+            grown = np.zeros(max(needed, 2 * len(self._hashes)), np.uint64)
+            grown[: self._count] = self._hashes[: self._count]
+            self._hashes = grown
+        if 2 * needed <= 1 << self._bits:
+            return
+        self._bits = int(2 * needed - 1).bit_length()
+        self._table = np.full(1 << self._bits, _EMPTY, np.int32)
+        listed = np.ones(self._count, np.bool_)
+        listed[list(self._collided.values())] = False
+        self._relist(np.flatnonzero(listed))
+
+    def _relist(self, slots: Slots) -> None:
+        """Put slots, whose hashes all differ, into the empty table."""
+        places = self._places(self._hashes[slots])
+        while len(slots):
+            free = np.flatnonzero(self._table[places] < 0)
+            self._table[places[free]] = slots[free]
+            lost = self._table[places] != slots
+            slots = slots[lost]
+            places = (places[lost] + 1) & ((1 << self._bits) - 1)
+
+    def _settle_collisions(self, keys: Sequence[pa.Array], hashes: U64, slots: Slots) -> None:
+        """Give keys that only share the hash of the key in their slot a slot of their own."""
+        wrong = np.zeros(len(slots), np.bool_)
+        for column, array in zip(self._columns, keys, strict=True):
+            if not (len(self._columns) == 1 and column.told_by_hash(array)):
+                wrong |= ~column.equal(slots, array)
+        for row in np.flatnonzero(wrong).tolist():
+            key = tuple(array[row].as_py() for array in keys)
+            slot = self._collided.get(key)
+            if slot is None:
+                self._make_room(1)
+                slot = self._collided[key] = self._count
+                self._hashes[slot] = hashes[row]
+                self._count += 1
+                for column, array in zip(self._columns, keys, strict=True):
+                    column.append(array.slice(row, 1))
+            slots[row] = slot

@@ -1,0 +1,74 @@
+"""Columns of numbers and times as numpy arrays, and back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+Mask = npt.NDArray[np.bool_]
+Numbers = npt.NDArray[Any]
+"""int64, or uint64 or float64 for columns of these kinds."""
+
+_WHOLE = (
+    pa.types.is_null,
+    pa.types.is_boolean,
+    pa.types.is_integer,
+    pa.types.is_date,
+    pa.types.is_timestamp,
+)
+
+
+def is_whole(type: pa.DataType) -> bool:
+    """Whether the values of such a column are whole numbers: integers, bools, dates, timestamps."""
+    return any(check(type) for check in _WHOLE)
+
+
+def is_number(type: pa.DataType) -> bool:
+    """Whether `to_numbers` takes such a column."""
+    return is_whole(type) or bool(pa.types.is_floating(type))
+
+
+def number_type(type: pa.DataType) -> npt.DTypeLike:
+    """The numpy type that `to_numbers` gives for a column of this type."""
+    if pa.types.is_floating(type):
+        return np.float64
+    return np.uint64 if type == pa.uint64() else np.int64
+
+
+def to_numbers(array: pa.Array) -> tuple[Numbers, Mask | None]:
+    """The values, and which are null, None if none is. At nulls the value is 0."""
+    type, nulls = array.type, None
+    if array.null_count:
+        nulls = array.is_null().to_numpy(zero_copy_only=False)
+    if pa.types.is_null(type):
+        return np.zeros(len(array), np.int64), nulls
+    if pa.types.is_date32(type):
+        array = array.view(pa.int32())
+    elif pa.types.is_date64(type) or pa.types.is_timestamp(type):
+        array = array.view(pa.int64())
+    if nulls is not None:
+        array = array.fill_null(pa.scalar(0, pa.int8()).cast(array.type))
+    numbers = array.to_numpy(zero_copy_only=False).astype(number_type(type), copy=False)
+    return numbers, nulls
+
+
+def from_numbers(numbers: Numbers, nulls: Mask | None, type: pa.DataType) -> pa.Array:
+    """A column of this type, as `to_numbers` has taken it apart."""
+    array = pa.array(numbers, mask=nulls)
+    if pa.types.is_null(type):
+        return pa.nulls(len(array))
+    if pa.types.is_date32(type):
+        return array.cast(pa.int32()).view(type)
+    if pa.types.is_date64(type) or pa.types.is_timestamp(type):
+        return array.view(type)
+    return array.cast(type)
+
+
+def grown(array: npt.NDArray[Any], count: int, needed: int, fill: Any) -> npt.NDArray[Any]:
+    """A longer copy with room for `needed` at least; only the first `count` values are kept."""
+    larger = np.full(max(needed, 2 * len(array)), fill, array.dtype)
+    larger[:count] = array[:count]
+    return larger

@@ -1,0 +1,113 @@
+"""Incremental snapshots of state in arrays: which slots to write, and which older files still count.
+
+A snapshot writes a *segment*: the slots that have changed since the last one, and a stretch of all the
+others, which moves on from snapshot to snapshot. Together with the older segments that hold the newest
+version of any slot it is the whole state. Thanks to the stretch, every slot is written again within so
+many snapshots, so that old segments lose their last slot and can go.
+
+The stretch is as long as there are changes, and at least a 64th of all slots. So a snapshot writes at most
+twice what has changed, or a 32nd; what is stored in all is about twice the state at most; and a
+snapshot builds on some 64 older ones at most.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import numpy.typing as npt
+
+from minirt.state.key_columns import Slots
+from minirt.state.numbers import Mask, grown
+
+STRETCH_MIN = 16384
+"""The least stretch, in slots: state of no more slots is written as a whole each time."""
+
+_STRETCHES = 64
+_NOWHERE = -1
+
+
+class Segments:
+    """Where the newest version of each slot is stored. Slots are made room for before they are used.
+
+    What was handed over counts as stored only once `stored` says so. Unless it does so before the
+    next time that something is handed over, all of that has changed again.
+    """
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._changed: Mask = np.zeros(1024, np.bool_)
+        self._segment: npt.NDArray[np.int32] = np.full(1024, _NOWHERE, np.int32)
+        """By slot, the number of the segment that holds its newest stored version."""
+        self._sizes: list[int] = []
+        """By segment, how many slots it holds the newest version of; a number with none is free."""
+        self._paths: dict[int, str] = {}
+        self._handed_over: tuple[int, Slots] | None = None
+        self._stretch_from = 0
+
+    def make_room(self, count: int) -> None:
+        """Slots below `count` are about to be used."""
+        if count > len(self._changed):
+            self._changed = grown(self._changed, self._count, count, False)
+            self._segment = grown(self._segment, self._count, count, _NOWHERE)
+        self._count = count
+
+    def change(self, slots: Slots) -> None:
+        """These slots differ from what is stored of them."""
+        self._changed[slots] = True
+
+    def next(self) -> Slots:
+        """The slots to be written by a snapshot, ascending; they count as handed over."""
+        self._take_back()
+        changed = self._changed[: self._count]
+        for stretch in self._next_stretches(int(np.count_nonzero(changed))):
+            changed[stretch] = True
+        slots = np.flatnonzero(changed)
+        self.hand_over(slots)
+        return slots
+
+    def hand_over(self, slots: Slots) -> None:
+        """These slots are in a new segment: what was stored of them before is out of date."""
+        self._take_back()
+        replaced = self._segment[slots]
+        counts = np.bincount(replaced[replaced != _NOWHERE], minlength=len(self._sizes))
+        self._sizes = [size - int(count) for size, count in zip(self._sizes, counts, strict=True)]
+        number = self._free_number()
+        self._segment[slots] = number
+        self._sizes[number] = len(slots)
+        self._changed[slots] = False
+        self._handed_over = (number, slots)
+
+    def stored(self, path: str) -> None:
+        """What was handed over last is stored there."""
+        if self._handed_over is not None:
+            number, _ = self._handed_over
+            self._paths[number] = path
+            self._handed_over = None
+
+    def paths(self) -> list[str]:
+        """The files that the state as of the last `next` builds on, in no order."""
+        return [path for number, path in self._paths.items() if self._sizes[number]]
+
+    def _take_back(self) -> None:
+        if self._handed_over is not None:
+            self._changed[self._handed_over[1]] = True
+            self._handed_over = None
+
+    def _next_stretches(self, changes: int) -> Iterator[slice]:
+        """The next stretch; where it goes on at the beginning, it has two parts."""
+        count = self._count
+        length = min(count, max(STRETCH_MIN, -(-count // _STRETCHES), changes))
+        start = self._stretch_from
+        yield slice(start, start + length)
+        yield slice(0, max(0, start + length - count))
+        self._stretch_from = (start + length) % count if count else 0
+
+    def _free_number(self) -> int:
+        if 0 in self._sizes:
+            number = self._sizes.index(0)
+            self._paths.pop(number, None)
+        else:
+            number = len(self._sizes)
+            self._sizes.append(0)
+        return number

@@ -1,0 +1,43 @@
+"""Reading the snapshots that manifests refer to, all checksums verified."""
+
+from __future__ import annotations
+
+from minirt.errors import CorruptCheckpointError
+from minirt.protocol.manifest import CheckpointPaths, ManifestKey, Reference, SnapshotRef
+from minirt.storage.parts import decode_part, part_checksum
+from minirt.storage.store import ObjectMissingError, ObjectStore
+
+
+def read_object(store: ObjectStore, path: str) -> bytes:
+    """A file that must be there. Raises CorruptCheckpointError."""
+    try:
+        return store.read(path)
+    except ObjectMissingError as error:
+        raise CorruptCheckpointError("missing", store.full_path(path)) from error
+
+
+def read_sections(
+    store: ObjectStore, ref: SnapshotRef, checkpoint: ManifestKey
+) -> dict[str, bytes]:
+    """What a snapshot of the checkpoint holds itself. Raises CorruptCheckpointError."""
+    if ref.path is not None:
+        path = store.full_path(ref.path)
+        data = read_object(store, ref.path)
+    else:
+        manifest = store.full_path(CheckpointPaths.manifest(checkpoint))
+        path = f"{manifest} (inlined: vertex {ref.vertex}, subtask {ref.subtask})"
+        data = ref.inline or b""
+    sections = decode_part(data, path)
+    if len(data) != ref.bytes or part_checksum(data) != ref.crc:
+        raise CorruptCheckpointError("not the snapshot that the manifest refers to", path)
+    return sections
+
+
+def read_referenced(store: ObjectStore, reference: Reference) -> dict[str, bytes]:
+    """The sections of an older snapshot that are referred to. Raises CorruptCheckpointError."""
+    path = store.full_path(reference.path)
+    sections = decode_part(read_object(store, reference.path), path)
+    missing = sorted(set(reference.sections) - sections.keys())
+    if missing:
+        raise CorruptCheckpointError(f"has no section {missing[0]!r}", path)
+    return {name: sections[name] for name in reference.sections}
