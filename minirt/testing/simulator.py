@@ -292,6 +292,8 @@ class _Simulation(World):
             self.origin = savepoint.path
             self.storage_url += "1"
             self.disks[self.storage_url].on_create = self._look
+            for sink in self.sinks.values():
+                sink.storages += 1
         self._start_coordinator()
 
     def on_answer(self, coordinator: SimulatedCoordinator, answer: AnswerSavepoint) -> None:

@@ -26,6 +26,8 @@ class TransactionalSink(Sink):
         self._number = next(_numbers)
         self._pending: dict[str, list[Any]] = {}
         self._committed: dict[str, list[Any]] = {}
+        self.storages = 1
+        """How many storages the job has had: in each, generations are counted from the beginning."""
         _sinks[self._number] = self
 
     def __reduce__(self) -> tuple[Any, tuple[int]]:
@@ -90,7 +92,8 @@ class TransactionalSink(Sink):
 class _Writer(SinkWriter):
     def __init__(self, sink: TransactionalSink, context: SinkContext) -> None:
         self._sink = sink
-        self._context = context
+        # No other output has such a name: of one generation there is one writer for each subtask.
+        self._name = f"{context.operator}/{context.subtask}-{context.generation}-{sink.storages}"
         self._rows: list[Any] = []
         self._prepared = 0
 
@@ -102,9 +105,7 @@ class _Writer(SinkWriter):
             return Prepared()
         rows, self._rows = self._rows, []
         self._prepared += 1
-        context = self._context
-        # No other output has this name: of one generation there is one writer for each subtask.
-        id = f"{context.operator}/{context.subtask}-{context.generation}-{self._prepared}"
+        id = f"{self._name}-{self._prepared}"
         return Prepared([{"id": id}], lambda: self._sink.store_pending(id, rows))
 
 

@@ -137,10 +137,15 @@ def test_savepoints_whose_output_is_not_committed(monkeypatch: Patch) -> None:
 
 def test_retention_that_deletes_what_is_still_to_be_copied(monkeypatch: Patch) -> None:
     failing_commits = replace(Faults.none(), storage_errors=150)
-    many = Requests(savepoints=8)
-    assert not any(run(s, faults=failing_commits, requests=many)[1] for s in range(SEEDS // 4))
+
+    def wrong(seed: int) -> list[str]:
+        """Nothing if so many errors are too much for the job itself."""
+        found = run(seed, faults=failing_commits, requests=Requests(savepoints=8))[1]
+        return [] if any("the job failed" in problem for problem in found) else found
+
+    assert not any(wrong(seed) for seed in range(SEEDS // 4))
     monkeypatch.setattr(Savepoints, "needed", frozenset())
-    assert_noticed(lambda seed: run(seed, faults=failing_commits, requests=many)[1])
+    assert_noticed(wrong)
 
 
 def test_a_copy_without_in_flight_data(monkeypatch: Patch) -> None:
