@@ -5,6 +5,7 @@ BIN := $(VENV)/bin
 RUNS ?= 20000
 KILLS ?= 200
 ORACLE_RUNS ?= 90
+IN_ONE_THREAD := $(addprefix tests/,protocol data state storage simulation conformance)
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test lint soak bench clean java python
@@ -16,8 +17,9 @@ help: ## show this list
 demo: java $(VENV)/.demo ## kill workers of a job over real flights in two checkpoint modes; Spark verifies
 	@$(BIN)/minirt demo $(ARGS)
 
-test: java lint ## lint, then run all tests, as many files at a time as there are cores
-	$(BIN)/python -m pytest -q -n auto --dist loadfile $(ARGS)
+test: java lint ## lint, then run all tests: those in one thread first, as many files at a time as there are cores
+	$(BIN)/python -m pytest -q -n auto --dist loadfile $(IN_ONE_THREAD)
+	$(BIN)/python -m pytest -q $(addprefix --ignore=,$(IN_ONE_THREAD))
 
 lint: $(VENV)/.dev ## check style and types
 	$(BIN)/ruff check .

@@ -22,7 +22,7 @@ import cloudpickle
 import msgpack
 import numpy as np
 
-from minirt.errors import MinirtError
+from minirt.errors import MinirtError, UserCodeError
 
 _DEPTH_MAX = 400
 _DEPTH_OF_PLAIN_DATA = 10
@@ -260,7 +260,15 @@ def _unpack_extension(on_pickle: Callable[[bytes], Any], code: int, data: bytes)
 
 
 def _load_pickle(data: bytes) -> Any:
-    return pickle.loads(data)
+    """What fails here is code of the user's own types, most likely; the data need not be damaged."""
+    try:
+        return pickle.loads(data)
+    except pickle.UnpicklingError as error:
+        raise MalformedDataError(f"a pickle cannot be loaded ({error})") from error
+    except Exception as error:
+        raise UserCodeError(
+            f"a pickled value cannot be loaded ({type(error).__name__}: {error})"
+        ) from error
 
 
 def _refuse_pickle(data: bytes) -> NoReturn:

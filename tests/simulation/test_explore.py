@@ -206,6 +206,7 @@ def test_an_acknowledgement_before_the_snapshot_is_stored(monkeypatch: Patch) ->
         vertex: int,
         subtask: int,
         sections: Mapping[str, bytes],
+        *more: object,
     ) -> SnapshotRef:
         chunks = encode_part(sections)
         path = f"chk-{checkpoint_id:08}-g{generation:08}/v{vertex}-s{subtask}.part"
