@@ -27,14 +27,14 @@ FIGURES = [
 @pytest.mark.processes
 def test_workers_are_killed_in_both_modes_and_nothing_is_lost(tmp_path: Path) -> None:
     (tmp_path / "t").mkdir()
-    arguments = ["--rows", "60000", "--seconds", "10", "--seed", "1", "--json", "figures.json"]
+    arguments = ["--rows", "60000", "--seconds", "25", "--seed", "1", "--json", "figures.json"]
     demo = subprocess.run(
         [sys.executable, "-m", "minirt", "demo", *arguments],
         cwd=tmp_path,
         env={**os.environ, "TMPDIR": str(tmp_path / "t")},
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=400,
     )
     assert demo.returncode == 0, demo.stderr
     assert demo.stderr == ""
