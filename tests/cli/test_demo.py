@@ -34,7 +34,7 @@ def test_workers_are_killed_in_both_modes_and_nothing_is_lost(tmp_path: Path) ->
         env={**os.environ, "TMPDIR": str(tmp_path / "t")},
         capture_output=True,
         text=True,
-        timeout=400,
+        timeout=280,
     )
     assert demo.returncode == 0, demo.stderr
     assert demo.stderr == ""
