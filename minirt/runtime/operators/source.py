@@ -233,7 +233,7 @@ class SourceOperator(Operator):
     def _due(self, state: _SplitState, batch: Batch, now: float) -> int:
         """How many of the records that are left in the batch may be emitted now."""
         left = len(batch) - state.position
-        if len(self._candidates()) > 1:
+        if self._source.interleave:
             left = min(left, INTERLEAVED_RECORDS)
         if self._pace is None or state.times is None:
             return left
