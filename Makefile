@@ -5,6 +5,7 @@ BIN := $(VENV)/bin
 RUNS ?= 20000
 KILLS ?= 200
 ORACLE_RUNS ?= 90
+SPARK_OF_ITS_OWN := tests/connectors/test_spark_checkpoints.py
 IN_ONE_THREAD := $(addprefix tests/,protocol data state storage simulation conformance)
 
 .DEFAULT_GOAL := help
@@ -19,7 +20,8 @@ demo: java $(VENV)/.demo ## kill workers of a job over real flights in two check
 
 test: java lint ## lint, then run all tests: those in one thread first, as many files at a time as there are cores
 	$(BIN)/python -m pytest -q -n auto --dist loadfile $(IN_ONE_THREAD)
-	$(BIN)/python -m pytest -q $(addprefix --ignore=,$(IN_ONE_THREAD))
+	$(BIN)/python -m pytest -q $(addprefix --ignore=,$(IN_ONE_THREAD) $(SPARK_OF_ITS_OWN))
+	$(BIN)/python -m pytest -q $(SPARK_OF_ITS_OWN)
 
 lint: $(VENV)/.dev ## check style and types
 	$(BIN)/ruff check .
