@@ -5,7 +5,6 @@ BIN := $(VENV)/bin
 RUNS ?= 20000
 KILLS ?= 200
 ORACLE_RUNS ?= 90
-SPARK_OF_ITS_OWN := tests/connectors/test_spark_checkpoints.py
 IN_ONE_THREAD := $(addprefix tests/,protocol data state storage simulation conformance)
 
 .DEFAULT_GOAL := help
@@ -15,13 +14,12 @@ IN_ONE_THREAD := $(addprefix tests/,protocol data state storage simulation confo
 help: ## show this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1	\2/p' Makefile | expand -t 12
 
-demo: java $(VENV)/.demo ## kill workers of a job over real flights in two checkpoint modes; Spark verifies
+demo: java $(VENV)/.demo ## kill workers of a job over real flights in three checkpoint modes; Spark verifies
 	@$(BIN)/minirt demo $(ARGS)
 
 test: java lint ## lint, then run all tests: those in one thread first, as many files at a time as there are cores
 	$(BIN)/python -m pytest -q -n auto --dist loadfile $(IN_ONE_THREAD)
-	$(BIN)/python -m pytest -q $(addprefix --ignore=,$(IN_ONE_THREAD) $(SPARK_OF_ITS_OWN))
-	$(BIN)/python -m pytest -q $(SPARK_OF_ITS_OWN)
+	$(BIN)/python -m pytest -q $(addprefix --ignore=,$(IN_ONE_THREAD))
 
 lint: $(VENV)/.dev ## check style and types
 	$(BIN)/ruff check .

@@ -8,6 +8,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 import tempfile
 import warnings
 from pathlib import Path
@@ -121,6 +122,8 @@ def _gateway() -> Any:
     from pyspark.errors import PySparkException
     from pyspark.java_gateway import launch_gateway
 
+    # Spark's own Python processes take what `python3` is on the path, unless told: it may lack minirt.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     log = _scratch_folder() / "spark.log"
     with log.open("wb") as stderr:
         try:
