@@ -28,8 +28,9 @@ class DemoMode(StrEnum):
     """What `--mode` offers."""
 
     ALIGNED = "aligned"
+    UNALIGNED = "unaligned"
     AT_LEAST_ONCE = "at_least_once"
-    BOTH = "both"
+    ALL = "all"
 
 
 def demo(
@@ -37,7 +38,7 @@ def demo(
         str | None,
         typer.Option(metavar="FILE", help="Write the figures there; - for standard output."),
     ] = None,
-    mode: Annotated[DemoMode, typer.Option(help="Which checkpoint mode to show.")] = DemoMode.BOTH,
+    mode: Annotated[DemoMode, typer.Option(help="Which checkpoint mode to show.")] = DemoMode.ALL,
     kills: Annotated[int, typer.Option(min=0, help="Workers to kill in each run.")] = 2,
     seconds: Annotated[
         float, typer.Option(min=0.0, help="How long the slow stage takes in all, but for replays.")
@@ -64,7 +65,7 @@ def demo(
     from minirt_connectors.flights.demo import MODES, Plan
 
     _refuse_unwritable(json)
-    modes = MODES if mode is DemoMode.BOTH else (str(mode),)
+    modes = MODES if mode is DemoMode.ALL else (str(mode),)
     plans = [Plan(each, kills, seconds, seed) for each in modes]
     out = console(stderr=json == "-")
     with _folder(keep) as folder:

@@ -67,9 +67,18 @@ class ChannelBuffer:
 
     @property
     def _frame_bytes(self) -> int:
-        """How large a frame should be: where little is granted, a large one would be most of it."""
+        return self._fitting(self._outlet.limits.frame_bytes)
+
+    @property
+    def column_frame_bytes(self) -> int:
+        """How large a frame of columns should be."""
+        return self._fitting(self._outlet.limits.column_frame_bytes)
+
+    def _fitting(self, frame_bytes: int) -> int:
+        """At most half a queue, and less where little is granted: a large frame would be most of it."""
+        halves = (channel.queue_bytes_max * channel.share / 2 for channel in self._channels)
         share = min(channel.share for channel in self._channels)
-        return int(self._outlet.limits.frame_bytes * share)
+        return max(1, int(min(frame_bytes * share, *halves)))
 
     def settle(self, now: float) -> None:
         """Send what makes full frames; to be called after records were appended."""
@@ -146,7 +155,6 @@ class LinkOutput:
         groups = [channels] if together else [[channel] for channel in channels]
         self._buffers = [ChannelBuffer(group, outlet) for group in groups]
         self._gathered = Gathered()
-        self._gathered_bytes_max = outlet.limits.column_frame_bytes * len(self._buffers)
         self._router: ColumnRouter | None = None
         if isinstance(link.partitioning, Hash | Custom):
             self._router = ColumnRouter(link, label)
@@ -175,7 +183,7 @@ class LinkOutput:
         """Send everything that is held. At any time that is either rows or columns."""
         gathered, count = self._gathered, len(self._buffers)
         if gathered.records:
-            frame_bytes = self._outlet.limits.column_frame_bytes
+            frame_bytes = self._column_frame_bytes
             frame_records = 1 + frame_bytes * gathered.records // (gathered.bytes + 1)
             for batch in gathered.take():
                 for piece in batch.cut(frame_records * count):
@@ -229,8 +237,12 @@ class LinkOutput:
             if isinstance(self.link.partitioning, Hash) and self._router is not None:
                 self._router.check(batch.table)
         gathered.add(batch, self._outlet.now())
-        if gathered.bytes >= self._gathered_bytes_max:
+        if gathered.bytes >= self._column_frame_bytes * len(self._buffers):
             self.flush()
+
+    @property
+    def _column_frame_bytes(self) -> int:
+        return min(buffer.column_frame_bytes for buffer in self._buffers)
 
     def _deal_columns(self, batch: Columns, frame_records: int) -> None:
         count = len(self._buffers)

@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import cloudpickle
+import numpy as np
+import pyarrow as pa
 import pytest
 
 import minirt as rt
 from minirt import Limits, Options
-from minirt.data.batch import Rows
+from minirt.data.batch import Columns, Rows
 from minirt.data.codec import RowCodec
 from minirt.graph.execution import Link, SubtaskId
 from minirt.graph.job_graph import Broadcast, Rebalance
@@ -68,6 +70,34 @@ def test_frame_for_several_channels_follows_the_smallest_window() -> None:
     for _ in range(20):
         output.emit(Rows([f"{n:0100}" for n in range(50)]))
     assert max(frame.records for frame in sent(ends[0])[2:]) <= 8
+
+
+def column_frames(channel: OutputChannel) -> list[Frame]:
+    output = link_output([channel], Rebalance())
+    output.emit(Columns(pa.record_batch({"n": np.arange(1 << 15)})))
+    output.flush()
+    return sent(channel)
+
+
+def test_frames_of_columns_shrink_with_the_window() -> None:
+    channel = OutputChannel(LARGE, LARGE)
+    [large, *_] = column_frames(channel)
+    channel.on_credit(10**9, LARGE // 16)
+    [small, *_] = column_frames(channel)
+    assert large.records * 8 == pytest.approx(128 * 1024, rel=0.1)
+    assert small.records * 8 == pytest.approx(128 * 1024 / 16, rel=0.1)
+
+
+@pytest.mark.parametrize("queue_bytes", [8192, 64 * 1024])
+def test_frame_is_at_most_half_a_small_queue(queue_bytes: int) -> None:
+    [first, *_] = column_frames(OutputChannel(queue_bytes, LARGE))
+    assert first.records * 8 == pytest.approx(queue_bytes / 2, rel=0.1)
+
+
+def test_columns_stay_held_only_until_they_fill_small_frames() -> None:
+    channel = OutputChannel(8192, LARGE)
+    link_output([channel], Rebalance()).emit(Columns(pa.record_batch({"n": np.arange(600)})))
+    assert channel.queued_bytes >= 4096
 
 
 def test_piece_doubles_while_its_output_fits() -> None:
