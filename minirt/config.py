@@ -23,7 +23,8 @@ class Limits:
     output_queue_bytes: int = 256 * 1024
     """What a subtask may hold for one channel before it takes no further input (soft backpressure)."""
     overdraft_bytes: int = 16 * 1024 * 1024
-    """What one record's output may add on top in memory; what is beyond waits on local disk."""
+    """What one record's output may add on top in memory, and recovered in-flight data take; what is beyond
+    waits on local disk."""
     spill_bytes_max: int = 4 * 1024 * 1024 * 1024
     """What a subtask may hold on disk before it blocks within a record (hard backpressure)."""
     frame_bytes: int = 32 * 1024

@@ -11,10 +11,9 @@ from typing import Any, Literal
 from minirt.data.codec import MalformedDataError, RowCodec
 from minirt.errors import CorruptCheckpointError
 from minirt.protocol.manifest import ChannelData
-from minirt.runtime.frames import HEADER, Frame
-from minirt.runtime.in_flight import batch_of
+from minirt.runtime.in_flight import batch_of, stored_frames
 from minirt.state.stored import KINDS, Entries
-from minirt.storage.part_reader import PartReader, SectionStream
+from minirt.storage.part_reader import PartReader
 from minirt.storage.parts import Section
 
 Kind = Literal["state", "timers", "splits"]
@@ -152,7 +151,7 @@ class StoredChannel:
         """The records and their timestamps, a frame at a time."""
         codec = RowCodec(allow_pickle=self.allow_pickle, opaque_pickles=not self.allow_pickle)
         with _damage_at(self.part.path):
-            for frame in _frames(self.part.section(self._section)):
+            for frame in stored_frames(self.part.section(self._section), self.part.path):
                 rows = batch_of(frame, codec).rows()
                 yield rows.records, rows.timestamps or [None] * len(rows)
 
@@ -172,17 +171,6 @@ def _without(newer: set[Any], entries: Entries) -> Entries:
         mask = [key not in newer for key in keys]
         newer.update(keys)
         yield list(compress(keys, mask)), list(compress(values, mask))
-
-
-def _frames(stream: SectionStream) -> Iterator[Frame]:
-    while header := stream.read(HEADER.size):
-        if len(header) < HEADER.size:
-            raise MalformedDataError("it ends in the middle of a frame")
-        length, kind = HEADER.unpack(header)
-        payload = stream.read(length)
-        if len(payload) < length:
-            raise MalformedDataError("it ends in the middle of a frame")
-        yield Frame(kind, payload)
 
 
 @contextmanager

@@ -24,7 +24,7 @@ from minirt.runtime.metrics import SubtaskMetrics
 from minirt.runtime.output import LinkOutput, Outlet, Outputs
 from minirt.runtime.pacer import Pacer
 from minirt.runtime.recovered import InFlightSource, RecoveredChannels
-from minirt.runtime.spill import Spill
+from minirt.runtime.spill import Room, Spill
 from minirt.runtime.subtask import Ports, Subtask
 from minirt.storage.checkpoints import CheckpointStorage
 from minirt.storage.damage import cannot_restore, fallback_to
@@ -109,7 +109,8 @@ def assemble(
                 origins.append(Origin(graph.link_key(link), channel_id.sender))
     gate, restored = None, deployment.watermarks.get(id)
     if inputs:
-        recovered = _recovered(deployment, graph, id, codec, limits.frame_bytes_max)
+        room = Room(limits.overdraft_bytes, spill)
+        recovered = _recovered(deployment, graph, id, codec, room)
         queues = [queue for _, queue in inputs.values()]
         gate = GateInput(queues, origins, input_indexes, recovered, restored, codec, metrics)
     context = ChainContext(
@@ -176,14 +177,14 @@ def _recovered(
     graph: ExecutionGraph,
     id: SubtaskId,
     codec: RowCodec,
-    frame_bytes_max: int,
+    room: Room,
 ) -> RecoveredChannels | None:
     channels = deployment.in_flight.get(id, ())
     if not channels or deployment.restored_from is None:
         return None
     links = {graph.link_key(link): link for link in graph.inputs_of(id.vertex)}
-    source = InFlightSource(*deployment.restored_from, frame_bytes_max)
-    return RecoveredChannels(channels, links, id.index, source, codec)
+    source = InFlightSource(*deployment.restored_from)
+    return RecoveredChannels(channels, links, id.index, source, codec, room)
 
 
 def _restore(

@@ -17,6 +17,7 @@ from minirt.runtime.elements import Advance, Data, Element, End, Origin, Reached
 from minirt.runtime.frames import Frame, Kind, barrier_of, watermark_of
 from minirt.runtime.metrics import SubtaskMetrics
 from minirt.runtime.recovered import RecoveredChannels
+from minirt.runtime.spill import SpilledFrame
 
 
 class GateInput:
@@ -91,7 +92,7 @@ class GateInput:
 
     def queued(
         self, overtaking: Barrier, channels: Collection[int]
-    ) -> Iterator[tuple[Origin, list[Frame]]]:
+    ) -> Iterator[tuple[Origin, list[Frame | SpilledFrame]]]:
         """The data that was taken in but not polled: recovered, then ahead of the barrier in channels."""
         if self._recovered is not None:
             yield from self._recovered.remaining()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, Protocol
 
 from minirt.data.batch import Batch, Columns
 from minirt.data.codec import RowCodec, count_records, decode_columns, encode_columns
@@ -12,7 +12,7 @@ from minirt.errors import CorruptCheckpointError
 from minirt.graph.execution import Link
 from minirt.protocol.manifest import ChannelData
 from minirt.runtime.elements import Origin
-from minirt.runtime.frames import Frame, FrameDecoder, Kind
+from minirt.runtime.frames import HEADER, Frame, Kind
 from minirt.runtime.spill import SpilledFrame
 
 Side = Literal["out", "in"]
@@ -43,11 +43,11 @@ class Capture:
     """What one subtask captures for one snapshot, in the order in which it would be consumed."""
 
     overtaken: Sequence[Overtaken]
-    arrived: dict[Origin, list[Frame]] = field(default_factory=dict)
+    arrived: dict[Origin, list[Frame | SpilledFrame]] = field(default_factory=dict)
     open_channels: frozenset[int] = frozenset()
     """Channels whose barrier is still missing."""
 
-    def add(self, origin: Origin, frames: Iterable[Frame]) -> None:
+    def add(self, origin: Origin, frames: Iterable[Frame | SpilledFrame]) -> None:
         self.arrived.setdefault(origin, []).extend(frames)
 
     def channels(
@@ -105,9 +105,19 @@ def batch_of(frame: Frame, codec: RowCodec) -> Batch:
     return codec.decode(frame.payload)
 
 
-def stored_frames(data: bytes, frame_bytes_max: int, path: str) -> list[Frame]:
+class Readable(Protocol):
+    """A stored section, or what is like it."""
+
+    def read(self, size: int, /) -> bytes: ...
+
+
+def stored_frames(section: Readable, path: str) -> Iterator[Frame]:
     """The frames of a stored section. Raises CorruptCheckpointError if it does not end with one."""
-    frames = FrameDecoder(frame_bytes_max).feed(memoryview(data))
-    if sum(frame.size for frame in frames) != len(data):
+    while header := section.read(HEADER.size):
+        if len(header) == HEADER.size:
+            length, kind = HEADER.unpack(header)
+            payload = section.read(length)
+            if len(payload) == length:
+                yield Frame(kind, payload)
+                continue
         raise CorruptCheckpointError("in-flight data ends in the middle of a frame", path)
-    return frames

@@ -19,7 +19,10 @@ from minirt.runtime.column_dealing import ColumnRouter
 from minirt.runtime.elements import Data, Origin
 from minirt.runtime.frames import Frame
 from minirt.runtime.in_flight import batch_of, data_frame, stored_frames
+from minirt.runtime.spill import Room, SpilledFrame
 from minirt.storage.checkpoints import CheckpointStorage
+from minirt.storage.damage import cannot_restore_if_damaged
+from minirt.storage.part_reader import referred_part
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,29 +31,32 @@ class InFlightSource:
 
     storage: CheckpointStorage
     checkpoint: ManifestKey
-    frame_bytes_max: int
 
     def read(
-        self, channels: Sequence[RecoveredChannel]
-    ) -> Iterator[tuple[RecoveredChannel, list[Frame]]]:
-        """Each channel with its frames, in the order of the stored objects: one of these at a time."""
+        self, channels: Sequence[RecoveredChannel], room: Room
+    ) -> Iterator[tuple[RecoveredChannel, list[Frame | SpilledFrame]]]:
+        """Each channel with its frames, all checksums verified, in the order of the stored objects.
+
+        Raises CorruptCheckpointError, with the ways out.
+        """
         by_object: dict[SnapshotRef, list[RecoveredChannel]] = {}
         for channel in channels:
             by_object.setdefault(channel.stored, []).append(channel)
         for ref, stored_there in by_object.items():
-            path = ref.path or f"in the manifest of checkpoint {self.checkpoint.checkpoint_id}"
-            sections = self.storage.read_snapshot(ref, self.checkpoint)
-            for channel in stored_there:
-                section = sections.pop(channel.section)
-                yield channel, stored_frames(section, self.frame_bytes_max, path)
+            part = referred_part(self.storage.store, ref, self.checkpoint)
+            with cannot_restore_if_damaged(self.checkpoint.checkpoint_id):
+                sections = {section.name: section for section in part.index.sections}
+                for channel in stored_there:
+                    content = part.section(sections[channel.section])
+                    yield channel, room.keep(stored_frames(content, part.path))
 
 
 class RecoveredChannels:
     """Gives out the captured records of the old channels of one subtask, one channel after another.
 
     Where parallelism has changed, each record is dealt again, and only what falls to this subtask is
-    kept. All of it is read at the start, since a newer checkpoint may let the old files go. That takes
-    as much memory as the queues took from which it was captured, and a stored object on top.
+    kept. All of it is fetched at the start, since a newer checkpoint may let the old files go; what there
+    is no room for in memory waits on local disk until it is its turn.
     """
 
     def __init__(
@@ -60,13 +66,17 @@ class RecoveredChannels:
         receiver: int,
         source: InFlightSource,
         codec: RowCodec,
+        room: Room,
     ) -> None:
         self._links = links
         self._receiver = receiver
         self._codec = codec
         self._dealers: dict[str, Callable[[Batch], Batch]] = {}
-        frames = {channel: self._own(channel, all) for channel, all in source.read(channels)}
-        self._channels = deque((channel, deque(frames[channel])) for channel in channels)
+        kept = {
+            channel: self._own(channel, frames, room)
+            for channel, frames in source.read(channels, room)
+        }
+        self._channels = deque((channel, deque(kept[channel])) for channel in channels)
 
     @property
     def remaining_bytes(self) -> int:
@@ -78,24 +88,31 @@ class RecoveredChannels:
         while self._channels:
             channel, frames = self._channels[0]
             if frames:
-                batch = batch_of(frames.popleft(), self._codec)
+                batch = self._batch_of(frames.popleft())
                 return Data(batch, self._links[channel.data.link].target_input, _origin(channel))
             self._channels.popleft()
         return None
 
-    def remaining(self) -> list[tuple[Origin, list[Frame]]]:
+    def remaining(self) -> list[tuple[Origin, list[Frame | SpilledFrame]]]:
         """What was not given out yet, as frames to be captured again, in order."""
         return [(_origin(channel), list(frames)) for channel, frames in self._channels if frames]
 
-    def _own(self, channel: RecoveredChannel, frames: Sequence[Frame]) -> Sequence[Frame]:
+    def _own(
+        self, channel: RecoveredChannel, frames: list[Frame | SpilledFrame], room: Room
+    ) -> list[Frame | SpilledFrame]:
         """What falls to this subtask."""
         if not channel.deal_again:
             return frames
         key = channel.data.link
         if key not in self._dealers:
             self._dealers[key] = _dealer(self._links[key], self._receiver)
-        batches = (self._dealers[key](batch_of(frame, self._codec)) for frame in frames)
-        return [data_frame(batch, self._codec) for batch in batches if len(batch)]
+        batches = (self._dealers[key](self._batch_of(frame)) for frame in frames)
+        own = room.keep(data_frame(batch, self._codec) for batch in batches if len(batch))
+        room.give_back(frames)
+        return own
+
+    def _batch_of(self, frame: Frame | SpilledFrame) -> Batch:
+        return batch_of(frame.load() if isinstance(frame, SpilledFrame) else frame, self._codec)
 
 
 def _origin(channel: RecoveredChannel) -> Origin:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import tempfile
 import weakref
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from minirt.errors import StorageError
@@ -99,6 +100,32 @@ class SpilledFrame:
     def wire(self) -> bytes:
         """Its form on a wire. Raises StorageError if it cannot be read."""
         return self._segment.read(self._offset, self.size)
+
+
+@dataclass(slots=True)
+class Room:
+    """Room for frames that have to be kept: so many bytes in memory, and beyond that on disk.
+
+    Those that the disk does not take stay in memory all the same: what a job could capture must come back.
+    """
+
+    memory_bytes: int
+    """What is left of it."""
+    spill: Spill
+
+    def keep(self, frames: Iterable[Frame]) -> list[Frame | SpilledFrame]:
+        """The frames as they are kept."""
+        kept: list[Frame | SpilledFrame] = []
+        for frame in frames:
+            spilled = self.spill.add(frame) if frame.size > self.memory_bytes else None
+            if spilled is None:
+                self.memory_bytes -= frame.size
+            kept.append(spilled or frame)
+        return kept
+
+    def give_back(self, frames: Iterable[Frame | SpilledFrame]) -> None:
+        """These are not kept any longer."""
+        self.memory_bytes += sum(frame.size for frame in frames if isinstance(frame, Frame))
 
 
 class _Segment:

@@ -33,7 +33,12 @@ from minirt.protocol.manifest import (
     restore_candidates,
 )
 from minirt.state.stored import entries_in
-from minirt.storage.damage import NO_OLDER_CHECKPOINT, cannot_restore, fallback_to
+from minirt.storage.damage import (
+    NO_OLDER_CHECKPOINT,
+    cannot_restore,
+    cannot_restore_if_damaged,
+    fallback_to,
+)
 from minirt.storage.history import CheckpointHistory
 from minirt.storage.manifests import decode_manifest, encode_manifest
 from minirt.storage.parts import part_checksum, part_head
@@ -164,10 +169,8 @@ class CheckpointStorage:
 
     def read_snapshot(self, ref: SnapshotRef, checkpoint: ManifestKey) -> dict[str, bytes]:
         """What a snapshot of the checkpoint holds itself, all checksums verified."""
-        try:
+        with cannot_restore_if_damaged(checkpoint.checkpoint_id):
             return read_sections(self.store, ref, checkpoint)
-        except CorruptCheckpointError as error:
-            raise cannot_restore(error, checkpoint.checkpoint_id, fallback_to(None)) from error
 
     def read_state(
         self, ref: SnapshotRef, checkpoint: ManifestKey
@@ -177,10 +180,8 @@ class CheckpointStorage:
         Each with the path of its file, None if it is in the manifest.
         """
         for reference in ref.references:
-            try:
+            with cannot_restore_if_damaged(checkpoint.checkpoint_id):
                 yield reference.path, read_referenced(self.store, reference)
-            except CorruptCheckpointError as error:
-                raise cannot_restore(error, checkpoint.checkpoint_id, fallback_to(None)) from error
         yield ref.path, self.read_snapshot(ref, checkpoint)
 
     # Manifests

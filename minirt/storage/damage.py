@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from minirt.errors import CorruptCheckpointError
 from minirt.protocol.manifest import CheckpointPaths
 
@@ -22,6 +25,15 @@ def cannot_restore(
     return CorruptCheckpointError(
         f"checkpoint {checkpoint_id} cannot be restored, {error.message}{advice}", error.path
     )
+
+
+@contextmanager
+def cannot_restore_if_damaged(checkpoint_id: int) -> Iterator[None]:
+    """Tells of damage to a checkpoint as of the reason why it cannot be restored."""
+    try:
+        yield
+    except CorruptCheckpointError as error:
+        raise cannot_restore(error, checkpoint_id, fallback_to(None)) from error
 
 
 def fallback_to(path: str | None) -> str:

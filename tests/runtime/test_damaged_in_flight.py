@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -69,7 +70,10 @@ class Stored:
             for p in self.second.in_flight
         ]
         frames = [
-            f for part in parts for data in part.values() for f in stored_frames(data, 1 << 20, "")
+            f
+            for part in parts
+            for data in part.values()
+            for f in stored_frames(io.BytesIO(data), "")
         ]
         return sum(len(batch_of(frame, RowCodec())) for frame in frames)
 

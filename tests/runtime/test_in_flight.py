@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,7 +25,7 @@ from minirt.runtime.gate_input import GateInput
 from minirt.runtime.in_flight import Capture, Overtaken, batch_of, data_frame, stored_frames
 from minirt.runtime.metrics import SubtaskMetrics
 from minirt.runtime.recovered import InFlightSource, RecoveredChannels
-from minirt.runtime.spill import SpilledFrame
+from minirt.runtime.spill import Room, Spill, SpilledFrame
 from minirt.storage.checkpoints import CheckpointStorage
 from minirt.storage.store import ObjectStore
 
@@ -143,13 +145,13 @@ def test_captured_channels_are_stored_by_side_with_their_bytes() -> None:
     sections = [b"".join(chunks) for _, chunks in stored]
     assert [data.bytes for data, _ in stored] == [len(section) for section in sections]
     assert [data.records for data, _ in stored] == [1, 2]
-    assert records(stored_frames(sections[1], LARGE, "here")) == [2, 3]
+    assert records(list(stored_frames(io.BytesIO(sections[1]), "here"))) == [2, 3]
 
 
 def test_torn_section_names_where_it_is() -> None:
     data = frame("whole").wire() + frame("torn").wire()[:-1]
     with pytest.raises(CorruptCheckpointError, match=r"middle of a frame: x\.in-flight"):
-        stored_frames(data, LARGE, "x.in-flight")
+        list(stored_frames(io.BytesIO(data), "x.in-flight"))
 
 
 def recovered(
@@ -158,6 +160,7 @@ def recovered(
     receivers: int,
     sections: list[list[Frame]],
     again: bool,
+    room: Room | None = None,
 ) -> RecoveredChannels:
     """Channels that an old job captured, one for each old sender, as `receiver` recovers them."""
     edge = link(partitioning, receivers)
@@ -170,8 +173,9 @@ def recovered(
         RecoveredChannel(data, written.stored, str(place), again)
         for place, data in enumerate(written.channels)
     ]
-    source = InFlightSource(storage, ManifestKey(1, 1), LARGE)
-    return RecoveredChannels(channels, {"a > b:0": edge}, receiver, source, CODEC)
+    source = InFlightSource(storage, ManifestKey(1, 1))
+    room = room or Room(LARGE, Spill(None, 0))
+    return RecoveredChannels(channels, {"a > b:0": edge}, receiver, source, CODEC, room)
 
 
 def test_recovered_records_come_before_anything_new_and_in_order() -> None:
@@ -211,6 +215,33 @@ def test_what_is_left_of_recovered_records_can_be_captured_again() -> None:
     assert records(left[0][1]) == [record for record in mine if record >= 20]
     assert [(origin.sender, origin.recoveries) for origin, _ in left] == [(0, 1), (1, 1)]
     assert records(left[1][1]) == late
+
+
+def all_records(channels: RecoveredChannels) -> list[Any]:
+    return [r for data in iter(channels.next, None) for r in data.batch.rows().records]
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_recovered_records_that_memory_has_no_room_for_wait_on_disk(
+    tmp_path: Path, again: bool
+) -> None:
+    key = KeySelector(function=lambda record: record)
+    sections = [[frame(*range(n, n + 10)) for n in range(0, 50, 10)], [frame("late")]]
+    spill = Spill(str(tmp_path), LARGE)
+    room = Room(2 * frame(*range(10)).size, spill)
+    channels = recovered(Hash(key), 0, 1, sections, again, room)
+    left = [frame for _, frames in channels.remaining() for frame in frames]
+    kept = [frame for frame in left if isinstance(frame, Frame)]
+    assert 0 < sum(frame.size for frame in kept) <= 2 * frame(*range(10)).size
+    assert len(kept) < len(left) == 6
+    assert spill.used_bytes > 0
+    assert all_records(channels) == [*range(50), "late"]
+
+
+def test_recovered_records_come_back_even_if_the_disk_takes_none(tmp_path: Path) -> None:
+    room = Room(10, Spill(str(tmp_path), 10))
+    channels = recovered(Rebalance(), 0, 1, [[frame(*range(100))]], again=False, room=room)
+    assert all_records(channels) == list(range(100))
 
 
 def test_recovered_records_are_stored_apart_from_what_the_same_sender_has_sent_since() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import gc
+import io
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -225,7 +226,7 @@ def test_captured_frames_are_read_when_they_are_stored_and_not_before(
     storage = CheckpointStorage(ObjectStore(str(tmp_path / "storage")), inline_bytes_max=10)
     stored = storage.write_in_flight(1, 1, 1, 0, channels).stored
     sections = storage.read_snapshot(stored, ManifestKey(1, 1))
-    assert [each.payload for each in stored_frames(sections["0"], LARGE, "here")] == [
+    assert [each.payload for each in stored_frames(io.BytesIO(sections["0"]), "here")] == [
         each.payload for each in frames
     ]
 

@@ -347,7 +347,7 @@ def test_channels_that_are_not_captured_until_their_barrier_comes(monkeypatch: P
 
 
 def test_recovered_records_that_are_given_to_every_new_subtask(monkeypatch: Patch) -> None:
-    monkeypatch.setattr(RecoveredChannels, "_own", lambda self, channel, batch: batch)
+    monkeypatch.setattr(RecoveredChannels, "_own", lambda self, channel, frames, room: frames)
     assert_noticed(counting_unaligned, "no consistent cut", "duplicated", "counted")
 
 
