@@ -26,6 +26,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
+from minirt.config import MAX_PARALLELISM_LIMIT
 from minirt.errors import CorruptCheckpointError, ProtocolError
 from minirt.protocol import plain
 from minirt.protocol.barriers import Switch
@@ -137,6 +138,13 @@ class VertexEntry:
     name: str
     parallelism: int
     max_parallelism: int
+
+    def __post_init__(self) -> None:
+        if not 0 < self.parallelism <= self.max_parallelism <= MAX_PARALLELISM_LIMIT:
+            raise ValueError(
+                f"parallelism {self.parallelism} of {self.name} is not from 1 to its maximum "
+                f"({self.max_parallelism}, itself at most {MAX_PARALLELISM_LIMIT})"
+            )
 
 
 @dataclass(frozen=True, slots=True)

@@ -99,6 +99,15 @@ class TestPlainForm:
             Manifest.from_plain({**MANIFEST.to_plain(), **change}, "s3://b/m")
         assert caught.value.path == "s3://b/m"
 
+    @pytest.mark.parametrize(
+        ("parallelism", "most"), [(0, 128), (-1, 128), (129, 128), (10**9, 10**9)]
+    )
+    def test_parallelism_that_no_job_can_have_is_refused(self, parallelism: int, most: int) -> None:
+        value = MANIFEST.to_plain()
+        value["vertices"][0] |= {"parallelism": parallelism, "max_parallelism": most}
+        with pytest.raises(CorruptCheckpointError, match=f"parallelism {parallelism} of .*: p$"):
+            Manifest.from_plain(value, "p")
+
     @given(
         st.recursive(
             st.none() | st.booleans() | st.integers() | st.text() | st.binary(),
