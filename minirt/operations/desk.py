@@ -32,6 +32,7 @@ class ControlDesk:
         self._job = job
         self._answers: dict[str, Answer] = {
             "status": self._status,
+            "figures": self._figures,
             "cancel": self._cancel,
             "savepoint": self._savepoint,
             "stop": self._stop,
@@ -71,6 +72,9 @@ class ControlDesk:
 
     def _status(self, request: Mapping[str, Any]) -> Plain:
         return {"status": self._job.status.value, "restarts": self._job.restarts}
+
+    def _figures(self, request: Mapping[str, Any]) -> Plain:
+        return self._job.figures.to_plain()
 
     def _cancel(self, request: Mapping[str, Any]) -> Plain:
         self._job.cancel()

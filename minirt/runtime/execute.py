@@ -16,6 +16,7 @@ from minirt.graph.job_graph import JobGraph, SinkSpec, SourceSpec
 from minirt.graph.planner import build_execution_graph
 from minirt.io.base import Sink
 from minirt.modes import DEFAULT_MODE, MODES, find_mode
+from minirt.monitoring.monitor import JobMonitor
 from minirt.protocol.checkpoints import CheckpointSettings
 from minirt.protocol.job import JobProtocol
 from minirt.protocol.liveness import Liveness
@@ -37,14 +38,15 @@ Runner = Literal["processes", "inline"]
 
 def start_job(graph: JobGraph, settings: RunSettings) -> Job:
     """Start a job in worker processes and return at once."""
-    recorder = Recorder(graph.name, settings.observer or JobObserver())
     parts = _Parts.of(graph, settings)
+    monitor = JobMonitor(parts.execution)
+    recorder = Recorder(graph.name, [monitor, *_watching(settings)])
     placement = place(parts.execution, settings.options)
     savepoints = SavepointDesk(parts.package.storage, parts.package.modes, parts.mode)
     coordinator = Coordinator(
         parts.package, placement, parts.protocol, parts.tasks, recorder, savepoints.answer
     )
-    return Job(graph.name, parts.protocol, recorder, coordinator, savepoints)
+    return Job(graph.name, parts.protocol, recorder, monitor, coordinator, savepoints)
 
 
 def execute_job(graph: JobGraph, settings: RunSettings, runner: Runner) -> JobResult:
@@ -57,7 +59,7 @@ def execute_job(graph: JobGraph, settings: RunSettings, runner: Runner) -> JobRe
             job.cancel()
             job.wait()
             raise
-    recorder, began_at = Recorder(graph.name, settings.observer or JobObserver()), time.monotonic()
+    recorder, began_at = Recorder(graph.name, _watching(settings)), time.monotonic()
     parts = _Parts.of(graph, settings)
     ending = InlineRunner(parts.package, parts.protocol, parts.tasks, recorder).run()
     return job_result(graph.name, parts.protocol, recorder, ending, began_at)
@@ -74,6 +76,10 @@ def place(graph: ExecutionGraph, options: Options) -> dict[SubtaskId, int]:
             f"{workers} workers have no effect: the highest parallelism of the job is {widest}"
         )
     return {id: id.index % workers for id in graph.subtasks()}
+
+
+def _watching(settings: RunSettings) -> list[JobObserver]:
+    return [] if settings.observer is None else [settings.observer]
 
 
 @dataclass(frozen=True, slots=True)

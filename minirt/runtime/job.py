@@ -6,11 +6,13 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from minirt.errors import ConfigurationError, JobFailedError
+from minirt.monitoring.figures import JobFigures
+from minirt.monitoring.monitor import JobMonitor
 from minirt.operations.desk import ControlDesk
 from minirt.protocol.barriers import CheckpointMode
 from minirt.protocol.job import JobProtocol
@@ -43,13 +45,14 @@ class JobResult:
 class Recorder(JobObserver):
     """Remembers the checkpoints for the result, logs what went wrong, and passes everything on."""
 
-    def __init__(self, name: str, observer: JobObserver) -> None:
+    def __init__(self, name: str, observers: Sequence[JobObserver]) -> None:
         self._name = name
-        self._observer = observer
+        self._observers = observers
         self.checkpoints: list[Mapping[str, Any]] = []
 
     def on_status(self, status: JobStatus, generation: int) -> None:
-        self._observer.on_status(status, generation)
+        for observer in self._observers:
+            observer.on_status(status, generation)
 
     def on_checkpoint(self, entry: Mapping[str, Any]) -> None:
         self.checkpoints.append(entry)
@@ -60,14 +63,17 @@ class Recorder(JobObserver):
                 entry["checkpoint_id"],
                 entry["reason"],
             )
-        self._observer.on_checkpoint(entry)
+        for observer in self._observers:
+            observer.on_checkpoint(entry)
 
     def on_restart(self, error: Exception, delay_s: float) -> None:
         logger.warning("job %r restarts in %.2f s: %s", self._name, delay_s, error)
-        self._observer.on_restart(error, delay_s)
+        for observer in self._observers:
+            observer.on_restart(error, delay_s)
 
     def on_progress(self, progress: JobProgress) -> None:
-        self._observer.on_progress(progress)
+        for observer in self._observers:
+            observer.on_progress(progress)
 
 
 class Job:
@@ -78,12 +84,14 @@ class Job:
         name: str,
         protocol: JobProtocol,
         recorder: Recorder,
+        monitor: JobMonitor,
         coordinator: Coordinator,
         savepoints: SavepointDesk,
     ) -> None:
         self.name = name
         self._protocol = protocol
         self._recorder = recorder
+        self._monitor = monitor
         self._coordinator = coordinator
         self._savepoints = savepoints
         self._began_at = time.monotonic()
@@ -108,6 +116,11 @@ class Job:
     def progress(self) -> JobProgress:
         """The newest figures of all subtasks, and their processes."""
         return self._coordinator.progress()
+
+    @property
+    def figures(self) -> JobFigures:
+        """The newest figures with rates: where time goes, what flows, how checkpoints went."""
+        return self._monitor.figures()
 
     def savepoint(
         self,

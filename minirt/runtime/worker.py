@@ -9,8 +9,6 @@ import selectors
 import socket
 import sys
 import time
-from collections import defaultdict
-from collections.abc import Collection
 from dataclasses import dataclass
 from functools import partial
 from multiprocessing.connection import Client
@@ -34,6 +32,7 @@ from minirt.runtime.messages import (
     WorkerHello,
     portable,
 )
+from minirt.runtime.metrics import Activity, TimeAccount
 from minirt.runtime.operators.base import user_error
 from minirt.runtime.orders import deliver, deliver_stored
 from minirt.runtime.pacer import TimedPacer
@@ -101,7 +100,6 @@ class Worker:
         self._selector = selectors.DefaultSelector()
         self._wiring = Wiring(self._selector, self._limits, place.token, place.generation)
         self._working: list[Subtask] = []
-        self._accounted_s: defaultdict[SubtaskId, float] = defaultdict(float)
         self._stopping = False
         self._heartbeat_at = 0.0
         self._serve_at = 0.0
@@ -109,6 +107,8 @@ class Worker:
         """Those that were blocked within a record."""
         self._uploader = Uploader(package, self._on_uploaded)
         self.subtasks = self._assemble(assignment, listener)
+        began = time.perf_counter()
+        self._time = {one.id: TimeAccount(one.metrics, began) for one in self.subtasks}
 
     # Ports of the subtasks.
 
@@ -150,18 +150,15 @@ class Worker:
 
     def run(self) -> None:
         """Until told to stop."""
-        mark = time.perf_counter()
         while not self._stopping:
-            held_up = {s.id for s in self.subtasks if s.has_input and s.outputs.full}
+            for subtask in self.subtasks:
+                self._note_wait(subtask)
             self._wait()
             for subtask in self.subtasks:
                 subtask.on_time()
                 if subtask.runnable:
                     self._work(subtask)
             self._wiring.move_frames(self._working)
-            now = time.perf_counter()
-            self._account(now - mark, held_up)
-            mark = now
             self._beat()
         for subtask in self.subtasks:
             subtask.close()
@@ -185,8 +182,7 @@ class Worker:
             key.data()
 
     def _work(self, subtask: Subtask) -> None:
-        metrics = subtask.metrics
-        began, blocked_s = time.perf_counter(), metrics.hard_backpressure_s
+        self._time[subtask.id].turn_to(Activity.BUSY, time.perf_counter())
         self._working.append(subtask)
         try:
             subtask.run_slice()
@@ -194,8 +190,17 @@ class Worker:
             raise user_error(subtask.name, error) from error
         finally:
             self._working.pop()
-        blocked_s = metrics.hard_backpressure_s - blocked_s
-        metrics.busy_s += time.perf_counter() - began - blocked_s
+        self._note_wait(subtask)
+
+    def _note_wait(self, subtask: Subtask) -> None:
+        """What its time counts as until it works, or until this is looked at again."""
+        if not subtask.has_input:
+            activity = Activity.IDLE
+        elif subtask.outputs.full:
+            activity = Activity.SOFT_BACKPRESSURE
+        else:
+            activity = Activity.BUSY
+        self._time[subtask.id].turn_to(activity, time.perf_counter())
 
     def _make_room(self, id: SubtaskId, channel: OutputChannel) -> None:
         """Inside one record that emits more than memory has room for: send what the receivers take.
@@ -226,11 +231,12 @@ class Worker:
                 subtask.name,
                 channel.spill.refusal,
             )
-        began = time.perf_counter()
+        account = self._time[subtask.id]
+        account.turn_to(Activity.HARD_BACKPRESSURE, time.perf_counter())
         while channel.overdrawn:
             ran = self._run_downstream(subtask)
             self._serve(0 if ran else self._limits.heartbeat_s)
-        subtask.metrics.hard_backpressure_s += time.perf_counter() - began
+        account.turn_to(Activity.BUSY, time.perf_counter())
 
     def _serve(self, timeout: float) -> None:
         """Move frames and handle what has arrived, or arrives within `timeout` seconds."""
@@ -270,21 +276,6 @@ class Worker:
             case Stop():
                 self._stopping = True
 
-    def _account(self, passed: float, held_up: Collection[SubtaskId]) -> None:
-        """Of the time since the last call, what a subtask did not work it waited.
-
-        `held_up` had no room for output when the wait began; room is what ends such a wait.
-        """
-        for subtask in self.subtasks:
-            metrics = subtask.metrics
-            worked = metrics.busy_s + metrics.hard_backpressure_s
-            waited = max(0.0, passed - (worked - self._accounted_s[subtask.id]))
-            self._accounted_s[subtask.id] = worked
-            if subtask.id in held_up:
-                metrics.soft_backpressure_s += waited
-            else:
-                metrics.idle_s += waited
-
     def _beat(self) -> None:
         now = time.time()
         if now < self._heartbeat_at:
@@ -293,8 +284,11 @@ class Worker:
         self._report()
 
     def _report(self) -> None:
+        now = time.perf_counter()
         for subtask in self.subtasks:
+            self._time[subtask.id].settle(now)
             subtask.metrics.queued_out_bytes = subtask.outputs.queued_bytes
+            subtask.metrics.output_queue_use = subtask.outputs.fill
             if subtask.gate is not None:
                 subtask.metrics.queued_in_bytes = subtask.gate.gate.queued_bytes
                 subtask.metrics.input_window_bytes = subtask.gate.gate.window_bytes
