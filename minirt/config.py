@@ -12,6 +12,7 @@ from minirt.units import Duration, seconds
 
 DEFAULT_MAX_PARALLELISM = 128
 MAX_PARALLELISM_LIMIT = 32768
+METRICS_HOST = "127.0.0.1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +85,10 @@ class Options:
     """Let records that msgpack cannot carry travel as pickle."""
     debloat: Duration | None = None
     """How long the data in a channel should last; queues of slow consumers shrink. None: they do not."""
+    metrics_port: int | None = None
+    """Where Prometheus reads the metrics of the job; 0 is any free port, None offers no metrics."""
+    metrics_host: str = METRICS_HOST
+    """The address that `metrics_port` is on; others than this machine may read only if you say so."""
     limits: Limits = field(default_factory=Limits)
 
     def __post_init__(self) -> None:
@@ -100,6 +105,7 @@ class Options:
             if self.placement != "slots":
                 raise ConfigurationError('workers has no effect unless placement is "slots"')
             positive("workers", self.workers)
+        self._check_metrics()
 
     @property
     def buffer_timeout_s(self) -> float:
@@ -112,6 +118,16 @@ class Options:
     @property
     def heartbeat_timeout_s(self) -> float:
         return seconds(self.heartbeat_timeout)
+
+    def _check_metrics(self) -> None:
+        port: Any = self.metrics_port
+        if not isinstance(self.metrics_host, str) or not self.metrics_host:
+            raise ConfigurationError(f"metrics_host is a host name, not {self.metrics_host!r}")
+        if port is None:
+            if self.metrics_host != METRICS_HOST:
+                raise ConfigurationError("metrics_host has no effect without metrics_port")
+        elif not isinstance(port, int) or isinstance(port, bool) or not 0 <= port <= 65535:
+            raise ConfigurationError(f"metrics_port is a number from 0 to 65535, not {port!r}")
 
     def _check_debloat(self, target: Duration) -> None:
         limits = self.limits

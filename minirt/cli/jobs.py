@@ -112,7 +112,7 @@ def _row(registry: Registry, entry: Entry) -> dict[str, Any] | None:
         registry.remove(entry)
         return None
     except (OSError, MinirtError):
-        answer = {"status": "no answer", "restarts": None}
+        answer = {"status": "no answer", "restarts": None, "metrics": None}
     return {
         "id": entry.id,
         "name": entry.name,

@@ -71,7 +71,11 @@ class ControlDesk:
         return answer(request)
 
     def _status(self, request: Mapping[str, Any]) -> Plain:
-        return {"status": self._job.status.value, "restarts": self._job.restarts}
+        return {
+            "status": self._job.status.value,
+            "restarts": self._job.restarts,
+            "metrics": self._job.metrics_url,
+        }
 
     def _figures(self, request: Mapping[str, Any]) -> Plain:
         return self._job.figures.to_plain()

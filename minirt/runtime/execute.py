@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import cloudpickle
 
@@ -33,6 +33,9 @@ from minirt.runtime.storage_tasks import StorageTasks
 from minirt.storage.checkpoints import CheckpointStorage
 from minirt.storage.store import ObjectStore
 
+if TYPE_CHECKING:
+    from minirt.monitoring.prometheus import MetricsEndpoint
+
 Runner = Literal["processes", "inline"]
 
 
@@ -43,10 +46,16 @@ def start_job(graph: JobGraph, settings: RunSettings) -> Job:
     recorder = Recorder(graph.name, [monitor, *_watching(settings)])
     placement = place(parts.execution, settings.options)
     savepoints = SavepointDesk(parts.package.storage, parts.package.modes, parts.mode)
-    coordinator = Coordinator(
-        parts.package, placement, parts.protocol, parts.tasks, recorder, savepoints.answer
-    )
-    return Job(graph.name, parts.protocol, recorder, monitor, coordinator, savepoints)
+    endpoint = _endpoint(settings.options, monitor)
+    try:
+        coordinator = Coordinator(
+            parts.package, placement, parts.protocol, parts.tasks, recorder, savepoints.answer
+        )
+    except BaseException:
+        if endpoint is not None:
+            endpoint.close()
+        raise
+    return Job(graph.name, parts.protocol, recorder, monitor, endpoint, coordinator, savepoints)
 
 
 def execute_job(graph: JobGraph, settings: RunSettings, runner: Runner) -> JobResult:
@@ -59,6 +68,8 @@ def execute_job(graph: JobGraph, settings: RunSettings, runner: Runner) -> JobRe
             job.cancel()
             job.wait()
             raise
+    if settings.options.metrics_port is not None:
+        raise ConfigurationError('metrics_port has no effect with runner="inline"')
     recorder, began_at = Recorder(graph.name, _watching(settings)), time.monotonic()
     parts = _Parts.of(graph, settings)
     ending = InlineRunner(parts.package, parts.protocol, parts.tasks, recorder).run()
@@ -76,6 +87,15 @@ def place(graph: ExecutionGraph, options: Options) -> dict[SubtaskId, int]:
             f"{workers} workers have no effect: the highest parallelism of the job is {widest}"
         )
     return {id: id.index % workers for id in graph.subtasks()}
+
+
+def _endpoint(options: Options, monitor: JobMonitor) -> MetricsEndpoint | None:
+    """Raises ConfigurationError if there is to be one and cannot be."""
+    if options.metrics_port is None:
+        return None
+    from minirt.monitoring.prometheus import MetricsEndpoint
+
+    return MetricsEndpoint(options.metrics_host, options.metrics_port, monitor.figures)
 
 
 def _watching(settings: RunSettings) -> list[JobObserver]:

@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from minirt.errors import ConfigurationError, JobFailedError
 from minirt.monitoring.figures import JobFigures
@@ -21,6 +21,9 @@ from minirt.protocol.savepoint_requests import Afterwards, Savepoint
 from minirt.runtime.coordinator import Coordinator
 from minirt.runtime.observer import JobObserver, JobProgress
 from minirt.runtime.savepoints import SavepointDesk
+
+if TYPE_CHECKING:
+    from minirt.monitoring.prometheus import MetricsEndpoint
 
 logger = logging.getLogger("minirt.job")
 
@@ -85,6 +88,7 @@ class Job:
         protocol: JobProtocol,
         recorder: Recorder,
         monitor: JobMonitor,
+        endpoint: MetricsEndpoint | None,
         coordinator: Coordinator,
         savepoints: SavepointDesk,
     ) -> None:
@@ -92,6 +96,7 @@ class Job:
         self._protocol = protocol
         self._recorder = recorder
         self._monitor = monitor
+        self._endpoint = endpoint
         self._coordinator = coordinator
         self._savepoints = savepoints
         self._began_at = time.monotonic()
@@ -121,6 +126,11 @@ class Job:
     def figures(self) -> JobFigures:
         """The newest figures with rates: where time goes, what flows, how checkpoints went."""
         return self._monitor.figures()
+
+    @property
+    def metrics_url(self) -> str | None:
+        """Where Prometheus reads the metrics, if the job offers any."""
+        return None if self._endpoint is None else self._endpoint.url
 
     def savepoint(
         self,
@@ -213,6 +223,8 @@ class Job:
             self._savepoints.close(f"the job has ended: {self.status.value}")
             self._over.set()
             self.desk.close()
+            if self._endpoint is not None:
+                self._endpoint.close()
             self._left.set()
 
 
