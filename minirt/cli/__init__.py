@@ -15,6 +15,7 @@ from minirt.cli.conformance import conformance
 from minirt.cli.demo import demo
 from minirt.cli.jobs import cancel, jobs, rescale, savepoint, stop
 from minirt.cli.run import run
+from minirt.cli.top import top
 from minirt.cli.verify import verify
 from minirt.errors import ConfigurationError, MinirtError
 
@@ -31,6 +32,7 @@ app = typer.Typer(
 )
 app.command()(run)
 app.command()(jobs)
+app.command()(top)
 app.command()(savepoint)
 app.command()(stop)
 app.command()(cancel)

@@ -217,4 +217,10 @@ CATALOGUE: tuple[Metric, ...] = (
         "How far the watermark is behind the clock; absent before the first and after the last one.",
         lambda one, now: one.watermark_lag_s(now),
     ),
+    _of_subtask(
+        "minirt_last_checkpoint_stored_seconds",
+        "gauge",
+        "From the trigger of the newest completed checkpoint until this subtask's part was stored.",
+        lambda one, now: one.checkpoint_s,
+    ),
 )

@@ -75,6 +75,8 @@ class SubtaskFigures:
     pid: int | None
     totals: SubtaskMetrics
     rates: Rates | None
+    checkpoint_s: float | None = None
+    """From the trigger of the newest checkpoint until this subtask's part was stored."""
 
     def watermark_lag_s(self, now: float) -> float | None:
         """How far event time is behind the clock; None without a watermark, or after the last one."""
@@ -91,6 +93,7 @@ class SubtaskFigures:
             "input_queue_use": totals.input_queue_use,
             "output_queue_use": totals.output_queue_use,
             "watermark_lag_s": self.watermark_lag_s(now),
+            "checkpoint_s": self.checkpoint_s,
         }
 
 
@@ -107,12 +110,15 @@ class OperatorFigures:
     output_queue_use: float
     watermark_lag_s: float | None
     """Of the subtask that is the furthest behind."""
+    checkpoint_s: float | None
+    """Of the subtask that was the last to store its part of the newest checkpoint."""
     subtasks: tuple[SubtaskFigures, ...]
 
     @staticmethod
     def of(subtasks: Sequence[SubtaskFigures], now: float) -> OperatorFigures:
         rates = [one.rates for one in subtasks if one.rates is not None]
         lags = [lag for one in subtasks if (lag := one.watermark_lag_s(now)) is not None]
+        stored = [one.checkpoint_s for one in subtasks if one.checkpoint_s is not None]
         return OperatorFigures(
             subtasks[0].operator,
             subtasks[0].name,
@@ -121,6 +127,7 @@ class OperatorFigures:
             max(one.totals.input_queue_use for one in subtasks),
             max(one.totals.output_queue_use for one in subtasks),
             max(lags, default=None),
+            max(stored, default=None),
             tuple(subtasks),
         )
 
@@ -134,6 +141,7 @@ class OperatorFigures:
             "input_queue_use": self.input_queue_use,
             "output_queue_use": self.output_queue_use,
             "watermark_lag_s": self.watermark_lag_s,
+            "checkpoint_s": self.checkpoint_s,
             "subtasks": [one.to_plain(now) for one in self.subtasks],
         }
 

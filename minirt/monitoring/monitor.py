@@ -33,6 +33,7 @@ class JobMonitor(JobObserver):
         self._restarts = 0
         self._last_failure: str | None = None
         self._checkpoints = CheckpointFigures()
+        self._stored_after_s: Mapping[SubtaskId, float] = {}
         self._meters: dict[SubtaskId, RateMeter] = {}
         self._subtasks: tuple[SubtaskFigures, ...] = ()
 
@@ -43,6 +44,11 @@ class JobMonitor(JobObserver):
 
     def on_checkpoint(self, entry: Mapping[str, Any]) -> None:
         self._checkpoints = self._checkpoints.after(entry)
+        if entry["status"] == "completed":
+            self._stored_after_s = {
+                SubtaskId(part["vertex"], part["subtask"]): part["acknowledged_after_s"]
+                for part in entry["subtasks"]
+            }
 
     def on_restart(self, error: Exception, delay_s: float) -> None:
         self._restarts += 1
@@ -54,8 +60,17 @@ class JobMonitor(JobObserver):
             meter = self._meters.setdefault(id, RateMeter())
             meter.update(progress.metrics[id])
             operator, name = self._heads[id]
-            pid, totals = progress.pids.get(id), progress.metrics[id]
-            subtasks.append(SubtaskFigures(operator, name, id.index, pid, totals, meter.rates))
+            subtasks.append(
+                SubtaskFigures(
+                    operator,
+                    name,
+                    id.index,
+                    progress.pids.get(id),
+                    progress.metrics[id],
+                    meter.rates,
+                    self._stored_after_s.get(id),
+                )
+            )
         self._subtasks = tuple(subtasks)
 
     def figures(self) -> JobFigures:

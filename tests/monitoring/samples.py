@@ -40,6 +40,16 @@ def progress(**metrics: SubtaskMetrics) -> JobProgress:
     return JobProgress(found, dict.fromkeys(found, "?"), {id: 1000 + id.index for id in found})
 
 
+def part(id: SubtaskId, stored_after_s: float, in_flight_bytes: int) -> dict[str, Any]:
+    """What a subtask has to do with a checkpoint."""
+    return {
+        "vertex": id.vertex,
+        "subtask": id.index,
+        "acknowledged_after_s": stored_after_s,
+        "in_flight_bytes": in_flight_bytes,
+    }
+
+
 def checkpoint(id: int, **fields: Any) -> dict[str, Any]:
     """An entry of the history."""
     return {
@@ -51,7 +61,7 @@ def checkpoint(id: int, **fields: Any) -> dict[str, Any]:
         "triggered_at": NOW - 1,
         "duration_s": 0.25,
         "bytes": 3000,
-        "subtasks": [{"in_flight_bytes": 500}, {"in_flight_bytes": 700}],
+        "subtasks": [part(SOURCE, 0.0625, 0), part(FIRST, 0.125, 500), part(SECOND, 0.25, 700)],
         **fields,
     }
 

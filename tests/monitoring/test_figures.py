@@ -56,6 +56,7 @@ def test_figures_of_a_chain_are_those_of_its_subtasks():
     assert (slow.rates.records_in, slow.rates.bytes_in) == (100, 4000)
     assert (slow.input_queue_use, slow.output_queue_use) == (0.75, 1.5)
     assert slow.watermark_lag_s == 2.5
+    assert (numbers.checkpoint_s, slow.checkpoint_s) == (0.0625, 0.25)
     assert numbers.rates is not None
     assert numbers.rates.soft_backpressure_ms == pytest.approx(750)
     assert numbers.watermark_lag_s is None
