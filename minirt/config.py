@@ -61,6 +61,8 @@ class Limits:
     """How long a worker may take to end in an orderly way before it is killed."""
     history_entries: int = 1000
     """How many checkpoints the history on storage remembers."""
+    metrics_log_s: float = 10.0
+    """How often the figures of all subtasks are logged, with `log_level` "info" or "debug"."""
     savepoint_requests: int = 16
     """How many requests for savepoints may wait at a time; further ones are refused."""
     route_cache_entries: int = 1 << 20
@@ -89,6 +91,10 @@ class Options:
     """Where Prometheus reads the metrics of the job; 0 is any free port, None offers no metrics."""
     metrics_host: str = METRICS_HOST
     """The address that `metrics_port` is on; others than this machine may read only if you say so."""
+    log_format: Literal["text", "json"] = "text"
+    """How messages are written to standard error: as lines of text, or as one JSON object a line."""
+    log_level: Literal["debug", "info", "warning", "error"] = "warning"
+    """Which messages are written: those of this level and above."""
     limits: Limits = field(default_factory=Limits)
 
     def __post_init__(self) -> None:
@@ -100,6 +106,8 @@ class Options:
                 f"heartbeat_timeout must exceed {2 * self.limits.heartbeat_s} s, twice the heartbeat"
             )
         _one_of("placement", self.placement, ("subtask", "slots"))
+        _one_of("log_format", self.log_format, ("text", "json"))
+        _one_of("log_level", self.log_level, ("debug", "info", "warning", "error"))
         _one_of("transport", self.transport, ("unix", "tcp"))
         if self.workers is not None:
             if self.placement != "slots":

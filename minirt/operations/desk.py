@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from minirt.errors import ConfigurationError, MinirtError
+from minirt.monitoring.logs import logger_of
 from minirt.operations.control import ControlSocket, Plain
 from minirt.operations.registry import Entry, Registry
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from minirt.protocol.savepoint_requests import Savepoint
     from minirt.runtime.job import Job
 
-logger = logging.getLogger("minirt.job")
+logger = logger_of("job")
 
 Answer = Callable[[Mapping[str, Any]], Plain]
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import time
+from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import cloudpickle
 
@@ -16,7 +17,9 @@ from minirt.graph.job_graph import JobGraph, SinkSpec, SourceSpec
 from minirt.graph.planner import build_execution_graph
 from minirt.io.base import Sink
 from minirt.modes import DEFAULT_MODE, MODES, find_mode
+from minirt.monitoring.logs import set_up_program
 from minirt.monitoring.monitor import JobMonitor
+from minirt.monitoring.report import FiguresReport
 from minirt.protocol.checkpoints import CheckpointSettings
 from minirt.protocol.job import JobProtocol
 from minirt.protocol.liveness import Liveness
@@ -33,29 +36,25 @@ from minirt.runtime.storage_tasks import StorageTasks
 from minirt.storage.checkpoints import CheckpointStorage
 from minirt.storage.store import ObjectStore
 
-if TYPE_CHECKING:
-    from minirt.monitoring.prometheus import MetricsEndpoint
-
 Runner = Literal["processes", "inline"]
 
 
 def start_job(graph: JobGraph, settings: RunSettings) -> Job:
     """Start a job in worker processes and return at once."""
-    parts = _Parts.of(graph, settings)
+    parts, options = _Parts.of(graph, settings), settings.options
     monitor = JobMonitor(parts.execution)
-    recorder = Recorder(graph.name, [monitor, *_watching(settings)])
-    placement = place(parts.execution, settings.options)
+    report = FiguresReport(monitor, options.limits.metrics_log_s)
+    recorder = Recorder(graph.name, [monitor, report, *_watching(settings)])
+    placement = place(parts.execution, options)
     savepoints = SavepointDesk(parts.package.storage, parts.package.modes, parts.mode)
-    endpoint = _endpoint(settings.options, monitor)
-    try:
+    with ExitStack() as starting:
+        url = _offer_metrics(options, monitor, starting)
+        starting.callback(set_up_program(options.log_format, options.log_level))
         coordinator = Coordinator(
             parts.package, placement, parts.protocol, parts.tasks, recorder, savepoints.answer
         )
-    except BaseException:
-        if endpoint is not None:
-            endpoint.close()
-        raise
-    return Job(graph.name, parts.protocol, recorder, monitor, endpoint, coordinator, savepoints)
+        at_end = starting.pop_all()
+    return Job(parts.protocol, recorder, monitor, url, coordinator, savepoints, at_end)
 
 
 def execute_job(graph: JobGraph, settings: RunSettings, runner: Runner) -> JobResult:
@@ -89,13 +88,15 @@ def place(graph: ExecutionGraph, options: Options) -> dict[SubtaskId, int]:
     return {id: id.index % workers for id in graph.subtasks()}
 
 
-def _endpoint(options: Options, monitor: JobMonitor) -> MetricsEndpoint | None:
-    """Raises ConfigurationError if there is to be one and cannot be."""
+def _offer_metrics(options: Options, monitor: JobMonitor, while_running: ExitStack) -> str | None:
+    """Where, if anywhere. Raises ConfigurationError if that cannot be."""
     if options.metrics_port is None:
         return None
     from minirt.monitoring.prometheus import MetricsEndpoint
 
-    return MetricsEndpoint(options.metrics_host, options.metrics_port, monitor.figures)
+    endpoint = MetricsEndpoint(options.metrics_host, options.metrics_port, monitor.figures)
+    while_running.callback(endpoint.close)
+    return endpoint.url
 
 
 def _watching(settings: RunSettings) -> list[JobObserver]:

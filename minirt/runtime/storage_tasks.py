@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -19,6 +18,7 @@ from minirt.errors import (
 from minirt.graph.execution import ExecutionGraph, SubtaskId
 from minirt.graph.job_graph import OperatorNode, SinkSpec, SourceSpec
 from minirt.io.base import Handle, Sink, Split
+from minirt.monitoring.logs import log_fields, logger_of
 from minirt.protocol.job_events import (
     CleanUp,
     CommitFailed,
@@ -44,7 +44,7 @@ from minirt.runtime.assembly import Deployment
 from minirt.storage.checkpoints import CheckpointStorage, RestorePoint
 from minirt.storage.savepoints import copy_checkpoint
 
-logger = logging.getLogger("minirt.coordinator")
+logger = logger_of("coordinator")
 
 _TAKEN_OVER = "another coordinator has taken over this job's checkpoints"
 
@@ -81,6 +81,10 @@ class StorageTasks:
 
     def run(self, command: StorageCommand) -> JobEvent | None:
         """Carry out a command; failures come back as events, never as exceptions."""
+        with log_fields(job=self.graph.name, generation=self._generation):
+            return self._run(command)
+
+    def _run(self, command: StorageCommand) -> JobEvent | None:
         match command:
             case PrepareGeneration():
                 return self._prepare_or_report()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 import os
 import selectors
 import socket
@@ -15,6 +14,7 @@ from multiprocessing.connection import Client
 
 from minirt.config import Limits
 from minirt.graph.execution import SubtaskId
+from minirt.monitoring.logs import logger_of, set_up_worker
 from minirt.protocol.job_events import JobEvent, SubtaskDrained, SubtaskStarted, WorkerFailed
 from minirt.runtime.assembly import JobPackage, assemble
 from minirt.runtime.channels import OutputChannel
@@ -42,7 +42,7 @@ from minirt.runtime.subtask import Subtask
 from minirt.runtime.uploader import Uploader
 from minirt.runtime.wiring import Wiring
 
-logger = logging.getLogger("minirt.worker")
+logger = logger_of("worker")
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,15 +63,16 @@ def run_worker(package: JobPackage, place: WorkerPlace) -> None:
         end_with_coordinator(place.coordinator, place.token)
     except (OSError, EOFError):
         os._exit(ORPHANED_EXIT)
+    options = package.options
     listener, address = listen(
-        place.folder, f"w{place.generation}-{place.worker}", package.options.transport
+        place.folder, f"w{place.generation}-{place.worker}", options.transport
     )
     control.send(WorkerHello(place.generation, place.worker, os.getpid(), address))
     assignment = control.receive()
     if isinstance(assignment, Assignment):
         try:
             life = Heartbeat(place.generation, place.worker, {})
-            with control.repeating(life, package.options.limits.heartbeat_s):
+            with control.repeating(life, options.limits.heartbeat_s):
                 worker = Worker(package, place, control, listener, assignment)
             worker.run()
         except (Exception, SystemExit, KeyboardInterrupt) as error:
@@ -124,6 +125,9 @@ class Worker:
     # Start.
 
     def _assemble(self, assignment: Assignment, listener: socket.socket) -> list[Subtask]:
+        graph, options = self._package.load_graph(), self._package.options
+        generation = self._place.generation
+        set_up_worker(options.log_format, options.log_level, job=graph.name, generation=generation)
         mine = [id for id, host in assignment.placement.items() if host == self._place.worker]
         pace = self._limits.slice_s
         built = {
@@ -138,12 +142,11 @@ class Worker:
             )
             for id in sorted(mine)
         }
-        graph = self._package.load_graph()
         self._wiring.connect(self._place.worker, graph, built, assignment, listener)
         listener.close()
         self._selector.register(self._control.fileno(), selectors.EVENT_READ, self._on_control)
         for id in built:
-            self._tell(SubtaskStarted(self._place.generation, id))
+            self._tell(SubtaskStarted(generation, id))
         return [assembled.subtask for assembled in built.values()]
 
     # The loop.
