@@ -13,6 +13,7 @@ import typer
 from minirt.cli.checkpoints import checkpoints
 from minirt.cli.conformance import conformance
 from minirt.cli.demo import demo
+from minirt.cli.history import history
 from minirt.cli.jobs import cancel, jobs, rescale, savepoint, stop
 from minirt.cli.run import run
 from minirt.cli.top import top
@@ -33,6 +34,7 @@ app = typer.Typer(
 app.command()(run)
 app.command()(jobs)
 app.command()(top)
+app.command()(history)
 app.command()(savepoint)
 app.command()(stop)
 app.command()(cancel)

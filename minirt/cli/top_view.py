@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from minirt.cli.checkpoint_table import duration
-from minirt.cli.tables import printable
+from minirt.cli.tables import in_one_line, printable
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -35,7 +35,7 @@ def job_lines(figures: Figures) -> list[str]:
         _checkpoint_line(figures["checkpoints"], figures["at"]),
     ]
     if figures["last_failure"] is not None:
-        lines.append(f"last failure: {figures['last_failure'].splitlines()[0]}")
+        lines.append(f"last failure: {in_one_line(figures['last_failure'])}")
     return [printable(line) for line in lines]
 
 

@@ -17,6 +17,7 @@ from minirt.graph.job_graph import JobGraph, SinkSpec, SourceSpec
 from minirt.graph.planner import build_execution_graph
 from minirt.io.base import Sink
 from minirt.modes import DEFAULT_MODE, MODES, find_mode
+from minirt.monitoring.events import JobEvents
 from minirt.monitoring.logs import set_up_program
 from minirt.monitoring.monitor import JobMonitor
 from minirt.monitoring.report import FiguresReport
@@ -53,6 +54,7 @@ def start_job(graph: JobGraph, settings: RunSettings) -> Job:
         coordinator = Coordinator(
             parts.package, placement, parts.protocol, parts.tasks, recorder, savepoints.answer
         )
+        recorder.observers.append(JobEvents(monitor, coordinator.record))
         at_end = starting.pop_all()
     return Job(parts.protocol, recorder, monitor, url, coordinator, savepoints, at_end)
 

@@ -48,13 +48,13 @@ class Recorder(JobObserver):
 
     def __init__(self, name: str, observers: Sequence[JobObserver]) -> None:
         self.name = name
-        self._observers = observers
+        self.observers = list(observers)
         self.checkpoints: list[Mapping[str, Any]] = []
 
     def on_status(self, status: JobStatus, generation: int) -> None:
         with log_fields(job=self.name, generation=generation):
             logger.info("job %r is %s", self.name, status.value)
-        for observer in self._observers:
+        for observer in self.observers:
             observer.on_status(status, generation)
 
     def on_checkpoint(self, entry: Mapping[str, Any]) -> None:
@@ -66,17 +66,21 @@ class Recorder(JobObserver):
             else:
                 figures = {name: entry[name] for name in ("mode", "kind", "duration_s", "bytes")}
                 logger.info("checkpoint %d is complete", id, extra=figures)
-        for observer in self._observers:
+        for observer in self.observers:
             observer.on_checkpoint(entry)
 
     def on_restart(self, error: Exception, delay_s: float) -> None:
         with log_fields(job=self.name):
             logger.warning("job %r restarts in %.2f s: %s", self.name, delay_s, error)
-        for observer in self._observers:
+        for observer in self.observers:
             observer.on_restart(error, delay_s)
 
+    def on_end(self, status: JobStatus, error: Exception | None) -> None:
+        for observer in self.observers:
+            observer.on_end(status, error)
+
     def on_progress(self, progress: JobProgress) -> None:
-        for observer in self._observers:
+        for observer in self.observers:
             observer.on_progress(progress)
 
 
