@@ -98,7 +98,7 @@ def test_the_newest_events_are_kept_and_foreign_ones_ignored(tmp_path):
     store = ObjectStore(str(tmp_path))
     stored = History(store, CheckpointPaths.EVENTS, 1, EVENTS_MAX)
     fine = {"event": "running", "job": "a", "at": 1.0, "generation": 1, "restarts": 0}
-    for number in range(EVENTS_MAX + 100):
+    for number in range(EVENTS_MAX + 300):
         stored.append({**fine, "restarts": number})
     for foreign in (
         {},
@@ -111,7 +111,7 @@ def test_the_newest_events_are_kept_and_foreign_ones_ignored(tmp_path):
     from minirt.inspect.checkpoints import Checkpoints
 
     found = Checkpoints(store, allow_pickle=False).events()
-    assert [event["restarts"] for event in found] == list(range(105, EVENTS_MAX + 100))
+    assert [event["restarts"] for event in found] == list(range(305, EVENTS_MAX + 300))
     objects = store.list(CheckpointPaths.EVENTS)
     assert len(objects) <= 5
 
