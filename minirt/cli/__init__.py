@@ -10,6 +10,7 @@ from typing import NoReturn
 
 import typer
 
+from minirt.cli.bench import bench
 from minirt.cli.checkpoints import checkpoints
 from minirt.cli.conformance import conformance
 from minirt.cli.demo import demo
@@ -39,6 +40,7 @@ app.command()(savepoint)
 app.command()(stop)
 app.command()(cancel)
 app.command()(rescale)
+app.command()(bench)
 app.command()(demo)
 app.command()(verify)
 app.command()(conformance)
