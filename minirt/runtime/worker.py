@@ -193,7 +193,8 @@ class Worker:
             raise user_error(subtask.name, error) from error
         finally:
             self._working.pop()
-        self._note_wait(subtask)
+        if self._working:  # Else it is done with the next turn.
+            self._note_wait(subtask)
 
     def _note_wait(self, subtask: Subtask) -> None:
         """What its time counts as until it works, or until this is looked at again."""

@@ -45,7 +45,10 @@ def job(registry: Path, tmp_path: Path) -> Iterator[Job]:
     env = rt.Environment("endless")
     numbers = env.source(rt.SequenceSource.endless(), uid="numbers").rebalance()
     numbers.map(lambda n: n, uid="same").sink(rt.DiscardSink())
-    job = env.start(checkpointing=rt.Checkpointing(tmp_path / "stored", interval="100ms"))
+    job = env.start(
+        checkpointing=rt.Checkpointing(tmp_path / "stored", interval="100ms"),
+        options=rt.Options(metrics_port=0),
+    )
     wait_until(
         lambda: (
             len(job.figures.subtasks) == 2
@@ -77,6 +80,12 @@ def test_json_has_what_the_job_says(call: Call, job: Job) -> None:
         times = [n for name, n in operator["per_second"].items() if name.endswith("_ms")]
         assert sum(times) == pytest.approx(1000)
     assert figures["operators"][1]["subtasks"][0]["totals"]["records_in"] > 0
+
+
+def test_jobs_says_where_metrics_are(call: Call, job: Job) -> None:
+    [row] = json.loads(call("jobs", "--json").out)
+    assert row["metrics"] == job.metrics_url
+    assert job.metrics_url is not None
 
 
 def test_without_a_job_it_is_one_message(call: Call, registry: Path) -> None:
