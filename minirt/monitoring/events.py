@@ -29,7 +29,7 @@ class JobEvents(JobObserver):
     `cause`, which may be None, counts of checkpoints, and the sums of each chain's subtasks until then.
     """
 
-    def __init__(self, monitor: JobMonitor, record: Callable[[dict[str, Any]], None]) -> None:
+    def __init__(self, monitor: JobMonitor, record: Callable[[dict[str, Any]], object]) -> None:
         self._monitor = monitor
         self._record = record
 

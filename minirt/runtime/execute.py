@@ -33,7 +33,7 @@ from minirt.runtime.inline import InlineRunner
 from minirt.runtime.job import Job, JobResult, Recorder, job_result
 from minirt.runtime.observer import JobObserver
 from minirt.runtime.savepoints import SavepointDesk
-from minirt.runtime.storage_tasks import StorageTasks
+from minirt.runtime.storage_tasks import RecordEvent, StorageTasks
 from minirt.storage.checkpoints import CheckpointStorage
 from minirt.storage.store import ObjectStore
 
@@ -71,8 +71,10 @@ def execute_job(graph: JobGraph, settings: RunSettings, runner: Runner) -> JobRe
             raise
     if settings.options.metrics_port is not None:
         raise ConfigurationError('metrics_port has no effect with runner="inline"')
-    recorder, began_at = Recorder(graph.name, _watching(settings)), time.monotonic()
-    parts = _Parts.of(graph, settings)
+    began_at, parts = time.monotonic(), _Parts.of(graph, settings)
+    monitor = JobMonitor(parts.execution)
+    events = JobEvents(monitor, lambda entry: parts.tasks.run(RecordEvent(entry)))
+    recorder = Recorder(graph.name, [monitor, events, *_watching(settings)])
     ending = InlineRunner(parts.package, parts.protocol, parts.tasks, recorder).run()
     return job_result(graph.name, parts.protocol, recorder, ending, began_at)
 

@@ -68,6 +68,13 @@ def stumbling(folder: Path) -> rt.Environment:
     return env
 
 
+def test_a_job_in_the_calling_thread_leaves_its_history_as_well(tmp_path):
+    checkpointing = rt.Checkpointing(tmp_path / "stored", interval="50ms")
+    stumbling(tmp_path).execute(checkpointing=checkpointing, runner="inline")
+    found = rt.open_checkpoints(tmp_path / "stored").events()
+    assert [event["event"] for event in found] == ["running", "restarting", "running", "finished"]
+
+
 @pytest.mark.processes
 def test_a_job_leaves_its_history_behind(tmp_path, monkeypatch, capsys):
     checkpointing = rt.Checkpointing(tmp_path / "stored", interval="50ms")
