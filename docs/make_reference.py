@@ -1,6 +1,6 @@
-"""Writes the tables of options into running.md and configuration.md, from the classes that define them.
+"""Writes the tables of options into running.md and configuration.md, and that of metrics into metrics.md.
 
-Run it after changing an option:  python docs/make_reference.py
+Run it after changing an option or a metric:  python docs/make_reference.py
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any
 from blocks import update
 
 from minirt import config
+from minirt.monitoring.catalogue import CATALOGUE as METRICS
 from minirt.settings.catalogue import (
     ABSENT,
     CATALOGUE,
@@ -65,6 +66,15 @@ def keys() -> str:
             for key, words, default, meaning in rows
         ]
     )
+
+
+def metrics() -> str:
+    """Every metric that Prometheus can read."""
+    rows = [
+        f"| `{metric.name}` | {metric.kind} | {', '.join(metric.labels)} | {metric.meaning} |"
+        for metric in METRICS
+    ]
+    return "\n".join(["| metric | kind | labels | meaning |", "|---|---|---|---|", *rows])
 
 
 _MEANINGS = {
@@ -151,5 +161,6 @@ if __name__ == "__main__":
     outcomes = [
         update(DOCS / "running.md", blocks),
         update(DOCS / "configuration.md", {"keys": keys()}),
+        update(DOCS / "metrics.md", {"metrics": metrics()}),
     ]
     sys.exit(max(outcomes))

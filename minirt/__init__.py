@@ -77,6 +77,7 @@ from minirt.io import (
     SplitReader,
 )
 from minirt.modes.aligned_with_timeout import AlignedWithTimeout
+from minirt.monitoring.figures import JobFigures
 from minirt.protocol.job_events import JobStatus
 from minirt.protocol.restarts import Restart
 from minirt.protocol.savepoint_requests import Savepoint
@@ -122,6 +123,7 @@ __all__ = [
     "Job",
     "JobResult",
     "JobStatus",
+    "JobFigures",
     "JobObserver",
     "JobProgress",
     "Savepoint",

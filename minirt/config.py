@@ -12,6 +12,7 @@ from minirt.units import Duration, seconds
 
 DEFAULT_MAX_PARALLELISM = 128
 MAX_PARALLELISM_LIMIT = 32768
+METRICS_HOST = "127.0.0.1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +62,8 @@ class Limits:
     """How long a worker may take to end in an orderly way before it is killed."""
     history_entries: int = 1000
     """How many checkpoints the history on storage remembers."""
+    metrics_log_s: float = 10.0
+    """How often the figures of all subtasks are logged, with `log_level` "info" or "debug"."""
     savepoint_requests: int = 16
     """How many requests for savepoints may wait at a time; further ones are refused."""
     route_cache_entries: int = 1 << 20
@@ -85,6 +88,14 @@ class Options:
     """Let records that msgpack cannot carry travel as pickle."""
     debloat: Duration | None = None
     """How long the data in a channel should last; queues of slow consumers shrink. None: they do not."""
+    metrics_port: int | None = None
+    """Where Prometheus reads the metrics of the job; 0 is any free port, None offers no metrics."""
+    metrics_host: str = METRICS_HOST
+    """The address that `metrics_port` is on; others than this machine may read only if you say so."""
+    log_format: Literal["text", "json"] = "text"
+    """How messages are written to standard error: as lines of text, or as one JSON object a line."""
+    log_level: Literal["debug", "info", "warning", "error"] = "warning"
+    """Which messages are written: those of this level and above."""
     limits: Limits = field(default_factory=Limits)
 
     def __post_init__(self) -> None:
@@ -96,11 +107,14 @@ class Options:
                 f"heartbeat_timeout must exceed {2 * self.limits.heartbeat_s} s, twice the heartbeat"
             )
         _one_of("placement", self.placement, ("subtask", "slots"))
+        _one_of("log_format", self.log_format, ("text", "json"))
+        _one_of("log_level", self.log_level, ("debug", "info", "warning", "error"))
         _one_of("transport", self.transport, ("unix", "tcp"))
         if self.workers is not None:
             if self.placement != "slots":
                 raise ConfigurationError('workers has no effect unless placement is "slots"')
             positive("workers", self.workers)
+        self._check_metrics()
 
     @property
     def buffer_timeout_s(self) -> float:
@@ -113,6 +127,16 @@ class Options:
     @property
     def heartbeat_timeout_s(self) -> float:
         return seconds(self.heartbeat_timeout)
+
+    def _check_metrics(self) -> None:
+        port: Any = self.metrics_port
+        if not isinstance(self.metrics_host, str) or not self.metrics_host:
+            raise ConfigurationError(f"metrics_host is a host name, not {self.metrics_host!r}")
+        if port is None:
+            if self.metrics_host != METRICS_HOST:
+                raise ConfigurationError("metrics_host has no effect without metrics_port")
+        elif not isinstance(port, int) or isinstance(port, bool) or not 0 <= port <= 65535:
+            raise ConfigurationError(f"metrics_port is a number from 0 to 65535, not {port!r}")
 
     def _check_debloat(self, target: Duration) -> None:
         limits = self.limits

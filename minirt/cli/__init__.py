@@ -10,11 +10,14 @@ from typing import NoReturn
 
 import typer
 
+from minirt.cli.bench import bench
 from minirt.cli.checkpoints import checkpoints
 from minirt.cli.conformance import conformance
 from minirt.cli.demo import demo
+from minirt.cli.history import history
 from minirt.cli.jobs import cancel, jobs, rescale, savepoint, stop
 from minirt.cli.run import run
+from minirt.cli.top import top
 from minirt.cli.verify import verify
 from minirt.errors import ConfigurationError, MinirtError
 
@@ -31,10 +34,13 @@ app = typer.Typer(
 )
 app.command()(run)
 app.command()(jobs)
+app.command()(top)
+app.command()(history)
 app.command()(savepoint)
 app.command()(stop)
 app.command()(cancel)
 app.command()(rescale)
+app.command()(bench)
 app.command()(demo)
 app.command()(verify)
 app.command()(conformance)

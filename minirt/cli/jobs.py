@@ -112,7 +112,7 @@ def _row(registry: Registry, entry: Entry) -> dict[str, Any] | None:
         registry.remove(entry)
         return None
     except (OSError, MinirtError):
-        answer = {"status": "no answer", "restarts": None}
+        answer = {"status": "no answer", "restarts": None, "metrics": None}
     return {
         "id": entry.id,
         "name": entry.name,
@@ -122,18 +122,40 @@ def _row(registry: Registry, entry: Entry) -> dict[str, Any] | None:
     }
 
 
-def _ask(job: str, request: dict[str, Any]) -> dict[str, Any]:
-    """The answer of the job of that name or id. Raises ConfigurationError if none or several fit."""
+def find_job(job: str) -> Entry:
+    """The job of that name or id. Raises ConfigurationError if none or several fit."""
+    from minirt.operations.registry import Registry
+
+    return _find(job, Registry.of_user().entries())
+
+
+def only_job() -> Entry:
+    """The only job that runs. Raises ConfigurationError if there are none or several."""
+    from minirt.operations.registry import Registry
+
+    entries = Registry.of_user().entries()
+    if len(entries) == 1:
+        return entries[0]
+    if not entries:
+        raise ConfigurationError("no jobs are running")
+    raise ConfigurationError(f"several jobs are running; name one: {_shown(entries)}")
+
+
+def ask_job(entry: Entry, request: dict[str, Any], timeout: float | None = None) -> dict[str, Any]:
+    """The answer of a job. Raises ConfigurationError if it has ended, MinirtError as the job did."""
     from minirt.operations.control import ask
     from minirt.operations.registry import Registry
 
     registry = Registry.of_user()
-    entry = _find(job, registry.entries())
     try:
-        return ask(registry.socket_path(entry), entry.token, request)
+        return ask(registry.socket_path(entry), entry.token, request, timeout)
     except (ConnectionRefusedError, FileNotFoundError):
         registry.remove(entry)
         raise ConfigurationError(f"job {entry.name!r} ({entry.id}) has just ended") from None
+
+
+def _ask(job: str, request: dict[str, Any]) -> dict[str, Any]:
+    return ask_job(find_job(job), request)
 
 
 def _find(job: str, entries: list[Entry]) -> Entry:
@@ -141,11 +163,16 @@ def _find(job: str, entries: list[Entry]) -> Entry:
     found = found or [entry for entry in entries if job and entry.id.startswith(job)]
     if len(found) == 1:
         return found[0]
-    shown = ", ".join(f"{entry.name} ({entry.id})" for entry in found or entries)
     if found:
-        raise ConfigurationError(f"several jobs are called {job!r}; give the id of one: {shown}")
-    running = f"running are {shown}" if entries else "no jobs are running"
+        raise ConfigurationError(
+            f"several jobs are called {job!r}; give the id of one: {_shown(found)}"
+        )
+    running = f"running are {_shown(entries)}" if entries else "no jobs are running"
     raise ConfigurationError(f"there is no job {job!r}; {running}")
+
+
+def _shown(entries: list[Entry]) -> str:
+    return ", ".join(f"{entry.name} ({entry.id})" for entry in entries)
 
 
 def _absolute(path: str) -> str:

@@ -43,18 +43,21 @@ class LiveLine:
             self._write(_ERASE)
 
     @contextmanager
-    def logging(self) -> Iterator[None]:
-        """Say what minirt logs, instead of having it run into the line."""
+    def logging(self, level: str = "warning") -> Iterator[None]:
+        """Say what minirt logs from that level on, instead of having it run into the line."""
         handler = logging.Handler()
         handler.emit = lambda record: self.say(f"  {record.getMessage()}")  # type: ignore[method-assign]
         logger = logging.getLogger("minirt")
-        propagate, logger.propagate = logger.propagate, False
+        propagate, before = logger.propagate, logger.level
+        logger.propagate = False
+        logger.setLevel(level.upper())
         logger.addHandler(handler)
         try:
             yield
         finally:
             logger.removeHandler(handler)
             logger.propagate = propagate
+            logger.setLevel(before)
 
     def _write(self, text: str) -> None:
         # In one call, since several threads write.

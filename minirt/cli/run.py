@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Mapping
+from contextlib import nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -168,7 +169,9 @@ def _run(
     )
     if settings.checkpointing is None and origin.get("restore") is not None:
         raise ConfigurationError("--restore needs --storage: it says where checkpoints are")
-    with line.logging():
+    # What programs are to read goes to standard error, each message by itself.
+    in_words = settings.options.log_format == "text"
+    with line.logging(settings.options.log_level) if in_words else nullcontext():
         try:
             job = env.start(
                 settings.name,

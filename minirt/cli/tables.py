@@ -35,6 +35,12 @@ def printable(text: str) -> str:
     return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
 
 
+def in_one_line(error: str) -> str:
+    """What an error says first, and, of a traceback, last."""
+    lines = error.strip().splitlines() or [""]
+    return lines[0] if len(lines) == 1 else f"{lines[0]}: {lines[-1]}"
+
+
 def _print_rich(
     title: str, columns: Sequence[str], cells: Sequence[Sequence[str]], numeric: Sequence[bool]
 ) -> None:

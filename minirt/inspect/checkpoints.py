@@ -9,9 +9,11 @@ from typing import Any
 from minirt.config import Limits
 from minirt.errors import ConfigurationError
 from minirt.inspect.checkpoint import StoredCheckpoint
+from minirt.monitoring.events import TOTALS
 from minirt.protocol.checkpoints import history_entry
 from minirt.protocol.manifest import CheckpointPaths, ManifestKey, restore_candidates
 from minirt.storage.checkpoints import CheckpointStorage
+from minirt.storage.history import EVENTS_MAX, History
 from minirt.storage.store import ObjectStore
 
 
@@ -127,6 +129,15 @@ class Checkpoints:
 
         return [{**entry, "stored": stored(entry)} for entry in entries]
 
+    def events(self) -> list[dict[str, Any]]:
+        """What happened to the job, oldest first: when it ran, restarted and ended, and its figures then.
+
+        Each has `event`, `job`, `at`, `generation` and `restarts`; where something ended, also `cause`,
+        `completed_checkpoints`, `failed_checkpoints` and the totals of its `operators`.
+        """
+        stored = History(self._storage.store, CheckpointPaths.EVENTS, 0, EVENTS_MAX).read()
+        return [event for event in stored if _is_event(event)]
+
     def _keys(self) -> tuple[list[ManifestKey], frozenset[ManifestKey]]:
         """All manifests, oldest first, and those of them that count."""
         keys = self._storage.manifest_keys()
@@ -149,6 +160,19 @@ def _matches(key: ManifestKey, which: int | str) -> bool:
     return CheckpointPaths.parse_folder(which) == key
 
 
+_EVERY_EVENT: dict[str, type | tuple[type, ...]] = {
+    "event": str,
+    "job": str,
+    "at": (int, float),
+    "generation": int,
+    "restarts": int,
+}
+_EVERY_OPERATOR: dict[str, type | tuple[type, ...]] = {
+    "operator": str,
+    "name": str,
+    "parallelism": int,
+    **dict.fromkeys(TOTALS, (int, float)),
+}
 _EVERY_ENTRY: dict[str, type | tuple[type, ...]] = {
     "checkpoint_id": int,
     "generation": int,
@@ -160,4 +184,20 @@ _EVERY_ENTRY: dict[str, type | tuple[type, ...]] = {
 
 
 def _is_of_checkpoint(entry: Mapping[str, Any]) -> bool:
-    return all(isinstance(entry.get(name), kind) for name, kind in _EVERY_ENTRY.items())
+    return _has(entry, _EVERY_ENTRY)
+
+
+def _is_event(entry: Mapping[str, Any]) -> bool:
+    operators = entry.get("operators", [])
+    return (
+        _has(entry, _EVERY_EVENT)
+        and isinstance(entry.get("cause", ""), str | None)
+        and isinstance(operators, list)
+        and all(_has(operator, _EVERY_OPERATOR) for operator in operators)
+    )
+
+
+def _has(entry: Any, fields: Mapping[str, type | tuple[type, ...]]) -> bool:
+    return isinstance(entry, Mapping) and all(
+        isinstance(entry.get(name), kind) for name, kind in fields.items()
+    )

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from minirt.errors import ConfigurationError, MinirtError
+from minirt.monitoring.logs import logger_of
 from minirt.operations.control import ControlSocket, Plain
 from minirt.operations.registry import Entry, Registry
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from minirt.protocol.savepoint_requests import Savepoint
     from minirt.runtime.job import Job
 
-logger = logging.getLogger("minirt.job")
+logger = logger_of("job")
 
 Answer = Callable[[Mapping[str, Any]], Plain]
 
@@ -32,6 +32,7 @@ class ControlDesk:
         self._job = job
         self._answers: dict[str, Answer] = {
             "status": self._status,
+            "figures": self._figures,
             "cancel": self._cancel,
             "savepoint": self._savepoint,
             "stop": self._stop,
@@ -70,7 +71,14 @@ class ControlDesk:
         return answer(request)
 
     def _status(self, request: Mapping[str, Any]) -> Plain:
-        return {"status": self._job.status.value, "restarts": self._job.restarts}
+        return {
+            "status": self._job.status.value,
+            "restarts": self._job.restarts,
+            "metrics": self._job.metrics_url,
+        }
+
+    def _figures(self, request: Mapping[str, Any]) -> Plain:
+        return self._job.figures.to_plain()
 
     def _cancel(self, request: Mapping[str, Any]) -> Plain:
         self._job.cancel()

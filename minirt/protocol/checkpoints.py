@@ -354,6 +354,7 @@ def history_entry(manifest: Manifest) -> dict[str, object]:
         "subtasks": [
             {
                 "name": stats.name,
+                "vertex": stats.vertex,
                 "subtask": stats.subtask,
                 "start_delay_s": stats.start_delay_s,
                 "alignment_s": stats.alignment_s,

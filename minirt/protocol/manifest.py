@@ -254,6 +254,7 @@ class CheckpointPaths:
     MANIFESTS = "manifests/"
     PROBE = "generations/probe"
     HISTORY = "history/"
+    EVENTS = "events/"
 
     _IN_FLIGHT = ".in-flight"
     _KEY = r"chk-(\d{8,})-g(\d{8,})"
@@ -262,7 +263,7 @@ class CheckpointPaths:
     _MANIFEST = re.compile(rf"manifests/{_KEY}\.manifest")
     _FOLDER = re.compile(rf"{_KEY}/?")
     _FILE = re.compile(rf"{_KEY}/.+")
-    _HISTORY = re.compile(r"history/(\d{10,})-g(\d{8,})\.entries")
+    _ENTRIES = re.compile(r"(?:history|events)/(\d{10,})-g(\d{8,})\.entries")
 
     @staticmethod
     def claim(generation: int) -> str:
@@ -297,9 +298,9 @@ class CheckpointPaths:
         return path.endswith(CheckpointPaths._IN_FLIGHT)
 
     @staticmethod
-    def history(first: int, generation: int) -> str:
-        """A run of history entries, of which the first is the `first`-th ever."""
-        return f"history/{first:010}-g{generation:08}.entries"
+    def entries(folder: str, first: int, generation: int) -> str:
+        """A run of entries in HISTORY or EVENTS, of which the first is the `first`-th ever."""
+        return f"{folder}{first:010}-g{generation:08}.entries"
 
     @staticmethod
     def parse_manifest(path: str) -> ManifestKey | None:
@@ -322,9 +323,9 @@ class CheckpointPaths:
         return key
 
     @staticmethod
-    def parse_history(path: str) -> tuple[int, int] | None:
+    def parse_entries(path: str) -> tuple[int, int] | None:
         """The number of the run's first entry, and its generation."""
-        match = CheckpointPaths._HISTORY.fullmatch(path)
+        match = CheckpointPaths._ENTRIES.fullmatch(path)
         return (int(match[1]), int(match[2])) if match else None
 
     @staticmethod

@@ -11,6 +11,7 @@ from minirt.data.codec import MalformedDataError, RowCodec
 from minirt.errors import CorruptCheckpointError, MinirtError
 from minirt.graph.execution import ChannelId, ExecutionGraph, SubtaskId
 from minirt.io.base import Split
+from minirt.monitoring.logs import log_fields
 from minirt.protocol.barriers import CheckpointMode
 from minirt.protocol.manifest import ManifestKey
 from minirt.protocol.restore import InFlightPlan, RestorePlan
@@ -123,11 +124,12 @@ def assemble(
         allow_pickle=options.allow_pickle,
         metrics=metrics,
     )
-    chain = Chain(vertex, links, context)
-    _restore(chain, deployment, id, package.storage)
-    if chain.source is not None and restored is not None and restored.watermark is not None:
-        chain.source.restore_watermark(restored.watermark)
-    chain.open()
+    with log_fields(operator=vertex.operators[0].uid, subtask=id.index):
+        chain = Chain(vertex, links, context)
+        _restore(chain, deployment, id, package.storage)
+        if chain.source is not None and restored is not None and restored.watermark is not None:
+            chain.source.restore_watermark(restored.watermark)
+        chain.open()
     subtask = Subtask(
         id,
         graph.subtask_name(id),

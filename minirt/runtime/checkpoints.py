@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol
 
 from minirt.data.codec import RowCodec
 from minirt.graph.execution import Link, SubtaskId
 from minirt.io.base import Prepared
+from minirt.monitoring.logs import log_fields
 from minirt.protocol.barrier_handler import BarrierHandler
 from minirt.protocol.barriers import (
     TRIGGER_CHANNEL,
@@ -170,7 +172,8 @@ class SubtaskCheckpoints:
                     self._timers.append((at, checkpoint_id))
                     asked_for_timer = True
                 case TakeSnapshot(barrier, capture):
-                    self._take(barrier, capture)
+                    with self._logging(barrier.checkpoint_id):
+                        self._take(barrier, capture)
                 case StartCapture(channels):
                     self._current().capture.open_channels = channels
                 case StopCapture(channel):
@@ -180,13 +183,19 @@ class SubtaskCheckpoints:
                 case OvertakeOutputs():
                     self._overtake_outputs()
                 case FinishSnapshot():
-                    self._finish(command)
+                    with self._logging(command.checkpoint_id):
+                        self._finish(command)
                 case AbortSnapshot():
                     self._taken = None
                     self._outputs.unwatch()
                     self._timers.clear()
         if asked_for_timer:
             self.on_time()  # It may be due already.
+
+    def _logging(self, checkpoint_id: int) -> AbstractContextManager[None]:
+        """Barriers come also while other subtasks of the process work."""
+        head = self._chain.head.ctx.uid
+        return log_fields(operator=head, subtask=self._id.index, checkpoint=checkpoint_id)
 
     def _current(self) -> _Taken:
         assert self._taken is not None

@@ -6,6 +6,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable
+from typing import Any
 
 from minirt.graph.execution import SubtaskId
 from minirt.protocol.job import JobProtocol
@@ -21,7 +22,7 @@ from minirt.runtime.assembly import JobPackage
 from minirt.runtime.observer import JobObserver, JobProgress
 from minirt.runtime.process_cluster import ProcessCluster
 from minirt.runtime.shell import JobShell
-from minirt.runtime.storage_tasks import StorageCommand, StorageTasks
+from minirt.runtime.storage_tasks import RecordEvent, StorageCommand, StorageTasks
 
 _POLL_S_MAX = 1.0
 
@@ -88,6 +89,10 @@ class Coordinator:
         """Have an event handled soon."""
         self._events.put(event)
         self._cluster.wake()
+
+    def record(self, entry: dict[str, Any]) -> None:
+        """Have something that happened to the job kept in its history."""
+        self._storage.put(RecordEvent(entry))
 
     def progress(self) -> JobProgress:
         pids = self._cluster.pids  # A restart replaces it.

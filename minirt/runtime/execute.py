@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Literal
 
@@ -16,6 +17,10 @@ from minirt.graph.job_graph import JobGraph, SinkSpec, SourceSpec
 from minirt.graph.planner import build_execution_graph
 from minirt.io.base import Sink
 from minirt.modes import DEFAULT_MODE, MODES, find_mode
+from minirt.monitoring.events import JobEvents
+from minirt.monitoring.logs import set_up_program
+from minirt.monitoring.monitor import JobMonitor
+from minirt.monitoring.report import FiguresReport
 from minirt.protocol.checkpoints import CheckpointSettings
 from minirt.protocol.job import JobProtocol
 from minirt.protocol.liveness import Liveness
@@ -28,7 +33,7 @@ from minirt.runtime.inline import InlineRunner
 from minirt.runtime.job import Job, JobResult, Recorder, job_result
 from minirt.runtime.observer import JobObserver
 from minirt.runtime.savepoints import SavepointDesk
-from minirt.runtime.storage_tasks import StorageTasks
+from minirt.runtime.storage_tasks import RecordEvent, StorageTasks
 from minirt.storage.checkpoints import CheckpointStorage
 from minirt.storage.store import ObjectStore
 
@@ -37,14 +42,21 @@ Runner = Literal["processes", "inline"]
 
 def start_job(graph: JobGraph, settings: RunSettings) -> Job:
     """Start a job in worker processes and return at once."""
-    recorder = Recorder(graph.name, settings.observer or JobObserver())
-    parts = _Parts.of(graph, settings)
-    placement = place(parts.execution, settings.options)
+    parts, options = _Parts.of(graph, settings), settings.options
+    monitor = JobMonitor(parts.execution)
+    report = FiguresReport(monitor, options.limits.metrics_log_s)
+    recorder = Recorder(graph.name, [monitor, report, *_watching(settings)])
+    placement = place(parts.execution, options)
     savepoints = SavepointDesk(parts.package.storage, parts.package.modes, parts.mode)
-    coordinator = Coordinator(
-        parts.package, placement, parts.protocol, parts.tasks, recorder, savepoints.answer
-    )
-    return Job(graph.name, parts.protocol, recorder, coordinator, savepoints)
+    with ExitStack() as starting:
+        url = _offer_metrics(options, monitor, starting)
+        starting.callback(set_up_program(options.log_format, options.log_level))
+        coordinator = Coordinator(
+            parts.package, placement, parts.protocol, parts.tasks, recorder, savepoints.answer
+        )
+        recorder.observers.append(JobEvents(monitor, coordinator.record))
+        at_end = starting.pop_all()
+    return Job(parts.protocol, recorder, monitor, url, coordinator, savepoints, at_end)
 
 
 def execute_job(graph: JobGraph, settings: RunSettings, runner: Runner) -> JobResult:
@@ -57,8 +69,12 @@ def execute_job(graph: JobGraph, settings: RunSettings, runner: Runner) -> JobRe
             job.cancel()
             job.wait()
             raise
-    recorder, began_at = Recorder(graph.name, settings.observer or JobObserver()), time.monotonic()
-    parts = _Parts.of(graph, settings)
+    if settings.options.metrics_port is not None:
+        raise ConfigurationError('metrics_port has no effect with runner="inline"')
+    began_at, parts = time.monotonic(), _Parts.of(graph, settings)
+    monitor = JobMonitor(parts.execution)
+    events = JobEvents(monitor, lambda entry: parts.tasks.run(RecordEvent(entry)))
+    recorder = Recorder(graph.name, [monitor, events, *_watching(settings)])
     ending = InlineRunner(parts.package, parts.protocol, parts.tasks, recorder).run()
     return job_result(graph.name, parts.protocol, recorder, ending, began_at)
 
@@ -74,6 +90,21 @@ def place(graph: ExecutionGraph, options: Options) -> dict[SubtaskId, int]:
             f"{workers} workers have no effect: the highest parallelism of the job is {widest}"
         )
     return {id: id.index % workers for id in graph.subtasks()}
+
+
+def _offer_metrics(options: Options, monitor: JobMonitor, while_running: ExitStack) -> str | None:
+    """Where, if anywhere. Raises ConfigurationError if that cannot be."""
+    if options.metrics_port is None:
+        return None
+    from minirt.monitoring.prometheus import MetricsEndpoint
+
+    endpoint = MetricsEndpoint(options.metrics_host, options.metrics_port, monitor.figures)
+    while_running.callback(endpoint.close)
+    return endpoint.url
+
+
+def _watching(settings: RunSettings) -> list[JobObserver]:
+    return [] if settings.observer is None else [settings.observer]
 
 
 @dataclass(frozen=True, slots=True)

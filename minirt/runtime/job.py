@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any
 
 from minirt.errors import ConfigurationError, JobFailedError
+from minirt.monitoring.figures import JobFigures
+from minirt.monitoring.logs import log_fields, logger_of
+from minirt.monitoring.monitor import JobMonitor
 from minirt.operations.desk import ControlDesk
 from minirt.protocol.barriers import CheckpointMode
 from minirt.protocol.job import JobProtocol
@@ -20,7 +23,7 @@ from minirt.runtime.coordinator import Coordinator
 from minirt.runtime.observer import JobObserver, JobProgress
 from minirt.runtime.savepoints import SavepointDesk
 
-logger = logging.getLogger("minirt.job")
+logger = logger_of("job")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,31 +46,42 @@ class JobResult:
 class Recorder(JobObserver):
     """Remembers the checkpoints for the result, logs what went wrong, and passes everything on."""
 
-    def __init__(self, name: str, observer: JobObserver) -> None:
-        self._name = name
-        self._observer = observer
+    def __init__(self, name: str, observers: Sequence[JobObserver]) -> None:
+        self.name = name
+        self.observers = list(observers)
         self.checkpoints: list[Mapping[str, Any]] = []
 
     def on_status(self, status: JobStatus, generation: int) -> None:
-        self._observer.on_status(status, generation)
+        with log_fields(job=self.name, generation=generation):
+            logger.info("job %r is %s", self.name, status.value)
+        for observer in self.observers:
+            observer.on_status(status, generation)
 
     def on_checkpoint(self, entry: Mapping[str, Any]) -> None:
         self.checkpoints.append(entry)
-        if entry["status"] == "failed":
-            logger.warning(
-                "job %r: checkpoint %d failed: %s",
-                self._name,
-                entry["checkpoint_id"],
-                entry["reason"],
-            )
-        self._observer.on_checkpoint(entry)
+        id = entry["checkpoint_id"]
+        with log_fields(job=self.name, generation=entry["generation"], checkpoint=id):
+            if entry["status"] == "failed":
+                logger.warning("job %r: checkpoint %d failed: %s", self.name, id, entry["reason"])
+            else:
+                figures = {name: entry[name] for name in ("mode", "kind", "duration_s", "bytes")}
+                logger.info("checkpoint %d is complete", id, extra=figures)
+        for observer in self.observers:
+            observer.on_checkpoint(entry)
 
     def on_restart(self, error: Exception, delay_s: float) -> None:
-        logger.warning("job %r restarts in %.2f s: %s", self._name, delay_s, error)
-        self._observer.on_restart(error, delay_s)
+        with log_fields(job=self.name):
+            logger.warning("job %r restarts in %.2f s: %s", self.name, delay_s, error)
+        for observer in self.observers:
+            observer.on_restart(error, delay_s)
+
+    def on_end(self, status: JobStatus, error: Exception | None) -> None:
+        for observer in self.observers:
+            observer.on_end(status, error)
 
     def on_progress(self, progress: JobProgress) -> None:
-        self._observer.on_progress(progress)
+        for observer in self.observers:
+            observer.on_progress(progress)
 
 
 class Job:
@@ -75,17 +89,23 @@ class Job:
 
     def __init__(
         self,
-        name: str,
         protocol: JobProtocol,
         recorder: Recorder,
+        monitor: JobMonitor,
+        metrics_url: str | None,
         coordinator: Coordinator,
         savepoints: SavepointDesk,
+        at_end: ExitStack,
     ) -> None:
-        self.name = name
+        self.name = recorder.name
+        self.metrics_url = metrics_url
+        """Where Prometheus reads the metrics, if the job offers any."""
         self._protocol = protocol
         self._recorder = recorder
+        self._monitor = monitor
         self._coordinator = coordinator
         self._savepoints = savepoints
+        self._at_end = at_end
         self._began_at = time.monotonic()
         self._ending: EndJob | None = None
         self._crash: BaseException | None = None
@@ -94,7 +114,7 @@ class Job:
         self._left = threading.Event()
         self.desk = ControlDesk(self)
         """Where other processes of the same user ask for the job."""
-        threading.Thread(target=self._run, name=f"minirt-{name}", daemon=True).start()
+        threading.Thread(target=self._run, name=f"minirt-{self.name}", daemon=True).start()
 
     @property
     def status(self) -> JobStatus:
@@ -108,6 +128,11 @@ class Job:
     def progress(self) -> JobProgress:
         """The newest figures of all subtasks, and their processes."""
         return self._coordinator.progress()
+
+    @property
+    def figures(self) -> JobFigures:
+        """The newest figures with rates: where time goes, what flows, how checkpoints went."""
+        return self._monitor.figures()
 
     def savepoint(
         self,
@@ -200,6 +225,7 @@ class Job:
             self._savepoints.close(f"the job has ended: {self.status.value}")
             self._over.set()
             self.desk.close()
+            self._at_end.close()
             self._left.set()
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TypeVar
 
 from minirt.graph.execution import ChannelId, SubtaskId
+from minirt.monitoring.logs import logger_of
 from minirt.protocol.barriers import Barrier
 from minirt.protocol.job_events import (
     JobEvent,
@@ -24,7 +24,7 @@ from minirt.runtime.pacer import Pacer
 from minirt.runtime.snapshot import SnapshotUpload
 from minirt.runtime.subtask import Subtask
 
-logger = logging.getLogger("minirt.local")
+logger = logger_of("local")
 
 T = TypeVar("T")
 

@@ -1,16 +1,18 @@
-"""What a subtask counts while it runs."""
+"""What a subtask counts while it runs, and where its time goes."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
+from enum import Enum
 
 
 @dataclass(slots=True)
 class SubtaskMetrics:
     """Totals since the subtask started. Busy, idle, soft and hard add up to its life, in seconds.
 
-    *Soft*: it has input but no room for output, and can still take a barrier. *Hard*: it is stuck inside
-    one record, because there is no room for that record's output, neither in memory nor on disk.
+    *Busy*: it has input and room for output; it works, or waits for its turn in its process. *Soft*: it has
+    input but no room for output, and can still take a barrier. *Hard*: it is stuck inside one record,
+    because there is no room for that record's output, neither in memory nor on disk. Else it is *idle*.
     """
 
     records_in: int = 0
@@ -24,6 +26,8 @@ class SubtaskMetrics:
     watermark: int | None = None
     queued_in_bytes: int = 0
     queued_out_bytes: int = 0
+    output_queue_use: float = 0.0
+    """How full the fullest output queue is; above 1 it holds more than it should."""
     spilled_bytes: int = 0
     """Output that was written to disk, as memory had no room for it."""
     input_window_bytes: int = 0
@@ -31,5 +35,43 @@ class SubtaskMetrics:
     late_records: int = 0
     """Records that came too late for their window."""
 
-    def as_tuple(self) -> tuple[float | int | None, ...]:
-        return tuple(getattr(self, field.name) for field in fields(self))
+    @property
+    def input_queue_use(self) -> float:
+        """How full the input queues are together."""
+        return self.queued_in_bytes / self.input_window_bytes if self.input_window_bytes else 0.0
+
+    @property
+    def accounted_s(self) -> float:
+        """How long the subtask has lived."""
+        return self.busy_s + self.idle_s + self.soft_backpressure_s + self.hard_backpressure_s
+
+
+class Activity(Enum):
+    """What a subtask does with its time; the value names the field of `SubtaskMetrics` that counts it."""
+
+    BUSY = "busy_s"
+    IDLE = "idle_s"
+    SOFT_BACKPRESSURE = "soft_backpressure_s"
+    HARD_BACKPRESSURE = "hard_backpressure_s"
+
+
+class TimeAccount:
+    """Counts every moment once: from one call to the next, a subtask does what the first call said.
+
+    Times are seconds of any clock that never goes back. It begins idle.
+    """
+
+    def __init__(self, metrics: SubtaskMetrics, now: float) -> None:
+        self._metrics = metrics
+        self._activity = Activity.IDLE
+        self._since = now
+
+    def turn_to(self, activity: Activity, now: float) -> None:
+        self.settle(now)
+        self._activity = activity
+
+    def settle(self, now: float) -> None:
+        """Count the time until now, in the middle of whatever the subtask does."""
+        field = self._activity.value
+        setattr(self._metrics, field, getattr(self._metrics, field) + now - self._since)
+        self._since = now

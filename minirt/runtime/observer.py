@@ -32,5 +32,8 @@ class JobObserver:
     def on_restart(self, error: Exception, delay_s: float) -> None:
         """The job will be restarted after this many seconds because of `error`."""
 
+    def on_end(self, status: JobStatus, error: Exception | None) -> None:
+        """The job has ended; `error` says why it failed."""
+
     def on_progress(self, progress: JobProgress) -> None:
         """New figures have come in, several times a second."""

@@ -131,3 +131,4 @@ class JobShell:
                 self._observer.on_restart(error, delay_s)
             case EndJob():
                 self.ending = command
+                self._observer.on_end(command.status, command.error)

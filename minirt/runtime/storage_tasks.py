@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -19,6 +18,7 @@ from minirt.errors import (
 from minirt.graph.execution import ExecutionGraph, SubtaskId
 from minirt.graph.job_graph import OperatorNode, SinkSpec, SourceSpec
 from minirt.io.base import Handle, Sink, Split
+from minirt.monitoring.logs import log_fields, logger_of
 from minirt.protocol.job_events import (
     CleanUp,
     CommitFailed,
@@ -42,14 +42,29 @@ from minirt.protocol.stored_watermarks import WatermarkPlan, plan_watermarks
 from minirt.run_settings import FRESH, RestoreOptions
 from minirt.runtime.assembly import Deployment
 from minirt.storage.checkpoints import CheckpointStorage, RestorePoint
+from minirt.storage.history import EVENTS_MAX, History
 from minirt.storage.savepoints import copy_checkpoint
 
-logger = logging.getLogger("minirt.coordinator")
+logger = logger_of("coordinator")
 
 _TAKEN_OVER = "another coordinator has taken over this job's checkpoints"
 
+
+@dataclass(frozen=True, slots=True)
+class RecordEvent:
+    """Keep what happened to the job where it survives the coordinator; it decides nothing."""
+
+    entry: dict[str, Any]
+
+
 StorageCommand = (
-    PrepareGeneration | StoreManifest | CommitHandles | PublishSavepoint | CleanUp | RecordHistory
+    PrepareGeneration
+    | StoreManifest
+    | CommitHandles
+    | PublishSavepoint
+    | CleanUp
+    | RecordHistory
+    | RecordEvent
 )
 STORAGE_COMMANDS = (
     PrepareGeneration,
@@ -78,9 +93,14 @@ class StorageTasks:
     _resolved: bool = False
     """Whether a generation of this run has put on record what it starts from."""
     _splits: dict[str, Sequence[Split]] = field(default_factory=dict)
+    _events: History | None = None
 
     def run(self, command: StorageCommand) -> JobEvent | None:
         """Carry out a command; failures come back as events, never as exceptions."""
+        with log_fields(job=self.graph.name, generation=self._generation):
+            return self._run(command)
+
+    def _run(self, command: StorageCommand) -> JobEvent | None:
         match command:
             case PrepareGeneration():
                 return self._prepare_or_report()
@@ -94,6 +114,8 @@ class StorageTasks:
                 self._clean_up(needed)
             case RecordHistory(entry):
                 self._record(entry)
+            case RecordEvent(entry):
+                self._record_event(entry)
         return None
 
     def _prepare_or_report(self) -> JobEvent:
@@ -275,6 +297,17 @@ class StorageTasks:
             self.storage.append_history(entry)
         except MinirtError as error:
             logger.warning("the checkpoint history could not be written: %s", error)
+
+    def _record_event(self, entry: dict[str, Any]) -> None:
+        if self.storage is None:
+            return
+        if self._events is None or self._events.generation != self._generation:
+            store, folder = self.storage.store, CheckpointPaths.EVENTS
+            self._events = History(store, folder, self._generation, EVENTS_MAX)
+        try:
+            self._events.append(entry)
+        except MinirtError as error:
+            logger.warning("the history of the job could not be written: %s", error)
 
 
 def _warn_of_losses(point: RestorePoint) -> None:

@@ -12,6 +12,7 @@ from typing import Protocol
 from minirt.data.batch import Batch
 from minirt.data.codec import RowCodec
 from minirt.graph.execution import Link, SubtaskId
+from minirt.monitoring.logs import LOG_FIELDS, log_fields
 from minirt.protocol.barriers import Barrier, CheckpointMode
 from minirt.protocol.manifest import SnapshotRef
 from minirt.protocol.watermarks import MAX_WATERMARK
@@ -67,6 +68,7 @@ class Subtask:
         self._batch_origin: Origin | None = None
         self._batch_position = 0
         self._work: Iterator[None] | None = None
+        self._log_fields = {"operator": chain.head.ctx.uid, "subtask": id.index}
         self._paused = False
         """Whether a source waits behind the savepoint that its job is to end with."""
         self._checkpoints = SubtaskCheckpoints(
@@ -161,6 +163,19 @@ class Subtask:
 
     def run_slice(self) -> None:
         """Work for about one slice, or until input or room for output runs out."""
+        token = LOG_FIELDS.set(self._log_fields)
+        try:
+            self._work_on()
+        finally:
+            LOG_FIELDS.reset(token)
+
+    def close(self) -> None:
+        with log_fields(**self._log_fields):
+            self.chain.close()
+
+    # How it works.
+
+    def _work_on(self) -> None:
         self._pacer.begin()
         fill = self.outputs.fill
         while fill < 1 and not self._paused:
@@ -175,11 +190,6 @@ class Subtask:
             self._room_pacer.done(processed, fill)
             if self._pacer.done(processed):
                 return
-
-    def close(self) -> None:
-        self.chain.close()
-
-    # How it works.
 
     def _begin_next(self) -> bool:
         timer = self.chain.head.next_processing_time

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 import os
 import selectors
 import socket
 import sys
 import time
-from collections import defaultdict
-from collections.abc import Collection
 from dataclasses import dataclass
 from functools import partial
 from multiprocessing.connection import Client
 
 from minirt.config import Limits
 from minirt.graph.execution import SubtaskId
+from minirt.monitoring.logs import logger_of, set_up_worker
 from minirt.protocol.job_events import JobEvent, SubtaskDrained, SubtaskStarted, WorkerFailed
 from minirt.runtime.assembly import JobPackage, assemble
 from minirt.runtime.channels import OutputChannel
@@ -34,6 +32,7 @@ from minirt.runtime.messages import (
     WorkerHello,
     portable,
 )
+from minirt.runtime.metrics import Activity, TimeAccount
 from minirt.runtime.operators.base import user_error
 from minirt.runtime.orders import deliver, deliver_stored
 from minirt.runtime.pacer import TimedPacer
@@ -43,7 +42,7 @@ from minirt.runtime.subtask import Subtask
 from minirt.runtime.uploader import Uploader
 from minirt.runtime.wiring import Wiring
 
-logger = logging.getLogger("minirt.worker")
+logger = logger_of("worker")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,15 +63,16 @@ def run_worker(package: JobPackage, place: WorkerPlace) -> None:
         end_with_coordinator(place.coordinator, place.token)
     except (OSError, EOFError):
         os._exit(ORPHANED_EXIT)
+    options = package.options
     listener, address = listen(
-        place.folder, f"w{place.generation}-{place.worker}", package.options.transport
+        place.folder, f"w{place.generation}-{place.worker}", options.transport
     )
     control.send(WorkerHello(place.generation, place.worker, os.getpid(), address))
     assignment = control.receive()
     if isinstance(assignment, Assignment):
         try:
             life = Heartbeat(place.generation, place.worker, {})
-            with control.repeating(life, package.options.limits.heartbeat_s):
+            with control.repeating(life, options.limits.heartbeat_s):
                 worker = Worker(package, place, control, listener, assignment)
             worker.run()
         except (Exception, SystemExit, KeyboardInterrupt) as error:
@@ -101,7 +101,6 @@ class Worker:
         self._selector = selectors.DefaultSelector()
         self._wiring = Wiring(self._selector, self._limits, place.token, place.generation)
         self._working: list[Subtask] = []
-        self._accounted_s: defaultdict[SubtaskId, float] = defaultdict(float)
         self._stopping = False
         self._heartbeat_at = 0.0
         self._serve_at = 0.0
@@ -109,6 +108,8 @@ class Worker:
         """Those that were blocked within a record."""
         self._uploader = Uploader(package, self._on_uploaded)
         self.subtasks = self._assemble(assignment, listener)
+        began = time.perf_counter()
+        self._time = {one.id: TimeAccount(one.metrics, began) for one in self.subtasks}
 
     # Ports of the subtasks.
 
@@ -124,6 +125,9 @@ class Worker:
     # Start.
 
     def _assemble(self, assignment: Assignment, listener: socket.socket) -> list[Subtask]:
+        graph, options = self._package.load_graph(), self._package.options
+        generation = self._place.generation
+        set_up_worker(options.log_format, options.log_level, job=graph.name, generation=generation)
         mine = [id for id, host in assignment.placement.items() if host == self._place.worker]
         pace = self._limits.slice_s
         built = {
@@ -138,30 +142,26 @@ class Worker:
             )
             for id in sorted(mine)
         }
-        graph = self._package.load_graph()
         self._wiring.connect(self._place.worker, graph, built, assignment, listener)
         listener.close()
         self._selector.register(self._control.fileno(), selectors.EVENT_READ, self._on_control)
         for id in built:
-            self._tell(SubtaskStarted(self._place.generation, id))
+            self._tell(SubtaskStarted(generation, id))
         return [assembled.subtask for assembled in built.values()]
 
     # The loop.
 
     def run(self) -> None:
         """Until told to stop."""
-        mark = time.perf_counter()
         while not self._stopping:
-            held_up = {s.id for s in self.subtasks if s.has_input and s.outputs.full}
+            for subtask in self.subtasks:
+                self._note_wait(subtask)
             self._wait()
             for subtask in self.subtasks:
                 subtask.on_time()
                 if subtask.runnable:
                     self._work(subtask)
             self._wiring.move_frames(self._working)
-            now = time.perf_counter()
-            self._account(now - mark, held_up)
-            mark = now
             self._beat()
         for subtask in self.subtasks:
             subtask.close()
@@ -185,8 +185,7 @@ class Worker:
             key.data()
 
     def _work(self, subtask: Subtask) -> None:
-        metrics = subtask.metrics
-        began, blocked_s = time.perf_counter(), metrics.hard_backpressure_s
+        self._time[subtask.id].turn_to(Activity.BUSY, time.perf_counter())
         self._working.append(subtask)
         try:
             subtask.run_slice()
@@ -194,8 +193,18 @@ class Worker:
             raise user_error(subtask.name, error) from error
         finally:
             self._working.pop()
-        blocked_s = metrics.hard_backpressure_s - blocked_s
-        metrics.busy_s += time.perf_counter() - began - blocked_s
+        if self._working:  # Else it is done with the next turn.
+            self._note_wait(subtask)
+
+    def _note_wait(self, subtask: Subtask) -> None:
+        """What its time counts as until it works, or until this is looked at again."""
+        if not subtask.has_input:
+            activity = Activity.IDLE
+        elif subtask.outputs.full:
+            activity = Activity.SOFT_BACKPRESSURE
+        else:
+            activity = Activity.BUSY
+        self._time[subtask.id].turn_to(activity, time.perf_counter())
 
     def _make_room(self, id: SubtaskId, channel: OutputChannel) -> None:
         """Inside one record that emits more than memory has room for: send what the receivers take.
@@ -226,11 +235,12 @@ class Worker:
                 subtask.name,
                 channel.spill.refusal,
             )
-        began = time.perf_counter()
+        account = self._time[subtask.id]
+        account.turn_to(Activity.HARD_BACKPRESSURE, time.perf_counter())
         while channel.overdrawn:
             ran = self._run_downstream(subtask)
             self._serve(0 if ran else self._limits.heartbeat_s)
-        subtask.metrics.hard_backpressure_s += time.perf_counter() - began
+        account.turn_to(Activity.BUSY, time.perf_counter())
 
     def _serve(self, timeout: float) -> None:
         """Move frames and handle what has arrived, or arrives within `timeout` seconds."""
@@ -270,21 +280,6 @@ class Worker:
             case Stop():
                 self._stopping = True
 
-    def _account(self, passed: float, held_up: Collection[SubtaskId]) -> None:
-        """Of the time since the last call, what a subtask did not work it waited.
-
-        `held_up` had no room for output when the wait began; room is what ends such a wait.
-        """
-        for subtask in self.subtasks:
-            metrics = subtask.metrics
-            worked = metrics.busy_s + metrics.hard_backpressure_s
-            waited = max(0.0, passed - (worked - self._accounted_s[subtask.id]))
-            self._accounted_s[subtask.id] = worked
-            if subtask.id in held_up:
-                metrics.soft_backpressure_s += waited
-            else:
-                metrics.idle_s += waited
-
     def _beat(self) -> None:
         now = time.time()
         if now < self._heartbeat_at:
@@ -293,8 +288,11 @@ class Worker:
         self._report()
 
     def _report(self) -> None:
+        now = time.perf_counter()
         for subtask in self.subtasks:
+            self._time[subtask.id].settle(now)
             subtask.metrics.queued_out_bytes = subtask.outputs.queued_bytes
+            subtask.metrics.output_queue_use = subtask.outputs.fill
             if subtask.gate is not None:
                 subtask.metrics.queued_in_bytes = subtask.gate.gate.queued_bytes
                 subtask.metrics.input_window_bytes = subtask.gate.gate.window_bytes

@@ -39,7 +39,7 @@ from minirt.storage.damage import (
     cannot_restore_if_damaged,
     fallback_to,
 )
-from minirt.storage.history import CheckpointHistory
+from minirt.storage.history import History
 from minirt.storage.manifests import decode_manifest, encode_manifest
 from minirt.storage.parts import part_checksum, part_head
 from minirt.storage.retention import Retention
@@ -83,7 +83,7 @@ class CheckpointStorage:
         self._history_entries = history_entries
         self._generation = 0
         self._retention: Retention | None = None
-        self._history = CheckpointHistory(store, 0, history_entries)
+        self._history = History(store, CheckpointPaths.HISTORY, 0, history_entries)
 
     def __reduce__(self) -> tuple[type[CheckpointStorage], tuple[ObjectStore, int, int]]:
         return (type(self), (self.store, self._inline_bytes_max, self._history_entries))
@@ -104,7 +104,10 @@ class CheckpointStorage:
             if self.store.create(path, claimant):
                 self._check_create_refuses(path, claimant)
                 self._generation = generation
-                self._history = CheckpointHistory(self.store, generation, self._history_entries)
+                entries_max = self._history_entries
+                self._history = History(
+                    self.store, CheckpointPaths.HISTORY, generation, entries_max
+                )
                 return generation
             generation += 1
         raise StorageError(

@@ -1,4 +1,4 @@
-"""What became of each checkpoint, kept on storage so that it can be read after the job has died."""
+"""What became of a job and its checkpoints, kept on storage to be read also after the job has died."""
 
 from __future__ import annotations
 
@@ -15,18 +15,23 @@ from minirt.storage.store import ObjectMissingError, ObjectStore
 
 _RUN_ENTRIES = 64
 _RUN_BYTES = 64 * 1024
+EVENTS_MAX = 200
+"""How many events of a job are remembered."""
 
 
-class CheckpointHistory:
+class History:
     """The newest `entries_max` entries, in runs: objects of consecutive entries, rewritten as they grow.
+
+    `folder` is `CheckpointPaths.HISTORY`, for checkpoints, or `EVENTS`, for what happened to the job.
 
     A run's name holds the number of its first entry, so a listing tells how many entries each run has.
     Appending costs one write, and one deletion where a run has become too old. Not for several threads.
     """
 
-    def __init__(self, store: ObjectStore, generation: int, entries_max: int) -> None:
+    def __init__(self, store: ObjectStore, folder: str, generation: int, entries_max: int) -> None:
         self._store = store
-        self._generation = generation
+        self._folder = folder
+        self.generation = generation
         self._entries_max = entries_max
         self._older: list[tuple[int, int]] | None = None
         self._first = 0
@@ -39,12 +44,12 @@ class CheckpointHistory:
             older = self._older = self._runs()
             self._first = self._continue_after(older)
         if len(self._run) >= _RUN_ENTRIES or sum(map(len, self._run)) >= _RUN_BYTES:
-            older.append((self._first, self._generation))
+            older.append((self._first, self.generation))
             self._first += len(self._run)
             self._run = []
         run = [*self._run, msgpack.packb(entry)]
         self._store.write(
-            CheckpointPaths.history(self._first, self._generation),
+            CheckpointPaths.entries(self._folder, self._first, self.generation),
             encode_part({"entries": msgpack.packb(run)}),
         )
         self._run = run
@@ -60,11 +65,11 @@ class CheckpointHistory:
         return entries[-self._entries_max :]
 
     def _runs(self) -> list[tuple[int, int]]:
-        paths = self._store.list(CheckpointPaths.HISTORY)
-        return sorted(run for path in paths if (run := CheckpointPaths.parse_history(path)))
+        paths = self._store.list(self._folder)
+        return sorted(run for path in paths if (run := CheckpointPaths.parse_entries(path)))
 
     def _read_run(self, run: tuple[int, int]) -> list[dict[str, Any]]:
-        path = CheckpointPaths.history(*run)
+        path = CheckpointPaths.entries(self._folder, *run)
         try:
             data = self._store.read(path)
         except ObjectMissingError:  # Too old by now: a running job has removed it.
@@ -92,7 +97,7 @@ class CheckpointHistory:
         """Delete the runs all of whose entries are too old."""
         oldest = self._first + len(self._run) - self._entries_max
         while older and self._end_of(older) <= oldest:
-            self._store.delete(CheckpointPaths.history(*older[0]))
+            self._store.delete(CheckpointPaths.entries(self._folder, *older[0]))
             older.pop(0)
 
     def _end_of(self, older: list[tuple[int, int]]) -> int:

@@ -1,0 +1,80 @@
+"""`minirt bench`: what this machine makes of a few small jobs."""
+
+from __future__ import annotations
+
+import json as json_format
+import statistics
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any
+
+import typer
+
+from minirt.cli.arguments import Json
+from minirt.cli.live_line import LiveLine
+
+SECONDS = 3.0
+
+
+def bench(
+    seconds: Annotated[
+        float, typer.Option(min=0.1, max=600.0, help="How long each measurement takes, about.")
+    ] = SECONDS,
+    json: Json = False,
+) -> None:
+    """Measure this machine: records a second, and checkpoints in each mode while all queues are full.
+
+    Two subtasks of each operator, in processes of their own. It is a quick look: the figures of a
+    machine that does other work as well are lower, and short runs differ.
+    """
+    from minirt.cli.bench_jobs import CASES, checkpoints_under_backpressure, records_per_s
+    from minirt.modes import MODES
+
+    line = LiveLine(sys.stderr)
+    throughput, modes = [], []
+    with line.logging("error"):  # That a checkpoint failed as its job was cancelled is no news.
+        try:
+            for case, make in CASES.items():
+                line.update(f"{case} ...")
+                rate = records_per_s(make(), seconds)
+                throughput.append({"case": case, "records_per_s": round(rate)})
+            for mode in MODES:
+                line.update(f"checkpoints in mode {mode} ...")
+                modes.append(_summary(mode, checkpoints_under_backpressure(mode, seconds)))
+        finally:
+            line.close()
+    if json:
+        typer.echo(json_format.dumps({"throughput": throughput, "checkpoints": modes}, indent=2))
+        return
+    _print(throughput, modes)
+
+
+def _summary(mode: str, entries: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    durations = [entry["duration_s"] for entry in entries]
+    captured = [sum(part["in_flight_bytes"] for part in entry["subtasks"]) for entry in entries]
+    return {
+        "mode": mode,
+        "checkpoints": len(entries),
+        "median_s": statistics.median(durations) if durations else None,
+        "longest_s": max(durations, default=None),
+        "in_flight_bytes": round(statistics.mean(captured)) if captured else None,
+    }
+
+
+def _print(throughput: list[dict[str, Any]], modes: list[dict[str, Any]]) -> None:
+    from minirt.cli.checkpoint_table import duration
+    from minirt.cli.tables import print_table
+
+    print_table("throughput", ("job", "records/s"), [list(row.values()) for row in throughput])
+    print_table(
+        "checkpoints while all queues are full",
+        ("mode", "completed", "median", "longest", "bytes in flight"),
+        [
+            [
+                *(row["mode"], row["checkpoints"]),
+                *(None if row[n] is None else duration(row[n]) for n in ("median_s", "longest_s")),
+                row["in_flight_bytes"],
+            ]
+            for row in modes
+        ],
+    )

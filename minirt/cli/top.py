@@ -1,0 +1,129 @@
+"""`minirt top`: what a running job does, live."""
+
+from __future__ import annotations
+
+import json as json_format
+import os
+import select
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from minirt.cli.jobs import JsonOption, ask_job, find_job, only_job
+from minirt.errors import MinirtError
+
+if TYPE_CHECKING:
+    from minirt.operations.registry import Entry
+
+_REFRESH_S = 1.0
+_ANSWER_S_MAX = 5.0
+
+
+def top(
+    job: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[JOB]",
+            help="Its name, or the begin of its id; see `minirt jobs`.",
+            show_default="the only one that runs",
+        ),
+    ] = None,
+    once: Annotated[bool, typer.Option("--once", help="Print one table, and end.")] = False,
+    json: JsonOption = False,
+) -> None:
+    """Show what a running job does: where time goes, what flows, how checkpoints go.
+
+    It is refreshed every second, until the job ends or you press q. In a pipe, tables follow each other.
+    Times are milliseconds of each second: busy, idle, and backpressure of two kinds, soft (no room for
+    output, barriers can still pass) and hard (stuck within one record). --json prints one object.
+    """
+    entry = only_job() if job is None else find_job(job)
+    figures = _ask(entry)
+    if json:
+        typer.echo(json_format.dumps(figures, indent=2))
+    elif once or not sys.stdout.isatty():
+        _print_tables(entry, figures, once=once)
+    else:
+        _show(entry, figures)
+
+
+def _ask(entry: Entry) -> dict[str, Any]:
+    return ask_job(entry, {"request": "figures"}, _ANSWER_S_MAX)
+
+
+def _ask_on(entry: Entry) -> dict[str, Any] | None:
+    """The next figures; None if the job has ended."""
+    try:
+        return _ask(entry)
+    except MinirtError:
+        return None
+
+
+def _print_tables(entry: Entry, first: dict[str, Any], *, once: bool) -> None:
+    from minirt.cli.tables import print_table
+    from minirt.cli.top_view import COLUMNS, job_lines, row
+
+    figures: dict[str, Any] | None = first
+    while figures is not None:
+        lines = "\n".join(job_lines(figures))
+        print_table(lines, COLUMNS, [row(operator) for operator in figures["operators"]])
+        if not figures["operators"]:
+            typer.echo(lines)
+        sys.stdout.flush()
+        if once:
+            return
+        time.sleep(_REFRESH_S)
+        figures = _ask_on(entry)
+
+
+def _show(entry: Entry, first: dict[str, Any]) -> None:
+    """Until the job ends or the user has seen enough."""
+    from rich.live import Live
+
+    from minirt.cli.console import console
+    from minirt.cli.top_view import view
+
+    figures: dict[str, Any] | None = first
+    try:
+        with _keys() as pressed, Live(console=console(), screen=True, auto_refresh=False) as live:
+            while figures is not None:
+                live.update(view(figures), refresh=True)
+                if pressed(_REFRESH_S) == "q":
+                    return
+                figures = _ask_on(entry)
+    except KeyboardInterrupt:
+        return
+    typer.echo(f"job {entry.name} has ended")
+
+
+@contextmanager
+def _keys() -> Iterator[Callable[[float], str]]:
+    """Waits for so many seconds, or until a key is pressed; gives that key, or nothing."""
+    if not sys.stdin.isatty():
+        yield _no_key
+        return
+    import termios
+    import tty
+
+    descriptor = sys.stdin.fileno()
+    before = termios.tcgetattr(descriptor)
+
+    def pressed(seconds: float) -> str:
+        if select.select([descriptor], [], [], seconds)[0]:
+            return os.read(descriptor, 1).decode(errors="replace")
+        return ""
+
+    try:
+        tty.setcbreak(descriptor)
+        yield pressed
+    finally:
+        termios.tcsetattr(descriptor, termios.TCSADRAIN, before)
+
+
+def _no_key(seconds: float) -> str:
+    time.sleep(seconds)
+    return ""

@@ -1,0 +1,226 @@
+"""Every metric that a job offers: its name, its meaning, and where its values come from.
+
+Names and labels are stable. They follow the rules of Prometheus: basic units, counters end in `_total`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from minirt.monitoring.figures import JobFigures, SubtaskFigures
+from minirt.protocol.job_events import JobStatus
+from minirt.protocol.watermarks import MAX_WATERMARK
+from minirt.runtime.metrics import SubtaskMetrics
+
+Sample = tuple[Mapping[str, str], float]
+"""The values of all labels but `job`, and the value."""
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """A metric with all its labels. `samples` finds its values in the figures of a job."""
+
+    name: str
+    kind: Literal["counter", "gauge"]
+    labels: tuple[str, ...]
+    meaning: str
+    samples: Callable[[JobFigures], Iterator[Sample]]
+
+
+def _of_job(
+    name: str,
+    kind: Literal["counter", "gauge"],
+    meaning: str,
+    value: Callable[[JobFigures], float | None],
+) -> Metric:
+    def samples(figures: JobFigures) -> Iterator[Sample]:
+        found = value(figures)
+        if found is not None:
+            yield {}, found
+
+    return Metric(name, kind, ("job",), meaning, samples)
+
+
+def _of_subtask(
+    name: str,
+    kind: Literal["counter", "gauge"],
+    meaning: str,
+    value: Callable[[SubtaskFigures, float], float | None],
+) -> Metric:
+    def samples(figures: JobFigures) -> Iterator[Sample]:
+        for one in figures.subtasks:
+            found = value(one, figures.at)
+            if found is not None:
+                yield {"operator": one.operator, "subtask": str(one.subtask)}, found
+
+    return Metric(name, kind, ("job", "operator", "subtask"), meaning, samples)
+
+
+def _total(name: str, field: str, meaning: str) -> Metric:
+    def value(one: SubtaskFigures, now: float) -> float:
+        count: float = getattr(one.totals, field)
+        return count
+
+    return _of_subtask(name, "counter", meaning, value)
+
+
+def _now(name: str, meaning: str, value: Callable[[SubtaskMetrics], float | None]) -> Metric:
+    return _of_subtask(name, "gauge", meaning, lambda one, now: value(one.totals))
+
+
+def _watermark_s(totals: SubtaskMetrics) -> float | None:
+    return None if totals.watermark in (None, MAX_WATERMARK) else totals.watermark / 1000
+
+
+def _of_newest(name: str, field: str, meaning: str) -> Metric:
+    def value(figures: JobFigures) -> float | None:
+        newest = figures.checkpoints.newest
+        return None if newest is None else newest[field]
+
+    return _of_job(name, "gauge", meaning, value)
+
+
+def _statuses(figures: JobFigures) -> Iterator[Sample]:
+    for status in JobStatus:
+        yield {"status": status.value}, float(status is figures.status)
+
+
+def _descriptions(figures: JobFigures) -> Iterator[Sample]:
+    for one in figures.subtasks:
+        pid = "" if one.pid is None else str(one.pid)
+        labels = {"operator": one.operator, "subtask": str(one.subtask)}
+        yield {**labels, "chain": one.name, "pid": pid}, 1.0
+
+
+CATALOGUE: tuple[Metric, ...] = (
+    Metric(
+        "minirt_job_status",
+        "gauge",
+        ("job", "status"),
+        "1 for the status that the job has, 0 for all others.",
+        _statuses,
+    ),
+    _of_job(
+        "minirt_job_start_time_seconds",
+        "gauge",
+        "When the job was started, in seconds since 1970.",
+        lambda job: job.started_at,
+    ),
+    _of_job(
+        "minirt_job_generation", "gauge", "The generation that runs.", lambda job: job.generation
+    ),
+    _of_job(
+        "minirt_job_restarts_total",
+        "counter",
+        "Restarts since the job was started.",
+        lambda job: job.restarts,
+    ),
+    _of_job(
+        "minirt_checkpoints_completed_total",
+        "counter",
+        "Checkpoints that completed since the job was started.",
+        lambda job: job.checkpoints.completed,
+    ),
+    _of_job(
+        "minirt_checkpoints_failed_total",
+        "counter",
+        "Checkpoints that failed since the job was started.",
+        lambda job: job.checkpoints.failed,
+    ),
+    _of_newest(
+        "minirt_last_checkpoint_start_time_seconds",
+        "triggered_at",
+        "When the newest completed checkpoint was triggered, in seconds since 1970.",
+    ),
+    _of_newest(
+        "minirt_last_checkpoint_duration_seconds",
+        "duration_s",
+        "How long the newest completed checkpoint took, from its trigger to its manifest.",
+    ),
+    _of_newest(
+        "minirt_last_checkpoint_bytes",
+        "bytes",
+        "What the newest completed checkpoint stored, without what it refers to in older ones.",
+    ),
+    _of_newest(
+        "minirt_last_checkpoint_in_flight_bytes",
+        "in_flight_bytes",
+        "How much of that was captured in flight.",
+    ),
+    Metric(
+        "minirt_subtask_info",
+        "gauge",
+        ("job", "operator", "subtask", "chain", "pid"),
+        "Always 1: the names of the operators in the subtask's chain, and its process.",
+        _descriptions,
+    ),
+    _total(
+        "minirt_busy_seconds_total",
+        "busy_s",
+        "Time with input and room for output: it worked, or waited for its turn in its process.",
+    ),
+    _total("minirt_idle_seconds_total", "idle_s", "Time without input."),
+    _total(
+        "minirt_soft_backpressure_seconds_total",
+        "soft_backpressure_s",
+        "Time with input but without room for output, in which it could take a barrier.",
+    ),
+    _total(
+        "minirt_hard_backpressure_seconds_total",
+        "hard_backpressure_s",
+        "Time stuck within one record, with no room for its output in memory or on disk.",
+    ),
+    _total("minirt_records_in_total", "records_in", "Records that were taken in."),
+    _total(
+        "minirt_records_out_total", "records_out", "Records that were emitted, once for each link."
+    ),
+    _total("minirt_bytes_in_total", "bytes_in", "Bytes that were taken from input channels."),
+    _total("minirt_bytes_out_total", "bytes_out", "Bytes that were put into output channels."),
+    _total(
+        "minirt_late_records_total", "late_records", "Records that came too late for their window."
+    ),
+    _total(
+        "minirt_spilled_bytes_total",
+        "spilled_bytes",
+        "Output that went to disk, as memory had no room for it.",
+    ),
+    _now(
+        "minirt_input_queue_bytes",
+        "What waits in the input queues.",
+        lambda totals: totals.queued_in_bytes,
+    ),
+    _now(
+        "minirt_output_queue_bytes",
+        "What waits in the output queues.",
+        lambda totals: totals.queued_out_bytes,
+    ),
+    _now(
+        "minirt_input_queue_use_ratio",
+        "How full the input queues are together.",
+        lambda totals: totals.input_queue_use,
+    ),
+    _now(
+        "minirt_output_queue_use_ratio",
+        "How full the fullest output queue is; above 1 it holds more than it should.",
+        lambda totals: totals.output_queue_use,
+    ),
+    _now(
+        "minirt_watermark_seconds",
+        "The watermark, in seconds since 1970; absent before the first and after the last one.",
+        _watermark_s,
+    ),
+    _of_subtask(
+        "minirt_watermark_lag_seconds",
+        "gauge",
+        "How far the watermark is behind the clock; absent before the first and after the last one.",
+        lambda one, now: one.watermark_lag_s(now),
+    ),
+    _of_subtask(
+        "minirt_last_checkpoint_stored_seconds",
+        "gauge",
+        "From the trigger of the newest completed checkpoint until this subtask's part was stored.",
+        lambda one, now: one.checkpoint_s,
+    ),
+)

@@ -1,0 +1,84 @@
+"""What happened to a job, for its history on storage: starts, restarts with their causes, and the end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgpack
+
+from minirt.monitoring.figures import JobFigures, OperatorFigures
+from minirt.monitoring.monitor import JobMonitor
+from minirt.protocol.job_events import JobStatus
+from minirt.runtime.observer import JobObserver
+
+CAUSE_TEXT_MAX = 2000
+FIGURES_BYTES_MAX = 32 * 1024
+"""Figures of a job with so many operators that they take more are left out."""
+
+TOTALS = (
+    *("records_in", "records_out", "bytes_in", "bytes_out"),
+    *("busy_s", "idle_s", "soft_backpressure_s", "hard_backpressure_s"),
+)
+
+
+class JobEvents(JobObserver):
+    """Has each event recorded, with the last figures of what ended. An entry is bounded in bytes.
+
+    An event has `event`, `job`, `at`, `generation` and `restarts`. Where something ended it also has a
+    `cause`, which may be None, counts of checkpoints, and the sums of each chain's subtasks until then.
+    """
+
+    def __init__(self, monitor: JobMonitor, record: Callable[[dict[str, Any]], object]) -> None:
+        self._monitor = monitor
+        self._record = record
+
+    def on_status(self, status: JobStatus, generation: int) -> None:
+        if status is JobStatus.RUNNING:
+            self._record(_event("running", self._monitor.figures()))
+
+    def on_restart(self, error: Exception, delay_s: float) -> None:
+        self._end("restarting", error)
+
+    def on_end(self, status: JobStatus, error: Exception | None) -> None:
+        self._end(status.value, error)
+
+    def _end(self, event: str, error: Exception | None) -> None:
+        figures = self._monitor.figures()
+        operators = [_sums(operator) for operator in figures.operators()]
+        fits = len(msgpack.packb(operators)) <= FIGURES_BYTES_MAX
+        self._record(
+            {
+                **_event(event, figures),
+                "cause": None if error is None else _shortened(str(error)),
+                "completed_checkpoints": figures.checkpoints.completed,
+                "failed_checkpoints": figures.checkpoints.failed,
+                "operators": operators if fits else [],
+            }
+        )
+
+
+def _shortened(text: str) -> str:
+    """Tracebacks say what matters first and last."""
+    half = CAUSE_TEXT_MAX // 2
+    return text if len(text) <= CAUSE_TEXT_MAX else f"{text[:half]} ... {text[-half:]}"
+
+
+def _event(event: str, figures: JobFigures) -> dict[str, Any]:
+    return {
+        "event": event,
+        "job": figures.name,
+        "at": figures.at,
+        "generation": figures.generation,
+        "restarts": figures.restarts,
+    }
+
+
+def _sums(operator: OperatorFigures) -> dict[str, Any]:
+    each = [one.totals for one in operator.subtasks]
+    return {
+        "operator": operator.operator,
+        "name": operator.name,
+        "parallelism": len(each),
+        **{name: sum(getattr(totals, name) for totals in each) for name in TOTALS},
+    }

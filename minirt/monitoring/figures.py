@@ -1,0 +1,214 @@
+"""The figures of a job at one moment: what its subtasks have counted, at what rates, and their sums."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from itertools import groupby
+from typing import Any
+
+from minirt.protocol.job_events import JobStatus
+from minirt.protocol.watermarks import MAX_WATERMARK
+from minirt.runtime.metrics import SubtaskMetrics
+
+STRETCH_S = 1.0
+"""Over how long a time rates are taken, at least."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """What is done in each second; the four times are in milliseconds and add up to 1000."""
+
+    busy_ms: float
+    idle_ms: float
+    soft_backpressure_ms: float
+    hard_backpressure_ms: float
+    records_in: float
+    records_out: float
+    bytes_in: float
+    bytes_out: float
+
+    @staticmethod
+    def between(earlier: SubtaskMetrics, later: SubtaskMetrics) -> Rates:
+        """By the clock of the subtask itself, so that no delay on the way counts."""
+        passed_s = later.accounted_s - earlier.accounted_s
+
+        def per_second(name: str) -> float:
+            change: float = getattr(later, name) - getattr(earlier, name)
+            return change / passed_s
+
+        return Rates(
+            1000 * per_second("busy_s"),
+            1000 * per_second("idle_s"),
+            1000 * per_second("soft_backpressure_s"),
+            1000 * per_second("hard_backpressure_s"),
+            per_second("records_in"),
+            per_second("records_out"),
+            per_second("bytes_in"),
+            per_second("bytes_out"),
+        )
+
+
+class RateMeter:
+    """The rates of one subtask, from totals that come in more often than rates are taken."""
+
+    def __init__(self) -> None:
+        self._mark: SubtaskMetrics | None = None
+        self.rates: Rates | None = None
+        """Over the last stretch; None until the first one is over."""
+
+    def update(self, totals: SubtaskMetrics) -> None:
+        mark = self._mark
+        if mark is None:
+            self._mark = totals
+        elif totals.accounted_s - mark.accounted_s >= STRETCH_S:
+            self._mark, self.rates = totals, Rates.between(mark, totals)
+
+
+@dataclass(frozen=True, slots=True)
+class SubtaskFigures:
+    """One subtask. `operator` is the uid of the first operator of its chain, `name` that of the chain."""
+
+    operator: str
+    name: str
+    subtask: int
+    pid: int | None
+    totals: SubtaskMetrics
+    rates: Rates | None
+    checkpoint_s: float | None = None
+    """From the trigger of the newest checkpoint until this subtask's part was stored."""
+
+    def watermark_lag_s(self, now: float) -> float | None:
+        """How far event time is behind the clock; None without a watermark, or after the last one."""
+        watermark = self.totals.watermark
+        return None if watermark in (None, MAX_WATERMARK) else now - watermark / 1000
+
+    def to_plain(self, now: float) -> dict[str, Any]:
+        totals = self.totals
+        return {
+            "subtask": self.subtask,
+            "pid": self.pid,
+            "totals": asdict(totals),
+            "per_second": None if self.rates is None else asdict(self.rates),
+            "input_queue_use": totals.input_queue_use,
+            "output_queue_use": totals.output_queue_use,
+            "watermark_lag_s": self.watermark_lag_s(now),
+            "checkpoint_s": self.checkpoint_s,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorFigures:
+    """All subtasks of a chain. Of `rates`, times are averages and the rest are sums."""
+
+    operator: str
+    name: str
+    rates: Rates | None
+    busiest_ms: float | None
+    """The busy time of its busiest subtask: far above the average, some keys have most of the records."""
+    input_queue_use: float
+    output_queue_use: float
+    watermark_lag_s: float | None
+    """Of the subtask that is the furthest behind."""
+    checkpoint_s: float | None
+    """Of the subtask that was the last to store its part of the newest checkpoint."""
+    subtasks: tuple[SubtaskFigures, ...]
+
+    @staticmethod
+    def of(subtasks: Sequence[SubtaskFigures], now: float) -> OperatorFigures:
+        rates = [one.rates for one in subtasks if one.rates is not None]
+        lags = [lag for one in subtasks if (lag := one.watermark_lag_s(now)) is not None]
+        stored = [one.checkpoint_s for one in subtasks if one.checkpoint_s is not None]
+        return OperatorFigures(
+            subtasks[0].operator,
+            subtasks[0].name,
+            _merged(rates),
+            max((each.busy_ms for each in rates), default=None),
+            max(one.totals.input_queue_use for one in subtasks),
+            max(one.totals.output_queue_use for one in subtasks),
+            max(lags, default=None),
+            max(stored, default=None),
+            tuple(subtasks),
+        )
+
+    def to_plain(self, now: float) -> dict[str, Any]:
+        return {
+            "operator": self.operator,
+            "name": self.name,
+            "parallelism": len(self.subtasks),
+            "per_second": None if self.rates is None else asdict(self.rates),
+            "busiest_ms": self.busiest_ms,
+            "input_queue_use": self.input_queue_use,
+            "output_queue_use": self.output_queue_use,
+            "watermark_lag_s": self.watermark_lag_s,
+            "checkpoint_s": self.checkpoint_s,
+            "subtasks": [one.to_plain(now) for one in self.subtasks],
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointFigures:
+    """How the checkpoints of a job went since it was started."""
+
+    completed: int = 0
+    failed: int = 0
+    newest: Mapping[str, Any] | None = None
+    """Of the newest that completed: id, mode, kind, triggered_at, duration_s, bytes and in_flight_bytes."""
+    last_failure: str | None = None
+
+    def after(self, entry: Mapping[str, Any]) -> CheckpointFigures:
+        """With one more checkpoint; `entry` is what the history remembers of it."""
+        if entry["status"] != "completed":
+            return CheckpointFigures(
+                self.completed, self.failed + 1, self.newest, str(entry["reason"])
+            )
+        newest = {
+            name: entry[name]
+            for name in ("checkpoint_id", "mode", "kind", "triggered_at", "duration_s", "bytes")
+        }
+        newest["in_flight_bytes"] = sum(part["in_flight_bytes"] for part in entry["subtasks"])
+        return CheckpointFigures(self.completed + 1, self.failed, newest, self.last_failure)
+
+
+@dataclass(frozen=True, slots=True)
+class JobFigures:
+    """A job at the time `at`, in seconds since 1970. `subtasks` are in the order of the job's graph."""
+
+    name: str
+    status: JobStatus
+    generation: int
+    restarts: int
+    started_at: float
+    at: float
+    last_failure: str | None = None
+    """Why it restarted last."""
+    checkpoints: CheckpointFigures = field(default_factory=CheckpointFigures)
+    subtasks: tuple[SubtaskFigures, ...] = ()
+
+    def operators(self) -> list[OperatorFigures]:
+        """The same by chain."""
+        groups = groupby(self.subtasks, key=lambda one: one.operator)
+        return [OperatorFigures.of(list(group), self.at) for _, group in groups]
+
+    def to_plain(self) -> dict[str, Any]:
+        """As JSON and the history on storage carry it."""
+        return {
+            "name": self.name,
+            "status": self.status.value,
+            "generation": self.generation,
+            "restarts": self.restarts,
+            "started_at": self.started_at,
+            "at": self.at,
+            "last_failure": self.last_failure,
+            "checkpoints": asdict(self.checkpoints),
+            "operators": [operator.to_plain(self.at) for operator in self.operators()],
+        }
+
+
+def _merged(rates: Iterable[Rates]) -> Rates | None:
+    """Times averaged, the rest summed up."""
+    each = [asdict(one) for one in rates]
+    if not each:
+        return None
+    sums = {name: sum(one[name] for one in each) for name in each[0]}
+    return Rates(**{n: s / len(each) if n.endswith("_ms") else s for n, s in sums.items()})

@@ -1,0 +1,88 @@
+"""An HTTP endpoint that Prometheus reads: `http://HOST:PORT/metrics`."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from socketserver import ThreadingMixIn
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
+
+from minirt.errors import ConfigurationError
+from minirt.monitoring.catalogue import CATALOGUE
+from minirt.monitoring.figures import JobFigures
+
+try:
+    from prometheus_client import CollectorRegistry, make_wsgi_app
+    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+    from prometheus_client.registry import Collector
+except ImportError as error:
+    raise ConfigurationError(
+        "metrics_port needs the package prometheus_client: pip install 'minirt[metrics]'"
+    ) from error
+
+_REQUEST_S_MAX = 10.0
+_CLOSE_POLL_S = 0.05
+
+Family = CounterMetricFamily | GaugeMetricFamily
+
+
+class JobCollector(Collector):
+    """The newest figures of a job at each reading, as the catalogue names them."""
+
+    def __init__(self, figures: Callable[[], JobFigures]) -> None:
+        self._figures = figures
+
+    def collect(self) -> Iterator[Family]:
+        figures = self._figures()
+        for metric in CATALOGUE:
+            kind = CounterMetricFamily if metric.kind == "counter" else GaugeMetricFamily
+            family = kind(metric.name, metric.meaning, labels=metric.labels)
+            for labels, value in metric.samples(figures):
+                named = {"job": figures.name, **labels}
+                family.add_metric([named[label] for label in metric.labels], value)
+            yield family
+
+
+class MetricsEndpoint:
+    """Listens from its construction until it is closed.
+
+    Port 0 is any that is free. Raises ConfigurationError if it cannot listen there.
+    """
+
+    def __init__(self, host: str, port: int, figures: Callable[[], JobFigures]) -> None:
+        registry = CollectorRegistry()
+        registry.register(JobCollector(figures))
+        try:
+            self._server = make_server(
+                host, port, make_wsgi_app(registry), server_class=_Server, handler_class=_Handler
+            )
+        except (OSError, UnicodeError) as error:
+            reason = error.strerror if isinstance(error, OSError) else error
+            raise ConfigurationError(
+                f"metrics cannot be offered at {host}:{port}: {reason}; give another metrics_host or "
+                "metrics_port, where 0 is any port that is free"
+            ) from error
+        self.url = f"http://{host}:{self._server.server_port}/metrics"
+        self._thread = threading.Thread(
+            target=self._server.serve_forever,
+            args=(_CLOSE_POLL_S,),
+            name="minirt-metrics",
+            daemon=True,
+        )
+        self._thread.start()
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._thread.join()
+        self._server.server_close()
+
+
+class _Server(ThreadingMixIn, WSGIServer):
+    daemon_threads = True
+
+
+class _Handler(WSGIRequestHandler):
+    timeout = _REQUEST_S_MAX
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Readings are not worth a line each."""

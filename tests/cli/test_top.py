@@ -1,0 +1,187 @@
+"""`minirt top`: the figures of a running job, once, in a pipe, as JSON and live."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import pty
+import select
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+import minirt as rt
+from minirt.cli.top_view import COLUMNS, job_lines, row, view
+from minirt.operations.registry import Registry
+from minirt.runtime.job import Job
+from tests.monitoring.samples import running_job
+from tests.runtime.processes import wait_until
+
+if TYPE_CHECKING:
+    from tests.cli.conftest import Call
+
+pytestmark = pytest.mark.processes
+
+
+@pytest.fixture(autouse=True)
+def registry(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A registry of its own."""
+    short = tempfile.mkdtemp(prefix="jobs-")  # Paths of sockets must be short.
+    monkeypatch.setenv("XDG_RUNTIME_DIR", short)
+    yield Path(short) / "minirt" / "jobs"
+    shutil.rmtree(short)
+
+
+@pytest.fixture
+def job(registry: Path, tmp_path: Path) -> Iterator[Job]:
+    """One that has done some work."""
+    env = rt.Environment("endless")
+    numbers = env.source(rt.SequenceSource.endless(), uid="numbers").rebalance()
+    numbers.map(lambda n: n, uid="same").sink(rt.DiscardSink())
+    job = env.start(
+        checkpointing=rt.Checkpointing(tmp_path / "stored", interval="100ms"),
+        options=rt.Options(metrics_port=0),
+    )
+    wait_until(
+        lambda: (
+            len(job.figures.subtasks) == 2
+            and all(one.rates is not None for one in job.figures.subtasks)
+            and job.figures.checkpoints.completed > 0
+        ),
+        "figures and a checkpoint",
+    )
+    yield job
+    job.cancel()
+    job.wait(60)
+
+
+def test_one_plain_table(call: Call, job: Job) -> None:
+    called = call("top", "--once")
+    assert (called.status, called.err) == (0, "")
+    _, head, checkpoints, columns, *rows = called.out.splitlines()
+    assert head.startswith("job endless running, up 0:00:")
+    assert ", newest " in checkpoints
+    assert columns.split("  ")[1] == "operator"
+    assert [line.split()[0] for line in rows] == ["numbers", "same"]
+
+
+def test_json_has_what_the_job_says(call: Call, job: Job) -> None:
+    figures = json.loads(call("top", "endless", "--json").out)
+    assert figures["status"] == "running"
+    assert figures["checkpoints"]["completed"] > 0
+    for operator in figures["operators"]:
+        times = [n for name, n in operator["per_second"].items() if name.endswith("_ms")]
+        assert sum(times) == pytest.approx(1000)
+    assert figures["operators"][1]["subtasks"][0]["totals"]["records_in"] > 0
+
+
+def test_jobs_says_where_metrics_are(call: Call, job: Job) -> None:
+    [row] = json.loads(call("jobs", "--json").out)
+    assert row["metrics"] == job.metrics_url
+    assert job.metrics_url is not None
+
+
+def test_without_a_job_it_is_one_message(call: Call, registry: Path) -> None:
+    for command in (["top"], ["top", "--once"], ["top", "x", "--json"]):
+        called = call(*command)
+        assert (called.status, called.out, called.err.count("\n")) == (2, "", 1)
+        assert "no jobs are running" in called.err
+
+
+def test_a_job_that_ends_ends_the_tables_in_a_pipe(job: Job) -> None:
+    command = [sys.executable, "-m", "minirt", "top"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as watching:
+        assert watching.stdout is not None
+        heads = 0
+        for line in watching.stdout:
+            heads += line.startswith("job endless")
+            if heads == 2:
+                job.cancel()
+                job.wait(60)
+                break
+        watching.stdout.read()
+        assert watching.wait(60) == 0
+
+
+@pytest.mark.parametrize("key", [b"q", b"\x03"], ids=["q", "Ctrl-C"])
+def test_on_a_terminal_it_is_live_until_a_key_is_pressed(job: Job, key: bytes) -> None:
+    master, slave = pty.openpty()
+    watching = subprocess.Popen(
+        [sys.executable, "-c", TERMINAL], stdin=slave, stdout=slave, stderr=slave,
+        start_new_session=True,
+    )  # fmt: skip
+    os.close(slave)
+    seen = b""
+    while b"numbers" not in seen or seen.count(b"up 0:0") < 2:
+        assert select.select([master], [], [], 60)[0], seen
+        seen += os.read(master, 65536)
+    os.write(master, key)
+    while watching.poll() is None:
+        if select.select([master], [], [], 0.1)[0]:
+            try:
+                seen += os.read(master, 65536)
+            except OSError:  # Nobody holds the other end any more.
+                break
+    assert watching.wait(60) == 0
+    os.close(master)
+    assert b"\x1b[?1049l" in seen  # The screen is as it was before.
+    assert b"Traceback" not in seen
+
+
+TERMINAL = """
+import fcntl, sys, termios
+fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+sys.argv = ["minirt", "top"]
+from minirt.cli import main
+main()
+"""
+"""Ctrl-C reaches only who has the terminal as its own."""
+
+
+def test_the_view_of_a_terminal_shows_every_chain_and_where_its_time_goes() -> None:
+    from rich.console import Console
+
+    console = Console(file=io.StringIO(), width=140, force_terminal=True, color_system="standard")
+    console.print(view(running_job().figures().to_plain()))
+    text = console.file.getvalue()  # type: ignore[attr-defined]
+    assert "newest 2 (unaligned): 250 ms, 3,000 bytes, 1,200 of them in flight" in text
+    numbers = next(line for line in text.splitlines() if "numbers" in line)
+    assert [numbers.count(f"\x1b[{colour}m") for colour in (32, 33)] == [1, 1]
+    assert numbers.count("█") == 12
+    slow = next(line for line in text.splitlines() if "slow" in line)
+    assert "75% > 150%" in slow
+    assert "2.50 s" in slow
+
+
+def test_a_job_that_has_just_started_has_no_rates_yet() -> None:
+    figures = running_job().figures().to_plain()
+    figures["operators"][0] |= {"per_second": None, "busiest_ms": None}
+    assert row(figures["operators"][0])[2:11] == [None] * 9
+    assert len(row(figures["operators"][0])) == len(COLUMNS)
+    view(figures)
+
+
+def test_names_cannot_steer_the_terminal() -> None:
+    figures = running_job().figures().to_plain() | {
+        "name": "\x1b[2J",
+        "last_failure": "\x1b]0;x\x07\nmore",
+    }
+    assert not any("\x1b" in line for line in job_lines(figures))
+
+
+def test_who_has_no_token_reads_no_figures(job: Job) -> None:
+    from minirt.operations.control import ask
+
+    registry = Registry.of_user()
+    [entry] = registry.entries()
+    with pytest.raises(rt.MinirtError, match="gave no answer"):
+        ask(registry.socket_path(entry), "0" * 64, {"request": "figures"}, 30)
+    answer = ask(registry.socket_path(entry), entry.token, {"request": "figures"}, 30)
+    assert answer["name"] == "endless"

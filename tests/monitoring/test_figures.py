@@ -1,0 +1,100 @@
+"""Rates and sums of what subtasks count."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, fields
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from minirt.monitoring.figures import RateMeter, Rates, SubtaskFigures
+from minirt.monitoring.monitor import JobMonitor
+from minirt.protocol.job_events import JobStatus
+from minirt.protocol.watermarks import MAX_WATERMARK
+from minirt.runtime.metrics import Activity, SubtaskMetrics
+from tests.monitoring.samples import NOW, checkpoint, graph, progress, running_job, totals
+
+TIMES = [activity.value for activity in Activity]
+
+
+@given(
+    before=st.lists(st.floats(0, 1e6), min_size=4, max_size=4),
+    passed=st.lists(st.floats(0, 1e3), min_size=4, max_size=4).filter(lambda parts: sum(parts) > 1),
+)
+def test_the_times_of_each_second_add_up_to_1000_ms(before, passed):
+    earlier = SubtaskMetrics(**dict(zip(TIMES, before, strict=True)))
+    later = SubtaskMetrics(**{n: b + p for n, b, p in zip(TIMES, before, passed, strict=True)})
+    rates = Rates.between(earlier, later)
+    times = [getattr(rates, f.name) for f in fields(rates) if f.name.endswith("_ms")]
+    assert len(times) == 4
+    assert sum(times) == pytest.approx(1000)
+
+
+def test_rates_are_taken_over_a_second_or_more():
+    meter = RateMeter()
+    meter.update(totals(3.0, busy=1, records_in=100))
+    assert meter.rates is None
+    meter.update(totals(3.9, busy=1, records_in=190))
+    assert meter.rates is None
+    meter.update(totals(5.0, busy=1, records_in=500))
+    assert meter.rates is not None
+    assert (meter.rates.records_in, meter.rates.busy_ms) == (200, 1000)
+    first = meter.rates
+    meter.update(totals(5.5, busy=1, records_in=900))
+    assert meter.rates is first
+    meter.update(totals(7.0, busy=1, records_in=1500))
+    assert meter.rates.records_in == 500
+
+
+def test_figures_of_a_chain_are_those_of_its_subtasks():
+    numbers, slow = running_job().figures().operators()
+    assert (numbers.operator, slow.operator, slow.name) == ("numbers", "slow", "slow > out")
+    assert slow.rates is not None
+    assert (slow.rates.busy_ms, slow.rates.idle_ms) == (750, 250)
+    assert slow.busiest_ms == 1000
+    assert (slow.rates.records_in, slow.rates.bytes_in) == (100, 4000)
+    assert (slow.input_queue_use, slow.output_queue_use) == (0.75, 1.5)
+    assert slow.watermark_lag_s == 2.5
+    assert (numbers.checkpoint_s, slow.checkpoint_s) == (0.0625, 0.25)
+    assert numbers.rates is not None
+    assert numbers.rates.soft_backpressure_ms == pytest.approx(750)
+    assert numbers.watermark_lag_s is None
+
+
+@pytest.mark.parametrize(
+    ("watermark", "lag"), [(None, None), (MAX_WATERMARK, None), (500_000, 500), (1_500_000, -500)]
+)
+def test_a_watermark_that_says_nothing_has_no_lag(watermark, lag):
+    subtask = SubtaskFigures("a", "a", 0, None, SubtaskMetrics(watermark=watermark), None)
+    assert subtask.watermark_lag_s(1000) == lag
+
+
+def test_checkpoints_and_restarts_are_counted():
+    monitor = running_job()
+    monitor.on_restart(ValueError("a stone"), 0.5)
+    figures = monitor.figures()
+    assert (figures.restarts, figures.last_failure) == (1, "a stone")
+    found = asdict(figures.checkpoints)
+    assert (found["completed"], found["failed"]) == (1, 1)
+    assert found["last_failure"] == "declined: the disk is full"
+    newest = found["newest"]
+    assert (newest["checkpoint_id"], newest["bytes"], newest["in_flight_bytes"]) == (2, 3000, 1200)
+
+
+def test_a_new_generation_does_not_inherit_rates():
+    monitor = running_job()
+    monitor.on_status(JobStatus.DEPLOYING, 2)
+    assert monitor.figures().subtasks == ()
+    monitor.on_progress(progress(source=totals(20, busy=1)))
+    assert monitor.figures().subtasks[0].rates is None
+
+
+def test_what_is_held_does_not_grow_with_time():
+    monitor = JobMonitor(graph(), lambda: NOW)
+    for id in range(1, 4):
+        monitor.on_checkpoint(checkpoint(id))
+    before = len(str(monitor.figures().to_plain()))
+    for id in range(4, 10):
+        monitor.on_checkpoint(checkpoint(id))
+    assert len(str(monitor.figures().to_plain())) == before
