@@ -128,6 +128,7 @@ class StorageTasks:
             if not self.storage.resolve_generation(self._generation, base):
                 raise JobFailedError(_TAKEN_OVER)
             self._resolved = True
+            _sweep(self.storage)
             next_id = self.storage.next_checkpoint_id(point)
         manifest = None if point is None else point.manifest
         committed = () if manifest is None else manifest.sink_handles
@@ -275,6 +276,13 @@ class StorageTasks:
             self.storage.append_history(entry)
         except MinirtError as error:
             logger.warning("the checkpoint history could not be written: %s", error)
+
+
+def _sweep(storage: CheckpointStorage) -> None:
+    try:
+        storage.sweep()
+    except MinirtError as error:
+        logger.warning("what crashed writers have left could not be removed: %s", error)
 
 
 def _warn_of_losses(point: RestorePoint) -> None:

@@ -37,7 +37,7 @@ from minirt.storage.damage import NO_OLDER_CHECKPOINT, cannot_restore, fallback_
 from minirt.storage.history import CheckpointHistory
 from minirt.storage.manifests import decode_manifest, encode_manifest
 from minirt.storage.parts import part_checksum, part_head
-from minirt.storage.retention import Retention
+from minirt.storage.retention import Retention, sweep
 from minirt.storage.snapshots import read_object, read_referenced, read_sections
 from minirt.storage.store import ObjectStore
 
@@ -264,6 +264,10 @@ class CheckpointStorage:
             manifests = [self._summary(key) for key in self.manifest_keys()]
             self._retention = Retention(self.store, self._generation, claims, manifests)
         return self._retention.cleanup(retain, active)
+
+    def sweep(self) -> None:
+        """Remove what crashed writers of earlier generations left half written."""
+        sweep(self.store, self._generation)
 
     # History
 
