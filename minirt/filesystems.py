@@ -13,6 +13,8 @@ from typing import Any
 
 import fsspec
 
+from minirt.errors import ConfigurationError
+
 logger = logging.getLogger("minirt.storage")
 
 BUCKET_STORES = frozenset({"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az"})
@@ -49,6 +51,17 @@ _CLIENT_ERRORS = {
     "aiohttp.client_exceptions": ("ClientError",),
 }
 """What client libraries raise that is no OSError."""
+
+
+def load_protocol(protocol: str) -> None:
+    """Import what the protocol needs; in a process that forks others, so that each of them need not.
+
+    Raises ConfigurationError if there is no such protocol, or its package is not installed.
+    """
+    try:
+        fsspec.get_filesystem_class(protocol)
+    except (ImportError, ValueError) as error:
+        raise ConfigurationError(f"cannot use {protocol}://: {explain(error)}") from error
 
 
 def open_filesystem(url: str, options: Mapping[str, Any]) -> tuple[Any, str]:

@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from minirt.errors import ConfigurationError
-from minirt.filesystems import BUCKET_STORES, abort_uploads, has_folders, open_filesystem
+from minirt.filesystems import BUCKET_STORES, abort_uploads, has_folders, load_protocol, open_filesystem
 
 _CONDITIONAL_CREATE = BUCKET_STORES | {"memory"}
 """Protocols whose `pipe_file(mode="create")` is atomic."""
@@ -27,11 +27,15 @@ os.register_at_fork(after_in_child=_renew_memory_lock)
 
 
 class FsspecObjects:
-    """Objects below the URL `root`. Each operation ends within `timeout_s`, all attempts included."""
+    """Objects below the URL `root`. Each operation ends within `timeout_s`, all attempts included.
+
+    Raises ConfigurationError if the protocol cannot be used.
+    """
 
     def __init__(
         self, root: str, protocol: str, options: Mapping[str, Any], timeout_s: float
     ) -> None:
+        load_protocol(protocol)
         self.root = root
         self._protocol = protocol
         self._options = options
