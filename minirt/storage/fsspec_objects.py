@@ -9,7 +9,13 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from minirt.errors import ConfigurationError
-from minirt.filesystems import BUCKET_STORES, abort_uploads, has_folders, load_protocol, open_filesystem
+from minirt.filesystems import (
+    BUCKET_STORES,
+    abort_uploads,
+    has_folders,
+    load_protocol,
+    open_filesystem,
+)
 
 _CONDITIONAL_CREATE = BUCKET_STORES | {"memory"}
 """Protocols whose `pipe_file(mode="create")` is atomic."""
