@@ -1,7 +1,7 @@
 """Where the tests find S3: a server that is given in the environment, or one of their own.
 
-MINIRT_TEST_S3_ENDPOINT, for example http://127.0.0.1:9000, with MINIRT_TEST_S3_KEY and
-MINIRT_TEST_S3_SECRET. The bucket MINIRT_TEST_S3_BUCKET is made if it is missing.
+TEST_S3_ENDPOINT, for example http://127.0.0.1:9000, with TEST_S3_KEY and
+TEST_S3_SECRET. The bucket TEST_S3_BUCKET is made if it is missing.
 """
 
 from __future__ import annotations
@@ -63,10 +63,10 @@ class Endpoint:
 @contextmanager
 def s3_endpoint() -> Iterator[Endpoint]:
     """The endpoint of the environment, or an embedded server for as long as it is needed."""
-    url = os.environ.get("MINIRT_TEST_S3_ENDPOINT")
-    key = os.environ.get("MINIRT_TEST_S3_KEY", KEY)
-    secret = os.environ.get("MINIRT_TEST_S3_SECRET", SECRET)
-    bucket = os.environ.get("MINIRT_TEST_S3_BUCKET", BUCKET)
+    url = os.environ.get("TEST_S3_ENDPOINT")
+    key = os.environ.get("TEST_S3_KEY", KEY)
+    secret = os.environ.get("TEST_S3_SECRET", SECRET)
+    bucket = os.environ.get("TEST_S3_BUCKET", BUCKET)
     if url is not None:
         yield _with_bucket(Endpoint(url, key, secret, bucket))
         return
