@@ -70,10 +70,10 @@ def demo(
     from minirt_connectors.flights.demo import MODES, Plan
 
     _refuse_unwritable(json)
-    options = _storage_options(storage, storage_option, keep)
     modes = MODES if mode is DemoMode.BOTH else (str(mode),)
     plans = [Plan(each, kills, seconds, seed) for each in modes]
     out = console(stderr=json == "-")
+    options = _storage_options(storage, storage_option, keep)
     with _folder(keep) as folder:
         root = str(folder) if storage is None else storage.rstrip("/")
         demo, spark = _prepare(out, folder / "flights", plans, rows)
