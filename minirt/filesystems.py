@@ -23,7 +23,8 @@ BUCKET_STORES = frozenset({"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az"})
 _opened: dict[int, Any] = {}
 """Every file system of this process and of those that it was forked from, by identity.
 
-To collect one that was inherited would close its connections, which the parent uses.
+One that was inherited must not be collected: it would try to close its connections by a thread that only
+the parent has, which takes a second each, and they are the parent's.
 """
 
 _ADVICE: tuple[tuple[frozenset[str], str], ...] = (

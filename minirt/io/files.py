@@ -84,7 +84,9 @@ class InputFiles:
         for given, path in zip(self._given, self._paths, strict=True):
             try:
                 matched = sorted(self._match(fs, path), key=lambda file: file.path)
-            except failures() as error:
+            except failures(
+                TypeError, ValueError
+            ) as error:  # Options show only now that they do not suit.
                 if is_local(fs):
                     raise ConfigurationError(f"cannot list {given}: {error}") from error
                 raise StorageError(f"cannot list ({explain(error)})", given) from error

@@ -6,7 +6,7 @@ import os
 import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from typing import Any, BinaryIO, cast
 
 from minirt.errors import ConfigurationError, StorageError
@@ -145,8 +145,14 @@ class RemoteFolder(TargetFolder):
                     self._fs.rm_file(file)
         abort_uploads(self._fs, folder, unwanted)
 
-    def _errors(self, what: str, path: str) -> AbstractContextManager[None]:
-        return storage_errors(what, self._fs.unstrip_protocol(path))
+    @contextmanager
+    def _errors(self, what: str, path: str) -> Iterator[None]:
+        """Turn failures into a StorageError; options that do not suit show as the types they are."""
+        try:
+            yield
+        except failures(TypeError, ValueError) as error:
+            url = self._fs.unstrip_protocol(path)
+            raise StorageError(f"{what} ({explain(error)})", url) from error
 
 
 def make_folder(folder: str) -> None:
