@@ -283,7 +283,6 @@ def test_file_systems_are_shared_by_all_that_have_the_same_options(endpoint: End
     assert open_filesystem("s3://minirt/b", endpoint.at("http://x").options)[0] is not one
 
 
-@pytest.mark.parametrize("url", ["s3://", "s3:///x"])
-def test_a_url_without_a_bucket_is_refused(url: str) -> None:
+def test_a_url_without_a_bucket_is_refused() -> None:
     with pytest.raises(rt.StorageError, match="names no bucket"):
-        ObjectStore(url).write("a", b"1")
+        ObjectStore("s3://").write("a", b"1")
