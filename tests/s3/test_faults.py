@@ -62,6 +62,21 @@ def test_a_read_that_breaks_is_an_error_and_not_half_an_object(
     assert not isinstance(caught.value, ObjectMissingError)
 
 
+def test_an_object_that_has_gone_missing_is_named_and_the_checkpoint_before_it_can_be_read(
+    store: ObjectStore, proxy: FaultyProxy
+) -> None:
+    storage = CheckpointStorage(store, inline_bytes_max=0)
+    generation = started(storage)
+    older, newer = (complete(storage, number, generation) for number in (7, 8))
+    proxy.plan = lambda request: (
+        Fault.MISSING if "chk-00000008" in request.key and request.key.endswith(".part") else None
+    )
+    with pytest.raises(rt.CorruptCheckpointError, match="missing") as caught:
+        storage.read_snapshot(newer.snapshots[0], newer.key)
+    assert caught.value.path == store.full_path(str(newer.snapshots[0].path))
+    assert storage.read_snapshot(older.snapshots[0], older.key)
+
+
 def test_a_create_whose_answer_is_lost_is_seen_to_exist(
     store: ObjectStore, proxy: FaultyProxy
 ) -> None:
