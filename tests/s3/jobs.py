@@ -15,13 +15,8 @@ from tests.s3.endpoint import Endpoint
 
 COUNT = 300
 FILES = 4
-PAUSE_S = 0.003
+PAUSE_S = 0.005
 """What each record takes: the job lasts long enough to be disturbed."""
-
-LIMITS = rt.Limits(
-    input_queue_bytes=1024, output_queue_bytes=512, frame_bytes=128, inline_snapshot_bytes=0
-)
-"""Little is in flight, and each snapshot is an object."""
 
 IMPATIENT = {"config_kwargs": {"retries": {"total_max_attempts": 1}, "read_timeout": 5}}
 """Storage options with which a request is tried few times."""
@@ -72,22 +67,23 @@ def environment(
     prefix: str,
     options: Mapping[str, Any] | None = None,
     crash: Path | None = None,
+    parallelism: int = 1,
     **checkpointing: Any,
 ) -> rt.Environment:
     """The job: what is in `prefix`/in goes to `prefix`/out, with a count of its key so far."""
     settings = {
         "interval": "50ms",
-        "min_pause": "150ms",
+        "min_pause": "400ms",
         "mode": "unaligned",
         "storage_options": dict(options or {}),
         **checkpointing,
     }
     env = rt.Environment(
         "on-s3",
-        parallelism=2,
+        parallelism=parallelism,
         checkpointing=rt.Checkpointing(f"{prefix}/checkpoints", **settings),
         restart=rt.Restart.fixed_delay(attempts=None, delay="10ms"),
-        options=rt.Options(limits=LIMITS),
+        options=rt.Options(limits=rt.Limits(inline_snapshot_bytes=0)),
     )
     records = env.source(
         rt.JsonlSource(f"{prefix}/in", storage_options=options), uid="in", name="in"

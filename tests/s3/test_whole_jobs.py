@@ -36,8 +36,10 @@ def test_a_job_whose_workers_are_killed_puts_out_everything_exactly_once(
     def kill() -> None:
         assert send(chosen.choice(workers()), signal.SIGKILL)
 
-    watch = Watch({("completed", 1): kill, ("completed", 3): kill})
-    result = environment(prefix, endpoint.options).execute(observer=watch)
+    watch = Watch({("completed", 1): kill, ("completed", 2): kill})
+    result = environment(prefix, endpoint.options, parallelism=2, min_pause=0).execute(
+        observer=watch
+    )
     assert result.status is rt.JobStatus.FINISHED
     assert result.restarts >= 2
     check_output(endpoint, prefix)
@@ -76,7 +78,7 @@ def test_requests_that_break_at_random_cost_checkpoints_and_restarts_but_no_reco
     env = environment(prefix, options, tolerable_failures=1000)
     result = env.execute(observer=watch, runner="inline")
     assert result.status is rt.JobStatus.FINISHED
-    assert len(proxy.faults) >= 10
+    assert len(proxy.faults) >= 5
     check_output(endpoint, prefix)
 
 
@@ -87,16 +89,18 @@ def test_checkpoints_fail_while_writes_do_and_the_job_goes_on(
     write_input(endpoint, prefix)
 
     def begin() -> None:
-        proxy.plan = lambda request: fault if request.method in ("PUT", "POST") else None
+        proxy.plan = lambda request: (
+            fault if request.method == "PUT" and "/checkpoints/" in request.key else None
+        )
 
     def end() -> None:
         proxy.plan = lambda request: None
 
-    watch = Watch({("completed", 2): begin, ("failed", 1): end})
+    watch = Watch({("completed", 1): begin, ("failed", 1): end})
     options = {**endpoint.at(proxy.url).options, **IMPATIENT}
     result = environment(prefix, options).execute(observer=watch, runner="inline")
     assert watch.seen["failed"] >= 1
-    assert watch.seen["completed"] >= 3
+    assert watch.seen["completed"] >= 2
     assert result.restarts == 0
     check_output(endpoint, prefix)
 
@@ -107,9 +111,9 @@ def test_a_restart_finds_the_newest_checkpoint_although_listings_lag(
     write_input(endpoint, prefix)
     proxy.plan = lambda request: Fault.LAGGING if request.lists else None
     crash = tmp_path / "crash"
-    watch = Watch({("completed", 2): crash.touch, ("completed", 4): crash.touch})
+    watch = Watch({("completed", 2): crash.touch})
     options = {**endpoint.at(proxy.url).options, **IMPATIENT}
     env = environment(prefix, options, crash)
     result = env.execute(observer=watch, runner="inline")
-    assert result.restarts == 2
+    assert result.restarts == 1
     check_output(endpoint, prefix)
