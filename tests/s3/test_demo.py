@@ -41,3 +41,15 @@ def test_two_workers_are_killed_and_nothing_is_lost_or_duplicated(
     assert endpoint.secret not in ended.stdout + ended.stderr
     assert "exactly once" in ended.stdout
     assert "is not empty" in demo(tmp_path, "--storage", prefix).stderr
+
+
+def test_a_storage_that_cannot_be_used_is_refused_before_spark_starts(tmp_path: Path) -> None:
+    for arguments, says in [
+        (["--storage", "s3://minirt-no-such-bucket/demo"], "create the bucket, or correct the URL"),
+        (["--storage", "s3://minirt/demo", "--keep", "here"], "--keep has no effect"),
+        (["--storage-option", "anon=true"], "no effect without --storage"),
+    ]:
+        refused = demo(tmp_path, *arguments)
+        assert refused.returncode in (1, 2)
+        (line,) = refused.stderr.splitlines()
+        assert says in line

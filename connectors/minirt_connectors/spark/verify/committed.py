@@ -28,7 +28,8 @@ def within_reach(path: str, storage_options: Mapping[str, Any] | None = None) ->
     Spark may know nothing of s3:// and the like, fsspec does. Raises StorageError.
     """
     try:
-        files, root = fsspec.url_to_fs(path, **(storage_options or {}))
+        options = {**(storage_options or {}), "use_listings_cache": False}
+        files, root = fsspec.url_to_fs(path, **options)
     except (ValueError, ImportError) as error:
         raise StorageError(f"cannot list the output ({error})", path) from error
     if isinstance(files, LocalFileSystem):
