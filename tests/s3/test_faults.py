@@ -235,6 +235,15 @@ def test_the_next_generation_aborts_uploads_that_crashed_below_its_own_prefix_on
     assert uploads(endpoint, prefix) == ["of-a-successor.part", "of-another-job.part", "unknown"]
 
 
+def test_uploads_that_may_not_be_listed_are_logged_and_the_job_goes_on(
+    store: ObjectStore, proxy: FaultyProxy, caplog: pytest.LogCaptureFixture
+) -> None:
+    proxy.plan = lambda request: Fault.FORBIDDEN if not request.key else None
+    CheckpointStorage(store, inline_bytes_max=0).sweep()
+    assert len(proxy.faults) == 1
+    assert "could not be aborted" in caplog.text
+
+
 def test_a_sink_aborts_uploads_of_earlier_generations_of_its_own_operator(
     endpoint: Endpoint, prefix: str
 ) -> None:
