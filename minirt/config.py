@@ -60,6 +60,8 @@ class Limits:
     """How long connected workers may take to restore their state and start."""
     stop_timeout_s: float = 5.0
     """How long a worker may take to end in an orderly way before it is killed."""
+    storage_timeout_s: float = 300.0
+    """How long one access to a storage other than local files may take, with all attempts of its client."""
     history_entries: int = 1000
     """How many checkpoints the history on storage remembers."""
     metrics_log_s: float = 10.0
@@ -171,7 +173,7 @@ class Checkpointing:
     """How many checkpoints in a row may fail before the job does."""
     retain: int = 3
     """How many completed checkpoints are kept."""
-    storage_options: Mapping[str, Any] = field(default_factory=dict)
+    storage_options: Mapping[str, Any] = field(default_factory=dict, repr=False)
     """Passed to fsspec."""
     watermarks: Literal["regenerated", "restored"] = "regenerated"
     """What a restored operator starts from: no watermark, or the one it had at the checkpoint."""

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from minirt.cli.arguments import Json, Storage
+from minirt.cli.arguments import Json, Storage, StorageOption, open_storage
 from minirt.errors import ConfigurationError
 
 
@@ -19,6 +19,7 @@ def delete_checkpoint(
     force: Annotated[
         bool, typer.Option("--force", help="Even the newest, from which the job would go on.")
     ] = False,
+    storage_option: StorageOption = None,
     json: Json = False,
 ) -> None:
     """Delete a checkpoint or savepoint that no other checkpoint builds on.
@@ -26,10 +27,9 @@ def delete_checkpoint(
     A job that runs deletes its old checkpoints itself, and never a savepoint. Output that this checkpoint
     has prepared and that was not committed is lost with it: see `show`.
     """
-    from minirt.inspect import open_checkpoints
     from minirt.storage.deletion import delete, plan_deletion
 
-    checkpoints = open_checkpoints(storage)
+    checkpoints = open_storage(storage, storage_option)
     key = checkpoints.key_of(which)
     planned = plan_deletion(checkpoints.storage, key, force=force)
     what = (

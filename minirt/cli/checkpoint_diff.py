@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from minirt.cli.arguments import Json, Storage
+from minirt.cli.arguments import Json, Storage, StorageOption, open_storage
 
 
 def diff_checkpoints(
@@ -21,6 +21,7 @@ def diff_checkpoints(
     keys: Annotated[
         bool, typer.Option("--keys", help="Read both and count the keys that differ.")
     ] = False,
+    storage_option: StorageOption = None,
     json: Json = False,
 ) -> None:
     """Show how two checkpoints differ: operators, sizes of state, and with --keys the keys.
@@ -28,10 +29,9 @@ def diff_checkpoints(
     Either may be the path of a savepoint, or of a checkpoint in another storage. --keys keeps a digest
     of each key in memory. The exit status is 0, whether they differ or not.
     """
-    from minirt.inspect import open_checkpoints
     from minirt.inspect.diff import diff
 
-    checkpoints = open_checkpoints(storage)
+    checkpoints = open_storage(storage, storage_option)
     found = diff(checkpoints.find(one), checkpoints.find(other), keys=keys)
     if json:
         typer.echo(json_format.dumps(found, indent=2))

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from minirt.cli.arguments import Json, Storage, Which
+from minirt.cli.arguments import Json, Storage, StorageOption, Which, open_storage
 from minirt.errors import ConfigurationError
 
 
@@ -38,6 +38,7 @@ def export_checkpoint(
     allow_pickle: Annotated[
         bool, typer.Option("--allow-pickle", help="Load pickles, which may run any code.")
     ] = False,
+    storage_option: StorageOption = None,
     json: Json = False,
 ) -> None:
     """Write state, timers, splits or in-flight records of a checkpoint as Parquet or JSON Lines.
@@ -46,14 +47,13 @@ def export_checkpoint(
     bytes are base64 in JSON; a pickle is only counted, unless --allow-pickle.
     """
     from minirt.cli.live_line import LiveLine
-    from minirt.inspect import open_checkpoints
     from minirt.inspect.export import export, format_of, write_jsonl
 
     if json and to == "-":
         raise ConfigurationError("--json has no effect with --to -, which prints JSON Lines")
     if to != "-":
         format_of(to)
-    checkpoint = open_checkpoints(storage, allow_pickle=allow_pickle).find(which)
+    checkpoint = open_storage(storage, storage_option, allow_pickle=allow_pickle).find(which)
     table = checkpoint.table(what.value, uid=uid, name=name)
     if to == "-":
         write_jsonl(table, sys.stdout.buffer, lambda written: None)

@@ -8,12 +8,13 @@ from typing import Annotated, Any
 
 import typer
 
-from minirt.cli.arguments import Json, Storage, Which
+from minirt.cli.arguments import Json, Storage, StorageOption, Which, open_storage
 
 
 def show(
     storage: Storage,
     which: Which = "latest",
+    storage_option: StorageOption = None,
     json: Json = False,
     handles: Annotated[
         bool, typer.Option("--handles", help="Also print each handle of a sink.")
@@ -23,10 +24,9 @@ def show(
 
     State is not read for it, so large checkpoints are shown as quickly as small ones.
     """
-    from minirt.inspect import open_checkpoints
     from minirt.inspect.describe import describe
 
-    described = describe(open_checkpoints(storage).find(which))
+    described = describe(open_storage(storage, storage_option).find(which))
     if json:
         typer.echo(json_format.dumps(described, indent=2))
         return

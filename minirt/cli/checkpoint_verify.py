@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from minirt.cli.arguments import Json, Storage
+from minirt.cli.arguments import Json, Storage, StorageOption, open_storage
 from minirt.errors import CorruptCheckpointError, StorageError
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ def verify_checkpoints(
             metavar="[ID]", help="Number, name or path of a checkpoint; all by default."
         ),
     ] = None,
+    storage_option: StorageOption = None,
     json: Json = False,
 ) -> None:
     """Read one checkpoint, or all, and compare every checksum.
@@ -33,9 +34,8 @@ def verify_checkpoints(
     import sys
 
     from minirt.cli.live_line import LiveLine
-    from minirt.inspect import open_checkpoints
 
-    checkpoints = open_checkpoints(storage)
+    checkpoints = open_storage(storage, storage_option)
     keys = checkpoints.keys() if which is None else [checkpoints.key_of(which)]
     line = LiveLine(sys.stderr)
     try:

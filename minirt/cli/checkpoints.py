@@ -6,7 +6,7 @@ from typing import Any
 
 import typer
 
-from minirt.cli.arguments import Json, Storage
+from minirt.cli.arguments import Json, Storage, StorageOption, open_storage
 from minirt.cli.checkpoint_delete import delete_checkpoint
 from minirt.cli.checkpoint_diff import diff_checkpoints
 from minirt.cli.checkpoint_export import export_checkpoint
@@ -25,14 +25,13 @@ def _checkpoints() -> None:
 
 
 @checkpoints.command("list")
-def list_(storage: Storage, json: Json = False) -> None:
+def list_(storage: Storage, storage_option: StorageOption = None, json: Json = False) -> None:
     """List the checkpoints of a job, oldest first, those that failed or were deleted included.
 
     A job can be restored from those that are "kept"; an "orphan" was left behind by a restart.
     """
-    from minirt.inspect import open_checkpoints
 
-    entries = open_checkpoints(storage).history()
+    entries = open_storage(storage, storage_option).history()
     if json:
         from json import dumps
 

@@ -7,7 +7,7 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from minirt.cli.arguments import StorageOption
 from minirt.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -55,6 +56,11 @@ def demo(
             metavar="DIR", help="Keep output and checkpoints in this new or empty folder."
         ),
     ] = None,
+    storage: Annotated[
+        str | None,
+        typer.Option(metavar="URL", help="Keep them there, such as s3://bucket/new-prefix."),
+    ] = None,
+    storage_option: StorageOption = None,
 ) -> None:
     """Replay the flights of New York 2013, kill workers of the job, have Spark verify the output.
 
@@ -68,18 +74,23 @@ def demo(
     modes = MODES if mode is DemoMode.ALL else (str(mode),)
     plans = [Plan(each, kills, seconds, seed) for each in modes]
     out = console(stderr=json == "-")
+    options = _storage_options(storage, storage_option, keep)
     with _folder(keep) as folder:
-        runs = _run_all(out, folder, plans, rows)
-    if keep is not None:
-        out.print(f"Kept in {keep}. Look at it with")
+        root = str(folder) if storage is None else storage.rstrip("/")
+        demo, spark = _prepare(out, folder / "flights", plans, rows)
+        runs = [_run_one(out, f"{root}/{plan.mode}", options, plan, demo, spark) for plan in plans]
+    if storage is not None or keep is not None:
+        out.print(f"Kept in {root}. Look at it with")
         for plan in plans:
-            out.print(f"  minirt checkpoints list {keep / plan.mode / 'checkpoints'}")
+            out.print(f"  minirt checkpoints list {root}/{plan.mode}/checkpoints")
     _write(json, {"runs": [run.to_plain() for run in runs]})
     if not all(run.passed for run in runs):
         raise typer.Exit(1)
 
 
-def _run_all(out: Console, folder: Path, plans: Sequence[Plan], rows: int | None) -> list[DemoRun]:
+def _prepare(
+    out: Console, folder: Path, plans: Sequence[Plan], rows: int | None
+) -> tuple[DemoInput, SparkSession]:
     from minirt_connectors.flights.demo import PARALLELISM, prepare
     from minirt_connectors.spark import local_session
 
@@ -87,16 +98,21 @@ def _run_all(out: Console, folder: Path, plans: Sequence[Plan], rows: int | None
         "Spark starts, writes down the flights for replay, and computes what must come out ..."
     )
     spark = local_session("minirt-demo")
-    demo = prepare(spark, folder / "flights", rows)
+    demo = prepare(spark, folder, rows)
     out.print(
         f"{demo.rows:,} flights, {demo.results:,} results expected. Each job: parallelism "
         f"{PARALLELISM}, a slow stage, a checkpoint every second, {plans[0].kills} workers killed."
     )
-    return [_run_one(out, folder, plan, demo, spark) for plan in plans]
+    return demo, spark
 
 
 def _run_one(
-    out: Console, folder: Path, plan: Plan, demo: DemoInput, spark: SparkSession
+    out: Console,
+    root: str,
+    options: Mapping[str, Any],
+    plan: Plan,
+    demo: DemoInput,
+    spark: SparkSession,
 ) -> DemoRun:
     from minirt.cli.checkpoint_table import checkpoint_table
     from minirt.cli.live_line import LiveLine
@@ -109,7 +125,8 @@ def _run_one(
             ended = run_job(
                 demo,
                 plan,
-                folder / plan.mode,
+                root,
+                storage_options=options,
                 show=lambda figures: line.update(f"  {figures}"),
                 on_kill=lambda kill: line.say(f"  {kill}"),
             )
@@ -121,6 +138,28 @@ def _run_one(
     run = verify_output(spark, demo, ended)
     out.print(f"{run.verdict}\n{run.conclusion}")
     return run
+
+
+def _storage_options(
+    storage: str | None, given: Sequence[str] | None, keep: Path | None
+) -> dict[str, Any]:
+    """The options of --storage, at which nothing is yet, and something can be written."""
+    from minirt.settings.build import read_storage_options
+    from minirt.storage.store import ObjectStore
+
+    if storage is None:
+        if given:
+            raise ConfigurationError("--storage-option has no effect without --storage")
+        return {}
+    if keep is not None:
+        raise ConfigurationError("--keep has no effect with --storage")
+    options = read_storage_options(given or ())
+    store = ObjectStore(storage, options)
+    if store.list():
+        raise ConfigurationError(f"--storage: {storage} is not empty")
+    store.write("probe", b"")
+    store.delete("probe")
+    return options
 
 
 @contextmanager

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import os
 import re
-import tempfile
 import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -113,19 +112,7 @@ class FileSink(Sink, ABC):
             )
 
     def validate(self) -> None:
-        fs, _ = resolve(self._url, self._options)
-        if not is_local(fs):
-            return
-        existing = self._folder
-        while not os.path.lexists(existing):
-            existing = os.path.dirname(existing)
-        try:
-            with tempfile.TemporaryFile(dir=existing):
-                pass
-        except OSError as error:
-            raise ConfigurationError(
-                f"cannot write into {self._folder}: {error.strerror}: {existing}"
-            ) from error
+        self._target().check_writable(f"{self._folder}/{PENDING_FOLDER}")
 
     def _target(self) -> TargetFolder:
         fs, _ = resolve(self._url, self._options)

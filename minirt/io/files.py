@@ -11,12 +11,12 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any, BinaryIO, cast
 
-import fsspec
 from fsspec.compression import compr
 from fsspec.implementations.local import LocalFileSystem
 from fsspec.utils import infer_compression
 
-from minirt.errors import ConfigurationError, SourceDataError
+from minirt.errors import ConfigurationError, SourceDataError, StorageError
+from minirt.filesystems import explain, failures, open_filesystem
 
 FilePath = str | os.PathLike[str]
 FilePaths = FilePath | Sequence[FilePath]
@@ -77,15 +77,19 @@ class InputFiles:
     def list(self) -> list[InputFile]:
         """All files, each once, in the order of the paths given and by name within each.
 
-        Raises ConfigurationError naming the path that matches nothing.
+        Raises ConfigurationError naming the path that matches nothing, StorageError where storage fails.
         """
         fs = self.filesystem
         found: dict[str, InputFile] = {}
         for given, path in zip(self._given, self._paths, strict=True):
             try:
                 matched = sorted(self._match(fs, path), key=lambda file: file.path)
-            except OSError as error:
-                raise ConfigurationError(f"cannot list {given}: {error}") from error
+            except failures(
+                TypeError, ValueError
+            ) as error:  # Options show only now that they do not suit.
+                if is_local(fs):
+                    raise ConfigurationError(f"cannot list {given}: {error}") from error
+                raise StorageError(f"cannot list ({explain(error)})", given) from error
             if not matched:
                 raise ConfigurationError(
                     f"no input at {given}: it does not exist or holds no file that ends in "
@@ -105,8 +109,8 @@ class InputFiles:
                 stream = stack.enter_context(_open_stored(fs, path))
                 if (codec := compression_of(path)) and self._compressed:
                     stream = stack.enter_context(compr[codec](stream, mode="rb"))
-            except (OSError, ValueError) as error:
-                raise SourceDataError(f"cannot open {path}: {error}") from error
+            except failures(ValueError) as error:
+                raise SourceDataError(f"cannot open {path}: {explain(error)}") from error
             return cast(BinaryIO, stream), stack.pop_all()
 
     def _match(self, fs: Any, path: str) -> Iterator[InputFile]:
@@ -151,9 +155,9 @@ def resolve(path: FilePath, options: Mapping[str, Any]) -> tuple[Any, str]:
     if not text:
         raise ConfigurationError(f"path must be a path or URL, got {path!r}")
     try:
-        fs, inner = fsspec.core.url_to_fs(text, **options)
+        fs, inner = open_filesystem(text, options)
     except (ValueError, ImportError, TypeError) as error:
-        raise ConfigurationError(f"cannot use the path {text}: {error}") from error
+        raise ConfigurationError(f"cannot use the path {text}: {explain(error)}") from error
     return fs, inner
 
 

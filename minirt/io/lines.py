@@ -13,6 +13,7 @@ from typing import Literal, get_args
 import numpy as np
 
 from minirt.errors import ConfigurationError, SourceDataError
+from minirt.filesystems import explain, failures
 from minirt.io.base import BadRecord, Split
 from minirt.io.files import InputFile, InputFiles, compression_of, split_target
 
@@ -26,7 +27,7 @@ LINE_BYTES_MAX = 64 * 1024 * 1024
 """A longer line is refused: it would have to be held in memory as a whole."""
 
 _TEXT_SHOWN = 200
-_UNREADABLE = (OSError, EOFError, zlib.error, lzma.LZMAError)
+_DAMAGED = (EOFError, zlib.error, lzma.LZMAError)
 _BOM = b"\xef\xbb\xbf"
 
 
@@ -157,8 +158,8 @@ class LineReader:
             else:
                 exists = True
             reached = self._stream.seek(position)
-        except _UNREADABLE as error:
-            raise SourceDataError(f"cannot read {self.path}: {error}") from error
+        except failures(*_DAMAGED) as error:
+            raise SourceDataError(f"cannot read {self.path}: {explain(error)}") from error
         if reached != position or not exists:
             raise SourceDataError(
                 f"{self.path} ends before byte {position}, where reading should go on: "
@@ -168,8 +169,8 @@ class LineReader:
     def _read(self, count: int) -> bytes:
         try:
             return self._stream.read(count)
-        except _UNREADABLE as error:
-            raise SourceDataError(f"cannot read {self.path} on: {error}") from error
+        except failures(*_DAMAGED) as error:
+            raise SourceDataError(f"cannot read {self.path} on: {explain(error)}") from error
 
 
 class BadLines:

@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 
 from minirt.data.batch import Batch
 from minirt.errors import ConfigurationError, SourceDataError
+from minirt.filesystems import explain, failures
 from minirt.io.base import Offset, Source, Split, SplitReader
 from minirt.io.file_sink import Encoder, FileSink
 from minirt.io.files import (
@@ -250,7 +251,7 @@ def _open(files: InputFiles, path: str) -> Iterator[pq.ParquetFile]:
 def _data_errors(path: str) -> Iterator[None]:
     try:
         yield
-    except (pa.ArrowException, OSError) as error:
-        raise SourceDataError(f"cannot read {path} as Parquet: {error}") from error
+    except failures(pa.ArrowException) as error:
+        raise SourceDataError(f"cannot read {path} as Parquet: {explain(error)}") from error
     except SchemaMismatch as error:
         raise SourceDataError(f"{path} differs from the first file: {error}") from error

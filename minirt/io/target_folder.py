@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import os
-import shutil
 import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, BinaryIO, cast
 
-from minirt.errors import StorageError
+from minirt.errors import ConfigurationError, StorageError
+from minirt.filesystems import abort_uploads, explain, failures, has_folders
 
 _BUFFER_BYTES = 1 << 20
-_COPY_BYTES = 8 << 20
 
 
 class TargetFolder(ABC):
     """The steps of a two-phase commit on one kind of file system; all raise StorageError or OSError."""
+
+    @abstractmethod
+    def check_writable(self, folder: str) -> None:
+        """Raise ConfigurationError or StorageError unless something can be written into the folder."""
 
     @abstractmethod
     def create(self, pending: str) -> BinaryIO:
@@ -45,6 +48,17 @@ class TargetFolder(ABC):
 
 class LocalFolder(TargetFolder):
     """Publishes by atomic rename."""
+
+    def check_writable(self, folder: str) -> None:
+        existing = folder
+        while not os.path.lexists(existing):
+            existing = os.path.dirname(existing)
+        try:
+            tempfile.TemporaryFile(dir=existing).close()
+        except OSError as error:
+            raise ConfigurationError(
+                f"cannot write into {folder}: {error.strerror}: {existing}"
+            ) from error
 
     def create(self, pending: str) -> BinaryIO:
         make_folder(os.path.dirname(pending))
@@ -82,46 +96,63 @@ class LocalFolder(TargetFolder):
 
 
 class RemoteFolder(TargetFolder):
-    """Publishes by copying and deleting; pending files are local, unnamed ones until uploaded."""
+    """Publishes by copying on the server, then deleting; pending files are local until uploaded.
+
+    An object appears as a whole, under a name that nothing else ever gets. To copy it again after a
+    crash between the two steps writes the same bytes once more.
+    """
 
     def __init__(self, fs: Any) -> None:
         self._fs = fs
+
+    def check_writable(self, folder: str) -> None:
+        probe = f"{folder}/probe"
+        with self._errors("cannot write", folder):
+            if has_folders(self._fs):
+                self._fs.makedirs(folder, exist_ok=True)
+            self._fs.pipe_file(probe, b"")
+            self._fs.rm_file(probe)
 
     def create(self, pending: str) -> BinaryIO:
         return cast(BinaryIO, tempfile.TemporaryFile(buffering=_BUFFER_BYTES))
 
     def make_durable(self, stream: BinaryIO, pending: str) -> None:
-        with stream:
-            stream.seek(0)
-            self._fs.makedirs(os.path.dirname(pending), exist_ok=True)
-            with self._fs.open(pending, "wb") as upload:
-                shutil.copyfileobj(stream, upload, _COPY_BYTES)
+        with stream, self._errors("cannot upload", pending):
+            stream.flush()
+            # The file has no name any more, but put_file takes nothing else.
+            self._fs.put_file(f"/proc/self/fd/{stream.fileno()}", pending)
 
     def drop(self, stream: BinaryIO, pending: str) -> None:
         with suppress(OSError):
             stream.close()
 
     def publish(self, moves: Sequence[tuple[str, str]]) -> None:
-        self._fs.invalidate_cache()
         for pending, final in moves:
-            with storage_errors("cannot publish", final):
-                if self._fs.exists(pending):
-                    self._move(pending, final)
-                elif not self._fs.exists(final):
-                    raise _both_gone(pending, final)
+            with self._errors("cannot publish", final):
+                try:
+                    self._fs.cp_file(pending, final)
+                except FileNotFoundError:
+                    if not self._fs.exists(final):
+                        raise _both_gone(pending, final) from None
+                else:
+                    self._fs.rm_file(pending)
 
     def remove_pending(self, folder: str, unwanted: Callable[[str], bool]) -> None:
-        self._fs.invalidate_cache()
-        with storage_errors("cannot remove pending files", folder):
+        with self._errors("cannot remove pending files", folder):
             files = self._fs.find(folder) if self._fs.exists(folder) else []
             for file in files:
                 if unwanted(file):
                     self._fs.rm_file(file)
+        abort_uploads(self._fs, folder, unwanted)
 
-    def _move(self, pending: str, final: str) -> None:
-        """Copying again after a crash between the two steps writes the same bytes once more."""
-        self._fs.cp_file(pending, final)
-        self._fs.rm_file(pending)
+    @contextmanager
+    def _errors(self, what: str, path: str) -> Iterator[None]:
+        """Turn failures into a StorageError; options that do not suit show as the types they are."""
+        try:
+            yield
+        except failures(TypeError, ValueError) as error:
+            url = self._fs.unstrip_protocol(path)
+            raise StorageError(f"{what} ({explain(error)})", url) from error
 
 
 def make_folder(folder: str) -> None:
@@ -146,11 +177,11 @@ def sync_folder(folder: str) -> None:
 
 @contextmanager
 def storage_errors(what: str, path: str) -> Iterator[None]:
-    """Turn an OSError into a StorageError that says what could not be done, why, and with which path."""
+    """Turn failures into a StorageError that says what could not be done, why, and with which path."""
     try:
         yield
-    except OSError as error:
-        raise StorageError(f"{what} ({error.strerror or error})", path) from error
+    except failures() as error:
+        raise StorageError(f"{what} ({explain(error)})", path) from error
 
 
 def _rename(pending: str, final: str) -> None:

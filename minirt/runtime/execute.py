@@ -126,8 +126,10 @@ class _Parts:
         storage = None
         if checkpointing is not None:
             root = os.fspath(checkpointing.storage)
-            store = ObjectStore(root, checkpointing.storage_options)
             limits = options.limits
+            store = ObjectStore(
+                root, checkpointing.storage_options, timeout_s=limits.storage_timeout_s
+            )
             storage = CheckpointStorage(store, limits.inline_snapshot_bytes, limits.history_entries)
             storage.check_writable()
             _check_starting_over(settings.restore, storage)

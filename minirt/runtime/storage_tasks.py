@@ -150,6 +150,7 @@ class StorageTasks:
             if not self.storage.resolve_generation(self._generation, base):
                 raise JobFailedError(_TAKEN_OVER)
             self._resolved = True
+            _sweep(self.storage)
             next_id = self.storage.next_checkpoint_id(point)
         manifest = None if point is None else point.manifest
         committed = () if manifest is None else manifest.sink_handles
@@ -308,6 +309,13 @@ class StorageTasks:
             self._events.append(entry)
         except MinirtError as error:
             logger.warning("the history of the job could not be written: %s", error)
+
+
+def _sweep(storage: CheckpointStorage) -> None:
+    try:
+        storage.sweep()
+    except MinirtError as error:
+        logger.warning("what crashed writers have left could not be removed: %s", error)
 
 
 def _warn_of_losses(point: RestorePoint) -> None:

@@ -75,6 +75,17 @@ def read_settings(
     return merged(layers)
 
 
+def read_storage_options(
+    assignments: Iterable[str], environ: Mapping[str, str] | None = None
+) -> dict[str, Any]:
+    """What `environ` says of `checkpointing.storage_options`, then texts such as "key=value"."""
+    layers = [
+        from_environment(os.environ if environ is None else environ),
+        from_assignments(f"{STORAGE_OPTIONS}.{assignment}" for assignment in assignments),
+    ]
+    return _values(_below(STORAGE_OPTIONS, merged(layers)))
+
+
 def apply_settings(given: Layer, defaults: JobSettings) -> JobSettings:
     """The defaults with everything that was given in their place. Raises ConfigurationError."""
     return JobSettings(

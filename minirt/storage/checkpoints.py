@@ -42,8 +42,8 @@ from minirt.storage.damage import (
 from minirt.storage.history import History
 from minirt.storage.manifests import decode_manifest, encode_manifest
 from minirt.storage.parts import part_checksum, part_head
-from minirt.storage.retention import Retention
-from minirt.storage.snapshots import read_object, read_referenced, read_sections
+from minirt.storage.retention import Retention, sweep
+from minirt.storage.snapshots import check_files, read_object, read_referenced, read_sections
 from minirt.storage.store import ObjectStore
 
 _CLAIM_ATTEMPTS = 1000
@@ -82,6 +82,8 @@ class CheckpointStorage:
         self._inline_bytes_max = inline_bytes_max
         self._history_entries = history_entries
         self._generation = 0
+        self._created: set[str] = set()
+        """What this process has created and not deleted: a listing may not show it yet."""
         self._retention: Retention | None = None
         self._history = History(store, CheckpointPaths.HISTORY, 0, history_entries)
 
@@ -101,7 +103,7 @@ class CheckpointStorage:
         claimant = f"{socket.gethostname()} process {os.getpid()} at {time.time():.3f}\n".encode()
         for _ in range(_CLAIM_ATTEMPTS):
             path = CheckpointPaths.claim(generation)
-            if self.store.create(path, claimant):
+            if self._create(path, claimant):
                 self._check_create_refuses(path, claimant)
                 self._generation = generation
                 entries_max = self._history_entries
@@ -120,7 +122,7 @@ class CheckpointStorage:
         """Record what the generation restored, None for nothing. False: it has been replaced, stop."""
         if base is not None and base.generation > generation:
             return False
-        self.store.create(CheckpointPaths.base(generation, base), b"")
+        self._create(CheckpointPaths.base(generation, base), b"")
         return self.is_current(generation)
 
     def is_current(self, generation: int) -> bool:
@@ -129,7 +131,7 @@ class CheckpointStorage:
 
     def claims(self) -> list[GenerationClaim]:
         """Every generation ever started, oldest first."""
-        return CheckpointPaths.parse_claims(self.store.list(CheckpointPaths.GENERATIONS))
+        return CheckpointPaths.parse_claims(self._list(CheckpointPaths.GENERATIONS))
 
     # Snapshots
 
@@ -195,7 +197,7 @@ class CheckpointStorage:
         Unless `is_current` afterwards, it must not be acted on: neither commit nor clean up.
         """
         path, chunks = CheckpointPaths.manifest(manifest.key), encode_manifest(manifest)
-        if not self.store.create(path, chunks) and self.store.read(path) != b"".join(chunks):
+        if not self._create(path, chunks) and self.store.read(path) != b"".join(chunks):
             return False
         if self._retention is not None:
             self._retention.add(manifest.summary())
@@ -214,7 +216,7 @@ class CheckpointStorage:
 
     def manifest_keys(self) -> list[ManifestKey]:
         """Every completed checkpoint, orphans included, oldest first; from a listing alone."""
-        paths = self.store.list(CheckpointPaths.MANIFESTS)
+        paths = self._list(CheckpointPaths.MANIFESTS)
         return sorted(key for path in paths if (key := CheckpointPaths.parse_manifest(path)))
 
     def next_checkpoint_id(self, point: RestorePoint | None = None) -> int:
@@ -267,7 +269,13 @@ class CheckpointStorage:
                 raise ProtocolError("cleanup needs a generation that is claimed and resolved")
             manifests = [self._summary(key) for key in self.manifest_keys()]
             self._retention = Retention(self.store, self._generation, claims, manifests)
-        return self._retention.cleanup(retain, active)
+        plan = self._retention.cleanup(retain, active)
+        self._created.difference_update(map(CheckpointPaths.manifest, plan.manifests_to_delete))
+        return plan
+
+    def sweep(self) -> None:
+        """Remove what crashed writers of earlier generations left half written."""
+        sweep(self.store, self._generation)
 
     # History
 
@@ -289,6 +297,16 @@ class CheckpointStorage:
         return CheckpointStorage(store, self._inline_bytes_max, self._history_entries)
 
     # Internals
+
+    def _create(self, path: str, data: bytes | Iterable[bytes]) -> bool:
+        self._created.add(path)
+        return self.store.create(path, data)
+
+    def _list(self, folder: str) -> list[str]:
+        """What is in the folder, with what this process has created and a listing that lags leaves out."""
+        listed = self.store.list(folder)
+        own = {path for path in self._created if path.startswith(folder)}
+        return sorted([*listed, *filter(self.store.exists, own.difference(listed))])
 
     def _write_part(
         self,
@@ -335,7 +353,7 @@ class CheckpointStorage:
                 ignored = manifest.in_flight if key.checkpoint_id == without_in_flight_of else ()
                 if ignored:
                     manifest = replace(manifest, in_flight=())
-                self._check_files(manifest)
+                check_files(self.store, manifest)
             except CorruptCheckpointError as error:
                 if not allow_fallback:
                     fallback = self._fallback(candidates[index + 1 :])
@@ -353,26 +371,6 @@ class CheckpointStorage:
         if not older:
             return NO_OLDER_CHECKPOINT
         return fallback_to(self.store.full_path(CheckpointPaths.folder(older[0]).rstrip("/")))
-
-    def _check_files(self, manifest: Manifest) -> None:
-        """Raise CorruptCheckpointError unless all files are there, with the right size."""
-        sizes: dict[str, int] = {}
-        paths = manifest.summary().paths
-        for key in {CheckpointPaths.parse_file(path) for path in paths}:
-            if key is None:
-                raise CorruptCheckpointError(
-                    "refers to files outside of all checkpoints",
-                    self.store.full_path(CheckpointPaths.manifest(manifest.key)),
-                )
-            sizes.update(self.store.sizes(CheckpointPaths.folder(key)))
-        for path in sorted(paths - sizes.keys()):
-            raise CorruptCheckpointError("missing", self.store.full_path(path))
-        for ref in manifest.stored():
-            if ref.path is not None and sizes[ref.path] != ref.bytes:
-                raise CorruptCheckpointError(
-                    f"has {sizes[ref.path]} bytes instead of {ref.bytes}",
-                    self.store.full_path(ref.path),
-                )
 
     def _locate(self, which: str | int) -> tuple[CheckpointStorage, ManifestKey | None]:
         """The storage that a path or id points into, and the checkpoint; None for its latest."""

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
-import fsspec
-
 from minirt.errors import ConfigurationError
+from minirt.filesystems import (
+    BUCKET_STORES,
+    abort_uploads,
+    has_folders,
+    load_protocol,
+    open_filesystem,
+)
 
-_CONDITIONAL_CREATE = frozenset({"memory", "s3", "s3a", "gs", "gcs", "abfs", "abfss", "az"})
+_CONDITIONAL_CREATE = BUCKET_STORES | {"memory"}
 """Protocols whose `pipe_file(mode="create")` is atomic."""
 
 _memory_lock = threading.RLock()
@@ -28,32 +33,31 @@ os.register_at_fork(after_in_child=_renew_memory_lock)
 
 
 class FsspecObjects:
-    """Objects below the URL `root`; a bucket that is missing is made by the first write."""
+    """Objects below the URL `root`. Each operation ends within `timeout_s`, all attempts included.
 
-    def __init__(self, root: str, protocol: str, options: Mapping[str, Any]) -> None:
+    Raises ConfigurationError if the protocol cannot be used.
+    """
+
+    def __init__(
+        self, root: str, protocol: str, options: Mapping[str, Any], timeout_s: float
+    ) -> None:
+        load_protocol(protocol)
         self.root = root
         self._protocol = protocol
         self._options = options
+        self._timeout_s = timeout_s
         self._opened: tuple[int, Any, str] | None = None
 
     def read(self, path: str) -> bytes:
-        filesystem, base = self._open()
-        with self._exclusive():
-            return bytes(filesystem.cat_file(f"{base}/{path}"))
+        return bytes(self._call("cat_file", path))
 
     def read_range(self, path: str, start: int, length: int) -> bytes:
-        filesystem, base = self._open()
-        with self._exclusive():
-            # Object stores refuse ranges that begin behind the end.
-            if start >= (size := int(filesystem.info(f"{base}/{path}")["size"])):
-                return b""
-            end = min(start + length, size)
-            return bytes(filesystem.cat_file(f"{base}/{path}", start=start, end=end))
+        end = min(start + length, int(self._call("info", path)["size"]))
+        # Object stores refuse ranges that hold nothing, or take them for the whole object.
+        return bytes(self._call("cat_file", path, start=start, end=end)) if start < end else b""
 
     def size(self, path: str) -> int:
-        filesystem, base = self._open()
-        with self._exclusive():
-            info = filesystem.info(f"{base}/{path}")
+        info = self._call("info", path)
         if info["type"] != "file":
             raise FileNotFoundError(path)
         return int(info["size"])
@@ -77,20 +81,17 @@ class FsspecObjects:
         return True
 
     def delete(self, path: str) -> None:
-        filesystem, base = self._open()
-        with self._exclusive():
-            try:
-                filesystem.rm_file(f"{base}/{path}")
-            except FileNotFoundError:
-                pass
+        try:
+            self._call("rm_file", path)
+        except FileNotFoundError:
+            pass
 
     def sizes(self, prefix: str) -> dict[str, int]:
-        filesystem, base = self._open()
-        with self._exclusive():
-            try:
-                found = filesystem.find(f"{base}/{prefix}".rstrip("/"), detail=True)
-            except FileNotFoundError:
-                return {}
+        try:
+            found = self._call("find", prefix, detail=True)
+        except FileNotFoundError:
+            return {}
+        _, base = self._open()
         folder = f"{base}/{prefix}/" if prefix else f"{base}/"
         start = len(f"{base}/")
         return {
@@ -99,18 +100,21 @@ class FsspecObjects:
             if name.startswith(folder) and info["type"] == "file"
         }
 
-    def sweep(self, older_than_s: float) -> None:
-        """Nothing to do: an object store shows and keeps whole objects only."""
+    def sweep(self, older_than_s: float, is_abandoned: Callable[[str], bool]) -> None:
+        """Only uploads in parts leave something behind: these stores show and keep whole objects only."""
+        filesystem, base = self._open()
+        start = len(f"{base}/")
+        abort_uploads(filesystem, base, lambda path: is_abandoned(path[start:]))
 
     def _put(self, path: str, chunks: Iterable[bytes], mode: str) -> None:
-        filesystem, base = self._open()
         data = b"".join(chunks)
-        with self._exclusive():
-            try:
-                filesystem.pipe_file(f"{base}/{path}", data, mode=mode)
-            except FileNotFoundError:  # No bucket yet.
-                filesystem.makedirs(base, exist_ok=True)
-                filesystem.pipe_file(f"{base}/{path}", data, mode=mode)
+        try:
+            self._call("pipe_file", path, data, mode=mode)
+        except FileNotFoundError:
+            if not has_folders(self._open()[0]):  # The bucket is missing.
+                raise
+            self._call("makedirs", os.path.dirname(path), exist_ok=True)
+            self._call("pipe_file", path, data, mode=mode)
 
     def _exists(self, path: str) -> bool:
         try:
@@ -119,13 +123,17 @@ class FsspecObjects:
             return False
         return True
 
+    def _call(self, method: str, path: str, *arguments: Any, **options: Any) -> Any:
+        filesystem, base = self._open()
+        if filesystem.async_impl:
+            options["timeout"] = self._timeout_s
+        with self._exclusive():
+            return getattr(filesystem, method)(f"{base}/{path}".rstrip("/"), *arguments, **options)
+
     def _open(self) -> tuple[Any, str]:
         """The filesystem of this process: one with connections must not be shared over a fork."""
         if self._opened is None or self._opened[0] != os.getpid():
-            filesystem, base = fsspec.core.url_to_fs(
-                self.root,
-                **{"use_listings_cache": False, "skip_instance_cache": True, **self._options},
-            )
+            filesystem, base = open_filesystem(self.root, self._options)
             self._opened = (os.getpid(), filesystem, base.rstrip("/"))
         return self._opened[1], self._opened[2]
 

@@ -6,7 +6,7 @@ import os
 import stat
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import BinaryIO
 
 _TEMPORARY = ".tmp-"
@@ -90,7 +90,7 @@ class LocalFiles:
                         continue
         return found
 
-    def sweep(self, older_than_s: float) -> None:
+    def sweep(self, older_than_s: float, is_abandoned: Callable[[str], bool]) -> None:
         oldest = time.time() - older_than_s
         for folder, _, names in os.walk(self.root):
             for name in names:

@@ -1,4 +1,4 @@
-"""Deleting the checkpoints that are no longer kept, without listing the storage each time."""
+"""Deleting what nobody needs: checkpoints that are no longer kept, and what crashes left half written."""
 
 from __future__ import annotations
 
@@ -17,11 +17,22 @@ _CRASHED_AFTER_S = 3600.0
 """A temporary file this old has no writer any more."""
 
 
-class Retention:
-    """What a generation knows to be stored. Construct it once the generation is resolved.
+def sweep(store: ObjectStore, generation: int) -> None:
+    """Remove what crashed writers of generations before this one left half written."""
 
-    What an aborted checkpoint wrote is deleted once a later one is complete. Files that arrive even
-    later are deleted by the next generation, which begins with a full listing.
+    def is_abandoned(path: str) -> bool:
+        key = CheckpointPaths.parse_file(path) or CheckpointPaths.parse_manifest(path)
+        return key is not None and key.generation < generation
+
+    store.sweep(_CRASHED_AFTER_S, is_abandoned)
+
+
+class Retention:
+    """What a generation knows to be stored, so that it need not list it each time.
+
+    Construct it once the generation is resolved. What an aborted checkpoint wrote is deleted once a
+    later one is complete. Files that arrive even later are deleted by the next generation, which begins
+    with a full listing.
     """
 
     def __init__(
@@ -38,7 +49,6 @@ class Retention:
         self._paths = {p for p in store.list() if CheckpointPaths.parse_file(p) is not None}
         self._newest_id = max((key.checkpoint_id for key in self._manifests), default=0)
         self._unfinished: set[ManifestKey] = set()
-        store.sweep(_CRASHED_AFTER_S)
 
     def add(self, manifest: ManifestSummary) -> None:
         """Take note of a completed checkpoint, and of those between it and the one before."""

@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 from minirt.errors import CorruptCheckpointError
-from minirt.protocol.manifest import CheckpointPaths, ManifestKey, Reference, SnapshotRef
+from minirt.protocol.manifest import (
+    CheckpointPaths,
+    Manifest,
+    ManifestKey,
+    Reference,
+    SnapshotRef,
+)
 from minirt.storage.parts import decode_part, part_checksum
 from minirt.storage.store import ObjectMissingError, ObjectStore
 
@@ -41,3 +47,26 @@ def read_referenced(store: ObjectStore, reference: Reference) -> dict[str, bytes
     if missing:
         raise CorruptCheckpointError(f"has no section {missing[0]!r}", path)
     return {name: sections[name] for name in reference.sections}
+
+
+def check_files(store: ObjectStore, manifest: Manifest) -> None:
+    """Raise CorruptCheckpointError unless all files of the checkpoint are there, with the right size."""
+    sizes: dict[str, int] = {}
+    paths = manifest.summary().paths
+    for key in {CheckpointPaths.parse_file(path) for path in paths}:
+        if key is None:
+            raise CorruptCheckpointError(
+                "refers to files outside of all checkpoints",
+                store.full_path(CheckpointPaths.manifest(manifest.key)),
+            )
+        sizes.update(store.sizes(CheckpointPaths.folder(key)))
+    for path in sorted(paths - sizes.keys()):
+        try:
+            sizes[path] = store.size(path)
+        except ObjectMissingError as error:
+            raise CorruptCheckpointError("missing", store.full_path(path)) from error
+    for ref in manifest.stored():
+        if ref.path is not None and sizes[ref.path] != ref.bytes:
+            raise CorruptCheckpointError(
+                f"has {sizes[ref.path]} bytes instead of {ref.bytes}", store.full_path(ref.path)
+            )

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, Protocol
 
+from minirt.config import Limits
 from minirt.errors import MinirtError, StorageError
+from minirt.filesystems import explain
 from minirt.storage.fsspec_objects import FsspecObjects
 from minirt.storage.local_files import LocalFiles
 
@@ -36,16 +39,17 @@ class Objects(Protocol):
     def delete(self, path: str) -> None: ...
     def sizes(self, prefix: str) -> dict[str, int]: ...
     def size(self, path: str) -> int: ...
-    def sweep(self, older_than_s: float) -> None: ...
+    def sweep(self, older_than_s: float, is_abandoned: Callable[[str], bool]) -> None: ...
 
 
 class ObjectStore:
     """Durable, atomic objects under the root `url`: a path, `file://`, `memory://`, `s3://` and so on.
 
-    `options` go to fsspec. Usable from several threads, after a fork and after pickling; nothing is
-    opened or created before the first use. Every failure is a StorageError with the full path and the
-    cause. `create` is atomic on local files, in memory, and on object stores with conditional writes
-    (S3, Google Cloud Storage, Azure); elsewhere it refuses. `objects` replaces what the URL stands for,
+    `options` go to fsspec; an access that takes longer than `timeout_s` fails, unless it is to local
+    files. Usable from several threads, after a fork and after pickling; nothing is opened or created
+    before the first use. Every failure is a StorageError with the full path and the cause. `create` is
+    atomic on local files, in memory, and on object stores with conditional writes (S3, Google Cloud
+    Storage, Azure); elsewhere it refuses. `objects` replaces what the URL stands for,
     so that tests can do without a storage.
     """
 
@@ -54,17 +58,19 @@ class ObjectStore:
         url: str,
         options: Mapping[str, Any] | None = None,
         objects: Objects | None = None,
+        *,
+        timeout_s: float = Limits().storage_timeout_s,
     ) -> None:
         self._url = url
         self._options = dict(options or {})
         self._given = objects
-        self._objects = _open(url, self._options) if objects is None else objects
+        self._timeout_s = timeout_s
+        self._objects = _open(url, self._options, timeout_s) if objects is None else objects
 
-    def __reduce__(
-        self,
-    ) -> tuple[type[ObjectStore], tuple[str, dict[str, Any], Objects | None]]:
+    def __reduce__(self) -> tuple[Callable[..., ObjectStore], tuple[Any, ...]]:
         # The absolute root, since the process that unpickles may run in another folder.
-        return (type(self), (self._objects.root, self._options, self._given))
+        again = partial(type(self), timeout_s=self._timeout_s)
+        return (again, (self._objects.root, self._options, self._given))
 
     def __repr__(self) -> str:
         return f"ObjectStore({self._url!r})"
@@ -76,7 +82,7 @@ class ObjectStore:
 
     def at(self, url: str) -> ObjectStore:
         """Another store, with the same options."""
-        return ObjectStore(url, self._options)
+        return ObjectStore(url, self._options, timeout_s=self._timeout_s)
 
     def full_path(self, path: str) -> str:
         """The path as messages show it."""
@@ -129,10 +135,14 @@ class ObjectStore:
         """Sorted relative paths of every object in the folder `prefix` and below; [] if it is missing."""
         return sorted(self.sizes(prefix))
 
-    def sweep(self, older_than_s: float) -> None:
-        """Remove what writers that crashed at least this many seconds ago left half written."""
+    def sweep(self, older_than_s: float, is_abandoned: Callable[[str], bool]) -> None:
+        """Remove what crashed writers left half written.
+
+        Temporary files tell their age: they go once they are this many seconds old. Of uploads to an
+        object store, those go whose paths nobody can be writing any more, which `is_abandoned` says.
+        """
         with self._translated("cannot remove temporary files", ""):
-            self._objects.sweep(older_than_s)
+            self._objects.sweep(older_than_s, is_abandoned)
 
     @contextmanager
     def _translated(self, action: str, path: str) -> Iterator[None]:
@@ -142,18 +152,19 @@ class ObjectStore:
             raise
         except FileNotFoundError as error:
             raise ObjectMissingError(
-                f"{action}, not found ({error})", self.full_path(path)
+                f"{action}, not found ({explain(error)})", self.full_path(path)
             ) from error
         except Exception as error:  # Remote filesystems raise errors of their client libraries.
-            raise StorageError(f"{action} ({_reason(error)})", self.full_path(path)) from error
+            raise StorageError(f"{action} ({explain(error)})", self.full_path(path)) from error
 
 
-def _open(url: str, options: Mapping[str, Any]) -> Objects:
+def _open(url: str, options: Mapping[str, Any], timeout_s: float) -> Objects:
     match = _PROTOCOL.match(url)
     if match is None or match[0] in ("file", "local"):
         path = re.sub(r"^(file|local)://", "", url)
         return LocalFiles(os.path.abspath(os.path.expanduser(path)))
-    return FsspecObjects(url.rstrip("/"), match[0], options)
+    root = url if url.endswith("://") else url.rstrip("/")
+    return FsspecObjects(root, match[0], options, timeout_s)
 
 
 def _chunks(data: bytes | Iterable[bytes]) -> Iterable[bytes]:
@@ -165,7 +176,3 @@ def _checked(path: str) -> str:
     if any(part in ("", ".", "..") for part in parts) or "\\" in path or "\0" in path:
         raise StorageError("not a relative path without '..'", path)
     return path
-
-
-def _reason(error: Exception) -> str:
-    return str(error) or type(error).__name__

@@ -93,7 +93,7 @@ class SimulatedObjects:
         self._gate.before(f"look at {path}")
         return len(self._existing(path))
 
-    def sweep(self, older_than_s: float) -> None:
+    def sweep(self, older_than_s: float, is_abandoned: Callable[[str], bool]) -> None:
         """Nothing is ever half written here."""
 
     def _existing(self, path: str) -> bytes:

@@ -75,11 +75,11 @@ def test_half_written_files_of_a_crashed_writer_are_invisible_and_swept(
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
     assert len(files_under(tmp_path)) == 2
     assert local.list() == ["a/kept"]
-    local.sweep(older_than_s=3600)
+    local.sweep(3600, lambda path: True)
     assert len(files_under(tmp_path)) == 2
     (left,) = (tmp_path / "store" / "a").glob(".tmp-*")
     os.utime(left, (time.time() - 7200,) * 2)
-    local.sweep(older_than_s=3600)
+    local.sweep(3600, lambda path: True)
     assert files_under(tmp_path) == ["kept"]
 
 
@@ -191,7 +191,7 @@ def bucket(monkeypatch: pytest.MonkeyPatch) -> ObjectStore:
     return ObjectStore("bucket://data/job")
 
 
-def test_missing_bucket_is_made_by_the_first_write(bucket: ObjectStore) -> None:
+def test_a_missing_folder_is_made_by_the_first_write(bucket: ObjectStore) -> None:
     assert bucket.list() == []
     bucket.write("a", b"1")
     assert bucket.list() == ["a"]

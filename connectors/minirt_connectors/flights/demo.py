@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import random
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -65,6 +65,7 @@ class EndedJob:
     kills: tuple[Kill, ...]
     result: rt.JobResult
     output: str
+    storage_options: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
     def __str__(self) -> str:
         result = self.result
@@ -138,24 +139,27 @@ def prepare(spark: SparkSession, folder: Path, rows: int | None = None) -> DemoI
 def run_job(
     demo: DemoInput,
     plan: Plan,
-    folder: Path,
+    root: str,
     *,
+    storage_options: Mapping[str, Any] | None = None,
     show: Callable[[Figures], None] = lambda figures: None,
     on_kill: Callable[[Kill], None] = lambda kill: None,
 ) -> EndedJob:
-    """Run the job with its output and checkpoints in `folder`, and kill its workers meanwhile.
+    """Run the job with output and checkpoints below `root`, a path or URL, and kill its workers meanwhile.
 
     `show` gets the figures several times a second. Raises JobFailedError if the job fails for good.
     """
-    output = str(folder / "output")
+    output, options = f"{root}/output", dict(storage_options or {})
     env = rt.Environment("flights", parallelism=PARALLELISM)
     slow_s = plan.seconds * PARALLELISM / max(1, demo.results)
-    build(env, demo.source, output, slow_s_per_result=slow_s)
+    build(env, demo.source, output, slow_s_per_result=slow_s, storage_options=options)
     # A moment after the first checkpoint, but never when the job could long be over.
     killer = Killer(plan.kills, plan.seconds / 6, random.Random(plan.seed), on_kill)
     live = LiveFigures(lambda: len(killer.kills))
     job = env.start(
-        checkpointing=rt.Checkpointing(str(folder / "checkpoints"), interval="1s", mode=plan.mode),
+        checkpointing=rt.Checkpointing(
+            f"{root}/checkpoints", interval="1s", mode=plan.mode, storage_options=options
+        ),
         restart=rt.Restart.fixed_delay(attempts=plan.kills + _SPARE_RESTARTS, delay="50ms"),
         options=rt.Options(limits=_LIMITS),
         observer=Audience(killer, live),
@@ -165,12 +169,19 @@ def run_job(
         result = _watch(job, lambda: show(live.figures()))
     finally:
         killer.stop()
-    return EndedJob(plan.mode, tuple(killer.kills), result, output)
+    return EndedJob(plan.mode, tuple(killer.kills), result, output, options)
 
 
 def verify_output(spark: SparkSession, demo: DemoInput, job: EndedJob) -> DemoRun:
     """Have Spark compare what the job has committed with what it must be."""
-    verdict = verify(spark, job.output, demo.expected, keys=KEYS, examples=1)
+    verdict = verify(
+        spark,
+        job.output,
+        demo.expected,
+        keys=KEYS,
+        examples=1,
+        storage_options=job.storage_options,
+    )
     return DemoRun(job, demo.rows, verdict)
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 import minirt as rt
 from minirt_connectors.flights.hourly import RESULT_SCHEMA
@@ -31,7 +32,12 @@ def flights_source(
 
 
 def build(
-    env: rt.Environment, source: Source, out_path: str, *, slow_s_per_result: float = 0.0
+    env: rt.Environment,
+    source: Source,
+    out_path: str,
+    *,
+    slow_s_per_result: float = 0.0,
+    storage_options: Mapping[str, Any] | None = None,
 ) -> None:
     """Add the job to `env`: it writes rows of `RESULT_SCHEMA` to the folder `out_path`.
 
@@ -48,4 +54,5 @@ def build(
     )
     hourly = flights.key_by("origin", "carrier").process(HourlyStats(), uid="hourly", name="hourly")
     slow = hourly.rebalance().map(Slow(slow_s_per_result), name="slow")
-    slow.sink(rt.ParquetSink(out_path, schema=RESULT_SCHEMA), uid="out", name="out")
+    sink = rt.ParquetSink(out_path, schema=RESULT_SCHEMA, storage_options=storage_options)
+    slow.sink(sink, uid="out", name="out")

@@ -13,6 +13,7 @@
 Options: `path` is the storage of the job, or a savepoint. `what` is "state" (the default), "in-flight",
 "history" or "checkpoints". `checkpoint` is the number or name of a checkpoint, the latest by default.
 `uid` names an operator, `state` one of its states: that of `reduce` is called "value". All by default.
+`storage_options` are those of fsspec for the path, as a JSON object; secrets are better in the environment.
 
 `values` is "typed" (the default) or "json". The types of keys and values are those that the first entries
 of all stored parts have in common. If later ones do not fit, the query fails: "json" shows all of them,
@@ -23,8 +24,9 @@ Each stored part is one partition. Reading runs no code that is stored: pickles 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -37,7 +39,7 @@ import minirt as rt
 from minirt.errors import ConfigurationError
 
 _WHATS = ("state", "in-flight", "history", "checkpoints")
-_OPTIONS = ("path", "what", "checkpoint", "uid", "state", "values")
+_OPTIONS = ("path", "storage_options", "what", "checkpoint", "uid", "state", "values")
 
 _HISTORY = pa.schema(
     [
@@ -100,6 +102,10 @@ class _Request:
     uid: str | None
     state: str | None
     as_json: bool
+    storage_options: Mapping[str, Any] = field(repr=False)
+
+    def open(self) -> rt.Checkpoints:
+        return rt.open_checkpoints(self.path, storage_options=self.storage_options)
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> _Request:
@@ -118,11 +124,11 @@ class _Request:
         if values not in ("typed", "json"):
             raise ConfigurationError(f"values must be typed or json, got {values!r}")
         has_effect = {
-            "state": {"path", "what", "checkpoint", "uid", "state", "values"},
-            "in-flight": {"path", "what", "checkpoint", "uid", "values"},
-            "checkpoints": {"path", "what"},
-            "history": {"path", "what"},
-        }[what]
+            "state": {"checkpoint", "uid", "state", "values"},
+            "in-flight": {"checkpoint", "uid", "values"},
+            "checkpoints": set[str](),
+            "history": set[str](),
+        }[what] | {"path", "storage_options", "what"}
         if idle := sorted(given.keys() - has_effect):
             raise ConfigurationError(f"option {', '.join(idle)} has no effect with what={what}")
         return cls(
@@ -132,7 +138,19 @@ class _Request:
             given.get("uid"),
             given.get("state"),
             values == "json",
+            _storage_options(given.get("storage_options", "{}")),
         )
+
+
+def _storage_options(text: str) -> dict[str, Any]:
+    try:
+        options = json.loads(text)
+    except json.JSONDecodeError:
+        options = None
+    if not isinstance(options, dict):
+        # What was given may hold a secret.
+        raise ConfigurationError('storage_options must be a JSON object, such as {"anon": true}')
+    return options
 
 
 class _Part(InputPartition):  # type: ignore[misc]
@@ -151,7 +169,7 @@ class CheckpointsReader(DataSourceReader):  # type: ignore[misc]
         self._types: Sequence[Any] = ()
         if request.what in ("state", "in-flight"):
             # The latest checkpoint may be another one by the time the executors look.
-            checkpoint = rt.open_checkpoints(request.path).find(request.checkpoint)
+            checkpoint = request.open().find(request.checkpoint)
             self._checkpoint = checkpoint.path
             table = self._table()
             self._types = table.as_json() if request.as_json else table.types(sample=True)
@@ -171,13 +189,13 @@ class CheckpointsReader(DataSourceReader):  # type: ignore[misc]
         if what in ("state", "in-flight"):
             yield from self._table().part(partition.place).record_batches(self._types)
             return
-        checkpoints = rt.open_checkpoints(self._request.path)
+        checkpoints = self._request.open()
         rows = _history(checkpoints) if what == "history" else _held(checkpoints)
         yield pa.RecordBatch.from_pylist(rows, self.arrow_schema)
 
     def _table(self) -> Any:
         request = self._request
-        checkpoint = rt.open_checkpoints(request.path).find(self._checkpoint)
+        checkpoint = request.open().find(self._checkpoint)
         if request.what == "in-flight":
             return checkpoint.table("in-flight", uid=request.uid)
         return checkpoint.table("state", uid=request.uid, name=request.state)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from minirt.errors import MinirtError
 from minirt_connectors.spark.session import local_session
-from minirt_connectors.spark.verify.committed import read_committed
+from minirt_connectors.spark.verify.committed import read_committed, within_reach
 from minirt_connectors.spark.verify.comparison import verify
 
 OK, DIFFERENT, WRONG_CALL = 0, 1, 2
@@ -49,8 +49,9 @@ def run(
     Raises what `verify` raises, and OSError if the report cannot be written.
     """
     spark = local_session("minirt-verify")
-    wanted = read_committed(spark, expected)
-    verdict = verify(spark, output, wanted, keys=keys, examples=examples, report=report)
+    with within_reach(expected) as path:
+        wanted = read_committed(spark, path)
+        verdict = verify(spark, output, wanted, keys=keys, examples=examples, report=report)
     print(verdict)
     return OK if verdict.ok else DIFFERENT
 

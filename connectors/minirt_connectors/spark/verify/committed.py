@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import PurePosixPath
-from typing import TYPE_CHECKING
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Any
 
 import fsspec
+from fsspec.implementations.local import LocalFileSystem
 
 from minirt.errors import ConfigurationError, StorageError
 
@@ -17,8 +21,39 @@ _FORMATS = {".parquet": "parquet", ".jsonl": "json", ".ndjson": "json", ".json":
 _COMPRESSIONS = {".gz", ".zst", ".bz2", ".lz4", ".snappy"}
 
 
+@contextmanager
+def within_reach(path: str, storage_options: Mapping[str, Any] | None = None) -> Iterator[str]:
+    """A path at which Spark finds the visible files at `path`: itself, or that of a copy.
+
+    Spark may know nothing of s3:// and the like, fsspec does. Raises StorageError.
+    """
+    try:
+        options = {**(storage_options or {}), "use_listings_cache": False}
+        files, root = fsspec.url_to_fs(path, **options)
+    except (ValueError, ImportError) as error:
+        raise StorageError(f"cannot list the output ({error})", path) from error
+    if isinstance(files, LocalFileSystem):
+        yield path
+        return
+    with tempfile.TemporaryDirectory(prefix="minirt-committed-") as folder:
+        try:
+            _copy_visible(files, root, Path(folder))
+        except Exception as error:  # Remote filesystems raise errors of their client libraries.
+            raise StorageError(f"cannot read the output ({error})", path) from error
+        yield folder
+
+
+def _copy_visible(files: Any, root: str, folder: Path) -> None:
+    names, above = _list(files, root)
+    for name in names:
+        if not _is_hidden(name, above):
+            target = folder / PurePosixPath(name).relative_to(above)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            files.get_file(name, str(target))
+
+
 def read_committed(spark: SparkSession, path: str, like: StructType | None = None) -> DataFrame:
-    """The rows of the Parquet or JSONL files in `path`, without hidden ones (`_x`, `.x`).
+    """The rows of the Parquet or JSONL files in the local `path`, without hidden ones (`_x`, `.x`).
 
     JSONL takes its types from the columns of `like` that it has; text that does not fit its type
     fails the query. A folder without files has no rows and the columns of `like`.
@@ -42,7 +77,7 @@ def read_committed(spark: SparkSession, path: str, like: StructType | None = Non
 def _format(path: str) -> str | None:
     """The format that the visible files have in common, None if there are none."""
     try:
-        files, root = _list(path)
+        files, root = _list(*fsspec.url_to_fs(path))
     except (OSError, ValueError, ImportError) as error:
         raise StorageError(f"cannot list the output ({error})", path) from error
     kinds = {name: _kind(name) for name in files if not _is_hidden(name, root)}
@@ -54,8 +89,8 @@ def _format(path: str) -> str | None:
     return next(iter(kinds.values()), None)
 
 
-def _list(path: str) -> tuple[list[str], str]:
-    files, root = fsspec.url_to_fs(path)
+def _list(files: Any, root: str) -> tuple[list[str], str]:
+    """The files there, and the folder that their hidden parts are below."""
     if not files.exists(root):
         raise FileNotFoundError("there is nothing")
     if files.isfile(root):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +11,7 @@ from minirt.errors import ConfigurationError, SourceDataError
 from minirt_connectors.spark.columns import column, is_orderable, quoted, refuse_unknown
 from minirt_connectors.spark.session import require_pyspark
 from minirt_connectors.spark.verify.alignment import align
-from minirt_connectors.spark.verify.committed import read_committed
+from minirt_connectors.spark.verify.committed import read_committed, within_reach
 from minirt_connectors.spark.verify.tolerance import check_tolerance, snap
 from minirt_connectors.spark.verify.verdict import Verdict
 
@@ -29,12 +30,14 @@ def verify(
     tolerance: Mapping[str, float] | None = None,
     examples: int = 10,
     report: str | None = None,
+    storage_options: Mapping[str, Any] | None = None,
 ) -> Verdict:
     """Have Spark compare the committed output of a job with what it must be.
 
     `output` is a folder or file of Parquet or JSONL, read as any reader sees it (files that are not
-    committed are hidden), or a DataFrame. Both sides are multisets of rows: the order of rows and of
-    columns does not count, null equals null.
+    committed are hidden), or a DataFrame. What is not local is copied by fsspec, which gets
+    `storage_options`, so Spark needs no connector. Both sides are multisets of rows: the order of rows
+    and of columns does not count, null equals null.
 
     Without `keys`, a row that is there less often than expected is lost, one that is there more
     often is duplicated, and one that is not expected at all is unexpected. With `keys`, columns that
@@ -58,13 +61,14 @@ def verify(
     refuse_unknown(expected, keys or (), "keys")
     check_tolerance(expected, tolerance or {}, keys or ())
     try:
-        present = (
-            read_committed(spark, output, expected.schema) if isinstance(output, str) else output
-        )
-        present, expected = align(present, expected)
-        if tolerance:
-            present = snap(present, expected, keys, tolerance)
-        verdict = _judge(present, expected, keys or expected.columns, examples)
+        with ExitStack() as stack:
+            if isinstance(output, str):
+                path = stack.enter_context(within_reach(output, storage_options))
+                output = read_committed(spark, path, expected.schema)
+            present, expected = align(output, expected)
+            if tolerance:
+                present = snap(present, expected, keys, tolerance)
+            verdict = _judge(present, expected, keys or expected.columns, examples)
     except (PySparkException, Py4JJavaError) as error:
         raise SourceDataError(f"Spark cannot compare the output: {_reasons(error)}") from error
     if report is not None:

@@ -1,0 +1,135 @@
+"""File systems of fsspec: opened alike everywhere, with failures put into words that help.
+
+What is listed is never cached, since others write to the same place. A file system with connections has a
+thread for them, and does not survive a fork; fsspec makes another one in the child.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import fsspec
+
+from minirt.errors import ConfigurationError
+
+logger = logging.getLogger("minirt.storage")
+
+BUCKET_STORES = frozenset({"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az"})
+"""Protocols of object stores: no folders, no rename, and a bucket that somebody else has made."""
+
+_opened: dict[int, Any] = {}
+"""Every file system of this process and of those that it was forked from, by identity.
+
+One that was inherited must not be collected: it would try to close its connections by a thread that only
+the parent has, which takes a second each, and they are the parent's.
+"""
+
+_ADVICE: tuple[tuple[frozenset[str], str], ...] = (
+    (frozenset({"NoSuchBucket"}), "create the bucket, or correct the URL"),
+    (
+        frozenset({"PermissionError", "ClientError"}),
+        "check key and secret, and what they may do in this bucket",
+    ),
+    (
+        frozenset({"NoCredentialsError"}),
+        "give key and secret as storage options, or as AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
+    ),
+    (frozenset({"PartialCredentialsError"}), "give both key and secret"),
+    (frozenset({"EndpointConnectionError"}), "check endpoint_url, and that the server runs"),
+    (frozenset({"ConnectTimeoutError"}), "check endpoint_url, and that the server runs"),
+    (frozenset({"FSTimeoutError"}), "it took too long; check the connection to the server"),
+    (frozenset({"TypeError"}), "check the names of the storage options"),
+    (frozenset({"ImportError"}), "install the package; for s3:// it is minirt[s3]"),
+)
+"""What helps against errors whose classes, or those of their causes, have all of these names."""
+
+
+_CLIENT_ERRORS = {
+    "botocore.exceptions": ("BotoCoreError", "ClientError"),
+    "aiohttp.client_exceptions": ("ClientError",),
+}
+"""What client libraries raise that is no OSError."""
+
+
+def load_protocol(protocol: str) -> None:
+    """Import what the protocol needs; in a process that forks others, so that each of them need not.
+
+    Raises ConfigurationError if there is no such protocol, or its package is not installed.
+    """
+    try:
+        fsspec.get_filesystem_class(protocol)
+    except (ImportError, ValueError) as error:
+        raise ConfigurationError(f"cannot use {protocol}://: {explain(error)}") from error
+
+
+def open_filesystem(url: str, options: Mapping[str, Any]) -> tuple[Any, str]:
+    """The file system of a URL, one for all URLs with the same options, and the path within it.
+
+    Raises ValueError, ImportError or TypeError for protocols and options that cannot be used.
+    """
+    filesystem, path = fsspec.core.url_to_fs(url, **{**options, "use_listings_cache": False})
+    if not has_folders(filesystem) and not path.strip("/"):
+        raise ValueError("the URL names no bucket")
+    _opened[id(filesystem)] = filesystem
+    return filesystem, path
+
+
+def has_folders(filesystem: Any) -> bool:
+    """Whether folders must be made. Otherwise there is a bucket, which its owner makes."""
+    protocol = filesystem.protocol
+    return BUCKET_STORES.isdisjoint((protocol,) if isinstance(protocol, str) else protocol)
+
+
+def failures(*besides: type[Exception]) -> tuple[type[Exception], ...]:
+    """What an access may raise, for an `except`: OSError, errors of client libraries, and `besides`."""
+    of_clients = [
+        getattr(sys.modules[module], name)
+        for module, names in _CLIENT_ERRORS.items()
+        if module in sys.modules
+        for name in names
+    ]
+    return (OSError, *of_clients, *besides)
+
+
+def explain(error: BaseException) -> str:
+    """What went wrong, and what can be done about it where that is known."""
+    classes = (*type(error).__mro__, *type(error.__cause__).__mro__)
+    names = {each.__name__ for each in classes}
+    said = getattr(error, "strerror", None) or str(error) or type(error).__name__
+    advice = [advice for known, advice in _ADVICE if known <= names]
+    return "; ".join([said, *advice[:1]])
+
+
+def abort_uploads(filesystem: Any, folder: str, unwanted: Callable[[str], bool]) -> None:
+    """End the multipart uploads below the folder that are unwanted, judging by their paths.
+
+    S3 keeps what a crash has left of them, unseen, and charges for it. Where they may not be listed or
+    aborted this is logged and no error, since nothing depends on it.
+    """
+    if "s3" not in filesystem.protocol:
+        return
+    try:
+        for path, upload in list(_uploads(filesystem, folder)):
+            if unwanted(path):
+                filesystem.call_s3("abort_multipart_upload", **upload)
+    except Exception as error:
+        logger.warning(
+            "uploads that crashed below %s could not be aborted: %s", folder, explain(error)
+        )
+
+
+def _uploads(filesystem: Any, folder: str) -> Iterator[tuple[str, dict[str, str]]]:
+    """The path of each upload below the folder, and what names it to S3."""
+    bucket, prefix, _ = filesystem.split_path(f"{folder}/")
+    more: dict[str, str] = {}
+    while True:
+        page = filesystem.call_s3("list_multipart_uploads", Bucket=bucket, Prefix=prefix, **more)
+        for found in page.get("Uploads", []):
+            key = found["Key"]
+            yield f"{bucket}/{key}", {"Bucket": bucket, "Key": key, "UploadId": found["UploadId"]}
+        if not page.get("IsTruncated"):
+            return
+        more = {"KeyMarker": page["NextKeyMarker"], "UploadIdMarker": page["NextUploadIdMarker"]}
