@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import typer
 
-from minirt.cli.arguments import Json, Storage
+from minirt.cli.arguments import Json, Storage, StorageOption, open_storage
 
 
-def history(storage: Storage, json: Json = False) -> None:
+def history(storage: Storage, storage_option: StorageOption = None, json: Json = False) -> None:
     """Show when a job ran, why it was restarted, how it ended, and its last figures.
 
     All this is remembered where the checkpoints are, also after the job has died. A job that was killed
     has no end. `minirt checkpoints list` shows the checkpoints.
     """
-    from minirt.inspect import open_checkpoints
-
-    events = open_checkpoints(storage).events()
+    events = open_storage(storage, storage_option).events()
     if json:
         from json import dumps
 

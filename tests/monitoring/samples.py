@@ -57,7 +57,7 @@ def checkpoint(id: int, **fields: Any) -> dict[str, Any]:
         "generation": 1,
         "status": "completed",
         "mode": "unaligned",
-        "kind": "periodic",
+        "kind": "checkpoint",
         "triggered_at": NOW - 1,
         "duration_s": 0.25,
         "bytes": 3000,

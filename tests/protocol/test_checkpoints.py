@@ -260,6 +260,7 @@ def test_history_of_a_completed_checkpoint_tells_how_it_went() -> None:
     assert isinstance(subtasks, list)
     assert subtasks[1] == {
         "name": "1",
+        "vertex": 1,
         "subtask": 0,
         "start_delay_s": 0.1,
         "alignment_s": 0.2,
