@@ -11,7 +11,6 @@ from minirt.cli.arguments import Json, Storage, StorageOption, open_storage
 from minirt.errors import CorruptCheckpointError, StorageError
 
 if TYPE_CHECKING:
-    from minirt.cli.live_line import LiveLine
     from minirt.inspect import Checkpoints
     from minirt.protocol.manifest import ManifestKey
 
@@ -31,17 +30,9 @@ def verify_checkpoints(
 
     The exit status is 0 if all is well, 1 if anything is missing or damaged, 2 if there is no checkpoint.
     """
-    import sys
-
-    from minirt.cli.live_line import LiveLine
-
     checkpoints = open_storage(storage, storage_option)
     keys = checkpoints.keys() if which is None else [checkpoints.key_of(which)]
-    line = LiveLine(sys.stderr)
-    try:
-        found = [_verified(checkpoints, key, line) for key in keys]
-    finally:
-        line.close()
+    found = [_verified(checkpoints, key) for key in keys]
     if json:
         typer.echo(json_format.dumps(found, indent=2))
     else:
@@ -50,17 +41,21 @@ def verify_checkpoints(
         raise typer.Exit(1)
 
 
-def _verified(checkpoints: Checkpoints, key: ManifestKey, line: LiveLine) -> dict[str, Any]:
+def _verified(checkpoints: Checkpoints, key: ManifestKey) -> dict[str, Any]:
     """What was found of one checkpoint: how many bytes of state were read, and what is wrong."""
+    from minirt.cli.progress import progress
+
     read = 0
-
-    def on_bytes(count: int) -> None:
-        nonlocal read
-        read += count
-        line.update(f"checkpoint {key.checkpoint_id}: {read:,} bytes read")
-
     try:
-        problems: list[StorageError] = checkpoints.open(key).verify(on_bytes)
+        checkpoint = checkpoints.open(key)
+        with progress(f"checkpoint {key.checkpoint_id}", checkpoint.stored_bytes, "bytes") as show:
+
+            def on_bytes(count: int) -> None:
+                nonlocal read
+                read += count
+                show(read)
+
+            problems: list[StorageError] = checkpoint.verify(on_bytes)
     except CorruptCheckpointError as error:
         problems = [error]
     return {

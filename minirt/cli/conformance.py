@@ -92,19 +92,22 @@ def _campaign(
     out: Console, name: str, mode: CheckpointMode, seeds: range, jobs: int, *, json: bool
 ) -> bool:
     from minirt.cli.live_line import LiveLine
+    from minirt.cli.progress import progress
     from minirt.testing.conformance.campaign import Tally, campaign
     from minirt.testing.conformance.report import counterexample, summary, to_plain
 
-    line = LiveLine(out.file)
     tally, smallest = Tally(), None
-    try:
+    with progress(f"mode {mode.name}", len(seeds), "runs") as show:
         for tally in campaign(partial(_run_seed, name), seeds, jobs=jobs):
-            line.update(f"{tally.runs:,} of {len(seeds):,} runs, {tally.cuts:,} checkpoints")
+            show(tally.runs)
             if tally.failures:
-                smallest = _smallest(tally.failures[0], mode, line)
                 break
-    finally:
-        line.close()
+    if tally.failures:
+        line = LiveLine(out.file)
+        try:
+            smallest = _smallest(tally.failures[0], mode, line)
+        finally:
+            line.close()
     if json:
         typer.echo(json_format.dumps(to_plain(tally, smallest), indent=2))
         return smallest is None

@@ -166,6 +166,13 @@ class StoredCheckpoint:
             )
         return table_of_entries(what, named)
 
+    @property
+    def stored_bytes(self) -> int:
+        """The size of all that it needs and that is there, files of older checkpoints included."""
+        folders = {path.rpartition("/")[0] for path in self.parents}
+        sizes = {path: n for at in folders for path, n in self._store.sizes(at).items()}
+        return self.manifest.bytes + sum(sizes.get(path, 0) for path in self.parents)
+
     def verify(self, on_bytes: Callable[[int], None] = lambda count: None) -> list[StorageError]:
         """Read all that it needs and compare every checksum; what is wrong, one error for each part.
 
