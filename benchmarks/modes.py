@@ -22,7 +22,9 @@ from typing import Any
 import minirt as rt
 from benchmarks.measure import Checkpoints, milliseconds, print_rows, print_table
 from benchmarks.recovery import FirstRecordSink, wait_for
-from benchmarks.throughput import keyed_sum_rows
+from benchmarks.systems import MINIRT
+from benchmarks.systems import measure as measure_system
+from benchmarks.workload import Work
 from minirt.modes import MODES
 
 KEYS = 1000
@@ -164,9 +166,8 @@ def compare_throughput(modes: Sequence[str], records: int, repeat: int) -> list[
     for turn in range(repeat):
         for mode in modes if turn % 2 == 0 else reversed(modes):
             _progress(f"run {turn + 1} of {repeat}, {mode}")
-            measured = keyed_sum_rows(records, True, mode)
-            checkpoints = measured.result.completed_checkpoints
-            runs[mode].append((records / measured.running_s, measured.cpu_s, checkpoints))
+            run = measure_system(MINIRT, Work("keyed-sum-rows", records, mode=mode))
+            runs[mode].append((run.records_per_s, run.cpu_s, run.checkpoints))
     first = runs[modes[0]]
     return [
         {
