@@ -14,7 +14,7 @@ See = Callable[[Batch, Tally], None]
 
 
 class CheckSink(rt.Sink):
-    """Has `see` look at every batch. What it counted is in `tally` at the end; the last one came at `ended_at`."""
+    """Has `see` look at every batch. At the end, `tally` is what it counted; the last came `ended_at`."""
 
     def __init__(self, see: See) -> None:
         self._see = see

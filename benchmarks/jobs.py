@@ -210,11 +210,13 @@ def start(
     """The job, under way."""
     env = rt.Environment(parallelism=work.parallelism)
     sink = BUILDS[work.work](env, work)
-    every = f"{work.checkpoint_ms}ms"
-    checkpointing = rt.Checkpointing(work.storage, interval=every, mode=work.mode)
+    checkpointing = None
+    if work.checkpoint_ms:
+        every = f"{work.checkpoint_ms}ms"
+        checkpointing = rt.Checkpointing(work.storage, interval=every, mode=work.mode)
     job = env.start(
         work.work,
-        checkpointing=checkpointing if work.checkpoint_ms else None,
+        checkpointing=checkpointing,
         options=rt.Options(
             buffer_timeout=f"{work.buffer_timeout_ms}ms",
             placement=placement,

@@ -145,23 +145,22 @@ def measure(system: System, work: Work) -> Run:
     """Run the work once, and check its results. Raises BenchmarkError."""
     with tempfile.TemporaryDirectory() as storage, tempfile.TemporaryFile("w+") as errors:
         given = replace(work, storage=storage)
-        process = subprocess.Popen(
+        with subprocess.Popen(
             [*system.command, *given.arguments()],
             stdout=subprocess.PIPE,
             stderr=errors,
             text=True,
             env={**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'connectors'}"},
-        )
-        usage = Usage(process.pid)
-        try:
-            assert process.stdout is not None
-            lines = list(_followed(process.stdout, usage.begin))
-            failed = process.wait() != 0
-        finally:
-            usage.stop()
-            _kill_tree(process)
-        ended = [line for line in lines if "ended_at" in line]
-        if failed or not ended:
+        ) as process:
+            usage = Usage(process.pid)
+            try:
+                lines = list(_followed(process.stdout, usage.begin))
+            except BaseException:
+                _kill(process)
+                raise
+            finally:
+                usage.stop()
+        if process.returncode or not any("ended_at" in line for line in lines):
             errors.seek(0)
             raise BenchmarkError(
                 f"{system.name} failed at {work.work}: {errors.read()[-_SHOWN_OUTPUT:]}"
@@ -251,11 +250,8 @@ class Usage:
         self.peak_rss_bytes = max(self.peak_rss_bytes, resident)
 
 
-def _kill_tree(process: subprocess.Popen[str]) -> None:
-    """Leave nothing behind, whatever went wrong."""
-    if process.poll() is not None:
-        return
+def _kill(process: subprocess.Popen[str]) -> None:
+    """With all below it."""
     for child in psutil.Process(process.pid).children(recursive=True):
         child.kill()
     process.kill()
-    process.wait()

@@ -41,6 +41,7 @@ class _Part(StatefulSourcePartition[int, int]):
     def __init__(self, next_number: int, stop: int) -> None:
         self._next = next_number
         self._stop = stop
+        self._snapshots = 0
 
     def next_batch(self) -> Iterable[int]:
         if self._next == self._stop:
@@ -49,7 +50,11 @@ class _Part(StatefulSourcePartition[int, int]):
         return range(start, self._next)
 
     def snapshot(self) -> int:
+        self._snapshots += 1
         return self._next
+
+    def close(self) -> None:
+        report(Tally(), 0.0, self._snapshots)
 
 
 class _Check(DynamicSink[tuple[str, int]]):
