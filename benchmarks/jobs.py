@@ -231,7 +231,8 @@ def main() -> None:
     work = Work.parse(sys.argv[1:])
     job, sink = start(work)
     result = job.wait()
-    report(sink.tally, sink.ended_at, result.completed_checkpoints)
+    checkpoints = result.completed_checkpoints if work.checkpoint_ms else 0
+    report(sink.tally, sink.ended_at, checkpoints)
 
 
 if __name__ == "__main__":
