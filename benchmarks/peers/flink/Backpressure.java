@@ -3,6 +3,8 @@ import java.net.http.HttpClient;
 import java.net.http.HttpRequest;
 import java.net.http.HttpResponse;
 import java.util.concurrent.locks.LockSupport;
+import java.util.regex.Matcher;
+import java.util.regex.Pattern;
 import org.apache.flink.api.common.typeinfo.TypeHint;
 import org.apache.flink.api.common.typeinfo.TypeInformation;
 import org.apache.flink.api.java.tuple.Tuple3;
@@ -11,6 +13,8 @@ import org.apache.flink.streaming.api.environment.StreamExecutionEnvironment;
 
 /** source > keyBy > map > keyBy > slow map > sink with a payload of 100 bytes, as in benchmarks/modes.py. */
 final class Backpressure {
+    private static final long POLL_MS = 200;
+
     private Backpressure() {}
 
     static final class Numbers implements IndexSource.Maker<Tuple3<Long, Long, String>> {
@@ -53,14 +57,26 @@ final class Backpressure {
                 .sinkTo(new CheckSink<>((record, tally) -> tally.count++));
     }
 
-    /** Lets the job run for a while, and prints what its REST interface says of its checkpoints. */
+    private static final Pattern COMPLETED = Pattern.compile("\"completed\":([0-9]+)");
+
+    /** Until enough checkpoints have completed or the time is over; prints what the REST interface says of them. */
     static void watch(JobClient job, Work work) throws Exception {
-        Thread.sleep((long) (work.decimal("seconds") * 1000));
         String address = "http://localhost:" + work.number("rest_port") + "/jobs/" + job.getJobID() + "/checkpoints";
-        HttpResponse<String> answer = HttpClient.newHttpClient()
-                .send(HttpRequest.newBuilder(URI.create(address)).build(), HttpResponse.BodyHandlers.ofString());
-        System.out.println(answer.body());
+        HttpRequest request = HttpRequest.newBuilder(URI.create(address)).build();
+        HttpClient client = HttpClient.newHttpClient();
+        long until = System.nanoTime() + (long) (work.decimal("seconds") * 1e9);
+        String answer;
+        do {
+            Thread.sleep(POLL_MS);
+            answer = client.send(request, HttpResponse.BodyHandlers.ofString()).body();
+        } while (System.nanoTime() < until && completed(answer) < work.number("enough"));
+        System.out.println(answer);
         System.out.flush();
         Runtime.getRuntime().halt(0); // To cancel would wait for records that take long.
+    }
+
+    private static long completed(String answer) {
+        Matcher matcher = COMPLETED.matcher(answer);
+        return matcher.find() ? Long.parseLong(matcher.group(1)) : 0;
     }
 }

@@ -4,6 +4,7 @@ import org.apache.flink.configuration.Configuration;
 import org.apache.flink.configuration.RestOptions;
 import org.apache.flink.configuration.StateBackendOptions;
 import org.apache.flink.configuration.TaskManagerOptions;
+import org.apache.flink.configuration.WebOptions;
 import org.apache.flink.streaming.api.environment.StreamExecutionEnvironment;
 
 /** Runs one of the jobs in this process, with the settings that suit Flink best; prints one line of JSON. */
@@ -37,6 +38,7 @@ public final class Peer {
         configuration.set(StateBackendOptions.STATE_BACKEND, "hashmap");
         configuration.set(CheckpointingOptions.CHECKPOINTS_DIRECTORY, "file://" + work.text("storage", ""));
         configuration.set(CheckpointingOptions.ENABLE_UNALIGNED, work.text("mode", "aligned").equals("unaligned"));
+        configuration.set(WebOptions.CHECKPOINTS_HISTORY_SIZE, 1000);
         configuration.set(RestOptions.BIND_PORT, work.text("rest_port", "0"));
         return configuration;
     }
