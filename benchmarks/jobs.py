@@ -7,7 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Literal
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -202,12 +202,8 @@ BUILDS: dict[str, Build] = {
 }
 
 
-def start(
-    work: Work,
-    placement: Literal["subtask", "slots"] = "subtask",
-    observer: rt.JobObserver | None = None,
-) -> tuple[rt.Job, CheckSink]:
-    """The job, under way."""
+def start(work: Work) -> tuple[rt.Job, CheckSink]:
+    """The job, under way, in as many processes as its parallelism."""
     env = rt.Environment(parallelism=work.parallelism)
     sink = BUILDS[work.work](env, work)
     checkpointing = None
@@ -219,10 +215,9 @@ def start(
         checkpointing=checkpointing,
         options=rt.Options(
             buffer_timeout=f"{work.buffer_timeout_ms}ms",
-            placement=placement,
+            placement="slots",
             limits=rt.Limits(source_poll_s=_POLL_S),
         ),
-        observer=observer,
     )
     return job, sink
 
