@@ -77,6 +77,7 @@ class Comparison:
                         self.failures += 1
                         _progress(f"benchmarks.throughput: {error}")
                     else:
+                        _progress(f"  {run.records_per_s / 1e6:.3g} M records/s")
                         self.rows.append(_row(name, variant, system, run))
 
     def _can_run(self, name: str, case: Case, system: System) -> bool:
