@@ -8,11 +8,11 @@ ORACLE_RUNS ?= 90
 IN_ONE_THREAD := $(addprefix tests/,protocol data state storage simulation conformance)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint soak bench clean java python
+.PHONY: help demo test lint soak bench bench-peers clean java python
 .NOTPARALLEL:
 
 help: ## show this list
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1	\2/p' Makefile | expand -t 12
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1	\2/p' Makefile | expand -t 18
 
 demo: java $(VENV)/.demo ## kill workers of a job over real flights in three checkpoint modes; Spark verifies
 	@$(BIN)/minirt demo $(ARGS)
@@ -35,6 +35,9 @@ bench: $(VENV)/.dev ## measure throughput, checkpoints and recovery
 	$(BIN)/python -m benchmarks.throughput
 	$(BIN)/python -m benchmarks.checkpoints
 	$(BIN)/python -m benchmarks.recovery
+
+bench-peers: java ## install what `python -m benchmarks.throughput --peers ...` compares with, into .bench
+	@.ci/install-peers .bench
 
 clean: ## remove everything that is not in the repository, the virtual environment included
 	git clean -qfdX

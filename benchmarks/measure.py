@@ -113,13 +113,21 @@ def milliseconds(seconds: Iterable[float]) -> dict[str, float]:
     return {name: round(value * 1000, 2) for name, value in percentiles(seconds).items()}
 
 
-def print_rows(rows: Sequence[Mapping[str, Any]], target: str | None) -> None:
-    """As JSON to a file, to standard output for "-", or as lines to read."""
+def print_rows(
+    rows: Sequence[Mapping[str, Any]],
+    target: str | None,
+    skipped: Sequence[Mapping[str, Any]] = (),
+) -> None:
+    """As JSON to a file, to standard output for "-", or as lines to read.
+
+    `skipped` says what has no rows, and why; it is part of the JSON.
+    """
     if target is None:
         for row in rows:
             print("  ".join(f"{key}={_shown(value)}" for key, value in row.items()))
         return
-    text = json.dumps({"rows": list(rows)}, indent=2)
+    document = {"rows": list(rows), **({"skipped": list(skipped)} if skipped else {})}
+    text = json.dumps(document, indent=2)
     if target == "-":
         sys.stdout.write(text + "\n")
         return

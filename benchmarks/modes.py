@@ -20,9 +20,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import minirt as rt
+from benchmarks import flink_checkpoints
 from benchmarks.measure import Checkpoints, milliseconds, print_rows, print_table
 from benchmarks.recovery import FirstRecordSink, wait_for
-from benchmarks.throughput import keyed_sum_rows
+from benchmarks.systems import MINIRT
+from benchmarks.systems import measure as measure_system
+from benchmarks.workload import Work
 from minirt.modes import MODES
 
 KEYS = 1000
@@ -46,11 +49,11 @@ class Effort:
 
     checkpoints: int
     seconds: float
-    interval: str
+    interval_ms: int
 
 
-FULL = Effort(checkpoints=20, seconds=120.0, interval="500ms")
-QUICK = Effort(checkpoints=5, seconds=1.0, interval="100ms")
+FULL = Effort(checkpoints=20, seconds=120.0, interval_ms=500)
+QUICK = Effort(checkpoints=5, seconds=1.0, interval_ms=100)
 
 
 class Slow:
@@ -86,7 +89,7 @@ def measure(
     with tempfile.TemporaryDirectory() as storage, tempfile.TemporaryDirectory() as notes:
         job = backpressured_job(parallelism, record_ms / 1000, FirstRecordSink(notes)).start(
             "modes",
-            checkpointing=rt.Checkpointing(storage, interval=effort.interval, mode=mode),
+            checkpointing=rt.Checkpointing(storage, interval=f"{effort.interval_ms}ms", mode=mode),
             restart=rt.Restart.fixed_delay(attempts=None, delay="0s"),
             options=OPTIONS[debloat],
             observer=seen,
@@ -106,6 +109,7 @@ def measure(
             job.wait()
     durations = milliseconds(entry["duration_s"] for entry in measured)
     return {
+        "system": "minirt",
         "mode": mode,
         "record_ms": record_ms,
         "parallelism": parallelism,
@@ -118,6 +122,19 @@ def measure(
         "records_per_s": round(rate, 1),
         "recovery_ms": recovery_ms,
     }
+
+
+def measure_flink(mode: str, record_ms: float, parallelism: int, effort: Effort) -> dict[str, Any]:
+    """One row of the same job in Flink. Raises BenchmarkError."""
+    return flink_checkpoints.measure(
+        mode,
+        record_ms,
+        parallelism,
+        KEYS,
+        effort.interval_ms,
+        effort.checkpoints,
+        effort.seconds,
+    )
 
 
 def _wait_until_full(job: rt.Job) -> None:
@@ -164,9 +181,8 @@ def compare_throughput(modes: Sequence[str], records: int, repeat: int) -> list[
     for turn in range(repeat):
         for mode in modes if turn % 2 == 0 else reversed(modes):
             _progress(f"run {turn + 1} of {repeat}, {mode}")
-            measured = keyed_sum_rows(records, True, mode)
-            checkpoints = measured.result.completed_checkpoints
-            runs[mode].append((records / measured.running_s, measured.cpu_s, checkpoints))
+            run = measure_system(MINIRT, Work("keyed-sum-rows", records, mode=mode))
+            runs[mode].append((run.records_per_s, run.cpu_s, run.checkpoints))
     first = runs[modes[0]]
     return [
         {
@@ -203,8 +219,18 @@ def main() -> None:
     parser.add_argument("--throughput", action="store_true", help="instead: without backpressure")
     parser.add_argument("--records", type=int, default=5_000_000, help="of a run of --throughput")
     parser.add_argument("--repeat", type=int, default=7, help="runs of a mode for --throughput")
+    parser.add_argument(
+        "--peers", choices=["flink"], help="its checkpoints of the same job as well"
+    )
     parser.add_argument("--json", help="write the rows to this file, - for standard output")
     arguments = parser.parse_args()
+    if arguments.peers and arguments.throughput:
+        parser.error("--peers has no effect with --throughput: see benchmarks.throughput")
+    effort = QUICK if arguments.quick else FULL
+    with_flink = arguments.peers is not None
+    if with_flink and (reason := flink_checkpoints.missing()):
+        _progress(f"skipped: {reason}")
+        with_flink = False
     if arguments.throughput:
         rows = compare_throughput(arguments.modes, arguments.records, arguments.repeat)
     else:
@@ -213,9 +239,12 @@ def main() -> None:
             for mode in arguments.modes:
                 for debloat in OPTIONS:
                     _progress(f"{mode}, {record_ms} ms a record")
-                    effort = QUICK if arguments.quick else FULL
                     row = measure(mode, record_ms, arguments.parallelism, debloat, effort)
                     rows.append(row)
+                if with_flink and mode in flink_checkpoints.MODES:
+                    _progress(f"flink, {mode}, {record_ms} ms a record")
+                    row = measure_flink(mode, record_ms, arguments.parallelism, effort)
+                    rows.append(dict.fromkeys(rows[0]) | row)
     if arguments.json:
         print_rows(rows, arguments.json)
     else:

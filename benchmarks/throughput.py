@@ -1,136 +1,214 @@
-"""How many records per second a job sustains: `python -m benchmarks.throughput keyed-sum-rows`."""
+"""How much a job sustains, beside other systems: `python -m benchmarks.throughput CASE... --peers flink`.
+
+minirt and each peer run in turn, again and again, on the same work. Every run checks its results.
+"""
 
 from __future__ import annotations
 
 import argparse
-import tempfile
-from collections.abc import Callable
+import statistics
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
-import pyarrow.compute as pc
+from benchmarks.measure import print_rows
+from benchmarks.systems import MINIRT, PEERS, BenchmarkError, Run, System, measure
+from benchmarks.workload import WARM_UP_S, Work, record_unit
 
-import minirt as rt
-from benchmarks.column_source import ColumnSource
-from benchmarks.latest_sink import LatestSink
-from benchmarks.measure import Measured, print_rows, run
-from benchmarks.plain import keyed_sum_seconds
-from minirt.modes import DEFAULT_MODE
-
-KEYS = 1000
-_SPREAD = 2654435761
-"""Multiplying by it scatters consecutive numbers over the keys."""
+Row = dict[str, Any]
 
 
-def _prepare(number: int) -> tuple[int, int]:
-    return ((number * _SPREAD) % KEYS, 1)
+@dataclass(frozen=True)
+class Case:
+    """What is run under one name: one work, or several that are compared, by the name of the variant."""
+
+    variants: Mapping[str | None, Work]
 
 
-def _combine(total: tuple[int, int], pair: tuple[int, int]) -> tuple[int, int]:
-    return (total[0], total[1] + pair[1])
+def _one(work: str, records: int, **settings: Any) -> Case:
+    return Case({None: Work(work, records, **settings)})
 
 
-def plain_keyed_sum(records: int) -> float:
-    """The same functions on the same records, by hand."""
-    return keyed_sum_seconds(records, _prepare, lambda pair: pair[0], _combine)
+_PERCENTILES = {"p50_ms": 0.5, "p99_ms": 0.99, "p999_ms": 0.999}
 
+_SUM = Work("keyed-sum", 50_000_000)
+_LATENCY = Work("latency", 500_000, records_per_s=50_000)
 
-def keyed_sum_rows(records: int, checkpoints: bool, mode: str = DEFAULT_MODE) -> Measured:
-    """Count records per key with Python functions, one update emitted for each record."""
-    env = rt.Environment(parallelism=2)
-    sink = LatestSink()
-    (
-        env.source(rt.SequenceSource(records), uid="numbers")
-        .map(_prepare)
-        .key_by(lambda pair: pair[0])
-        .reduce(_combine, uid="sum")
-        .sink(sink, uid="latest")
-    )
-    measured = _run(env, "keyed-sum-rows", checkpoints, mode)
-    assert len(sink.latest) == KEYS, len(sink.latest)
-    assert sum(sink.latest.values()) == records, sum(sink.latest.values())
-    return measured
-
-
-def keyed_pass_columns(records: int, checkpoints: bool) -> Measured:
-    """Two columns of int64 through one shuffle by a key of int64, and nothing else."""
-    env = rt.Environment(parallelism=2)
-    source = ColumnSource(records, width=2, keys=KEYS, splits=2)
-    env.source(source, uid="numbers").key_by("k").sink(rt.DiscardSink(), uid="out")
-    return _run(env, "keyed-pass-columns", checkpoints)
-
-
-def filter_project(records: int, checkpoints: bool) -> Measured:
-    """Of ten columns, keep half of the records and compute three columns; no shuffle."""
-    env = rt.Environment(parallelism=2)
-    stream = env.source(ColumnSource(records, width=10, keys=KEYS, splits=2), uid="numbers")
-    (
-        stream.filter(pc.bit_wise_and(pc.field("v0"), 1) == 0)
-        .select("k", "v1", total=pc.field("v2") + pc.field("v3"), double=pc.field("v4") * 2)
-        .sink(rt.DiscardSink(), uid="out")
-    )
-    return _run(env, "filter-project", checkpoints)
-
-
-def _run(env: rt.Environment, name: str, checkpoints: bool, mode: str = DEFAULT_MODE) -> Measured:
-    with tempfile.TemporaryDirectory() as storage:
-        every_second = rt.Checkpointing(storage, interval="1s", mode=mode)
-        return run(env, name, checkpointing=every_second if checkpoints else None)
-
-
-CASES: dict[str, tuple[Callable[[int, bool], Measured], int]] = {
-    "keyed-sum-rows": (keyed_sum_rows, 20_000_000),
-    "keyed-pass-columns": (keyed_pass_columns, 100_000_000),
-    "filter-project": (filter_project, 100_000_000),
+CASES: Mapping[str, Case] = {
+    "keyed-sum-columns": _one("keyed-sum", 50_000_000),
+    "keyed-sum-columns-1m": _one("keyed-sum", 20_000_000, keys=1_000_000),
+    "keyed-sum-columns-str": _one("keyed-sum-str", 20_000_000, keys=100_000),
+    "keyed-sum-rows": _one("keyed-sum-rows", 10_000_000),
+    "keyed-pass-columns": _one("keyed-pass", 50_000_000),
+    "filter-project": _one("filter-project", 100_000_000),
+    "tumbling-count": _one("tumbling-count", 50_000_000),
+    "array-updates": _one("keyed-sum", 20_000_000, keys=5_000_000),
+    "latency": Case(
+        {
+            "buffer timeout 5 ms": replace(_LATENCY, buffer_timeout_ms=5),
+            "buffer timeout 1 ms": replace(_LATENCY, buffer_timeout_ms=1),
+        }
+    ),
+    "checkpoint-cost": Case({"every second": _SUM, "none": replace(_SUM, checkpoint_ms=0)}),
+    "scaling": Case({"parallelism 2": _SUM, "parallelism 1": replace(_SUM, parallelism=1)}),
 }
-"""What to run, and with how many records by default."""
 
 
-def main() -> None:
+class Comparison:
+    """Runs cases on systems in turn, and keeps what comes out."""
+
+    def __init__(self, systems: Sequence[System]) -> None:
+        self._systems = systems
+        self.rows: list[Row] = []
+        self.skipped: list[Row] = []
+        self.failures = 0
+
+    def run(self, name: str, case: Case, repetitions: int) -> None:
+        """One row for each run. A system that fails is reported; the others go on."""
+        able = [system for system in self._systems if self._can_run(name, case, system)]
+        for repetition in range(repetitions):
+            for variant, work in case.variants.items():
+                for system in able:
+                    _progress(f"{_title(name, variant)}: {system.name}, run {repetition + 1}")
+                    try:
+                        run = measure(system, system.given(work))
+                    except BenchmarkError as error:
+                        self.failures += 1
+                        _progress(f"benchmarks.throughput: {error}")
+                    else:
+                        _progress(f"  {run.records_per_s / 1e6:.3g} M records/s")
+                        self.rows.append(_row(name, variant, system, run))
+
+    def _can_run(self, name: str, case: Case, system: System) -> bool:
+        reasons = (system.skipped(work.work) for work in case.variants.values())
+        reason = next(filter(None, reasons), None)
+        if reason is not None:
+            self.skipped.append({"case": name, "system": system.name, "reason": reason})
+            _progress(f"{name}: skipped: {reason}")
+        return reason is None
+
+
+def _title(case: str, variant: str | None) -> str:
+    return f"{case} ({variant})" if variant else case
+
+
+def _row(case: str, variant: str | None, system: System, run: Run) -> Row:
+    row: Row = {
+        "case": case,
+        **({"variant": variant} if variant else {}),
+        "system": system.name,
+        "records": run.records,
+        "seconds": run.seconds,
+        "records_per_s": run.records_per_s,
+        "cpu_s_per_million": run.cpu_s_per_million,
+        "peak_rss_bytes": run.peak_rss_bytes,
+        "checkpoints": run.checkpoints,
+    }
+    if run.latencies:
+        row |= {name: run.latency_ms(share) for name, share in _PERCENTILES.items()}
+    return row
+
+
+def summary(rows: Iterable[Row]) -> list[str]:
+    """Lines of medians, with the least and the largest of the runs, for each case, variant and system."""
+    groups: dict[tuple[str, str | None, str], list[Row]] = {}
+    for row in rows:
+        groups.setdefault((row["case"], row.get("variant"), row["system"]), []).append(row)
+    lines = []
+    for (case, variant, system), own in groups.items():
+        ours = groups.get((case, variant, MINIRT.name))
+        shown = [
+            f"{_title(case, variant)}: {system}",
+            f"{_spread(own, 'records_per_s', 1e-6)} M records/s",
+            f"{_spread(own, 'cpu_s_per_million')} CPU s/M",
+            f"{_median(own, 'peak_rss_bytes') / 1e6:,.0f} MB",
+            f"{_median(own, 'checkpoints'):.0f} checkpoints",
+        ]
+        for name in _PERCENTILES if _is_paced(own) else ():
+            shown.append(f"{name.removesuffix('_ms')} {_spread(own, name)} ms")
+        if ours and system != MINIRT.name and not _is_paced(own):
+            ratio = _median(ours, "records_per_s") / _median(own, "records_per_s")
+            shown.append(f"minirt is {ratio:.2f} x")
+        lines.append("  ".join(shown))
+    return lines + _between_variants(groups)
+
+
+def _between_variants(groups: Mapping[tuple[str, str | None, str], list[Row]]) -> list[str]:
+    """The first variant of a case against the second, unless the pace is given."""
+    lines = []
+    for (case, variant, system), own in groups.items():
+        names = list(CASES[case].variants)
+        other = groups.get((case, names[-1], system), own)
+        if variant != names[0] or other is own or _is_paced(own):
+            continue
+        ratio = _median(own, "records_per_s") / _median(other, "records_per_s")
+        lines.append(f"{case}: {system}, {names[0]} is {ratio:.3f} x {names[-1]}")
+    return lines
+
+
+def _is_paced(rows: Sequence[Row]) -> bool:
+    """Whether all systems are given the same pace, so that rates say nothing."""
+    return "p50_ms" in rows[0]
+
+
+def _median(rows: Sequence[Row], name: str) -> float:
+    return statistics.median(row[name] for row in rows)
+
+
+def _spread(rows: Sequence[Row], name: str, unit: float = 1.0) -> str:
+    values = [row[name] * unit for row in rows]
+    return f"{statistics.median(values):.3g} ({min(values):.3g} to {max(values):.3g})"
+
+
+def _progress(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+def _scaled(name: str, case: Case, records: int) -> Case:
+    """With another number of records. Raises ValueError if the case cannot have it."""
+    for work in case.variants.values():
+        unit = record_unit(work.work, work.keys)
+        if records < 1 or records % unit:
+            raise ValueError(f"--records of {name} must be a multiple of {unit}, got {records}")
+        warming_up = work.records_per_s * WARM_UP_S
+        if warming_up and records <= warming_up:
+            raise ValueError(
+                f"--records of {name} must be above {warming_up}: those of the first {WARM_UP_S} s "
+                "are not measured"
+            )
+    return Case({key: replace(work, records=records) for key, work in case.variants.items()})
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("cases", nargs="*", metavar="CASE", help="any of: " + ", ".join(CASES))
+    parser.add_argument("--peers", default="", help="with commas, any of: " + ", ".join(PEERS))
+    parser.add_argument("--repetitions", type=int, default=3, help="runs of each system")
     parser.add_argument("--records", type=int, help="how many records a run processes")
-    parser.add_argument("--repeat", type=int, default=3, help="how often each case is run")
-    parser.add_argument(
-        "--peers", choices=["plain"], help="plain: keyed-sum-rows by hand, after each run"
-    )
-    parser.add_argument("--no-checkpoints", action="store_true", help="take none but the last")
     parser.add_argument("--json", help="write the rows to this file, - for standard output")
-    arguments = parser.parse_args()
-    if unknown := set(arguments.cases) - set(CASES):
-        parser.error(f"unknown case {min(unknown)!r}; there are: {', '.join(CASES)}")
-    rows: list[dict[str, Any]] = []
-    for case in arguments.cases or CASES:
-        function, records = CASES[case]
-        count = arguments.records or records
-        for _ in range(arguments.repeat):
-            measured = function(count, not arguments.no_checkpoints)
-            rows.append(_row(case, count, measured))
-            if arguments.peers and function is keyed_sum_rows:
-                rows.append(_plain_row(case, count, plain_keyed_sum(count)))
-    print_rows(rows, arguments.json)
-
-
-def _row(case: str, records: int, measured: Measured) -> dict[str, Any]:
-    return {
-        "case": case,
-        "system": "minirt",
-        "records": records,
-        "seconds": measured.running_s,
-        "records_per_s": records / measured.running_s,
-        "cpu_s_per_million": measured.cpu_s / records * 1e6,
-        "peak_rss_bytes": measured.peak_rss_bytes,
-        "checkpoints": measured.result.completed_checkpoints,
-    }
-
-
-def _plain_row(case: str, records: int, seconds: float) -> dict[str, Any]:
-    return {
-        "case": case,
-        "system": "plain",
-        "records": records,
-        "seconds": seconds,
-        "records_per_s": records / seconds,
-    }
+    options = parser.parse_args(arguments)
+    peers = [name for name in options.peers.split(",") if name]
+    for kind, names, known in ("case", options.cases, CASES), ("peer", peers, PEERS):
+        if unknown := [name for name in names if name not in known]:
+            parser.error(f"unknown {kind} {unknown[0]!r}; there are: {', '.join(known)}")
+    if options.repetitions < 1:
+        parser.error(f"--repetitions must be at least 1, got {options.repetitions}")
+    chosen = {name: CASES[name] for name in options.cases or CASES}
+    if options.records is not None:
+        try:
+            chosen = {name: _scaled(name, case, options.records) for name, case in chosen.items()}
+        except ValueError as error:
+            parser.error(str(error))
+    comparison = Comparison([MINIRT, *(PEERS[name] for name in peers)])
+    for name, case in chosen.items():
+        comparison.run(name, case, options.repetitions)
+    if options.json:
+        print_rows(comparison.rows, options.json, comparison.skipped)
+    if options.json != "-":
+        print("\n".join(summary(comparison.rows)))
+    if comparison.failures:
+        raise SystemExit(1)
 
 
 if __name__ == "__main__":

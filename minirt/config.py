@@ -32,7 +32,7 @@ class Limits:
     """The size at which a buffer is sent on before its timeout."""
     frame_records: int = 4096
     """The number of records at which a buffer is sent on before its timeout."""
-    column_frame_bytes: int = 128 * 1024
+    column_frame_bytes: int = 256 * 1024
     """The size of frames of columns: smaller pieces are gathered until their timeout, larger ones cut."""
     frame_bytes_max: int = 256 * 1024 * 1024
     """A single frame larger than this is refused."""

@@ -75,10 +75,9 @@ class ChannelBuffer:
         return self._fitting(self._outlet.limits.column_frame_bytes)
 
     def _fitting(self, frame_bytes: int) -> int:
-        """At most half a queue, and less where little is granted: a large frame would be most of it."""
-        halves = (channel.queue_bytes_max * channel.share / 2 for channel in self._channels)
-        share = min(channel.share for channel in self._channels)
-        return max(1, int(min(frame_bytes * share, *halves)))
+        """At most as much as a queue holds, and less where little is granted."""
+        sizes = (min(frame_bytes, end.queue_bytes_max) * end.share for end in self._channels)
+        return max(1, int(min(sizes)))
 
     def settle(self, now: float) -> None:
         """Send what makes full frames; to be called after records were appended."""

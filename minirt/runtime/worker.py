@@ -8,6 +8,7 @@ import selectors
 import socket
 import sys
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
 from multiprocessing.connection import Client
@@ -81,6 +82,14 @@ def run_worker(package: JobPackage, place: WorkerPlace) -> None:
     with contextlib.suppress(OSError, ValueError):
         sys.stdout.flush()
         sys.stderr.flush()
+
+
+def waiting_s(wakes: Iterable[float | None], now: float) -> float:
+    """How long until the first of these moments; 0 if it has come.
+
+    It may have come since the caller looked for work: then to wait for a later one would leave it undone.
+    """
+    return max(0.0, min(at for at in wakes if at is not None) - now)
 
 
 class Worker:
@@ -171,10 +180,8 @@ class Worker:
         """Handle what has arrived; wait for it if no subtask has anything else to do."""
         timeout = 0.0
         if not any(subtask.runnable for subtask in self.subtasks):
-            wakes = [at for subtask in self.subtasks if (at := subtask.wake_at) is not None]
-            now = time.time()
-            until = min([self._heartbeat_at, *(at for at in wakes if at > now)])
-            timeout = max(0.0, until - now)
+            wakes = [subtask.wake_at for subtask in self.subtasks]
+            timeout = waiting_s([self._heartbeat_at, *wakes], time.time())
         for key, mask in self._selector.select(timeout):
             self._dispatch(key, mask)
 

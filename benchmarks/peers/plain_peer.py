@@ -8,12 +8,15 @@ from __future__ import annotations
 import multiprocessing as mp
 import socket
 import struct
+import sys
 import time
 import zlib
 from collections.abc import Callable
 from typing import Any
 
 import msgpack
+
+from benchmarks.workload import SPREAD, Tally, Work, announce, last_total, report
 
 _LENGTH = struct.Struct("<I")
 _BATCH = 4096
@@ -56,7 +59,7 @@ def _reduce(
     sockets: list[socket.socket],
     key_of: Callable[[Record], Any],
     combine: Callable[[Record, Record], Record],
-    results: Any,
+    last: int,
 ) -> None:
     totals: dict[Any, Record] = {}
     streams = [sock.makefile("rb", buffering=1 << 20) for sock in sockets]
@@ -70,38 +73,35 @@ def _reduce(
                 key = key_of(record)
                 total = totals.get(key)
                 totals[key] = record if total is None else combine(total, record)
-    results.put(sum(total[1] for total in totals.values()))
+    done = [key for key, count in totals.values() if count >= last]
+    report(Tally(len(done), sum(done)), time.monotonic())
 
 
-def keyed_sum_seconds(
-    records: int,
-    prepare: Callable[[int], Record],
-    key_of: Callable[[Record], Any],
-    combine: Callable[[Record, Record], Record],
-) -> float:
-    """How long it takes, from the start of the processes to the last result."""
+def main() -> None:
+    work = Work.parse(sys.argv[1:])
     fork = mp.get_context("fork")
     pairs = [[socket.socketpair() for _ in range(_PARALLELISM)] for _ in range(_PARALLELISM)]
-    results = fork.Queue()
-    share = records // _PARALLELISM
+    share = work.records // _PARALLELISM
     workers: list[Any] = []
+    announce()
     for sender, row in enumerate(pairs):
         numbers = range(sender * share, (sender + 1) * share)
         ends = [pair[0] for pair in row]
-        workers.append(fork.Process(target=_send, args=(numbers, ends, prepare, key_of)))
+        functions = (lambda number: (number * SPREAD % work.keys, 1), lambda pair: pair[0])
+        workers.append(fork.Process(target=_send, args=(numbers, ends, *functions)))
     for receiver in range(_PARALLELISM):
         ends = [row[receiver][1] for row in pairs]
-        workers.append(fork.Process(target=_reduce, args=(ends, key_of, combine, results)))
-    began = time.monotonic()
+        functions = (lambda pair: pair[0], lambda total, pair: (total[0], total[1] + pair[1]))
+        workers.append(fork.Process(target=_reduce, args=(ends, *functions, last_total(work))))
     for worker in workers:
         worker.start()
     for row in pairs:
         for one, other in row:
             one.close()
             other.close()
-    total = sum(results.get() for _ in range(_PARALLELISM))
-    seconds = time.monotonic() - began
     for worker in workers:
         worker.join()
-    assert total == share * _PARALLELISM
-    return seconds
+
+
+if __name__ == "__main__":
+    main()

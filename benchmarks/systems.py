@@ -1,0 +1,257 @@
+"""The systems that are compared, and how one run of one of them is measured, from outside.
+
+Each run is a process of its own, with the processes that it starts. Peers live in environments below
+`.bench`, which `make bench-peers` fills.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from benchmarks.workload import BUCKET_NS, Check, Tally, Work, expected, record_unit
+
+ROOT = Path(__file__).parent.parent
+BENCH = ROOT / ".bench"
+
+_SAMPLE_S = 0.05
+_SHOWN_OUTPUT = 2000
+"""How many characters of what a failed system wrote are shown."""
+
+
+class BenchmarkError(Exception):
+    """A system failed, or its results are wrong."""
+
+
+@dataclass(frozen=True)
+class System:
+    """`command` starts it, for the works that it knows."""
+
+    name: str
+    works: frozenset[str]
+    command: tuple[str, ...]
+    needs: tuple[Path, ...] = ()
+    """What is there once it is installed."""
+    share: int = 1
+    """A slow system processes one record of so many, so that a run ends; rates are compared, not times."""
+
+    def skipped(self, work: str) -> str | None:
+        """Why it cannot run, or None."""
+        if work not in self.works:
+            return f"{self.name} has no such job"
+        for path in self.needs:
+            if not path.exists():
+                return f"{self.name} is not installed ({path} is missing): run `make bench-peers`"
+        return None
+
+    def given(self, work: Work) -> Work:
+        """The work with this system's share of the records."""
+        unit = record_unit(work.work, work.keys)
+        return replace(work, records=max(unit, work.records // self.share // unit * unit))
+
+
+def _works(*names: str) -> frozenset[str]:
+    return frozenset(names)
+
+
+_COLUMN_WORKS = _works("keyed-sum", "keyed-sum-str", "filter-project", "tumbling-count")
+_FLINK = BENCH / "flink"
+_FLINK_LIBRARIES = _FLINK / "lib/python3.11/site-packages/pyflink/lib"
+_FLINK_CLASSES = BENCH / "flink-classes"
+
+
+def _python(environment: str) -> Path:
+    return BENCH / environment / "bin" / "python"
+
+
+def _peer(
+    name: str, works: frozenset[str], share: int = 1, environment: str | None = None
+) -> System:
+    python = _python(environment or name)
+    return System(
+        name, works, (str(python), "-m", f"benchmarks.peers.{name}_peer"), (python,), share
+    )
+
+
+MINIRT = System(
+    "minirt",
+    _COLUMN_WORKS | _works("keyed-sum-rows", "keyed-pass", "latency"),
+    (sys.executable, "-m", "benchmarks.jobs"),
+)
+
+PEERS: Mapping[str, System] = {
+    peer.name: peer
+    for peer in (
+        System(
+            "flink",
+            _COLUMN_WORKS | _works("latency"),
+            ("java", "-Xmx6g", "-cp", f"{_FLINK_CLASSES}:{_FLINK_LIBRARIES}/*", "Peer"),
+            (_FLINK_LIBRARIES, _FLINK_CLASSES / "Peer.class"),
+        ),
+        _peer("pyflink", _works("keyed-sum-rows"), share=50, environment="flink"),
+        _peer("bytewax", _works("keyed-sum-rows"), share=4),
+        _peer("pathway", _works("keyed-sum", "keyed-sum-str"), share=10),
+        _peer("spark", _COLUMN_WORKS),
+        System(
+            "plain",
+            _works("keyed-sum-rows"),
+            (sys.executable, "-m", "benchmarks.peers.plain_peer"),
+        ),
+    )
+}
+"""`plain` is the same work by hand: what Python itself reaches."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """What one run of a system took. Rates and CPU count from the first record on."""
+
+    records: int
+    seconds: float
+    cpu_s: float
+    peak_rss_bytes: int
+    checkpoints: int
+    latencies: Mapping[int, int]
+
+    @property
+    def records_per_s(self) -> float:
+        return self.records / self.seconds
+
+    @property
+    def cpu_s_per_million(self) -> float:
+        return self.cpu_s / self.records * 1e6
+
+    def latency_ms(self, share: float) -> float:
+        """What so large a share of the records did not exceed; the upper end of the bucket."""
+        left = share * sum(self.latencies.values())
+        for bucket, times in sorted(self.latencies.items()):
+            left -= times
+            if left <= 0:
+                return (bucket + 1) * BUCKET_NS / 1e6
+        raise BenchmarkError("no latency was measured: the run is shorter than its warm-up")
+
+
+def measure(system: System, work: Work) -> Run:
+    """Run the work once, and check its results. Raises BenchmarkError."""
+    with tempfile.TemporaryDirectory() as storage, tempfile.TemporaryFile("w+") as errors:
+        given = replace(work, storage=storage)
+        with subprocess.Popen(
+            [*system.command, *given.arguments()],
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+            env={**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'connectors'}"},
+        ) as process:
+            usage = Usage(process.pid)
+            try:
+                lines = list(_followed(process.stdout, usage.begin))
+            except BaseException:
+                _kill(process)
+                raise
+            finally:
+                usage.stop()
+        if process.returncode or not any("ended_at" in line for line in lines):
+            errors.seek(0)
+            raise BenchmarkError(
+                f"{system.name} failed at {work.work}: {errors.read()[-_SHOWN_OUTPUT:]}"
+            )
+    return _run(system, given, lines, usage)
+
+
+def _followed(output: Any, on_start: Callable[[], None]) -> Iterator[Mapping[str, Any]]:
+    """The lines of JSON among what a system prints."""
+    for text in output:
+        if not text.startswith("{"):
+            continue
+        line = json.loads(text)
+        if "started_at" in line:
+            on_start()
+        yield line
+
+
+def _run(system: System, work: Work, lines: list[Mapping[str, Any]], usage: Usage) -> Run:
+    ended = [line for line in lines if "ended_at" in line]
+    tally = Tally()
+    for line in ended:
+        tally.add(line["count"], line["checksum"])
+        tally.add_latencies(dict(line["latencies"]))
+    found = Check(tally.count, tally.checksum)
+    if found != expected(work):
+        raise BenchmarkError(
+            f"wrong results of {system.name} at {work.work}: {found}, expected {expected(work)}"
+        )
+    started_at = min(line["started_at"] for line in lines if "started_at" in line)
+    return Run(
+        records=work.records,
+        seconds=max(line["ended_at"] for line in ended) - started_at,
+        cpu_s=usage.cpu_s,
+        peak_rss_bytes=usage.peak_rss_bytes,
+        checkpoints=max(line["checkpoints"] for line in ended),
+        latencies=tally.latencies,
+    )
+
+
+class Usage:
+    """CPU seconds and resident memory of a process and all below it, sampled in a thread."""
+
+    def __init__(self, pid: int) -> None:
+        self._process = psutil.Process(pid)
+        self._began_s: float | None = None
+        self._latest_s = 0.0
+        self.peak_rss_bytes = 0
+        self._done = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+        self._thread.start()
+
+    @property
+    def cpu_s(self) -> float:
+        """From `begin` to the last sample."""
+        return self._latest_s - (self._began_s or 0.0)
+
+    def begin(self) -> None:
+        """Count CPU time from here on. Only the first call does anything."""
+        if self._began_s is None:
+            self._sample()
+            self._began_s = self._latest_s
+
+    def stop(self) -> None:
+        self._done.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        while not self._done.wait(_SAMPLE_S):
+            self._sample()
+
+    def _sample(self) -> None:
+        try:
+            tree = [self._process, *self._process.children(recursive=True)]
+        except psutil.Error:
+            return
+        cpu_s, resident = 0.0, 0
+        for process in tree:
+            try:
+                # With what its children used that have ended: so nothing is lost between two samples.
+                cpu_s += sum(process.cpu_times()[:4])
+                resident += process.memory_info().rss
+            except psutil.Error:
+                continue
+        # A process that ends just now is missing in a single sample.
+        self._latest_s = max(self._latest_s, cpu_s)
+        self.peak_rss_bytes = max(self.peak_rss_bytes, resident)
+
+
+def _kill(process: subprocess.Popen[str]) -> None:
+    """With all below it."""
+    for child in psutil.Process(process.pid).children(recursive=True):
+        child.kill()
+    process.kill()
