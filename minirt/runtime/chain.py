@@ -94,7 +94,7 @@ class Chain:
                 raise opening_error(operator.ctx.label, error) from error
 
     def process(self, batch: Batch, input_index: int) -> None:
-        self.head.process(batch, input_index)
+        _feed(self.head, batch, input_index)
 
     def emit_from_source(self, batch: Batch) -> None:
         self.head.ctx.emit(batch)
@@ -225,8 +225,11 @@ def _build(node: OperatorNode, ctx: OperatorContext, chain: ChainContext) -> Ope
             return SinkOperator(ctx, sink)
 
 
-def _feed(operator: Operator, batch: Batch) -> None:
-    operator.process(batch, 0)
+def _feed(operator: Operator, batch: Batch, input_index: int = 0) -> None:
+    try:
+        operator.process(batch, input_index)
+    except UnsupportedRecordError as error:
+        raise UserCodeError(f"operator {operator.ctx.label}: {error}") from error
 
 
 def _fan_out(targets: Sequence[Emit]) -> Emit:

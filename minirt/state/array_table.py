@@ -16,6 +16,7 @@ import pyarrow as pa
 from minirt.aggregates import Aggregate
 from minirt.data.hashing import U64
 from minirt.data.keys import check_key_type, hash_columns
+from minirt.data.simple_columns import simple
 from minirt.errors import ConfigurationError, UserCodeError
 from minirt.state.accumulators import Accumulator, accumulator
 from minirt.state.array_layout import (
@@ -32,6 +33,9 @@ from minirt.state.key_index import KeyIndex, Slots
 from minirt.state.numbers import Mask, grown
 from minirt.state.sections import unpack_columns
 from minirt.state.segments import Segments
+
+Results = tuple[pa.RecordBatch, "Times | None"]
+"""Keys and results in columns, and the event times of their newest records if there are any."""
 
 Times = npt.NDArray[np.int64]
 
@@ -72,6 +76,13 @@ class ArrayTable:
         self._rows: Slots = np.zeros(1024, np.intp)
         """By slot, a row of the batch in work."""
 
+    def without_keys(self) -> ArrayTable:
+        """A table for columns of the same types, as far as these are known."""
+        table = ArrayTable(self._keys, self._aggregates, self._label)
+        if self._contents is not None:
+            table._contents = table._begin(self._contents.key_types, self._contents.result_types)
+        return table
+
     def __len__(self) -> int:
         return 0 if self._contents is None else len(self._contents.index)
 
@@ -97,7 +108,7 @@ class ArrayTable:
         self._segments.change(changed)
         return changed
 
-    def results(self, slots: Slots) -> tuple[pa.RecordBatch, Times | None]:
+    def results(self, slots: Slots) -> Results:
         """Keys and results of these slots, with the event times of their newest records."""
         contents = self._contents
         assert contents is not None
@@ -114,7 +125,7 @@ class ArrayTable:
         """The slots whose results are pending."""
         return np.flatnonzero(self._pending[: len(self)])
 
-    def give_out(self, slots: Slots) -> tuple[pa.RecordBatch, Times | None]:
+    def give_out(self, slots: Slots) -> Results:
         """As `results`, which then are no longer pending."""
         self._pending[slots] = False
         self._segments.change(slots)
@@ -200,8 +211,7 @@ class ArrayTable:
                 f"operator {self._label}: a batch has no column {name!r}, only "
                 f"{', '.join(batch.schema.names)}"
             )
-        array = batch.column(name)
-        return array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
+        return simple(batch.column(name))
 
     def _fitting(self, keys: list[pa.Array], values: Sequence[pa.Array]) -> _Contents:
         """The contents, begun if need be, once the columns are known to be of fitting types.
@@ -211,7 +221,8 @@ class ArrayTable:
         """
         contents = self._contents
         if contents is None:
-            contents = self._contents = self._begin(keys, values)
+            types = ([array.type for array in arrays] for arrays in (keys, values))
+            contents = self._contents = self._begin(*types)
         for place, array in enumerate(keys):
             known = contents.key_types[place]
             if pa.types.is_null(array.type):
@@ -219,29 +230,33 @@ class ArrayTable:
             elif pa.types.is_null(known):
                 contents.change_key_type(place, array.type)
             elif known != array.type:
-                raise self._misfit(self._keys[place], known, array.type)
+                raise self._misfit(f"key column {self._keys[place]!r}", known, array.type)
         for place, (aggregate, array) in enumerate(zip(self._aggregates, values, strict=True)):
             known, type = contents.result_types[place], self._result_type(aggregate, array.type)
             if known == type or pa.types.is_null(type):
                 continue
             if not pa.types.is_null(known):
-                raise self._misfit(aggregate.output, known, type)
+                raise self._misfit(
+                    f"column {aggregate.column!r}: its {aggregate.output!r}", known, type
+                )
             contents.accumulators[place] = accumulator(aggregate, array.type)
             contents.result_types[place] = type
         return contents
 
-    def _begin(self, keys: Sequence[pa.Array], values: Sequence[pa.Array]) -> _Contents:
-        key_types = [array.type for array in keys]
+    def _begin(
+        self, key_types: Sequence[pa.DataType], value_types: Sequence[pa.DataType]
+    ) -> _Contents:
+        """What is empty; the result of an aggregate has a type that it could be computed of as well."""
         for name, type in zip(self._keys, key_types, strict=True):
             problem = check_key_type(type)
             if problem is not None:
                 raise UserCodeError(f"operator {self._label}: column {name!r}: {problem}")
-        pairs = list(zip(self._aggregates, values, strict=True))
+        pairs = list(zip(self._aggregates, value_types, strict=True))
         return _Contents(
-            key_types,
-            [self._result_type(aggregate, array.type) for aggregate, array in pairs],
+            list(key_types),
+            [self._result_type(aggregate, type) for aggregate, type in pairs],
             KeyIndex(key_types),
-            [accumulator(aggregate, array.type) for aggregate, array in pairs],
+            [accumulator(aggregate, type) for aggregate, type in pairs],
         )
 
     def _result_type(self, aggregate: Aggregate, type: pa.DataType) -> pa.DataType:
@@ -250,9 +265,9 @@ class ArrayTable:
         except ConfigurationError as error:
             raise UserCodeError(f"operator {self._label}: {error}") from error
 
-    def _misfit(self, column: str, known: pa.DataType, type: pa.DataType) -> UserCodeError:
+    def _misfit(self, what: str, known: pa.DataType, type: pa.DataType) -> UserCodeError:
         return UserCodeError(
-            f"operator {self._label}: {column!r} was of type {known} so far and is of type {type} in "
+            f"operator {self._label}: {what} was of type {known} so far and is of type {type} in "
             "a batch; cast the column to one type"
         )
 

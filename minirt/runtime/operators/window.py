@@ -12,7 +12,7 @@ from minirt.data.batch import Batch, Columns
 from minirt.errors import UserCodeError
 from minirt.graph.job_graph import LATE_TAG, WINDOW_END, WINDOW_START, WINDOW_TIME, WindowSpec
 from minirt.protocol.watermarks import MAX_WATERMARK
-from minirt.runtime.operators.aggregate import CHUNK_KEYS, own_groups
+from minirt.runtime.operators.aggregate import CHUNK_KEYS, outputs, own_groups
 from minirt.runtime.operators.base import Operator, OperatorContext, user_error
 from minirt.runtime.operators.columns import to_columns
 from minirt.state.array_table import ArrayTable, Times
@@ -36,6 +36,7 @@ class WindowOperator(Operator):
         super().__init__(ctx)
         self._spec = spec
         self._size = spec.window.size_ms
+        self._empty = ArrayTable(spec.key.columns, spec.aggregates, ctx.label)
         self._tables: dict[int, ArrayTable] = {}
         """By the start of the window, in milliseconds."""
         self._time = _BEFORE_ALL
@@ -121,7 +122,10 @@ class WindowOperator(Operator):
                 del self._tables[start]
 
     def _give_out(self, start: int, table: ArrayTable, slots: Slots) -> None:
-        results, _ = table.give_out(slots)
+        try:
+            results, _ = table.give_out(slots)
+        except Exception as error:
+            raise user_error(self.ctx.label, error, outputs(self._spec.aggregates)) from error
         count, end, keys = results.num_rows, start + self._size, len(self._spec.key.columns)
         columns, names = results.columns, results.schema.names
         window = [pa.repeat(pa.scalar(at, WINDOW_TIME), count) for at in (start, end)]
@@ -133,8 +137,9 @@ class WindowOperator(Operator):
 
     def _table(self, start: int) -> ArrayTable:
         if start not in self._tables:
-            spec = self._spec
-            self._tables[start] = ArrayTable(spec.key.columns, spec.aggregates, self.ctx.label)
+            # The results of all windows have the same types: those of any window that is open.
+            known = next(iter(self._tables.values()), self._empty)
+            self._tables[start] = known.without_keys()
         return self._tables[start]
 
     def _closes_at(self, start: int) -> int:
