@@ -6,8 +6,10 @@ had before, so they are loaded one after the other, the newest last.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import weakref
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +20,7 @@ from minirt.data.hashing import U64
 from minirt.data.keys import check_key_type, hash_columns
 from minirt.data.simple_columns import simple
 from minirt.errors import ConfigurationError, UserCodeError
+from minirt.state import segments
 from minirt.state.accumulators import Accumulator, accumulator
 from minirt.state.array_layout import (
     ARRAY_TABLE,
@@ -29,9 +32,10 @@ from minirt.state.array_layout import (
     part,
     part_of,
 )
+from minirt.state.frozen import FrozenSlots
 from minirt.state.key_index import KeyIndex, Slots
 from minirt.state.numbers import Mask, grown
-from minirt.state.sections import unpack_columns
+from minirt.state.sections import Section, unpack_columns
 from minirt.state.segments import Segments
 
 Results = tuple[pa.RecordBatch, "Times | None"]
@@ -70,6 +74,8 @@ class ArrayTable:
         self._label = label
         self._contents: _Contents | None = None
         self._segments = Segments()
+        self._frozen: Callable[[], FrozenSlots | None] = lambda: None
+        """The last snapshot, as long as somebody is going to store it."""
         self._times: Times = np.full(1024, _BEFORE_ALL, np.int64)
         self._timed = False
         self._pending: Mask = np.zeros(1024, np.bool_)
@@ -99,6 +105,7 @@ class ArrayTable:
         contents = self._fitting(keys, values)
         slots = contents.index.slots(keys, hash_columns(keys))
         self._make_room(contents)
+        self._before_change(slots)
         for held, array in zip(contents.accumulators, values, strict=True):
             held.add(slots, array)
         if times is not None:
@@ -119,6 +126,7 @@ class ArrayTable:
 
     def hold_back(self, slots: Slots) -> None:
         """The results of these slots are pending."""
+        self._before_change(slots)
         self._pending[slots] = True
 
     def pending(self) -> Slots:
@@ -127,15 +135,24 @@ class ArrayTable:
 
     def give_out(self, slots: Slots) -> Results:
         """As `results`, which then are no longer pending."""
+        self._before_change(slots)
         self._pending[slots] = False
         self._segments.change(slots)
         return self.results(slots)
 
-    def snapshot(self) -> bytes | None:
+    def snapshot(self) -> Section | None:
         """What is to be stored now, in addition to the files in `builds_on`; None if there are no keys."""
-        if self._contents is None:
+        contents, total = self._contents, len(self)
+        if contents is None or not total:
             return None
-        return pack_table(self._stored(self._contents, self._segments.next()), len(self))
+        self._complete_frozen()
+        waiting = np.zeros(total, np.bool_)
+        waiting[self._segments.next()] = True
+        frozen = FrozenSlots(waiting, partial(self._stored, contents, self._timed))
+        if total <= segments.STRETCH_MIN:
+            return pack_table(frozen.pieces(), total)
+        self._frozen = weakref.ref(frozen)
+        return lambda: pack_table(frozen.pieces(), total)
 
     def builds_on(self) -> list[str]:
         """The files that the last snapshot needs besides itself, in no order."""
@@ -159,16 +176,26 @@ class ArrayTable:
             stored, hashes = stored.take(pa.array(mine)), hashes[mine]
         self._segments.hand_over(self._load(stored, hashes))
 
-    def _stored(self, contents: _Contents, slots: Slots) -> dict[str, pa.Array]:
+    def _stored(self, contents: _Contents, timed: bool, slots: Slots) -> pa.RecordBatch:
         """All there is to know of these slots."""
         columns = dict(zip(map(key_part, self._keys), contents.index.keys(slots), strict=True))
         for aggregate, held in zip(self._aggregates, contents.accumulators, strict=True):
             for place, array in enumerate(held.stored(slots)):
                 columns[column_of(aggregate, place)] = array
         columns[PENDING] = pa.array(self._pending[slots])
-        if self._timed:
+        if timed:
             columns[TIME] = pa.array(self._times[slots])
-        return columns
+        return pa.RecordBatch.from_pydict(columns)
+
+    def _before_change(self, slots: Slots) -> None:
+        frozen = self._frozen()
+        if frozen is not None:
+            frozen.before_change(slots)
+
+    def _complete_frozen(self) -> None:
+        frozen = self._frozen()
+        if frozen is not None:
+            frozen.complete()
 
     def _check_columns(self, stored: pa.RecordBatch) -> None:
         found = {part(name) for name in stored.schema.names}
@@ -228,6 +255,7 @@ class ArrayTable:
             if pa.types.is_null(array.type):
                 keys[place] = pa.nulls(len(array), known)
             elif pa.types.is_null(known):
+                self._complete_frozen()
                 contents.change_key_type(place, array.type)
             elif known != array.type:
                 raise self._misfit(f"key column {self._keys[place]!r}", known, array.type)
@@ -239,6 +267,7 @@ class ArrayTable:
                 raise self._misfit(
                     f"column {aggregate.column!r}: its {aggregate.output!r}", known, type
                 )
+            self._complete_frozen()
             contents.accumulators[place] = accumulator(aggregate, array.type)
             contents.result_types[place] = type
         return contents

@@ -93,9 +93,11 @@ class _ArrowColumn(KeyColumn):
         self._arrays: list[pa.Array] = []
 
     def append(self, array: pa.Array) -> None:
-        self._arrays.append(simple(array))
-        while len(self._arrays) > 1 and 2 * len(self._arrays[-1]) > len(self._arrays[-2]):
-            self._arrays[-2:] = [pa.concat_arrays(self._arrays[-2:])]
+        arrays = [*self._arrays, simple(array)]
+        while len(arrays) > 1 and 2 * len(arrays[-1]) > len(arrays[-2]):
+            arrays[-2:] = [pa.concat_arrays(arrays[-2:])]
+        # Another thread may be reading the list that there was.
+        self._arrays = arrays
 
     def equal(self, slots: Slots, array: pa.Array) -> Mask:
         known, given = self.take(slots), simple(array)

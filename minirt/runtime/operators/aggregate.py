@@ -13,6 +13,7 @@ from minirt.runtime.operators.base import Operator, OperatorContext, user_error
 from minirt.runtime.operators.columns import to_columns
 from minirt.state.array_table import ArrayTable, Results
 from minirt.state.key_columns import Slots
+from minirt.state.sections import Section
 from minirt.state.stored import STATE
 
 CHUNK_KEYS = 16384
@@ -58,7 +59,7 @@ class AggregateOperator(Operator):
         self.watermark = watermark
         return self._give_out() if watermark == MAX_WATERMARK else ()
 
-    def snapshot(self) -> Mapping[str, bytes]:
+    def snapshot(self) -> Mapping[str, Section]:
         section = self._table.snapshot()
         return {} if section is None else {_TABLE: section}
 

@@ -17,6 +17,7 @@ from minirt.runtime.operators.base import Operator, OperatorContext, user_error
 from minirt.runtime.operators.columns import to_columns
 from minirt.state.array_table import ArrayTable, Times
 from minirt.state.key_columns import Slots
+from minirt.state.sections import Section
 from minirt.state.stored import STATE
 
 _WINDOW, _TIME = f"{STATE}window/", "time"
@@ -70,8 +71,8 @@ class WindowOperator(Operator):
             self._stored_time = self._time
         return self._fire()
 
-    def snapshot(self) -> Mapping[str, bytes]:
-        sections = {_TIME: _STORED_TIME.pack(self._stored_time)}
+    def snapshot(self) -> Mapping[str, Section]:
+        sections: dict[str, Section] = {_TIME: _STORED_TIME.pack(self._stored_time)}
         for start, table in self._tables.items():
             section = table.snapshot()
             if section is not None:
