@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
 import numpy as np
@@ -18,11 +17,9 @@ from minirt.runtime.operators.columns import to_columns
 from minirt.state.array_table import ArrayTable, Times
 from minirt.state.key_columns import Slots
 from minirt.state.sections import Section
-from minirt.state.stored import STATE
+from minirt.state.stored import EVENT_TIME, NO_WATERMARK, STATE, pack_event_time, unpack_event_time
 
-_WINDOW, _TIME = f"{STATE}window/", "time"
-_STORED_TIME = struct.Struct("<q")
-_BEFORE_ALL = -(2**63)
+_WINDOW = f"{STATE}window/"
 
 
 class WindowOperator(Operator):
@@ -40,8 +37,8 @@ class WindowOperator(Operator):
         self._empty = ArrayTable(spec.key.columns, spec.aggregates, ctx.label)
         self._tables: dict[int, ArrayTable] = {}
         """By the start of the window, in milliseconds."""
-        self._time = _BEFORE_ALL
-        self._stored_time = _BEFORE_ALL
+        self._time = NO_WATERMARK
+        self._stored_time = NO_WATERMARK
         self._restored = False
         self._late = ctx.side(LATE_TAG)
 
@@ -72,7 +69,7 @@ class WindowOperator(Operator):
         return self._fire()
 
     def snapshot(self) -> Mapping[str, Section]:
-        sections: dict[str, Section] = {_TIME: _STORED_TIME.pack(self._stored_time)}
+        sections: dict[str, Section] = {EVENT_TIME: pack_event_time(self._stored_time)}
         for start, table in self._tables.items():
             section = table.snapshot()
             if section is not None:
@@ -92,9 +89,9 @@ class WindowOperator(Operator):
             if name.startswith(_WINDOW):
                 table = self._table(int(name.removeprefix(_WINDOW)))
                 table.restore(section, groups, self.ctx.max_parallelism)
-        if _TIME in sections:
+        if EVENT_TIME in sections:
             # Of several old subtasks the least counts: nothing is late that was not late before.
-            (time,) = _STORED_TIME.unpack(sections[_TIME])
+            time = unpack_event_time(sections[EVENT_TIME])
             self._time = min(self._time, time) if self._restored else time
             self._stored_time, self._restored = self._time, True
 
