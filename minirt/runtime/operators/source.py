@@ -25,8 +25,11 @@ from minirt.state.stored import SPLITS
 _PACE_S = 0.001
 """How often a paced source looks for records that have become due."""
 
-INTERLEAVED_RECORDS = 256
-"""How many records of one split come in a row while several are read side by side."""
+INTERLEAVED_ROWS, INTERLEAVED_COLUMNS = 256, 8192
+"""How many records of one split come in a row while several are read side by side, by their form.
+
+What a batch of columns costs is much the same for one record as for thousands.
+"""
 
 
 @dataclass(slots=True)
@@ -235,7 +238,8 @@ class SourceOperator(Operator):
         """How many of the records that are left in the batch may be emitted now."""
         left = len(batch) - state.position
         if self._source.interleave:
-            left = min(left, INTERLEAVED_RECORDS)
+            columns = isinstance(batch, Columns)
+            left = min(left, INTERLEAVED_COLUMNS if columns else INTERLEAVED_ROWS)
         if self._pace is None or state.times is None:
             return left
         times = state.times[state.position : state.position + left]
