@@ -21,6 +21,7 @@ import minirt as rt
 from benchmarks.measure import milliseconds, print_rows
 from minirt.protocol.manifest import CheckpointPaths, ManifestKey, Reference, SnapshotRef
 from minirt.state.array_table import ArrayTable
+from minirt.state.sections import section_bytes
 from minirt.storage.checkpoints import CheckpointStorage
 from minirt.storage.store import ObjectStore
 
@@ -67,7 +68,8 @@ def write(table: ArrayTable, storage: CheckpointStorage, number: int) -> tuple[S
     assert section is not None
     paths = sorted(table.builds_on(), key=CheckpointPaths.age_of)
     references = [Reference(path, ("table",)) for path in paths]
-    ref = storage.write_snapshot(number, 1, 0, 0, {"table": section}, references)
+    stored = {"table": section_bytes(section)}
+    ref = storage.write_snapshot(number, 1, 0, 0, stored, references)
     assert ref.path is not None
     table.on_stored(ref.path)
     return ref, sync_s

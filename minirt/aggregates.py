@@ -67,14 +67,19 @@ class _Extreme(Aggregate):
     def result_type(self, type: pa.DataType) -> pa.DataType:
         ordered = (
             pa.types.is_null,
+            pa.types.is_boolean,
             pa.types.is_integer,
             pa.types.is_floating,
-            pa.types.is_date,
-            pa.types.is_timestamp,
+            pa.types.is_decimal,
+            pa.types.is_temporal,
+            pa.types.is_string,
+            pa.types.is_large_string,
+            pa.types.is_binary,
+            pa.types.is_large_binary,
         )
-        if any(check(type) for check in ordered):
+        if any(check(type) for check in ordered) and not pa.types.is_interval(type):
             return type
-        raise _unfit(self, type, "numbers, dates and timestamps")
+        raise _unfit(self, type, "numbers, bools, texts, bytes, dates and times")
 
 
 class Min(_Extreme):
@@ -104,14 +109,14 @@ class First(Aggregate):
     """The value that came first."""
 
     def result_type(self, type: pa.DataType) -> pa.DataType:
-        return type.value_type if pa.types.is_dictionary(type) else type
+        return type
 
 
 class Last(Aggregate):
     """The value that came last."""
 
     def result_type(self, type: pa.DataType) -> pa.DataType:
-        return type.value_type if pa.types.is_dictionary(type) else type
+        return type
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,10 @@ class MinirtError(Exception):
 
 
 class ConfigurationError(MinirtError, ValueError):
-    """The caller described a job or an option that cannot work; nothing was started."""
+    """The caller described a job or an option that cannot work.
+
+    Mostly nothing was started. A job that finds out while it runs fails without a restart.
+    """
 
 
 class UserCodeError(MinirtError):

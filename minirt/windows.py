@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from minirt.errors import ConfigurationError
 from minirt.units import Duration, milliseconds
 
+_LONGEST_MS = 100_000 * 86_400_000
+"""Windows of 270 years end within what 64 bits of milliseconds can tell, whatever their event time."""
+
 
 @dataclass(frozen=True, slots=True, init=False)
 class Tumbling:
@@ -29,6 +32,8 @@ class Tumbling:
         offset_ms = milliseconds(offset, "the offset of windows")
         if size_ms < 1:
             raise ConfigurationError(f"the size of a window must be at least 1ms, got {size!r}")
+        if size_ms > _LONGEST_MS:
+            raise ConfigurationError(f"the size of a window must be at most 100000d, got {size!r}")
         if offset_ms >= size_ms:
             raise ConfigurationError(
                 f"the offset of windows must be less than their size, got {offset!r} and {size!r}"

@@ -1,160 +1,109 @@
 """NexMark queries over the stream of bids, one function a query, with the names of nexmark/nexmark.
 
-Those that keep no state work on columns. Batches may be empty after a filter.
+All of them work on columns: expressions of pyarrow.compute, and aggregates that keep their state in arrays.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from decimal import Decimal
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 import minirt as rt
 
-_DOLLARS_TO_EUROS = pa.scalar(Decimal("0.908"), pa.decimal128(3, 3))
 _SMALL_PRICE, _LARGE_PRICE = 10_000, 1_000_000
 """Bids below the one, from it on, and from the other on are counted apart."""
+
+_AUCTION, _PRICE, _TIME, _URL = map(pc.field, ("auction", "price", "dateTime", "url"))
+
+_EUROS = pc.multiply(
+    _PRICE.cast(pa.decimal128(19, 0)), pa.scalar(Decimal("0.908"), pa.decimal128(3, 3))
+)
+"""The price in euros: exact, in DECIMAL(23, 3), as an int64 has 19 digits at most."""
+
+_HOUR = pc.hour(_TIME)
+_TIME_TYPE = pc.if_else(
+    (_HOUR >= 8) & (_HOUR <= 18),
+    "dayTime",
+    pc.if_else((_HOUR <= 6) | (_HOUR >= 20), "nightTime", "otherTime"),
+)
+
+_CHANNEL_IDS = {"apple": "0", "google": "1", "facebook": "2", "baidu": "3"}
+_ID_IN_URL = r"(?:&|^)channel_id=(?P<id>[^&]*)"
 
 
 def q0(bids: rt.Stream) -> rt.Stream:
     """Pass through: every bid, without channel and URL."""
-    return _columns(
-        bids, lambda bid: bid.select(["auction", "bidder", "price", "dateTime", "extra"])
-    )
+    return bids.select("auction", "bidder", "price", "dateTime", "extra")
 
 
 def q1(bids: rt.Stream) -> rt.Stream:
     """Currency conversion: every bid with its price in euros."""
-    return _columns(bids, _in_euros)
-
-
-def _in_euros(bid: pa.RecordBatch) -> pa.RecordBatch:
-    columns = bid.select(["auction", "bidder", "price", "dateTime", "extra"])
-    return columns.set_column(2, "price", _euros(bid["price"]))
+    return bids.select("auction", "bidder", "dateTime", "extra", price=_EUROS)
 
 
 def q2(bids: rt.Stream) -> rt.Stream:
     """Selection: bids on every 123rd auction."""
-    return _columns(bids, _of_few_auctions)
-
-
-def _of_few_auctions(bid: pa.RecordBatch) -> pa.RecordBatch:
-    wanted = pa.array(bid["auction"].to_numpy() % 123 == 0)
-    return bid.select(["auction", "price"]).filter(wanted)
+    remainder = _AUCTION - pc.divide(_AUCTION, 123) * 123
+    return bids.filter(remainder == 0).select("auction", "price")
 
 
 def q14(bids: rt.Stream) -> rt.Stream:
     """Calculation: bids of middle prices, with the time of day and the number of c in `extra`."""
-    return _columns(bids, _calculated)
-
-
-def _calculated(bid: pa.RecordBatch) -> pa.RecordBatch:
-    price = _euros(bid["price"])
-    low, high = (pa.scalar(Decimal(limit), price.type) for limit in (1_000_000, 50_000_000))
-    wanted = pc.and_(pc.greater(price, low), pc.less(price, high))
-    bid = bid.set_column(2, "price", price).filter(wanted)
-    hour = pc.hour(bid["dateTime"])
-    by_day = pc.and_(pc.greater_equal(hour, 8), pc.less_equal(hour, 18))
-    by_night = pc.or_(pc.less_equal(hour, 6), pc.greater_equal(hour, 20))
-    time_type = pc.if_else(by_day, "dayTime", pc.if_else(by_night, "nightTime", "otherTime"))
-    return pa.RecordBatch.from_pydict(
-        {
-            "auction": bid["auction"],
-            "bidder": bid["bidder"],
-            "price": bid["price"],
-            "bidTimeType": time_type,
-            "dateTime": bid["dateTime"],
-            "extra": bid["extra"],
-            "c_counts": pc.cast(pc.count_substring(bid["extra"], "c"), pa.int64()),
-        }
+    low, high = (pa.scalar(Decimal(limit), pa.decimal128(23, 3)) for limit in (10**6, 5 * 10**7))
+    return bids.filter(pc.greater(_EUROS, low) & pc.less(_EUROS, high)).select(
+        "auction",
+        "bidder",
+        "dateTime",
+        "extra",
+        price=_EUROS,
+        bidTimeType=_TIME_TYPE,
+        c_counts=pc.count_substring(pc.field("extra"), "c").cast(pa.int64()),
     )
 
 
 def q17(bids: rt.Stream) -> rt.Stream:
-    """Statistics of the bids on each auction on each day, put out anew for every bid."""
-    prices = _columns(bids, _by_day)
-    return prices.key_by("auction", "day").process(AuctionStatistics(), uid="statistics")
-
-
-def _by_day(bid: pa.RecordBatch) -> pa.RecordBatch:
-    day = pc.cast(bid["dateTime"], pa.date32())
-    return bid.select(["auction", "price"]).append_column("day", day)
-
-
-class AuctionStatistics(rt.KeyedProcess):
-    """Counts of bids by the size of their price, and least, greatest, average and total price."""
-
-    seen = rt.ValueState()
-    """Bids of small, middle and large price; least and greatest price; total."""
-
-    def process(self, record: dict[str, Any], ctx: rt.KeyedContext) -> Iterator[dict[str, Any]]:
-        price: int = record["price"]
-        small, middle, large, least, most, total = self.seen.get() or (0, 0, 0, price, price, 0)
-        if price < _SMALL_PRICE:
-            small += 1
-        elif price < _LARGE_PRICE:
-            middle += 1
-        else:
-            large += 1
-        least, most, total = min(least, price), max(most, price), total + price
-        self.seen.set((small, middle, large, least, most, total))
-        count = small + middle + large
-        yield {
-            "auction": record["auction"],
-            "day": record["day"],
-            "total_bids": count,
-            "rank1_bids": small,
-            "rank2_bids": middle,
-            "rank3_bids": large,
-            "min_price": least,
-            "max_price": most,
-            "avg_price": total / count,
-            "sum_price": total,
-        }
+    """Statistics of the bids on each auction on each day, put out anew as bids come in."""
+    prices = bids.select(
+        "auction",
+        "price",
+        day=_TIME.cast(pa.date32()),
+        small=_PRICE < _SMALL_PRICE,
+        middle=(_PRICE >= _SMALL_PRICE) & (_PRICE < _LARGE_PRICE),
+        large=_PRICE >= _LARGE_PRICE,
+    )
+    return prices.key_by("auction", "day").aggregate(
+        rt.Count("total_bids"),
+        rt.Sum("small", "rank1_bids"),
+        rt.Sum("middle", "rank2_bids"),
+        rt.Sum("large", "rank3_bids"),
+        rt.Min("price", "min_price"),
+        rt.Max("price", "max_price"),
+        rt.Mean("price", "avg_price"),
+        rt.Sum("price", "sum_price"),
+        uid="statistics",
+    )
 
 
 def q21(bids: rt.Stream) -> rt.Stream:
     """Channel ids, known for four channels and otherwise part of the URL; bids without are left out."""
-    return _columns(bids, _with_channel_id)
-
-
-_KNOWN_CHANNELS = pa.array(["apple", "google", "facebook", "baidu"])
-_KNOWN_IDS = pa.array(["0", "1", "2", "3"])
-
-
-def _with_channel_id(bid: pa.RecordBatch) -> pa.RecordBatch:
-    known = pc.index_in(pc.utf8_lower(bid["channel"]), _KNOWN_CHANNELS)
-    found = pc.extract_regex(bid["url"], r"(?:&|^)channel_id=(?P<id>[^&]*)")
-    channel_id = pc.coalesce(_KNOWN_IDS.take(known), pc.struct_field(found, "id"))
-    result = bid.select(["auction", "bidder", "price", "channel"])
-    return result.append_column("channel_id", channel_id).filter(pc.is_valid(channel_id))
+    channel = pc.utf8_lower(pc.field("channel"))
+    channel_id = pc.struct_field(pc.extract_regex(_URL, _ID_IN_URL), "id")
+    for name, known_id in _CHANNEL_IDS.items():
+        channel_id = pc.if_else(channel == name, known_id, channel_id)
+    found = bids.select("auction", "bidder", "price", "channel", channel_id=channel_id)
+    return found.filter(pc.field("channel_id").is_valid())
 
 
 def q22(bids: rt.Stream) -> rt.Stream:
     """The three directories of the URL."""
-    return _columns(bids, _with_directories)
-
-
-def _with_directories(bid: pa.RecordBatch) -> pa.RecordBatch:
-    parts = pc.split_pattern(bid["url"], "/")
-    result = bid.select(["auction", "bidder", "price", "channel"])
-    for number in (1, 2, 3):
-        result = result.append_column(f"dir{number}", pc.list_element(parts, number + 2))
-    return result
+    parts = pc.split_pattern(_URL, "/")
+    first, second, third = (pc.list_element(parts, place) for place in (3, 4, 5))
+    return bids.select("auction", "bidder", "price", "channel", dir1=first, dir2=second, dir3=third)
 
 
 QUERIES: dict[str, Callable[[rt.Stream], rt.Stream]] = {
     query.__name__: query for query in (q0, q1, q2, q14, q17, q21, q22)
 }
-
-
-def _columns(bids: rt.Stream, function: Callable[[pa.RecordBatch], pa.RecordBatch]) -> rt.Stream:
-    return bids.map_batches(function, format="columns")
-
-
-def _euros(cents: pa.Int64Array) -> pa.Decimal128Array:
-    """Exact, in DECIMAL(23, 3): an int64 has 19 digits at most."""
-    return pc.multiply(pc.cast(cents, pa.decimal128(19, 0)), _DOLLARS_TO_EUROS)

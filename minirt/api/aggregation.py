@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from minirt.aggregates import Aggregate
 from minirt.api.keys import check_column
+from minirt.data.simple_columns import simple_type
 from minirt.errors import ConfigurationError
 from minirt.graph.job_graph import WINDOW_END, WINDOW_START, WINDOW_TIME, AggregateSpec, WindowSpec
 from minirt.units import Duration, seconds
@@ -34,12 +35,13 @@ def aggregated_schema(
     """
     if schema is None or not all(isinstance(part, Aggregate) for part in spec.aggregates):
         return None
-    fields = [schema.field(column) for column in spec.key.columns]
+    keys = [schema.field(column) for column in spec.key.columns]
+    fields = [field.with_type(simple_type(field.type)) for field in keys]
     for aggregate in spec.aggregates:
         type = pa.null()
         if aggregate.column is not None:
             check_column(aggregate.column, schema, label)
-            type = schema.field(aggregate.column).type
+            type = simple_type(schema.field(aggregate.column).type)
         try:
             fields.append(pa.field(aggregate.output, aggregate.result_type(type)))
         except ConfigurationError as error:

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from minirt.data.simple_columns import in_microseconds, in_microseconds_type
 from minirt.data.values import UnsupportedRecordError
 
 
@@ -46,9 +47,12 @@ class Columns:
         return Columns(self.table.slice(start, stop - start), timestamps)
 
     def rows(self) -> Rows:
-        """The same records as dicts, one a row."""
+        """The same records as dicts, one a row; times of nanoseconds are rounded down to microseconds.
+
+        Raises UnsupportedRecordError for values that Python has no object for.
+        """
         timestamps = None if self.timestamps is None else self.timestamps.tolist()
-        return Rows(self.table.to_pylist(), timestamps)
+        return Rows(_dicts(self.table), timestamps)
 
     def take(self, places: npt.NDArray[np.intp]) -> Columns:
         """The records at these places, in their order.
@@ -112,6 +116,33 @@ def concat_columns(batches: Sequence[Columns]) -> list[Columns]:
 
 _LIKE = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}
 """For types of which Arrow cannot pick values: the type to do it in."""
+
+
+def _dicts(table: pa.RecordBatch) -> list[Any]:
+    for place, field in enumerate(table.schema):
+        if in_microseconds_type(field.type) != field.type:
+            column = in_microseconds(table.column(place))
+            table = table.set_column(place, field.with_type(column.type), column)
+    try:
+        records: list[Any] = table.to_pylist()
+    except _NO_OBJECT as error:
+        raise _without_object(table) from error
+    return records
+
+
+_NO_OBJECT = (ArithmeticError, ValueError, pa.ArrowException)
+
+
+def _without_object(table: pa.RecordBatch) -> UnsupportedRecordError:
+    for name, column in zip(table.schema.names, table.columns, strict=True):
+        try:
+            column.to_pylist()
+        except _NO_OBJECT as error:
+            return UnsupportedRecordError(
+                f"column {name!r} of type {column.type} holds a value that Python has no object for "
+                f"({error}); use column operators, or cast it"
+            )
+    raise AssertionError("each column by itself can be turned into objects")
 
 
 def _picked(table: pa.RecordBatch, place: int, indices: pa.Array) -> pa.Array:

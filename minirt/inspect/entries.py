@@ -16,7 +16,7 @@ from minirt.state.stored import KINDS, Entries
 from minirt.storage.part_reader import PartReader
 from minirt.storage.parts import Section
 
-Kind = Literal["state", "timers", "splits"]
+Kind = Literal["state", "timers", "splits", "time"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -60,6 +60,7 @@ class ParquetSource(Source):
                 known = file.schema_arrow
             names = known.names if self._columns is None else self._columns
             refuse_unknown("columns", names, known.names)
+            _refuse_repeated(first, names, known.names)
             self._schema = pa.schema([_plain(known.field(name)) for name in names])
         return self._schema
 
@@ -223,6 +224,14 @@ def _runs(metadata: pq.FileMetaData, target: int) -> Iterator[tuple[int, int]]:
         held += size
     if start < metadata.num_row_groups:
         yield start, metadata.num_row_groups
+
+
+def _refuse_repeated(path: str, names: Sequence[str], known: Sequence[str]) -> None:
+    repeated = [name for name in names if known.count(name) > 1]
+    if repeated:
+        raise ConfigurationError(
+            f"{path} has more than one column {repeated[0]!r}; name columns=[...] without it, or rename"
+        )
 
 
 def _plain(field: pa.Field) -> pa.Field:

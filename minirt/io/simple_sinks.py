@@ -8,6 +8,7 @@ from typing import Any
 
 from minirt.config import positive
 from minirt.data.batch import Batch
+from minirt.data.values import UnsupportedRecordError, pack_value, unpack_value
 from minirt.io.base import Handle, Prepared, Sink, SinkContext, SinkWriter
 
 
@@ -62,7 +63,8 @@ class CollectSink(Sink):
             part = (handle["operator"], handle["checkpoint"], handle["subtask"])
             if part not in self._committed:
                 self._committed.add(part)
-                self.rows.extend(handle["rows"])
+                rows = handle["rows"]
+                self.rows.extend(unpack_value(rows) if isinstance(rows, bytes) else rows)
 
 
 class _CollectWriter(SinkWriter):
@@ -81,9 +83,20 @@ class _CollectWriter(SinkWriter):
             "operator": self._context.operator,
             "checkpoint": checkpoint_id,
             "subtask": self._context.subtask,
-            "rows": rows,
+            "rows": _packed(rows),
         }
         return Prepared([handle])
+
+
+def _packed(rows: list[Any]) -> bytes | list[Any]:
+    """Handles are stored as plain msgpack, which knows neither tuples nor dates.
+
+    Rows of types that nothing can store are left as they are: without checkpoints that does no harm.
+    """
+    try:
+        return pack_value(rows)
+    except UnsupportedRecordError:
+        return rows
 
 
 class DiscardSink(Sink):

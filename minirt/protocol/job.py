@@ -3,13 +3,13 @@
 Each start and each restart is a *generation*. Preparing one claims its number on storage, chooses the
 checkpoint to restore, and commits that checkpoint's sink handles again; then workers are deployed.
 Whatever fails ends the generation as a whole: its workers are killed, and the restart strategy says
-after which delay the next one begins, or that the job has failed. Events of ended generations are
-ignored.
+after which delay the next one begins, or that the job has failed. A ConfigurationError fails the job
+at once, since the next generation would meet it again. Events of ended generations are ignored.
 """
 
 from __future__ import annotations
 
-from minirt.errors import JobFailedError, StorageError, WorkerLostError
+from minirt.errors import ConfigurationError, JobFailedError, StorageError, WorkerLostError
 from minirt.graph.execution import SubtaskId
 from minirt.protocol.checkpoints import CheckpointCoordinator, CheckpointSettings
 from minirt.protocol.job_events import (
@@ -164,6 +164,8 @@ class JobProtocol:
                 return checkpoints.on_acknowledged(event, now)
             case SnapshotDeclined():
                 return self._unless_too_many(checkpoints.on_declined(event, now), now)
+            case WorkerFailed(error=ConfigurationError() as error):
+                return self._end_failed(error, now)
             case WorkerFailed(error=error):
                 return self._fail(error, now)
         return []

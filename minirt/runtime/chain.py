@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 
@@ -47,6 +48,7 @@ from minirt.runtime.operators.stateless import (
 )
 from minirt.runtime.operators.window import WindowOperator
 from minirt.runtime.output import LinkOutput
+from minirt.state.sections import Section
 from minirt.state.stored import UID_SEPARATOR
 
 
@@ -94,7 +96,7 @@ class Chain:
                 raise opening_error(operator.ctx.label, error) from error
 
     def process(self, batch: Batch, input_index: int) -> None:
-        self.head.process(batch, input_index)
+        _feed(self.head, batch, input_index)
 
     def emit_from_source(self, batch: Batch) -> None:
         self.head.ctx.emit(batch)
@@ -109,16 +111,20 @@ class Chain:
             yield from operator.on_watermark(MAX_WATERMARK)
             yield from operator.on_end()
 
-    def snapshot(self) -> dict[str, bytes]:
-        """The state of all operators by uid and section; raises UserCodeError if it cannot be stored."""
-        sections: dict[str, bytes] = {}
+    def snapshot(self) -> dict[str, Section]:
+        """The state of all operators by uid and section; raises UserCodeError if it cannot be stored.
+
+        So do sections that are made later.
+        """
+        sections: dict[str, Section] = {}
         for operator in self.operators:
             uid, label = operator.ctx.uid, operator.ctx.label
-            try:
+            with _storing(label):
                 own = operator.snapshot()
-            except UnsupportedRecordError as error:
-                raise UserCodeError(f"state of operator {label}: {error}") from error
-            sections |= {f"{uid}{UID_SEPARATOR}{name}": data for name, data in own.items()}
+            sections |= {
+                f"{uid}{UID_SEPARATOR}{name}": _labelled(section, label)
+                for name, section in own.items()
+            }
         return sections
 
     def references(self) -> tuple[Reference, ...]:
@@ -225,8 +231,32 @@ def _build(node: OperatorNode, ctx: OperatorContext, chain: ChainContext) -> Ope
             return SinkOperator(ctx, sink)
 
 
-def _feed(operator: Operator, batch: Batch) -> None:
-    operator.process(batch, 0)
+@contextmanager
+def _storing(label: str) -> Iterator[None]:
+    try:
+        yield
+    except UnsupportedRecordError as error:
+        raise UserCodeError(f"state of operator {label}: {error}") from error
+
+
+def _labelled(section: Section, label: str) -> Section:
+    """The same; what goes wrong when it is made names the operator."""
+    if not callable(section):
+        return section
+    make = section
+
+    def made() -> bytes:
+        with _storing(label):
+            return make()
+
+    return made
+
+
+def _feed(operator: Operator, batch: Batch, input_index: int = 0) -> None:
+    try:
+        operator.process(batch, input_index)
+    except UnsupportedRecordError as error:
+        raise UserCodeError(f"operator {operator.ctx.label}: {error}") from error
 
 
 def _fan_out(targets: Sequence[Emit]) -> Emit:

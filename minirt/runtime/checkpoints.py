@@ -39,6 +39,7 @@ from minirt.runtime.in_flight import Capture, data_frame
 from minirt.runtime.metrics import SubtaskMetrics
 from minirt.runtime.output import Outputs
 from minirt.runtime.snapshot import SnapshotUpload
+from minirt.state.sections import Section
 
 
 class SnapshotPorts(Protocol):
@@ -56,7 +57,7 @@ class _Taken:
     """A snapshot whose synchronous part is over at `taken_at`, waiting to be whole."""
 
     barrier: Barrier
-    sections: Mapping[str, bytes]
+    sections: Mapping[str, Section]
     references: Sequence[Reference]
     capture: Capture
     watermarks: SubtaskWatermarks
@@ -222,7 +223,7 @@ class SubtaskCheckpoints:
             barrier, sections, references, capture, self._watermarks(), sync_s, taken_at
         )
 
-    def _snapshot(self, checkpoint_id: int) -> tuple[Mapping[str, bytes], Sequence[Reference]]:
+    def _snapshot(self, checkpoint_id: int) -> tuple[Mapping[str, Section], Sequence[Reference]]:
         """State, and the older files that it builds on."""
         stored = self._stored
         if stored is not None and stored[0] == self._snapshot_id:

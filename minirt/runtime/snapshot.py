@@ -20,6 +20,7 @@ from minirt.protocol.manifest import (
     SubtaskStats,
 )
 from minirt.protocol.stored_watermarks import SubtaskWatermarks
+from minirt.state.sections import Section, section_bytes
 
 
 class SnapshotWriter(Protocol):
@@ -56,14 +57,15 @@ class SnapshotUpload:
 
     `run` may take long and is called outside the record path. It returns what to tell the coordinator.
     An error while sink output is made durable is raised: those records would be lost, so the subtask
-    has failed. An error while state is stored only declines this checkpoint.
+    has failed. So it has where state cannot be stored whatever the storage.
+    An error while it is written only declines this checkpoint.
     """
 
     generation: int
     checkpoint_id: int
     subtask: SubtaskId
     name: str
-    sections: Mapping[str, bytes]
+    sections: Mapping[str, Section]
     references: Sequence[Reference]
     in_flight: Sequence[tuple[ChannelData, Iterable[bytes]]]
     watermarks: SubtaskWatermarks
@@ -90,9 +92,10 @@ class SnapshotUpload:
         )
         ref, in_flight = None, None
         if writer is not None:
+            sections = {name: section_bytes(section) for name, section in self.sections.items()}
             place = (self.checkpoint_id, self.generation, self.subtask.vertex, self.subtask.index)
             try:
-                ref = writer.write_snapshot(*place, self.sections, self.references)
+                ref = writer.write_snapshot(*place, sections, self.references)
                 if self.in_flight:
                     in_flight = writer.write_in_flight(*place, self.in_flight)
             except StorageError as error:

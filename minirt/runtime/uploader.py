@@ -39,3 +39,4 @@ class Uploader:
             except Exception as error:
                 result = WorkerFailed(upload.generation, portable(error))
             self._tell(result)
+            del upload  # It may hold much state.

@@ -7,7 +7,7 @@ columns, and loaded again, also into other slots.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -40,7 +40,8 @@ def accumulator(aggregate: Aggregate, type: pa.DataType) -> Accumulator:
         case Mean():
             return _Means()
         case Min() | Max():
-            return _Extremes(result, greatest=isinstance(aggregate, Max))
+            extremes = _Extremes if is_number(result) else _ExtremeObjects
+            return extremes(result, greatest=isinstance(aggregate, Max))
         case First() | Last():
             return _Picked(result, newest=isinstance(aggregate, Last))
         case Fold():
@@ -81,21 +82,22 @@ class Accumulator(ABC):
 
 
 class _Valued(Accumulator):
-    """Numbers, of which some slots have none yet."""
+    """A number or an object for each slot; some slots have none yet."""
 
     def __init__(self, type: pa.DataType, dtype: npt.DTypeLike, fill: Any) -> None:
         super().__init__([(dtype, fill), (np.bool_, False)])
         self._type = type
 
     def result(self, slots: Slots) -> pa.Array:
-        known = self._arrays[1][slots]
-        nulls = None if known.all() else ~known
-        return from_numbers(self._arrays[0][slots], nulls, self._type)
+        values, known = self._arrays[0][slots], self._arrays[1][slots]
+        if values.dtype == np.object_:
+            return pa.array(values.tolist(), self._type)
+        return from_numbers(values, None if known.all() else ~known, self._type)
 
     def load(self, slots: Slots, stored: Sequence[pa.Array]) -> None:
-        numbers, nulls = to_numbers(stored[0])
+        values, nulls = _values(stored[0], self._arrays[0].dtype)
         self._arrays[0][slots] = (
-            numbers if nulls is None else np.where(nulls, self._fills[0], numbers)
+            values if nulls is None else np.where(nulls, self._fills[0], values)
         )
         self._arrays[1][slots] = True if nulls is None else ~nulls
 
@@ -129,6 +131,24 @@ class _Extremes(_Valued):
             slots, numbers = slots[real], numbers[real]
         self._better.at(self._arrays[0], slots, numbers)
         self._arrays[1][slots] = True
+
+
+class _ExtremeObjects(_Valued):
+    """Of texts, bytes and decimals: of each key and batch, one value is compared in Python."""
+
+    def __init__(self, type: pa.DataType, *, greatest: bool) -> None:
+        super().__init__(type, np.object_, None)
+        self._better: Callable[[Any, Any], Any] = max if greatest else min
+
+    def add(self, slots: Slots, values: pa.Array) -> None:
+        name = self._better.__name__
+        batch = pa.Table.from_arrays([pa.array(slots), values], ["slot", "value"])
+        best = batch.group_by("slot", use_threads=False).aggregate([("value", name)])
+        held, known = self._arrays
+        for slot, value in zip(*(column.to_pylist() for column in best.columns), strict=True):
+            if value is not None:
+                held[slot] = self._better(held[slot], value) if known[slot] else value
+                known[slot] = True
 
 
 class _Counts(Accumulator):
@@ -172,14 +192,14 @@ class _Means(Accumulator):
             array[slots], _ = to_numbers(values)
 
 
-class _Picked(Accumulator):
+class _Picked(_Valued):
     """The first or the last value of a key, of any type."""
 
     def __init__(self, type: pa.DataType, *, newest: bool) -> None:
-        self._plain = is_number(type)
-        dtype = number_type(type) if self._plain else np.object_
-        super().__init__([(dtype, 0 if self._plain else None), (np.bool_, False)])
-        self._type = type
+        if is_number(type):
+            super().__init__(type, number_type(type), 0)
+        else:
+            super().__init__(type, np.object_, None)
         self._newest = newest
 
     def add(self, slots: Slots, values: pa.Array) -> None:
@@ -190,20 +210,6 @@ class _Picked(Accumulator):
             slots, picked = slots[open], picked[open]
         self._arrays[0][slots] = picked
         self._arrays[1][slots] = True
-
-    def result(self, slots: Slots) -> pa.Array:
-        picked, known = self._arrays[0][slots], self._arrays[1][slots]
-        if self._plain:
-            return from_numbers(picked, None if known.all() else ~known, self._type)
-        return pa.array(picked.tolist(), self._type)
-
-    def load(self, slots: Slots, stored: Sequence[pa.Array]) -> None:
-        values = stored[0]
-        known = np.ones(len(slots), np.bool_)
-        if values.null_count:
-            known = values.is_valid().to_numpy(zero_copy_only=False)
-        self._arrays[0][slots] = to_numbers(values)[0] if self._plain else _objects(values)
-        self._arrays[1][slots] = known
 
 
 class _Folds(Accumulator):
@@ -229,7 +235,12 @@ class _Folds(Accumulator):
     def result(self, slots: Slots) -> pa.Array:
         remembered, known = self._arrays
         results = [self._fold.result(remembered[slot]) if known[slot] else None for slot in slots]
-        return pa.array(results, self._type)
+        try:
+            return pa.array(results, self._type)
+        except pa.ArrowException as error:
+            raise TypeError(
+                f"{self._fold.output!r} has results that are not of type {self._type}: {error}"
+            ) from error
 
     def stored(self, slots: Slots) -> list[pa.Array]:
         remembered, known = self._arrays
@@ -247,21 +258,17 @@ def _present(
     slots: Slots, values: pa.Array, dtype: np.dtype[Any]
 ) -> tuple[Slots, npt.NDArray[Any]]:
     """Without the rows that are null."""
-    picked: npt.NDArray[Any]
-    nulls: Mask | None = None
-    if dtype == np.object_:
-        picked = _objects(values)
-        if values.null_count:
-            nulls = values.is_null().to_numpy(zero_copy_only=False)
-    else:
-        picked, nulls = to_numbers(values)
-        picked = picked.astype(dtype, copy=False)
+    picked, nulls = _values(values, dtype)
     return (slots, picked) if nulls is None else (slots[~nulls], picked[~nulls])
 
 
-def _objects(values: pa.Array) -> npt.NDArray[np.object_]:
-    """Element by element, as numpy would make arrays of lists."""
-    objects = np.empty(len(values), np.object_)
-    for place, value in enumerate(values.to_pylist()):
+def _values(array: pa.Array, dtype: np.dtype[Any]) -> tuple[npt.NDArray[Any], Mask | None]:
+    """A column as numbers or objects, and which are null, None if none is."""
+    if dtype != np.object_:
+        numbers, nulls = to_numbers(array)
+        return numbers.astype(dtype, copy=False), nulls
+    # Element by element, as numpy would make arrays of lists.
+    objects = np.empty(len(array), np.object_)
+    for place, value in enumerate(array.to_pylist()):
         objects[place] = value
-    return objects
+    return objects, array.is_null().to_numpy(zero_copy_only=False) if array.null_count else None

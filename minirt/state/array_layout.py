@@ -7,6 +7,7 @@ another. Without the operator a table can be read as keys with values.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Any
 
 import pyarrow as pa
@@ -47,10 +48,9 @@ def part(stored: str) -> str:
     return stored.rpartition(_PLACE)[0] if _PLACE in stored else stored
 
 
-def pack_table(columns: dict[str, pa.Array], total: int) -> bytes:
-    """Columns as a section; `total` is how many keys the whole table has, also in older sections."""
-    batch = pa.RecordBatch.from_pydict(columns)
-    return pack_columns(ARRAY_TABLE, batch.replace_schema_metadata({_TOTAL: str(total)}))
+def pack_table(pieces: Iterable[pa.RecordBatch], total: int) -> bytes:
+    """Rows as a section; `total` is how many keys the whole table has, also in older sections."""
+    return pack_columns(ARRAY_TABLE, pieces, {_TOTAL: str(total)})
 
 
 def total_of(section: bytes) -> int:

@@ -6,8 +6,10 @@ had before, so they are loaded one after the other, the newest last.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import weakref
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +18,9 @@ import pyarrow as pa
 from minirt.aggregates import Aggregate
 from minirt.data.hashing import U64
 from minirt.data.keys import check_key_type, hash_columns
+from minirt.data.simple_columns import simple
 from minirt.errors import ConfigurationError, UserCodeError
+from minirt.state import segments
 from minirt.state.accumulators import Accumulator, accumulator
 from minirt.state.array_layout import (
     ARRAY_TABLE,
@@ -28,10 +32,14 @@ from minirt.state.array_layout import (
     part,
     part_of,
 )
+from minirt.state.frozen import FrozenSlots
 from minirt.state.key_index import KeyIndex, Slots
 from minirt.state.numbers import Mask, grown
-from minirt.state.sections import unpack_columns
+from minirt.state.sections import Section, unpack_columns
 from minirt.state.segments import Segments
+
+Results = tuple[pa.RecordBatch, "Times | None"]
+"""Keys and results in columns, and the event times of their newest records if there are any."""
 
 Times = npt.NDArray[np.int64]
 
@@ -66,11 +74,20 @@ class ArrayTable:
         self._label = label
         self._contents: _Contents | None = None
         self._segments = Segments()
+        self._frozen: Callable[[], FrozenSlots | None] = lambda: None
+        """The last snapshot, as long as somebody is going to store it."""
         self._times: Times = np.full(1024, _BEFORE_ALL, np.int64)
         self._timed = False
         self._pending: Mask = np.zeros(1024, np.bool_)
         self._rows: Slots = np.zeros(1024, np.intp)
         """By slot, a row of the batch in work."""
+
+    def without_keys(self) -> ArrayTable:
+        """A table for columns of the same types, as far as these are known."""
+        table = ArrayTable(self._keys, self._aggregates, self._label)
+        if self._contents is not None:
+            table._contents = table._begin(self._contents.key_types, self._contents.result_types)
+        return table
 
     def __len__(self) -> int:
         return 0 if self._contents is None else len(self._contents.index)
@@ -88,6 +105,7 @@ class ArrayTable:
         contents = self._fitting(keys, values)
         slots = contents.index.slots(keys, hash_columns(keys))
         self._make_room(contents)
+        self._before_change(slots)
         for held, array in zip(contents.accumulators, values, strict=True):
             held.add(slots, array)
         if times is not None:
@@ -97,7 +115,7 @@ class ArrayTable:
         self._segments.change(changed)
         return changed
 
-    def results(self, slots: Slots) -> tuple[pa.RecordBatch, Times | None]:
+    def results(self, slots: Slots) -> Results:
         """Keys and results of these slots, with the event times of their newest records."""
         contents = self._contents
         assert contents is not None
@@ -108,23 +126,33 @@ class ArrayTable:
 
     def hold_back(self, slots: Slots) -> None:
         """The results of these slots are pending."""
+        self._before_change(slots)
         self._pending[slots] = True
 
     def pending(self) -> Slots:
         """The slots whose results are pending."""
         return np.flatnonzero(self._pending[: len(self)])
 
-    def give_out(self, slots: Slots) -> tuple[pa.RecordBatch, Times | None]:
+    def give_out(self, slots: Slots) -> Results:
         """As `results`, which then are no longer pending."""
+        self._before_change(slots)
         self._pending[slots] = False
         self._segments.change(slots)
         return self.results(slots)
 
-    def snapshot(self) -> bytes | None:
+    def snapshot(self) -> Section | None:
         """What is to be stored now, in addition to the files in `builds_on`; None if there are no keys."""
-        if self._contents is None:
+        contents, total = self._contents, len(self)
+        if contents is None or not total:
             return None
-        return pack_table(self._stored(self._contents, self._segments.next()), len(self))
+        self._complete_frozen()
+        waiting = np.zeros(total, np.bool_)
+        waiting[self._segments.next()] = True
+        frozen = FrozenSlots(waiting, partial(self._stored, contents, self._timed))
+        if total <= segments.STRETCH_MIN:
+            return pack_table(frozen.pieces(), total)
+        self._frozen = weakref.ref(frozen)
+        return lambda: pack_table(frozen.pieces(), total)
 
     def builds_on(self) -> list[str]:
         """The files that the last snapshot needs besides itself, in no order."""
@@ -148,16 +176,26 @@ class ArrayTable:
             stored, hashes = stored.take(pa.array(mine)), hashes[mine]
         self._segments.hand_over(self._load(stored, hashes))
 
-    def _stored(self, contents: _Contents, slots: Slots) -> dict[str, pa.Array]:
+    def _stored(self, contents: _Contents, timed: bool, slots: Slots) -> pa.RecordBatch:
         """All there is to know of these slots."""
         columns = dict(zip(map(key_part, self._keys), contents.index.keys(slots), strict=True))
         for aggregate, held in zip(self._aggregates, contents.accumulators, strict=True):
             for place, array in enumerate(held.stored(slots)):
                 columns[column_of(aggregate, place)] = array
         columns[PENDING] = pa.array(self._pending[slots])
-        if self._timed:
+        if timed:
             columns[TIME] = pa.array(self._times[slots])
-        return columns
+        return pa.RecordBatch.from_pydict(columns)
+
+    def _before_change(self, slots: Slots) -> None:
+        frozen = self._frozen()
+        if frozen is not None:
+            frozen.before_change(slots)
+
+    def _complete_frozen(self) -> None:
+        frozen = self._frozen()
+        if frozen is not None:
+            frozen.complete()
 
     def _check_columns(self, stored: pa.RecordBatch) -> None:
         found = {part(name) for name in stored.schema.names}
@@ -200,8 +238,7 @@ class ArrayTable:
                 f"operator {self._label}: a batch has no column {name!r}, only "
                 f"{', '.join(batch.schema.names)}"
             )
-        array = batch.column(name)
-        return array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
+        return simple(batch.column(name))
 
     def _fitting(self, keys: list[pa.Array], values: Sequence[pa.Array]) -> _Contents:
         """The contents, begun if need be, once the columns are known to be of fitting types.
@@ -211,37 +248,44 @@ class ArrayTable:
         """
         contents = self._contents
         if contents is None:
-            contents = self._contents = self._begin(keys, values)
+            types = ([array.type for array in arrays] for arrays in (keys, values))
+            contents = self._contents = self._begin(*types)
         for place, array in enumerate(keys):
             known = contents.key_types[place]
             if pa.types.is_null(array.type):
                 keys[place] = pa.nulls(len(array), known)
             elif pa.types.is_null(known):
+                self._complete_frozen()
                 contents.change_key_type(place, array.type)
             elif known != array.type:
-                raise self._misfit(self._keys[place], known, array.type)
+                raise self._misfit(f"key column {self._keys[place]!r}", known, array.type)
         for place, (aggregate, array) in enumerate(zip(self._aggregates, values, strict=True)):
             known, type = contents.result_types[place], self._result_type(aggregate, array.type)
             if known == type or pa.types.is_null(type):
                 continue
             if not pa.types.is_null(known):
-                raise self._misfit(aggregate.output, known, type)
+                raise self._misfit(
+                    f"column {aggregate.column!r}: its {aggregate.output!r}", known, type
+                )
+            self._complete_frozen()
             contents.accumulators[place] = accumulator(aggregate, array.type)
             contents.result_types[place] = type
         return contents
 
-    def _begin(self, keys: Sequence[pa.Array], values: Sequence[pa.Array]) -> _Contents:
-        key_types = [array.type for array in keys]
+    def _begin(
+        self, key_types: Sequence[pa.DataType], value_types: Sequence[pa.DataType]
+    ) -> _Contents:
+        """What is empty; the result of an aggregate has a type that it could be computed of as well."""
         for name, type in zip(self._keys, key_types, strict=True):
             problem = check_key_type(type)
             if problem is not None:
                 raise UserCodeError(f"operator {self._label}: column {name!r}: {problem}")
-        pairs = list(zip(self._aggregates, values, strict=True))
+        pairs = list(zip(self._aggregates, value_types, strict=True))
         return _Contents(
-            key_types,
-            [self._result_type(aggregate, array.type) for aggregate, array in pairs],
+            list(key_types),
+            [self._result_type(aggregate, type) for aggregate, type in pairs],
             KeyIndex(key_types),
-            [accumulator(aggregate, array.type) for aggregate, array in pairs],
+            [accumulator(aggregate, type) for aggregate, type in pairs],
         )
 
     def _result_type(self, aggregate: Aggregate, type: pa.DataType) -> pa.DataType:
@@ -250,9 +294,9 @@ class ArrayTable:
         except ConfigurationError as error:
             raise UserCodeError(f"operator {self._label}: {error}") from error
 
-    def _misfit(self, column: str, known: pa.DataType, type: pa.DataType) -> UserCodeError:
+    def _misfit(self, what: str, known: pa.DataType, type: pa.DataType) -> UserCodeError:
         return UserCodeError(
-            f"operator {self._label}: {column!r} was of type {known} so far and is of type {type} in "
+            f"operator {self._label}: {what} was of type {known} so far and is of type {type} in "
             "a batch; cast the column to one type"
         )
 

@@ -7,7 +7,7 @@ once the round is over. Then the files from before it can go.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Set
+from collections.abc import Collection, Sequence, Set
 from typing import Any
 
 from minirt.state import segments
@@ -48,8 +48,14 @@ class DictSegments:
                 self._changed = frozenset()
                 return self._handed_over
         self._forget()
+        self._keys = list(table)
         self._whole_handed_over = True
         return None
+
+    @property
+    def keys(self) -> Sequence[Any]:
+        """The keys of the round, those that the table had when it began; not to be changed."""
+        return self._keys
 
     def restored(self, keys: Set[Any] | None) -> None:
         """A snapshot with these keys, None for all, was taken over, and counts as handed over."""
@@ -64,6 +70,9 @@ class DictSegments:
         """What was handed over last is stored there."""
         if self._whole_handed_over or (self._handed_over is not None and self._paths):
             self._paths.append(path)
+        if self._whole_handed_over and self._keys:
+            # A round has begun with the keys that are in this file.
+            self._round_began = len(self._paths)
         self._whole_handed_over = False
         self._handed_over = None
 

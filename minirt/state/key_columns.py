@@ -9,6 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from minirt.data.simple_columns import simple, simple_type
 from minirt.state.numbers import Mask, from_numbers, grown, is_whole, number_type, to_numbers
 
 Slots = npt.NDArray[np.intp]
@@ -36,8 +37,7 @@ class KeyColumn(ABC):
 
 def key_column(type: pa.DataType) -> KeyColumn:
     """An empty column for keys of this type, which `check_key_type` allows."""
-    if pa.types.is_dictionary(type):
-        return key_column(type.value_type)
+    type = simple_type(type)
     return _NumberColumn(type) if is_whole(type) else _ArrowColumn(type)
 
 
@@ -93,12 +93,14 @@ class _ArrowColumn(KeyColumn):
         self._arrays: list[pa.Array] = []
 
     def append(self, array: pa.Array) -> None:
-        self._arrays.append(_plain(array))
-        while len(self._arrays) > 1 and 2 * len(self._arrays[-1]) > len(self._arrays[-2]):
-            self._arrays[-2:] = [pa.concat_arrays(self._arrays[-2:])]
+        arrays = [*self._arrays, simple(array)]
+        while len(arrays) > 1 and 2 * len(arrays[-1]) > len(arrays[-2]):
+            arrays[-2:] = [pa.concat_arrays(arrays[-2:])]
+        # Another thread may be reading the list that there was.
+        self._arrays = arrays
 
     def equal(self, slots: Slots, array: pa.Array) -> Mask:
-        known, given = self.take(slots), _plain(array)
+        known, given = self.take(slots), simple(array)
         same: Mask = pc.fill_null(pc.equal(known, given), False).to_numpy(zero_copy_only=False)
         if known.null_count and given.null_count:
             same |= pc.and_(known.is_null(), given.is_null()).to_numpy(zero_copy_only=False)
@@ -110,11 +112,7 @@ class _ArrowColumn(KeyColumn):
         return array.chunk(0) if isinstance(array, pa.ChunkedArray) else array
 
 
-def _plain(array: pa.Array) -> pa.Array:
-    return array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
-
-
 def _whole(array: pa.Array) -> tuple[npt.NDArray[np.int64], Mask | None]:
     """As `to_numbers`; large unsigned values wrap."""
-    numbers, nulls = to_numbers(_plain(array))
+    numbers, nulls = to_numbers(simple(array))
     return numbers.view(np.int64), nulls

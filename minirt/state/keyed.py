@@ -5,15 +5,18 @@ A snapshot holds a table as a whole, or what has changed in it: keys that are go
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Set
+import weakref
+from collections.abc import Collection, Mapping, Sequence, Set
+from functools import partial
 from itertools import compress
 from typing import Any
 
 from minirt.data.codec import UnsupportedRecordError
 from minirt.data.keys import key_groups
 from minirt.state.dict_segments import DictSegments, is_small
+from minirt.state.frozen import FrozenKeys
 from minirt.state.keyed_changes import pack_changes, unpack_changes
-from minirt.state.sections import kind_of, pack_section, unpack_section
+from minirt.state.sections import Section, join_chunks, kind_of, pack_chunk, unpack_section
 from minirt.state.stored import KEYED_TABLE
 
 
@@ -32,6 +35,8 @@ class KeyedState:
         self._segments: dict[str, DictSegments] = {}
         self._changed: set[Any] | None = None
         """The keys that may have changed since the last snapshot; None if these are not counted."""
+        self._frozen: list[weakref.ref[FrozenKeys]] = []
+        """What of the last snapshot is made later, as long as somebody is going to store it."""
 
     def table(self, name: str) -> dict[Any, Any]:
         """The values of the state `name` by key; always the same dict, free to be read and changed."""
@@ -39,26 +44,33 @@ class KeyedState:
         return self._tables.setdefault(name, {})
 
     def change(self, keys: Collection[Any]) -> None:
-        """The state of these keys may have changed. Costs little where snapshots are whole anyway."""
+        """The state of these keys may be about to change.
+
+        Costs little where snapshots are whole anyway, and while none is being stored.
+        """
+        if self._frozen:
+            self._before_change(keys)
         if self._changed is None:
             return
         self._changed.update(keys)
         if 2 * len(self._changed) >= max(map(len, self._tables.values()), default=0):
             self._changed = None
 
-    def snapshot(self) -> dict[str, bytes]:
+    def snapshot(self) -> dict[str, Section]:
         """One section a table that holds or held anything, besides what the files in `builds_on` hold.
 
-        Raises UnsupportedRecordError for values of types that cannot be stored.
+        Raises UnsupportedRecordError for values of types that cannot be stored; so do sections that are
+        made later.
         """
+        for frozen in self._live():
+            frozen.complete()
+        self._frozen = []
         changed, self._changed = self._changed, set()
-        sections = {}
+        sections: dict[str, Section] = {}
         for name, table in self._tables.items():
             keys = self._segments[name].next(table, changed)
-            if keys is not None:
-                sections[name] = self._pack_changes(name, table, keys)
-            elif table:
-                sections[name] = self._pack(name, table, table.values())
+            if keys is not None or table:
+                sections[name] = self._section(name, table, keys)
         if all(map(is_small, self._tables.values())):
             self._changed = None
         return sections
@@ -104,15 +116,36 @@ class KeyedState:
         """How many keys every state holds a value for."""
         return {name: len(table) for name, table in self._tables.items()}
 
-    def _pack_changes(self, name: str, table: dict[Any, Any], keys: Set[Any]) -> bytes:
-        gone = [key for key in keys if key not in table]
-        there = [key for key in keys if key in table] if gone else keys
-        entries = self._pack(name, there, map(table.__getitem__, there))
-        return pack_changes(len(table), gone, entries)
+    def _section(self, name: str, table: dict[Any, Any], only: Set[Any] | None) -> Section:
+        """These keys of a table, None for all, as they are now; made later unless the table is small."""
+        keys = self._segments[name].keys if only is None else list(only)
+        frozen = FrozenKeys(table, keys, only, partial(self._pack, name))
+        total = len(table)
 
-    def _pack(self, name: str, keys: Iterable[Any], values: Iterable[Any]) -> bytes:
+        def make() -> bytes:
+            entries = join_chunks(KEYED_TABLE, frozen.pieces())
+            return entries if only is None else pack_changes(total, frozen.gone, entries)
+
+        if is_small(table):
+            frozen.complete()
+            return make()
+        self._frozen.append(weakref.ref(frozen))
+        return make
+
+    def _live(self) -> list[FrozenKeys]:
+        """Snapshots that somebody is going to store."""
+        return [frozen for reference in self._frozen if (frozen := reference()) is not None]
+
+    def _before_change(self, keys: Collection[Any]) -> None:
+        live = self._live()
+        for frozen in live:
+            frozen.before_change(keys)
+        if not live:
+            self._frozen = []
+
+    def _pack(self, name: str, keys: Sequence[Any], values: Sequence[Any]) -> bytes:
         try:
-            return pack_section(KEYED_TABLE, keys, values, allow_pickle=self._allow_pickle)
+            return pack_chunk(keys, values, allow_pickle=self._allow_pickle)
         except UnsupportedRecordError as error:
             raise UnsupportedRecordError(f"state {name!r} cannot be stored: {error}") from error
 

@@ -17,12 +17,18 @@ _WHOLE = (
     pa.types.is_boolean,
     pa.types.is_integer,
     pa.types.is_date,
+    pa.types.is_time,
     pa.types.is_timestamp,
+    pa.types.is_duration,
 )
 
 
+_WIDTHS = {32: pa.int32(), 64: pa.int64()}
+"""What dates and times are made of, by their width in bits."""
+
+
 def is_whole(type: pa.DataType) -> bool:
-    """Whether the values of such a column are whole numbers: integers, bools, dates, timestamps."""
+    """Whether the values of such a column are whole numbers: integers, bools, dates, times."""
     return any(check(type) for check in _WHOLE)
 
 
@@ -45,10 +51,8 @@ def to_numbers(array: pa.Array) -> tuple[Numbers, Mask | None]:
         nulls = array.is_null().to_numpy(zero_copy_only=False)
     if pa.types.is_null(type):
         return np.zeros(len(array), np.int64), nulls
-    if pa.types.is_date32(type):
-        array = array.view(pa.int32())
-    elif pa.types.is_date64(type) or pa.types.is_timestamp(type):
-        array = array.view(pa.int64())
+    if pa.types.is_temporal(type):
+        array = array.view(_WIDTHS[type.bit_width])
     if nulls is not None:
         array = array.fill_null(pa.scalar(0, pa.int8()).cast(array.type))
     numbers = array.to_numpy(zero_copy_only=False).astype(number_type(type), copy=False)
@@ -60,10 +64,8 @@ def from_numbers(numbers: Numbers, nulls: Mask | None, type: pa.DataType) -> pa.
     array = pa.array(numbers, mask=nulls)
     if pa.types.is_null(type):
         return pa.nulls(len(array))
-    if pa.types.is_date32(type):
-        return array.cast(pa.int32()).view(type)
-    if pa.types.is_date64(type) or pa.types.is_timestamp(type):
-        return array.view(type)
+    if pa.types.is_temporal(type):
+        return array.cast(_WIDTHS[type.bit_width]).view(type)
     return array.cast(type)
 
 

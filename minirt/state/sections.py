@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import io
 import struct
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain, islice
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -26,6 +26,15 @@ _LENGTHS = struct.Struct("<II")
 _VERSION = 1
 
 
+Section = bytes | Callable[[], bytes]
+"""What is to be stored, or what makes it: that is called once, by the thread that stores it."""
+
+
+def section_bytes(section: Section) -> bytes:
+    """What is to be stored. Raises what making it raises."""
+    return section() if callable(section) else section
+
+
 class ByteStream(Protocol):
     """Where a section is read from, front to end."""
 
@@ -37,13 +46,24 @@ def pack_section(
     kind: bytes, left: Iterable[Any], right: Iterable[Any], *, allow_pickle: bool = False
 ) -> bytes:
     """Two columns of equal length as a section. Raises UnsupportedRecordError."""
-    parts = [_HEAD.pack(kind, _VERSION)]
     left, right = iter(left), iter(right)
+    chunks = []
     while chunk := list(islice(left, CHUNK_ENTRIES)):
-        first = pack_values(chunk, allow_pickle=allow_pickle)
-        second = pack_values(list(islice(right, CHUNK_ENTRIES)), allow_pickle=allow_pickle)
-        parts += (_LENGTHS.pack(len(first), len(second)), first, second)
-    return b"".join(parts)
+        others = list(islice(right, CHUNK_ENTRIES))
+        chunks.append(pack_chunk(chunk, others, allow_pickle=allow_pickle))
+    return join_chunks(kind, chunks)
+
+
+def pack_chunk(left: Sequence[Any], right: Sequence[Any], *, allow_pickle: bool = False) -> bytes:
+    """A chunk of a table of rows, of at most CHUNK_ENTRIES. Raises UnsupportedRecordError."""
+    first = pack_values(list(left), allow_pickle=allow_pickle)
+    second = pack_values(list(right), allow_pickle=allow_pickle)
+    return b"".join((_LENGTHS.pack(len(first), len(second)), first, second))
+
+
+def join_chunks(kind: bytes, chunks: Iterable[bytes]) -> bytes:
+    """Chunks as the section of a table of rows."""
+    return b"".join((_HEAD.pack(kind, _VERSION), *chunks))
 
 
 def unpack_section(
@@ -139,25 +159,31 @@ def read_lengths(count: int, stream: ByteStream) -> tuple[int, ...]:
     return struct.unpack(f"<{count}I", lengths)
 
 
-def pack_columns(kind: bytes, batch: pa.RecordBatch) -> bytes:
-    """A record batch as a section."""
-    sink = pa.BufferOutputStream()
+def pack_columns(
+    kind: bytes, batches: Iterable[pa.RecordBatch], metadata: Mapping[bytes, str]
+) -> bytes:
+    """Record batches of one schema, at least one, as a section with something stored beside them."""
+    batches = iter(batches)
+    first = next(batches)
+    # A BytesIO grows and gives up its content without a copy, which would hold up all other threads.
+    sink = io.BytesIO()
     sink.write(_HEAD.pack(kind, _VERSION))
-    with pa.ipc.new_stream(sink, batch.schema) as writer:
-        writer.write_batch(batch)
-    packed: bytes = sink.getvalue().to_pybytes()
-    return packed
+    with pa.ipc.new_stream(sink, first.schema.with_metadata(metadata)) as writer:
+        for batch in chain((first,), batches):
+            writer.write_batch(batch)
+    return sink.getvalue()
 
 
 def unpack_columns(kind: bytes, data: bytes | memoryview) -> pa.RecordBatch:
-    """The record batch of a section. Raises MalformedDataError."""
+    """The records of a section as one batch. Raises MalformedDataError."""
     view = memoryview(data)
     check_head(kind, bytes(view[:HEAD_BYTES]))
     try:
         with pa.ipc.open_stream(pa.py_buffer(view[HEAD_BYTES:])) as reader:
-            batch = reader.read_next_batch()
+            batches = list(reader)
+        batch = batches[0] if len(batches) == 1 else pa.concat_batches(batches)
         batch.validate(full=True)
-    except (pa.ArrowException, StopIteration, OSError) as error:
+    except (pa.ArrowException, ValueError, OSError) as error:
         raise MalformedDataError(f"a section of state is damaged: {error}") from error
     return batch
 

@@ -42,7 +42,7 @@ class Segments:
         self._sizes: list[int] = []
         """By segment, how many slots it holds the newest version of; a number with none is free."""
         self._paths: dict[int, str] = {}
-        self._handed_over: tuple[int, Slots] | None = None
+        self._handed_over: tuple[int, Slots | slice] | None = None
         self._stretch_from = 0
 
     def make_room(self, count: int) -> None:
@@ -56,25 +56,31 @@ class Segments:
         """These slots differ from what is stored of them."""
         self._changed[slots] = True
 
-    def next(self) -> Slots:
-        """The slots to be written by a snapshot, ascending; they count as handed over."""
+    def next(self) -> Slots | slice:
+        """The slots to be written by a snapshot, ascending; they count as handed over.
+
+        All there are come as a slice, which is a tenth of the work.
+        """
         self._take_back()
         changed = self._changed[: self._count]
         for stretch in self._next_stretches(int(np.count_nonzero(changed))):
             changed[stretch] = True
-        slots = np.flatnonzero(changed)
+        slots = slice(0, self._count) if changed.all() else np.flatnonzero(changed)
         self.hand_over(slots)
         return slots
 
-    def hand_over(self, slots: Slots) -> None:
+    def hand_over(self, slots: Slots | slice) -> None:
         """These slots are in a new segment: what was stored of them before is out of date."""
         self._take_back()
-        replaced = self._segment[slots]
-        counts = np.bincount(replaced[replaced != _NOWHERE], minlength=len(self._sizes))
-        self._sizes = [size - int(count) for size, count in zip(self._sizes, counts, strict=True)]
+        if isinstance(slots, slice):
+            self._sizes, written = [0] * len(self._sizes), self._count
+        else:
+            replaced, written = self._segment[slots], len(slots)
+            counts = np.bincount(replaced[replaced != _NOWHERE], minlength=len(self._sizes))
+            self._sizes = [size - int(n) for size, n in zip(self._sizes, counts, strict=True)]
         number = self._free_number()
         self._segment[slots] = number
-        self._sizes[number] = len(slots)
+        self._sizes[number] = written
         self._changed[slots] = False
         self._handed_over = (number, slots)
 

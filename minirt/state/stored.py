@@ -7,6 +7,7 @@ a kind here, and everything that looks into checkpoints can read it.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, NamedTuple
@@ -27,7 +28,7 @@ from minirt.state.sections import (
 )
 
 UID_SEPARATOR = "\x1f"
-STATE, TIMERS, SPLITS = "state/", "timers/", "splits"
+STATE, TIMERS, SPLITS, EVENT_TIME = "state/", "timers/", "splits", "time"
 """How the names of sections begin, by kind."""
 
 KEYED_TABLE, TIMER_TABLE = b"KEYD", b"TIME"
@@ -37,6 +38,9 @@ _WHOLE_BYTES_MAX = 1 << 30
 """The most that is read at once of sections that cannot be read in pieces."""
 
 _ARRAY_HEADER_BYTES = 5
+_EVENT_TIME = struct.Struct("<q")
+NO_WATERMARK = -(2**63)
+"""The event time before the first watermark."""
 
 Entries = Iterator[tuple[list[Any], list[Any]]]
 """Two columns of equal length, in pieces."""
@@ -80,6 +84,20 @@ def entries_in(stored_name: str, section: bytes) -> int | None:
     """How many entries there are as of a section that is to be stored; None if nobody knows its kind."""
     kind = KINDS.get(SectionName.parse(stored_name).kind)
     return None if kind is None else kind.count(section)
+
+
+def pack_event_time(watermark: int) -> bytes:
+    """How far event time had advanced, in milliseconds, as a section."""
+    return _EVENT_TIME.pack(watermark)
+
+
+def unpack_event_time(section: bytes) -> int:
+    """As it was packed. Raises MalformedDataError."""
+    try:
+        (watermark,) = _EVENT_TIME.unpack(section)
+    except struct.error as error:
+        raise MalformedDataError(f"{len(section)} bytes are no event time") from error
+    return int(watermark)
 
 
 def _count_state(section: bytes) -> int:
@@ -131,6 +149,11 @@ def _splits(stream: ByteStream) -> Entries:
     yield [split_id for split_id, _ in rows], [progress for _, progress in rows]
 
 
+def _read_event_time(stream: ByteStream, allow_pickle: bool) -> Content:
+    watermark = unpack_event_time(stream.read(_EVENT_TIME.size + 1))
+    return Content((), iter([(["watermark"], [None if watermark == NO_WATERMARK else watermark])]))
+
+
 def _count_splits(section: bytes) -> int:
     unpacker = msgpack.Unpacker()
     unpacker.feed(section[:_ARRAY_HEADER_BYTES])
@@ -140,5 +163,6 @@ def _count_splits(section: bytes) -> int:
 KINDS: dict[str, SectionKind] = {
     "state": SectionKind(("key", "value"), _count_state, _read_state),
     "timers": SectionKind(("time", "key"), partial(count_entries, TIMER_TABLE), _read_timers),
+    "time": SectionKind(("clock", "ms"), lambda _: 1, _read_event_time),
     "splits": SectionKind(("split", "progress"), _count_splits, _read_splits),
 }

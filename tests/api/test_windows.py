@@ -61,6 +61,7 @@ def test_late_records_can_be_looked_at() -> None:
     ("make", "message"),
     [
         (lambda: rt.Tumbling(0), "at least 1ms, got 0"),
+        (lambda: rt.Tumbling("100001d"), "at most 100000d, got '100001d'"),
         (lambda: rt.Tumbling("-1s"), "size of a window.*'-1s'"),
         (lambda: rt.Tumbling("10s", offset="10s"), "less than their size"),
         (lambda: rt.Tumbling("10s", allowed_lateness="soon"), "allowed_lateness.*'soon'"),

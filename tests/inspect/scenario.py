@@ -21,6 +21,7 @@ from minirt.protocol.manifest import (
 from minirt.runtime.frames import Frame
 from minirt.runtime.in_flight import data_frame
 from minirt.state.keyed import KeyedState
+from minirt.state.sections import section_bytes
 from minirt.state.timers import Timers
 from minirt.storage.checkpoints import CheckpointStorage
 from minirt.storage.store import ObjectStore
@@ -108,7 +109,10 @@ def _sections(
     for at, key in list(timers)[subtask::2]:
         pending.set("event", at, key)
     return {
-        **{f"total\x1fstate/{name}": data for name, data in keyed.snapshot().items()},
+        **{
+            f"total\x1fstate/{name}": section_bytes(section)
+            for name, section in keyed.snapshot().items()
+        },
         **{f"total\x1ftimers/{domain}": data for domain, data in pending.snapshot().items()},
     }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import io
 import json
 import uuid
 from decimal import Decimal
@@ -13,11 +14,12 @@ import pyarrow as pa
 import pytest
 
 import minirt as rt
-from minirt.data.values import Pickled
+from minirt.data.values import MalformedDataError, Pickled
 from minirt.inspect.export import export
 from minirt.inspect.values import json_text
 from minirt.protocol.manifest import CheckpointPaths
 from minirt.state.sections import CHUNK_ENTRIES
+from minirt.state.stored import KINDS, pack_event_time
 from minirt.storage.checkpoints import CheckpointStorage
 from minirt.storage.local_files import LocalFiles
 from tests.inspect.scenario import LINK, SPLIT, frame, new_storage, store
@@ -234,3 +236,21 @@ def test_values_become_arrow_of_one_type_or_json_text(
         ("total", "value", n) for n in (0, 1)
     ]
     assert arrow is None or {batch.schema.field("value").type for batch in batches} == {arrow}
+
+
+def test_how_far_event_time_is_in_windows_can_be_read(tmp_path: Path) -> None:
+    env, out = rt.Environment(parallelism=1), rt.CollectSink()
+    marks = rt.Watermarks.monotonous(timestamp="t")
+    events = env.source(rt.CollectionSource([{"k": 1, "t": 5}]), uid="events", watermarks=marks)
+    windows = events.key_by("k").window(rt.Tumbling("1s")).aggregate(rt.Count(), uid="windows")
+    windows.sink(out)
+    env.execute(runner="inline", checkpointing=rt.Checkpointing(str(tmp_path)))
+    held = rt.open_checkpoints(str(tmp_path)).latest().operator("windows")
+    assert held.unknown_bytes == 0
+    [time] = [found for found in held.entries if found.kind == "time"]
+    assert list(time) == [("watermark", None)], "nothing but the end of time came"
+    assert (time.columns, time.entries) == (("clock", "ms"), 1)
+    later = KINDS["time"].read(io.BytesIO(pack_event_time(4)), False)
+    assert list(later.entries) == [(["watermark"], [4])]
+    with pytest.raises(MalformedDataError):
+        KINDS["time"].read(io.BytesIO(b"short"), False)

@@ -18,6 +18,7 @@ from minirt.protocol.manifest import CheckpointPaths, Manifest, Reference, Snaps
 from minirt.state import segments
 from minirt.state.array_table import ArrayTable
 from minirt.state.keyed import KeyedState
+from minirt.state.sections import section_bytes
 from minirt.storage.checkpoints import CheckpointStorage
 from minirt.storage.savepoints import copy_checkpoint
 from minirt.storage.store import ObjectStore
@@ -41,14 +42,14 @@ class Dicts:
 
     def change(self, step: int) -> None:
         keys = range(40) if step == 1 else range(step, step + 3)
+        self._state.change([*keys, 30 + step])
         for key in keys:
             self.expected[key] = (step, key)
         self.expected.pop(30 + step, None)
-        self._state.change([*keys, 30 + step])
 
     def snapshot(self) -> tuple[Mapping[str, bytes], list[str]]:
         sections = self._state.snapshot()
-        return {SECTION: sections["value"]}, self._state.builds_on()["value"]
+        return {SECTION: section_bytes(sections["value"])}, self._state.builds_on()["value"]
 
     def on_stored(self, path: str) -> None:
         self._state.on_stored(path)
@@ -74,7 +75,7 @@ class Arrays:
     def snapshot(self) -> tuple[Mapping[str, bytes], list[str]]:
         section = self._table.snapshot()
         assert section is not None
-        return {SECTION: section}, self._table.builds_on()
+        return {SECTION: section_bytes(section)}, self._table.builds_on()
 
     def on_stored(self, path: str) -> None:
         self._table.on_stored(path)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import pickle
 from typing import Any
 
+import msgpack
 import pyarrow as pa
 import pytest
 
@@ -48,6 +50,18 @@ class TestCollectSink(SinkContract):
             writer = self.sink.open_writer(SinkContext(operator, 0, 1, 1))
             self.sink.commit(self.prepared(writer, 1, row(1)))
         assert self.sink.rows == [row(1), row(1)]
+
+    @pytest.mark.parametrize("record", [(1, "a"), {"at": dt.datetime(2024, 1, 1)}, {1, 2}])
+    def test_rows_have_their_types_also_from_a_checkpoint(self, record: Any) -> None:
+        handles = self.prepared(self.writer(self.sink), 1, record)
+        self.sink.commit(msgpack.unpackb(msgpack.packb(handles)))
+        assert self.sink.rows == [record]
+
+    def test_rows_that_nothing_can_store_are_collected_without_checkpoints(self) -> None:
+        record, writer = object(), self.writer(self.sink)
+        writer.write(Rows([record]))
+        self.sink.commit(writer.prepare(1).handles)
+        assert self.sink.rows == [record]
 
     def test_a_copy_carries_no_rows_to_the_workers(self) -> None:
         self.sink.commit(self.prepared(self.writer(self.sink), 1, row(1)))

@@ -7,7 +7,13 @@ from dataclasses import replace
 
 import pytest
 
-from minirt.errors import JobFailedError, StorageError, UserCodeError, WorkerLostError
+from minirt.errors import (
+    ConfigurationError,
+    JobFailedError,
+    StorageError,
+    UserCodeError,
+    WorkerLostError,
+)
 from minirt.protocol.barriers import Barrier
 from minirt.protocol.checkpoints import CheckpointSettings
 from minirt.protocol.job import JobProtocol
@@ -240,6 +246,16 @@ def test_job_fails_with_the_last_error_once_its_restart_strategy_gives_up() -> N
         EndJob(JobStatus.FAILED, BROKEN),
     ]
     assert protocol.status is JobStatus.FAILED
+
+
+def test_an_error_that_no_restart_can_mend_fails_the_job_at_once() -> None:
+    protocol = running()
+    wrong = ConfigurationError("the checkpoint holds state of other aggregates")
+    assert protocol.handle(WorkerFailed(1, wrong), 7.0) == [
+        StopWorkers(1, kill=True),
+        EndJob(JobStatus.FAILED, wrong),
+    ]
+    assert (protocol.status, protocol.restarts) == (JobStatus.FAILED, 0)
 
 
 def test_job_gives_up_after_as_many_restarts_as_allowed() -> None:

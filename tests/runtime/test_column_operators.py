@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
+import minirt as rt
 from minirt.data.batch import Batch, Columns, Rows
+from minirt.graph.job_graph import SourceSpec
+from minirt.runtime.elements import Data
 from minirt.runtime.operators.base import Operator, OperatorContext
 from minirt.runtime.operators.columns import FilterColumnsOperator, ProjectOperator
+from minirt.runtime.operators.source import SourceOperator
 from minirt.runtime.operators.stateless import MapBatchesOperator
 
+CTX = OperatorContext(
+    "op", "op", 0, 1, 1, 1, lambda: 0.0, False, lambda _: None, lambda _: lambda _: None
+)
 TABLE = pa.record_batch({"n": [1, 2, 3]})
 
 
@@ -54,3 +63,20 @@ def test_rows_keep_their_timestamps_as_columns(
         operator.process(Rows([{"n": 1}, {"n": 2}], [10, 20]), 0)
     assert [batch.rows().timestamps for batch in emitted] == [[20], [10, 20], [10, 20]]
     assert all(isinstance(batch, Columns) for batch in emitted)
+
+
+@pytest.mark.parametrize(
+    ("records", "in_a_row"),
+    [([{"n": 1}] * 3000, 256), (pa.table({"n": [1] * 3000}), 3000)],
+    ids=["rows", "columns"],
+)
+def test_columns_of_splits_that_are_read_side_by_side_come_many_at_a_time(
+    records: Any, in_a_row: int
+) -> None:
+    source = rt.CollectionSource(records, splits=2)
+    source.interleave = True
+    splits = list(enumerate(source.plan_splits(1)))
+    operator = SourceOperator(CTX, SourceSpec(source), splits, 1.0, 1.0)
+    first = operator.poll()
+    assert isinstance(first, Data)
+    assert len(first.batch) == min(in_a_row, 1500)

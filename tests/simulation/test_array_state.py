@@ -11,6 +11,7 @@ from minirt.modes import MODES
 from minirt.runtime.operators import window
 from minirt.state import segments
 from minirt.state.array_table import ArrayTable
+from minirt.state.frozen import FrozenKeys, FrozenSlots
 from minirt.state.keyed import KeyedState
 from minirt.state.segments import Segments
 from minirt.storage.checkpoints import CheckpointStorage
@@ -100,6 +101,16 @@ def test_a_window_that_is_given_out_again(monkeypatch: Patch) -> None:
 def test_a_change_of_a_row_that_is_forgotten(monkeypatch: Patch) -> None:
     change = KeyedState.change
     monkeypatch.setattr(KeyedState, "change", lambda self, keys: change(self, list(keys)[1:]))
+    assert_noticed(windowed=True)
+
+
+def test_slots_that_change_before_they_are_copied(monkeypatch: Patch) -> None:
+    monkeypatch.setattr(FrozenSlots, "before_change", lambda self, slots: None)
+    assert_noticed()
+
+
+def test_keys_that_change_before_they_are_copied(monkeypatch: Patch) -> None:
+    monkeypatch.setattr(FrozenKeys, "before_change", lambda self, keys: None)
     assert_noticed(windowed=True)
 
 

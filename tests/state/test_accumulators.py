@@ -6,6 +6,7 @@ import datetime as dt
 import math
 from collections import defaultdict
 from collections.abc import Callable
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -48,6 +49,14 @@ EIGHTHS = (pa.float32(), st.integers(-1000, 1000).map(lambda n: n / 8))
 DATES = (pa.date32(), st.dates())
 TIMES = (pa.timestamp("us", "UTC"), st.datetimes(timezones=st.just(dt.UTC)))
 TEXTS = (pa.string(), st.text(st.characters(codec="utf-8"), max_size=3))
+BYTES = (pa.large_binary(), st.binary(max_size=3))
+BOOLS = (pa.bool_(), st.booleans())
+DECIMALS = (pa.decimal128(6, 2), st.integers(-1000, 1000).map(lambda n: Decimal(n) / 100))
+CLOCKS = (pa.time64("us"), st.times())
+DURATIONS = (
+    pa.duration("ms"),
+    st.integers(-(10**6), 10**6).map(lambda ms: dt.timedelta(milliseconds=ms)),
+)
 LISTS = (pa.list_(pa.int64()), st.lists(st.integers(0, 3), max_size=2))
 
 CASES: list[tuple[Aggregate, Any, Callable[[list[Any]], Any]]] = [
@@ -62,6 +71,13 @@ CASES: list[tuple[Aggregate, Any, Callable[[list[Any]], Any]]] = [
     (Min("v"), FLOATS, lambda vs: min(_real(vs), default=None)),
     (Max("v"), DATES, lambda vs: max(_present(vs), default=None)),
     (Min("v"), TIMES, lambda vs: min(_present(vs), default=None)),
+    (Min("v"), TEXTS, lambda vs: min(_present(vs), default=None)),
+    (Max("v"), BYTES, lambda vs: max(_present(vs), default=None)),
+    (Min("v"), BOOLS, lambda vs: min(_present(vs), default=None)),
+    (Max("v"), DECIMALS, lambda vs: max(_present(vs), default=None)),
+    (Max("v"), CLOCKS, lambda vs: max(_present(vs), default=None)),
+    (Min("v"), DURATIONS, lambda vs: min(_present(vs), default=None)),
+    (Last("v"), BOOLS, lambda vs: next(iter(_present(vs)[::-1]), None)),
     (First("v"), UNSIGNED, lambda vs: next(iter(_present(vs)), None)),
     (First("v"), TEXTS, lambda vs: next(iter(_present(vs)), None)),
     (Last("v"), TIMES, lambda vs: next(iter(_present(vs)[::-1]), None)),
@@ -117,7 +133,7 @@ def test_room_is_made_for_many_slots() -> None:
         (Sum("v"), pa.string()),
         (Sum("v"), pa.date32()),
         (Mean("v"), pa.timestamp("s")),
-        (Min("v"), pa.string()),
+        (Min("v"), pa.month_day_nano_interval()),
         (Max("v"), pa.list_(pa.int64())),
     ],
 )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 import pytest
 from hypothesis import given
@@ -10,11 +11,18 @@ from hypothesis import strategies as st
 
 from minirt.state import segments
 from minirt.state.keyed import KeyedState
+from minirt.state.sections import Section, section_bytes
 
 
 @pytest.fixture(autouse=True)
 def short_stretches(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(segments, "STRETCH_MIN", 2)
+
+
+class Taken(NamedTuple):
+    sections: Mapping[str, Section]
+    table: dict[int, Any]
+    stored: bool
 
 
 class Stored:
@@ -25,6 +33,7 @@ class Stored:
         self.files: dict[str, dict[str, bytes]] = {}
         self.built_on: list[str] = []
         self.written: dict[str, bytes] = {}
+        self.taken: Taken | None = None
 
     def _new(self) -> KeyedState:
         state = KeyedState(8, range(8))
@@ -32,25 +41,36 @@ class Stored:
         return state
 
     def set(self, keys: list[int], value: Any) -> None:
+        self.state.change(keys)
         for key in keys:
             self.state.table("one")[key] = value
-        self.state.change(keys)
 
     def delete(self, keys: list[int]) -> None:
+        self.state.change(keys)
         for key in keys:
             self.state.table("one").pop(key, None)
-        self.state.change(keys)
 
     def snapshot(self, *, stored: bool) -> None:
-        """Check what a restore would find."""
-        self.written = self.state.snapshot()
+        """Take a snapshot; it is made when it is settled, or never."""
+        self.settle()
+        self.taken = Taken(self.state.snapshot(), dict(self.state.table("one")), stored)
         self.built_on = sorted(self.state.builds_on()["one"])
-        later = self.read()
-        assert later.table("one") == self.state.table("one")
-        if stored:
+
+    def settle(self) -> None:
+        """Make the last snapshot, whatever has changed since; check what a restore would find."""
+        taken, self.taken = self.taken, None
+        if taken is None:
+            return
+        self.written = {name: section_bytes(made) for name, made in taken.sections.items()}
+        assert self.read().table("one") == taken.table
+        if taken.stored:
             path = f"{len(self.files):05}"
             self.files[path] = self.written
             self.state.on_stored(path)
+
+    def forget(self) -> None:
+        """The last snapshot is never made: its checkpoint was aborted."""
+        self.taken = None
 
     def read(self, *, same_place: bool = False) -> KeyedState:
         state = self._new()
@@ -62,6 +82,7 @@ class Stored:
         return state
 
     def restore(self, *, same_place: bool) -> None:
+        self.settle()
         self.state = self.read(same_place=same_place)
 
 
@@ -71,6 +92,7 @@ STEPS = st.lists(
         st.tuples(st.just("set"), KEYS),
         st.tuples(st.just("delete"), KEYS),
         st.tuples(st.just("snapshot"), st.booleans()),
+        st.tuples(st.just("settle"), st.booleans()),
         st.tuples(st.just("restore"), st.booleans()),
     ),
     max_size=60,
@@ -88,21 +110,26 @@ def test_a_snapshot_and_what_it_builds_on_hold_everything(steps: list[tuple[str,
                 stored.delete(how)
             case "snapshot":
                 stored.snapshot(stored=how)
+            case "settle":
+                stored.settle() if how else stored.forget()
             case "restore":
                 stored.snapshot(stored=True)
                 stored.restore(same_place=how)
     stored.snapshot(stored=True)
+    stored.settle()
 
 
 def test_little_is_written_and_few_files_are_built_on() -> None:
     stored = Stored()
     stored.set(list(range(6400)), 0)
     stored.snapshot(stored=True)
+    stored.settle()
     full = len(stored.written["one"])
     for turn in range(200):
         stored.set([turn, turn + 3000], turn)
         stored.delete([turn + 2000])
         stored.snapshot(stored=True)
+        stored.settle()
         assert len(stored.written["one"]) < full / 20
         assert len(stored.built_on) <= 2 * 64 + 1
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from minirt.data.codec import MalformedDataError, UnsupportedRecordError
 from minirt.data.keys import group_range, key_group
 from minirt.state.keyed import KeyedState
-from minirt.state.sections import CHUNK_ENTRIES
+from minirt.state.sections import CHUNK_ENTRIES, section_bytes
 from tests.data.exact import assert_exact
 from tests.data.strategies import KEYS, VALUES
 
@@ -25,7 +25,8 @@ def subtasks(parallelism: int, maximum: int = GROUPS) -> list[KeyedState]:
 
 def restored(state: KeyedState, *, filter_groups: bool = False) -> KeyedState:
     result = KeyedState(GROUPS, ALL)
-    result.restore(state.snapshot(), filter_groups=filter_groups)
+    sections = {name: section_bytes(section) for name, section in state.snapshot().items()}
+    result.restore(sections, filter_groups=filter_groups)
     return result
 
 

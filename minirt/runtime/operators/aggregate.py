@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
+from minirt.aggregates import Aggregate
 from minirt.data.batch import Batch, Columns
 from minirt.graph.job_graph import AggregateSpec
 from minirt.graph.key_groups import group_range
 from minirt.protocol.watermarks import MAX_WATERMARK
 from minirt.runtime.operators.base import Operator, OperatorContext, user_error
 from minirt.runtime.operators.columns import to_columns
-from minirt.state.array_table import ArrayTable
+from minirt.state.array_table import ArrayTable, Results
+from minirt.state.key_columns import Slots
+from minirt.state.sections import Section
 from minirt.state.stored import STATE
 
 CHUNK_KEYS = 16384
@@ -37,7 +40,7 @@ class AggregateOperator(Operator):
         except Exception as error:
             raise user_error(self.ctx.label, error, columns.table.schema.names) from error
         if self._spec.emit == "updates":
-            self.ctx.emit(Columns(*self._table.results(changed)))
+            self._emit(self._table.results, changed)
             return
         self._table.hold_back(changed)
         if isinstance(self._spec.emit, float) and self._emit_at is None:
@@ -56,7 +59,7 @@ class AggregateOperator(Operator):
         self.watermark = watermark
         return self._give_out() if watermark == MAX_WATERMARK else ()
 
-    def snapshot(self) -> Mapping[str, bytes]:
+    def snapshot(self) -> Mapping[str, Section]:
         section = self._table.snapshot()
         return {} if section is None else {_TABLE: section}
 
@@ -76,8 +79,20 @@ class AggregateOperator(Operator):
         """All that is pending, in steps; the subtask may be snapshotted between them."""
         pending = self._table.pending()
         for start in range(0, len(pending), CHUNK_KEYS):
-            self.ctx.emit(Columns(*self._table.give_out(pending[start : start + CHUNK_KEYS])))
+            self._emit(self._table.give_out, pending[start : start + CHUNK_KEYS])
             yield
+
+    def _emit(self, results_of: Callable[[Slots], Results], slots: Slots) -> None:
+        try:
+            results = Columns(*results_of(slots))
+        except Exception as error:
+            raise user_error(self.ctx.label, error, outputs(self._spec.aggregates)) from error
+        self.ctx.emit(results)
+
+
+def outputs(aggregates: Iterable[Aggregate]) -> list[str]:
+    """The names of the results, for messages."""
+    return [aggregate.output for aggregate in aggregates]
 
 
 def own_groups(ctx: OperatorContext, *, exact: bool) -> range | None:

@@ -12,6 +12,7 @@ from minirt.data.batch import Batch
 from minirt.errors import MinirtError, UserCodeError
 from minirt.io.base import Prepared
 from minirt.runtime.metrics import SubtaskMetrics
+from minirt.state.sections import Section
 
 Emit = Callable[[Batch], None]
 
@@ -71,8 +72,11 @@ class Operator(ABC):
         """All input has ended and the last watermark was handled."""
         return ()
 
-    def snapshot(self) -> Mapping[str, bytes]:
-        """State by section, as of now; later changes must not show."""
+    def snapshot(self) -> Mapping[str, Section]:
+        """State by section, as of now; later changes must not show.
+
+        Large state is copied later, by the thread that stores it: see `minirt.state.frozen`.
+        """
         return {}
 
     def builds_on(self) -> Mapping[str, Collection[str]]:

@@ -9,7 +9,6 @@ import pyarrow.compute as pc
 
 from minirt.data.batch import Batch, Columns
 from minirt.data.expressions import ExpressionError, Named, condition, project
-from minirt.data.values import UnsupportedRecordError
 from minirt.errors import UserCodeError
 from minirt.runtime.operators.base import Operator, OperatorContext, shown
 
@@ -25,7 +24,7 @@ class FilterColumnsOperator(Operator):
         columns = to_columns(batch, self.ctx.label)
         try:
             kept = columns.where(condition(columns.table, self._expression))
-        except (ExpressionError, UnsupportedRecordError) as error:
+        except ExpressionError as error:
             raise UserCodeError(f"operator {self.ctx.label}: {error}") from error
         if len(kept):
             self.ctx.emit(kept)
@@ -48,6 +47,16 @@ class ProjectOperator(Operator):
         except ExpressionError as error:
             raise UserCodeError(f"operator {self.ctx.label}: {error}") from error
         self.ctx.emit(Columns(table, columns.timestamps))
+
+
+def check_names(table: pa.RecordBatch) -> None:
+    """Raise ValueError for columns of one name: what is meant by the name could not be told."""
+    names = table.schema.names
+    if len(set(names)) < len(names):
+        repeated = next(name for name in names if names.count(name) > 1)
+        raise ValueError(
+            f"there is more than one column {repeated!r} in a batch of {', '.join(names)}; rename them"
+        )
 
 
 def to_columns(batch: Batch, label: str) -> Columns:

@@ -20,6 +20,7 @@ from minirt.runtime.operators.stateless import (
 )
 from minirt.state.handles import bind_states
 from minirt.state.keyed import KeyedState
+from minirt.state.sections import Section
 from minirt.state.stored import STATE, TIMERS
 from minirt.state.timers import Timers
 from minirt.units import event_time_ms
@@ -36,7 +37,7 @@ class KeyedOperator(Operator):
         self._groups = groups
         self.state = KeyedState(ctx.max_parallelism, groups, allow_pickle=ctx.allow_pickle)
 
-    def snapshot(self) -> Mapping[str, bytes]:
+    def snapshot(self) -> Mapping[str, Section]:
         return _named(STATE, self.state.snapshot())
 
     def builds_on(self) -> Mapping[str, Collection[str]]:
@@ -71,6 +72,7 @@ class ReduceOperator(KeyedOperator):
         append = results.append
         try:
             keys = [key_of(record) for record in rows.records]
+            self.state.change(keys)
             for key, record in zip(keys, rows.records, strict=True):
                 value = known(key, missing)
                 value = record if value is missing else combine(value, record)
@@ -78,7 +80,6 @@ class ReduceOperator(KeyedOperator):
                 append(value)
         except Exception as error:
             raise user_error(self.ctx.label, error) from error
-        self.state.change(keys)
         self.ctx.emit(Rows(results, rows.timestamps))
 
 
@@ -151,7 +152,7 @@ class KeyedProcessOperator(ContextOperator, KeyedOperator):
         """Processing-time timers that are still pending fire now rather than never."""
         return self._fire("processing", MAX_WATERMARK)
 
-    def snapshot(self) -> Mapping[str, bytes]:
+    def snapshot(self) -> Mapping[str, Section]:
         return {**super().snapshot(), **_named(TIMERS, self._timers.snapshot())}
 
     def restore(self, sections: Mapping[str, bytes], *, exact: bool) -> None:
@@ -181,7 +182,7 @@ class KeyedProcessOperator(ContextOperator, KeyedOperator):
             yield
 
 
-def _named(prefix: str, sections: Mapping[str, bytes]) -> dict[str, bytes]:
+def _named(prefix: str, sections: Mapping[str, Section]) -> dict[str, Section]:
     return {prefix + name: data for name, data in sections.items()}
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -13,20 +13,23 @@ import pyarrow as pa
 
 from minirt.data.batch import Batch, Columns, Rows
 from minirt.errors import MinirtError, SourceDataError
-from minirt.functions import Watermarks
 from minirt.graph.job_graph import ERRORS_TAG, SourceSpec
 from minirt.io.base import Offset, Source, Split, SplitReader
 from minirt.protocol.watermarks import MAX_WATERMARK
 from minirt.runtime.elements import Advance, Data, Element, End
 from minirt.runtime.operators.base import Operator, OperatorContext, user_error
+from minirt.runtime.operators.columns import check_names
+from minirt.runtime.operators.event_time import stamper
 from minirt.state.stored import SPLITS
-from minirt.units import event_time_ms
 
 _PACE_S = 0.001
 """How often a paced source looks for records that have become due."""
 
-INTERLEAVED_RECORDS = 256
-"""How many records of one split come in a row while several are read side by side."""
+INTERLEAVED_ROWS, INTERLEAVED_COLUMNS = 256, 8192
+"""How many records of one split come in a row while several are read side by side, by their form.
+
+What a batch of columns costs is much the same for one record as for thousands.
+"""
 
 
 @dataclass(slots=True)
@@ -92,7 +95,7 @@ class SourceOperator(Operator):
         self._states = [_SplitState(order, split) for order, split in splits]
         self._restored: dict[str, _SplitState] = {}
         self._pace = _Pace(spec.speed) if spec.speed is not None else None
-        self._stamp = _stamper(spec.watermarks)
+        self._stamp = stamper(spec.watermarks)
         self._watermark_interval_s = watermark_interval_s
         self._poll_interval_s = poll_interval_s
         self._watermark_at = 0.0
@@ -221,9 +224,10 @@ class SourceOperator(Operator):
             state.times = None if times is None else np.asarray(times, np.int64)
 
     def _stamped(self, read: list[Any] | pa.RecordBatch) -> Batch:
-        if self._stamp is None:
-            return Columns(read) if isinstance(read, pa.RecordBatch) else Rows(read)
         try:
+            _check_batch(read)
+            if self._stamp is None:
+                return Columns(read) if isinstance(read, pa.RecordBatch) else Rows(read)
             return self._stamp(read)
         except SourceDataError as error:
             raise SourceDataError(f"source {self.ctx.label}: {error}") from error
@@ -234,7 +238,8 @@ class SourceOperator(Operator):
         """How many of the records that are left in the batch may be emitted now."""
         left = len(batch) - state.position
         if self._source.interleave:
-            left = min(left, INTERLEAVED_RECORDS)
+            columns = isinstance(batch, Columns)
+            left = min(left, INTERLEAVED_COLUMNS if columns else INTERLEAVED_ROWS)
         if self._pace is None or state.times is None:
             return left
         times = state.times[state.position : state.position + left]
@@ -314,58 +319,14 @@ class SourceOperator(Operator):
         self._wake_at = at if self._wake_at is None else min(self._wake_at, at)
 
 
-Stamp = Callable[[Any], Batch]
-
-_PER_MS = {"us": 1_000, "ns": 1_000_000}
-
-
-def _stamper(strategy: Watermarks | None) -> Stamp | None:
-    """What turns a list or RecordBatch into a batch with timestamps."""
-    if strategy is None:
-        return None
-    spec = strategy.timestamp
-    if callable(spec):
-        return lambda read: _stamp_rows(read, spec)
-    return lambda read: _stamp_by_column(read, spec)
-
-
-def _stamp_by_column(read: list[Any] | pa.RecordBatch, column: str) -> Batch:
-    if not isinstance(read, pa.RecordBatch):
-        return _stamp_rows(read, lambda record: record[column])
-    if read.schema.names.count(column) != 1:
+def _check_batch(read: object) -> None:
+    """Raise SourceDataError for what is no batch."""
+    if isinstance(read, pa.RecordBatch):
+        try:
+            check_names(read)
+        except ValueError as error:
+            raise SourceDataError(str(error)) from error
+    elif not isinstance(read, list):
         raise SourceDataError(
-            f"the event time is in column {column!r}, but there are {', '.join(read.schema.names)}"
+            f"a split is read as lists or as pyarrow.RecordBatches, not as {type(read).__name__}"
         )
-    return Columns(read, _column_ms(read.column(column), column))
-
-
-def _stamp_rows(read: list[Any] | pa.RecordBatch, timestamp: Callable[[Any], Any]) -> Rows:
-    records = read.to_pylist() if isinstance(read, pa.RecordBatch) else read
-    times = [timestamp(record) for record in records]
-    if not all(type(time) is int for time in times):
-        times = [event_time_ms(timestamp(record)) for record in records]
-    return Rows(records, times)
-
-
-def _column_ms(values: pa.Array, column: str) -> npt.NDArray[np.int64]:
-    """Event times in milliseconds; finer ones are rounded down. Raises SourceDataError."""
-    if values.null_count:
-        raise SourceDataError(
-            f"column {column!r} is the event time but holds {values.null_count} nulls"
-        )
-    kind = values.type
-    per_ms = _PER_MS.get(kind.unit, 1) if pa.types.is_timestamp(kind) else 1
-    try:
-        if pa.types.is_date(kind) or (pa.types.is_timestamp(kind) and kind.unit == "s"):
-            values = values.cast(pa.timestamp("ms"))
-        elif not (pa.types.is_timestamp(kind) or pa.types.is_integer(kind)):
-            raise SourceDataError(
-                f"column {column!r} of type {kind} cannot be the event time: it must be a timestamp, a "
-                "date or an integer of milliseconds"
-            )
-        times: npt.NDArray[np.int64] = values.cast(pa.int64()).to_numpy()
-    except pa.ArrowInvalid as error:
-        raise SourceDataError(
-            f"column {column!r} is the event time but holds more than 64 bits of milliseconds: {error}"
-        ) from error
-    return times if per_ms == 1 else times // per_ms

@@ -12,7 +12,7 @@ from minirt.data.batch import Batch, Columns, Rows
 from minirt.errors import UserCodeError
 from minirt.functions import Process
 from minirt.runtime.operators.base import Emit, Operator, OperatorContext, user_error
-from minirt.runtime.operators.columns import to_columns
+from minirt.runtime.operators.columns import check_names, to_columns
 
 CHUNK_RECORDS = 512
 """How many results are collected before they are passed on: of one record there may be very many."""
@@ -132,6 +132,10 @@ class MapBatchesOperator(Operator):
                 f"operator {self.ctx.label}: map_batches must return a pyarrow.RecordBatch, not "
                 f"{type(table).__name__}"
             )
+        try:
+            check_names(table)
+        except ValueError as error:
+            raise UserCodeError(f"operator {self.ctx.label}: map_batches: {error}") from error
         times = columns.timestamps
         if times is not None and table.num_rows != len(times):
             times = times.max().repeat(table.num_rows)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
 import numpy as np
@@ -12,16 +11,15 @@ from minirt.data.batch import Batch, Columns
 from minirt.errors import UserCodeError
 from minirt.graph.job_graph import LATE_TAG, WINDOW_END, WINDOW_START, WINDOW_TIME, WindowSpec
 from minirt.protocol.watermarks import MAX_WATERMARK
-from minirt.runtime.operators.aggregate import CHUNK_KEYS, own_groups
+from minirt.runtime.operators.aggregate import CHUNK_KEYS, outputs, own_groups
 from minirt.runtime.operators.base import Operator, OperatorContext, user_error
 from minirt.runtime.operators.columns import to_columns
 from minirt.state.array_table import ArrayTable, Times
 from minirt.state.key_columns import Slots
-from minirt.state.stored import STATE
+from minirt.state.sections import Section
+from minirt.state.stored import EVENT_TIME, NO_WATERMARK, STATE, pack_event_time, unpack_event_time
 
-_WINDOW, _TIME = f"{STATE}window/", "time"
-_STORED_TIME = struct.Struct("<q")
-_BEFORE_ALL = -(2**63)
+_WINDOW = f"{STATE}window/"
 
 
 class WindowOperator(Operator):
@@ -36,10 +34,11 @@ class WindowOperator(Operator):
         super().__init__(ctx)
         self._spec = spec
         self._size = spec.window.size_ms
+        self._empty = ArrayTable(spec.key.columns, spec.aggregates, ctx.label)
         self._tables: dict[int, ArrayTable] = {}
         """By the start of the window, in milliseconds."""
-        self._time = _BEFORE_ALL
-        self._stored_time = _BEFORE_ALL
+        self._time = NO_WATERMARK
+        self._stored_time = NO_WATERMARK
         self._restored = False
         self._late = ctx.side(LATE_TAG)
 
@@ -69,8 +68,8 @@ class WindowOperator(Operator):
             self._stored_time = self._time
         return self._fire()
 
-    def snapshot(self) -> Mapping[str, bytes]:
-        sections = {_TIME: _STORED_TIME.pack(self._stored_time)}
+    def snapshot(self) -> Mapping[str, Section]:
+        sections: dict[str, Section] = {EVENT_TIME: pack_event_time(self._stored_time)}
         for start, table in self._tables.items():
             section = table.snapshot()
             if section is not None:
@@ -90,9 +89,9 @@ class WindowOperator(Operator):
             if name.startswith(_WINDOW):
                 table = self._table(int(name.removeprefix(_WINDOW)))
                 table.restore(section, groups, self.ctx.max_parallelism)
-        if _TIME in sections:
+        if EVENT_TIME in sections:
             # Of several old subtasks the least counts: nothing is late that was not late before.
-            (time,) = _STORED_TIME.unpack(sections[_TIME])
+            time = unpack_event_time(sections[EVENT_TIME])
             self._time = min(self._time, time) if self._restored else time
             self._stored_time, self._restored = self._time, True
 
@@ -121,7 +120,10 @@ class WindowOperator(Operator):
                 del self._tables[start]
 
     def _give_out(self, start: int, table: ArrayTable, slots: Slots) -> None:
-        results, _ = table.give_out(slots)
+        try:
+            results, _ = table.give_out(slots)
+        except Exception as error:
+            raise user_error(self.ctx.label, error, outputs(self._spec.aggregates)) from error
         count, end, keys = results.num_rows, start + self._size, len(self._spec.key.columns)
         columns, names = results.columns, results.schema.names
         window = [pa.repeat(pa.scalar(at, WINDOW_TIME), count) for at in (start, end)]
@@ -133,8 +135,9 @@ class WindowOperator(Operator):
 
     def _table(self, start: int) -> ArrayTable:
         if start not in self._tables:
-            spec = self._spec
-            self._tables[start] = ArrayTable(spec.key.columns, spec.aggregates, self.ctx.label)
+            # The results of all windows have the same types: those of any window that is open.
+            known = next(iter(self._tables.values()), self._empty)
+            self._tables[start] = known.without_keys()
         return self._tables[start]
 
     def _closes_at(self, start: int) -> int:

@@ -1,0 +1,154 @@
+"""State as of a snapshot, copied while processing goes on.
+
+To copy large state at once would hold processing up. So a snapshot only notes what is to be stored, and the
+thread that stores it copies that piece by piece. What is about to change before its turn comes is copied
+first. So every copy is of the state as of the snapshot, and processing waits for one piece at most. This
+is copy-on-write, by key instead of by page.
+
+Who processes records calls `before_change`, who stores the snapshot `pieces`; they may be two threads.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from minirt.state.key_columns import Slots
+from minirt.state.numbers import Mask
+
+PIECE_SLOTS = 65_536
+PIECE_KEYS = 1_024
+"""How much is copied at a time, about a millisecond's worth."""
+
+
+class FrozenSlots:
+    """Some slots of a table of arrays. `copy` gives the rows of slots as they are now."""
+
+    def __init__(self, waiting: Mask, copy: Callable[[Slots], pa.RecordBatch]) -> None:
+        self._waiting = waiting
+        """By slot, whether it has still to be copied. Slots beyond came later."""
+        self._copy = copy
+        self._position = 0
+        """Nothing waits before this slot."""
+        self._saved: list[pa.RecordBatch] = []
+        self._lock = threading.Lock()
+
+    def before_change(self, slots: Slots) -> None:
+        """These slots are about to change."""
+        with self._lock:
+            if self._position < len(self._waiting):
+                known = slots[slots < len(self._waiting)]
+                self._saved += self._copied(np.unique(known[self._waiting[known]]))
+
+    def complete(self) -> None:
+        """Copy the rest at once."""
+        with self._lock:
+            self._saved += self._copied(np.flatnonzero(self._waiting))
+            self._position = len(self._waiting)
+
+    def pieces(self) -> Iterator[pa.RecordBatch]:
+        """All rows, in no order; each slot once."""
+        while self._position < len(self._waiting):
+            with self._lock:
+                stop = self._position + PIECE_SLOTS
+                slots = self._position + np.flatnonzero(self._waiting[self._position : stop])
+                piece = self._copied(slots)
+                self._position = stop
+            # Not within the lock: while this piece is written, who wants to change slots gets in.
+            yield from piece
+        yield from self._saved
+
+    def _copied(self, slots: Slots) -> list[pa.RecordBatch]:
+        """Of slots that wait, each once."""
+        if not len(slots):
+            return []
+        self._waiting[slots] = False
+        return [self._copy(slots)]
+
+
+class FrozenKeys:
+    """Some keys of a dict of state, which may be gone from it. `pack` makes a piece of keys and values.
+
+    Pieces are cut by a hash of the key, so that it can be told of any key whether its piece was copied
+    without a set of all of them.
+    """
+
+    def __init__(
+        self,
+        table: Mapping[Any, Any],
+        keys: Sequence[Any],
+        only: Set[Any] | None,
+        pack: Callable[[Sequence[Any], Sequence[Any]], bytes],
+    ) -> None:
+        """`only` are the keys as a set, None if they are all that the table has."""
+        self._table = table
+        self._keys = keys
+        self._only = only
+        self._pack = pack
+        self._count = -(-len(keys) // PIECE_KEYS)
+        self._position = 0
+        """Pieces before this one were copied."""
+        self._changed: set[Any] = set()
+        """Keys that have changed since, and were saved before if it was not their turn yet."""
+        self._saved: list[bytes] = []
+        self.gone: list[Any] = []
+        """Keys that the table did not have; known once all pieces are."""
+        self._lock = threading.Lock()
+
+    def before_change(self, keys: Collection[Any]) -> None:
+        """The state of these keys is about to change."""
+        changing = set(keys) - self._changed
+        if not changing:
+            return
+        with self._lock:
+            self._changed |= changing
+            own = changing if self._only is None else changing & self._only
+            self._saved += self._packed([key for key in own if self._waits(key)])
+
+    def complete(self) -> None:
+        """Copy the rest at once."""
+        with self._lock:
+            if self._position < self._count:
+                rest = [key for key in self._keys if key not in self._changed and self._waits(key)]
+                self._saved += self._packed(rest)
+                self._position = self._count
+
+    def pieces(self) -> Iterator[bytes]:
+        """All keys with their values, packed; each key once."""
+        if self._position < self._count:
+            yield from self._copied_in_turn()
+        yield from self._saved
+
+    def _copied_in_turn(self) -> Iterator[bytes]:
+        pieces: list[list[Any]] = [[] for _ in range(self._count)]
+        for key in self._keys:
+            pieces[self._piece(key)].append(key)
+        while self._position < self._count:
+            with self._lock:
+                if self._position == self._count:
+                    return
+                piece = pieces[self._position]
+                packed = self._packed([key for key in piece if key not in self._changed])
+                self._position += 1
+            yield from packed
+
+    def _waits(self, key: Any) -> bool:
+        return self._piece(key) >= self._position if self._position else True
+
+    def _piece(self, key: Any) -> int:
+        # The hash of a tuple is mixed, that of a number is the number.
+        return hash((key,)) % self._count
+
+    def _packed(self, keys: Sequence[Any]) -> list[bytes]:
+        table = self._table
+        there = [key for key in keys if key in table]
+        if self._only is not None and len(there) < len(keys):
+            self.gone += [key for key in keys if key not in table]
+        return [
+            self._pack(piece, [table[key] for key in piece])
+            for piece in (there[i : i + PIECE_KEYS] for i in range(0, len(there), PIECE_KEYS))
+        ]
