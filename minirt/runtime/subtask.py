@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Protocol
 
-from minirt.data.batch import Batch
+from minirt.data.batch import Batch, Columns
 from minirt.data.codec import RowCodec
 from minirt.graph.execution import Link, SubtaskId
 from minirt.monitoring.logs import LOG_FIELDS, log_fields
@@ -179,7 +179,7 @@ class Subtask:
         self._pacer.begin()
         fill = self.outputs.fill
         while fill < 1 and not self._paused:
-            processed = 0
+            processed, columns = 0, isinstance(self._batch, Columns)
             if self._work is not None:
                 self._step()
             elif self._batch is not None:
@@ -188,7 +188,7 @@ class Subtask:
                 return
             fill = self.outputs.fill
             self._room_pacer.done(processed, fill)
-            if self._pacer.done(processed):
+            if self._pacer.done(processed, columns=columns):
                 return
 
     def _begin_next(self) -> bool:
@@ -217,17 +217,18 @@ class Subtask:
     def _process_piece(self) -> int:
         batch, start = self._batch, self._batch_position
         assert batch is not None
-        stop = min(len(batch), start + self._pacer.piece, start + self._room_pacer.piece)
+        piece = self._pacer.piece(columns=isinstance(batch, Columns))
+        stop = min(len(batch), start + piece, start + self._room_pacer.piece)
         count = stop - start
-        piece = batch if count == len(batch) else batch.slice(start, stop)
+        records = batch if count == len(batch) else batch.slice(start, stop)
         self._batch_position = stop
         if stop == len(batch):
             self._batch = None
         self.metrics.records_in += count
         if self.gate is None:
-            self.chain.emit_from_source(piece)
+            self.chain.emit_from_source(records)
         else:
-            self.chain.process(piece, self._batch_input)
+            self.chain.process(records, self._batch_input)
         self._input.consumed(count)
         return count
 

@@ -41,7 +41,7 @@ class SeededPacer:
     """
 
     def __init__(self, random: Random, piece_max: int, pieces_max: int) -> None:
-        self.piece = 1
+        self._piece = 1
         self._random = random
         self._piece_max = piece_max
         self._pieces_max = pieces_max
@@ -51,10 +51,13 @@ class SeededPacer:
         self._left = 1 + int(self._random.random() * self._pieces_max)
         self._draw_piece()
 
-    def done(self, records: int) -> bool:
+    def piece(self, *, columns: bool) -> int:
+        return self._piece
+
+    def done(self, records: int, *, columns: bool) -> bool:
         self._left -= 1
         self._draw_piece()
         return self._left <= 0
 
     def _draw_piece(self) -> None:
-        self.piece = 1 + int(self._random.random() * self._piece_max)
+        self._piece = 1 + int(self._random.random() * self._piece_max)

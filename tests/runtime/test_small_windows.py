@@ -132,12 +132,13 @@ def test_batch_that_was_shorter_than_a_piece_says_nothing_of_larger_ones() -> No
 class Hasty:
     """A pacer for which everything is fast."""
 
-    piece = 4096
-
     def begin(self) -> None:
         pass
 
-    def done(self, records: int) -> bool:
+    def piece(self, *, columns: bool) -> int:
+        return 4096
+
+    def done(self, records: int, *, columns: bool) -> bool:
         return False
 
 

@@ -47,11 +47,12 @@ class SubtaskEffects:
 class OneStepPacer:
     """Slices of one step each: one record, one timer, or one other element. A `Pacer`."""
 
-    piece = 1
-
     def begin(self) -> None: ...
 
-    def done(self, records: int) -> bool:
+    def piece(self, *, columns: bool) -> int:
+        return 1
+
+    def done(self, records: int, *, columns: bool) -> bool:
         return True
 
 

@@ -1,0 +1,82 @@
+"""How many records a function gets at a time, going by how long it took before."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from minirt.runtime.pacer import ColumnPieces, RowPieces
+
+SLICE_S = 0.002
+
+
+def sizes(
+    pieces: ColumnPieces | RowPieces, seconds_of: Callable[[int], float], count: int
+) -> list[int]:
+    """The sizes of so many pieces, one after the other."""
+    found = []
+    for _ in range(count):
+        found.append(pieces.size)
+        pieces.took(pieces.size, seconds_of(pieces.size))
+    return found
+
+
+def costs(fixed_s: float, record_s: float) -> Callable[[int], float]:
+    return lambda records: fixed_s + record_s * records
+
+
+@pytest.mark.parametrize("pieces", [ColumnPieces(SLICE_S), RowPieces(SLICE_S)])
+def test_piece_takes_about_a_slice(pieces: ColumnPieces | RowPieces) -> None:
+    last = sizes(pieces, costs(0, 1e-6), 100)[-1]
+    assert SLICE_S / 2 < last * 1e-6 <= SLICE_S
+
+
+@pytest.mark.parametrize("pieces", [ColumnPieces(SLICE_S), RowPieces(SLICE_S)])
+def test_function_that_is_slow_for_each_record_gets_one_at_a_time(
+    pieces: ColumnPieces | RowPieces,
+) -> None:
+    found = sizes(pieces, costs(0, 0.1), 1000)
+    assert set(found) <= {1, 2}
+    assert found.count(2) <= 1 + 1000 // 64
+
+
+@pytest.mark.parametrize("fixed_s", [0.003, 0.05, 1.0])
+def test_columns_in_slow_calls_are_many(fixed_s: float) -> None:
+    record_s = fixed_s / 5000
+    found = sizes(ColumnPieces(SLICE_S), costs(fixed_s, record_s), 300)
+    settled = found[100:]
+    assert min(settled) * record_s > fixed_s / 3
+    assert max(settled) * record_s < 4 * fixed_s
+
+
+def test_rows_in_slow_calls_are_few_for_their_function_is_called_for_each() -> None:
+    assert sizes(RowPieces(SLICE_S), costs(0.003, 1e-6), 50)[-1] == 1
+
+
+def test_one_long_piece_changes_little() -> None:
+    pieces = ColumnPieces(SLICE_S)
+    before = sizes(pieces, costs(0, 1e-6), 100)[-1]
+    pieces.took(pieces.size, 0.5)
+    assert sizes(pieces, costs(0, 1e-6), 5) == [before] * 5
+
+
+def test_function_that_turns_slow_or_fast_is_noticed() -> None:
+    pieces = ColumnPieces(SLICE_S)
+    sizes(pieces, costs(0, 1e-6), 100)
+    assert sizes(pieces, costs(0, 1e-3), 5)[2:] == [2, 2, 2]
+    assert sizes(pieces, costs(0, 1e-6), 100)[-1] >= 1024
+    assert sizes(pieces, costs(0.01, 1e-6), 200)[-1] >= 4096
+    assert sizes(pieces, costs(0, 1e-6), 200)[-1] <= 2048
+
+
+def test_no_piece_is_larger_than_a_limit() -> None:
+    assert max(sizes(ColumnPieces(SLICE_S), costs(0, 1e-9), 100)) == 1 << 16
+    assert max(sizes(ColumnPieces(SLICE_S), costs(1, 1e-9), 300)) == 1 << 16
+
+
+def test_batches_that_end_early_count_as_what_they_were() -> None:
+    pieces = ColumnPieces(SLICE_S)
+    for _ in range(100):
+        pieces.took(min(pieces.size, 700), 0.0001)
+    assert pieces.size <= 1024
