@@ -68,7 +68,9 @@ class LocalFolder(TargetFolder):
         with stream:
             stream.flush()
             os.fsync(stream.fileno())
-        sync_folder(os.path.dirname(pending))
+        # A job that took over may have discarded the file and, with the last one, its folder.
+        with suppress(FileNotFoundError):
+            sync_folder(os.path.dirname(pending))
 
     def drop(self, stream: BinaryIO, pending: str) -> None:
         with suppress(OSError):
