@@ -118,10 +118,9 @@ class ColumnRouter:
 
     def _check_present(self, schema: pa.Schema) -> None:
         for name in self._key.columns:
-            if schema.names.count(name) != 1:
-                several = "no" if name not in schema.names else "more than one"
+            if name not in schema.names:
                 raise UserCodeError(
-                    f"operator {self._label}: there is {several} column {name!r}, key of the next "
+                    f"operator {self._label}: there is no column {name!r}, key of the next "
                     f"operator; it emits {', '.join(schema.names)}"
                 )
 

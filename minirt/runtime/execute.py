@@ -45,7 +45,8 @@ def start_job(graph: JobGraph, settings: RunSettings) -> Job:
     parts, options = _Parts.of(graph, settings), settings.options
     monitor = JobMonitor(parts.execution)
     report = FiguresReport(monitor, options.limits.metrics_log_s)
-    recorder = Recorder(graph.name, [monitor, report, *_watching(settings)])
+    observers = [monitor, report, *_watching(settings)]
+    recorder = Recorder(graph.name, observers, options.limits.history_entries)
     placement = place(parts.execution, options)
     savepoints = SavepointDesk(parts.package.storage, parts.package.modes, parts.mode)
     with ExitStack() as starting:
@@ -74,7 +75,8 @@ def execute_job(graph: JobGraph, settings: RunSettings, runner: Runner) -> JobRe
     began_at, parts = time.monotonic(), _Parts.of(graph, settings)
     monitor = JobMonitor(parts.execution)
     events = JobEvents(monitor, lambda entry: parts.tasks.run(RecordEvent(entry)))
-    recorder = Recorder(graph.name, [monitor, events, *_watching(settings)])
+    observers = [monitor, events, *_watching(settings)]
+    recorder = Recorder(graph.name, observers, settings.options.limits.history_entries)
     ending = InlineRunner(parts.package, parts.protocol, parts.tasks, recorder).run()
     return job_result(graph.name, parts.protocol, recorder, ending, began_at)
 

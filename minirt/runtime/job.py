@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
+from collections import deque
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -28,28 +29,29 @@ logger = logger_of("job")
 
 @dataclass(frozen=True, slots=True)
 class JobResult:
-    """How a job ended. `checkpoints` are its history entries, oldest first."""
+    """How a job ended. `checkpoints` are the newest entries of its history, oldest first.
+
+    They are as many as `Limits.history_entries`; `completed_checkpoints` counts all that were completed.
+    """
 
     name: str
     status: JobStatus
     restarts: int
     duration_s: float
+    completed_checkpoints: int
     checkpoints: tuple[Mapping[str, Any], ...] = field(repr=False)
     savepoint: Savepoint | None = None
     """Where a job that was stopped or drained may go on."""
-
-    @property
-    def completed_checkpoints(self) -> int:
-        return sum(entry["status"] == "completed" for entry in self.checkpoints)
 
 
 class Recorder(JobObserver):
     """Remembers the checkpoints for the result, logs what went wrong, and passes everything on."""
 
-    def __init__(self, name: str, observers: Sequence[JobObserver]) -> None:
+    def __init__(self, name: str, observers: Sequence[JobObserver], entries_max: int) -> None:
         self.name = name
         self.observers = list(observers)
-        self.checkpoints: list[Mapping[str, Any]] = []
+        self.checkpoints: deque[Mapping[str, Any]] = deque(maxlen=entries_max)
+        self.completed = 0
 
     def on_status(self, status: JobStatus, generation: int) -> None:
         with log_fields(job=self.name, generation=generation):
@@ -59,6 +61,7 @@ class Recorder(JobObserver):
 
     def on_checkpoint(self, entry: Mapping[str, Any]) -> None:
         self.checkpoints.append(entry)
+        self.completed += entry["status"] == "completed"
         id = entry["checkpoint_id"]
         with log_fields(job=self.name, generation=entry["generation"], checkpoint=id):
             if entry["status"] == "failed":
@@ -244,6 +247,7 @@ def job_result(
         ending.status,
         protocol.restarts,
         time.monotonic() - began_at,
+        recorder.completed,
         tuple(recorder.checkpoints),
         ending.savepoint,
     )

@@ -150,7 +150,7 @@ def test_several_observers_hear_the_same() -> None:
 
 
 def ended(mode: str, lost: int, duplicated: int, unexpected: int) -> DemoRun:
-    result = rt.JobResult("flights", rt.JobStatus.FINISHED, 2, 15.0, (checkpoint(1),))
+    result = rt.JobResult("flights", rt.JobStatus.FINISHED, 2, 15.0, 1, (checkpoint(1),))
     job = EndedJob(mode, (Kill(1, ("a",), 0.0), Kill(2, ("b",), 1.0)), result, "out")
     return DemoRun(job, 100, Verdict(50, 50 + duplicated - lost, lost, duplicated, unexpected))
 
