@@ -32,8 +32,8 @@ KEYS = 1000
 PAYLOAD = "x" * 100
 RECORD_MS = (0.1, 1.0, 10.0, 100.0)
 
-OPTIONS: Mapping[bool | None, rt.Options] = {None: rt.Options()}
-"""The options of each value of the column `debloat`; None stands for "there is no such thing"."""
+OPTIONS: Mapping[bool, rt.Options] = {False: rt.Options(), True: rt.Options(debloat="1s")}
+"""The options of each value of the column `debloat`."""
 
 _FULL_S = 30.0
 """How long to wait at most for the source to feel backpressure."""
@@ -82,7 +82,7 @@ def backpressured_job(parallelism: int, record_s: float, sink: rt.Sink) -> rt.En
 
 
 def measure(
-    mode: str, record_ms: float, parallelism: int, debloat: bool | None, effort: Effort
+    mode: str, record_ms: float, parallelism: int, debloat: bool, effort: Effort
 ) -> dict[str, Any]:
     """One row: checkpoints under full backpressure, and then one recovery."""
     seen = Checkpoints()
@@ -210,12 +210,37 @@ def _progress(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
+def compare_checkpoints(arguments: argparse.Namespace) -> list[dict[str, Any]]:
+    """A row for each mode, time per record and choice of debloating, and those of Flink if asked for."""
+    effort = QUICK if arguments.quick else FULL
+    debloat = arguments.debloat or (["off"] if arguments.quick else ["off", "on"])
+    with_flink = arguments.peers is not None
+    if with_flink and (reason := flink_checkpoints.missing()):
+        _progress(f"skipped: {reason}")
+        with_flink = False
+    rows: list[dict[str, Any]] = []
+    for record_ms in arguments.record_ms:
+        for mode in arguments.modes:
+            for choice in debloat:
+                _progress(f"{mode}, {record_ms} ms a record, debloating {choice}")
+                row = measure(mode, record_ms, arguments.parallelism, choice == "on", effort)
+                rows.append(row)
+            if with_flink and mode in flink_checkpoints.MODES:
+                _progress(f"flink, {mode}, {record_ms} ms a record")
+                row = measure_flink(mode, record_ms, arguments.parallelism, effort)
+                rows.append(dict.fromkeys(rows[0]) | {"debloat": False} | row)
+    return rows
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--modes", nargs="+", default=list(MODES), help="checkpoint modes")
     parser.add_argument("--record-ms", nargs="+", type=float, default=list(RECORD_MS))
     parser.add_argument("--parallelism", type=int, default=2)
     parser.add_argument("--quick", action="store_true", help="some seconds a row, under a minute")
+    parser.add_argument(
+        "--debloat", nargs="+", choices=["off", "on"], help="both by default, off with --quick"
+    )
     parser.add_argument("--throughput", action="store_true", help="instead: without backpressure")
     parser.add_argument("--records", type=int, default=5_000_000, help="of a run of --throughput")
     parser.add_argument("--repeat", type=int, default=7, help="runs of a mode for --throughput")
@@ -226,25 +251,10 @@ def main() -> None:
     arguments = parser.parse_args()
     if arguments.peers and arguments.throughput:
         parser.error("--peers has no effect with --throughput: see benchmarks.throughput")
-    effort = QUICK if arguments.quick else FULL
-    with_flink = arguments.peers is not None
-    if with_flink and (reason := flink_checkpoints.missing()):
-        _progress(f"skipped: {reason}")
-        with_flink = False
     if arguments.throughput:
         rows = compare_throughput(arguments.modes, arguments.records, arguments.repeat)
     else:
-        rows = []
-        for record_ms in arguments.record_ms:
-            for mode in arguments.modes:
-                for debloat in OPTIONS:
-                    _progress(f"{mode}, {record_ms} ms a record")
-                    row = measure(mode, record_ms, arguments.parallelism, debloat, effort)
-                    rows.append(row)
-                if with_flink and mode in flink_checkpoints.MODES:
-                    _progress(f"flink, {mode}, {record_ms} ms a record")
-                    row = measure_flink(mode, record_ms, arguments.parallelism, effort)
-                    rows.append(dict.fromkeys(rows[0]) | row)
+        rows = compare_checkpoints(arguments)
     if arguments.json:
         print_rows(rows, arguments.json)
     else:
