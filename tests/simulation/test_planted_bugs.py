@@ -330,7 +330,7 @@ def test_data_behind_the_barrier_that_is_captured_as_well(monkeypatch: Patch) ->
 
 def _on_last_arrival(self: Unaligned, alignment: Alignment, channel: int) -> list[Command]:
     """Late enough that there is data behind barriers."""
-    if not alignment.all_arrived:
+    if not alignment.all_arrived or alignment.snapshot_taken:
         return []
     return [TakeSnapshot(alignment.barrier, alignment.channels), StartCapture(frozenset())]
 
