@@ -66,7 +66,7 @@ def test_the_package_can_be_run_as_a_module_and_help_loads_neither_spark_nor_con
     [
         (["demo", "--speed", "3"], "No such option: --speed"),
         (["fly"], "No such command 'fly'"),
-        (["demo", "--mode", "unaligned"], "'unaligned' is not one of"),
+        (["demo", "--mode", "both"], "'both' is not one of"),
         (["demo", "--kills", "-1"], "--kills"),
         (["demo", "--rows", "0"], "--rows"),
         (["demo", "here"], "unexpected extra argument"),

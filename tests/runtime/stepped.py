@@ -51,12 +51,13 @@ SMALL = rt.Limits(
 class OneRecordAtATime:
     """The smallest slices there are; a `Pacer`."""
 
-    piece = 1
-
     def begin(self) -> None:
         pass
 
-    def done(self, records: int) -> bool:
+    def piece(self, *, columns: bool) -> int:
+        return 1
+
+    def done(self, records: int, *, columns: bool) -> bool:
         return True
 
 

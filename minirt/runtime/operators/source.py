@@ -25,10 +25,11 @@ from minirt.state.stored import SPLITS
 _PACE_S = 0.001
 """How often a paced source looks for records that have become due."""
 
-INTERLEAVED_ROWS, INTERLEAVED_COLUMNS = 256, 8192
+INTERLEAVED_ROWS, INTERLEAVED_COLUMNS = 256, 1024
 """How many records of one split come in a row while several are read side by side, by their form.
 
-What a batch of columns costs is much the same for one record as for thousands.
+What a batch of columns costs is much the same for one record as for many. But event time advances by such
+a run at once: the longer it is, the more timers become due together, and aligned barriers wait behind them.
 """
 
 
