@@ -27,7 +27,7 @@ FIGURES = [
 @pytest.mark.processes
 def test_workers_are_killed_in_all_modes_and_nothing_is_lost(tmp_path: Path) -> None:
     (tmp_path / "t").mkdir()
-    arguments = ["--rows", "60000", "--seconds", "10", "--seed", "1", "--json", "figures.json"]
+    arguments = ["--rows", "60000", "--seconds", "14", "--seed", "1", "--json", "figures.json"]
     demo = subprocess.run(
         [sys.executable, "-m", "minirt", "demo", *arguments],
         cwd=tmp_path,
