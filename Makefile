@@ -6,6 +6,7 @@ RUNS ?= 20000
 KILLS ?= 200
 ORACLE_RUNS ?= 90
 IN_ONE_THREAD := $(addprefix tests/,protocol data state storage simulation conformance)
+PROGRAMS := $(addprefix tests/,cli docs connectors)
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test lint soak bench bench-peers clean java python
@@ -17,9 +18,12 @@ help: ## show this list
 demo: java $(VENV)/.demo ## kill workers of a job over real flights in three checkpoint modes; Spark verifies
 	@$(BIN)/minirt demo $(ARGS)
 
-test: java lint ## lint, then run all tests: those in one thread first, as many files at a time as there are cores
+test: java lint ## lint, then run all tests: those in one thread first, then those that start processes
 	$(BIN)/python -m pytest -q -n auto --dist loadfile $(IN_ONE_THREAD)
-	$(BIN)/python -m pytest -q $(addprefix --ignore=,$(IN_ONE_THREAD))
+	@# Jobs wait more than they work: three parts at a time. Workers of xdist would ignore Ctrl-C, which some send.
+	printf '%s\n' 'runtime tests/runtime' 'programs $(PROGRAMS)' \
+		'rest $(addprefix --ignore=,tests/runtime $(PROGRAMS) $(IN_ONE_THREAD))' \
+		| PYTEST='$(BIN)/python -m pytest -q' xargs -P 3 -I{} .ci/test-part {}
 
 lint: $(VENV)/.dev ## check style and types
 	$(BIN)/ruff check .

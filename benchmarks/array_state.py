@@ -1,7 +1,7 @@
 """What checkpoints of large state in arrays cost: `python -m benchmarks.array_state`.
 
-One table of aggregates and a checkpoint storage on the local disk, without a job around them: what is
-measured is what state adds to a checkpoint. Between two checkpoints a given share of the keys changes.
+One table of aggregates and a checkpoint storage on the local disk, without a job around them: this measures
+what state adds to a checkpoint. Between two checkpoints a given share of the keys changes.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def write(table: ArrayTable, storage: CheckpointStorage, number: int) -> tuple[S
 
 
 def restore_s(storage: CheckpointStorage, ref: SnapshotRef, count: int) -> float:
-    """How long it takes to have the state back."""
+    """How long a restore of the state takes, in seconds."""
     began = time.perf_counter()
     table = new_table()
     for _, sections in storage.read_state(ref, ManifestKey(1, 1)):

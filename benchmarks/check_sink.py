@@ -1,4 +1,4 @@
-"""A sink that is cheap enough not to be what is measured, and still lets the result be checked."""
+"""A sink that is too cheap to be measured itself, and still lets the benchmark check the result."""
 
 from __future__ import annotations
 

@@ -49,15 +49,15 @@ def main() -> None:
         job.cancel()
         job.wait()
     completed = seen.completed
-    subtasks = [part for entry in completed for part in entry["subtasks"]]
+    subtasks = [part for report in completed for part in report.subtasks]
     row = {
         "case": "checkpoint-without-backpressure",
         "parallelism": arguments.parallelism,
         "checkpoints": len(completed),
-        "failed": len(seen.entries) - len(completed),
-        "duration_ms": milliseconds(entry["duration_s"] for entry in completed),
+        "failed": len(seen.ended) - len(completed),
+        "duration_ms": milliseconds(report.duration_s for report in completed),
         **{
-            f"{part}_ms": milliseconds(subtask[f"{part}_s"] for subtask in subtasks)
+            f"{part}_ms": milliseconds(getattr(subtask, f"{part}_s") for subtask in subtasks)
             for part in ("start_delay", "alignment", "sync", "async")
         },
     }

@@ -21,7 +21,7 @@ KEYS = 1000
 MODES = ("aligned", "unaligned")
 
 _SETTLE_S = 20.0
-"""From the start of the job to the first checkpoint that counts."""
+"""Seconds from the start of the job to the first checkpoint that counts."""
 
 
 class Paced:
@@ -79,14 +79,14 @@ def measure(
         job.cancel()
         job.wait()
     measured = seen.completed[before:]
-    in_flight = [sum(part["in_flight_bytes"] for part in entry["subtasks"]) for entry in measured]
+    in_flight = [report.in_flight_bytes for report in measured]
     return {
         "sink": sink,
         "mode": mode,
         "debloat": debloat,
         "parallelism": parallelism,
         "checkpoints": len(measured),
-        "duration_ms": milliseconds(entry["duration_s"] for entry in measured),
+        "duration_ms": milliseconds(report.duration_s for report in measured),
         "in_flight_bytes": round(sum(in_flight) / len(in_flight)) if in_flight else None,
         "records_per_s": rate,
         "window_bytes": sum(windows),

@@ -32,6 +32,7 @@ def missing() -> str | None:
 
 def measure(
     mode: str,
+    slow: str,
     record_ms: float,
     parallelism: int,
     keys: int,
@@ -49,6 +50,7 @@ def measure(
             "checkpoint_ms": interval_ms,
             "buffer_timeout_ms": 100,
             "mode": mode,
+            "slow": slow,
             "record_ms": record_ms,
             "enough": checkpoints + round(_FULL_S * 1000 / interval_ms),
             "seconds": seconds + _FULL_S + _START_S,
@@ -67,11 +69,11 @@ def measure(
         raise BenchmarkError(
             f"flink failed at checkpoints under backpressure: {ended.stderr[-2000:]}"
         )
-    return _row(mode, record_ms, parallelism, json.loads(answers[0])["history"])
+    return _row(mode, slow, record_ms, parallelism, json.loads(answers[0])["history"])
 
 
 def _row(
-    mode: str, record_ms: float, parallelism: int, history: list[Mapping[str, Any]]
+    mode: str, slow: str, record_ms: float, parallelism: int, history: list[Mapping[str, Any]]
 ) -> dict[str, Any]:
     began = min((entry["trigger_timestamp"] for entry in history), default=0)
     measured = [
@@ -83,6 +85,7 @@ def _row(
     return {
         "system": _FLINK.name,
         "mode": mode,
+        "slow": slow,
         "record_ms": record_ms,
         "parallelism": parallelism,
         "checkpoints": len(measured),

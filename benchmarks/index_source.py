@@ -1,4 +1,4 @@
-"""A source of columns that costs little: what a job makes of them is what takes time."""
+"""A source of columns that costs little, so that a benchmark measures the rest of the job."""
 
 from __future__ import annotations
 

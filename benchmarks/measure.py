@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import json
+import os
 import statistics
 import sys
 import threading
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import psutil
+try:
+    import psutil
+except ImportError as error:
+    raise SystemExit("the benchmarks need psutil: pip install 'minirt[bench]'") from error
 
 import minirt as rt
 
-_SAMPLE_S = 0.1
+_SAMPLE_S = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,11 +33,12 @@ class Measured:
 
 
 class Usage:
-    """CPU seconds and resident memory of the workers of a job, sampled in a thread."""
+    """CPU seconds and resident memory of a process and all below it, sampled in a thread."""
 
-    def __init__(self, job: rt.Job) -> None:
-        self._job = job
-        self._cpu_s: dict[int, float] = {}
+    def __init__(self, pid: int) -> None:
+        self._process = psutil.Process(pid)
+        self._began_s: float | None = None
+        self._latest_s = 0.0
         self.peak_rss_bytes = 0
         self._done = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
@@ -41,7 +46,14 @@ class Usage:
 
     @property
     def cpu_s(self) -> float:
-        return sum(self._cpu_s.values())
+        """From `begin` to the last sample."""
+        return self._latest_s - (self._began_s or 0.0)
+
+    def begin(self) -> None:
+        """Count CPU time from here on. Only the first call does anything."""
+        if self._began_s is None:
+            self._sample()
+            self._began_s = self._latest_s
 
     def stop(self) -> None:
         self._done.set()
@@ -49,25 +61,39 @@ class Usage:
 
     def _watch(self) -> None:
         while not self._done.wait(_SAMPLE_S):
-            resident = 0
-            for pid in set(self._job.progress.pids.values()):
-                try:
-                    process = psutil.Process(pid)
-                    times = process.cpu_times()
-                    resident += process.memory_info().rss
-                except psutil.Error:
-                    continue
-                self._cpu_s[pid] = times.user + times.system
-            self.peak_rss_bytes = max(self.peak_rss_bytes, resident)
+            self._sample()
+
+    def _sample(self) -> None:
+        try:
+            tree = [self._process, *self._process.children(recursive=True)]
+        except psutil.Error:
+            return
+        cpu_s, resident = 0.0, 0
+        for process in tree:
+            try:
+                # Includes what its ended children used, so that nothing is lost between two samples.
+                cpu_s += sum(process.cpu_times()[:4])
+                resident += process.memory_info().rss
+            except psutil.Error:
+                continue
+        # A process that ends just now is missing in a single sample.
+        self._latest_s = max(self._latest_s, cpu_s)
+        self.peak_rss_bytes = max(self.peak_rss_bytes, resident)
 
 
 class StatusTimes(rt.JobObserver):
-    """When the job entered each status first, in seconds of the monotonic clock."""
+    """When the job entered each status first, in seconds of the monotonic clock.
 
-    def __init__(self) -> None:
+    `on_running` is called when it runs.
+    """
+
+    def __init__(self, on_running: Callable[[], None]) -> None:
         self.first: dict[rt.JobStatus, float] = {}
+        self._on_running = on_running
 
     def on_status(self, status: rt.JobStatus, generation: int) -> None:
+        if status is rt.JobStatus.RUNNING:
+            self._on_running()
         self.first.setdefault(status, time.monotonic())
 
 
@@ -75,22 +101,21 @@ class Checkpoints(rt.JobObserver):
     """Remembers the checkpoints that have ended."""
 
     def __init__(self) -> None:
-        self.entries: list[Mapping[str, Any]] = []
+        self.ended: list[rt.CheckpointReport] = []
 
-    def on_checkpoint(self, entry: Mapping[str, Any]) -> None:
-        self.entries.append(entry)
+    def on_checkpoint(self, report: rt.CheckpointReport) -> None:
+        self.ended.append(report)
 
     @property
-    def completed(self) -> list[Mapping[str, Any]]:
-        return [entry for entry in self.entries if entry["status"] == "completed"]
+    def completed(self) -> list[rt.CheckpointReport]:
+        return [report for report in self.ended if report.completed]
 
 
 def run(env: rt.Environment, name: str, **options: Any) -> Measured:
-    """Run a job in worker processes to its end."""
-    times = StatusTimes()
-    job = env.start(name, observer=times, **options)
-    usage = Usage(job)
-    result = job.wait()
+    """Run a job in worker processes to its end; what this process uses counts as well."""
+    usage = Usage(os.getpid())
+    times = StatusTimes(usage.begin)
+    result = env.start(name, observer=times, **options).wait()
     usage.stop()
     running_s = times.first[rt.JobStatus.FINISHED] - times.first[rt.JobStatus.RUNNING]
     return Measured(running_s, usage.cpu_s, usage.peak_rss_bytes, result)

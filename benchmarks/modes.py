@@ -1,9 +1,10 @@
 """What a checkpoint costs in each mode: `python -m benchmarks.modes`.
 
-The job is source > key_by > map > key_by > slow map > sink with a payload of 100 bytes. The map is slow,
-so all queues are full. Recovery time and stored bytes stand beside the time of a checkpoint, since a
-mode that is better in one may be worse in the others. With `--throughput`, a job without a slow function
-is run in every mode in turn instead.
+The job is source > key_by > map > key_by > map > sink with a payload of 100 bytes, which differ. One of
+the maps is slow, the one at the *end* or the one in the *middle*, so all queues up to it are full. Recovery
+time and stored bytes stand beside the time of a checkpoint, since a mode that is better in one may be worse
+in the others. A row without a checkpoint says what its barriers waited behind. With `--throughput`, a job
+without a slow function is run in every mode in turn instead.
 """
 
 from __future__ import annotations
@@ -15,8 +16,9 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from itertools import product
 from typing import Any
 
 import minirt as rt
@@ -26,14 +28,18 @@ from benchmarks.recovery import FirstRecordSink, wait_for
 from benchmarks.systems import MINIRT
 from benchmarks.systems import measure as measure_system
 from benchmarks.workload import Work
+from minirt.cli.bench_payload import payload
 from minirt.modes import MODES
 
 KEYS = 1000
-PAYLOAD = "x" * 100
-RECORD_MS = (0.1, 1.0, 10.0, 100.0)
+PLACES = ("end", "middle")
+"""Where the slow map stands."""
 
-OPTIONS: Mapping[bool, rt.Options] = {False: rt.Options(), True: rt.Options(debloat="1s")}
-"""The options of each value of the column `debloat`."""
+RECORD_MS = (0.1, 1.0, 10.0, 100.0)
+QUICK_RECORD_MS = (1.0,)
+
+QUICK_LIMITS = rt.Limits(input_queue_bytes=16 * 1024, output_queue_bytes=8 * 1024)
+"""Queues so small that every mode works through them in a second."""
 
 _FULL_S = 30.0
 """How long to wait at most for the source to feel backpressure."""
@@ -50,10 +56,11 @@ class Effort:
     checkpoints: int
     seconds: float
     interval_ms: int
+    limits: rt.Limits = field(default_factory=rt.Limits)
 
 
 FULL = Effort(checkpoints=20, seconds=120.0, interval_ms=500)
-QUICK = Effort(checkpoints=5, seconds=1.0, interval_ms=100)
+QUICK = Effort(checkpoints=3, seconds=20.0, interval_ms=100, limits=QUICK_LIMITS)
 
 
 class Slow:
@@ -67,50 +74,56 @@ class Slow:
         return record
 
 
-def backpressured_job(parallelism: int, record_s: float, sink: rt.Sink) -> rt.Environment:
+def backpressured_job(
+    parallelism: int, slow: str, record_s: float, sink: rt.Sink
+) -> rt.Environment:
     env = rt.Environment(parallelism=parallelism)
+    fast: Callable[[Any], Any] = lambda record: record  # noqa: E731
+    first, last = (Slow(record_s), fast) if slow == "middle" else (fast, Slow(record_s))
     (
         env.source(rt.SequenceSource.endless(splits=parallelism), uid="numbers")
-        .map(lambda number: (number, number % KEYS, PAYLOAD), uid="pay")
+        .map(lambda number: (number, number % KEYS, payload(number)), uid="pay")
         .key_by(lambda record: record[1])
-        .map(lambda record: record, uid="first")
+        .map(first, uid="first")
         .key_by(lambda record: record[0] % KEYS)
-        .map(Slow(record_s), uid="slow")
+        .map(last, uid="last")
         .sink(sink, uid="out")
     )
     return env
 
 
 def measure(
-    mode: str, record_ms: float, parallelism: int, debloat: bool, effort: Effort
+    mode: str, slow: str, record_ms: float, parallelism: int, debloat: bool, effort: Effort
 ) -> dict[str, Any]:
     """One row: checkpoints under full backpressure, and then one recovery."""
-    seen = Checkpoints()
+    seen, waited_behind = Checkpoints(), None
     with tempfile.TemporaryDirectory() as storage, tempfile.TemporaryDirectory() as notes:
-        job = backpressured_job(parallelism, record_ms / 1000, FirstRecordSink(notes)).start(
+        job = backpressured_job(parallelism, slow, record_ms / 1000, FirstRecordSink(notes)).start(
             "modes",
             checkpointing=rt.Checkpointing(storage, interval=f"{effort.interval_ms}ms", mode=mode),
             restart=rt.Restart.fixed_delay(attempts=None, delay="0s"),
-            options=OPTIONS[debloat],
+            options=rt.Options(debloat="1s" if debloat else None, limits=effort.limits),
             observer=seen,
         )
         try:
             wait_for(notes, 1)
             _wait_until_full(job)
             full_at, began, processed = time.time(), time.monotonic(), _sink_records(job)
-            measured: list[Mapping[str, Any]] = []
+            measured: list[rt.CheckpointReport] = []
             while len(measured) < effort.checkpoints and time.monotonic() - began < effort.seconds:
                 time.sleep(0.02)
-                measured = [entry for entry in seen.completed if entry["triggered_at"] >= full_at]
+                measured = [report for report in seen.completed if report.triggered_at >= full_at]
             rate = (_sink_records(job) - processed) / (time.monotonic() - began)
-            recovery_ms = _recovery_ms(job, notes) if measured else None
+            waited_behind = None if measured else _queued_bytes(job)
+            recovery_ms = _recovery_ms(job, notes)
         finally:
             job.cancel()
             job.wait()
-    durations = milliseconds(entry["duration_s"] for entry in measured)
+    durations = milliseconds(report.duration_s for report in measured)
     return {
         "system": "minirt",
         "mode": mode,
+        "slow": slow,
         "record_ms": record_ms,
         "parallelism": parallelism,
         "debloat": debloat,
@@ -121,13 +134,19 @@ def measure(
         "state_bytes": _mean(measured, "state_bytes"),
         "records_per_s": round(rate, 1),
         "recovery_ms": recovery_ms,
+        "note": None
+        if measured
+        else f"none in {effort.seconds:g} s: {waited_behind:,} B in queues",
     }
 
 
-def measure_flink(mode: str, record_ms: float, parallelism: int, effort: Effort) -> dict[str, Any]:
+def measure_flink(
+    mode: str, slow: str, record_ms: float, parallelism: int, effort: Effort
+) -> dict[str, Any]:
     """One row of the same job in Flink. Raises BenchmarkError."""
     return flink_checkpoints.measure(
         mode,
+        slow,
         record_ms,
         parallelism,
         KEYS,
@@ -157,6 +176,11 @@ def _sink_records(job: rt.Job) -> int:
     return sum(figures.records_in for subtask, figures in metrics.items() if subtask.vertex == last)
 
 
+def _queued_bytes(job: rt.Job) -> int:
+    metrics = job.progress.metrics.values()
+    return sum(figures.queued_in_bytes + figures.queued_out_bytes for figures in metrics)
+
+
 def _recovery_ms(job: rt.Job, notes: str) -> float:
     """From SIGKILL of a worker to the first record at the sink."""
     killed_at = time.time()
@@ -164,14 +188,14 @@ def _recovery_ms(job: rt.Job, notes: str) -> float:
     return round((wait_for(notes, 2) - killed_at) * 1000, 1)
 
 
-def _worst_ms(entries: Sequence[Mapping[str, Any]], part: str) -> float | None:
+def _worst_ms(reports: Sequence[rt.CheckpointReport], part: str) -> float | None:
     """Of each checkpoint the subtask that took longest, and of these the median."""
-    worst = [max(subtask[part] for subtask in entry["subtasks"]) for entry in entries]
+    worst = [max(getattr(one, part) for one in report.subtasks) for report in reports]
     return round(statistics.median(worst) * 1000, 2) if worst else None
 
 
-def _mean(entries: Sequence[Mapping[str, Any]], part: str) -> float | None:
-    totals = [sum(subtask[part] for subtask in entry["subtasks"]) for entry in entries]
+def _mean(reports: Sequence[rt.CheckpointReport], part: str) -> float | None:
+    totals = [sum(getattr(one, part) for one in report.subtasks) for report in reports]
     return round(sum(totals) / len(totals)) if totals else None
 
 
@@ -201,7 +225,7 @@ def compare_throughput(modes: Sequence[str], records: int, repeat: int) -> list[
 
 
 def _median_ratio(values: Sequence[float], others: Sequence[float]) -> float:
-    """Of the pairs: what slows the machine down for a while then hits both."""
+    """Compares the runs in pairs: what slows the machine down for a while then hits both."""
     pairs = zip(values, others, strict=True)
     return round(statistics.median(value / other for value, other in pairs), 3)
 
@@ -219,25 +243,29 @@ def compare_checkpoints(arguments: argparse.Namespace) -> list[dict[str, Any]]:
         _progress(f"skipped: {reason}")
         with_flink = False
     rows: list[dict[str, Any]] = []
-    for record_ms in arguments.record_ms:
-        for mode in arguments.modes:
-            for choice in debloat:
-                _progress(f"{mode}, {record_ms} ms a record, debloating {choice}")
-                row = measure(mode, record_ms, arguments.parallelism, choice == "on", effort)
-                rows.append(row)
-            if with_flink and mode in flink_checkpoints.MODES:
-                _progress(f"flink, {mode}, {record_ms} ms a record")
-                row = measure_flink(mode, record_ms, arguments.parallelism, effort)
-                rows.append(dict.fromkeys(rows[0]) | {"debloat": False} | row)
+    records_ms = arguments.record_ms or (QUICK_RECORD_MS if arguments.quick else RECORD_MS)
+    for slow, record_ms, mode in product(arguments.slow, records_ms, arguments.modes):
+        row_of = f"{mode}, {record_ms:g} ms a record at the {slow}"
+        for choice in debloat:
+            _progress(f"{row_of}, debloating {choice}")
+            on = choice == "on"
+            rows.append(measure(mode, slow, record_ms, arguments.parallelism, on, effort))
+        if with_flink and mode in flink_checkpoints.MODES:
+            _progress(f"flink, {row_of}")
+            row = measure_flink(mode, slow, record_ms, arguments.parallelism, effort)
+            rows.append(dict.fromkeys(rows[0]) | {"debloat": False} | row)
     return rows
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--modes", nargs="+", default=list(MODES), help="checkpoint modes")
-    parser.add_argument("--record-ms", nargs="+", type=float, default=list(RECORD_MS))
+    parser.add_argument("--record-ms", nargs="+", type=float, help="of the slow map")
+    parser.add_argument("--slow", nargs="+", choices=PLACES, default=list(PLACES), help="where")
     parser.add_argument("--parallelism", type=int, default=2)
-    parser.add_argument("--quick", action="store_true", help="some seconds a row, under a minute")
+    parser.add_argument(
+        "--quick", action="store_true", help="some seconds a row, with small queues"
+    )
     parser.add_argument(
         "--debloat", nargs="+", choices=["off", "on"], help="both by default, off with --quick"
     )
@@ -251,6 +279,8 @@ def main() -> None:
     arguments = parser.parse_args()
     if arguments.peers and arguments.throughput:
         parser.error("--peers has no effect with --throughput: see benchmarks.throughput")
+    if arguments.peers and arguments.quick:
+        parser.error("--quick is with small queues, which the peers do not have")
     if arguments.throughput:
         rows = compare_throughput(arguments.modes, arguments.records, arguments.repeat)
     else:

@@ -11,7 +11,6 @@ import os
 import subprocess
 import sys
 import tempfile
-import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,12 +18,12 @@ from typing import Any
 
 import psutil
 
+from benchmarks.measure import Usage
 from benchmarks.workload import BUCKET_NS, Check, Tally, Work, expected, record_unit
 
 ROOT = Path(__file__).parent.parent
 BENCH = ROOT / ".bench"
 
-_SAMPLE_S = 0.05
 _SHOWN_OUTPUT = 2000
 """How many characters of what a failed system wrote are shown."""
 
@@ -41,7 +40,7 @@ class System:
     works: frozenset[str]
     command: tuple[str, ...]
     needs: tuple[Path, ...] = ()
-    """What is there once it is installed."""
+    """Paths that exist once the system is installed."""
     share: int = 1
     """A slow system processes one record of so many, so that a run ends; rates are compared, not times."""
 
@@ -201,57 +200,8 @@ def _run(system: System, work: Work, lines: list[Mapping[str, Any]], usage: Usag
     )
 
 
-class Usage:
-    """CPU seconds and resident memory of a process and all below it, sampled in a thread."""
-
-    def __init__(self, pid: int) -> None:
-        self._process = psutil.Process(pid)
-        self._began_s: float | None = None
-        self._latest_s = 0.0
-        self.peak_rss_bytes = 0
-        self._done = threading.Event()
-        self._thread = threading.Thread(target=self._watch, daemon=True)
-        self._thread.start()
-
-    @property
-    def cpu_s(self) -> float:
-        """From `begin` to the last sample."""
-        return self._latest_s - (self._began_s or 0.0)
-
-    def begin(self) -> None:
-        """Count CPU time from here on. Only the first call does anything."""
-        if self._began_s is None:
-            self._sample()
-            self._began_s = self._latest_s
-
-    def stop(self) -> None:
-        self._done.set()
-        self._thread.join()
-
-    def _watch(self) -> None:
-        while not self._done.wait(_SAMPLE_S):
-            self._sample()
-
-    def _sample(self) -> None:
-        try:
-            tree = [self._process, *self._process.children(recursive=True)]
-        except psutil.Error:
-            return
-        cpu_s, resident = 0.0, 0
-        for process in tree:
-            try:
-                # With what its children used that have ended: so nothing is lost between two samples.
-                cpu_s += sum(process.cpu_times()[:4])
-                resident += process.memory_info().rss
-            except psutil.Error:
-                continue
-        # A process that ends just now is missing in a single sample.
-        self._latest_s = max(self._latest_s, cpu_s)
-        self.peak_rss_bytes = max(self.peak_rss_bytes, resident)
-
-
 def _kill(process: subprocess.Popen[str]) -> None:
-    """With all below it."""
+    """Kill the process and all its descendants."""
     for child in psutil.Process(process.pid).children(recursive=True):
         child.kill()
     process.kill()

@@ -17,13 +17,13 @@ TARGET = Path(__file__).parent / "architecture.md"
 
 
 def state_diagram() -> str:
-    """The table as a Mermaid state diagram; events with the same ends share an arrow."""
+    """The table as a Mermaid state diagram; events between the same states share an arrow."""
     arrows: dict[tuple[str, str], list[str]] = defaultdict(list)
     for state, event, following in LIFECYCLE:
         arrows[state, following].append(event)
     lines = ["```mermaid", "stateDiagram-v2", f"    [*] --> {LIFECYCLE[0][0]}"]
     for (state, following), events in arrows.items():
-        lines.append(f"    {state} --> {following}: {', '.join(events)}")
+        lines.append(f"    {state} --> {following}: {'<br/>'.join(events)}")
     return "\n".join([*lines, "```"])
 
 

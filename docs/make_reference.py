@@ -1,4 +1,4 @@
-"""Writes the tables of options into running.md and configuration.md, and that of metrics into metrics.md.
+"""Writes the tables of options and keys into configuration.md, and that of metrics into metrics.md.
 
 Run it after changing an option or a metric:  python docs/make_reference.py
 """
@@ -21,6 +21,7 @@ from minirt.settings.catalogue import (
     CATALOGUE,
     FREE_TABLES,
     MODE_OPTIONS,
+    QUEUES,
     SECTIONS,
     STORAGE_OPTIONS,
     STRATEGIES,
@@ -80,9 +81,14 @@ def metrics() -> str:
 _MEANINGS = {
     "name": "What the job is called; that of the environment by default.",
     "parallelism": "Instead of that of the environment; operators that state their own keep it.",
+    "restore": "What to start from; the beginning by default, `none` gives up what there is.",
+    "allow_non_restored_state": "Drop restored state that no operator claims.",
+    "allow_restore_fallback": "Pass over damaged checkpoints.",
+    "ignore_in_flight_data_of": "The id of a checkpoint to be restored without its in-flight records.",
     STRATEGY: "What happens after a failure; the other keys of `restart` are its arguments.",
     MODE_OPTIONS: "An option of the checkpoint mode.",
     STORAGE_OPTIONS: "Passed to fsspec.",
+    QUEUES: "By uid, channels into single operators: a table, or `UID.FIELD` with a field of `Queues`.",
 }
 
 
@@ -94,7 +100,7 @@ def _meaning(key: str) -> str:
         kind = SECTIONS[section]
         return docstrings(kind).get(name) or SPECIAL[kind.__name__, name]
     takers = [f"`{strategy}`" for strategy in _strategies_with(name)]
-    return f"Of strategy {' and '.join(takers)}."
+    return f"For strategy {' and '.join(takers)}."
 
 
 def _defaults(option: OptionKey) -> str:
@@ -132,7 +138,7 @@ def docstrings(kind: type) -> dict[str, str]:
     for field, below in zip(body.body, body.body[1:], strict=False):
         if isinstance(field, ast.AnnAssign) and isinstance(below, ast.Expr):
             assert isinstance(field.target, ast.Name)
-            found[field.target.id] = inspect.cleandoc(ast.literal_eval(below.value))
+            found[field.target.id] = " ".join(ast.literal_eval(below.value).split())
     return found
 
 
@@ -159,8 +165,7 @@ def _size(count: int) -> str:
 if __name__ == "__main__":
     blocks = {f"options of {kind.__name__}": table(kind) for kind in CLASSES}
     outcomes = [
-        update(DOCS / "running.md", blocks),
-        update(DOCS / "configuration.md", {"keys": keys()}),
+        update(DOCS / "configuration.md", {**blocks, "keys": keys()}),
         update(DOCS / "metrics.md", {"metrics": metrics()}),
     ]
     sys.exit(max(outcomes))

@@ -1,4 +1,4 @@
-"""A sink of one's own: exactly once into a table of SQLite.
+"""A custom sink: exactly once into a table of SQLite.
 
 A writer keeps its rows until the snapshot, and then hands them over in a *handle*. Once the checkpoint
 is complete, `commit` inserts the rows of each handle together with the name of the handle, in one

@@ -1,4 +1,4 @@
-"""A source of one's own: replays a table of SQLite by row id.
+"""A custom source: replays a table of SQLite by row id.
 
 Reading a split again from the same offset gives the same records in the same order. All that minirt
 promises rests on that. tests/docs/test_custom_ends.py holds this source to the contract of sources.

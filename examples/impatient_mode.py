@@ -1,4 +1,4 @@
-"""A checkpoint mode of one's own: aligned, but a barrier that comes late overtakes from there on.
+"""A custom checkpoint mode: aligned, but a barrier that comes late overtakes from there on.
 
 minirt conformance examples.impatient_mode:Impatient
 """

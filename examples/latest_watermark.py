@@ -1,6 +1,6 @@
 """The latest watermark, stamped on each record: what a crash changes, and two ways out.
 
-An unaligned checkpoint holds records in flight. After a restore they are worked off first, and the
+An unaligned checkpoint holds records in flight. After a restore, operators process these first, and the
 sources measure watermarks anew only behind them: so these records find no watermark. An operator that
 depends on it either keeps the watermark in its own state, by key, or has minirt restore it.
 

@@ -33,7 +33,7 @@ from minirt.api.environment import Environment
 from minirt.api.keyed_stream import KeyedStream
 from minirt.api.stream import Stream
 from minirt.api.windowed_stream import WindowedStream
-from minirt.config import Checkpointing, Limits, Options
+from minirt.config import Checkpointing, Limits, Options, Queues
 from minirt.errors import (
     ConfigurationError,
     CorruptCheckpointError,
@@ -44,6 +44,7 @@ from minirt.errors import (
     SinkDataError,
     SourceDataError,
     StorageError,
+    SupersededError,
     UserCodeError,
     WorkerLostError,
 )
@@ -71,6 +72,7 @@ from minirt.io import (
     SequenceSource,
     Sink,
     SinkContext,
+    SinkIdentity,
     SinkWriter,
     Source,
     Split,
@@ -79,10 +81,23 @@ from minirt.io import (
 from minirt.modes.aligned_with_timeout import AlignedWithTimeout
 from minirt.monitoring.figures import JobFigures
 from minirt.protocol.job_events import JobStatus
+from minirt.protocol.reasons import (
+    CheckpointFailure,
+    CheckpointFailureReason,
+    GenerationFailureReason,
+    SavepointFailureReason,
+)
+from minirt.protocol.reports import (
+    ChannelReport,
+    CheckpointReport,
+    CheckpointStatus,
+    CheckpointUnderWay,
+    SubtaskReport,
+)
 from minirt.protocol.restarts import Restart
 from minirt.protocol.savepoint_requests import Savepoint
-from minirt.runtime.job import Job, JobResult
-from minirt.runtime.observer import JobObserver, JobProgress
+from minirt.runtime.program.job import Job, JobResult
+from minirt.runtime.program.observer import JobObserver, JobProgress
 from minirt.settings import JobSettings, load_settings
 from minirt.state.handles import ListState, MapState, ValueState
 from minirt.windows import Tumbling
@@ -119,6 +134,7 @@ __all__ = [
     "AlignedWithTimeout",
     "Options",
     "Limits",
+    "Queues",
     "Restart",
     "Job",
     "JobResult",
@@ -126,6 +142,11 @@ __all__ = [
     "JobFigures",
     "JobObserver",
     "JobProgress",
+    "CheckpointReport",
+    "CheckpointStatus",
+    "SubtaskReport",
+    "ChannelReport",
+    "CheckpointUnderWay",
     "Savepoint",
     "JobSettings",
     "load_settings",
@@ -147,6 +168,7 @@ __all__ = [
     "BadRecord",
     "Sink",
     "SinkContext",
+    "SinkIdentity",
     "SinkWriter",
     "Prepared",
     # looking into stored checkpoints
@@ -164,5 +186,10 @@ __all__ = [
     "SavepointFailedError",
     "WorkerLostError",
     "JobFailedError",
+    "SupersededError",
     "ProtocolError",
+    "CheckpointFailure",
+    "CheckpointFailureReason",
+    "GenerationFailureReason",
+    "SavepointFailureReason",
 ]

@@ -8,14 +8,26 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow as pa
 
 from minirt.errors import ConfigurationError
 
+_NUMBERS = (pa.types.is_null, pa.types.is_boolean, pa.types.is_integer, pa.types.is_floating)
+_ORDERED = (
+    *_NUMBERS,
+    pa.types.is_decimal,
+    pa.types.is_temporal,
+    pa.types.is_string,
+    pa.types.is_large_string,
+    pa.types.is_binary,
+    pa.types.is_large_binary,
+)
+"""Tests for the types that can be added up, and for those that have a least and a greatest value."""
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(frozen=True)  # Without slots: subclasses have attributes of their own.
 class Aggregate(ABC):
     """One result column. `column` is what it reads, None for whole records; `name` what it is called."""
 
@@ -34,10 +46,29 @@ class Aggregate(ABC):
         """The type of the results for a column of this type; raises ConfigurationError if it has none."""
 
 
+WIDE_SUM = pa.decimal128(38, 0)
+
+
+@dataclass(frozen=True, slots=True)
 class Sum(Aggregate):
-    """The sum: int64 or uint64 of integers and bools, and beyond their range it wraps; else float64."""
+    """The sum: int64 of integers and bools, uint64 of unsigned ones, else float64.
+
+    A sum of integers that is beyond its range fails the job; with `overflow="widen"` sums of integers are
+    decimals of 38 digits.
+    """
+
+    overflow: Literal["error", "widen"] = "error"
+
+    def __post_init__(self) -> None:
+        if self.overflow not in ("error", "widen"):
+            raise ConfigurationError(
+                f"Sum of column {self.column!r}: overflow is 'error' or 'widen', not {self.overflow!r}"
+            )
 
     def result_type(self, type: pa.DataType) -> pa.DataType:
+        whole = pa.types.is_integer(type) or pa.types.is_boolean(type) or type == WIDE_SUM
+        if whole and self.overflow == "widen":
+            return WIDE_SUM
         if pa.types.is_unsigned_integer(type):
             return pa.uint64()
         if pa.types.is_integer(type) or pa.types.is_boolean(type):
@@ -49,7 +80,7 @@ class Sum(Aggregate):
         raise _unfit(self, type, "numbers")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Count(Aggregate):
     """How many records there are, or with a column how many of them have a value there."""
 
@@ -65,19 +96,7 @@ class Count(Aggregate):
 
 class _Extreme(Aggregate):
     def result_type(self, type: pa.DataType) -> pa.DataType:
-        ordered = (
-            pa.types.is_null,
-            pa.types.is_boolean,
-            pa.types.is_integer,
-            pa.types.is_floating,
-            pa.types.is_decimal,
-            pa.types.is_temporal,
-            pa.types.is_string,
-            pa.types.is_large_string,
-            pa.types.is_binary,
-            pa.types.is_large_binary,
-        )
-        if any(check(type) for check in ordered) and not pa.types.is_interval(type):
+        if any(check(type) for check in _ORDERED) and not pa.types.is_interval(type):
             return type
         raise _unfit(self, type, "numbers, bools, texts, bytes, dates and times")
 
@@ -94,13 +113,7 @@ class Mean(Aggregate):
     """The arithmetic mean, in float64."""
 
     def result_type(self, type: pa.DataType) -> pa.DataType:
-        numeric = (
-            pa.types.is_null,
-            pa.types.is_integer,
-            pa.types.is_floating,
-            pa.types.is_boolean,
-        )
-        if any(check(type) for check in numeric):
+        if any(check(type) for check in _NUMBERS):
             return pa.float64()
         raise _unfit(self, type, "numbers")
 
@@ -119,12 +132,13 @@ class Last(Aggregate):
         return type
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Fold(Aggregate):
     """An aggregate of one's own: subclass it and say how values are taken in, united and shown.
 
     `type` is that of the results. What `of` and `merge` return must be of types that can be stored (see
-    the guide to operators). Once per key and batch `of` is called, never per record.
+    the guide to operators). Once per key and batch `of` is called, never per record. A subclass may have
+    an `__init__` of its own, which calls that of Fold and sets what it likes; it is pickled as a whole.
     """
 
     type: pa.DataType | None = None

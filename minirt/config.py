@@ -1,17 +1,16 @@
-"""Every option and every limit of minirt, with unit and default, checked when it is constructed."""
+"""The options and limits that users can set, with unit and default, checked when they are constructed."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from minirt.errors import ConfigurationError
-from minirt.units import Duration, seconds
+from minirt.units import Duration, positive, seconds
 
 DEFAULT_MAX_PARALLELISM = 128
-MAX_PARALLELISM_LIMIT = 32768
 METRICS_HOST = "127.0.0.1"
 
 
@@ -24,7 +23,7 @@ class Limits:
     output_queue_bytes: int = 256 * 1024
     """What a subtask may hold for one channel before it takes no further input (soft backpressure)."""
     overdraft_bytes: int = 16 * 1024 * 1024
-    """What one record's output may add on top in memory, and recovered in-flight data take; what is beyond
+    """How much memory one record's output may add on top, and recovered in-flight data may take; the rest
     waits on local disk."""
     spill_bytes_max: int = 4 * 1024 * 1024 * 1024
     """What a subtask may hold on disk before it blocks within a record (hard backpressure)."""
@@ -37,15 +36,15 @@ class Limits:
     frame_bytes_max: int = 256 * 1024 * 1024
     """A single frame larger than this is refused."""
     debloat_period_s: float = 0.2
-    """How often debloating sizes a channel's window."""
+    """How often debloating sizes a channel's credit window."""
     debloat_samples: int = 20
     """Over about how many periods debloating averages."""
     debloat_threshold: float = 0.25
-    """By which part of itself a window must change before the sender is told."""
+    """By which part of itself a credit window must change before the sender hears of it."""
     debloat_window_bytes_min: int = 256
-    """The smallest window of debloating, with which it starts; the largest is `input_queue_bytes`."""
+    """The least credit window of debloating, and the first; `input_queue_bytes` is the largest."""
     slice_s: float = 0.002
-    """How long a subtask works before it looks at its mailbox."""
+    """How long a subtask works before its worker looks around."""
     watermark_interval_s: float = 0.02
     """How often a source emits watermarks at most."""
     source_poll_s: float = 0.01
@@ -60,16 +59,45 @@ class Limits:
     """How long connected workers may take to restore their state and start."""
     stop_timeout_s: float = 5.0
     """How long a worker may take to end in an orderly way before it is killed."""
+    signal_stop_s: float = 20.0
+    """How long the savepoint of `on_signal` "stop" may take before the job is cancelled instead."""
     storage_timeout_s: float = 300.0
     """How long one access to a storage other than local files may take, with all attempts of its client."""
     history_entries: int = 1000
     """How many checkpoints the history on storage remembers."""
     metrics_log_s: float = 10.0
     """How often the figures of all subtasks are logged, with `log_level` "info" or "debug"."""
+    waiting_snapshots: int = 32
+    """How many snapshots of a subtask may wait to be stored; with more, the job restarts."""
     savepoint_requests: int = 16
     """How many requests for savepoints may wait at a time; further ones are refused."""
     route_cache_entries: int = 1 << 20
     """How many keys a partitioner remembers the target of."""
+
+
+@dataclass(frozen=True, slots=True)
+class Queues:
+    """Sizes of the channels into one operator that differ from those of the job; None: as in the job."""
+
+    input_bytes: int | None = None
+    """What each channel holds at the operator, instead of `Limits.input_queue_bytes`."""
+    output_bytes: int | None = None
+    """What a sender may hold for each channel, instead of `Limits.output_queue_bytes`."""
+    debloat: Duration | Literal["off"] | None = None
+    """How long the data in a channel should last, instead of `Options.debloat`; "off" leaves it alone."""
+
+    def __post_init__(self) -> None:
+        if (self.input_bytes, self.output_bytes, self.debloat) == (None, None, None):
+            raise ConfigurationError(
+                "Queues() has no effect: give input_bytes, output_bytes or debloat"
+            )
+        for name in ("input_bytes", "output_bytes"):
+            if getattr(self, name) is not None:
+                positive(f"Queues: {name}", getattr(self, name))
+        if self.debloat is None or self.debloat == "off":
+            return
+        if seconds(self.debloat, "Queues: debloat") == 0:
+            raise ConfigurationError('Queues: debloat must be positive, or "off"')
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,27 +111,37 @@ class Options:
     placement: Literal["subtask", "slots"] = "subtask"
     """One worker process per subtask, or `workers` processes with one subtask of every operator each."""
     workers: int | None = None
-    """With placement "slots": how many worker processes; the highest parallelism by default."""
+    """With placement "slots": how many worker processes at most; the highest parallelism by default."""
     transport: Literal["unix", "tcp"] = "unix"
-    """How processes reach each other."""
+    """How processes reach each other: Unix domain sockets, or TCP over the loopback address."""
     allow_pickle: bool = False
     """Let records that msgpack cannot carry travel as pickle."""
+    share_records: bool = False
+    """Copy no records between functions, state and buffers: you promise that no function changes a record
+    or a value of state that it was given, or that it has returned, yielded or stored."""
+    detect_mutation: bool = False
+    """For tests: fail a job that breaks the promise of `share_records`, and name the operator. Slow."""
     debloat: Duration | None = None
     """How long the data in a channel should last; queues of slow consumers shrink. None: they do not."""
+    queues: Mapping[str, Queues] = field(default_factory=dict)
+    """By uid, the sizes of the channels into single operators."""
     metrics_port: int | None = None
     """Where Prometheus reads the metrics of the job; 0 is any free port, None offers no metrics."""
     metrics_host: str = METRICS_HOST
-    """The address that `metrics_port` is on; others than this machine may read only if you say so."""
+    """The address that `metrics_port` is on. By default only this machine can read the metrics."""
     log_format: Literal["text", "json"] = "text"
     """How messages are written to standard error: as lines of text, or as one JSON object a line."""
     log_level: Literal["debug", "info", "warning", "error"] = "warning"
     """Which messages are written: those of this level and above."""
+    on_signal: Literal["cancel", "stop"] = "cancel"
+    """What SIGTERM, SIGHUP and Ctrl-C do: cancel the job, or stop it with a savepoint in its storage."""
     limits: Limits = field(default_factory=Limits)
 
     def __post_init__(self) -> None:
         seconds(self.buffer_timeout, "buffer_timeout")
         if self.debloat is not None:
             self._check_debloat(self.debloat)
+        self._check_queues()
         if seconds(self.heartbeat_timeout, "heartbeat_timeout") <= 2 * self.limits.heartbeat_s:
             raise ConfigurationError(
                 f"heartbeat_timeout must exceed {2 * self.limits.heartbeat_s} s, twice the heartbeat"
@@ -112,9 +150,10 @@ class Options:
         _one_of("log_format", self.log_format, ("text", "json"))
         _one_of("log_level", self.log_level, ("debug", "info", "warning", "error"))
         _one_of("transport", self.transport, ("unix", "tcp"))
+        _one_of("on_signal", self.on_signal, ("cancel", "stop"))
         if self.workers is not None:
             if self.placement != "slots":
-                raise ConfigurationError('workers has no effect unless placement is "slots"')
+                raise ConfigurationError('workers has no effect unless placement="slots"')
             positive("workers", self.workers)
         self._check_metrics()
 
@@ -126,9 +165,34 @@ class Options:
     def debloat_s(self) -> float | None:
         return None if self.debloat is None else seconds(self.debloat)
 
+    def of_channels_into(self, uid: str) -> tuple[Limits, float | None]:
+        """The limits of the channels that an operator reads from, and their target of debloating."""
+        own, limits = self.queues.get(uid), self.limits
+        if own is None:
+            return limits, self.debloat_s
+        limits = replace(
+            limits,
+            input_queue_bytes=own.input_bytes or limits.input_queue_bytes,
+            output_queue_bytes=own.output_bytes or limits.output_queue_bytes,
+        )
+        if own.debloat is None:
+            return limits, self.debloat_s
+        return limits, None if own.debloat == "off" else seconds(own.debloat)
+
     @property
     def heartbeat_timeout_s(self) -> float:
         return seconds(self.heartbeat_timeout)
+
+    def _check_queues(self) -> None:
+        for uid, queues in self.queues.items():
+            if not isinstance(uid, str) or not isinstance(queues, Queues):
+                raise ConfigurationError(f"queues are Queues by uid, not {uid!r}: {queues!r}")
+            if queues.debloat == "off" and self.debloat is None:
+                raise ConfigurationError(
+                    f'queues of {uid}: debloat="off" has no effect: the job does not debloat'
+                )
+            if queues.debloat not in (None, "off"):
+                self._check_debloat(queues.debloat)
 
     def _check_metrics(self) -> None:
         port: Any = self.metrics_port
@@ -204,13 +268,6 @@ class Checkpointing:
     @property
     def min_pause_s(self) -> float:
         return seconds(self.min_pause)
-
-
-def positive(option: str, value: object) -> int:
-    """The value if it is an int above 0. Raises ConfigurationError otherwise."""
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise ConfigurationError(f"{option} must be a whole number above 0, got {value!r}")
-    return value
 
 
 def _one_of(option: str, value: object, allowed: tuple[str, ...]) -> None:

@@ -1,6 +1,8 @@
-"""All errors that minirt raises: one root, and one child per answer to the question who erred."""
+"""All errors that minirt raises: one root, and one child for each party that can err."""
 
 from __future__ import annotations
+
+from enum import Enum
 
 
 class MinirtError(Exception):
@@ -10,7 +12,7 @@ class MinirtError(Exception):
 class ConfigurationError(MinirtError, ValueError):
     """The caller described a job or an option that cannot work.
 
-    Mostly nothing was started. A job that finds out while it runs fails without a restart.
+    Mostly minirt has started nothing yet. A job that finds out while it runs fails without a restart.
     """
 
 
@@ -43,7 +45,14 @@ class CorruptCheckpointError(StorageError):
 
 
 class SavepointFailedError(MinirtError):
-    """A savepoint was not taken, or not stored where it was wanted; the message says why."""
+    """A savepoint was not taken, or not stored where it was wanted; the message says why.
+
+    `reason` says it to programs: a `SavepointFailureReason`.
+    """
+
+    def __init__(self, message: str, reason: Enum | None = None) -> None:
+        super().__init__(message)
+        self.reason = reason
 
 
 class WorkerLostError(MinirtError):
@@ -51,7 +60,24 @@ class WorkerLostError(MinirtError):
 
 
 class JobFailedError(MinirtError):
-    """The job ended for good: its restart strategy gave up or forbids a restart."""
+    """The job ended for good: its restart strategy gave up or forbids a restart.
+
+    `reason` says to programs why its last generation failed: a `GenerationFailureReason`.
+    """
+
+    def __init__(self, message: str, reason: Enum | None = None) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+class SupersededError(JobFailedError):
+    """Another coordinator has taken over the checkpoints of this job, which is therefore over here."""
+
+    def __init__(self) -> None:
+        super().__init__("another coordinator has taken over this job's checkpoints")
+
+    def __reduce__(self) -> tuple[type[SupersededError], tuple[()]]:
+        return (type(self), ())
 
 
 class ProtocolError(MinirtError):

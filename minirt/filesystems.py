@@ -1,17 +1,21 @@
 """File systems of fsspec: opened alike everywhere, with failures put into words that help.
 
-What is listed is never cached, since others write to the same place. A file system with connections has a
+No listing is cached, since others write to the same place. A file system with connections has a
 thread for them, and does not survive a fork; fsspec makes another one in the child.
 """
 
 from __future__ import annotations
 
 import logging
+import pickle
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
+import cloudpickle
 import fsspec
+from fsspec.registry import known_implementations, registry
 
 from minirt.errors import ConfigurationError
 
@@ -44,14 +48,14 @@ _ADVICE: tuple[tuple[frozenset[str], str], ...] = (
     (frozenset({"TypeError"}), "check the names of the storage options"),
     (frozenset({"ImportError"}), "install the package; for s3:// it is minirt[s3]"),
 )
-"""What helps against errors whose classes, or those of their causes, have all of these names."""
+"""Advice for errors whose classes, or those of their causes, have all of these names."""
 
 
 _CLIENT_ERRORS = {
     "botocore.exceptions": ("BotoCoreError", "ClientError"),
     "aiohttp.client_exceptions": ("ClientError",),
 }
-"""What client libraries raise that is no OSError."""
+"""The errors of client libraries that are no OSError."""
 
 
 def load_protocol(protocol: str) -> None:
@@ -63,6 +67,48 @@ def load_protocol(protocol: str) -> None:
         fsspec.get_filesystem_class(protocol)
     except (ImportError, ValueError) as error:
         raise ConfigurationError(f"cannot use {protocol}://: {explain(error)}") from error
+
+
+@dataclass(frozen=True, slots=True)
+class Protocols:
+    """The protocols that a program has registered with fsspec, so that its worker processes know them as
+    well."""
+
+    names: Mapping[str, Mapping[str, Any]]
+    """The importable class of each protocol, and what to say where it cannot be imported."""
+    classes: Mapping[str, bytes]
+    """Pickled classes, where a class itself was registered."""
+
+    @classmethod
+    def of_this_process(cls) -> Protocols:
+        names = {protocol: dict(known) for protocol, known in known_implementations.items()}
+        classes = {}
+        for protocol, registered in registry.items():
+            if protocol in names and _loaded(names[protocol]["class"]) is registered:
+                continue
+            try:
+                classes[protocol] = cloudpickle.dumps(registered)
+            except Exception as error:  # what cannot be pickled raises whatever it likes
+                logger.warning(
+                    "%s:// is unknown in worker processes, since its class %s cannot be pickled (%s); "
+                    "put the class into a module that the job imports",
+                    protocol,
+                    registered.__qualname__,
+                    error,
+                )
+        return cls(names, classes)
+
+    def register(self) -> None:
+        """Make them known to this process."""
+        known_implementations.update({name: dict(known) for name, known in self.names.items()})
+        for protocol, registered in self.classes.items():
+            fsspec.register_implementation(protocol, pickle.loads(registered), clobber=True)
+
+
+def _loaded(name: str) -> Any:
+    """The object with this full name, None if its module is not imported."""
+    module, _, attribute = name.rpartition(".")
+    return getattr(sys.modules.get(module), attribute, None)
 
 
 def open_filesystem(url: str, options: Mapping[str, Any]) -> tuple[Any, str]:
@@ -95,7 +141,7 @@ def failures(*besides: type[Exception]) -> tuple[type[Exception], ...]:
 
 
 def explain(error: BaseException) -> str:
-    """What went wrong, and what can be done about it where that is known."""
+    """A text that says what went wrong, and what to do about it where that is known."""
     classes = (*type(error).__mro__, *type(error.__cause__).__mro__)
     names = {each.__name__ for each in classes}
     said = getattr(error, "strerror", None) or str(error) or type(error).__name__
@@ -106,8 +152,8 @@ def explain(error: BaseException) -> str:
 def abort_uploads(filesystem: Any, folder: str, unwanted: Callable[[str], bool]) -> None:
     """End the multipart uploads below the folder that are unwanted, judging by their paths.
 
-    S3 keeps what a crash has left of them, unseen, and charges for it. Where they may not be listed or
-    aborted this is logged and no error, since nothing depends on it.
+    S3 keeps what a crash has left of them, unseen, and charges for it. If minirt may not list or abort them
+    it logs that and raises no error, since nothing depends on it.
     """
     if "s3" not in filesystem.protocol:
         return

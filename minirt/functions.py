@@ -16,7 +16,7 @@ TimeDomain = Literal["event", "processing"]
 
 
 class ProcessContext(Protocol):
-    """What a process function may ask and order while it handles a record or a timer."""
+    """What a process function can read and call while it handles a record or a timer."""
 
     @property
     def timestamp(self) -> int | None:
@@ -90,7 +90,8 @@ class KeyedProcess(_Keyed):
     """A function over the records of one key, with state and timers.
 
     State is declared as class attributes (`total = ValueState(default=0)`) and always that of the
-    current key. Timers that are still pending when all input has ended fire at the end, in order.
+    current key. Timers that are still pending when all input has ended fire at the end, in order. What
+    these set in event time fires, too; what is set after that, or in processing time, does not.
     """
 
     @abstractmethod

@@ -1,4 +1,4 @@
-"""Durations, sizes and points in time as users write them, turned into numbers."""
+"""Numbers, durations, sizes and points in time as users write them, checked and turned into numbers."""
 
 from __future__ import annotations
 
@@ -13,6 +13,13 @@ _QUANTITY = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([a-zA-Z]+)\s*")
 
 Duration = str | int | float | dt.timedelta
 Size = str | int
+
+
+def positive(option: str, value: object) -> int:
+    """The value if it is an int above 0. Raises ConfigurationError otherwise."""
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise ConfigurationError(f"{option} must be a whole number above 0, got {value!r}")
+    return value
 
 
 def seconds(value: Duration, option: str = "duration") -> float:

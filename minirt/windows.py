@@ -1,4 +1,4 @@
-"""Windows: which stretch of event time a record of a keyed stream counts for."""
+"""Windows of event time: which stretch of time a record of a keyed stream counts for."""
 
 from __future__ import annotations
 

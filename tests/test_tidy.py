@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import ast
 import re
+import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,18 +23,10 @@ SOURCES = [
 MAX_FILE_LINES = 420
 MAX_FUNCTION_LINES = 70
 
-# Layers that decide and do nothing else know neither the world nor the layers that act on it.
-PURE_LAYERS = ("minirt.protocol", "minirt.modes")
-PURE_LAYERS_MAY_IMPORT = (
-    "minirt.protocol",
-    "minirt.modes",
-    "minirt.errors",
-    "minirt.units",
-    "minirt.config",
-    "minirt.graph.execution",
-    "minirt.graph.key_groups",
-)
-PURE_LAYERS_MUST_NOT_IMPORT = (
+# What decides and does nothing knows neither the world nor the layers that act on it. Pure modules import
+# pure modules and the standard library only, so what they reach through others is pure as well.
+PURE = ("minirt.protocol", "minirt.modes", "minirt.errors", "minirt.units")
+PURE_MUST_NOT_IMPORT = (
     "asyncio",
     "multiprocessing",
     "threading",
@@ -43,18 +38,23 @@ PURE_LAYERS_MUST_NOT_IMPORT = (
     "io",
     "pathlib",
     "logging",
-    "fsspec",
     "subprocess",
-    "pyarrow",
 )
 
 # What each layer must not import, wherever in its files.
 FORBIDDEN = {
     "minirt.graph": ("minirt.runtime", "minirt.storage", "minirt.state", "minirt.api"),
+    "minirt.operators": ("minirt.runtime", "minirt.storage", "minirt.api"),
     "minirt.io": ("minirt.runtime", "minirt.api"),
     "minirt.data": ("minirt.runtime", "minirt.api"),
     "minirt.state": ("minirt.runtime", "minirt.api"),
     "minirt.storage": ("minirt.runtime", "minirt.api"),
+    "minirt.runtime.control": (
+        "minirt.runtime.coordinator",
+        "minirt.runtime.program",
+        "minirt.runtime.subtask",
+        "minirt.runtime.worker",
+    ),
 }
 
 # What a connector, as any package of a user, may rely on. Names of `minirt` itself are public too.
@@ -65,7 +65,19 @@ PUBLIC = (
     "minirt.data.batch",
     "minirt.state.handles",
     "minirt.config",
+    "minirt.units",
 )
+
+# Durations and times that are due go by the monotonic clock. These compare with dates of files, or write
+# dates for people.
+WALL_CLOCK = ("time.time", "time.time_ns")
+MAY_READ_THE_WALL_CLOCK = (
+    "minirt.clock",
+    "minirt.storage.local_files",
+    "minirt.storage.checkpoints",
+)
+
+STARTS_THREADS = ("threading.Thread", "threading.Timer", "Thread", "ThreadPoolExecutor")
 
 BANNED_WORDS = {"manager", "helper", "helpers", "util", "utils", "impl"}
 BANNED_FIRST_WORDS = {"base", "abstract"}
@@ -109,9 +121,9 @@ def layering_faults(module: str, tree: ast.AST, submodules: set[str]) -> list[st
     for found in imports(tree):
         top = found.name.split(".")[0]
         bad = found.name.startswith(".")
-        if within(module, PURE_LAYERS):
-            bad |= top in PURE_LAYERS_MUST_NOT_IMPORT
-            bad |= top == "minirt" and not within(found.name, PURE_LAYERS_MAY_IMPORT)
+        if within(module, PURE):
+            bad |= top in PURE_MUST_NOT_IMPORT
+            bad |= top not in sys.stdlib_module_names and not within(found.name, PURE)
         for layer, forbidden in FORBIDDEN.items():
             bad |= within(module, (layer,)) and within(found.name, forbidden)
         if within(module, ("minirt.api",)):
@@ -133,6 +145,26 @@ def size_faults(module: str, tree: ast.AST, lines: int) -> list[str]:
             if length > MAX_FUNCTION_LINES:
                 faults.append(f"{module}:{node.lineno} {node.name} has {length} lines")
     return faults
+
+
+def assertion_faults(module: str, tree: ast.AST) -> list[str]:
+    """`python -O` removes them: they may tell a type to the checker, and guard nothing."""
+    if not within(module, ("minirt",)) or within(module, ("minirt.testing.contracts",)):
+        return []  # Tests, and programs of their own.
+    return [
+        f"{module}:{node.lineno} asserts more than a type"
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Assert) and not tells_a_type(node.test)
+    ]
+
+
+def tells_a_type(test: ast.expr) -> bool:
+    match test:
+        case ast.Compare(ops=[ast.IsNot()], comparators=[ast.Constant(value=None)]):
+            return True
+        case ast.Call(func=ast.Name(id="isinstance")):
+            return True
+    return False
 
 
 def identifiers(tree: ast.AST) -> Iterator[tuple[str, int]]:
@@ -174,6 +206,34 @@ def mode_faults(module: str, tree: ast.AST) -> list[str]:
     ]
 
 
+def clock_faults(module: str, tree: ast.AST) -> list[str]:
+    """The wall clock read where it may be set meanwhile: whoever needs it has a `minirt.clock.Clock`."""
+    if not within(module, ("minirt",)) or module in MAY_READ_THE_WALL_CLOCK:
+        return []
+    read = [
+        node.lineno
+        for node in ast.walk(tree)
+        if (isinstance(node, ast.Attribute) and ast.unparse(node) in WALL_CLOCK)
+        or (isinstance(node, ast.ImportFrom) and node.module == "time" and _names_it(node))
+    ]
+    return [f"{module}:{line} reads the wall clock" for line in read]
+
+
+def _names_it(node: ast.ImportFrom) -> bool:
+    return any(f"time.{alias.name}" in WALL_CLOCK for alias in node.names)
+
+
+def thread_faults(module: str, tree: ast.AST) -> list[str]:
+    """Threads that could end unheard: all are started by `minirt.threads.start_thread`."""
+    if not within(module, ("minirt",)) or module == "minirt.threads":
+        return []
+    return [
+        f"{module}:{node.lineno} starts a thread by itself"
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in STARTS_THREADS
+    ]
+
+
 def module_of(path: Path) -> str:
     parts = list(path.relative_to(ROOT).with_suffix("").parts)
     if parts[0] == "connectors":
@@ -193,9 +253,54 @@ def test_every_module_keeps_to_its_layer_size_and_names(path):
     assert [
         *layering_faults(module, tree, submodules_of_minirt()),
         *size_faults(module, tree, len(text.splitlines())),
+        *assertion_faults(module, tree),
         *name_faults(module, tree),
         *mode_faults(module, tree),
+        *clock_faults(module, tree),
+        *thread_faults(module, tree),
     ] == []
+
+
+# `minirt/__init__.py` imports all that users want, so the package stands in for itself without it. The
+# interpreter starts without installed packages (-S): neither pyarrow nor numpy is there to be imported.
+IMPORT_WHAT_IS_PURE = """
+import importlib, pathlib, sys, types
+
+root, *pure = sys.argv[1:]
+package = types.ModuleType("minirt")
+package.__path__ = [root + "/minirt"]
+sys.modules["minirt"] = package
+for path in sorted(pathlib.Path(root, "minirt").rglob("*.py")):
+    parts = path.relative_to(root).with_suffix("").parts
+    name = ".".join(part for part in parts if part != "__init__")
+    if any(name == one or name.startswith(one + ".") for one in pure):
+        importlib.import_module(name)
+        print(name)
+"""
+
+
+def import_what_is_pure(root: Path) -> subprocess.CompletedProcess[str]:
+    """Import all pure modules below `root` in a Python that has nothing installed."""
+    command = [sys.executable, "-I", "-S", "-c", IMPORT_WHAT_IS_PURE, str(root), *PURE]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_what_decides_can_be_imported_where_nothing_is_installed():
+    done = import_what_is_pure(ROOT)
+    assert done.stderr == ""
+    assert {"minirt.protocol.job", "minirt.modes.aligned"} <= {*done.stdout.split()}
+
+
+@pytest.mark.parametrize(
+    "planted", ["import pyarrow", "from minirt.data import batch", "import minirt.graph.job_graph"]
+)
+def test_an_impure_import_is_found_wherever_it_is_reached(tmp_path, planted):
+    ignore = shutil.ignore_patterns("__pycache__", "runtime", "testing", "cli")
+    shutil.copytree(ROOT / "minirt", tmp_path / "minirt", ignore=ignore)
+    assert import_what_is_pure(tmp_path).returncode == 0
+    with (tmp_path / "minirt/units.py").open("a") as units:
+        units.write(f"\n{planted}\n")
+    assert "ModuleNotFoundError" in import_what_is_pure(tmp_path).stderr
 
 
 # The rules themselves: each has to find what it is there for.
@@ -208,17 +313,23 @@ def test_every_module_keeps_to_its_layer_size_and_names(path):
         ("minirt.protocol.barriers", "import os.path"),
         ("minirt.modes.aligned", "def f():\n    from random import choice"),
         ("minirt.protocol", "from minirt import io"),
-        ("minirt.modes.aligned", "from minirt.runtime.worker import Worker"),
+        ("minirt.modes.aligned", "from minirt.runtime.worker.worker import Worker"),
         ("minirt.protocol.barriers", "import minirt"),
-        ("minirt.protocol.barriers", "from minirt.graph.job_graph import Edge"),
+        ("minirt.protocol.barriers", "from minirt.graph.execution import Link"),
+        ("minirt.protocol.barriers", "from minirt.config import Limits"),
+        ("minirt.protocol.manifest", "import msgpack"),
+        ("minirt.protocol.restore", "if TYPE_CHECKING:\n    import pyarrow"),
+        ("minirt.units", "import numpy as np"),
+        ("minirt.errors", "from minirt.data.values import shown"),
         ("minirt.protocol.barriers", "from .watermarks import Valve"),
         ("minirt.graph.planner", "def f():\n    import minirt.state.timers"),
         ("minirt.io.files", "from minirt.runtime import execute"),
         ("minirt.data.wire", "from minirt import runtime"),
         ("minirt.state.keyed", "import minirt.runtime"),
         ("minirt.storage.manifest", "import minirt.runtime"),
-        ("minirt.api.environment", "from minirt.runtime.execute import execute_job"),
-        ("minirt.api.environment", "if True:\n    import minirt.runtime.execute"),
+        ("minirt.runtime.control.messages", "from minirt.runtime.subtask import assembly"),
+        ("minirt.api.environment", "from minirt.runtime.program.execute import execute_job"),
+        ("minirt.api.environment", "if True:\n    import minirt.runtime.program.execute"),
         ("minirt_connectors.spark.source", "from minirt.runtime import execute"),
         ("minirt_connectors.spark.source", "from minirt import runtime"),
         ("minirt_connectors.spark.source", "from minirt.data.wire import encode"),
@@ -232,14 +343,17 @@ def test_an_import_against_the_layers_is_found(module, code):
     ("module", "code"),
     [
         ("minirt.protocol.barriers", "from minirt.errors import ProtocolError"),
-        ("minirt.protocol.barriers", "from minirt.graph.execution import ChannelId"),
+        ("minirt.protocol.barriers", "from minirt.protocol.ids import ChannelId"),
         ("minirt.modes", "from minirt.protocol import barriers\nimport dataclasses"),
-        ("minirt.api.environment", "def f():\n    from minirt.runtime.execute import execute_job"),
+        (
+            "minirt.api.environment",
+            "def f():\n    from minirt.runtime.program.execute import execute_job",
+        ),
         (
             "minirt.api.stream",
-            "if TYPE_CHECKING:\n    from minirt.runtime.execute import JobResult",
+            "if TYPE_CHECKING:\n    from minirt.runtime.program.execute import JobResult",
         ),
-        ("minirt.runtime.worker", "import time, socket, minirt.protocol.barriers"),
+        ("minirt.runtime.worker.worker", "import time, socket, minirt.protocol.barriers"),
         ("minirt_connectors.spark.source", "import minirt as rt\nfrom minirt import Source"),
         ("minirt_connectors.spark.source", "from minirt.data.batch import Rows\nimport pyspark"),
         ("minirt_connectors.spark.source", "from minirt import errors"),
@@ -247,6 +361,11 @@ def test_an_import_against_the_layers_is_found(module, code):
 )
 def test_an_import_within_the_layers_passes(module, code):
     assert layering_faults(module, ast.parse(code), {"runtime", "errors"}) == []
+
+
+def test_assertions_that_guard_something_are_found():
+    code = "assert x is not None\nassert isinstance(x, int), 'an int'\nassert x > 3"
+    assert assertion_faults("minirt.m", ast.parse(code)) == ["minirt.m:3 asserts more than a type"]
 
 
 def test_long_files_and_functions_are_found():
@@ -292,6 +411,25 @@ def test_a_telling_name_passes(code):
 
 def test_a_mode_named_in_the_runtime_is_found():
     tree = ast.parse('if mode == "aligned": pass')
-    assert mode_faults("minirt.runtime.worker", tree) != []
+    assert mode_faults("minirt.runtime.worker.worker", tree) != []
     assert mode_faults("minirt.modes.aligned", tree) == []
-    assert mode_faults("minirt.runtime.worker", ast.parse('"the aligned mode"')) == []
+    assert mode_faults("minirt.runtime.worker.worker", ast.parse('"the aligned mode"')) == []
+
+
+@pytest.mark.parametrize(
+    "code", ["import time\nnow = time.time()", "from time import time", "clock = time.time_ns"]
+)
+def test_a_reading_of_the_wall_clock_is_found(code):
+    assert clock_faults("minirt.runtime.worker.worker", ast.parse(code)) != []
+    assert clock_faults("minirt.clock", ast.parse(code)) == []
+
+
+def test_a_reading_of_the_monotonic_clock_passes():
+    code = "import time\nfrom time import perf_counter\nnow = time.monotonic()"
+    assert clock_faults("minirt.runtime.worker.worker", ast.parse(code)) == []
+
+
+def test_a_thread_that_could_end_unheard_is_found():
+    tree = ast.parse("import threading\nthreading.Thread(target=print).start()")
+    assert thread_faults("minirt.runtime.worker.worker", tree) != []
+    assert thread_faults("minirt.threads", tree) == []

@@ -11,8 +11,8 @@ import minirt as rt
 from benchmarks.nexmark.generator import generator
 from benchmarks.nexmark.schemas import KINDS, SCHEMAS, Kind
 from benchmarks.nexmark.workload import Workload
-from minirt.config import positive
 from minirt.io.base import Offset
+from minirt.units import positive
 
 BLOCK_EVENTS = 10_000
 """Larger batches are not made faster: their columns no longer fit the processor's cache."""

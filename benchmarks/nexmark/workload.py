@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from minirt import ConfigurationError
-from minirt.config import positive
+from minirt.units import positive
 
 BASE_TIME_MS = 1_436_918_400_000
 """2015-07-15 00:00:00 UTC, the event time of event 0."""

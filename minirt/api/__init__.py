@@ -1,1 +1,1 @@
-"""How a job is written: environments, streams and what is refused before anything runs."""
+"""What users write jobs with: environments, streams, and checks before anything runs."""

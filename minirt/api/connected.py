@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from minirt.api.draft import Port, Settings
+from minirt.api.draft import Settings
 from minirt.api.keys import KeySpec, key_parts
-from minirt.api.stream import Stream
+from minirt.api.stream import Stream, added
 from minirt.errors import ConfigurationError
 from minirt.functions import KeyedCoProcess
-from minirt.graph.job_graph import CoMapSpec, KeyedCoProcessSpec, KeySelector, OperatorSpec
+from minirt.graph.operator_spec import OperatorSpec
+from minirt.operators.common.checks import check_instance
+from minirt.operators.flat_map import CoFlatMapSpec
+from minirt.operators.keyed_process import KeyedCoProcessSpec
+from minirt.operators.map import CoMapSpec
+
+if TYPE_CHECKING:
+    from minirt.api.keyed_stream import KeyedStream
 
 
 class ConnectedStreams:
@@ -47,30 +54,38 @@ class ConnectedStreams:
     ) -> Stream:
         """Any number of records for each, by the function of its side."""
         settings = Settings(uid, name, parallelism, chain)
-        return self._then(CoMapSpec(left, right, flat=True), settings)
+        return self._then(CoFlatMapSpec(left, right), settings)
 
     def key_by(self, left: KeySpec, right: KeySpec) -> ConnectedKeyedStreams:
         """Group each side by columns, or by a function; equal keys of both sides meet."""
         return self._left.key_by(*key_parts(left)).connect(self._right.key_by(*key_parts(right)))
 
+    def apply(
+        self,
+        operator: OperatorSpec,
+        *,
+        uid: str | None = None,
+        name: str | None = None,
+        parallelism: int | None = None,
+        chain: bool = True,
+    ) -> Stream:
+        """The records that an operator with two inputs emits: one of any kind, such as one from another
+        package."""
+        check_instance(operator, OperatorSpec, f"apply on {self._left!r} and {self._right!r}")
+        return self._then(operator, Settings(uid, name, parallelism, chain))
+
     def _then(self, spec: OperatorSpec, settings: Settings) -> Stream:
-        draft = self._left._draft
-        operator = draft.add(spec, settings, (self._left._ports, self._right._ports))
-        return Stream(draft, (Port(operator),), None)
+        return added(self._left._draft, spec, settings, self._left._input, self._right._input)
 
 
 class ConnectedKeyedStreams(ConnectedStreams):
     """Two streams keyed alike: records of equal keys share one state."""
 
-    __slots__ = ("_left_key", "_right_key")
+    __slots__ = ()
 
-    def __init__(
-        self, left: Stream, right: Stream, left_key: KeySelector, right_key: KeySelector
-    ) -> None:
+    def __init__(self, left: KeyedStream, right: KeyedStream) -> None:
         super().__init__(left, right)
-        self._left_key = left_key
-        self._right_key = right_key
-        counts = len(left_key.columns), len(right_key.columns)
+        counts = len(left._key.columns), len(right._key.columns)
         if all(counts) and counts[0] != counts[1]:
             raise ConfigurationError(
                 f"{left!r} is keyed by {counts[0]} columns and {right!r} by {counts[1]}: "
@@ -86,6 +101,5 @@ class ConnectedKeyedStreams(ConnectedStreams):
         parallelism: int | None = None,
         chain: bool = True,
     ) -> Stream:
-        """What a process function over both sides emits; it has state and timers per key."""
-        spec = KeyedCoProcessSpec(self._left_key, self._right_key, process)
-        return self._then(spec, Settings(uid, name, parallelism, chain))
+        """The records that a process function over both sides emits; it has state and timers per key."""
+        return self._then(KeyedCoProcessSpec(process), Settings(uid, name, parallelism, chain))

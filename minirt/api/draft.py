@@ -1,4 +1,4 @@
-"""The job while it is being written: operators in the order of the calls, and what feeds them."""
+"""The job while a user writes it: operators in the order of the calls, and the edges between them."""
 
 from __future__ import annotations
 
@@ -9,24 +9,11 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from minirt.api.checks import check_operator, check_side_output
 from minirt.api.pickling import check_picklable
 from minirt.errors import ConfigurationError
-from minirt.graph.describe import default_name, kind_of
-from minirt.graph.job_graph import (
-    Edge,
-    Forward,
-    JobGraph,
-    KeyedCoProcessSpec,
-    KeyedProcessSpec,
-    OperatorNode,
-    OperatorSpec,
-    Partitioning,
-    ProcessSpec,
-    Rebalance,
-    SinkSpec,
-    SourceSpec,
-)
+from minirt.graph.job_graph import Edge, Forward, JobGraph, OperatorNode, Partitioning, Rebalance
+from minirt.graph.keys import KeySelector
+from minirt.graph.operator_spec import OperatorSpec, Site
 from minirt.graph.validate import check_forward, check_parallelism, validate
 
 _UID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,199}")
@@ -34,7 +21,7 @@ _UID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,199}")
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What every operator method takes by keyword; None is the default of the environment."""
+    """The keywords of every operator method; None stands for the default of the environment."""
 
     uid: str | None = None
     name: str | None = None
@@ -52,6 +39,16 @@ class Port:
 
 
 @dataclass(frozen=True, slots=True)
+class Input:
+    """An edge into one input of an operator: its records, their key and their columns, if known."""
+
+    label: str
+    ports: tuple[Port, ...]
+    key: KeySelector | None = None
+    schema: pa.Schema | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class _Feed:
     port: Port
     partitioning: Partitioning
@@ -61,13 +58,13 @@ class _Feed:
 @dataclass(frozen=True, slots=True)
 class _Drafted:
     node: OperatorNode
-    """Its uid is provisional unless `settled`: an explicit uid that comes later takes precedence."""
+    """The uid is provisional unless `settled`: an explicit uid that comes later takes precedence."""
     settled: bool
     feeds: tuple[_Feed, ...]
 
 
 class Draft:
-    """Grows by one operator per call. What can be refused at the call is refused there.
+    """Grows by one operator per call, and refuses at the call whatever it can refuse there.
 
     Operators follow what feeds them, as streams exist before their consumers: the order of the
     calls is a topological order.
@@ -79,34 +76,44 @@ class Draft:
         self._operators: list[_Drafted] = []
         self._side_outputs: dict[Port, None] = {}
 
-    def label(self, spec: OperatorSpec, settings: Settings) -> str:
-        """How messages call an operator that is about to be added."""
-        return self._node(spec, settings, None)[0].label
-
     def add(
         self,
         spec: OperatorSpec,
         settings: Settings,
-        inputs: Sequence[Sequence[Port]] = (),
-        schema: pa.Schema | None = None,
+        inputs: Sequence[Input] = (),
     ) -> int:
-        """Take up an operator and return its place; `inputs` holds the ports of each input."""
-        node, settled = self._node(spec, settings, schema)
+        """Take up an operator and return its place."""
+        spec.check_facts()
+        keys = tuple(input.key for input in inputs)
+        node, settled = self._node(spec, settings, keys)
         shown = node if settled else replace(node, uid=_free(node.uid, set(self._uids())))
+        site = Site(
+            shown.label,
+            tuple(input.label for input in inputs),
+            keys,
+            tuple(input.schema for input in inputs),
+        )
         check_parallelism(shown)
-        check_operator(shown)
-        self._check_instance_is_new(shown)
+        _check_inputs(shown)
+        spec.check(site)
+        self._check_owned_is_new(shown)
+        node = replace(node, schema=spec.output_schema(site))
         feeds = tuple(
             _Feed(port, self._partitioning(port, shown), target_input)
-            for target_input, ports in enumerate(inputs)
-            for port in ports
+            for target_input, input in enumerate(inputs)
+            for port in input.ports
         )
         self._operators.append(_Drafted(node, settled, feeds))
         return len(self._operators) - 1
 
     def side_output(self, operator: int, tag: str) -> Port:
-        """The port of a side output; once asked for, it has to be consumed."""
-        check_side_output(self.node(operator), tag)
+        """The port of a side output. An operator must consume a side output that was asked for."""
+        node = self.node(operator)
+        if not isinstance(tag, str) or not tag:
+            raise ConfigurationError(
+                f"{node.label}: a side output is named by a string, not {tag!r}"
+            )
+        node.spec.side_output(tag, node.label)
         port = Port(operator, tag)
         self._side_outputs[port] = None
         return port
@@ -130,24 +137,27 @@ class Draft:
         graph = JobGraph(name, operators, edges)
         validate(graph)
         self._check_side_outputs()
-        _check_ends(graph)
+        for node in operators.values():
+            node.spec.validate(node.label)
         check_picklable(graph)
         return graph
 
     def _node(
-        self, spec: OperatorSpec, settings: Settings, schema: pa.Schema | None
+        self, spec: OperatorSpec, settings: Settings, keys: tuple[KeySelector | None, ...]
     ) -> tuple[OperatorNode, bool]:
-        name = default_name(spec) if settings.name is None else settings.name
+        name = spec.default_name if settings.name is None else settings.name
         if not isinstance(name, str) or not name:
-            raise ConfigurationError(f"{kind_of(spec)}: name must be a string, got {name!r}")
+            raise ConfigurationError(f"{spec.kind}: name must be a string, got {name!r}")
         if not isinstance(settings.chain, bool):
             raise ConfigurationError(f"{name}: chain is True or False, not {settings.chain!r}")
-        uid = _slug(name) or kind_of(spec) if settings.uid is None else settings.uid
+        uid = _slug(name) or spec.kind if settings.uid is None else settings.uid
         parallelism = self._parallelism if settings.parallelism is None else settings.parallelism
         node = OperatorNode(
-            uid, name, spec, parallelism, self._max_parallelism, settings.chain, schema
+            uid, name, spec, parallelism, self._max_parallelism, settings.chain, keys=keys
         )
         settled = settings.uid is not None or node.stateful
+        if not settled:
+            node = replace(node, stem=uid)
         if settled:
             self._check_uid(uid, name, explicit=settings.uid is not None)
         return node, settled
@@ -168,7 +178,7 @@ class Draft:
         )
 
     def _uids(self) -> list[str]:
-        """The uid of every operator: what is settled stays, the rest is numbered where it collides."""
+        """The uid of every operator. Settled uids stay; others get a number where they collide."""
         taken = {drafted.node.uid for drafted in self._operators if drafted.settled}
         uids = []
         for drafted in self._operators:
@@ -185,12 +195,12 @@ class Draft:
             check_forward(source, target)
         return port.partitioning
 
-    def _check_instance_is_new(self, node: OperatorNode) -> None:
-        instance = _instance(node.spec)
-        for other in self._operators if instance is not None else ():
-            if _instance(other.node.spec) is instance:
+    def _check_owned_is_new(self, node: OperatorNode) -> None:
+        owned = node.spec.owned
+        for other in self._operators if owned is not None else ():
+            if other.node.spec.owned is owned:
                 raise ConfigurationError(
-                    f"{node.label}: this {type(instance).__name__} object already works for "
+                    f"{node.label}: this {type(owned).__name__} object already works for "
                     f"{other.node.label}; create one per operator, or unite the streams first"
                 )
 
@@ -208,26 +218,16 @@ class Draft:
                 )
 
 
-def _check_ends(graph: JobGraph) -> None:
-    for node in graph.operators.values():
-        match node.spec:
-            case SourceSpec(source=end) | SinkSpec(sink=end):
-                try:
-                    end.validate()
-                except ConfigurationError as error:
-                    raise ConfigurationError(f"{node.label}: {error}") from error
-
-
-def _instance(spec: OperatorSpec) -> object | None:
-    """The object that works for one operator only: it holds, or hands over, what is under way."""
-    match spec:
-        case ProcessSpec(process=process):
-            return process
-        case KeyedProcessSpec(process=process) | KeyedCoProcessSpec(process=process):
-            return process
-        case SinkSpec(sink=sink):
-            return sink
-    return None
+def _check_inputs(node: OperatorNode) -> None:
+    if len(node.keys) != node.spec.inputs:
+        raise ConfigurationError(
+            f"{node.label}: a {node.spec.kind} has {node.spec.inputs} inputs, but {len(node.keys)} lead "
+            "into it; connect brings two streams together"
+        )
+    if node.keyed and None in node.keys:
+        raise ConfigurationError(
+            f"{node.label}: a {node.spec.kind} keeps state per key: call key_by before it"
+        )
 
 
 def _free(uid: str, taken: Set[str]) -> str:

@@ -1,29 +1,30 @@
-"""The environment: where a job begins, is looked at and is executed."""
+"""The environment: a job begins there, shows its plan there and is executed there."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal
 
-import pyarrow as pa
-
 from minirt.api import launch
-from minirt.api.draft import Draft, Port, Settings
-from minirt.api.stream import Stream
-from minirt.config import DEFAULT_MAX_PARALLELISM, Checkpointing, Options, positive
+from minirt.api.draft import Draft, Settings
+from minirt.api.stream import Stream, added
+from minirt.config import DEFAULT_MAX_PARALLELISM, Checkpointing, Options
 from minirt.errors import ConfigurationError
 from minirt.functions import Watermarks
 from minirt.graph.explain import explain
-from minirt.graph.job_graph import JobGraph, SourceSpec
+from minirt.graph.job_graph import JobGraph
 from minirt.graph.planner import build_execution_graph
 from minirt.graph.validate import check_max_parallelism
 from minirt.io.base import Source
 from minirt.modes import find_mode
+from minirt.operators.source import SourceSpec
 from minirt.protocol.restarts import RestartStrategy
-from minirt.run_settings import RestoreOptions, RunSettings
+from minirt.protocol.restore_options import RestoreOptions
+from minirt.run_settings import RunSettings
+from minirt.units import positive
 
 if TYPE_CHECKING:
-    from minirt.runtime.job import Job, JobResult
-    from minirt.runtime.observer import JobObserver
+    from minirt.runtime.program.job import Job, JobResult
+    from minirt.runtime.program.observer import JobObserver
 
 
 class Environment:
@@ -64,7 +65,7 @@ class Environment:
 
     @property
     def defaults(self) -> RunSettings:
-        """The settings of runs that are given no others."""
+        """The settings of runs that get no others."""
         return self._defaults
 
     def source(
@@ -83,9 +84,7 @@ class Environment:
         times real time), otherwise as fast as possible.
         """
         spec, settings = SourceSpec(source, watermarks, speed), Settings(uid, name, parallelism)
-        schema = _schema(source, self._draft.label(spec, settings))
-        operator = self._draft.add(spec, settings, schema=schema)
-        return Stream(self._draft, (Port(operator),), schema)
+        return added(self._draft, spec, settings)
 
     def graph(self, name: str | None = None) -> JobGraph:
         """The job as data, checked as a whole. Raises ConfigurationError, naming the operator."""
@@ -135,7 +134,7 @@ class Environment:
         settings = self._settings(checkpointing, origin, restart, options, observer)
         if runner not in ("processes", "inline"):
             raise ConfigurationError(f'runner must be "processes" or "inline", got {runner!r}')
-        from minirt.runtime.execute import execute_job
+        from minirt.runtime.program.execute import execute_job
 
         return execute_job(graph, settings, runner)
 
@@ -159,7 +158,7 @@ class Environment:
             restore, allow_non_restored_state, allow_restore_fallback, ignore_in_flight_data_of
         )
         settings = self._settings(checkpointing, origin, restart, options, observer)
-        from minirt.runtime.execute import start_job
+        from minirt.runtime.program.execute import start_job
 
         return start_job(graph, settings)
 
@@ -185,12 +184,3 @@ def _checked_name(name: Any) -> str:
     if not isinstance(name, str) or not name.strip():
         raise ConfigurationError(f"the name of a job is a string, not {name!r}")
     return name
-
-
-def _schema(source: Source, label: str) -> pa.Schema | None:
-    if not isinstance(source, Source):
-        return None  # refused with all that is wrong with the operator
-    try:
-        return source.schema()
-    except ConfigurationError as error:
-        raise ConfigurationError(f"{label}: {error}") from error

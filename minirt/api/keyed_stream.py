@@ -8,28 +8,35 @@ from typing import Any, Literal, overload
 import pyarrow as pa
 
 from minirt.aggregates import Aggregate
-from minirt.api.aggregation import aggregated_schema, emission
-from minirt.api.checks import check_instance
 from minirt.api.connected import ConnectedKeyedStreams, ConnectedStreams
 from minirt.api.draft import Draft, Port, Settings
 from minirt.api.stream import Stream
 from minirt.api.windowed_stream import WindowedStream
+from minirt.errors import ConfigurationError
 from minirt.functions import KeyedProcess, Process
-from minirt.graph.job_graph import AggregateSpec, KeyedProcessSpec, KeySelector, ReduceSpec
-from minirt.units import Duration
+from minirt.graph.keys import KeySelector
+from minirt.operators.aggregate import AggregateSpec
+from minirt.operators.common.checks import check_instance
+from minirt.operators.keyed_process import KeyedProcessSpec
+from minirt.operators.reduce import ReduceSpec
+from minirt.units import Duration, seconds
 from minirt.windows import Tumbling
 
 
 class KeyedStream(Stream):
-    """As Stream; whatever operator comes next receives its records by key."""
+    """As Stream; the next operator receives its records by key."""
 
-    __slots__ = ("_key",)
+    __slots__ = ("_keyed_by",)
 
     def __init__(
         self, draft: Draft, ports: tuple[Port, ...], schema: pa.Schema | None, key: KeySelector
     ) -> None:
         super().__init__(draft, ports, schema)
-        self._key = key
+        self._keyed_by = key
+
+    @property
+    def _key(self) -> KeySelector:
+        return self._keyed_by
 
     def process(
         self,
@@ -40,13 +47,13 @@ class KeyedStream(Stream):
         parallelism: int | None = None,
         chain: bool = True,
     ) -> Stream:
-        """What a process function emits; a KeyedProcess has state and timers per key."""
+        """The records that a process function emits; a KeyedProcess has state and timers per key."""
         settings = Settings(uid, name, parallelism, chain)
         if isinstance(process, Process):
             return super().process(
                 process, uid=uid, name=name, parallelism=parallelism, chain=chain
             )
-        return self._then(KeyedProcessSpec(self._key, process), settings)
+        return self._then(KeyedProcessSpec(process), settings)
 
     def reduce(
         self,
@@ -58,7 +65,7 @@ class KeyedStream(Stream):
         chain: bool = True,
     ) -> Stream:
         """After every record the value of its key so far, `function(value so far, record)`."""
-        return self._then(ReduceSpec(self._key, function), Settings(uid, name, parallelism, chain))
+        return self._then(ReduceSpec(function), Settings(uid, name, parallelism, chain))
 
     def aggregate(
         self,
@@ -75,16 +82,13 @@ class KeyedStream(Stream):
         a duration such as "1s" for the keys that changed within it; "end" once, after the end of input.
         Each row has the event time of the newest record that is in it.
         """
-        spec = AggregateSpec(self._key, aggregates, emission(emit))
         settings = Settings(uid, name, parallelism, chain)
-        label = self._draft.label(spec, settings)
-        schema = aggregated_schema(spec, self._schema, label)
-        return self._then(spec, settings, schema)
+        return self._then(AggregateSpec(aggregates, _emission(emit)), settings)
 
     def window(self, window: Tumbling) -> WindowedStream:
         """The records of each key in windows of event time; aggregate them next."""
         check_instance(window, Tumbling, f"window on {self._label}")
-        return WindowedStream(self, self._key, window)
+        return WindowedStream(self, window)
 
     @overload
     def connect(self, other: KeyedStream) -> ConnectedKeyedStreams: ...
@@ -97,4 +101,16 @@ class KeyedStream(Stream):
         if not isinstance(other, KeyedStream):
             return super().connect(other)
         self._check_same_environment(other, "connect")
-        return ConnectedKeyedStreams(self, other, self._key, other._key)
+        return ConnectedKeyedStreams(self, other)
+
+
+def _emission(emit: Literal["updates", "end"] | Duration) -> Literal["updates", "end"] | float:
+    """When results are given out. Raises ConfigurationError."""
+    if emit == "updates":
+        return "updates"
+    if emit == "end":
+        return "end"
+    interval = seconds(emit, 'emit, which is "updates", "end" or a duration,')
+    if interval < 0.001:
+        raise ConfigurationError(f"emit: an interval must be at least 1ms, got {emit!r}")
+    return interval

@@ -1,17 +1,17 @@
-"""From what a user calls a key to a selector, checked against the columns as far as they are known."""
+"""Makes a selector from a user's key, and checks it against the columns as far as they are known."""
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import pyarrow as pa
 
-from minirt.api.functions import check_function, check_key_function
 from minirt.data.keys import check_key_type
 from minirt.errors import ConfigurationError
-from minirt.graph.job_graph import KeySelector
+from minirt.graph.keys import KeySelector
+from minirt.operators.common.checks import check_column
+from minirt.operators.common.functions import check_function, check_key_function
 
 KeySpec = str | Sequence[str] | Callable[[Any], Any]
 """A column, several columns, or a function of the record."""
@@ -42,15 +42,6 @@ def routing_key(parts: Sequence[Any], schema: pa.Schema | None, label: str) -> K
 def key_parts(key: Any) -> Sequence[Any]:
     """One key argument as the list of parts that `key_by` would have been given."""
     return key if isinstance(key, list | tuple) else (key,)
-
-
-def check_column(column: str, schema: pa.Schema | None, label: str) -> None:
-    """Raise ConfigurationError for a column that a known schema does not have."""
-    if schema is None or column in schema.names:
-        return
-    near = difflib.get_close_matches(column, schema.names, n=1)
-    hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(schema.names)}"
-    raise ConfigurationError(f"{label}: there is no column {column!r}; {hint}")
 
 
 def _selector(parts: Sequence[Any], schema: pa.Schema | None, label: str) -> KeySelector:

@@ -1,4 +1,4 @@
-"""What an environment is to know of a launcher that loads the file which makes it."""
+"""Tells environments that a launcher, such as `minirt run`, loads the file that makes them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _launch: ContextVar[_Launch | None] = ContextVar("minirt_launch", default=None)
 
 @contextmanager
 def loading(parallelism: int | None) -> Iterator[None]:
-    """Environments that are made within run nothing, and have this parallelism if one is given."""
+    """Within the block, environments run nothing, and have this parallelism if one is given."""
     token = _launch.set(_Launch(parallelism))
     try:
         yield
@@ -29,7 +29,7 @@ def loading(parallelism: int | None) -> Iterator[None]:
 
 
 def parallelism_instead_of(default: int) -> int:
-    """That of the launcher, if it has one."""
+    """The parallelism that the launcher sets, if it sets one."""
     launch = _launch.get()
     return default if launch is None or launch.parallelism is None else launch.parallelism
 

@@ -14,7 +14,7 @@ from minirt.errors import ConfigurationError
 from minirt.graph.job_graph import Custom, Hash, JobGraph
 
 _DEPTH = 8
-"""How far captured objects are searched; what holds the culprit deeper is named itself."""
+"""How deep to search captured objects; the message names the outer object if the culprit lies deeper."""
 
 
 def check_picklable(graph: JobGraph) -> None:
@@ -66,7 +66,7 @@ def _culprit(value: Any) -> tuple[list[str], Any]:
 
 
 def _parts(value: Any) -> Iterator[tuple[str, Any]]:
-    """What an object carries along when it is pickled, each part with its name."""
+    """The objects that pickling an object takes along, each with its name."""
     if isinstance(value, types.FunctionType):
         captured = inspect.getclosurevars(value)
         for name, part in {**captured.nonlocals, **captured.globals}.items():

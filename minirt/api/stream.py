@@ -9,32 +9,33 @@ from typing import TYPE_CHECKING, Any, Literal
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from minirt.api.checks import check_instance
-from minirt.api.column_checks import check_projection, emitted_schema
-from minirt.api.draft import Draft, Port, Settings
-from minirt.api.functions import check_function
+from minirt.api.draft import Draft, Input, Port, Settings
 from minirt.api.keys import KeySpec, hash_key, key_parts, routing_key
 from minirt.errors import ConfigurationError
 from minirt.functions import KeyedProcess, Process
+from minirt.graph.describe import describe_partitioning
 from minirt.graph.job_graph import (
     Broadcast,
     Custom,
-    FilterColumnsSpec,
-    FilterSpec,
-    FlatMapSpec,
     Forward,
     Hash,
-    MapBatchesSpec,
-    MapSpec,
-    OperatorSpec,
     Partitioning,
-    ProcessSpec,
-    ProjectSpec,
     Rebalance,
     Rescale,
-    SinkSpec,
 )
+from minirt.graph.keys import KeySelector
+from minirt.graph.operator_spec import OperatorSpec
 from minirt.io.base import Sink
+from minirt.operators.common.checks import check_instance
+from minirt.operators.common.functions import check_function
+from minirt.operators.filter import FilterColumnsSpec, FilterSpec
+from minirt.operators.flat_map import FlatMapSpec
+from minirt.operators.map import MapSpec
+from minirt.operators.map_batches import MapBatchesSpec
+from minirt.operators.process import ProcessSpec
+from minirt.operators.project import SelectSpec, WithColumnSpec
+from minirt.operators.sink import SinkSpec
+from minirt.units import Duration, seconds
 
 if TYPE_CHECKING:
     from minirt.api.connected import ConnectedStreams
@@ -106,8 +107,8 @@ class Stream:
         """
         settings = Settings(uid, name, parallelism, chain)
         if isinstance(predicate, pc.Expression):
-            return self._then_columns(FilterColumnsSpec(predicate), settings)
-        return self._then(FilterSpec(predicate), settings, self._schema)
+            return self._then(FilterColumnsSpec(predicate), settings)
+        return self._then(FilterSpec(predicate), settings)
 
     def select(
         self,
@@ -120,7 +121,7 @@ class Stream:
     ) -> Stream:
         """The columns named, then the computed ones: `select("a", total=pc.field("x") * 2)`.
 
-        Columns called as one of the keywords are computed with `with_column`.
+        To compute a column whose name is one of the keywords, use `with_column`.
         """
         given = {"uid": uid, "name": name, "parallelism": parallelism, "chain": chain}
         for keyword, value in given.items():
@@ -130,7 +131,7 @@ class Stream:
                     f"column of that name with with_column({keyword!r}, ...)"
                 )
         settings = Settings(uid, name, parallelism, chain)
-        return self._then_columns(ProjectSpec(columns, tuple(computed.items())), settings)
+        return self._then(SelectSpec(columns, tuple(computed.items())), settings)
 
     def with_column(
         self,
@@ -144,21 +145,28 @@ class Stream:
     ) -> Stream:
         """All columns and one that is computed; it replaces a column of its name."""
         settings = Settings(uid, name, parallelism, chain)
-        return self._then_columns(ProjectSpec(None, ((column, value),)), settings)
+        return self._then(WithColumnSpec(None, ((column, value),)), settings)
 
     def map_batches(
         self,
         function: Callable[[Any], Any],
         format: Literal["rows", "columns"] = "rows",
         *,
+        size: int | None = None,
+        wait: Duration = 0,
         uid: str | None = None,
         name: str | None = None,
         parallelism: int | None = None,
         chain: bool = True,
     ) -> Stream:
-        """A batch for each: list to list, or with format "columns" RecordBatch to RecordBatch."""
+        """A batch for each: list to list, or with format "columns" RecordBatch to RecordBatch.
+
+        The runtime decides how many records a batch has, unless you ask for a `size`: it then gathers so
+        many, but gives out fewer once the first of them has waited for `wait`, and before a barrier
+        that does not overtake or the end of a channel. Such an operator begins a chain of its own.
+        """
         settings = Settings(uid, name, parallelism, chain)
-        return self._then(MapBatchesSpec(function, format), settings)
+        return self._then(MapBatchesSpec(function, format, size, seconds(wait, "wait")), settings)
 
     def process(
         self,
@@ -169,10 +177,23 @@ class Stream:
         parallelism: int | None = None,
         chain: bool = True,
     ) -> Stream:
-        """What a process function emits; a KeyedProcess needs a keyed stream."""
+        """The records that a process function emits; a KeyedProcess needs a keyed stream."""
         settings = Settings(uid, name, parallelism, chain)
         # The draft refuses a KeyedProcess here, with advice.
         return self._then(ProcessSpec(process), settings)  # type: ignore[arg-type]
+
+    def apply(
+        self,
+        operator: OperatorSpec,
+        *,
+        uid: str | None = None,
+        name: str | None = None,
+        parallelism: int | None = None,
+        chain: bool = True,
+    ) -> Stream:
+        """The records that an operator of any kind emits, such as one from another package."""
+        check_instance(operator, OperatorSpec, f"apply on {self._label}")
+        return self._then(operator, Settings(uid, name, parallelism, chain))
 
     def sink(
         self,
@@ -185,10 +206,10 @@ class Stream:
     ) -> None:
         """The end of the stream: its records go to the outside world."""
         settings = Settings(uid, name, parallelism, chain)
-        self._draft.add(SinkSpec(sink), settings, (self._ports,))
+        self._draft.add(SinkSpec(sink), settings, (self._input,))
 
     def side_output(self, tag: str) -> Stream:
-        """What the operator behind this stream emits to the side output `tag`."""
+        """The records that the operator behind this stream emits to the side output `tag`."""
         operator = self._only_operator("side output")
         if any(port.tag is not None for port in self._ports):
             raise ConfigurationError(
@@ -228,17 +249,26 @@ class Stream:
         """The next operator's subtasks receive the records in turn."""
         return self._dealt(Rebalance())
 
-    def rescale(self) -> Stream:
-        """As rebalance, but only among a block of subtasks: fewer channels."""
-        return self._dealt(Rescale())
+    def rescale(self, *, ordered: bool = True) -> Stream:
+        """As rebalance, but only among a block of subtasks: fewer channels.
+
+        Where each subtask has one receiver, records of a key keep their order, and `ordered` as for
+        `forward`.
+        """
+        return self._dealt(Rescale(self._ordered(ordered, "rescale")))
 
     def broadcast(self) -> Stream:
         """Every subtask of the next operator receives every record."""
         return self._dealt(Broadcast())
 
-    def forward(self) -> Stream:
-        """Subtask i hands its records to subtask i of the next operator; parallelism must be equal."""
-        return self._dealt(Forward())
+    def forward(self, *, ordered: bool = True) -> Stream:
+        """Subtask i hands its records to subtask i of the next operator; parallelism must be equal.
+
+        Records of a key keep their order, also when the job is restored at another parallelism: so no
+        barrier overtakes them here. With `ordered=False` barriers may, and such a restore may change the
+        order.
+        """
+        return self._dealt(Forward(self._ordered(ordered, "forward")))
 
     def partition_custom(
         self, function: Callable[[Any, int], int], key: KeySpec, *, pure: bool = True
@@ -255,19 +285,34 @@ class Stream:
         selector = routing_key(key_parts(key), self._schema, label)
         return self._dealt(Custom(function, selector, pure))
 
-    def _then(
-        self, spec: OperatorSpec, settings: Settings, schema: pa.Schema | None = None
-    ) -> Stream:
-        operator = self._draft.add(spec, settings, (self._ports,), schema)
-        return Stream(self._draft, (Port(operator),), schema)
+    def _then(self, spec: OperatorSpec, settings: Settings) -> Stream:
+        return added(self._draft, spec, settings, self._input)
 
-    def _then_columns(self, spec: FilterColumnsSpec | ProjectSpec, settings: Settings) -> Stream:
-        if isinstance(spec, ProjectSpec):
-            check_projection(spec, self._label)
-        label = self._draft.label(spec, settings)
-        return self._then(spec, settings, emitted_schema(spec, self._schema, label))
+    @property
+    def _input(self) -> Input:
+        """This stream as what leads into an operator."""
+        return Input(self._label, self._ports, self._key, self._schema)
+
+    @property
+    def _key(self) -> KeySelector | None:
+        return None
+
+    def _ordered(self, ordered: object, method: str) -> bool:
+        if not isinstance(ordered, bool):
+            raise ConfigurationError(
+                f"{method} on {self._label}: ordered is True or False, not {ordered!r}"
+            )
+        return ordered
 
     def _dealt(self, partitioning: Partitioning) -> Stream:
+        for port in self._ports:
+            dealt = port.partitioning
+            if dealt is not None and not isinstance(dealt, Hash):
+                first, then = describe_partitioning(dealt), describe_partitioning(partitioning)
+                raise ConfigurationError(
+                    f"{self._label}: its records are dealt twice, by {first} and then by {then}, which "
+                    "alone would count; leave one out"
+                )
         ports = tuple(replace(port, partitioning=partitioning) for port in self._ports)
         return Stream(self._draft, ports, self._schema)
 
@@ -286,3 +331,9 @@ class Stream:
         check_instance(other, Stream, label)
         if other._draft is not self._draft:
             raise ConfigurationError(f"{label}: {other._label} belongs to another Environment")
+
+
+def added(draft: Draft, spec: OperatorSpec, settings: Settings, *inputs: Input) -> Stream:
+    """The main output of an operator that is added behind these inputs."""
+    operator = draft.add(spec, settings, inputs)
+    return Stream(draft, (Port(operator),), draft.node(operator).schema)

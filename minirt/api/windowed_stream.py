@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from minirt.aggregates import Aggregate
-from minirt.api.aggregation import windowed_schema
 from minirt.api.draft import Settings
 from minirt.api.stream import Stream
-from minirt.graph.job_graph import KeySelector, WindowSpec
+from minirt.operators.window import WindowSpec
 from minirt.windows import Tumbling
 
 
 class WindowedStream:
-    """What `KeyedStream.window` gives: say what is to be computed of each key and window."""
+    """The result of `KeyedStream.window`: say what to compute from each key and window."""
 
-    __slots__ = ("_key", "_stream", "_window")
+    __slots__ = ("_stream", "_window")
 
-    def __init__(self, stream: Stream, key: KeySelector, window: Tumbling) -> None:
+    def __init__(self, stream: Stream, window: Tumbling) -> None:
         self._stream = stream
-        self._key = key
         self._window = window
 
     def aggregate(
@@ -33,8 +31,5 @@ class WindowedStream:
         Their event time is the last millisecond of the window. The side output "late" has the records
         that came too late for their window.
         """
-        spec = WindowSpec(self._key, aggregates, self._window)
         settings = Settings(uid, name, parallelism, chain)
-        label = self._stream._draft.label(spec, settings)
-        schema = windowed_schema(spec, self._stream._schema, label)
-        return self._stream._then(spec, settings, schema)
+        return self._stream._then(WindowSpec(aggregates, self._window), settings)

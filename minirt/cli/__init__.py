@@ -6,7 +6,7 @@ One file per command. What a command needs beyond typer is imported when it runs
 from __future__ import annotations
 
 import sys
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import typer
 
@@ -19,9 +19,11 @@ from minirt.cli.jobs import cancel, jobs, rescale, savepoint, stop
 from minirt.cli.run import run
 from minirt.cli.top import top
 from minirt.cli.verify import verify
+from minirt.cli.wording import in_flags
 from minirt.errors import ConfigurationError, MinirtError
+from minirt.runtime.program.streams import flush_or_drop, outlive_readers
 
-FAILED, WRONG_CALL = 1, 2
+FAILED, WRONG_CALL, INTERRUPTED = 1, 2, 130
 """Exit statuses; 0 is success, and options that do not exist are a wrong call, too."""
 
 app = typer.Typer(
@@ -49,19 +51,47 @@ app.add_typer(checkpoints, name="checkpoints")
 
 def main() -> NoReturn:
     """The console script: run a command and exit; what minirt refuses or fails at is one message."""
+    outlive_readers()
+    status = _run()
+    error = flush_or_drop(sys.stdout)
+    sys.exit(_complain(error, FAILED) if error is not None and status == 0 else status)
+
+
+def _run() -> int:
+    """The exit status."""
     try:
-        app(prog_name="minirt")
+        returned = app(prog_name="minirt", standalone_mode=False)
+        return returned if isinstance(returned, int) else 0
+    except typer.Abort:
+        return FAILED
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except SystemExit as exit:
+        return exit.code if isinstance(exit.code, int) else FAILED
     except ConfigurationError as error:
-        _complain(error)
-        sys.exit(WRONG_CALL)
-    except MinirtError as error:
-        _complain(error)
-        sys.exit(FAILED)
-    except OSError as error:
-        _complain(error)  # Most likely there is no room for what is printed.
-        sys.exit(FAILED)
-    sys.exit(0)
+        return _complain(error, WRONG_CALL)
+    except (MinirtError, OSError) as error:  # Most likely there is no room for what is printed.
+        return _complain(error, FAILED)
+    except _WrongCall as error:
+        return _refuse(error)
 
 
-def _complain(error: MinirtError | OSError) -> None:
-    print(f"minirt: error: {error}", file=sys.stderr)
+_WrongCall: Any = typer.BadParameter.__mro__[2]
+"""What typer raises for options and arguments that do not fit; it has no public name."""
+
+
+def _refuse(error: Any) -> int:
+    """Say in one line what is wrong with the call; without any command, show the help."""
+    message = error.format_message()
+    context = getattr(error, "ctx", None)
+    if "\n" in message:
+        print(message, file=sys.stderr)
+    else:
+        command = "minirt" if context is None else context.command_path
+        print(f"minirt: error: {message.rstrip('.')}; see `{command} --help`", file=sys.stderr)
+    return WRONG_CALL
+
+
+def _complain(error: MinirtError | OSError, status: int) -> int:
+    print(f"minirt: error: {in_flags(str(error))}", file=sys.stderr)
+    return status

@@ -34,9 +34,11 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text."
 def open_storage(
     storage: str, options: Sequence[str] | None, *, allow_pickle: bool = False
 ) -> Checkpoints:
-    """The checkpoints at STORAGE. Raises what `open_checkpoints` does, and for wrong options."""
+    """The checkpoints at STORAGE. Raises ConfigurationError for wrong options, and if there is nothing."""
     from minirt.inspect import open_checkpoints
     from minirt.settings.build import read_storage_options
 
     given = read_storage_options(options or ())
-    return open_checkpoints(storage, storage_options=given, allow_pickle=allow_pickle)
+    opened = open_checkpoints(storage, storage_options=given, allow_pickle=allow_pickle)
+    opened.check_not_empty()
+    return opened

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json as json_format
 import statistics
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 import typer
 
 from minirt.cli.arguments import Json
 from minirt.cli.live_line import LiveLine
+from minirt.protocol.reports import CheckpointReport
 
 SECONDS = 3.0
 
@@ -32,7 +33,7 @@ def bench(
 
     line = LiveLine(sys.stderr)
     throughput, modes = [], []
-    with line.logging("error"):  # That a checkpoint failed as its job was cancelled is no news.
+    with line.logging("error"):  # A checkpoint that fails because its job was cancelled is no news.
         try:
             for case, make in CASES.items():
                 line.update(f"{case} ...")
@@ -49,12 +50,12 @@ def bench(
     _print(throughput, modes)
 
 
-def _summary(mode: str, entries: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    durations = [entry["duration_s"] for entry in entries]
-    captured = [sum(part["in_flight_bytes"] for part in entry["subtasks"]) for entry in entries]
+def _summary(mode: str, reports: Sequence[CheckpointReport]) -> dict[str, Any]:
+    durations = [report.duration_s for report in reports]
+    captured = [report.in_flight_bytes for report in reports]
     return {
         "mode": mode,
-        "checkpoints": len(entries),
+        "checkpoints": len(reports),
         "median_s": statistics.median(durations) if durations else None,
         "longest_s": max(durations, default=None),
         "in_flight_bytes": round(statistics.mean(captured)) if captured else None,

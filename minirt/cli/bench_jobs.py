@@ -14,22 +14,23 @@ import pyarrow as pa
 
 from minirt.aggregates import Sum
 from minirt.api.environment import Environment
+from minirt.cli.bench_payload import payload
 from minirt.config import Checkpointing
 from minirt.io.base import Source, Split, SplitReader
 from minirt.io.collection import SequenceSource
 from minirt.io.simple_sinks import DiscardSink
 from minirt.monitoring.figures import Rates
+from minirt.monitoring.subtask_metrics import SubtaskMetrics
 from minirt.protocol.job_events import ENDED
-from minirt.runtime.metrics import SubtaskMetrics
-from minirt.runtime.observer import JobObserver
+from minirt.protocol.reports import CheckpointReport
+from minirt.runtime.program.observer import JobObserver
 
 if TYPE_CHECKING:
-    from minirt.runtime.job import Job
+    from minirt.runtime.program.job import Job
 
 KEYS = 1000
-PAYLOAD = "x" * 100
 RECORD_S = 0.0001
-"""How long the slow function of `checkpoints_under_backpressure` takes for a record, at least."""
+"""The least time that the slow function of `checkpoints_under_backpressure` takes for a record."""
 
 _BATCH_RECORDS = 1 << 16
 _SPREAD = 2654435761
@@ -39,7 +40,7 @@ _FULL_S = 0.3
 """How long the sources must have waited for room before all queues count as full."""
 _LOOK_S = 0.02
 _PATIENCE = 10
-"""After how many times the wanted seconds the first checkpoint is waited for no longer."""
+"""How many times the wanted seconds the benchmark waits for the first checkpoint at most."""
 
 
 def keyed_sum_rows() -> Environment:
@@ -59,7 +60,7 @@ def keyed_sum_columns() -> Environment:
 
 
 def slow_job() -> Environment:
-    """Its sources wait for a function that takes its time."""
+    """A job whose sources wait for a slow function."""
     env = Environment("checkpoints", parallelism=2)
     records = env.source(SequenceSource.endless(), uid="numbers").map(_with_payload, uid="payload")
     records.key_by(_key).map(_slowly, uid="slow").sink(DiscardSink(), uid="out")
@@ -73,7 +74,7 @@ CASES: Mapping[str, Callable[[], Environment]] = {
 
 
 def records_per_s(env: Environment, seconds: float) -> float:
-    """What operator "sum" takes in over so many seconds, with a checkpoint every second."""
+    """The records that operator "sum" takes in over so many seconds, with a checkpoint every second."""
     with _running(env, interval="1s") as job:
         began = _totals(job, "sum", lambda one: one.records_in > 0 and one.accounted_s > _WARM_S)
         until = max(one.accounted_s for one in began) + seconds
@@ -82,19 +83,19 @@ def records_per_s(env: Environment, seconds: float) -> float:
     return sum(Rates.between(earlier, later).records_in for earlier, later in pairs)
 
 
-def checkpoints_under_backpressure(mode: str, seconds: float) -> list[Mapping[str, Any]]:
-    """The history entries of those that completed in so many seconds; the first one is waited for."""
-    entries: list[Mapping[str, Any]] = []
+def checkpoints_under_backpressure(mode: str, seconds: float) -> list[CheckpointReport]:
+    """Those that completed in so many seconds; the first one is waited for."""
+    reports: list[CheckpointReport] = []
     seen = _Completed()
     with _running(slow_job(), interval="100ms", mode=mode, observer=seen) as job:
         _totals(job, "numbers", lambda one: one.soft_backpressure_s > _FULL_S)
-        full_at = time.time()
-        while (passed := time.time() - full_at) < seconds * _PATIENCE:
-            entries = [entry for entry in seen.entries if entry["triggered_at"] >= full_at]
-            if entries and passed >= seconds:
+        full_at = time.monotonic()
+        while (passed := time.monotonic() - full_at) < seconds * _PATIENCE:
+            reports = [report for report in seen.reports if report.triggered_at >= full_at]
+            if reports and passed >= seconds:
                 break
             time.sleep(_LOOK_S)
-    return entries
+    return reports
 
 
 class EndlessColumns(Source):
@@ -128,11 +129,11 @@ class _SameBatch(SplitReader):
 
 class _Completed(JobObserver):
     def __init__(self) -> None:
-        self.entries: list[Mapping[str, Any]] = []
+        self.reports: list[CheckpointReport] = []
 
-    def on_checkpoint(self, entry: Mapping[str, Any]) -> None:
-        if entry["status"] == "completed":
-            self.entries.append(entry)
+    def on_checkpoint(self, report: CheckpointReport) -> None:
+        if report.completed:
+            self.reports.append(report)
 
 
 @contextmanager
@@ -152,7 +153,7 @@ def _running(
 def _totals(
     job: Job, operator: str, ready: Callable[[SubtaskMetrics], bool]
 ) -> list[SubtaskMetrics]:
-    """Those of the subtasks of an operator, once all are ready. Raises as the job does."""
+    """The metrics of the subtasks of an operator, once all are ready. Raises as the job does."""
     while True:
         if job.status in ENDED:
             job.wait()
@@ -175,7 +176,7 @@ def _add(total: tuple[int, int], pair: tuple[int, int]) -> tuple[int, int]:
 
 
 def _with_payload(number: int) -> tuple[int, str]:
-    return (number * _SPREAD % KEYS, PAYLOAD)
+    return (number * _SPREAD % KEYS, payload(number))
 
 
 def _slowly(record: tuple[int, str]) -> tuple[int, str]:

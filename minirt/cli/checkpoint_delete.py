@@ -25,7 +25,8 @@ def delete_checkpoint(
     """Delete a checkpoint or savepoint that no other checkpoint builds on.
 
     A job that runs deletes its old checkpoints itself, and never a savepoint. Output that this checkpoint
-    has prepared and that was not committed is lost with it: see `show`.
+    has prepared and that was not committed is lost with it: see `show`. The files of the newest one are
+    left to the next clean-up of the job: a job that runs may be building on them.
     """
     from minirt.storage.deletion import delete, plan_deletion
 
@@ -45,8 +46,16 @@ def delete_checkpoint(
         deleted = {"checkpoint_id": key.checkpoint_id, "generation": key.generation}
         typer.echo(
             json_format.dumps(
-                {**deleted, "files": list(planned.files), "bytes": planned.bytes}, indent=2
+                {
+                    **deleted,
+                    "files": list(planned.files),
+                    "bytes": planned.bytes,
+                    "left": list(planned.left),
+                },
+                indent=2,
             )
         )
     else:
         typer.echo(f"deleted {what}")
+        if planned.left:
+            typer.echo(f"{len(planned.left)} files are left to the next clean-up of the job")

@@ -11,6 +11,7 @@ import typer
 
 from minirt.cli.arguments import Json, Storage, StorageOption, Which, open_storage
 from minirt.errors import ConfigurationError
+from minirt.runtime.program.streams import is_read
 
 
 class What(StrEnum):
@@ -56,7 +57,7 @@ def export_checkpoint(
     checkpoint = open_storage(storage, storage_option, allow_pickle=allow_pickle).find(which)
     table = checkpoint.table(what.value, uid=uid, name=name)
     if to == "-":
-        write_jsonl(table, sys.stdout.buffer, lambda written: None)
+        write_jsonl(table, sys.stdout.buffer, _end_if_unread)
         return
     line = LiveLine(sys.stderr)
     try:
@@ -67,3 +68,9 @@ def export_checkpoint(
         typer.echo(json_format.dumps({"file": to, "rows": written}, indent=2))
     else:
         typer.echo(f"wrote {written:,} rows to {to}")
+
+
+def _end_if_unread(written: int) -> None:
+    """The reader of the pipe has seen enough: the rest need not be read from storage."""
+    if not is_read(sys.stdout):
+        raise typer.Exit

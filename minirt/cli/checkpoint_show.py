@@ -26,7 +26,9 @@ def show(
     """
     from minirt.inspect.describe import describe
 
-    described = describe(open_storage(storage, storage_option).find(which))
+    checkpoints = open_storage(storage, storage_option)
+    checkpoint = checkpoints.find(which)
+    described = describe(checkpoint, output_is_committed=checkpoints.has_committed(checkpoint))
     if json:
         typer.echo(json_format.dumps(described, indent=2))
         return
@@ -34,7 +36,9 @@ def show(
     _print_subtasks(described["subtasks"])
     _print_operators(described["operators"])
     _print_in_flight(described["in_flight"])
-    _print_handles(described["sink_handles"], whole=handles)
+    _print_handles(
+        described["sink_handles"], committed=described["output_is_committed"], whole=handles
+    )
 
 
 def _print_head(described: Mapping[str, Any]) -> None:
@@ -106,18 +110,21 @@ def _print_in_flight(channels: list[dict[str, Any]]) -> None:
     print_table("in flight", columns, [[each[name] for name in columns] for each in channels])
 
 
-def _print_handles(held: list[dict[str, Any]], *, whole: bool) -> None:
+def _print_handles(held: list[dict[str, Any]], *, committed: bool, whole: bool) -> None:
     from minirt.cli.tables import print_table
 
     rows = [[each["uid"], each["subtask"], each["checkpoint_id"], each["handles"]] for each in held]
     columns = ("uid", "subtask", "prepared for")
+    title = "output of sinks that it has committed"
+    if not committed:
+        title = "output of sinks, to be committed once the checkpoint is complete"
     if not whole:
         counts = [[*row[:-1], len(row[-1])] for row in rows]
-        print_table("output of sinks that waits for its commit", (*columns, "handles"), counts)
+        print_table(title, (*columns, "handles"), counts)
         return
     each_handle = [
         [*row[:-1], json_format.dumps(handle, ensure_ascii=False)]
         for row in rows
         for handle in row[-1]
     ]
-    print_table("output of sinks that waits for its commit", (*columns, "handle"), each_handle)
+    print_table(title, (*columns, "handle"), each_handle)

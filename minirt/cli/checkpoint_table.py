@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
-    from rich.table import Table
+from minirt.protocol.reports import CheckpointReport
 
 _SUBTASK_FIGURES = {
     "alignment": "alignment_s",
@@ -16,29 +14,23 @@ _SUBTASK_FIGURES = {
 }
 
 
-def checkpoint_table(
-    entries: Iterable[Mapping[str, Any]],
-    extra: Mapping[str, Callable[[Mapping[str, Any]], str]] | None = None,
-) -> Table:
-    """One row for each entry of a checkpoint history; of figures of subtasks, the largest.
+def print_checkpoints(
+    title: str,
+    reports: Iterable[CheckpointReport],
+    extra: Mapping[str, Callable[[CheckpointReport], str]] | None = None,
+    *,
+    stderr: bool = False,
+) -> None:
+    """One row for each checkpoint; of figures of subtasks, the largest.
 
-    `extra` names further columns, with what they show of an entry.
+    `extra` names further columns, with what they show of a checkpoint.
     """
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
+    from minirt.cli.tables import print_table
 
     extra = extra or {}
-    table = Table(box=SIMPLE_HEAD, pad_edge=False)
-    for name in ("id", "generation"):
-        table.add_column(name, justify="right")
-    table.add_column("status")
-    for name in ("duration", *_SUBTASK_FIGURES, "bytes"):
-        table.add_column(name, justify="right", no_wrap=True)
-    for name in extra:
-        table.add_column(name)
-    for entry in entries:
-        table.add_row(*_cells(entry), *[show(entry) for show in extra.values()])
-    return table
+    columns = ("id", "generation", "status", "duration", *_SUBTASK_FIGURES, "bytes", *extra)
+    rows = [[*_cells(report), *(show(report) for show in extra.values())] for report in reports]
+    print_table(title, columns, rows, stderr=stderr)
 
 
 def duration(seconds: float) -> str:
@@ -46,22 +38,19 @@ def duration(seconds: float) -> str:
     return f"{seconds * 1000:.0f} ms" if seconds < 0.9995 else f"{seconds:.2f} s"
 
 
-def _cells(entry: Mapping[str, Any]) -> list[str]:
-    subtasks = entry.get("subtasks", ())
+def _cells(report: CheckpointReport) -> list[str]:
     largest = [
-        duration(max(subtask[key] for subtask in subtasks)) if subtasks else "-"
-        for key in _SUBTASK_FIGURES.values()
+        duration(max(getattr(part, name) for part in report.subtasks)) if report.subtasks else "-"
+        for name in _SUBTASK_FIGURES.values()
     ]
-    kind = entry.get("kind")
-    status = kind if kind in ("final", "savepoint") else entry["status"]
-    if "reason" in entry:
-        status = f"{status}: {entry['reason']}"
-    size = f"{entry['bytes']:,}" if "bytes" in entry else "-"
+    status = report.status.value if report.kind == "checkpoint" else report.kind
+    if report.failure is not None:
+        status = f"{status}: {report.failure}"
     return [
-        str(entry["checkpoint_id"]),
-        str(entry["generation"]),
+        str(report.checkpoint_id),
+        str(report.generation),
         status,
-        duration(entry["duration_s"]),
+        duration(report.duration_s),
         *largest,
-        size,
+        "-" if report.bytes is None else f"{report.bytes:,}",
     ]

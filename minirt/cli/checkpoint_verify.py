@@ -42,7 +42,7 @@ def verify_checkpoints(
 
 
 def _verified(checkpoints: Checkpoints, key: ManifestKey) -> dict[str, Any]:
-    """What was found of one checkpoint: how many bytes of state were read, and what is wrong."""
+    """The findings about one checkpoint: how many bytes of state were read, and what is wrong."""
     from minirt.cli.progress import progress
 
     read = 0

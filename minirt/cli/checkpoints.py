@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import typer
 
 from minirt.cli.arguments import Json, Storage, StorageOption, open_storage
@@ -13,6 +11,7 @@ from minirt.cli.checkpoint_export import export_checkpoint
 from minirt.cli.checkpoint_show import show
 from minirt.cli.checkpoint_verify import verify_checkpoints
 from minirt.cli.times import local_time
+from minirt.protocol.reports import CheckpointReport
 
 checkpoints = typer.Typer(
     help="Look at stored checkpoints.", no_args_is_help=True, rich_markup_mode=None
@@ -31,21 +30,20 @@ def list_(storage: Storage, storage_option: StorageOption = None, json: Json = F
     A job can be restored from those that are "kept"; an "orphan" was left behind by a restart.
     """
 
-    entries = open_storage(storage, storage_option).history()
+    reports = open_storage(storage, storage_option).history()
     if json:
         from json import dumps
 
-        typer.echo(dumps(entries, indent=2))
+        typer.echo(dumps([report.to_plain() for report in reports], indent=2))
         return
-    from minirt.cli.checkpoint_table import checkpoint_table
-    from minirt.cli.console import console
+    from minirt.cli.checkpoint_table import print_checkpoints
 
-    shown = {"mode": lambda e: e["mode"], "begun": _begun, "stored": lambda e: e["stored"]}
-    console().print(checkpoint_table(entries, shown))
+    shown = {"mode": lambda r: r.mode, "begun": _begun, "stored": lambda r: r.stored}
+    print_checkpoints("checkpoints", reports, shown)
 
 
-def _begun(entry: dict[str, Any]) -> str:
-    return local_time(entry["triggered_at"])
+def _begun(report: CheckpointReport) -> str:
+    return local_time(report.triggered_at)
 
 
 checkpoints.command("show")(show)

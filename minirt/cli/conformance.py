@@ -75,9 +75,9 @@ def conformance(
 
 
 def _replay(case: Case, mode: CheckpointMode, *, json: bool) -> bool:
-    from minirt.testing.conformance.campaign import quiet
     from minirt.testing.conformance.cases import in_words, run_case
     from minirt.testing.conformance.report import case_to_plain, problems
+    from minirt.testing.quiet import quiet
 
     with quiet():
         run = run_case(case, mode)

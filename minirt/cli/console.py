@@ -1,4 +1,4 @@
-"""Where commands print to."""
+"""The consoles that commands print to."""
 
 from __future__ import annotations
 
@@ -18,4 +18,4 @@ def console(*, stderr: bool = False) -> Console:
 
     stream = sys.stderr if stderr else sys.stdout
     width = None if stream.isatty() else _PIPE_COLUMNS
-    return Console(file=stream, width=width, highlight=False, markup=False)
+    return Console(file=stream, stderr=stderr, width=width, highlight=False, markup=False)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class DemoMode(StrEnum):
-    """What `--mode` offers."""
+    """The modes that `--mode` offers."""
 
     ALIGNED = "aligned"
     UNALIGNED = "unaligned"
@@ -114,7 +114,7 @@ def _run_one(
     demo: DemoInput,
     spark: SparkSession,
 ) -> DemoRun:
-    from minirt.cli.checkpoint_table import checkpoint_table
+    from minirt.cli.checkpoint_table import print_checkpoints
     from minirt.cli.live_line import LiveLine
     from minirt_connectors.flights.demo import run_job, verify_output
 
@@ -133,7 +133,7 @@ def _run_one(
         finally:
             line.close()
     out.print(f"  {ended}")
-    out.print(checkpoint_table(ended.result.checkpoints))
+    print_checkpoints("checkpoints", ended.result.checkpoints, stderr=out.stderr)
     out.print("Spark compares the committed output with what it computed itself ...")
     run = verify_output(spark, demo, ended)
     out.print(f"{run.verdict}\n{run.conclusion}")
@@ -143,7 +143,7 @@ def _run_one(
 def _storage_options(
     storage: str | None, given: Sequence[str] | None, keep: Path | None
 ) -> dict[str, Any]:
-    """The options of --storage, at which nothing is yet, and something can be written."""
+    """The options of --storage, after a check that its place is empty and writable."""
     from minirt.settings.build import read_storage_options
     from minirt.storage.store import ObjectStore
 
@@ -183,7 +183,7 @@ def _folder(keep: Path | None) -> Iterator[Path]:
 
 
 def _refuse_unwritable(json: str | None) -> None:
-    """It would be a pity to notice that after a minute."""
+    """Check at once that --json can be written, not after the run."""
     if json in (None, "-"):
         return
     assert json is not None

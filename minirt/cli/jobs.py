@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json as json_format
 import os
-import time
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -37,16 +36,18 @@ def jobs(json: JsonOption = False) -> None:
     if not rows:
         typer.echo("no jobs are running")
         return
-    from rich.table import Table
+    from minirt.cli.tables import print_table
+    from minirt.cli.times import local_time
 
-    from minirt.cli.console import console
-
-    table = Table("id", "name", "status", "restarts", "process", "since", box=None)
-    for row in rows:
-        since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(row["started_at"]))
-        shown = (row["id"], row["name"], row["status"], row["restarts"], row["pid"], since)
-        table.add_row(*(str(cell) for cell in shown))
-    console().print(table)
+    names = ("id", "name", "status", "restarts", "pid")
+    print_table(
+        "jobs",
+        ("id", "name", "status", "restarts", "process", "since"),
+        [
+            [*(row[name] for name in names[:-1]), str(row["pid"]), local_time(row["started_at"])]
+            for row in rows
+        ],
+    )
 
 
 def cancel(job: JobArgument, json: JsonOption = False) -> None:

@@ -6,7 +6,7 @@ import logging
 import shutil
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import IO
 
 _PIPE_EVERY_S = 3.0
@@ -22,6 +22,12 @@ class LiveLine:
         self._live = stream.isatty()
         self._due_at = clock() + _PIPE_EVERY_S
         self._text = ""
+        self._ended = False
+
+    def end(self) -> None:
+        """Show nothing from now on: others write to the stream, for programs."""
+        self.close()
+        self._ended = True
 
     def update(self, text: str) -> None:
         """Show `text` instead of what was shown before."""
@@ -60,6 +66,9 @@ class LiveLine:
             logger.setLevel(before)
 
     def _write(self, text: str) -> None:
-        # In one call, since several threads write.
-        self._stream.write(text)
-        self._stream.flush()
+        if self._ended:
+            return
+        # In one call, since several threads write. What is shown is not worth a failure.
+        with suppress(OSError, ValueError):
+            self._stream.write(text)
+            self._stream.flush()

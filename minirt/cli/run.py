@@ -7,26 +7,30 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Mapping
-from contextlib import nullcontext
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext, redirect_stdout
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from minirt.cli.live_line import LiveLine
-from minirt.config import positive
-from minirt.errors import ConfigurationError, MinirtError
+from minirt.cli.tables import in_one_line
+from minirt.errors import ConfigurationError, JobFailedError, MinirtError
+from minirt.monitoring.queued import queued_bytes
 from minirt.protocol.job_events import JobStatus
-from minirt.runtime.observer import JobObserver, JobProgress
+from minirt.protocol.reports import CheckpointReport
+from minirt.runtime.program.observer import JobObserver, JobProgress
+from minirt.runtime.program.signals import SignalWatch, exit_status
+from minirt.units import positive
 
 if TYPE_CHECKING:
     from minirt.api.environment import Environment
-    from minirt.runtime.job import Job, JobResult
+    from minirt.runtime.program.job import Job, JobResult
     from minirt.settings.sources import Layer
 
 INTERRUPTED = 130
-"""The exit status of a job that was cancelled, by Ctrl-C or otherwise."""
+"""The exit status of a job that was cancelled, unless it was by another signal than Ctrl-C."""
 
 RestoreOption = Annotated[
     str | None,
@@ -41,6 +45,9 @@ SetOption = Annotated[
 ]
 
 
+UrlOption = Annotated[str | None, typer.Option(metavar="URL", help="Where checkpoints are stored.")]
+
+
 def run(
     job: Annotated[
         str,
@@ -50,9 +57,7 @@ def run(
         ),
     ],
     restore: RestoreOption = None,
-    storage: Annotated[
-        str | None, typer.Option(metavar="URL", help="Where checkpoints are stored.")
-    ] = None,
+    storage: UrlOption = None,
     mode: Annotated[str | None, typer.Option(help="Checkpoint mode, such as unaligned.")] = None,
     parallelism: Annotated[
         int | None, typer.Option(help="Subtasks of each operator that states no number itself.")
@@ -72,6 +77,13 @@ def run(
         bool,
         typer.Option("--allow-restore-fallback", help="Pass over damaged checkpoints."),
     ] = False,
+    ignore_in_flight_data_of: Annotated[
+        int | None,
+        typer.Option(
+            metavar="ID",
+            help="Restore this checkpoint without its in-flight records: they are lost.",
+        ),
+    ] = None,
     json: Annotated[
         bool, typer.Option("--json", help="Print the result as JSON; all else on standard error.")
     ] = False,
@@ -80,50 +92,65 @@ def run(
 
     The file defines an Environment; what it does below `if __name__ == "__main__":` is left out. Options
     come from its code, --config, environment variables MINIRT_..., and --set, where later ones count.
-    Ctrl-C cancels the job, and ends it at once when pressed again.
+    Ctrl-C and SIGTERM cancel the job, or stop it with a savepoint: see options.on_signal. A second one ends
+    it at once. What the job prints goes to standard output, all else to standard error.
 
     The exit status is 0 if the job finished or was stopped, 1 if it failed, 2 for a wrong call, and 130
-    if it was cancelled.
+    if it was cancelled, or 128 and the number of the signal that cancelled it.
     """
     from minirt.settings.build import read_settings
 
-    flags = {
+    flags: dict[str, object] = {
         "checkpointing.storage": storage,
         "checkpointing.mode": mode,
         "parallelism": parallelism,
         "name": name,
-    }
-    assignments = [f"{key}={value}" for key, value in flags.items() if value is not None]
-    given = read_settings(config, None, [*assignments, *(set_ or [])])
-    origin = {
-        "restore": int(restore) if restore is not None and restore.isdecimal() else restore,
+        "restore": restore,
         "allow_non_restored_state": allow_non_restored_state,
         "allow_restore_fallback": allow_restore_fallback,
+        "ignore_in_flight_data_of": ignore_in_flight_data_of,
     }
-    result = _execute(job, given, origin, LiveLine(sys.stderr if json else sys.stdout))
+    given = read_settings(config, None, set_ or [], flags)
+    prints = _prints_on_standard_error() if json else nullcontext()
+    with SignalWatch() as watch, prints:
+        result = _execute(job, given, LiveLine(sys.stderr), watch)
     if json:
         typer.echo(json_format.dumps(_to_plain(result), indent=2))
     if result.status is JobStatus.CANCELLED:
-        raise typer.Exit(INTERRUPTED)
+        raise typer.Exit(INTERRUPTED if watch.came is None else exit_status(watch.came))
 
 
-def _execute(target: str, given: Layer, origin: Mapping[str, Any], line: LiveLine) -> JobResult:
+@contextmanager
+def _prints_on_standard_error() -> Iterator[None]:
+    """Send what the job prints, also in its workers, to standard error, so that it does not mix with our
+    JSON."""
+    sys.stdout.flush()
+    ours = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        with redirect_stdout(sys.stderr):
+            yield
+    finally:
+        os.dup2(ours, 1)
+        os.close(ours)
+
+
+def _execute(target: str, given: Layer, line: LiveLine, watch: SignalWatch) -> JobResult:
     """Run the job, and again at another parallelism whenever it is rescaled."""
     from minirt.cli.job_file import load_environment
 
-    try:
-        wanted = given["parallelism"].value if "parallelism" in given else None
-        env: Environment | None = load_environment(target, wanted)
-        while env is not None:
-            rescaling = _Rescaling(target)
-            result = _run(env, given, origin, line, rescaling)
-            line.say(_in_words(result))
-            env = None
-            if rescaling.next is not None and result.savepoint is not None:
-                env, origin = rescaling.next, {"restore": result.savepoint.path}
-                line.say("goes on from there at another parallelism")
-    except KeyboardInterrupt:
-        raise typer.Exit(INTERRUPTED) from None
+    wanted = given["parallelism"].value if "parallelism" in given else None
+    env: Environment | None = load_environment(target, wanted)
+    savepoint: str | None = None
+    while env is not None:
+        rescaling = _Rescaling(target)
+        result = _run(env, given, savepoint, line, rescaling)
+        watch.detach()
+        line.say(_in_words(result))
+        env = None
+        if rescaling.next is not None and result.savepoint is not None and watch.came is None:
+            env, savepoint = rescaling.next, result.savepoint.path
+            line.say("goes on from there at another parallelism")
     return result
 
 
@@ -134,7 +161,7 @@ class _Rescaling:
         self._target = target
         self._lock = threading.Lock()
         self.next: Environment | None = None
-        """What goes on when the job has ended with a savepoint."""
+        """The job that goes on when this one has ended with a savepoint."""
 
     def answer(self, job: Job, request: Mapping[str, Any]) -> dict[str, Any]:
         """Answer a request for another parallelism; the program goes on with it. Raises MinirtError."""
@@ -146,7 +173,7 @@ class _Rescaling:
             env.graph()
             self.next = env
             try:
-                savepoint = job.stop()
+                savepoint = job.stop(reason=f"`minirt rescale` to parallelism {wanted}")
             except MinirtError:
                 self.next = None
                 raise
@@ -156,10 +183,11 @@ class _Rescaling:
 def _run(
     env: Environment,
     given: Layer,
-    origin: Mapping[str, Any],
+    savepoint: str | None,
     line: LiveLine,
     rescaling: _Rescaling,
 ) -> JobResult:
+    """Until the job has ended; it goes on from `savepoint` if there is one already."""
     from minirt.settings.build import JobSettings, apply_settings
 
     code = env.defaults
@@ -167,10 +195,14 @@ def _run(
         given,
         JobSettings(checkpointing=code.checkpointing, restart=code.restart, options=code.options),
     )
-    if settings.checkpointing is None and origin.get("restore") is not None:
+    if settings.checkpointing is None and settings.restore is not None:
         raise ConfigurationError("--restore needs --storage: it says where checkpoints are")
-    # What programs are to read goes to standard error, each message by itself.
+    origin = settings.origin if savepoint is None else {"restore": savepoint}
+    status_line = _StatusLine(line)
+    # With log_format "json", programs read standard error: write each message there by itself.
     in_words = settings.options.log_format == "text"
+    if not in_words:
+        line.end()
     with line.logging(settings.options.log_level) if in_words else nullcontext():
         try:
             job = env.start(
@@ -178,36 +210,26 @@ def _run(
                 checkpointing=settings.checkpointing,
                 restart=settings.restart,
                 options=settings.options,
-                observer=_StatusLine(line),
+                observer=status_line,
                 **origin,
             )
             job.desk.offer("rescale", partial(rescaling.answer, job))
-            return _wait(job, line)
+            return job.wait()
+        except JobFailedError as error:
+            raise status_line.without_what_was_said(error) from error.__cause__
         finally:
             line.close()
 
 
-def _wait(job: Job, line: LiveLine) -> JobResult:
-    try:
-        return job.wait()
-    except KeyboardInterrupt:
-        job.cancel()
-        line.say(f"job {job.name!r} is cancelled; Ctrl-C again ends it at once")
-        try:
-            return job.wait()
-        except KeyboardInterrupt:
-            # Its workers end themselves when they lose their coordinator.
-            os._exit(INTERRUPTED)
-
-
 class _StatusLine(JobObserver):
-    """Says what the job does: what passes on the live line, the steps of its life above it."""
+    """Shows what the job does: its current state on the live line, the steps of its life above it."""
 
     def __init__(self, line: LiveLine) -> None:
         self._line = line
         self._began_at = time.monotonic()
         self._status = JobStatus.CREATED
         self._completed = 0
+        self._said: str | None = None
         self._newest = ""
         self._restarts = 0
 
@@ -215,17 +237,25 @@ class _StatusLine(JobObserver):
         self._status = status
         self._show("")
 
-    def on_checkpoint(self, entry: Mapping[str, Any]) -> None:
-        if entry["status"] == "completed":
+    def on_checkpoint(self, report: CheckpointReport) -> None:
+        if report.completed:
             self._completed += 1
-            self._newest = f" (newest {entry['checkpoint_id']})"
+            self._newest = f" (newest {report.checkpoint_id})"
 
     def on_restart(self, error: Exception, delay_s: float) -> None:
         self._restarts += 1
+        self._said = str(error)
+
+    def without_what_was_said(self, error: JobFailedError) -> JobFailedError:
+        """The error in one line if its traceback stands above it already."""
+        if str(error.__cause__) != self._said:
+            return error
+        return JobFailedError(in_one_line(str(error)), error.reason)
 
     def on_progress(self, progress: JobProgress) -> None:
         records = sum(metrics.records_in for metrics in progress.metrics.values())
-        self._show(f", {records:,} records in")
+        queued = sum(map(queued_bytes, progress.metrics.values()))
+        self._show(f", {records:,} records in, {queued:,} bytes queued")
 
     def _show(self, figures: str) -> None:
         elapsed_s = time.monotonic() - self._began_at

@@ -1,14 +1,34 @@
-"""Tables for people on a terminal, plain aligned lines in a pipe."""
+"""Tables for people on a terminal, plain aligned lines in a pipe.
+
+On a terminal nothing is cut: numbers stay whole, names are broken only where they are long, and columns
+that find no room go into a further table below, which begins with the same first column.
+"""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Literal
 
 import typer
 
+if TYPE_CHECKING:
+    from rich.table import Table
 
-def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+_TEXT_CELLS = 24
+"""Longer texts may be broken into pieces of at least this width."""
+GAP, EDGES = 2, 2
+"""Cells between two columns, and beside the first and the last one, with this padding."""
+PADDING = (0, 1, 0, 0)
+
+
+def print_table(
+    title: str,
+    columns: Sequence[str],
+    rows: Iterable[Sequence[object]],
+    *,
+    stderr: bool = False,
+) -> None:
     """Print the rows under their title; nothing if there are none. Numbers are aligned to the right."""
     cells = [[_cell(value) for value in row] for row in rows]
     if not cells:
@@ -17,17 +37,17 @@ def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[obje
         all(_is_number(row[place]) for row in cells if row[place] != "-")
         for place in range(len(columns))
     ]
-    if sys.stdout.isatty():
-        _print_rich(title, columns, cells, numeric)
+    if (sys.stderr if stderr else sys.stdout).isatty():
+        _print_rich(title, columns, cells, numeric, stderr=stderr)
         return
     widths = [max(map(len, column)) for column in zip(columns, *cells, strict=True)]
-    typer.echo(f"\n{title}")
+    typer.echo(f"\n{title}", err=stderr)
     for line in (columns, *cells):
         aligned = [
             text.rjust(width) if right else text.ljust(width)
             for text, width, right in zip(line, widths, numeric, strict=True)
         ]
-        typer.echo("  " + "  ".join(aligned).rstrip())
+        typer.echo("  " + "  ".join(aligned).rstrip(), err=stderr)
 
 
 def printable(text: str) -> str:
@@ -36,25 +56,86 @@ def printable(text: str) -> str:
 
 
 def in_one_line(error: str) -> str:
-    """What an error says first, and, of a traceback, last."""
+    """The first line of an error, or the last one of a traceback."""
     lines = error.strip().splitlines() or [""]
     return lines[0] if len(lines) == 1 else f"{lines[0]}: {lines[-1]}"
 
 
 def _print_rich(
-    title: str, columns: Sequence[str], cells: Sequence[Sequence[str]], numeric: Sequence[bool]
+    title: str,
+    columns: Sequence[str],
+    cells: Sequence[Sequence[str]],
+    numeric: Sequence[bool],
+    *,
+    stderr: bool,
 ) -> None:
+    from minirt.cli.console import console
+
+    out = console(stderr=stderr)
+    for table in fitting(title, columns, cells, numeric, out.width):
+        out.print(table)
+
+
+def fitting(
+    title: str,
+    columns: Sequence[str],
+    cells: Sequence[Sequence[str]],
+    numeric: Sequence[bool],
+    width: int,
+) -> Iterator[Table]:
+    """As many tables as it takes for all columns to fit into the width."""
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
-    from minirt.cli.console import console
+    narrowest, widest = [], []
+    for place, name in enumerate(columns):
+        of_column = [row[place] for row in cells]
+        narrowest.append(_narrowest(name, of_column, number=numeric[place]))
+        widest.append(max(len(name), *map(len, of_column)))
+    for part in _parts(narrowest, width):
+        widths = _widths(part, narrowest, widest, width)
+        table = Table(
+            box=SIMPLE_HEAD, pad_edge=False, padding=PADDING, title=title, title_justify="left"
+        )
+        for place, column in zip(part, widths, strict=True):
+            side: Literal["left", "right"] = "right" if numeric[place] else "left"
+            table.add_column(columns[place], justify=side, width=column, overflow="fold")
+        for row in cells:
+            table.add_row(*(row[place] for place in part))
+        yield table
+        title = ""
 
-    table = Table(box=SIMPLE_HEAD, pad_edge=False, title=title, title_justify="left")
-    for name, right in zip(columns, numeric, strict=True):
-        table.add_column(name, justify="right" if right else "left", overflow="fold")
-    for row in cells:
-        table.add_row(*row)
-    console().print(table)
+
+def _widths(
+    part: Sequence[int], narrowest: Sequence[int], widest: Sequence[int], width: int
+) -> list[int]:
+    """The columns share the room beyond their narrowest widths in turn."""
+    left = max(0, width - EDGES - GAP * (len(part) - 1) - sum(narrowest[place] for place in part))
+    widths = []
+    for place in part:
+        more = min(left, widest[place] - narrowest[place])
+        widths.append(narrowest[place] + more)
+        left -= more
+    return widths
+
+
+def _narrowest(name: str, cells: Sequence[str], *, number: bool) -> int:
+    """Heads are broken between words, numbers never."""
+    head = max(map(len, name.split()), default=1)
+    longest = max(map(len, cells), default=0)
+    return max(head, longest if number else min(longest, _TEXT_CELLS))
+
+
+def _parts(narrowest: Sequence[int], width: int) -> list[list[int]]:
+    """The places of the columns of each table."""
+    parts, used = [[0]], EDGES + narrowest[0]
+    for place in range(1, len(narrowest)):
+        if used + GAP + narrowest[place] > width and len(parts[-1]) > 1:
+            parts.append([0])
+            used = EDGES + narrowest[0]
+        parts[-1].append(place)
+        used += GAP + narrowest[place]
+    return parts
 
 
 def _cell(value: object) -> str:
@@ -64,4 +145,5 @@ def _cell(value: object) -> str:
 
 
 def _is_number(text: str) -> bool:
-    return text[:1].isdigit() and text.replace(",", "").partition(" ")[0].replace(".", "").isdigit()
+    digits = text.replace(",", "").removesuffix("%").partition(" ")[0].replace(".", "")
+    return text[:1].isdigit() and digits.isdigit()

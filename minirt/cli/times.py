@@ -6,7 +6,7 @@ import datetime as dt
 
 
 def local_time(seconds: float) -> str:
-    """Unix seconds as local time; what no clock can show is said to be that."""
+    """Unix seconds as local time, or a text that says so if no clock can show them."""
     try:
         return f"{dt.datetime.fromtimestamp(seconds):%Y-%m-%d %H:%M:%S}"
     except (OverflowError, OSError, ValueError):

@@ -15,6 +15,7 @@ import typer
 
 from minirt.cli.jobs import JsonOption, ask_job, find_job, only_job
 from minirt.errors import MinirtError
+from minirt.runtime.program.streams import is_read
 
 if TYPE_CHECKING:
     from minirt.operations.registry import Entry
@@ -74,7 +75,7 @@ def _print_tables(entry: Entry, first: dict[str, Any], *, once: bool) -> None:
         if not figures["operators"]:
             typer.echo(lines)
         sys.stdout.flush()
-        if once:
+        if once or not is_read(sys.stdout):
             return
         time.sleep(_REFRESH_S)
         figures = _ask_on(entry)
@@ -89,9 +90,10 @@ def _show(entry: Entry, first: dict[str, Any]) -> None:
 
     figures: dict[str, Any] | None = first
     try:
-        with _keys() as pressed, Live(console=console(), screen=True, auto_refresh=False) as live:
+        out = console()
+        with _keys() as pressed, Live(console=out, screen=True, auto_refresh=False) as live:
             while figures is not None:
-                live.update(view(figures), refresh=True)
+                live.update(view(figures, console().width), refresh=True)
                 if pressed(_REFRESH_S) == "q":
                     return
                 figures = _ask_on(entry)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from minirt.cli.checkpoint_table import duration
-from minirt.cli.tables import in_one_line, printable
+from minirt.cli.tables import EDGES, GAP, PADDING, in_one_line, printable
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -16,24 +16,44 @@ if TYPE_CHECKING:
 Figures = Mapping[str, Any]
 """As `JobFigures.to_plain` gives them, or those of one of its operators."""
 
-TIMES = {"busy": "green", "idle": "bright_black", "soft": "yellow", "hard": "red"}
-"""What a subtask's time goes to, with its colour."""
+TIMES = {
+    "busy": ("█", "green"),
+    "idle": ("·", "bright_black"),
+    "soft": ("░", "yellow"),
+    "hard": ("X", "red"),
+}
+"""The activities of a subtask, each with its sign and its colour."""
 
 COLUMNS = (
     *("operator", "subtasks", "busy", "idle", "soft", "hard", "busiest"),
     *("records in/s", "records out/s", "bytes in/s", "bytes out/s"),
-    *("queue in", "queue out", "watermark lag", "last checkpoint"),
+    *("queue in", "queue out", "window in", "watermark lag", "last checkpoint"),
+    *("start delay", "alignment", "sync", "async"),
 )
+STAGES = {
+    "start delay": "start_delay_s",
+    "alignment": "alignment_s",
+    "sync": "sync_s",
+    "async": "async_s",
+}
+"""The stages of a checkpoint in a subtask, and their names in the figures."""
+
 _BAR_CELLS = 12
+_MISSING_MAX = 5
 
 
 def job_lines(figures: Figures) -> list[str]:
-    """What the job does, how its checkpoints went, and why it restarted last."""
+    """What the job does, how its checkpoints go, and why one failed or the job restarted last."""
     lines = [
         f"job {figures['name']} {figures['status']}, up {_span(figures['at'] - figures['started_at'])}, "
         f"generation {figures['generation']}, restarts {figures['restarts']}",
         _checkpoint_line(figures["checkpoints"], figures["at"]),
     ]
+    lines += _stages_line(figures["operators"])
+    if (under_way := figures["checkpoints"]["under_way"]) is not None:
+        lines.append(_under_way_line(under_way, figures["at"]))
+    if (failure := figures["checkpoints"]["last_failure"]) is not None:
+        lines.append(f"last failed checkpoint: {in_one_line(failure)}")
     if figures["last_failure"] is not None:
         lines.append(f"last failure: {in_one_line(figures['last_failure'])}")
     return [printable(line) for line in lines]
@@ -56,9 +76,14 @@ def row(operator: Figures) -> list[object]:
         *flow,
         f"{operator['input_queue_use']:.0%}",
         f"{operator['output_queue_use']:.0%}",
+        operator["input_window_bytes"],
         *(
             None if operator[name] is None else duration(operator[name])
             for name in ("watermark_lag_s", "checkpoint_s")
+        ),
+        *(
+            None if operator["checkpoint"] is None else duration(operator["checkpoint"][stage])
+            for stage in STAGES.values()
         ),
     ]
 
@@ -69,35 +94,62 @@ _RATES = (
 )
 
 
-def view(figures: Figures) -> Table:
-    """Everything, for a terminal: the four times are one bar."""
+_DETAILS = ("busiest", "records/s", "queues", "lag", "checkpoint", "bytes/s", "window")
+"""The columns to show as far as there is room, in this order; operator and time always."""
+_OPERATOR_CELLS, _SUBTASK_CELLS = 12, 4
+
+
+def view(figures: Figures, width: int) -> Table:
+    """Everything that fits into a terminal of that width: the four times are one bar."""
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
     head = Table.grid()
     for line in job_lines(figures):
         head.add_row(line)
-    table = Table(box=SIMPLE_HEAD, pad_edge=False, caption=_legend())
-    table.add_column("operator", min_width=8, overflow="ellipsis", no_wrap=True)
-    table.add_column("", justify="right")
+    operators = figures["operators"]
+    details = [_details(operator) for operator in operators]
+    shown = _with_room(details, width)
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, padding=PADDING)
+    table.add_column("operator", min_width=_OPERATOR_CELLS, overflow="ellipsis", no_wrap=True)
+    table.add_column("", justify="right", no_wrap=True)
     table.add_column("time", min_width=_BAR_CELLS, no_wrap=True)
-    for name in ("busiest", "records/s", "bytes/s", "queues", "lag", "checkpoint"):
+    for name in shown:
         table.add_column(name, justify="right", no_wrap=True)
-    for operator in figures["operators"]:
+    for operator, cells in zip(operators, details, strict=True):
         uid, subtasks, *times = row(operator)[:6]
-        rates = operator["per_second"]
-        table.add_row(
-            printable(str(uid)),
-            f"x{subtasks}",
-            _bar(times),
-            "-" if rates is None else f"{operator['busiest_ms'] / 1000:.0%}",
-            _through(rates, "records_in", "records_out"),
-            _through(rates, "bytes_in", "bytes_out"),
-            f"{operator['input_queue_use']:.0%} > {operator['output_queue_use']:.0%}",
-            *("-" if cell is None else str(cell) for cell in row(operator)[-2:]),
-        )
+        known = [cells[name] for name in shown]
+        table.add_row(printable(str(uid)), f"x{subtasks}", _bar(times), *known)
     head.add_row(table)
+    head.add_row(_legend())
+    if missing := [name for name in _DETAILS if name not in shown]:
+        head.add_row(f"no room for {', '.join(missing)}: `minirt top --once` prints all")
     return head
+
+
+def _details(operator: Figures) -> dict[str, str]:
+    rates = operator["per_second"]
+    cells = dict(zip(COLUMNS, row(operator), strict=True))
+    return {
+        "busiest": "-" if rates is None else f"{operator['busiest_ms'] / 1000:.0%}",
+        "records/s": _through(rates, "records_in", "records_out"),
+        "bytes/s": _through(rates, "bytes_in", "bytes_out"),
+        "queues": f"{operator['input_queue_use']:.0%} > {operator['output_queue_use']:.0%}",
+        "window": _short(operator["input_window_bytes"]),
+        "lag": str(cells["watermark lag"] or "-"),
+        "checkpoint": str(cells["last checkpoint"] or "-"),
+    }
+
+
+def _with_room(details: list[dict[str, str]], width: int) -> list[str]:
+    """The details whose cells fit beside operator, subtasks and time."""
+    used, shown = EDGES + _OPERATOR_CELLS + GAP + _SUBTASK_CELLS + GAP + _BAR_CELLS, []
+    for name in _DETAILS:
+        used += GAP + max(len(name), *(len(cells[name]) for cells in details), 0)
+        if used > width:
+            break
+        shown.append(name)
+    return shown
 
 
 def _through(rates: Figures | None, taken_in: str, put_out: str) -> str:
@@ -120,10 +172,10 @@ def _bar(times: list[Any]) -> Text:
     if None in times:
         return bar
     filled, passed = 0, 0
-    for milliseconds, colour in zip(times, TIMES.values(), strict=True):
+    for milliseconds, (sign, colour) in zip(times, TIMES.values(), strict=True):
         passed += milliseconds
         end = min(_BAR_CELLS, round(passed * _BAR_CELLS / 1000))
-        bar.append("█" * (end - filled), style=colour)
+        bar.append(sign * (end - filled), style=colour)
         filled = max(filled, end)
     return bar
 
@@ -133,8 +185,8 @@ def _legend() -> Text:
 
     words = {"soft": "soft backpressure", "hard": "hard backpressure"}
     legend = Text()
-    for name, colour in TIMES.items():
-        legend.append("█ ", style=colour).append(f"{words.get(name, name)}   ")
+    for name, (sign, colour) in TIMES.items():
+        legend.append(f"{sign} ", style=colour).append(f"{words.get(name, name)}   ")
     return legend.append("q ends")
 
 
@@ -148,6 +200,34 @@ def _checkpoint_line(checkpoints: Figures, now: float) -> str:
         f"{counts}, newest {newest['checkpoint_id']} ({newest['mode']}): "
         f"{duration(newest['duration_s'])}, {newest['bytes']:,} bytes, "
         f"{newest['in_flight_bytes']:,} of them in flight, {_span(now - ended_at)} ago"
+    )
+
+
+def _stages_line(operators: list[Figures]) -> list[str]:
+    """Each stage of the newest checkpoint, and the operator with the subtask that took the longest."""
+    known = [operator for operator in operators if operator["checkpoint"] is not None]
+    if not known:
+        return []
+    slowest = {
+        stage: max(known, key=lambda operator: float(operator["checkpoint"][key]))
+        for stage, key in STAGES.items()
+    }
+    parts = [
+        f"{stage} {duration(operator['checkpoint'][STAGES[stage]])} in {operator['operator']}"
+        for stage, operator in slowest.items()
+    ]
+    return [f"its longest: {', '.join(parts)}"]
+
+
+def _under_way_line(checkpoint: Figures, now: float) -> str:
+    missing = checkpoint["missing"]
+    named = ", ".join(missing[:_MISSING_MAX])
+    more = f" and {len(missing) - _MISSING_MAX} more" if len(missing) > _MISSING_MAX else ""
+    waits = f"missing {named}{more}" if missing else "its manifest is being stored"
+    return (
+        f"checkpoint {checkpoint['checkpoint_id']} ({checkpoint['mode']}, {checkpoint['kind']}) is being "
+        f"taken for {_span(now - checkpoint['triggered_at'])}, stored by {checkpoint['stored']} of "
+        f"{checkpoint['stored'] + len(missing)} subtasks: {waits}"
     )
 
 

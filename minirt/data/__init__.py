@@ -1,1 +1,1 @@
-"""What travels between operators: batches of records, their wire form, and how keys are hashed."""
+"""Batches of records, which travel between operators, their wire form, and the hashing of keys."""

@@ -76,7 +76,7 @@ class Columns:
         return self if mask.all() else self.take(np.flatnonzero(mask))
 
     def cut(self, records: int) -> Iterator[Columns]:
-        """The same records in pieces of about so many, none of above one and a half times as many."""
+        """The same records in pieces of about `size`, and of at most one and a half times as many."""
         count = len(self)
         pieces = max(1, round(count / records))
         if pieces == 1:
@@ -102,7 +102,7 @@ def concat_rows(batches: Sequence[Rows]) -> Rows:
 def concat_columns(batches: Sequence[Columns]) -> list[Columns]:
     """The records of all, in order; all of one schema, and either all or none carry timestamps.
 
-    One batch, unless their dictionaries are too many for the type of the indices.
+    It is one batch, unless the joined dictionary has too many entries for the type of its indices.
     """
     if len(batches) == 1:
         return [batches[0]]
@@ -115,7 +115,7 @@ def concat_columns(batches: Sequence[Columns]) -> list[Columns]:
 
 
 _LIKE = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}
-"""For types of which Arrow cannot pick values: the type to do it in."""
+"""For a type whose values Arrow cannot pick: the type in which it can."""
 
 
 def _dicts(table: pa.RecordBatch) -> list[Any]:

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from minirt.errors import MinirtError
 
 Named = tuple[str, pc.Expression]
-"""A column that is computed."""
+"""A computed column: its name, and the expression that computes it."""
 
 _UNKNOWN = re.compile(r"No match for FieldRef\.Name\((.*?)\) in")
 

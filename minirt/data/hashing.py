@@ -59,7 +59,7 @@ def mix(value: int, kind: int) -> int:
 
 
 def mix_array(values: U64, kind: int) -> U64:
-    """As `mix`, for each."""
+    """As `mix`, for each number of an array."""
     shift = np.uint64(33)
     result = values ^ np.uint64(kind)
     result ^= result >> shift

@@ -1,7 +1,8 @@
 """Keys of records: their stable hash, their key group and the subtask that owns it.
 
 A key is None, bool, int, str, bytes, date, datetime, UUID, a numpy integer, bool or str, or a tuple
-of these. Keys that are equal in Python hash equally, on every process, version and machine.
+of these. Keys that are equal hash equally, on every process, version and machine. Equal is what Python
+says, but datetimes of one zone are equal if they stand for the same instant, as they are in columns.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Callable, Iterable, Sequence
 from enum import Enum
+from itertools import chain
 from typing import Any, TypeVar
 from uuid import UUID
 
@@ -16,15 +18,19 @@ import numpy as np
 import numpy.typing as npt
 
 from minirt.data import hashing
+from minirt.data.civil_time import depends_on_fold, first_pass, told_apart
 from minirt.data.column_keys import check_key_type, group_columns, hash_column, hash_columns
 from minirt.data.hashing import U64, UnstableKeyError
 from minirt.data.values import shown
-from minirt.graph.key_groups import group_range, subtask_of_group
+from minirt.protocol.key_groups import group_range, subtask_of_group
 
 __all__ = [
     "KeyRouter",
     "UnstableKeyError",
+    "are_simple",
+    "distinct_keys",
     "key_hash",
+    "check_keys",
     "hash_keys",
     "key_group",
     "key_groups",
@@ -41,6 +47,8 @@ Target = TypeVar("Target")
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _EPOCH_DAY = _EPOCH.toordinal()
 _MICROSECOND = dt.timedelta(microseconds=1)
+_SIMPLE = frozenset({type(None), bool, int, str, bytes, dt.date, UUID})
+"""Types of keys that Python's equality tells apart as it should."""
 
 
 def key_hash(key: Any) -> int:
@@ -67,6 +75,16 @@ def hash_keys(keys: Sequence[Any]) -> U64:
     return np.fromiter(map(key_hash, keys), np.uint64, len(keys))
 
 
+def check_keys(keys: Sequence[Any]) -> None:
+    """Raise UnstableKeyError for the first key of a type that is refused; fast where there is none."""
+    kinds = set(map(type, keys))
+    if kinds == {tuple}:
+        kinds = set(map(type, chain.from_iterable(keys)))
+    if not kinds <= _SIMPLE_KINDS:
+        for key in keys:
+            key_hash(key)
+
+
 def key_group(key: Any, max_parallelism: int) -> int:
     """The key group of a key, from 0 to below `max_parallelism`. Raises UnstableKeyError."""
     return key_hash(key) % max_parallelism
@@ -77,12 +95,35 @@ def key_groups(keys: Sequence[Any], max_parallelism: int) -> npt.NDArray[np.int6
     return (hash_keys(keys) % np.uint64(max_parallelism)).astype(np.int64)
 
 
+def distinct_keys(keys: list[Any]) -> list[Any]:
+    """The keys in a form in which Python's equality tells them apart as it should, for dicts of keys."""
+    return keys if are_simple(keys) else [_distinct(key) for key in keys]
+
+
+def are_simple(keys: list[Any]) -> bool:
+    """Whether Python's equality tells these keys apart as it should, and from all others."""
+    kinds = set(map(type, keys))
+    return kinds <= _SIMPLE or (kinds == {tuple} and set(map(type, chain(*keys))) <= _SIMPLE)
+
+
+def _distinct(key: Any) -> Any:
+    if type(key) is tuple:
+        return tuple(map(_distinct, key))
+    return told_apart(key) if type(key) is dt.datetime else key
+
+
+def _depends_on_fold(key: Any) -> bool:
+    if type(key) is tuple:
+        return any(map(_depends_on_fold, key))
+    return isinstance(key, dt.datetime) and depends_on_fold(key)
+
+
 class KeyRouter(dict[Any, Target]):
-    """From a key to what stands for the subtask that owns it: `router[key]`, one of `targets`.
+    """Maps a key to the one of `targets` that stands for its subtask: `router[key]`.
 
     Answers are remembered, at most `entries_max` of them, so that a known key costs a dict lookup.
     A key of a type that is refused goes unnoticed while an equal one is known (1.0 after 1): it
-    belongs to the same subtask.
+    belongs to the same subtask, and to the same key there.
     """
 
     def __init__(self, targets: Sequence[Target], max_parallelism: int, entries_max: int) -> None:
@@ -96,7 +137,9 @@ class KeyRouter(dict[Any, Target]):
         if len(self) >= self._entries_max:
             self.clear()
         subtask = subtask_of_group(group, len(self._targets), self._max_parallelism)
-        target = self[key] = self._targets[subtask]
+        target = self._targets[subtask]
+        if not _depends_on_fold(key):  # Otherwise the router would take another key for this one.
+            self[key] = target
         return target
 
 
@@ -112,8 +155,8 @@ def _hash_text(key: str) -> int:
 
 
 def _hash_datetime(key: dt.datetime) -> int:
-    # Python's equality ignores the fold, so the hash has to.
-    instant = key.replace(fold=0) if key.tzinfo is not None else key.replace(tzinfo=dt.UTC)
+    # As columns do: an instant does not tell which pass of an hour it lies in.
+    instant = first_pass(key) if key.tzinfo is not None else key.replace(tzinfo=dt.UTC)
     return hashing.mix((instant - _EPOCH) // _MICROSECOND, hashing.DATETIME)
 
 
@@ -129,6 +172,8 @@ _HASH_OF: dict[type, Callable[[Any], int]] = {
     tuple: lambda key: hashing.hash_tuple([key_hash(element) for element in key]),
 }
 
+_SIMPLE_KINDS = _HASH_OF.keys() - {tuple}
+
 
 def _hash_inexact(key: Any) -> int:
     if isinstance(key, Enum):
@@ -143,7 +188,7 @@ def _hash_inexact(key: Any) -> int:
 
 
 def _plain_datetime(key: dt.datetime) -> dt.datetime:
-    """Subclasses, as pandas has one, bring arithmetic of their own."""
+    """The same time as a plain datetime: subclasses, such as that of pandas, have their own arithmetic."""
     date = (key.year, key.month, key.day)
     return dt.datetime(
         *date, key.hour, key.minute, key.second, key.microsecond, key.tzinfo, fold=key.fold

@@ -8,6 +8,15 @@ import msgpack
 
 from minirt.data.values import MalformedDataError
 
+_UNICODE_ERRORS = "surrogatepass"
+"""Stores names of files that are not UTF-8, which are text with lone surrogates, unchanged."""
+
+
+def pack_plain(value: object) -> bytes:
+    """The stored form. Raises TypeError, ValueError or OverflowError for what is not plain."""
+    packed: bytes = msgpack.packb(value, unicode_errors=_UNICODE_ERRORS)
+    return packed
+
 
 def unpack_plain(data: bytes) -> Any:
     """The value. Raises MalformedDataError for anything else, however it was crafted.
@@ -15,7 +24,9 @@ def unpack_plain(data: bytes) -> Any:
     Lengths that announce more than there is, nesting without end, and extensions are refused by msgpack.
     """
     try:
-        return msgpack.unpackb(data, strict_map_key=False, ext_hook=_refuse)
+        return msgpack.unpackb(
+            data, strict_map_key=False, ext_hook=_refuse, unicode_errors=_UNICODE_ERRORS
+        )
     except MalformedDataError:
         raise
     except (ValueError, TypeError, MemoryError) as error:

@@ -5,13 +5,28 @@ Arrow has several types for one kind of value, which differ in how they lie in m
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 _MS_PER_DAY = 86_400_000
+_LISTS: dict[Callable[[pa.DataType], bool], Callable[..., pa.DataType]] = {
+    pa.types.is_list: pa.list_,
+    pa.types.is_large_list: pa.large_list,
+    pa.types.is_fixed_size_list: pa.list_,
+    pa.types.is_list_view: pa.list_view,
+    pa.types.is_large_list_view: pa.large_list_view,
+}
+_OWN_BUFFERS = {
+    pa.list_(pa.null(), 1).id: 1,
+    pa.list_view(pa.null()).id: 3,
+    pa.large_list_view(pa.null()).id: 3,
+}
+"""How many buffers such an array has besides those of its values, where that is not 2."""
 _VIEWED = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
 
 
@@ -37,13 +52,73 @@ def in_microseconds_type(type: pa.DataType) -> pa.DataType:
     """The type that `in_microseconds` turns a column of this type into."""
     if pa.types.is_timestamp(type) and type.unit == "ns":
         return pa.timestamp("us", type.tz)
-    return pa.duration("us") if type == pa.duration("ns") else type
+    if type == pa.duration("ns"):
+        return pa.duration("us")
+    if pa.types.is_dictionary(type):
+        return pa.dictionary(type.index_type, in_microseconds_type(type.value_type), type.ordered)
+    if pa.types.is_run_end_encoded(type):
+        return in_microseconds_type(type.value_type)
+    return _of_parts(
+        type, [field.with_type(in_microseconds_type(field.type)) for field in _parts(type)]
+    )
 
 
 def in_microseconds(array: pa.Array) -> pa.Array:
-    """Timestamps and durations of nanoseconds rounded down to what Python's hold; others as they are."""
+    """Timestamps and durations of nanoseconds, also those in structs, lists and maps, rounded down to what
+    Python's hold; others as they are."""
     type = in_microseconds_type(array.type)
-    return array if type == array.type else _rounded_down(array, 1000, 1, type)
+    if type == array.type:
+        return array
+    if pa.types.is_dictionary(type):
+        return pa.DictionaryArray.from_arrays(array.indices, in_microseconds(array.dictionary))
+    if pa.types.is_run_end_encoded(array.type):
+        return in_microseconds(pc.run_end_decode(array))
+    if pa.types.is_struct(type):
+        parts = [in_microseconds(array.field(place)) for place in range(type.num_fields)]
+        return pa.StructArray.from_arrays(parts, fields=list(type), mask=array.is_null())
+    if pa.types.is_map(type):
+        pairs = pa.StructArray.from_arrays([array.keys, array.items], fields=_pair(array.type))
+        return _with_values(array, type, in_microseconds(pairs))
+    if _is_list(type):
+        return _with_values(array, type, in_microseconds(array.values))
+    return _rounded_down(array, 1000, 1, type)
+
+
+def _is_list(type: pa.DataType) -> bool:
+    return any(check(type) for check in _LISTS)
+
+
+def _parts(type: pa.DataType) -> list[pa.Field]:
+    """The fields of the values inside."""
+    if pa.types.is_struct(type):
+        return list(type)
+    if pa.types.is_map(type):
+        return _pair(type)
+    return [type.value_field] if _is_list(type) else []
+
+
+def _pair(type: pa.MapType) -> list[pa.Field]:
+    return [type.key_field, type.item_field]
+
+
+def _of_parts(type: pa.DataType, parts: list[pa.Field]) -> pa.DataType:
+    """As a type that has parts, but with these."""
+    if pa.types.is_struct(type):
+        return pa.struct(parts)
+    if pa.types.is_map(type):
+        return pa.map_(*parts, type.keys_sorted)
+    if pa.types.is_fixed_size_list(type):
+        return pa.list_(parts[0], type.list_size)
+    for check, make in _LISTS.items():
+        if check(type):
+            return make(parts[0])
+    return type
+
+
+def _with_values(array: pa.Array, type: pa.DataType, values: pa.Array) -> pa.Array:
+    """The same lists, of other values; the buffers of their own come first."""
+    own = array.buffers()[: _OWN_BUFFERS.get(type.id, 2)]
+    return pa.Array.from_buffers(type, len(array), own, offset=array.offset, children=[values])
 
 
 def _rounded_down(array: pa.Array, divisor: int, factor: int, type: pa.DataType) -> pa.Array:

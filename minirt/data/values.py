@@ -22,6 +22,7 @@ import cloudpickle
 import msgpack
 import numpy as np
 
+from minirt.data.civil_time import SecondPass
 from minirt.errors import MinirtError, UserCodeError
 
 _DEPTH_MAX = 400
@@ -260,7 +261,7 @@ def _unpack_extension(on_pickle: Callable[[bytes], Any], code: int, data: bytes)
 
 
 def _load_pickle(data: bytes) -> Any:
-    """What fails here is code of the user's own types, most likely; the data need not be damaged."""
+    """The failing code most likely belongs to the user's own types; the data need not be damaged."""
     try:
         return pickle.loads(data)
     except pickle.UnpicklingError as error:
@@ -379,6 +380,7 @@ def _numpy_dtype(kind: bytes) -> np.dtype[Any]:
 _PACK: dict[type, Callable[[Any], bytes | None]] = {
     int: _pack_int,
     dt.datetime: _pack_clock,
+    SecondPass: _pack_clock,
     dt.date: lambda value: struct.pack("<I", value.toordinal()),
     dt.time: _pack_clock,
     dt.timedelta: _pack_timedelta,
@@ -390,6 +392,7 @@ _PACK: dict[type, Callable[[Any], bytes | None]] = {
 _CODE_OF: dict[type, int] = {
     int: _INT,
     dt.datetime: _DATETIME,
+    SecondPass: _DATETIME,
     dt.date: _DATE,
     dt.time: _TIME,
     dt.timedelta: _TIMEDELTA,

@@ -29,6 +29,8 @@ def chain_break(
         return f"{target.label} has {target_inputs} input edges"
     if main_consumers != 1:
         return f"{source.label} has {main_consumers} consumers"
+    if target.spec.gathers is not None:
+        return f"{target.label} gathers batches of {target.spec.gathers.size} records"
     if not target.chain:
         return f"{target.label} has chain=False"
     return None

@@ -2,35 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import pairwise
+from functools import cached_property
+from typing import Any
 
-from minirt.graph.job_graph import (
-    Custom,
-    Forward,
-    OperatorNode,
-    Partitioning,
-    Rescale,
-    SourceSpec,
-)
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class SubtaskId:
-    """A parallel instance of a vertex."""
-
-    vertex: int
-    index: int
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class ChannelId:
-    """One directed connection: subtask `sender` of the link's source to `receiver` of its target."""
-
-    link: int
-    sender: int
-    receiver: int
+from minirt.graph.fingerprint import fingerprint
+from minirt.graph.job_graph import Custom, Forward, Hash, OperatorNode, Partitioning, Rescale
+from minirt.protocol.ids import ChannelId, SubtaskId
+from minirt.protocol.topology import EdgeFacts, OperatorFacts, Topology, VertexFacts
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +29,7 @@ class Vertex:
 
     @property
     def is_source(self) -> bool:
-        return isinstance(self.operators[0].spec, SourceSpec)
+        return self.operators[0].spec.inputs == 0
 
     def subtasks(self) -> Iterator[SubtaskId]:
         return (SubtaskId(self.id, index) for index in range(self.parallelism))
@@ -56,7 +37,10 @@ class Vertex:
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """An edge of the job graph that crosses channels, from operator `source_uid` inside `source`."""
+    """An edge of the job graph, from operator `source_uid` inside `source`.
+
+    It crosses channels, unless it is a call: one to an operator behind the first of its chain.
+    """
 
     id: int
     source: int
@@ -68,20 +52,57 @@ class Link:
     senders: int
     receivers: int
     max_parallelism: int
-    """That of the target: how many key groups there are."""
+    """The max parallelism of the target: how many key groups there are."""
+    target_place: int = 0
+    """Where in the chain of `target` the operator is that gets the records."""
 
     @property
     def kind(self) -> str:
-        """What its partitioning is called: "forward", "rebalance", "hash" and so on."""
+        """The name of its partitioning: "forward", "rebalance", "hash" and so on."""
         return type(self.partitioning).__name__.lower()
+
+    @property
+    def dealing(self) -> str:
+        """A fingerprint of the key and the function by which it deals records; "" if it looks at none."""
+        match self.partitioning:
+            case Hash(key):
+                return fingerprint((key.columns, key.function, self.max_parallelism))
+            case Custom(function, key):
+                return fingerprint((key.columns, key.function, function))
+        return ""
+
+    @property
+    def pointwise(self) -> bool:
+        """Whether all records of a sender go to one receiver, whatever is in them."""
+        match self.partitioning:
+            case Forward():
+                return True
+            case Rescale():
+                return self.senders >= self.receivers
+        return False
+
+    @property
+    def ordered(self) -> bool:
+        """Whether records of one key must keep their order although nothing here tells their key."""
+        match self.partitioning:
+            case Forward(ordered) | Rescale(ordered):
+                return ordered and self.pointwise
+        return False
+
+    @property
+    def pure(self) -> bool:
+        """Whether it would deal the same record to the same receiver again."""
+        return not isinstance(self.partitioning, Custom) or self.partitioning.pure
 
     @property
     def capturable(self) -> bool:
         """Whether a barrier may overtake its records, which are then dealt again after a restore.
 
-        An impure partitioner would deal them differently at each receiver: some twice, some not at all.
+        An impure partitioner would deal them differently at each receiver: some twice, some not at all. And
+        behind an ordered link, at another parallelism, a key's captured records would be in one subtask
+        while its later records pass through another.
         """
-        return not isinstance(self.partitioning, Custom) or self.partitioning.pure
+        return self.pure and not self.ordered
 
     def receivers_of(self, sender: int) -> range:
         """The subtasks of the target that this sender is connected to."""
@@ -104,13 +125,42 @@ class Link:
                 yield ChannelId(self.id, sender, receiver)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ExecutionGraph:
     """Vertices in topological order; a vertex's id is its place in `vertices`, likewise for links."""
 
     name: str
     vertices: tuple[Vertex, ...]
     links: tuple[Link, ...]
+    calls: tuple[Link, ...] = ()
+    """Edges within vertices. They have no channels; records in flight there come from older jobs."""
+
+    @cached_property
+    def topology(self) -> Topology:
+        """What the protocol knows of it. Fingerprints take their time, so it is made once."""
+        return Topology(
+            vertices=tuple(_vertex_facts(vertex) for vertex in self.vertices),
+            links=tuple(self._edge_facts(link) for link in self.links),
+            calls=tuple(self._edge_facts(call) for call in self.calls),
+        )
+
+    def _edge_facts(self, edge: Link) -> EdgeFacts:
+        fan_in = Counter(channel.receiver for channel in edge.channels())
+        return EdgeFacts(
+            key=self.link_key(edge),
+            source=edge.source,
+            source_uid=edge.source_uid,
+            target=edge.target,
+            target_uid=self.vertices[edge.target].operators[edge.target_place].uid,
+            kind=edge.kind,
+            senders=edge.senders,
+            receivers=edge.receivers,
+            fan_in=tuple(fan_in[receiver] for receiver in range(edge.receivers)),
+            pure=edge.pure,
+            ordered=edge.ordered,
+            dealing=edge.dealing,
+            target_place=edge.target_place,
+        )
 
     def subtasks(self) -> Iterator[SubtaskId]:
         return (subtask for vertex in self.vertices for subtask in vertex.subtasks())
@@ -121,27 +171,50 @@ class ExecutionGraph:
     def outputs_of(self, vertex: int) -> list[Link]:
         return [link for link in self.links if link.source == vertex]
 
+    def edges_into(self, vertex: int) -> dict[str, Link]:
+        """The links and calls by which records come to operators of a vertex, by their keys."""
+        edges = (edge for edge in (*self.links, *self.calls) if edge.target == vertex)
+        return {self.link_key(edge): edge for edge in edges}
+
+    def edges(self) -> dict[str, Link]:
+        """All links and calls, by their keys."""
+        return {self.link_key(edge): edge for edge in (*self.links, *self.calls)}
+
     def link_key(self, link: Link) -> str:
-        """What names a link in stored checkpoints; it survives changes elsewhere in the job."""
-        target = self.vertices[link.target].operators[0].uid
-        alike = [
-            other
-            for other in self.links
-            if (other.source_uid, other.tag, other.target, other.target_input)
-            == (link.source_uid, link.tag, link.target, link.target_input)
-        ]
+        """The name of a link in stored checkpoints; it survives changes elsewhere in the job."""
+        target = self.vertices[link.target].operators[link.target_place].uid
+        alike = [other for other in self.links if _ends(other) == _ends(link)]
         tag = "" if link.tag is None else f"[{link.tag}]"
         place = f"#{alike.index(link)}" if len(alike) > 1 else ""
         return f"{link.source_uid}{tag} > {target}:{link.target_input}{place}"
 
-    def chained_keys(self) -> set[str]:
-        """What the links would be called that are function calls within a vertex."""
-        return {
-            f"{source.uid} > {target.uid}:0"
-            for vertex in self.vertices
-            for source, target in pairwise(vertex.operators)
-        }
-
     def subtask_name(self, subtask: SubtaskId) -> str:
         vertex = self.vertices[subtask.vertex]
         return f"{vertex.name} ({subtask.index + 1}/{vertex.parallelism})"
+
+
+def _ends(link: Link) -> tuple[Any, ...]:
+    target = (link.target, link.target_place, link.target_input)
+    return (link.source_uid, link.tag, *target)
+
+
+def _vertex_facts(vertex: Vertex) -> VertexFacts:
+    return VertexFacts(
+        id=vertex.id,
+        name=vertex.name,
+        operators=tuple(_operator_facts(node) for node in vertex.operators),
+        parallelism=vertex.parallelism,
+        max_parallelism=vertex.max_parallelism,
+    )
+
+
+def _operator_facts(node: OperatorNode) -> OperatorFacts:
+    return OperatorFacts(
+        uid=node.uid,
+        stateful=node.stateful,
+        keyed=node.keyed,
+        reads=node.spec.reads_from is not None,
+        writes=node.spec.writes_to is not None,
+        stem=node.stem,
+        code="" if node.stem is None else fingerprint(node.spec),
+    )

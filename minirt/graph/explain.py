@@ -4,19 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from minirt.functions import Watermarks
 from minirt.graph.chaining import chain_break
 from minirt.graph.crossings import Crossings
-from minirt.graph.describe import describe_partitioning, kind_of
+from minirt.graph.describe import describe_partitioning
 from minirt.graph.execution import ExecutionGraph, Link, Vertex
-from minirt.graph.job_graph import (
-    AggregateSpec,
-    OperatorNode,
-    OperatorSpec,
-    SourceSpec,
-    WindowSpec,
-)
-from minirt.protocol.restore import redistribution
+from minirt.graph.job_graph import OperatorNode
+from minirt.protocol.redistribution import redistribution
 
 
 def explain(execution: ExecutionGraph, mode_name: str | None = None) -> str:
@@ -48,29 +41,13 @@ def _lines(execution: ExecutionGraph, mode_name: str | None) -> Iterator[str]:
 
 def _operators(vertex: Vertex, crossings: Crossings) -> Iterator[str]:
     names = max(len(node.name) for node in vertex.operators)
-    kinds = max(len(kind_of(node.spec)) for node in vertex.operators)
+    kinds = max(len(node.spec.kind) for node in vertex.operators)
     for node in vertex.operators:
-        line = f"    {node.name:{names}}  {kind_of(node.spec):{kinds}}  uid {node.uid}"
-        yield f"{line}{_details(node.spec)}"
+        line = f"    {node.name:{names}}  {node.spec.kind:{kinds}}  uid {node.uid}"
+        yield f"{line}{node.spec.details}"
         crossing = crossings.at_operator(node)
         if crossing is not None:
             yield f"        {crossing}"
-
-
-def _details(spec: OperatorSpec) -> str:
-    match spec:
-        case SourceSpec(watermarks=Watermarks() as watermarks, speed=speed):
-            text = f", watermarks {watermarks.bound_ms / 1000:g} s behind"
-            return text if speed is None else f"{text}, speed {speed:g}"
-        case AggregateSpec(emit=emit):
-            when = f"every {emit:g} s" if isinstance(emit, float) else f"{emit}"
-            return f", emits {when}"
-        case WindowSpec(window=window):
-            return (
-                f", windows of {window.size_ms / 1000:g} s, "
-                f"open for another {window.allowed_lateness_ms / 1000:g} s"
-            )
-    return ""
 
 
 def _link(execution: ExecutionGraph, link: Link, crossings: Crossings) -> Iterator[str]:
@@ -89,7 +66,14 @@ def _link(execution: ExecutionGraph, link: Link, crossings: Crossings) -> Iterat
         yield f"       {crossing}"
     if link.capturable:
         yield "       records that a barrier overtakes: captured"
-        yield f"       captured records at another parallelism: {redistribution(link).value}"
+        dealt = redistribution(execution.topology.links[link.id])
+        yield f"       captured records at another parallelism: {dealt.value}"
+    elif link.ordered:
+        kind = link.kind
+        yield (
+            "       not overtaken by barriers: records of a key would lose their order at another "
+            f"parallelism; {kind}(ordered=False) if it does not matter"
+        )
     else:
         yield "       not overtaken by barriers: its function is impure, it could not deal records again"
 
@@ -97,7 +81,7 @@ def _link(execution: ExecutionGraph, link: Link, crossings: Crossings) -> Iterat
 def _why(
     execution: ExecutionGraph, link: Link, sender: OperatorNode, receiver: OperatorNode
 ) -> str | None:
-    """Asks what the planner asked; an output with a link never has a chained consumer as well."""
+    """Asks the same as the planner; an output with a link never has a chained consumer as well."""
     siblings = execution.outputs_of(link.source)
     return chain_break(
         link.partitioning,

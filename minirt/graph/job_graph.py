@@ -2,178 +2,23 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from minirt.aggregates import Aggregate
-from minirt.functions import KeyedCoProcess, KeyedProcess, Process, Watermarks
-from minirt.io.base import Sink, Source
-from minirt.windows import Tumbling
-
-ERRORS_TAG = "errors"
-"""The side output that carries what a source could not parse."""
-
-LATE_TAG = "late"
-"""The side output that carries the records that came too late for their window."""
-
-WINDOW_START, WINDOW_END = "window_start", "window_end"
-"""What the bounds of a window are called in its results; the end is the start of the next window."""
-
-WINDOW_TIME = pa.timestamp("ms", "UTC")
-
-
-@dataclass(frozen=True, slots=True)
-class KeySelector:
-    """How the key of a record is found: by columns (one value, or a tuple of several) or a function."""
-
-    columns: tuple[str, ...] = ()
-    function: Callable[[Any], Any] | None = None
-
-    def on_rows(self) -> Callable[[Any], Any]:
-        return self.function if self.function is not None else operator.itemgetter(*self.columns)
-
-
-# What an operator does. The runtime has one implementation per class.
-
-
-@dataclass(frozen=True, slots=True)
-class SourceSpec:
-    source: Source
-    watermarks: Watermarks | None = None
-    speed: float | None = None
-    """Replay at this multiple of event time; None is as fast as possible."""
-
-
-@dataclass(frozen=True, slots=True)
-class MapSpec:
-    function: Callable[[Any], Any]
-
-
-@dataclass(frozen=True, slots=True)
-class FlatMapSpec:
-    function: Callable[[Any], Any]
-
-
-@dataclass(frozen=True, slots=True)
-class FilterSpec:
-    predicate: Callable[[Any], Any]
-
-
-@dataclass(frozen=True, slots=True)
-class FilterColumnsSpec:
-    """Keeps the records for which the column expression is true."""
-
-    condition: pc.Expression
-
-
-@dataclass(frozen=True, slots=True)
-class ProjectSpec:
-    """Emits the columns `kept`, all with None, and those computed, which replace ones of their names."""
-
-    kept: tuple[str, ...] | None
-    computed: tuple[tuple[str, pc.Expression], ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class MapBatchesSpec:
-    """`function` maps a list to a list, or with format "columns" a RecordBatch to a RecordBatch."""
-
-    function: Callable[[Any], Any]
-    format: Literal["rows", "columns"] = "rows"
-
-
-@dataclass(frozen=True, slots=True)
-class ProcessSpec:
-    process: Process
-
-
-@dataclass(frozen=True, slots=True)
-class CoMapSpec:
-    """One function per input; `flat` says that they return iterables to be flattened."""
-
-    left: Callable[[Any], Any]
-    right: Callable[[Any], Any]
-    flat: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class ReduceSpec:
-    """Emits the combined value of the key after every record."""
-
-    key: KeySelector
-    function: Callable[[Any, Any], Any]
-
-
-@dataclass(frozen=True, slots=True)
-class AggregateSpec:
-    """Computes aggregates of each key, whose parts are columns.
-
-    `emit` says when results are given out: "updates" after every batch, of the keys that it has
-    changed; a number of seconds after that time; "end" once all input has ended.
-    """
-
-    key: KeySelector
-    aggregates: tuple[Aggregate, ...]
-    emit: Literal["updates", "end"] | float
-
-
-@dataclass(frozen=True, slots=True)
-class WindowSpec:
-    """Computes aggregates of each key, whose parts are columns, and window of event time."""
-
-    key: KeySelector
-    aggregates: tuple[Aggregate, ...]
-    window: Tumbling
-
-
-@dataclass(frozen=True, slots=True)
-class KeyedProcessSpec:
-    key: KeySelector
-    process: KeyedProcess
-
-
-@dataclass(frozen=True, slots=True)
-class KeyedCoProcessSpec:
-    left_key: KeySelector
-    right_key: KeySelector
-    process: KeyedCoProcess
-
-
-@dataclass(frozen=True, slots=True)
-class SinkSpec:
-    sink: Sink
-
-
-OperatorSpec = (
-    SourceSpec
-    | MapSpec
-    | FlatMapSpec
-    | FilterSpec
-    | FilterColumnsSpec
-    | ProjectSpec
-    | MapBatchesSpec
-    | ProcessSpec
-    | CoMapSpec
-    | ReduceSpec
-    | AggregateSpec
-    | WindowSpec
-    | KeyedProcessSpec
-    | KeyedCoProcessSpec
-    | SinkSpec
-)
-
+from minirt.graph.keys import KeySelector
+from minirt.graph.operator_spec import OperatorSpec, StateDealing
 
 # How records are dealt to the subtasks of the next operator.
 
 
 @dataclass(frozen=True, slots=True)
 class Forward:
-    """Subtask i to subtask i."""
+    """Subtask i to subtask i. `ordered`: records of one key keep their order at every restore."""
+
+    ordered: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +28,9 @@ class Rebalance:
 
 @dataclass(frozen=True, slots=True)
 class Rescale:
-    """Round robin to the subtasks of one's own block."""
+    """Round robin to the subtasks of one's own block; `ordered` as for Forward, where that is one."""
+
+    ordered: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,21 +72,25 @@ class OperatorNode:
     chain: bool = True
     schema: pa.Schema | None = None
     """The columns of its output, where known."""
+    keys: tuple[KeySelector | None, ...] = ()
+    """How the records of each input are keyed; None for one that is not."""
+    stem: str | None = None
+    """The name that its uid was numbered from; None if the user gave the uid, or state is stored under it.
+    """
 
     @property
     def keyed(self) -> bool:
         """Whether its state is dealt by key group."""
-        kinds = ReduceSpec | AggregateSpec | WindowSpec | KeyedProcessSpec | KeyedCoProcessSpec
-        return isinstance(self.spec, kinds)
+        return self.spec.state is StateDealing.BY_KEY_GROUP
 
     @property
     def stateful(self) -> bool:
         """Whether a checkpoint holds something of it that a restore must not lose."""
-        return self.keyed or isinstance(self.spec, SourceSpec | SinkSpec)
+        return self.spec.state is not StateDealing.NONE
 
     @property
     def label(self) -> str:
-        """How messages call it."""
+        """Its name in messages."""
         return f"{self.name} (uid {self.uid})" if self.name != self.uid else self.name
 
 

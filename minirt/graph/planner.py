@@ -18,11 +18,17 @@ def build_execution_graph(graph: JobGraph) -> ExecutionGraph:
     validate(graph)
     chained = _chained_edges(graph)
     chains, vertex_of = _chains(graph, chained)
-    links = (edge for edge in graph.edges if edge.target not in chained)
+    vertices = tuple(_vertex(place, chain) for place, chain in enumerate(chains))
+    places = {node.uid: place for chain in chains for place, node in enumerate(chain)}
+    edges = [
+        _link(graph, vertex_of, id, edge, places[edge.target])
+        for id, edge in enumerate(sorted(graph.edges, key=lambda edge: edge.target in chained))
+    ]
     return ExecutionGraph(
         name=graph.name,
-        vertices=tuple(_vertex(place, chain) for place, chain in enumerate(chains)),
-        links=tuple(_link(graph, vertex_of, place, edge) for place, edge in enumerate(links)),
+        vertices=vertices,
+        links=tuple(edge for edge in edges if not edge.target_place),
+        calls=tuple(edge for edge in edges if edge.target_place),
     )
 
 
@@ -71,9 +77,11 @@ def _vertex(place: int, chain: list[OperatorNode]) -> Vertex:
     return Vertex(place, tuple(chain), head.parallelism, head.max_parallelism)
 
 
-def _link(graph: JobGraph, vertex_of: dict[str, int], place: int, edge: Edge) -> Link:
+def _link(
+    graph: JobGraph, vertex_of: dict[str, int], id: int, edge: Edge, target_place: int
+) -> Link:
     return Link(
-        id=place,
+        id=id,
         source=vertex_of[edge.source],
         source_uid=edge.source,
         target=vertex_of[edge.target],
@@ -83,4 +91,5 @@ def _link(graph: JobGraph, vertex_of: dict[str, int], place: int, edge: Edge) ->
         senders=graph.operators[edge.source].parallelism,
         receivers=graph.operators[edge.target].parallelism,
         max_parallelism=graph.operators[edge.target].max_parallelism,
+        target_place=target_place,
     )

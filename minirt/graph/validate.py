@@ -1,28 +1,17 @@
-"""Whether a job graph holds together: everything that can be told without running it."""
+"""Checks whether a job graph holds together, as far as that shows without running it."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 
-from minirt.config import MAX_PARALLELISM_LIMIT
 from minirt.errors import ConfigurationError
-from minirt.graph.job_graph import (
-    CoMapSpec,
-    Edge,
-    Forward,
-    JobGraph,
-    KeyedCoProcessSpec,
-    OperatorNode,
-    OperatorSpec,
-    SinkSpec,
-    SourceSpec,
-    WindowSpec,
-)
+from minirt.graph.job_graph import Edge, Forward, JobGraph, OperatorNode
+from minirt.protocol.key_groups import MAX_PARALLELISM_LIMIT
 
 
 def validate(graph: JobGraph) -> None:
     """Raise ConfigurationError, naming the operator, unless every record has a way to a sink."""
-    if not any(isinstance(node.spec, SourceSpec) for node in graph.operators.values()):
+    if all(node.spec.inputs for node in graph.operators.values()):
         raise ConfigurationError(f"job {graph.name} has no source: begin with Environment.source")
     _check_order(graph)
     for edge in graph.edges:
@@ -66,16 +55,6 @@ def check_max_parallelism(value: object, label: str) -> None:
         )
 
 
-def input_count(spec: OperatorSpec) -> int:
-    """How many inputs an operator of this kind has; several edges may lead into one input."""
-    match spec:
-        case SourceSpec():
-            return 0
-        case CoMapSpec() | KeyedCoProcessSpec():
-            return 2
-    return 1
-
-
 def _check_order(graph: JobGraph) -> None:
     place = {uid: index for index, uid in enumerate(graph.operators)}
     for uid, node in graph.operators.items():
@@ -96,7 +75,7 @@ def _check_order(graph: JobGraph) -> None:
 
 def _check_edge(graph: JobGraph, edge: Edge) -> None:
     source, target = graph.operators[edge.source], graph.operators[edge.target]
-    if isinstance(source.spec, SinkSpec):
+    if not source.spec.emits:
         raise ConfigurationError(f"{source.label} is a sink: nothing can follow it")
     if isinstance(edge.partitioning, Forward):
         check_forward(source, target)
@@ -113,7 +92,7 @@ def check_forward(source: OperatorNode, target: OperatorNode) -> None:
 
 
 def _check_inputs(node: OperatorNode, inputs: set[int]) -> None:
-    expected = input_count(node.spec)
+    expected = node.spec.inputs
     if inputs != set(range(expected)):
         raise ConfigurationError(
             f"{node.label} has {expected} input{'s' * (expected != 1)}, "
@@ -122,7 +101,7 @@ def _check_inputs(node: OperatorNode, inputs: set[int]) -> None:
 
 
 def _check_outputs(node: OperatorNode, consumed: bool) -> None:
-    if not consumed and not isinstance(node.spec, SinkSpec):
+    if not consumed and node.spec.emits:
         raise ConfigurationError(
             f"{node.label}: its output goes nowhere; end the stream with .sink(...), "
             "DiscardSink() if it is not needed"
@@ -130,18 +109,18 @@ def _check_outputs(node: OperatorNode, consumed: bool) -> None:
 
 
 def _check_event_time(graph: JobGraph) -> None:
-    """Windows end by watermarks: without those of a source they would stay open until all input ends."""
+    """Without the watermarks of a source, operators that wait for them would wait until all input ends."""
     timeless: dict[str, OperatorNode] = {}
     for uid, node in graph.operators.items():
-        if isinstance(node.spec, SourceSpec) and node.spec.watermarks is None:
+        if node.spec.timeless:
             timeless[uid] = node
         for edge in graph.edges:
             if edge.target == uid and edge.source in timeless:
                 timeless[uid] = timeless[edge.source]
-        if isinstance(node.spec, WindowSpec) and uid in timeless:
+        if node.spec.needs_event_time and uid in timeless:
             raise ConfigurationError(
-                f"{node.label}: windows need event time, but {timeless[uid].label} gives none; give "
-                "that source watermarks=..."
+                f"{node.label}: a {node.spec.kind} needs event time, but {timeless[uid].label} gives none; "
+                "give that source watermarks=..."
             )
 
 

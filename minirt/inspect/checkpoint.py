@@ -174,7 +174,7 @@ class StoredCheckpoint:
         return self.manifest.bytes + sum(sizes.get(path, 0) for path in self.parents)
 
     def verify(self, on_bytes: Callable[[int], None] = lambda count: None) -> list[StorageError]:
-        """Read all that it needs and compare every checksum; what is wrong, one error for each part.
+        """Read all that it needs and compare every checksum; returns one error for each damaged part.
 
         `on_bytes` hears how many bytes were read, again and again.
         """

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from minirt.config import Limits
 from minirt.errors import ConfigurationError
 from minirt.inspect.checkpoint import StoredCheckpoint
 from minirt.monitoring.events import TOTALS
-from minirt.protocol.checkpoints import history_entry
+from minirt.protocol.job_events import JobStatus
 from minirt.protocol.manifest import CheckpointPaths, ManifestKey, restore_candidates
+from minirt.protocol.reports import CheckpointReport, Stored, completed_report
 from minirt.storage.checkpoints import CheckpointStorage
 from minirt.storage.history import EVENTS_MAX, History
 from minirt.storage.store import ObjectStore
@@ -26,12 +28,10 @@ def open_checkpoints(
     """Look into the checkpoints that a job has stored, also while it runs.
 
     `storage` is what `Checkpointing` was given, or the path of a savepoint; `storage_options` go to fsspec.
-    Loading pickles runs whatever code they hold: `allow_pickle` only where the origin is trusted. Raises
-    ConfigurationError if no job has ever stored anything there.
+    Loading pickles runs whatever code they hold: `allow_pickle` only where the origin is trusted. Where no
+    job has stored anything yet there are none: a job may be about to start.
     """
-    opened = Checkpoints(ObjectStore(os.fspath(storage), storage_options), allow_pickle)
-    opened.check_not_empty()
-    return opened
+    return Checkpoints(ObjectStore(os.fspath(storage), storage_options), allow_pickle)
 
 
 class Checkpoints:
@@ -108,26 +108,27 @@ class Checkpoints:
             )
         return max(matching, key=lambda key: (key in counting, key))
 
-    def history(self) -> list[dict[str, Any]]:
+    def history(self) -> list[CheckpointReport]:
         """How each checkpoint went, oldest first; failed and deleted ones included.
 
-        Each entry has `stored`: kept, orphan, deleted or no. A job can be restored from those kept.
+        Each report has `stored`: kept, orphan, deleted or no. A job can be restored from those kept.
         """
         storage = self._storage
         keys, counting = self._keys()
-        entries = [entry for entry in storage.history() if _is_of_checkpoint(entry)]
-        known = {ManifestKey(entry["checkpoint_id"], entry["generation"]) for entry in entries}
+        reports = list(_readable(storage.history()))
+        known = {_key(report) for report in reports}
         # A coordinator may die between the manifest and the history.
-        entries += [history_entry(storage.read_manifest(key)) for key in keys if key not in known]
-        entries.sort(key=lambda entry: (entry["checkpoint_id"], entry["generation"]))
+        reports += [
+            completed_report(storage.read_manifest(key)) for key in keys if key not in known
+        ]
 
-        def stored(entry: Mapping[str, Any]) -> str:
-            key = ManifestKey(entry["checkpoint_id"], entry["generation"])
+        def stored(report: CheckpointReport) -> Stored:
+            key = _key(report)
             if key in keys:
                 return "kept" if key in counting else "orphan"
-            return "deleted" if entry["status"] == "completed" else "no"
+            return "deleted" if report.completed else "no"
 
-        return [{**entry, "stored": stored(entry)} for entry in entries]
+        return [replace(report, stored=stored(report)) for report in sorted(reports, key=_key)]
 
     def events(self) -> list[dict[str, Any]]:
         """What happened to the job, oldest first: when it ran, restarted and ended, and its figures then.
@@ -137,6 +138,16 @@ class Checkpoints:
         """
         stored = History(self._storage.store, CheckpointPaths.EVENTS, 0, EVENTS_MAX).read()
         return [event for event in stored if _is_event(event)]
+
+    def has_committed(self, checkpoint: StoredCheckpoint) -> bool:
+        """Whether its generation ended well here, so that all its output is known to be committed."""
+        ended_well = {
+            event["generation"]
+            for event in self.events()
+            if event["event"] in (JobStatus.FINISHED.value, JobStatus.STOPPED.value)
+        }
+        here = checkpoint.path.startswith(self.root)
+        return here and checkpoint.manifest.generation in ended_well
 
     def _keys(self) -> tuple[list[ManifestKey], frozenset[ManifestKey]]:
         """All manifests, oldest first, and those of them that count."""
@@ -173,18 +184,19 @@ _EVERY_OPERATOR: dict[str, type | tuple[type, ...]] = {
     "parallelism": int,
     **dict.fromkeys(TOTALS, (int, float)),
 }
-_EVERY_ENTRY: dict[str, type | tuple[type, ...]] = {
-    "checkpoint_id": int,
-    "generation": int,
-    "status": str,
-    "mode": str,
-    "triggered_at": (int, float),
-    "duration_s": (int, float),
-}
 
 
-def _is_of_checkpoint(entry: Mapping[str, Any]) -> bool:
-    return _has(entry, _EVERY_ENTRY)
+def _key(report: CheckpointReport) -> ManifestKey:
+    return ManifestKey(report.checkpoint_id, report.generation)
+
+
+def _readable(entries: Iterable[object]) -> Iterator[CheckpointReport]:
+    """What is not the report of a checkpoint is passed over: others may have written it."""
+    for entry in entries:
+        try:
+            yield CheckpointReport.from_plain(entry)
+        except ValueError:
+            continue
 
 
 def _is_event(entry: Mapping[str, Any]) -> bool:

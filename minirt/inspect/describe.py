@@ -10,8 +10,13 @@ from minirt.inspect.values import to_json
 from minirt.protocol import plain
 
 
-def describe(checkpoint: StoredCheckpoint) -> dict[str, Any]:
-    """Everything that can be told without reading state. Raises StorageError."""
+def describe(
+    checkpoint: StoredCheckpoint, *, output_is_committed: bool | None = None
+) -> dict[str, Any]:
+    """Everything about the checkpoint that needs no reading of state. Raises StorageError.
+
+    `output_is_committed` is known to the storage as a whole: see `Checkpoints.has_committed`.
+    """
     manifest = checkpoint.manifest
     return {
         "job": manifest.job,
@@ -29,6 +34,7 @@ def describe(checkpoint: StoredCheckpoint) -> dict[str, Any]:
         "subtasks": [plain.to_plain(stats) for stats in manifest.stats],
         "operators": [_operator(operator) for operator in checkpoint.operators.values()],
         "in_flight": [_channel(channel) for channel in checkpoint.in_flight],
+        "output_is_committed": output_is_committed,
         "sink_handles": [to_json(plain.to_plain(held)) for held in manifest.sink_handles],
     }
 

@@ -18,8 +18,8 @@ Name = tuple[str, Kind, str]
 def diff(one: StoredCheckpoint, other: StoredCheckpoint, *, keys: bool = False) -> dict[str, Any]:
     """Both checkpoints side by side, each figure as [of one, of other], None where there is nothing.
 
-    `keys` counts the entries that were added, removed and changed from one to the other: that reads both,
-    and keeps a digest of each entry of the one in memory. Raises StorageError.
+    `keys` counts the entries that were added, removed and changed from one to the other. It reads both
+    checkpoints and keeps a digest of each entry of the first in memory. Raises StorageError.
     """
     figures = ("job", "checkpoint_id", "generation", "mode", "kind", "bytes", "duration_s")
     manifests = (one.manifest, other.manifest)
@@ -84,7 +84,7 @@ def _key_changes(one: StoredEntries | None, other: StoredEntries | None) -> dict
 
 
 def _digests(entries: StoredEntries | None) -> Iterator[tuple[bytes, bytes]]:
-    """What is to be found again, and what may change of it: of a timer nothing can."""
+    """The key of an entry, and the part of it that may change: nothing of a timer can."""
     if entries is None:
         return
     for left, right in entries:

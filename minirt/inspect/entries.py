@@ -9,9 +9,10 @@ from itertools import chain, compress, islice
 from typing import Any, Literal
 
 from minirt.data.codec import MalformedDataError, RowCodec
+from minirt.data.keys import distinct_keys
 from minirt.errors import CorruptCheckpointError
 from minirt.protocol.manifest import ChannelData
-from minirt.runtime.in_flight import batch_of, stored_frames
+from minirt.runtime.subtask.in_flight import batch_of, stored_frames
 from minirt.state.stored import KINDS, Entries
 from minirt.storage.part_reader import PartReader
 from minirt.storage.parts import Section
@@ -21,7 +22,7 @@ Kind = Literal["state", "timers", "splits", "time"]
 
 @dataclass(frozen=True, slots=True)
 class StoredSection:
-    """What one subtask stored of a state, of its timers or of its splits."""
+    """The part of a state, of timers or of splits that one subtask stored."""
 
     subtask: int
     kind: Kind
@@ -58,7 +59,7 @@ class StoredSection:
                 gone, entries = KINDS[self.kind].read(stream, self.allow_pickle)
                 yield from entries if newer is None else _without(newer, entries)
                 if newer is not None:
-                    newer.update(gone)
+                    newer.update(distinct_keys(list(gone)))
 
     def _section_of(self, part: PartReader) -> Section:
         if part is self.part:
@@ -167,7 +168,8 @@ class StoredChannel:
 
 def _without(newer: set[Any], entries: Entries) -> Entries:
     """The entries whose keys are not among the newer ones, which they join."""
-    for keys, values in entries:
+    for stored, values in entries:
+        keys = distinct_keys(stored)
         mask = [key not in newer for key in keys]
         newer.update(keys)
         yield list(compress(keys, mask)), list(compress(values, mask))
@@ -175,7 +177,7 @@ def _without(newer: set[Any], entries: Entries) -> Entries:
 
 @contextmanager
 def _damage_at(path: str) -> Iterator[None]:
-    """Bytes with right checksums that are not what minirt writes: somebody else wrote them."""
+    """The error for bytes with right checksums that minirt did not write."""
     try:
         yield
     except (MalformedDataError, TypeError, RecursionError) as error:

@@ -70,7 +70,7 @@ def _write_parquet(table: StoredTable, file: IO[bytes], on_rows: Callable[[int],
 
 @contextmanager
 def _new_file(path: str) -> Iterator[IO[bytes]]:
-    """A file that gets its name when all went well, and leaves nothing behind otherwise."""
+    """A file that gets its name if all goes well, and leaves nothing behind otherwise."""
     target, temporary = Path(path), Path(f"{path}.tmp-{os.getpid()}")
     if target.exists():
         raise ConfigurationError(f"{path} exists already; name a file that does not")

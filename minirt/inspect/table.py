@@ -15,7 +15,7 @@ from minirt.inspect.values import TEXT, ColumnType, column_type
 from minirt.state.stored import KINDS
 
 Piece = tuple[tuple[Any, ...], tuple[Sequence[Any], ...]]
-"""What many rows have in common, and the columns in which they differ."""
+"""Rows that share some values: the shared values, and the columns in which they differ."""
 
 Part = Callable[[], Iterator[Piece]]
 

@@ -1,8 +1,8 @@
 """Stored values in forms that other programs read: JSON, and columns of Arrow.
 
-Both keep what can be kept. Bytes become base64 in JSON; tuples become lists in JSON and structs with fields
-_1, _2 in Arrow; dicts whose keys are not text become lists of pairs; a pickle that was not loaded says how
-large it is. What Arrow has no one type for becomes JSON text there.
+Both forms keep all that they can. Bytes become base64 in JSON; tuples become lists in JSON and structs with
+fields _1, _2 in Arrow; dicts whose keys are not text become lists of pairs; a pickle that was not loaded
+says how large it is. Values for which Arrow has no common type become JSON text there.
 """
 
 from __future__ import annotations

@@ -6,13 +6,20 @@ same records in the same order: everything that minirt promises rests on that.
 A sink commits in two phases. Each subtask's writer hands its pending output over inside the
 snapshot (`prepare`); once the checkpoint is complete the coordinator calls `Sink.commit` with exactly
 the handles of that checkpoint, and again after a restore: committing twice must change nothing.
+
+Many jobs may write to one place. Whatever a sink keeps there until its commit belongs to a `SinkIdentity`,
+and nobody else touches it. A handle tells `commit` all that it needs, including the owner of the output and
+its checkpoint where that matters: a job that goes on from the savepoint of another job commits the handles
+of that other job.
 """
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from hashlib import blake2b
 from typing import Any
 
 import pyarrow as pa
@@ -57,10 +64,14 @@ class SplitReader(ABC):
 
     @abstractmethod
     def read(self) -> list[Any] | pa.RecordBatch | None:
-        """The next batch (some thousand records), an empty one if nothing is there yet, None at the end."""
+        """The next batch (some thousand records), an empty one if nothing is there yet, None at the end.
+
+        Records, and the list of them, are handed over: they are new, no two share what can be changed, and
+        the reader neither keeps nor changes them.
+        """
 
     def take_bad_records(self) -> list[BadRecord]:
-        """What did not parse since the last call. Only asked where `on_error` is not "fail"."""
+        """The pieces that did not parse since the last call. Only called if `on_error` is not "fail"."""
         return []
 
     def close(self) -> None:
@@ -73,8 +84,12 @@ class Source(ABC):
     bounded: bool = True
     """Whether the source ends by itself."""
 
-    interleave: bool = False
-    """Whether a subtask reads its splits side by side, by event time, instead of one after another."""
+    interleave: bool | None = None
+    """Whether a subtask reads its splits side by side instead of one after another.
+
+    None, the default, means side by side if the source is unbounded: a split that never ends would keep
+    those behind it from being read.
+    """
 
     side_errors: bool = False
     """Whether records that do not parse go to the side output `errors`."""
@@ -87,6 +102,11 @@ class Source(ABC):
     def open_split(self, split: Split, offset: Offset) -> SplitReader:
         """A reader that goes on at `offset`. Raises SourceDataError if that cannot be done."""
 
+    @property
+    def reads_side_by_side(self) -> bool:
+        """Whether splits are read side by side: as `interleave` says, or as holds by default."""
+        return not self.bounded if self.interleave is None else self.interleave
+
     def schema(self) -> pa.Schema | None:
         """The columns, if they are known before the job runs; lets unknown columns be refused early."""
         return None
@@ -96,9 +116,30 @@ class Source(ABC):
 
 
 @dataclass(frozen=True, slots=True)
-class SinkContext:
-    """What a writer may know. `operator` names the sink in error messages."""
+class SinkIdentity:
+    """The owner of pending output. No two sinks have the same identity, whichever jobs they are part of.
 
+    `job` is the same in each start of a job, as long as its storage of checkpoints stays where it is. A
+    job without checkpointing has another one in each run, since nothing goes on from an earlier run.
+    `uid` is that of the sink.
+    """
+
+    job: str
+    uid: str
+
+    @property
+    def name(self) -> str:
+        """The identity in letters, digits, dots and hyphens: for files, tables and transactions."""
+        readable = re.sub(r"[^A-Za-z0-9.]+", "-", self.uid)[:40].strip("-.")
+        digest = blake2b(f"{self.job}\0{self.uid}".encode(errors="surrogatepass"), digest_size=8)
+        return f"{readable}-{digest.hexdigest()}"
+
+
+@dataclass(frozen=True, slots=True)
+class SinkContext:
+    """The facts that a writer may know. `operator` names the sink in error messages, and nowhere else."""
+
+    identity: SinkIdentity
     operator: str
     subtask: int
     parallelism: int
@@ -128,6 +169,12 @@ class SinkWriter(ABC):
         """Hand over everything written since the last call and start afresh."""
         return Prepared()
 
+    def release(self) -> None:
+        """Let the next `prepare` hand over also what this writer has held back over earlier ones.
+
+        All input has ended, or a savepoint is taken: others may go on from it, and never see this writer.
+        """
+
     def close(self) -> None:
         """Release resources. Output that was never prepared is dropped."""
 
@@ -141,20 +188,29 @@ class Sink(ABC):
     def commit(self, handles: Sequence[Handle]) -> None:
         """Make the output behind `handles` visible, all in order; idempotent. Runs in the coordinator."""
 
-    def discard_uncommitted(
-        self,
-        committed: Sequence[Handle],
-        operator: str = "",
-        before_generation: int | None = None,
-    ) -> None:
-        """Remove pending output that no checkpoint refers to.
+    def commit_restored(self, handles: Sequence[Handle]) -> None:
+        """As `commit`, for what a restored checkpoint holds: no writer of it is left.
 
-        Called after a start or restore has committed `committed`, before any writer opens.
-        `operator` is what the writers get as `SinkContext.operator`: a target may hold the pending
-        output of other operators and jobs too, so without a name a sink cleans up only where
-        `committed` proves that the place is its own. Output that writers of `before_generation` or
-        later wrote (`SinkContext.generation`) stays: a coordinator may call this long after it was
-        replaced without noticing, while its successor's writers are at work. None removes all.
+        Called at each start and restart from a checkpoint. Only sinks whose writers hold output back over
+        several checkpoints need something else than `commit`.
+        """
+        self.commit(handles)
+
+    def discard_uncommitted(
+        self, committed: Sequence[Handle], identity: SinkIdentity, before_generation: int
+    ) -> None:
+        """Remove pending output of this identity that no checkpoint refers to.
+
+        Called after a start or restore has committed `committed`, before any writer opens. What belongs
+        to other identities, or to nobody known, stays. So does output that writers of
+        `before_generation` or later wrote (`SinkContext.generation`): a coordinator may call this long
+        after it was replaced without noticing, while its successor's writers are at work.
+        """
+
+    def on_fresh_start(self) -> None:
+        """A job is about to start that goes on from no checkpoint: output of earlier runs stays.
+
+        May warn, or raise ConfigurationError, where this would show records twice.
         """
 
     def validate(self) -> None:

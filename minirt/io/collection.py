@@ -8,9 +8,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from minirt.config import positive
+from minirt.data.copies import copied_all
 from minirt.errors import ConfigurationError
 from minirt.io.base import Offset, Source, Split, SplitReader
+from minirt.units import positive
 
 BATCH_RECORDS = 8192
 
@@ -48,7 +49,9 @@ class _CollectionReader(SplitReader):
     def read(self) -> list[Any] | pa.RecordBatch | None:
         batch = self._records[self.offset : min(self._stop, self.offset + BATCH_RECORDS)]
         self.offset += len(batch)
-        return batch if len(batch) else None
+        if not len(batch):
+            return None
+        return batch if isinstance(batch, pa.RecordBatch) else copied_all(batch)
 
 
 def _table(records: Any) -> pa.RecordBatch | None:

@@ -24,10 +24,10 @@ class CsvSource(Source):
     `path` is a file, a folder, a glob or a list of them, on any file system of fsspec, which gets
     `storage_options`. With a `header`, each file's columns are found by its own first line, and
     `columns` limits and orders what is read; without one, `columns` names what the files hold (f0,
-    f1, ... by default). `types` maps columns to Arrow types or their names ("int64", "date32",
-    "timestamp[us]", ...; "int" and "float" are 64 bits wide); the types of other columns are inferred
-    from the first MiB of the first file and then hold for all. A field that is one of `null_values`
-    and not in quotes is None.
+    f1, ... by default). `types` maps columns to Arrow types, their names ("int64", "date32",
+    "timestamp[us]", ...; "int" and "float" are 64 bits wide) or Python types (float, datetime, ...);
+    the types of other columns are inferred from the first MiB of the first file and then hold for all.
+    A field that is one of `null_values` and not in quotes is None.
 
     Files are read in byte ranges of at most `split_bytes`, compressed ones as a whole. A quoted field
     must not hold a newline unless `multiline=True`, which makes every file one split. A row that does
@@ -43,7 +43,7 @@ class CsvSource(Source):
         *,
         header: bool = True,
         columns: Sequence[str] | None = None,
-        types: Mapping[str, pa.DataType | str] | None = None,
+        types: Mapping[str, pa.DataType | str | type] | None = None,
         delimiter: str = ",",
         null_values: Sequence[str] = ("",),
         multiline: bool = False,
@@ -55,6 +55,8 @@ class CsvSource(Source):
             raise ConfigurationError(f"columns must be a list of names, got {columns!r}")
         if not isinstance(delimiter, str) or len(delimiter) != 1 or delimiter in '"\r\n':
             raise ConfigurationError(f"delimiter must be a single character, got {delimiter!r}")
+        if types is not None and not isinstance(types, Mapping):
+            raise ConfigurationError(f"types must be a dict from column to type, got {types!r}")
         if isinstance(null_values, str):
             raise ConfigurationError(f"null_values must be a list of texts, got {null_values!r}")
         self._files = InputFiles(path, _SUFFIXES, storage_options, compressed=True)

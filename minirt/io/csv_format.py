@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import datetime as dt
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,12 +14,22 @@ from pyarrow import csv as arrow_csv
 from minirt.errors import ConfigurationError, SourceDataError
 from minirt.io.lines import BadLines
 
-_PYTHON_TYPES = {"int": pa.int64(), "float": pa.float64(), "str": pa.string()}
+_PYTHON_TYPES: dict[type, pa.DataType] = {
+    int: pa.int64(),
+    float: pa.float64(),
+    str: pa.string(),
+    bool: pa.bool_(),
+    bytes: pa.binary(),
+    dt.date: pa.date32(),
+    dt.datetime: pa.timestamp("us"),
+    dt.time: pa.time64("us"),
+}
+_SHORT_NAMES = {kind.__name__: _PYTHON_TYPES[kind] for kind in (int, float, str)}
 
 
 @dataclass(frozen=True, slots=True)
 class CsvFormat:
-    """What a file's bytes mean."""
+    """How to read a file's bytes: its header, delimiter, nulls, and whether fields hold newlines."""
 
     header: bool
     delimiter: str
@@ -156,16 +167,22 @@ class BlockParser:
         return re.sub(r"Row #\d+: ", "", named)
 
 
-def arrow_type(column: str, kind: pa.DataType | str) -> pa.DataType:
-    """The Arrow type that a user means. Raises ConfigurationError for a name that Arrow lacks."""
+def arrow_type(column: str, kind: pa.DataType | str | type) -> pa.DataType:
+    """The Arrow type that a user means. Raises ConfigurationError for what is none."""
     if isinstance(kind, pa.DataType):
         return kind
-    try:
-        return _PYTHON_TYPES.get(kind) or pa.type_for_alias(kind)
-    except (ValueError, TypeError) as error:
-        raise ConfigurationError(
-            f"types: {kind!r}, given for column {column!r}, is not the name of an Arrow type"
-        ) from error
+    if isinstance(kind, type) and kind in _PYTHON_TYPES:
+        return _PYTHON_TYPES[kind]
+    if isinstance(kind, str):
+        try:
+            return _SHORT_NAMES.get(kind) or pa.type_for_alias(kind)
+        except ValueError:
+            pass
+    known = ", ".join(each.__name__ for each in _PYTHON_TYPES)
+    raise ConfigurationError(
+        f"types: {kind!r}, given for column {column!r}, is neither an Arrow type, nor the name of one, "
+        f"nor one of {known}"
+    )
 
 
 def _roomy(kind: pa.DataType) -> pa.DataType:

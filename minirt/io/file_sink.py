@@ -1,58 +1,61 @@
 """Files that become visible exactly once: what all sinks that write files share.
 
-A writer puts its output into *pending* files below `<path>/_minirt`, which Spark and Hive pass over.
-The snapshot holds their names; once its checkpoint is complete, `commit` moves each to its final
-name. Both names are unique to a writer and a file, so nothing is ever written twice or overwritten,
-and who finds the final name taken knows that the move has happened.
+A writer puts its output into *pending* files below `<path>/_minirt`, which Spark and Hive pass over, in a
+folder of its `SinkIdentity`. The snapshot holds their names; once its checkpoint is complete, `commit`
+moves each to its final name. Both names are unique to a writer and a file, so nothing is ever written twice
+or overwritten, and a commit that finds the final name taken knows that the move has happened.
+
+With a roll interval, files are *held back* over several checkpoints: each checkpoint has their names, and
+none of them commits. At the end of the interval the writer joins them, as part of a snapshot, into one
+pending file, whose commit shows all their records in one step. If the job comes back from a checkpoint
+in between, what it had held back is shown file by file, since its writers are gone. A file that was
+held back knows the name of the one that it becomes part of: where that one is, its records are shown.
 """
 
 from __future__ import annotations
 
+import logging
 import os
-import re
-import uuid
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from hashlib import blake2b
-from typing import Any, BinaryIO
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, BinaryIO, Literal, get_args
 
-from minirt.data.batch import Batch
 from minirt.errors import ConfigurationError
-from minirt.io.base import Handle, Prepared, Sink, SinkContext, SinkWriter
+from minirt.io.base import Handle, Sink, SinkContext, SinkIdentity, SinkWriter
+from minirt.io.encoder import Encoder
+from minirt.io.file_names import (
+    PENDING_FOLDER,
+    FileHandle,
+    FileNames,
+    is_written_before,
+    pending_folder,
+)
+from minirt.io.file_writer import FileWriter, Rolling
 from minirt.io.files import FilePath, is_hidden, is_local, resolve
+from minirt.io.partitions import Partitioner, checked_columns
 from minirt.io.target_folder import (
     LocalFolder,
     RemoteFolder,
     TargetFolder,
     storage_errors,
 )
-from minirt.units import Size, size_bytes
+from minirt.units import Duration, Size, seconds, size_bytes
 
-PENDING_FOLDER = "_minirt"
+logger = logging.getLogger("minirt.sinks")
 
-
-class Encoder(ABC):
-    """Turns batches into the bytes of one file; holds at most a few MiB back."""
-
-    @abstractmethod
-    def write(self, batch: Batch) -> None:
-        """Take the records. Raises SinkDataError for one that the format cannot hold."""
-
-    @abstractmethod
-    def finish(self) -> None:
-        """Write what is still held back, and the end of the file."""
-
-    @abstractmethod
-    def abandon(self) -> None:
-        """Release what is held: the file is given up. Raises nothing."""
+OnExisting = Literal["warn", "append", "refuse"]
 
 
 class FileSink(Sink, ABC):
     """Two-phase commit of files below the folder `path`, local or anywhere fsspec reaches.
 
-    Several sinks and jobs may write into one folder. Files committed earlier are never touched;
-    whether a job that starts afresh may add to them is its caller's decision (see `has_output`).
+    Several sinks and jobs may write into one folder. Files committed earlier are never touched. A job
+    that goes on from no checkpoint adds to those that are there: `existing` says whether it warns of that
+    ("warn"), does it without a word ("append"), or refuses to start ("refuse").
+
+    A file is ended at a checkpoint and beyond `roll_bytes`. With `roll_interval`, what checkpoints ended is
+    held back and joined, so that each subtask shows one file in this time, and its records that much later.
+    `partition_by` names columns whose values are folders, `day=2024-05-06`, instead of being in the files.
     """
 
     suffix: str
@@ -63,6 +66,9 @@ class FileSink(Sink, ABC):
         path: FilePath,
         *,
         roll_bytes: Size,
+        roll_interval: Duration | None = None,
+        partition_by: str | Sequence[str] | None = None,
+        existing: OnExisting = "warn",
         storage_options: Mapping[str, Any] | None = None,
     ) -> None:
         self._options = dict(storage_options or {})
@@ -72,16 +78,29 @@ class FileSink(Sink, ABC):
         self._roll_bytes = size_bytes(roll_bytes, "roll_bytes")
         if self._roll_bytes == 0:
             raise ConfigurationError("roll_bytes must be above 0")
+        self._roll_interval_s = _checked_interval(self, roll_interval)
+        self._partition_by = checked_columns(partition_by)
+        if existing not in get_args(OnExisting):
+            allowed = ", ".join(get_args(OnExisting))
+            raise ConfigurationError(f"existing must be one of {allowed}, got {existing!r}")
+        self._existing = existing
 
     @abstractmethod
     def encoding(self, operator: str) -> Callable[[BinaryIO], Encoder]:
         """How one writer turns records into files: a function that gives the encoder of a stream."""
 
+    def join(self, parts: Iterable[BinaryIO], stream: BinaryIO) -> None:
+        """Write all records of several files of one writer into one. Only asked with `roll_interval`."""
+        raise NotImplementedError
+
     def open_writer(self, context: SinkContext) -> SinkWriter:
-        names = _FileNames(
-            self._pending_folder(context.operator), self._folder, self.suffix, context
+        return FileWriter(
+            self._target(),
+            FileNames(self._folder, self.suffix, context),
+            self.encoding(context.operator),
+            Rolling(self._roll_bytes, self._roll_interval_s, self.join),
+            Partitioner(context.operator, self._partition_by) if self._partition_by else None,
         )
-        return _FileWriter(self._target(), names, self.encoding(context.operator), self._roll_bytes)
 
     def has_output(self) -> bool:
         """Whether the folder already holds committed files, of whichever job."""
@@ -90,147 +109,77 @@ class FileSink(Sink, ABC):
             files = fs.find(self._folder) if fs.exists(self._folder) else []
         return any(not is_hidden(file[len(self._folder) :]) for file in files)
 
+    def on_fresh_start(self) -> None:
+        if self._existing == "append" or not self.has_output():
+            return
+        if self._existing == "refuse":
+            raise ConfigurationError(
+                f'{self._folder} holds output already, and existing is "refuse"; delete it, name another '
+                "folder, or go on from a checkpoint"
+            )
+        logger.warning(
+            "%s holds output already, and the job starts from the beginning: if this is the output of an "
+            'earlier run, its records will show twice. Sinks with existing="refuse" do not start then, '
+            'those with existing="append" do not warn',
+            self._folder,
+        )
+
     def commit(self, handles: Sequence[Handle]) -> None:
-        if handles:
-            self._target().publish([(handle["pending"], handle["final"]) for handle in handles])
+        """Publish; what is held back stays, until the file that it becomes part of is committed."""
+        own = self._own(handles)
+        target = self._target()
+        target.publish([(handle.pending, handle.final) for handle in own if handle.joined is None])
+        target.remove([part for handle in own for part in handle.parts])
+
+    def commit_restored(self, handles: Sequence[Handle]) -> None:
+        self.commit(handles)
+        target = self._target()
+        held = [handle for handle in self._own(handles) if handle.joined is not None]
+        shown = [handle for handle in held if target.exists(handle.joined or "")]
+        target.remove([handle.pending for handle in shown])
+        target.publish([(handle.pending, handle.final) for handle in held if handle not in shown])
 
     def discard_uncommitted(
-        self,
-        committed: Sequence[Handle],
-        operator: str = "",
-        before_generation: int | None = None,
+        self, committed: Sequence[Handle], identity: SinkIdentity, before_generation: int
     ) -> None:
-        keep = {handle["pending"] for handle in committed}
-        own = {pending.rpartition("/")[0] for pending in keep}
-        if operator:
-            own.add(self._pending_folder(operator))
-        target = self._target()
-        for folder in sorted(own):
-            target.remove_pending(
-                folder,
-                lambda path: path not in keep and _is_before(path, before_generation),
-            )
+        keep = {handle.pending for handle in self._own(committed)}
+        self._target().remove_pending(
+            pending_folder(self._folder, identity.name),
+            lambda path: path not in keep and is_written_before(path, before_generation),
+        )
 
     def validate(self) -> None:
         self._target().check_writable(f"{self._folder}/{PENDING_FOLDER}")
+
+    def _own(self, handles: Sequence[Handle]) -> list[FileHandle]:
+        """The handles, all checked. What was committed to another folder is left out.
+
+        After a restore a job may write to another folder. It cannot commit what waits in the old one:
+        whatever a handle says, the sink touches nothing outside of its own folder.
+        """
+        parsed = [FileHandle.parse(handle) for handle in handles]
+        target = self._target()
+        for handle in parsed:
+            if handle.folder == self._folder:
+                continue
+            if target.exists(handle.pending) or not target.exists(handle.final):
+                raise ConfigurationError(
+                    f"the checkpoint holds output that waits in {handle.folder}, but the sink writes into "
+                    f"{self._folder}; restore it once with the old folder and wait for a checkpoint, or "
+                    "give that output up: a new uid for the sink, and allow_non_restored_state=True"
+                )
+        return [handle for handle in parsed if handle.folder == self._folder]
 
     def _target(self) -> TargetFolder:
         fs, _ = resolve(self._url, self._options)
         return LocalFolder() if is_local(fs) else RemoteFolder(fs)
 
-    def _pending_folder(self, operator: str) -> str:
-        """Where the pending files of one operator are; readable, and different for every operator."""
-        readable = re.sub(r"[^A-Za-z0-9.]+", "-", operator)[:40].strip("-.")
-        digest = blake2b(operator.encode(), digest_size=4).hexdigest()
-        return f"{self._folder}/{PENDING_FOLDER}/{readable}-{digest}"
 
-
-def _is_before(pending: str, generation: int | None) -> bool:
-    """Whether a writer of an earlier generation gave out this name."""
-    if generation is None:
-        return True
-    _, written_in, *_ = pending.rpartition("/")[2].split("-")
-    return int(written_in) < generation
-
-
-class _FileNames:
-    """Pending and final names of one writer's files; no two writers ever give out the same."""
-
-    def __init__(self, pending: str, final: str, suffix: str, context: SinkContext) -> None:
-        self._pending = pending
-        self._final = final
-        self._suffix = suffix
-        self._context = context
-        self._unique = uuid.uuid4().hex[:8]
-
-    def pending(self, number: int) -> str:
-        context = self._context
-        name = f"{context.subtask:05d}-{context.generation:04d}-{number:04d}-{self._unique}"
-        return f"{self._pending}/{name}{self._suffix}.pending"
-
-    def final(self, number: int, checkpoint_id: int) -> str:
-        context = self._context
-        name = f"part-{context.subtask:05d}-{checkpoint_id:08d}-{context.generation:04d}"
-        return f"{self._final}/{name}-{number:04d}-{self._unique}{self._suffix}"
-
-
-@dataclass(slots=True)
-class _OutputFile:
-    number: int
-    pending: str
-    stream: BinaryIO
-    encoder: Encoder
-    rows: int = 0
-
-
-class _FileWriter(SinkWriter):
-    def __init__(
-        self,
-        target: TargetFolder,
-        names: _FileNames,
-        encoding: Callable[[BinaryIO], Encoder],
-        roll_bytes: int,
-    ) -> None:
-        self._target = target
-        self._names = names
-        self._encoding = encoding
-        self._roll_bytes = roll_bytes
-        self._files_opened = 0
-        self._current: _OutputFile | None = None
-        self._full: list[_OutputFile] = []
-
-    def write(self, batch: Batch) -> None:
-        if len(batch) == 0:
-            return
-        file = self._current = self._current or self._open_file()
-        with storage_errors("cannot write", file.pending):
-            file.encoder.write(batch)
-            file.rows += len(batch)
-            if file.stream.tell() >= self._roll_bytes:
-                self._full.append(file)
-                self._current = None
-
-    def prepare(self, checkpoint_id: int) -> Prepared:
-        files = self._take_files()
-        if not files:
-            return Prepared()
-        handles: list[Handle] = [
-            {
-                "pending": file.pending,
-                "final": self._names.final(file.number, checkpoint_id),
-                "rows": file.rows,
-            }
-            for file in files
-        ]
-        return Prepared(handles, lambda: self._finish(files))
-
-    def close(self) -> None:
-        self._drop(self._take_files())
-
-    def _open_file(self) -> _OutputFile:
-        number = self._files_opened
-        self._files_opened += 1
-        pending = self._names.pending(number)
-        with storage_errors("cannot create", pending):
-            stream = self._target.create(pending)
-        return _OutputFile(number, pending, stream, self._encoding(stream))
-
-    def _take_files(self) -> list[_OutputFile]:
-        files = self._full if self._current is None else [*self._full, self._current]
-        self._full, self._current = [], None
-        return files
-
-    def _finish(self, files: Sequence[_OutputFile]) -> None:
-        try:
-            for file in files:
-                with storage_errors("cannot write", file.pending):
-                    file.encoder.finish()
-                    self._target.make_durable(file.stream, file.pending)
-        except BaseException:
-            self._drop(files)
-            raise
-
-    def _drop(self, files: Sequence[_OutputFile]) -> None:
-        for file in files:
-            file.encoder.abandon()
-            self._target.drop(file.stream, file.pending)
+def _checked_interval(sink: FileSink, roll_interval: Duration | None) -> float | None:
+    if roll_interval is None:
+        return None
+    if type(sink).join is FileSink.join:
+        raise ConfigurationError(
+            f"roll_interval has no effect: {type(sink).__name__} does not say how to join its files"
+        )
+    return seconds(roll_interval, "roll_interval")

@@ -22,7 +22,11 @@ FilePath = str | os.PathLike[str]
 FilePaths = FilePath | Sequence[FilePath]
 
 MIN_SPLIT_BYTES = 1 << 20
-"""Below this size, the cost of opening a split outweighs what reading in parallel gains."""
+"""Below this size in bytes, another split costs more than it gains, unless a subtask is idle.
+"""
+
+_IDLE_PARTS = 16
+"""How many times smaller splits may be, if a subtask would otherwise have nothing to read."""
 
 _SPLITS_PER_SUBTASK = 4
 """Small inputs are cut so that every subtask gets about this many splits, and all end together."""
@@ -86,7 +90,7 @@ class InputFiles:
                 matched = sorted(self._match(fs, path), key=lambda file: file.path)
             except failures(
                 TypeError, ValueError
-            ) as error:  # Options show only now that they do not suit.
+            ) as error:  # Unsuitable options show only at this point.
                 if is_local(fs):
                     raise ConfigurationError(f"cannot list {given}: {error}") from error
                 raise StorageError(f"cannot list ({explain(error)})", given) from error
@@ -95,6 +99,8 @@ class InputFiles:
                     f"no input at {given}: it does not exist or holds no file that ends in "
                     f"{' or '.join(self._suffixes)} (names that begin with _ or . are ignored)"
                 )
+            for file in matched:
+                _check_storable(file.path)
             found.update((file.path, file) for file in matched if file.path not in found)
         return list(found.values())
 
@@ -154,6 +160,7 @@ def resolve(path: FilePath, options: Mapping[str, Any]) -> tuple[Any, str]:
     text = os.fspath(path) if isinstance(path, str | os.PathLike) else ""
     if not text:
         raise ConfigurationError(f"path must be a path or URL, got {path!r}")
+    _check_storable(text)
     try:
         fs, inner = open_filesystem(text, options)
     except (ValueError, ImportError, TypeError) as error:
@@ -167,7 +174,7 @@ def is_local(fs: Any) -> bool:
 
 
 def is_hidden(relative: str) -> bool:
-    """Whether Spark would pass over a file, judging by its path below the folder that is read."""
+    """Whether Spark would pass over a file, judging by its path below the source's folder."""
     return any(
         name.startswith(".") or (name.startswith("_") and "=" not in name)
         for name in relative.split("/")
@@ -175,7 +182,7 @@ def is_hidden(relative: str) -> bool:
 
 
 def compression_of(path: str) -> str | None:
-    """What fsspec calls the compression that the suffix stands for; None if there is none.
+    """fsspec's name for the compression that the suffix stands for; None if there is none.
 
     Raises ConfigurationError if the package for it is not installed.
     """
@@ -189,7 +196,8 @@ def compression_of(path: str) -> str | None:
 def split_target(total_bytes: int, parallelism: int, most: int) -> int:
     """How large splits should be, in bytes: at most `most`, smaller where subtasks would be idle."""
     share = math.ceil(total_bytes / (parallelism * _SPLITS_PER_SUBTASK))
-    return max(1, min(most, max(MIN_SPLIT_BYTES, share)))
+    one_each = max(MIN_SPLIT_BYTES // _IDLE_PARTS, math.ceil(total_bytes / parallelism))
+    return max(1, min(most, max(share, min(MIN_SPLIT_BYTES, one_each))))
 
 
 def refuse_unknown(option: str, names: Iterable[str], known: Sequence[str]) -> None:
@@ -199,6 +207,16 @@ def refuse_unknown(option: str, names: Iterable[str], known: Sequence[str]) -> N
             near = difflib.get_close_matches(str(name), known, n=1)
             hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(known)}"
             raise ConfigurationError(f"{option}: there is no column {name!r}; {hint}")
+
+
+def _check_storable(path: str) -> None:
+    """Refuse what no checkpoint can hold, where positions and pending files are stored with their path."""
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        raise ConfigurationError(
+            f"the name of a file is not UTF-8: {os.fsencode(path)!r}; rename it"
+        ) from None
 
 
 def _open_stored(fs: Any, path: str) -> Any:

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import base64
-import datetime as dt
 import json
-from collections.abc import Callable, Mapping, Sequence
-from json import encoder as json_encoder
-from typing import Any, BinaryIO
+import shutil
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, BinaryIO, get_args
 
-from minirt.data.batch import Batch
-from minirt.errors import SinkDataError
+from minirt.errors import ConfigurationError
 from minirt.io.base import BadRecord, Offset, Source, Split, SplitReader
-from minirt.io.file_sink import Encoder, FileSink
+from minirt.io.encoder import Encoder
+from minirt.io.file_sink import FileSink, OnExisting
 from minirt.io.files import FilePath, FilePaths, InputFiles
+from minirt.io.json_text import JsonlEncoder, OnNan
 from minirt.io.lines import BadLines, LineReader, OnError, check_on_error, line_splits
-from minirt.units import Size, size_bytes
+from minirt.units import Duration, Size, size_bytes
 
 _SUFFIXES = (".jsonl", ".ndjson", ".json")
 _BLANK = " \t\r\n"
@@ -114,10 +113,14 @@ def _parse_block(block: bytes) -> list[Any]:
 class JsonlSink(FileSink):
     """Writes each record as a line of JSON into files `part-*.jsonl` below the folder `path`.
 
-    Files appear when the checkpoint that covers them has completed, each exactly once. A file is
-    ended at a checkpoint and beyond `roll_bytes`. Beside what JSON knows, records may hold datetimes,
-    dates and times (written in ISO 8601), Decimal (as text), bytes (as base64), tuples, sets and
-    numpy scalars. Writers raise SinkDataError for anything else.
+    Files appear when the checkpoint that covers them has completed, each exactly once; `FileSink` says when
+    files are ended, and what `roll_interval`, `partition_by` and `existing` do.
+
+    Beside what JSON knows, records may hold all that records may be made of: datetimes, dates, times and
+    timedeltas (written in ISO 8601), Decimal and UUID (as text), bytes (as base64), tuples, sets, and
+    values and arrays of numpy. JSON has no NaN and no infinity: a record that holds one fails the job
+    (`nan="error"`), or the number becomes null (`nan="null"`). Writers raise SinkDataError for anything
+    else.
     """
 
     suffix = ".jsonl"
@@ -126,70 +129,30 @@ class JsonlSink(FileSink):
         self,
         path: FilePath,
         *,
+        nan: OnNan = "error",
         roll_bytes: Size = "128MiB",
+        roll_interval: Duration | None = None,
+        partition_by: str | Sequence[str] | None = None,
+        existing: OnExisting = "warn",
         storage_options: Mapping[str, Any] | None = None,
     ) -> None:
-        super().__init__(path, roll_bytes=roll_bytes, storage_options=storage_options)
+        super().__init__(
+            path,
+            roll_bytes=roll_bytes,
+            roll_interval=roll_interval,
+            partition_by=partition_by,
+            existing=existing,
+            storage_options=storage_options,
+        )
+        if nan not in get_args(OnNan):
+            raise ConfigurationError(
+                f"nan must be one of {', '.join(get_args(OnNan))}, got {nan!r}"
+            )
+        self._nan = nan
 
     def encoding(self, operator: str) -> Callable[[BinaryIO], Encoder]:
-        return lambda stream: _JsonlEncoder(stream, operator)
+        return lambda stream: JsonlEncoder(stream, operator, self._nan)
 
-
-class _JsonlEncoder(Encoder):
-    def __init__(self, stream: BinaryIO, operator: str) -> None:
-        self._stream = stream
-        self._operator = operator
-
-    def write(self, batch: Batch) -> None:
-        records = batch.rows().records
-        try:
-            text = "\n".join([*map(_encode, records), ""]).encode()
-        except (TypeError, ValueError, RecursionError):
-            raise self._first_error(records) from None
-        self._stream.write(text)
-
-    def finish(self) -> None:
-        """Nothing is held back."""
-
-    def abandon(self) -> None:
-        """Nothing to release."""
-
-    def _first_error(self, records: Sequence[Any]) -> SinkDataError:
-        for record in records:
-            try:
-                _encode(record).encode()
-            except (TypeError, ValueError, RecursionError) as error:
-                return SinkDataError(
-                    f"{self._operator}: a record cannot be written as JSON ({error}): {record!r:.500}"
-                )
-        raise AssertionError("a batch failed whose records do not")
-
-
-def _plain(value: Any) -> Any:
-    """What JSON has no notion of, in terms of what it has."""
-    if isinstance(value, dt.datetime | dt.date | dt.time):
-        return value.isoformat()
-    if isinstance(value, bytes):
-        return base64.b64encode(value).decode()
-    if isinstance(value, set | frozenset):
-        return list(value)
-    if hasattr(value, "item") and hasattr(value, "dtype"):
-        return value.item()
-    if type(value).__name__ == "Decimal":
-        return str(value)
-    raise TypeError(f"a value of type {type(value).__name__} has no form in JSON")
-
-
-def _line_encoder() -> Callable[[Any], str]:
-    """A function that writes one value as JSON, set up once instead of for every record."""
-    encoder = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=_plain)
-    make = getattr(json_encoder, "c_make_encoder", None)
-    if make is None:
-        return encoder.encode
-    chunks = make(
-        None, encoder.default, json_encoder.encode_basestring, None, ":", ",", False, False, True
-    )
-    return lambda value: "".join(chunks(value, 0))
-
-
-_encode = _line_encoder()
+    def join(self, parts: Iterable[BinaryIO], stream: BinaryIO) -> None:
+        for part in parts:
+            shutil.copyfileobj(part, stream)

@@ -174,7 +174,7 @@ class LineReader:
 
 
 class BadLines:
-    """What a source does with text that does not parse: its `on_error` option at work."""
+    """Handles text that does not parse, as the `on_error` option of a source says."""
 
     def __init__(self, on_error: OnError, path: str) -> None:
         self._on_error = on_error
@@ -192,7 +192,7 @@ class BadLines:
             self._kept.append(BadRecord(location, text.decode(errors="replace"), error))
 
     def take(self) -> list[BadRecord]:
-        """What was kept since the last call."""
+        """The bad lines that were kept since the last call."""
         taken, self._kept = self._kept, []
         return taken
 

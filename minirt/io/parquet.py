@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any, BinaryIO
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from minirt.data.batch import Batch
+from minirt.data.batch import Batch, Columns
 from minirt.errors import ConfigurationError, SourceDataError
 from minirt.filesystems import explain, failures
 from minirt.io.base import Offset, Source, Split, SplitReader
-from minirt.io.file_sink import Encoder, FileSink
+from minirt.io.encoder import Encoder
+from minirt.io.file_sink import FileSink, OnExisting
 from minirt.io.files import (
     FilePath,
     FilePaths,
@@ -22,7 +23,7 @@ from minirt.io.files import (
     split_target,
 )
 from minirt.io.schemas import ColumnEncoder, SchemaMismatch, conform
-from minirt.units import Size
+from minirt.units import Duration, Size
 
 BATCH_ROWS = 32768
 _SPLIT_BYTES = 64 << 20
@@ -136,13 +137,14 @@ class _ParquetReader(SplitReader):
 class ParquetSink(FileSink):
     """Writes records into files `part-*.parquet` below the folder `path`.
 
-    Files appear when the checkpoint that covers them has completed, each exactly once. A file is
-    ended at a checkpoint and beyond `roll_bytes`.
+    Files appear when the checkpoint that covers them has completed, each exactly once; `FileSink` says when
+    files are ended, and what `roll_interval`, `partition_by` and `existing` do.
 
     Records are dicts, or columns. Without `schema`, every subtask takes names and types from the
     first batch it writes, and keeps to them; give a schema wherever that could come out differently
     in two subtasks (None or whole numbers in a column of floats), since readers expect the same in
-    all files. Writers raise SinkDataError for records that do not fit.
+    all files. Times keep their unit: Spark reads no nanoseconds, a schema can ask for microseconds.
+    Writers raise SinkDataError for records that do not fit.
     """
 
     suffix = ".parquet"
@@ -154,19 +156,38 @@ class ParquetSink(FileSink):
         schema: pa.Schema | None = None,
         compression: str = "snappy",
         roll_bytes: Size = "128MiB",
+        roll_interval: Duration | None = None,
+        partition_by: str | Sequence[str] | None = None,
+        existing: OnExisting = "warn",
         storage_options: Mapping[str, Any] | None = None,
     ) -> None:
-        super().__init__(path, roll_bytes=roll_bytes, storage_options=storage_options)
+        super().__init__(
+            path,
+            roll_bytes=roll_bytes,
+            roll_interval=roll_interval,
+            partition_by=partition_by,
+            existing=existing,
+            storage_options=storage_options,
+        )
         if schema is not None and not isinstance(schema, pa.Schema):
             raise ConfigurationError(
                 f"schema must be a pyarrow.Schema, not {type(schema).__name__}"
             )
+        if schema is not None:
+            schema = pa.schema([field for field in schema if field.name not in self._partition_by])
         self._schema = schema
         self._compression = _known_codec(compression)
 
     def encoding(self, operator: str) -> Callable[[BinaryIO], Encoder]:
         columns = ColumnEncoder(operator, self._schema)
         return lambda stream: _ParquetEncoder(stream, columns, self._compression)
+
+    def join(self, parts: Iterable[BinaryIO], stream: BinaryIO) -> None:
+        encoder = self.encoding("join")(stream)
+        for part in parts:
+            for batch in pq.ParquetFile(part).iter_batches(BATCH_ROWS, use_threads=False):
+                encoder.write(Columns(batch))
+        encoder.finish()
 
 
 class _ParquetEncoder(Encoder):

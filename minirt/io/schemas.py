@@ -129,7 +129,7 @@ def _inferred(records: Sequence[Any]) -> pa.Schema:
 
 
 def _writable(schema: pa.Schema) -> pa.Schema:
-    """An inferred schema as it goes to files: all nullable; no nanoseconds, which Spark cannot read."""
+    """An inferred schema as it goes to files: all nullable, and dictionaries as what they hold."""
     fields = []
     for field in schema:
         kind = field.type
@@ -138,8 +138,6 @@ def _writable(schema: pa.Schema) -> pa.Schema:
                 field.name,
                 "the first batch holds only None, which tells no type; give the sink a schema",
             )
-        if pa.types.is_timestamp(kind) and kind.unit == "ns":
-            kind = pa.timestamp("us", kind.tz)
         if pa.types.is_dictionary(kind):
             kind = kind.value_type
         fields.append(pa.field(field.name, kind))

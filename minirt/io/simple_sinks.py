@@ -6,10 +6,10 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from minirt.config import positive
 from minirt.data.batch import Batch
 from minirt.data.values import UnsupportedRecordError, pack_value, unpack_value
 from minirt.io.base import Handle, Prepared, Sink, SinkContext, SinkWriter
+from minirt.units import positive
 
 
 class PrintSink(Sink):
@@ -44,12 +44,13 @@ class CollectSink(Sink):
     """Collects records in `rows` of the instance that the user holds, when their checkpoint completes.
 
     For tests and small results: rows travel inside checkpoints. A program that restores a checkpoint
-    finds in `rows` what that one held, but nothing of those before it. Columns are collected as dicts.
+    finds in `rows` what that one held, but nothing of those before it. A job that runs again from the
+    beginning adds its rows to those of the run before. Columns are collected as dicts.
     """
 
     def __init__(self) -> None:
         self.rows: list[Any] = []
-        self._committed: set[tuple[str, int, int]] = set()
+        self._committed: set[tuple[Any, ...]] = set()
 
     def __reduce__(self) -> tuple[type[CollectSink], tuple[()]]:
         """A copy in a worker only writes; it needs nothing of what was collected."""
@@ -60,11 +61,15 @@ class CollectSink(Sink):
 
     def commit(self, handles: Sequence[Handle]) -> None:
         for handle in sorted(handles, key=lambda handle: (handle["checkpoint"], handle["subtask"])):
-            part = (handle["operator"], handle["checkpoint"], handle["subtask"])
+            part = tuple(handle.get(name) for name in _PART)
             if part not in self._committed:
                 self._committed.add(part)
                 rows = handle["rows"]
                 self.rows.extend(unpack_value(rows) if isinstance(rows, bytes) else rows)
+
+
+_PART = ("job", "uid", "operator", "checkpoint", "subtask")
+"""Tells the parts of the output of all jobs apart. Handles of minirt 0.1 name only the operator."""
 
 
 class _CollectWriter(SinkWriter):
@@ -80,7 +85,8 @@ class _CollectWriter(SinkWriter):
             return Prepared()
         rows, self._rows = self._rows, []
         handle: Handle = {
-            "operator": self._context.operator,
+            "job": self._context.identity.job,
+            "uid": self._context.identity.uid,
             "checkpoint": checkpoint_id,
             "subtask": self._context.subtask,
             "rows": _packed(rows),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, BinaryIO, cast
 
@@ -13,6 +13,7 @@ from minirt.errors import ConfigurationError, StorageError
 from minirt.filesystems import abort_uploads, explain, failures, has_folders
 
 _BUFFER_BYTES = 1 << 20
+_CREATE_ATTEMPTS = 10
 
 
 class TargetFolder(ABC):
@@ -36,10 +37,22 @@ class TargetFolder(ABC):
 
     @abstractmethod
     def publish(self, moves: Sequence[tuple[str, str]]) -> None:
-        """Give each (pending, final) pair its final name, durably; what has it already is left alone.
+        """Give each (pending, final) pair its final name, durably; leave files alone that have it already.
 
         Raises StorageError if both are gone, or if the final name belongs to another file.
         """
+
+    @abstractmethod
+    def open(self, path: str) -> BinaryIO:
+        """A stream of what a durable file holds."""
+
+    @abstractmethod
+    def exists(self, path: str) -> bool:
+        """Whether there is such a file."""
+
+    @abstractmethod
+    def remove(self, paths: Sequence[str]) -> None:
+        """Remove files; those that are gone are fine."""
 
     @abstractmethod
     def remove_pending(self, folder: str, unwanted: Callable[[str], bool]) -> None:
@@ -61,7 +74,11 @@ class LocalFolder(TargetFolder):
             ) from error
 
     def create(self, pending: str) -> BinaryIO:
-        make_folder(os.path.dirname(pending))
+        for _ in range(_CREATE_ATTEMPTS):
+            # Other jobs that work in this folder remove empty folders.
+            with suppress(FileNotFoundError):
+                make_folder(os.path.dirname(pending))
+                return open(pending, "xb", buffering=_BUFFER_BYTES)
         return open(pending, "xb", buffering=_BUFFER_BYTES)
 
     def make_durable(self, stream: BinaryIO, pending: str) -> None:
@@ -81,20 +98,37 @@ class LocalFolder(TargetFolder):
     def publish(self, moves: Sequence[tuple[str, str]]) -> None:
         for pending, final in moves:
             with storage_errors("cannot publish", final):
+                make_folder(os.path.dirname(final))
                 _rename(pending, final)
         for folder in sorted({os.path.dirname(name) for move in moves for name in move}):
             with storage_errors("cannot publish files", folder), suppress(FileNotFoundError):
                 sync_folder(folder)
+        self._remove_empty({os.path.dirname(pending) for pending, _ in moves})
+
+    def open(self, path: str) -> BinaryIO:
+        return open(path, "rb")
+
+    def exists(self, path: str) -> bool:
+        return os.path.exists(path)
+
+    def remove(self, paths: Sequence[str]) -> None:
+        for path in paths:
+            with storage_errors("cannot remove", path), suppress(FileNotFoundError):
+                os.unlink(path)
+        self._remove_empty({os.path.dirname(path) for path in paths})
 
     def remove_pending(self, folder: str, unwanted: Callable[[str], bool]) -> None:
         with storage_errors("cannot remove pending files", folder):
             names = os.listdir(folder) if os.path.isdir(folder) else []
-            for name in names:
-                if unwanted(f"{folder}/{name}"):
-                    os.unlink(f"{folder}/{name}")
-        for empty in (folder, os.path.dirname(folder)):
+        paths = [f"{folder}/{name}" for name in names]
+        self.remove([path for path in paths if unwanted(path)])
+        self._remove_empty({folder})
+
+    def _remove_empty(self, folders: Iterable[str]) -> None:
+        for folder in folders:
             with suppress(OSError):
-                os.rmdir(empty)
+                os.rmdir(folder)
+                os.rmdir(os.path.dirname(folder))
 
 
 class RemoteFolder(TargetFolder):
@@ -139,12 +173,23 @@ class RemoteFolder(TargetFolder):
                 else:
                     self._fs.rm_file(pending)
 
+    def open(self, path: str) -> BinaryIO:
+        with self._errors("cannot read", path):
+            return cast(BinaryIO, self._fs.open(path, "rb"))
+
+    def exists(self, path: str) -> bool:
+        with self._errors("cannot look at", path):
+            return bool(self._fs.exists(path))
+
+    def remove(self, paths: Sequence[str]) -> None:
+        for path in paths:
+            with self._errors("cannot remove", path), suppress(FileNotFoundError):
+                self._fs.rm_file(path)
+
     def remove_pending(self, folder: str, unwanted: Callable[[str], bool]) -> None:
         with self._errors("cannot remove pending files", folder):
-            files = self._fs.find(folder) if self._fs.exists(folder) else []
-            for file in files:
-                if unwanted(file):
-                    self._fs.rm_file(file)
+            files = self._fs.find(folder, maxdepth=1) if self._fs.exists(folder) else []
+        self.remove([file for file in files if unwanted(file)])
         abort_uploads(self._fs, folder, unwanted)
 
     @contextmanager

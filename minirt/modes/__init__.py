@@ -41,6 +41,13 @@ def find_mode(mode: str | CheckpointMode, expires_after_s: float = float("inf"))
     return found
 
 
+def same_mode(one: CheckpointMode, other: CheckpointMode) -> bool:
+    """Whether two mode objects order the same: of one class, with the same options."""
+    if type(one) is not type(other):
+        return False
+    return one == other or getattr(one, "__dict__", one) == getattr(other, "__dict__", other)
+
+
 def _named(mode: str) -> CheckpointMode:
     name = mode.replace("-", "_")
     if name in MODES:

@@ -53,6 +53,17 @@ class AlignedWithTimeout:
         if self.switch_below is not None and size_bytes(self.switch_below, "switch_below") == 0:
             raise ConfigurationError(f"{self.name}: switch_below must be at least 1 byte")
 
+    def __eq__(self, other: object) -> bool:
+        """However the same time and size were written."""
+        return isinstance(other, AlignedWithTimeout) and self._meaning == other._meaning
+
+    def __hash__(self) -> int:
+        return hash(self._meaning)
+
+    @property
+    def _meaning(self) -> tuple[float | None, int | None]:
+        return self.timeout_s, self.switch_below_bytes
+
     @property
     def timeout_s(self) -> float | None:
         return None if self.timeout is None else seconds(self.timeout)

@@ -1,4 +1,4 @@
-"""What a running job tells of itself.
+"""What a running job reports about itself.
 
 figures     rates and sums of what subtasks have counted; pure
 monitor     the newest figures of a job, gathered from what its coordinator hears

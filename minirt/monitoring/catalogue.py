@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from minirt.monitoring.figures import JobFigures, SubtaskFigures
+from minirt.monitoring.subtask_metrics import SubtaskMetrics
 from minirt.protocol.job_events import JobStatus
-from minirt.protocol.watermarks import MAX_WATERMARK
-from minirt.runtime.metrics import SubtaskMetrics
+from minirt.protocol.reports import CheckpointUnderWay
 
 Sample = tuple[Mapping[str, str], float]
 """The values of all labels but `job`, and the value."""
@@ -70,16 +70,30 @@ def _now(name: str, meaning: str, value: Callable[[SubtaskMetrics], float | None
     return _of_subtask(name, "gauge", meaning, lambda one, now: value(one.totals))
 
 
-def _watermark_s(totals: SubtaskMetrics) -> float | None:
-    return None if totals.watermark in (None, MAX_WATERMARK) else totals.watermark / 1000
-
-
 def _of_newest(name: str, field: str, meaning: str) -> Metric:
     def value(figures: JobFigures) -> float | None:
         newest = figures.checkpoints.newest
-        return None if newest is None else newest[field]
+        return None if newest is None else getattr(newest, field)
 
     return _of_job(name, "gauge", meaning, value)
+
+
+def _of_part(stage: str, meaning: str) -> Metric:
+    def value(one: SubtaskFigures, now: float) -> float | None:
+        return None if one.checkpoint is None else getattr(one.checkpoint, f"{stage}_s")
+
+    name = f"minirt_last_checkpoint_{stage}_seconds"
+    return _of_subtask(name, "gauge", f"Of the newest completed checkpoint: {meaning}", value)
+
+
+def _of_under_way(
+    name: str, meaning: str, value: Callable[[CheckpointUnderWay, float], float]
+) -> Metric:
+    def found(figures: JobFigures) -> float | None:
+        under_way = figures.checkpoints.under_way
+        return None if under_way is None else value(under_way, figures.at)
+
+    return _of_job(name, "gauge", f"{meaning}; absent while none is being taken.", found)
 
 
 def _statuses(figures: JobFigures) -> Iterator[Sample]:
@@ -149,6 +163,16 @@ CATALOGUE: tuple[Metric, ...] = (
         "in_flight_bytes",
         "How much of that was captured in flight.",
     ),
+    _of_under_way(
+        "minirt_checkpoint_under_way_seconds",
+        "How long ago the checkpoint that is being taken was triggered",
+        lambda under_way, now: max(0.0, now - under_way.triggered_at),
+    ),
+    _of_under_way(
+        "minirt_checkpoint_under_way_missing_subtasks",
+        "How many subtasks have not stored their part of the checkpoint that is being taken",
+        lambda under_way, now: float(len(under_way.missing)),
+    ),
     Metric(
         "minirt_subtask_info",
         "gauge",
@@ -192,6 +216,11 @@ CATALOGUE: tuple[Metric, ...] = (
         lambda totals: totals.queued_in_bytes,
     ),
     _now(
+        "minirt_input_window_bytes",
+        "What the input channels may hold together; debloating changes it.",
+        lambda totals: totals.input_window_bytes,
+    ),
+    _now(
         "minirt_output_queue_bytes",
         "What waits in the output queues.",
         lambda totals: totals.queued_out_bytes,
@@ -209,7 +238,7 @@ CATALOGUE: tuple[Metric, ...] = (
     _now(
         "minirt_watermark_seconds",
         "The watermark, in seconds since 1970; absent before the first and after the last one.",
-        _watermark_s,
+        lambda totals: totals.watermark_s,
     ),
     _of_subtask(
         "minirt_watermark_lag_seconds",
@@ -217,6 +246,10 @@ CATALOGUE: tuple[Metric, ...] = (
         "How far the watermark is behind the clock; absent before the first and after the last one.",
         lambda one, now: one.watermark_lag_s(now),
     ),
+    _of_part("start_delay", "from the trigger to the first barrier here."),
+    _of_part("alignment", "from the first barrier to the last one."),
+    _of_part("sync", "how long the subtask did nothing else."),
+    _of_part("async", "from there until its part was stored."),
     _of_subtask(
         "minirt_last_checkpoint_stored_seconds",
         "gauge",

@@ -10,7 +10,7 @@ import msgpack
 from minirt.monitoring.figures import JobFigures, OperatorFigures
 from minirt.monitoring.monitor import JobMonitor
 from minirt.protocol.job_events import JobStatus
-from minirt.runtime.observer import JobObserver
+from minirt.runtime.program.observer import JobObserver
 
 CAUSE_TEXT_MAX = 2000
 FIGURES_BYTES_MAX = 32 * 1024
@@ -27,30 +27,35 @@ class JobEvents(JobObserver):
 
     An event has `event`, `job`, `at`, `generation` and `restarts`. Where something ended it also has a
     `cause`, which may be None, counts of checkpoints, and the sums of each chain's subtasks until then.
+    The cause is the error, or who told the job to end.
     """
 
     def __init__(self, monitor: JobMonitor, record: Callable[[dict[str, Any]], object]) -> None:
         self._monitor = monitor
         self._record = record
+        self._told: str | None = None
 
     def on_status(self, status: JobStatus, generation: int) -> None:
         if status is JobStatus.RUNNING:
             self._record(_event("running", self._monitor.figures()))
 
     def on_restart(self, error: Exception, delay_s: float) -> None:
-        self._end("restarting", error)
+        self._end("restarting", str(error))
+
+    def on_told_to_end(self, reason: str) -> None:
+        self._told = reason
 
     def on_end(self, status: JobStatus, error: Exception | None) -> None:
-        self._end(status.value, error)
+        self._end(status.value, self._told if error is None else str(error))
 
-    def _end(self, event: str, error: Exception | None) -> None:
+    def _end(self, event: str, cause: str | None) -> None:
         figures = self._monitor.figures()
         operators = [_sums(operator) for operator in figures.operators()]
-        fits = len(msgpack.packb(operators)) <= FIGURES_BYTES_MAX
+        fits = len(msgpack.packb(operators, unicode_errors="backslashreplace")) <= FIGURES_BYTES_MAX
         self._record(
             {
                 **_event(event, figures),
-                "cause": None if error is None else _shortened(str(error)),
+                "cause": None if cause is None else _shortened(cause),
                 "completed_checkpoints": figures.checkpoints.completed,
                 "failed_checkpoints": figures.checkpoints.failed,
                 "operators": operators if fits else [],

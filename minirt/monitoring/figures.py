@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, astuple, dataclass, field
 from itertools import groupby
 from typing import Any
 
+from minirt.monitoring.subtask_metrics import SubtaskMetrics
 from minirt.protocol.job_events import JobStatus
-from minirt.protocol.watermarks import MAX_WATERMARK
-from minirt.runtime.metrics import SubtaskMetrics
+from minirt.protocol.reasons import CheckpointFailure
+from minirt.protocol.reports import CheckpointReport, CheckpointUnderWay, SubtaskReport
 
 STRETCH_S = 1.0
 """Over how long a time rates are taken, at least."""
@@ -17,7 +18,7 @@ STRETCH_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """What is done in each second; the four times are in milliseconds and add up to 1000."""
+    """What a subtask does in each second; the four times are in milliseconds and add up to 1000."""
 
     busy_ms: float
     idle_ms: float
@@ -30,7 +31,7 @@ class Rates:
 
     @staticmethod
     def between(earlier: SubtaskMetrics, later: SubtaskMetrics) -> Rates:
-        """By the clock of the subtask itself, so that no delay on the way counts."""
+        """Seconds by the clock of the subtask itself, so that no delay on the way counts."""
         passed_s = later.accounted_s - earlier.accounted_s
 
         def per_second(name: str) -> float:
@@ -66,6 +67,39 @@ class RateMeter:
 
 
 @dataclass(frozen=True, slots=True)
+class CheckpointPart:
+    """How one checkpoint went in one subtask, in seconds."""
+
+    start_delay_s: float
+    """From the trigger to the first barrier."""
+    alignment_s: float
+    """From there to the last barrier."""
+    sync_s: float
+    """The time in which the subtask did nothing else."""
+    async_s: float
+    """From there until its part was stored."""
+    stored_s: float
+    """From the trigger until its part was stored."""
+
+    @staticmethod
+    def of(part: SubtaskReport) -> CheckpointPart:
+        """Its stages."""
+        return CheckpointPart(
+            part.start_delay_s,
+            part.alignment_s,
+            part.sync_s,
+            part.async_s,
+            part.acknowledged_after_s,
+        )
+
+    @staticmethod
+    def longest(parts: Iterable[CheckpointPart]) -> CheckpointPart | None:
+        """Each stage of the subtask that took the longest for it; None if there are no parts."""
+        stages = list(zip(*(astuple(part) for part in parts), strict=True))
+        return CheckpointPart(*map(max, stages)) if stages else None
+
+
+@dataclass(frozen=True, slots=True)
 class SubtaskFigures:
     """One subtask. `operator` is the uid of the first operator of its chain, `name` that of the chain."""
 
@@ -75,13 +109,18 @@ class SubtaskFigures:
     pid: int | None
     totals: SubtaskMetrics
     rates: Rates | None
-    checkpoint_s: float | None = None
-    """From the trigger of the newest checkpoint until this subtask's part was stored."""
+    checkpoint: CheckpointPart | None = None
+    """How the newest checkpoint went here."""
+
+    @property
+    def checkpoint_s(self) -> float | None:
+        """From the trigger of the newest checkpoint until this subtask's part was stored."""
+        return None if self.checkpoint is None else self.checkpoint.stored_s
 
     def watermark_lag_s(self, now: float) -> float | None:
         """How far event time is behind the clock; None without a watermark, or after the last one."""
-        watermark = self.totals.watermark
-        return None if watermark in (None, MAX_WATERMARK) else now - watermark / 1000
+        watermark_s = self.totals.watermark_s
+        return None if watermark_s is None else now - watermark_s
 
     def to_plain(self, now: float) -> dict[str, Any]:
         totals = self.totals
@@ -94,6 +133,7 @@ class SubtaskFigures:
             "output_queue_use": totals.output_queue_use,
             "watermark_lag_s": self.watermark_lag_s(now),
             "checkpoint_s": self.checkpoint_s,
+            "checkpoint": None if self.checkpoint is None else asdict(self.checkpoint),
         }
 
 
@@ -109,9 +149,13 @@ class OperatorFigures:
     input_queue_use: float
     output_queue_use: float
     watermark_lag_s: float | None
-    """Of the subtask that is the furthest behind."""
+    """The lag of the subtask that is the furthest behind."""
     checkpoint_s: float | None
-    """Of the subtask that was the last to store its part of the newest checkpoint."""
+    """The figure of the subtask that was the last to store its part of the newest checkpoint."""
+    checkpoint: CheckpointPart | None
+    """Each stage of the newest checkpoint, of the subtask that took the longest for it."""
+    input_window_bytes: int
+    """How many bytes the input channels of all subtasks may hold; debloating changes it."""
     subtasks: tuple[SubtaskFigures, ...]
 
     @staticmethod
@@ -128,6 +172,8 @@ class OperatorFigures:
             max(one.totals.output_queue_use for one in subtasks),
             max(lags, default=None),
             max(stored, default=None),
+            CheckpointPart.longest(p for one in subtasks if (p := one.checkpoint) is not None),
+            sum(one.totals.input_window_bytes for one in subtasks),
             tuple(subtasks),
         )
 
@@ -142,6 +188,8 @@ class OperatorFigures:
             "output_queue_use": self.output_queue_use,
             "watermark_lag_s": self.watermark_lag_s,
             "checkpoint_s": self.checkpoint_s,
+            "checkpoint": None if self.checkpoint is None else asdict(self.checkpoint),
+            "input_window_bytes": self.input_window_bytes,
             "subtasks": [one.to_plain(now) for one in self.subtasks],
         }
 
@@ -152,22 +200,35 @@ class CheckpointFigures:
 
     completed: int = 0
     failed: int = 0
-    newest: Mapping[str, Any] | None = None
-    """Of the newest that completed: id, mode, kind, triggered_at, duration_s, bytes and in_flight_bytes."""
-    last_failure: str | None = None
+    newest: CheckpointReport | None = None
+    """The newest that completed."""
+    last_failure: CheckpointFailure | None = None
+    under_way: CheckpointUnderWay | None = None
+    """The one that is being taken."""
 
-    def after(self, entry: Mapping[str, Any]) -> CheckpointFigures:
-        """With one more checkpoint; `entry` is what the history remembers of it."""
-        if entry["status"] != "completed":
-            return CheckpointFigures(
-                self.completed, self.failed + 1, self.newest, str(entry["reason"])
-            )
-        newest = {
-            name: entry[name]
-            for name in ("checkpoint_id", "mode", "kind", "triggered_at", "duration_s", "bytes")
+    def after(self, report: CheckpointReport) -> CheckpointFigures:
+        """With one more checkpoint."""
+        if report.failure is not None:
+            return CheckpointFigures(self.completed, self.failed + 1, self.newest, report.failure)
+        return CheckpointFigures(self.completed + 1, self.failed, report, self.last_failure)
+
+    def to_plain(self) -> dict[str, Any]:
+        return {
+            "completed": self.completed,
+            "failed": self.failed,
+            "newest": None
+            if self.newest is None
+            else {name: getattr(self.newest, name) for name in _OF_NEWEST},
+            "last_failure": None if self.last_failure is None else str(self.last_failure),
+            "under_way": None if self.under_way is None else asdict(self.under_way),
         }
-        newest["in_flight_bytes"] = sum(part["in_flight_bytes"] for part in entry["subtasks"])
-        return CheckpointFigures(self.completed + 1, self.failed, newest, self.last_failure)
+
+
+_OF_NEWEST = (
+    *("checkpoint_id", "mode", "kind", "triggered_at", "duration_s"),
+    *("bytes", "in_flight_bytes"),
+)
+"""What the figures tell of the newest completed checkpoint."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +252,7 @@ class JobFigures:
         return [OperatorFigures.of(list(group), self.at) for _, group in groups]
 
     def to_plain(self) -> dict[str, Any]:
-        """As JSON and the history on storage carry it."""
+        """The figures as JSON and the history on storage carry them."""
         return {
             "name": self.name,
             "status": self.status.value,
@@ -200,7 +261,7 @@ class JobFigures:
             "started_at": self.started_at,
             "at": self.at,
             "last_failure": self.last_failure,
-            "checkpoints": asdict(self.checkpoints),
+            "checkpoints": self.checkpoints.to_plain(),
             "operators": [operator.to_plain(self.at) for operator in self.operators()],
         }
 

@@ -1,7 +1,7 @@
 """Log messages with the fields job, generation, operator, subtask and checkpoint.
 
-Fields belong to whatever a thread is about: `log_fields` says it, and messages of minirt and of user code
-that are logged meanwhile carry them. `operator` and `subtask` are those of the metrics.
+Fields say what a thread works on: `log_fields` sets them, and messages of minirt and of user code that are
+logged meanwhile carry them. `operator` and `subtask` are those of the metrics.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ FIELDS = ("job", "generation", "operator", "subtask", "checkpoint")
 
 _NO_FIELDS: Mapping[str, Any] = MappingProxyType({})
 LOG_FIELDS: ContextVar[Mapping[str, Any]] = ContextVar("minirt_log_fields", default=_NO_FIELDS)
-"""What this thread is about; where it is set very often, without `log_fields`."""
+"""The fields of this thread. Code that sets them very often does so without `log_fields`."""
 
 
 @contextmanager
 def log_fields(**given: object) -> Iterator[None]:
-    """What is logged within is about this, and about what was said before."""
+    """Add these fields to messages that are logged within the block, beside those that hold already."""
     token = LOG_FIELDS.set({**LOG_FIELDS.get(), **given})
     try:
         yield

@@ -2,24 +2,32 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping
-from typing import Any
+from dataclasses import replace
 
-from minirt.graph.execution import ExecutionGraph, SubtaskId
-from minirt.monitoring.figures import CheckpointFigures, JobFigures, RateMeter, SubtaskFigures
+from minirt.clock import SYSTEM_CLOCK
+from minirt.graph.execution import ExecutionGraph
+from minirt.monitoring.figures import (
+    CheckpointFigures,
+    CheckpointPart,
+    JobFigures,
+    RateMeter,
+    SubtaskFigures,
+)
+from minirt.protocol.ids import SubtaskId
 from minirt.protocol.job_events import JobStatus
-from minirt.runtime.observer import JobObserver, JobProgress
+from minirt.protocol.reports import CheckpointReport, CheckpointUnderWay
+from minirt.runtime.program.observer import JobObserver, JobProgress
 
 
 class JobMonitor(JobObserver):
     """Hears of everything in the coordinator's thread; `figures` may be called from any.
 
-    What it holds does not grow with the time that the job runs. Each attribute is replaced as a whole,
-    so that nobody sees half of a change.
+    Its size does not grow with the time that the job runs. It replaces each attribute as a whole, so that
+    nobody sees half of a change.
     """
 
-    def __init__(self, graph: ExecutionGraph, now: Callable[[], float] = time.time) -> None:
+    def __init__(self, graph: ExecutionGraph, now: Callable[[], float] = SYSTEM_CLOCK.now) -> None:
         self._name = graph.name
         self._heads = {
             id: (vertex.operators[0].uid, vertex.name)
@@ -32,8 +40,9 @@ class JobMonitor(JobObserver):
         self._generation = 0
         self._restarts = 0
         self._last_failure: str | None = None
-        self._checkpoints = CheckpointFigures()
-        self._stored_after_s: Mapping[SubtaskId, float] = {}
+        self._checkpoint_figures = CheckpointFigures()
+        self._under_way: CheckpointUnderWay | None = None
+        self._parts: Mapping[SubtaskId, CheckpointPart] = {}
         self._meters: dict[SubtaskId, RateMeter] = {}
         self._subtasks: tuple[SubtaskFigures, ...] = ()
 
@@ -42,13 +51,16 @@ class JobMonitor(JobObserver):
             self._meters, self._subtasks = {}, ()
         self._status, self._generation = status, generation
 
-    def on_checkpoint(self, entry: Mapping[str, Any]) -> None:
-        self._checkpoints = self._checkpoints.after(entry)
-        if entry["status"] == "completed":
-            self._stored_after_s = {
-                SubtaskId(part["vertex"], part["subtask"]): part["acknowledged_after_s"]
-                for part in entry["subtasks"]
+    def on_checkpoint(self, report: CheckpointReport) -> None:
+        self._checkpoint_figures = self._checkpoint_figures.after(report)
+        if report.completed:
+            self._parts = {
+                SubtaskId(part.vertex, part.subtask): CheckpointPart.of(part)
+                for part in report.subtasks
             }
+
+    def on_checkpoint_under_way(self, checkpoint: CheckpointUnderWay | None) -> None:
+        self._under_way = checkpoint
 
     def on_restart(self, error: Exception, delay_s: float) -> None:
         self._restarts += 1
@@ -68,7 +80,7 @@ class JobMonitor(JobObserver):
                     progress.pids.get(id),
                     progress.metrics[id],
                     meter.rates,
-                    self._stored_after_s.get(id),
+                    self._parts.get(id),
                 )
             )
         self._subtasks = tuple(subtasks)
@@ -83,6 +95,6 @@ class JobMonitor(JobObserver):
             self._started_at,
             self._now(),
             self._last_failure,
-            self._checkpoints,
+            replace(self._checkpoint_figures, under_way=self._under_way),
             self._subtasks,
         )

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 from socketserver import ThreadingMixIn
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
 from minirt.errors import ConfigurationError
 from minirt.monitoring.catalogue import CATALOGUE
 from minirt.monitoring.figures import JobFigures
+from minirt.monitoring.logs import logger_of
+from minirt.threads import start_thread
 
 try:
     from prometheus_client import CollectorRegistry, make_wsgi_app
@@ -19,6 +21,8 @@ except ImportError as error:
     raise ConfigurationError(
         "metrics_port needs the package prometheus_client: pip install 'minirt[metrics]'"
     ) from error
+
+logger = logger_of("metrics")
 
 _REQUEST_S_MAX = 10.0
 _CLOSE_POLL_S = 0.05
@@ -63,16 +67,16 @@ class MetricsEndpoint:
                 "metrics_port, where 0 is any port that is free"
             ) from error
         self.url = f"http://{host}:{self._server.server_port}/metrics"
-        self._thread = threading.Thread(
-            target=self._server.serve_forever,
-            args=(_CLOSE_POLL_S,),
-            name="minirt-metrics",
-            daemon=True,
-        )
-        self._thread.start()
+        serve = partial(self._server.serve_forever, _CLOSE_POLL_S)
+        self._thread = start_thread("minirt-metrics", serve, self._on_error)
+
+    def _on_error(self, error: BaseException) -> None:
+        """The job goes on without."""
+        logger.error("no more metrics are offered at %s: %s", self.url, error, exc_info=error)
 
     def close(self) -> None:
-        self._server.shutdown()
+        if self._thread.is_alive():
+            self._server.shutdown()
         self._thread.join()
         self._server.server_close()
 

@@ -1,6 +1,6 @@
 """Running jobs as other processes of their user see them: found by name, asked over a private socket.
 
 registry   which jobs run on this machine: one file a job in a folder that is its user's alone
-control    one request and one answer over a socket, for who knows the job's token
-desk       what a job can be asked
+control    one request and one answer over a socket, for callers that know the job's access token
+desk       what a caller can ask a job
 """

@@ -9,18 +9,24 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from minirt.errors import ConfigurationError, MinirtError
+from minirt.monitoring.logs import logger_of
+from minirt.threads import start_thread
+
+logger = logger_of("job")
 
 Plain = dict[str, Any]
 
 REQUEST_BYTES_MAX = 64 * 1024
 REQUEST_S_MAX = 5.0
-"""A request must have come in whole after this time."""
+"""How long a caller may take to send its whole request, in seconds."""
 REQUESTS_MAX = 16
-"""Requests that are answered at a time; further callers are told to come later."""
+"""How many requests are answered at a time; further callers are told to come later."""
+_REST_S = 0.5
 _LAST_ANSWERS_S = 5.0
 """How long a job that has ended waits for its last answers to be sent."""
 
@@ -41,14 +47,16 @@ class ControlSocket:
         except OSError:
             self._listener.close()
             raise
-        threading.Thread(target=self._accept, name="minirt-control", daemon=True).start()
+        self._closing = False
+        start_thread("minirt-control", self._accept, self._on_error)
 
     def close(self) -> None:
         """Take no more requests; those that are in work get a moment for their answers."""
+        self._closing = True
         try:
             self._listener.shutdown(socket.SHUT_RDWR)
         except OSError:
-            pass  # nobody ever listened
+            pass  # the socket never listened
         self._listener.close()
         with self._lock:
             callers = list(self._callers)
@@ -57,22 +65,30 @@ class ControlSocket:
             thread.join(max(0.0, deadline - time.monotonic()))
 
     def _accept(self) -> None:
-        while True:
+        while not self._closing:
             try:
                 caller, _ = self._listener.accept()
-            except OSError:
-                return
-            thread = threading.Thread(
-                target=self._serve, args=(caller,), name="minirt-request", daemon=True
-            )
-            with self._lock:
-                welcome = len(self._callers) < REQUESTS_MAX
-                if welcome:
-                    self._callers[thread] = caller
-            if welcome:
-                thread.start()
-            else:
+                self._begin(caller)
+            except Exception as error:  # No more files or threads can be had: perhaps later.
+                if not self._closing:
+                    logger.warning("a request to the job could not be taken: %s", error)
+                    time.sleep(_REST_S)
+
+    def _begin(self, caller: socket.socket) -> None:
+        with self._lock:
+            if len(self._callers) >= REQUESTS_MAX:
                 caller.close()
+                return
+            try:
+                thread = start_thread("minirt-request", partial(self._serve, caller), _failed)
+            except BaseException:
+                caller.close()
+                raise
+            self._callers[thread] = caller
+
+    def _on_error(self, error: BaseException) -> None:
+        """The job goes on without."""
+        logger.error("the job can no longer be asked from outside: %s", error, exc_info=error)
 
     def _serve(self, caller: socket.socket) -> None:
         try:
@@ -83,10 +99,10 @@ class ControlSocket:
                     caller.settimeout(REQUEST_S_MAX)
                     caller.sendall(_line(self._answered(request)))
         except (OSError, ValueError, RecursionError):
-            pass  # Whoever breaks the rules is told nothing.
+            pass  # A caller that breaks the rules gets no answer.
         finally:
             with self._lock:
-                del self._callers[threading.current_thread()]
+                self._callers.pop(threading.current_thread(), None)
 
     def _answered(self, request: Plain) -> Plain:
         try:
@@ -95,6 +111,9 @@ class ControlSocket:
             return {"error": str(error), "wrong_call": True}
         except MinirtError as error:
             return {"error": str(error), "wrong_call": False}
+        except Exception as error:
+            logger.exception("a request to the job failed")
+            return {"error": f"{type(error).__name__}: {error}", "wrong_call": False}
 
 
 def ask(path: Path, token: str, request: Mapping[str, Any], timeout: float | None = None) -> Plain:
@@ -117,6 +136,10 @@ def ask(path: Path, token: str, request: Mapping[str, Any], timeout: float | Non
         raise kind(reply["error"])
     answer: Plain = reply["answer"]
     return answer
+
+
+def _failed(error: BaseException) -> None:
+    logger.error("a request to the job was not answered: %s", error, exc_info=error)
 
 
 def _receive(caller: socket.socket) -> Plain:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from minirt.clock import SYSTEM_CLOCK
 from minirt.errors import ConfigurationError, MinirtError
 from minirt.monitoring.logs import logger_of
 from minirt.operations.control import ControlSocket, Plain
@@ -14,7 +14,7 @@ from minirt.operations.registry import Entry, Registry
 
 if TYPE_CHECKING:
     from minirt.protocol.savepoint_requests import Savepoint
-    from minirt.runtime.job import Job
+    from minirt.runtime.program.job import Job
 
 logger = logger_of("job")
 
@@ -37,7 +37,7 @@ class ControlDesk:
             "savepoint": self._savepoint,
             "stop": self._stop,
         }
-        self._entry = Entry.new(job.name, time.time())
+        self._entry = Entry.new(job.name, SYSTEM_CLOCK.now())
         self._registry: Registry | None = None
         self._socket: ControlSocket | None = None
         try:
@@ -81,7 +81,7 @@ class ControlDesk:
         return self._job.figures.to_plain()
 
     def _cancel(self, request: Mapping[str, Any]) -> Plain:
-        self._job.cancel()
+        self._job.cancel(reason="`minirt cancel`")
         self._job.wait_for_end()
         return self._status(request)
 
@@ -92,9 +92,9 @@ class ControlDesk:
         path, mode = _text(request, "path"), _text(request, "mode")
         if request.get("drain") is True:
             if mode is not None:
-                raise ConfigurationError("mode has no effect with drain")
-            return _to_plain(self._job.drain(path))
-        return _to_plain(self._job.stop(path, mode))
+                raise ConfigurationError("--mode has no effect with --drain")
+            return _to_plain(self._job.drain(path, reason="`minirt stop --drain`"))
+        return _to_plain(self._job.stop(path, mode, reason="`minirt stop`"))
 
 
 def _text(request: Mapping[str, Any], name: str) -> str | None:

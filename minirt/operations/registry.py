@@ -17,7 +17,7 @@ _ENTRY_BYTES_MAX = 64 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A job that runs. Whoever knows the token may ask it for anything."""
+    """A job that runs. A caller that knows the access token may ask it for anything."""
 
     id: str
     name: str
@@ -75,7 +75,7 @@ class Registry:
         self.socket_path(entry).unlink(missing_ok=True)
 
     def entries(self) -> list[Entry]:
-        """The jobs whose process is alive, oldest first; what others have left behind is removed."""
+        """The jobs whose process is alive, oldest first; removes what dead ones have left behind."""
         living = []
         for entry in self._read():
             if _is_alive(entry.pid):

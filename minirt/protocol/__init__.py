@@ -1,1 +1,48 @@
-"""Decides everything and does nothing: events in, commands out; time and ids are arguments."""
+"""Decides everything and does nothing: events in, commands out; time and ids are arguments.
+
+Nothing here reaches the world or a library: it is plain Python on plain data, and can be read in an
+afternoon, in this order.
+
+What names things, and what is stored:
+
+    ids                 subtasks and channels
+    key_groups          the unit in which keyed state is dealt to subtasks
+    topology            a job as the protocol knows it: its shape, without functions
+    manifest            what a checkpoint consists of, where it is stored, which one counts and why
+    plain               dataclasses as plain values and back, for storage
+
+One checkpoint, in a subtask:
+
+    barriers            what barriers, alignments and commands are, and what a mode may answer
+    barrier_handler     what one subtask does about barriers, whatever the mode
+    watermarks          event time, of a subtask from those of its channels
+
+One checkpoint, at the coordinator:
+
+    job_events          what happens to a job (events), what its coordinator orders (commands)
+    subtask_commands    what the coordinator orders subtasks to do: the message itself
+    pending             the parts of a checkpoint that have come so far
+    leftovers           what comes of checkpoints that were given up
+    reasons, reports    why something failed, and what became of a checkpoint, as values
+    checkpoints         when a checkpoint is taken, completed, committed, given up
+    cleanup             which files nobody needs any more
+
+A job, over all its generations:
+
+    job                 the life of a job: `JobProtocol.handle`
+    restarts, liveness, dates   when to begin again, who is silent, how people read time
+    savepoint_requests, savepoints   what users ask for, and what becomes of it
+
+What a generation starts from:
+
+    restore_options     what the user wants
+    damage              what the user is told of a checkpoint that cannot be restored
+    stored_edges        what a checkpoint remembers of edges, to tell them after an edit
+    restore             who reads which snapshots
+    redistribution      who consumes which in-flight records
+    stored_watermarks   how far event time had come
+    starting_point      all of that together
+    preparing_events    what a preparation orders, and hears of it
+    choosing            which checkpoint, and which one if it is damaged
+    preparing           all steps of a preparation, in order: `Preparation.handle`
+"""

@@ -16,12 +16,15 @@ TRIGGER_CHANNEL = 0
 class Barrier:
     """The cut of one checkpoint in a channel. The mode belongs to the checkpoint and travels here.
 
-    `created_at` is the trigger time at the coordinator in seconds since 1970.
+    `created_at` is when it was triggered, by the monotonic clock of the process that holds it: what carries
+    a barrier to another process says how old it is, and how long it was on its way. A savepoint's output
+    must not wait for what comes behind it, since others may go on from there.
     """
 
     checkpoint_id: int
     mode: str
     created_at: float
+    savepoint: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +70,7 @@ class Alignment:
 
     @property
     def now(self) -> float:
-        """In seconds since 1970."""
+        """By the monotonic clock of the process."""
         return self.moment.at
 
     @property
@@ -106,7 +109,7 @@ class UnblockChannels:
 
 @dataclass(frozen=True, slots=True)
 class ScheduleTimer:
-    """Call `on_timer` for this checkpoint at `at`, in seconds since 1970; at once if that is over."""
+    """Call `on_timer` for this checkpoint at `at`, by the monotonic clock; at once if that is over."""
 
     checkpoint_id: int
     at: float

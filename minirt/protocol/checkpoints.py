@@ -8,23 +8,24 @@ their handles are *carried* into the next manifest, and stay carried until a com
 
 A savepoint that a user asks for takes its turn behind the checkpoint under way, and before the next
 periodic one. While the job ends with one, no other checkpoint begins: if the job fails in the middle
-of draining, it must go on from a checkpoint in which no operator has seen the end of time.
+of draining, it must go on from a checkpoint in which no operator has seen the end of time. Once its last
+checkpoint is complete, the job needs no workers: what is left to do is between storage and sinks.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from minirt.graph.execution import SubtaskId
 from minirt.protocol.barriers import Barrier
+from minirt.protocol.dates import Dates
+from minirt.protocol.ids import SubtaskId
 from minirt.protocol.job_events import (
-    AbortCheckpoint,
     CleanUp,
+    CommitFailed,
     CommitHandles,
-    DrainSources,
     JobCommand,
+    ManifestRefused,
     RecordHistory,
-    ResumeSources,
     SavepointNotPublished,
     SavepointPublished,
     SetTimer,
@@ -33,12 +34,28 @@ from minirt.protocol.job_events import (
     StoreManifest,
     Timer,
     TimerKind,
+)
+from minirt.protocol.leftovers import Leftovers
+from minirt.protocol.manifest import SinkHandles, VertexEntry
+from minirt.protocol.pending import PendingCheckpoint
+from minirt.protocol.reasons import (
+    CheckpointFailure,
+    CheckpointFailureReason,
+    GenerationFailure,
+    GenerationFailureReason,
+    SavepointFailure,
+    SavepointFailureReason,
+    error_text,
+)
+from minirt.protocol.reports import CheckpointUnderWay, completed_report, subtask_names
+from minirt.protocol.savepoint_requests import Afterwards
+from minirt.protocol.savepoints import Savepoints, drain_of, kind_of
+from minirt.protocol.subtask_commands import (
+    AbortCheckpoint,
+    DrainSources,
+    ResumeSources,
     TriggerCheckpoint,
 )
-from minirt.protocol.manifest import InFlightRef, Manifest, SinkHandles, VertexEntry
-from minirt.protocol.pending import PendingCheckpoint
-from minirt.protocol.savepoint_requests import Afterwards
-from minirt.protocol.savepoints import Savepoints, kind_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +83,7 @@ class CheckpointCoordinator:
         vertices: tuple[VertexEntry, ...],
         subtasks: frozenset[SubtaskId],
         savepoints: Savepoints,
+        dates: Dates | None = None,
     ) -> None:
         self._job = job
         self._generation = generation
@@ -74,7 +92,9 @@ class CheckpointCoordinator:
         self._vertices = vertices
         self._subtasks = subtasks
         self._savepoints = savepoints
+        self._dates = dates or Dates()
         self._pending: PendingCheckpoint | None = None
+        self._leftovers = Leftovers(generation)
         self._carried: list[SinkHandles] = []
         self._drained: set[SubtaskId] = set()
         self._trigger_at: float | None = None
@@ -83,22 +103,32 @@ class CheckpointCoordinator:
         self._last_ended_at = 0.0
         self._failures_in_a_row = 0
         self._commit_failures_in_a_row = 0
-        self._reason = ""
-        """Why a checkpoint or a commit failed most recently."""
+        self._last_failure: CheckpointFailure | None = None
+        self._last_commit_error: Exception | None = None
         self._final_id: int | None = None
         self.final_committed = False
         """The last checkpoint of the job is complete and its output published."""
 
     @property
-    def too_many_failures(self) -> str | None:
+    def too_many_failures(self) -> GenerationFailure | None:
         """Why the job should fail, if more checkpoints or commits failed in a row than tolerated."""
-        if self._failures_in_a_row > self._settings.tolerable_failures:
-            return f"{self._failures_in_a_row} checkpoints in a row failed, at last: {self._reason}"
-        if self._commit_failures_in_a_row > self._settings.tolerable_failures:
-            return (
-                f"{self._commit_failures_in_a_row} commits in a row failed, at last: {self._reason}"
-            )
+        why, tolerable = GenerationFailureReason, self._settings.tolerable_failures
+        if (count := self._failures_in_a_row) > tolerable:
+            last = self._last_failure
+            return GenerationFailure(why.CHECKPOINTS_FAILED, count=count, checkpoint=last)
+        if (count := self._commit_failures_in_a_row) > tolerable:
+            return GenerationFailure(why.COMMITS_FAILED, self._last_commit_error, count)
         return None
+
+    @property
+    def last_is_complete(self) -> bool:
+        """Whether the manifest exists with which the job ends."""
+        return self._final_id is not None or self._savepoints.drain_is_complete
+
+    @property
+    def under_way(self) -> CheckpointUnderWay | None:
+        """The checkpoint that is neither complete nor failed, if there is one."""
+        return None if self._pending is None else self._pending.under_way(self._vertices)
 
     def on_running(self, now: float) -> list[JobCommand]:
         """All subtasks run: checkpoints may begin."""
@@ -130,31 +160,35 @@ class CheckpointCoordinator:
         self, event: SavepointNotPublished, now: float
     ) -> list[JobCommand]:
         resume = self._resume_if_paused()
-        answer = self._savepoints.on_not_published(event.checkpoint_id, event.reason)
+        answer = self._savepoints.on_not_published(event)
         return [*resume, *answer, *self._after_savepoint(now)] if answer else []
 
     def on_acknowledged(self, event: SnapshotAcknowledged, now: float) -> list[JobCommand]:
         pending = self._pending_for(event.checkpoint_id)
         if pending is None or event.subtask not in pending.awaited:
             self._carried += event.handles
+            self._leftovers.on_part(event, failed=True)
             return []
         pending.add(event, now)
+        self._leftovers.on_part(event, failed=False)
         return [] if pending.awaited else self._store(pending, now)
 
     def on_declined(self, event: SnapshotDeclined, now: float) -> list[JobCommand]:
         self._carried += event.handles
+        self._leftovers.on_declined(event)
         if self._pending_for(event.checkpoint_id) is None:
             return []
-        return self._give_up(f"declined: {event.reason}", now)
+        why = CheckpointFailureReason
+        reason = why.GIVEN_UP if event.error is None else why.DECLINED
+        [name] = subtask_names([event.subtask], self._vertices)
+        return self._give_up(CheckpointFailure(reason, event.error or "", declined_by=name), now)
 
     def on_expired(self, checkpoint_id: int, now: float) -> list[JobCommand]:
         pending = self._pending_for(checkpoint_id)
         if pending is None or now < pending.barrier.created_at + self._settings.timeout_s:
             return []
-        missing = len(pending.awaited)
-        return self._give_up(
-            f"expired after {self._settings.timeout_s:g} s with {missing} subtasks missing", now
-        )
+        expired, timeout_s = CheckpointFailureReason.EXPIRED, self._settings.timeout_s
+        return self._give_up(CheckpointFailure(expired, timeout_s=timeout_s), now)
 
     def on_manifest_stored(self, checkpoint_id: int, now: float) -> list[JobCommand]:
         pending = self._take_stored(checkpoint_id)
@@ -162,20 +196,24 @@ class CheckpointCoordinator:
             return []
         manifest = pending.manifest
         self._failures_in_a_row = 0
-        self._last_triggered_at, self._last_ended_at = manifest.triggered_at, now
+        self._leftovers.on_completed()
+        self._last_triggered_at, self._last_ended_at = pending.barrier.created_at, now
         if manifest.kind == "final":
             self._final_id = checkpoint_id
         self._savepoints.on_stored(manifest)
         return [
             CommitHandles(checkpoint_id, manifest.sink_handles),
-            RecordHistory(history_entry(manifest)),
-            CleanUp(self._savepoints.needed),
+            RecordHistory(completed_report(manifest)),
+            self._clean_up(),
             *self._plan_next(now),
         ]
 
-    def on_manifest_refused(self, checkpoint_id: int, reason: str, now: float) -> list[JobCommand]:
-        pending = self._take_stored(checkpoint_id)
-        return [] if pending is None else self._failed(pending.barrier, reason, now)
+    def on_manifest_refused(self, event: ManifestRefused, now: float) -> list[JobCommand]:
+        pending = self._take_stored(event.checkpoint_id)
+        if pending is None:
+            return []
+        not_stored = CheckpointFailureReason.NOT_STORED
+        return self._failed(pending, CheckpointFailure(not_stored, error_text(event.error)), now)
 
     def on_committed(self, checkpoint_id: int) -> list[JobCommand]:
         # The manifest of a checkpoint holds every handle up to it that is not yet committed.
@@ -185,12 +223,12 @@ class CheckpointCoordinator:
             self.final_committed = True
         return self._savepoints.on_committed(checkpoint_id)
 
-    def on_commit_failed(self, checkpoint_id: int, reason: str, now: float) -> list[JobCommand]:
+    def on_commit_failed(self, event: CommitFailed, now: float) -> list[JobCommand]:
         """The next checkpoint commits again; without one, a timer does."""
-        self._reason = reason
+        self._last_commit_error = event.error
         self._commit_failures_in_a_row += 1
         delay = min(10.0, 0.1 * 2**self._commit_failures_in_a_row)
-        return [SetTimer(Timer(TimerKind.COMMIT, checkpoint_id), now + delay)]
+        return [SetTimer(Timer(TimerKind.COMMIT, event.checkpoint_id), now + delay)]
 
     def on_commit_timer(self, checkpoint_id: int) -> list[JobCommand]:
         held = tuple(held for held in self._carried if held.checkpoint_id <= checkpoint_id)
@@ -199,12 +237,12 @@ class CheckpointCoordinator:
             return []
         return [CommitHandles(checkpoint_id, held)]
 
-    def on_generation_ended(self, reason: str, now: float) -> list[JobCommand]:
+    def on_generation_ended(self, failure: CheckpointFailure, now: float) -> list[JobCommand]:
         """The subtasks are gone: a checkpoint that was pending has failed."""
         pending, self._pending = self._pending, None
         if pending is None or pending.manifest is not None:
             return []
-        return [RecordHistory(self._failure_entry(pending.barrier, reason, now))]
+        return [self._record(pending, pending.with_missing(failure, self._vertices), now)]
 
     @property
     def _all_drained(self) -> bool:
@@ -277,9 +315,11 @@ class CheckpointCoordinator:
         self._next_id += 1
         request = self._savepoints.untaken
         mode = self._settings.mode if request is None else request.mode
-        barrier = Barrier(checkpoint_id, mode, created_at=now)
+        barrier = Barrier(checkpoint_id, mode, created_at=now, savepoint=request is not None)
         kind = kind_of(request, drained=self._all_drained)
-        self._pending = PendingCheckpoint(barrier, kind, awaited=set(self._subtasks))
+        self._pending = PendingCheckpoint(
+            barrier, kind, set(self._subtasks), self._dates.of(now), drain_of(request)
+        )
         if request is None:
             self._last_triggered_at = now
         pause = request is not None and request.afterwards is Afterwards.STOP
@@ -295,22 +335,26 @@ class CheckpointCoordinator:
         )
         return [StoreManifest(pending.manifest)]
 
-    def _give_up(self, reason: str, now: float) -> list[JobCommand]:
+    def _give_up(self, failure: CheckpointFailure, now: float) -> list[JobCommand]:
         pending = self._pending
         assert pending is not None
         self._pending = None
         self._carried += pending.sorted_handles
         return [
             AbortCheckpoint(self._generation, pending.barrier.checkpoint_id),
-            *self._failed(pending.barrier, reason, now),
+            *self._failed(pending, failure, now),
         ]
 
-    def _failed(self, barrier: Barrier, reason: str, now: float) -> list[JobCommand]:
+    def _failed(
+        self, pending: PendingCheckpoint, failure: CheckpointFailure, now: float
+    ) -> list[JobCommand]:
         """A savepoint that failed is over, but for a drained job: that one can only try again."""
-        self._reason = reason
+        failure = self._last_failure = pending.with_missing(failure, self._vertices)
         self._last_ended_at = now
+        self._leftovers.on_failed()
         commands: list[JobCommand] = [
-            RecordHistory(self._failure_entry(barrier, reason, now)),
+            self._record(pending, failure, now),
+            self._clean_up(),
         ]
         request = self._savepoints.untaken
         if request is None or request.afterwards is Afterwards.DRAIN:
@@ -319,73 +363,25 @@ class CheckpointCoordinator:
                 return commands
         else:
             commands += self._resume_if_paused()
-            commands += self._savepoints.fail(f"checkpoint {barrier.checkpoint_id} {reason}")
+            commands += self._savepoints.fail(
+                SavepointFailure(
+                    SavepointFailureReason.CHECKPOINT_FAILED,
+                    checkpoint_id=pending.barrier.checkpoint_id,
+                    checkpoint=failure,
+                )
+            )
         return commands + self._plan_next(now)
+
+    def _record(
+        self, pending: PendingCheckpoint, failure: CheckpointFailure, now: float
+    ) -> JobCommand:
+        return RecordHistory(pending.to_report(self._generation, failure, now))
+
+    def _clean_up(self) -> JobCommand:
+        """Behind each checkpoint: storage may be full of what failed ones have left."""
+        return CleanUp(self._savepoints.needed, self._leftovers.take_unneeded())
 
     def _resume_if_paused(self) -> list[JobCommand]:
         request = self._savepoints.active
         paused = request is not None and request.afterwards is Afterwards.STOP
         return [ResumeSources(self._generation)] if paused else []
-
-    def _failure_entry(self, barrier: Barrier, reason: str, now: float) -> dict[str, object]:
-        return {
-            "checkpoint_id": barrier.checkpoint_id,
-            "generation": self._generation,
-            "mode": barrier.mode,
-            "status": "failed",
-            "reason": reason,
-            "triggered_at": barrier.created_at,
-            "duration_s": now - barrier.created_at,
-        }
-
-
-def history_entry(manifest: Manifest) -> dict[str, object]:
-    """What the history remembers of a completed checkpoint."""
-    captured = {(ref.stored.vertex, ref.stored.subtask): ref for ref in manifest.in_flight}
-    return {
-        "checkpoint_id": manifest.checkpoint_id,
-        "generation": manifest.generation,
-        "mode": manifest.mode,
-        "status": "completed",
-        "kind": manifest.kind,
-        "triggered_at": manifest.triggered_at,
-        "duration_s": manifest.completed_at - manifest.triggered_at,
-        "bytes": manifest.bytes,
-        "subtasks": [
-            {
-                "name": stats.name,
-                "vertex": stats.vertex,
-                "subtask": stats.subtask,
-                "start_delay_s": stats.start_delay_s,
-                "alignment_s": stats.alignment_s,
-                "sync_s": stats.sync_s,
-                "async_s": stats.async_s,
-                "acknowledged_after_s": stats.acknowledged_after_s,
-                "state_bytes": stats.state_bytes,
-                "in_flight_bytes": stats.in_flight_bytes,
-                "processed_bytes": stats.processed_bytes,
-                "unaligned": stats.unaligned,
-                "switches": [
-                    {"where": switch.where, "after_s": switch.after_s, "reason": switch.reason}
-                    for switch in stats.switches
-                ],
-                "channels": _channels(captured.get((stats.vertex, stats.subtask))),
-            }
-            for stats in manifest.stats
-        ],
-    }
-
-
-def _channels(captured: InFlightRef | None) -> list[dict[str, object]]:
-    """The channels of which a subtask captured in-flight data, with their bytes."""
-    return [
-        {
-            "link": data.link,
-            "sender": data.sender,
-            "receiver": data.receiver,
-            "side": data.side,
-            "bytes": data.bytes,
-            "records": data.records,
-        }
-        for data in (captured.channels if captured is not None else ())
-    ]

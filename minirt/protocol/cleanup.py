@@ -29,18 +29,18 @@ def plan_cleanup(
     *,
     retain: int,
     active: Collection[ManifestKey] = (),
+    unneeded: Collection[str] = (),
 ) -> CleanupPlan:
     """What may go when the newest `retain` checkpoints that count, and all pinned ones, are kept.
 
     A file stays if a kept manifest refers to it, and if its checkpoint may still be in progress: it is
     in `active`, or newer than all kept ones and not of a generation that has been replaced. Paths that
-    minirt does not know stay, and everything does as long as there is no checkpoint that counts.
+    minirt does not know stay, and everything does as long as there is no checkpoint that counts. What is
+    `unneeded` goes in any case, unless a kept manifest refers to it or its checkpoint is `active`.
     """
     ages = restore_candidates((m.key for m in manifests if not m.pinned), claims)
-    if not ages:
-        return CleanupPlan((), ())
     newest = ages[: max(1, retain)]
-    kept = [m for m in manifests if m.pinned or m.key in newest]
+    kept = [m for m in manifests if m.pinned or m.key in newest or not ages]
     kept_keys = {m.key for m in kept}
     referenced = frozenset[str]().union(*(m.paths for m in kept))
     current = max((claim.generation for claim in claims if claim.resolved), default=0)
@@ -49,7 +49,11 @@ def plan_cleanup(
         key = CheckpointPaths.parse_file(path)
         if key is None or path in referenced or key in active:
             return False
-        return key.checkpoint_id <= newest[0].checkpoint_id or key.generation < current
+        if path in unneeded:
+            return True
+        return bool(newest) and (
+            key.checkpoint_id <= newest[0].checkpoint_id or key.generation < current
+        )
 
     return CleanupPlan(
         tuple(sorted(m.key for m in manifests if m.key not in kept_keys)),

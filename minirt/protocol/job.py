@@ -4,14 +4,22 @@ Each start and each restart is a *generation*. Preparing one claims its number o
 checkpoint to restore, and commits that checkpoint's sink handles again; then workers are deployed.
 Whatever fails ends the generation as a whole: its workers are killed, and the restart strategy says
 after which delay the next one begins, or that the job has failed. A ConfigurationError fails the job
-at once, since the next generation would meet it again. Events of ended generations are ignored.
+at once, since the next generation would meet it again. Events of ended generations are ignored. That
+the restored checkpoint is damaged is no failure of the job: the next generation is prepared at once, which
+finds an older one or says what can be done.
+
+Once the checkpoint exists with which the job ends, it needs no workers: whatever becomes of them, output
+is committed, the savepoint of a drain is copied, and the job is over.
+
+Times are seconds of a clock that never goes back, but for the dates that people read.
 """
 
 from __future__ import annotations
 
-from minirt.errors import ConfigurationError, JobFailedError, StorageError, WorkerLostError
-from minirt.graph.execution import SubtaskId
+from minirt.errors import ConfigurationError, CorruptCheckpointError, SupersededError
 from minirt.protocol.checkpoints import CheckpointCoordinator, CheckpointSettings
+from minirt.protocol.dates import Dates
+from minirt.protocol.ids import SubtaskId
 from minirt.protocol.job_events import (
     ENDED,
     AnnounceRestart,
@@ -46,7 +54,17 @@ from minirt.protocol.job_events import (
     WorkerSeen,
 )
 from minirt.protocol.liveness import Liveness
-from minirt.protocol.manifest import VertexEntry
+from minirt.protocol.manifest import ManifestKey, VertexEntry
+from minirt.protocol.reasons import (
+    CheckpointFailure,
+    CheckpointFailureReason,
+    GenerationFailure,
+    GenerationFailureReason,
+    SavepointFailure,
+    SavepointFailureReason,
+    failed_by,
+)
+from minirt.protocol.reports import CheckpointUnderWay
 from minirt.protocol.restarts import RestartPolicy
 from minirt.protocol.savepoints import Savepoints
 
@@ -79,6 +97,10 @@ class JobProtocol:
         self._started: set[SubtaskId] = set()
         self._checkpoints: CheckpointCoordinator | None = None
         self._savepoints = Savepoints(checkpoints.savepoint_requests)
+        self._restored: ManifestKey | None = None
+        self._damaged: dict[ManifestKey, CorruptCheckpointError] = {}
+        """What is wrong with checkpoints that turned out to be unusable while subtasks read them."""
+        self._dates = Dates()
         self.restarts = 0
 
     @property
@@ -89,19 +111,29 @@ class JobProtocol:
     def generation(self) -> int:
         return self._generation
 
-    def handle(self, event: JobEvent, now: float) -> list[JobCommand]:
-        """What to do about an event, in order. Nothing follows after EndJob."""
+    @property
+    def checkpoint_under_way(self) -> CheckpointUnderWay | None:
+        """The checkpoint that is neither complete nor failed, if there is one."""
+        return None if self._checkpoints is None else self._checkpoints.under_way
+
+    def handle(self, event: JobEvent, now: float, wall: float | None = None) -> list[JobCommand]:
+        """What to do about an event, in order. Nothing follows after EndJob.
+
+        `wall` is what the wall clock shows at `now`, which it shows as well unless given.
+        """
         if self._status in ENDED:
             return []
+        self._dates.set(now, now if wall is None else wall)
         match event:
             case Submitted():
                 return self._prepare()
-            case CancelRequested():
-                return self._cancel(now)
+            case CancelRequested(reason):
+                return self._cancel(reason, now)
             case GenerationPrepared():
                 return self._deploy(event, now)
             case GenerationFailed(error, fatal):
-                return self._end_failed(error, now) if fatal else self._fail(error, now)
+                failure = failed_by(error, GenerationFailureReason.NOT_PREPARED)
+                return self._end_failed(failure, now) if fatal else self._fail(failure, now)
             case TimerFired(timer):
                 return self._on_timer(timer, now)
             case SavepointRequested():
@@ -121,13 +153,13 @@ class JobProtocol:
 
     def _prepare(self) -> list[JobCommand]:
         self._status = JobStatus.PREPARING
-        return [PrepareGeneration()]
+        return [PrepareGeneration(dict(self._damaged))]
 
     def _deploy(self, event: GenerationPrepared, now: float) -> list[JobCommand]:
         if self._status is not JobStatus.PREPARING:
             return []
-        self._status = JobStatus.DEPLOYING
         self._generation = event.generation
+        self._restored = None if event.restored is None else event.restored.key
         self._connected = False
         self._started.clear()
         self._liveness.reset()
@@ -139,9 +171,15 @@ class JobProtocol:
             self._vertices,
             self._subtasks,
             self._savepoints,
+            self._dates,
         )
+        told = self._savepoints.on_prepared(event.restored if event.drains else None)
+        if event.drains:
+            return told
+        self._status = JobStatus.DEPLOYING
         return [
-            Deploy(event.generation, event.restored),
+            *told,
+            Deploy(event.generation, event.start),
             SetTimer(Timer(TimerKind.CONNECT, event.generation), now + self._connect_timeout_s),
             self._look_again(now),
         ]
@@ -164,11 +202,27 @@ class JobProtocol:
                 return checkpoints.on_acknowledged(event, now)
             case SnapshotDeclined():
                 return self._unless_too_many(checkpoints.on_declined(event, now), now)
-            case WorkerFailed(error=ConfigurationError() as error):
-                return self._end_failed(error, now)
-            case WorkerFailed(error=error):
-                return self._fail(error, now)
+            case WorkerFailed(error=error) if not checkpoints.last_is_complete:
+                return self._on_worker_failed(error, now)
         return []
+
+    def _on_worker_failed(self, error: Exception, now: float) -> list[JobCommand]:
+        failure = failed_by(error, GenerationFailureReason.WORKER_FAILED)
+        if isinstance(error, ConfigurationError):
+            return self._end_failed(failure, now)
+        damaged = None if self._restored in self._damaged else self._restored
+        if isinstance(error, CorruptCheckpointError) and damaged is not None:
+            return self._choose_again(damaged, error, now)
+        return self._fail(failure, now)
+
+    def _choose_again(
+        self, damaged: ManifestKey, error: CorruptCheckpointError, now: float
+    ) -> list[JobCommand]:
+        """Once for each checkpoint, so this has an end."""
+        self._damaged[damaged] = error
+        failure = GenerationFailure(GenerationFailureReason.DAMAGED, error)
+        refused = self._savepoints.on_generation_failed(failure.of_savepoint())
+        return [*self._end_generation(failure, now), *refused, *self._prepare()]
 
     def _on_started(
         self, subtask: SubtaskId, checkpoints: CheckpointCoordinator, now: float
@@ -202,14 +256,13 @@ class JobProtocol:
         match event:
             case ManifestStored(checkpoint_id):
                 return checkpoints.on_manifest_stored(checkpoint_id, now)
-            case ManifestRefused(superseded=True, reason=reason):
-                return self._end_failed(JobFailedError(reason), now)
-            case ManifestRefused(checkpoint_id, reason):
-                commands = checkpoints.on_manifest_refused(checkpoint_id, reason, now)
-                return self._unless_too_many(commands, now)
-            case CommitFailed(checkpoint_id, error):
-                commands = checkpoints.on_commit_failed(checkpoint_id, str(error), now)
-                return self._unless_too_many(commands, now)
+            case ManifestRefused(error=SupersededError() as error):
+                superseded = GenerationFailure(GenerationFailureReason.SUPERSEDED, error)
+                return self._end_failed(superseded, now)
+            case ManifestRefused():
+                return self._unless_too_many(checkpoints.on_manifest_refused(event, now), now)
+            case CommitFailed():
+                return self._unless_too_many(checkpoints.on_commit_failed(event, now), now)
             case SavepointPublished():
                 return self._unless_over(checkpoints.on_savepoint_published(event, now))
             case SavepointNotPublished():
@@ -226,10 +279,12 @@ class JobProtocol:
     def _end(self, status: JobStatus) -> list[JobCommand]:
         """The work of the job is done."""
         self._status = status
+        savepoints = self._savepoints
+        over = SavepointFailure(SavepointFailureReason.JOB_ENDED, status=status.value)
         return [
-            *self._savepoints.fail_all(f"the job has {status.value}"),
+            *savepoints.fail_all(over),
             StopWorkers(self._generation, kill=False),
-            EndJob(status, savepoint=self._savepoints.final),
+            EndJob(status, savepoint=savepoints.final, ended_because=savepoints.ended_because),
         ]
 
     def _on_timer(self, timer: Timer, now: float) -> list[JobCommand]:
@@ -256,25 +311,26 @@ class JobProtocol:
     def _on_connect_timeout(self, generation: int, now: float) -> list[JobCommand]:
         if generation != self._generation or self._connected or self._checkpoints is None:
             return []
-        late = f"workers did not come up and connect within {self._connect_timeout_s:g} s"
-        return self._fail(WorkerLostError(late), now)
+        late, timeout_s = GenerationFailureReason.NOT_CONNECTED, self._connect_timeout_s
+        return self._fail(GenerationFailure(late, seconds=timeout_s), now)
 
     def _on_start_timeout(self, generation: int, now: float) -> list[JobCommand]:
         """A worker gives signs of life while user code hangs in `open`: that is found only here."""
         if generation != self._generation or self._status is not JobStatus.DEPLOYING:
             return []
         missing = len(self._subtasks - self._started)
-        late = f"{missing} subtasks did not start within {self._start_timeout_s:g} s"
-        return self._fail(WorkerLostError(late), now)
+        late, timeout_s = GenerationFailureReason.NOT_STARTED, self._start_timeout_s
+        return self._fail(GenerationFailure(late, count=missing, seconds=timeout_s), now)
 
     def _on_liveness(self, generation: int, now: float) -> list[JobCommand]:
-        if generation != self._generation or self._checkpoints is None:
+        checkpoints = self._checkpoints
+        if generation != self._generation or checkpoints is None or checkpoints.last_is_complete:
             return []
         silent = self._liveness.silent(now)
         if silent:
             worker, silence = silent[0]
-            hung = f"worker {worker} gave no sign of life for {silence:.1f} s"
-            return self._fail(WorkerLostError(hung), now)
+            hung = GenerationFailureReason.SILENT
+            return self._fail(GenerationFailure(hung, seconds=silence, worker=worker), now)
         return [self._look_again(now)]
 
     def _look_again(self, now: float) -> SetTimer:
@@ -283,36 +339,41 @@ class JobProtocol:
         return SetTimer(timer, now + self._liveness.timeout_s / 4)
 
     def _unless_too_many(self, commands: list[JobCommand], now: float) -> list[JobCommand]:
-        reason = self._checkpoints.too_many_failures if self._checkpoints else None
-        if reason is None:
-            return commands
-        return commands + self._fail(StorageError(reason), now)
+        failure = self._checkpoints.too_many_failures if self._checkpoints else None
+        return commands if failure is None else commands + self._fail(failure, now)
 
-    def _fail(self, error: Exception, now: float) -> list[JobCommand]:
+    def _fail(self, failure: GenerationFailure, now: float) -> list[JobCommand]:
         """The generation is over; the restart strategy decides what comes next."""
         delay = self._restarts.on_failure(now)
         if delay is None:
-            return self._end_failed(error, now)
-        commands = self._end_generation(str(error), now)
+            return self._end_failed(failure, now)
+        refused = self._savepoints.on_generation_failed(failure.of_savepoint())
+        commands = [*self._end_generation(failure, now), *refused]
         self._status = JobStatus.WAITING
         self.restarts += 1
         restart = Timer(TimerKind.RESTART, self._generation)
-        return [*commands, AnnounceRestart(error, delay), SetTimer(restart, now + delay)]
+        return [*commands, AnnounceRestart(failure, delay), SetTimer(restart, now + delay)]
 
-    def _end_generation(self, reason: str, now: float) -> list[JobCommand]:
-        refused = self._savepoints.fail_all(reason)
+    def _end_generation(self, failure: GenerationFailure | None, now: float) -> list[JobCommand]:
+        """Without a failure, the job was cancelled."""
         checkpoints, self._checkpoints = self._checkpoints, None
         if checkpoints is None:
-            return refused
-        history = checkpoints.on_generation_ended(reason, now)
-        return [StopWorkers(self._generation, kill=True), *history, *refused]
+            return []
+        if failure is None:
+            cut_short = CheckpointFailure(CheckpointFailureReason.CANCELLED)
+        else:
+            cut_short = failure.of_checkpoint()
+        history = checkpoints.on_generation_ended(cut_short, now)
+        return [StopWorkers(self._generation, kill=True), *history]
 
-    def _end_failed(self, error: Exception, now: float) -> list[JobCommand]:
-        commands = self._end_generation(str(error), now)
+    def _end_failed(self, failure: GenerationFailure, now: float) -> list[JobCommand]:
+        commands = self._end_generation(failure, now)
         self._status = JobStatus.FAILED
-        return [*commands, EndJob(JobStatus.FAILED, error)]
+        refused = self._savepoints.fail_all(failure.of_savepoint())
+        return [*commands, *refused, EndJob(self._status, failure)]
 
-    def _cancel(self, now: float) -> list[JobCommand]:
-        commands = self._end_generation("the job was cancelled", now)
+    def _cancel(self, ended_because: str | None, now: float) -> list[JobCommand]:
+        commands = self._end_generation(None, now)
         self._status = JobStatus.CANCELLED
-        return [*commands, EndJob(JobStatus.CANCELLED)]
+        refused = self._savepoints.fail_all(SavepointFailure(SavepointFailureReason.CANCELLED))
+        return [*commands, *refused, EndJob(self._status, ended_because=ended_because)]

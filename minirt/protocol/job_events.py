@@ -1,13 +1,16 @@
-"""What happens to a job (events) and what its coordinator orders (commands). Times are unix seconds."""
+"""What happens to a job (events) and what its coordinator orders (commands).
+
+Times are seconds of a monotonic clock, as in `minirt.protocol.job`.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any
 
-from minirt.graph.execution import SubtaskId
-from minirt.protocol.barriers import Barrier
+from minirt.errors import CorruptCheckpointError
+from minirt.protocol.ids import SubtaskId
 from minirt.protocol.manifest import (
     InFlightRef,
     Manifest,
@@ -16,8 +19,12 @@ from minirt.protocol.manifest import (
     SnapshotRef,
     SubtaskStats,
 )
+from minirt.protocol.reasons import GenerationFailure, SavepointFailure
+from minirt.protocol.reports import CheckpointReport
 from minirt.protocol.savepoint_requests import Savepoint, SavepointRequest
+from minirt.protocol.starting_point import FROM_THE_BEGINNING, StartingPoint
 from minirt.protocol.stored_watermarks import SubtaskWatermarks
+from minirt.protocol.subtask_commands import SubtaskCommand
 
 
 class TimerKind(Enum):
@@ -48,11 +55,16 @@ class Submitted:
 
 @dataclass(frozen=True, slots=True)
 class GenerationPrepared:
-    """A generation is claimed, its restore point chosen, and that point's sink handles committed."""
+    """A generation is claimed, its restore point chosen, and that point's sink handles committed.
+
+    `drains`: what is restored ends the job by a drain that is not over. `start` is for its workers.
+    """
 
     generation: int
     restored: Manifest | None
     next_checkpoint_id: int
+    drains: bool = False
+    start: StartingPoint = FROM_THE_BEGINNING
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,12 +130,15 @@ class SnapshotAcknowledged:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotDeclined:
-    """A subtask could not store its part; the sink output it holds is durable all the same."""
+    """A subtask could not store its part; the sink output it holds is durable all the same.
+
+    `error` is what was raised, in words; None if the subtask took the checkpoint for given up.
+    """
 
     generation: int
     checkpoint_id: int
     subtask: SubtaskId
-    reason: str
+    error: str | None
     handles: tuple[SinkHandles, ...] = ()
 
 
@@ -134,11 +149,10 @@ class ManifestStored:
 
 @dataclass(frozen=True, slots=True)
 class ManifestRefused:
-    """The manifest could not be written; `superseded` if a newer generation has taken over."""
+    """The manifest could not be written, or with a SupersededError is one that does not count."""
 
     checkpoint_id: int
-    reason: str
-    superseded: bool = False
+    error: Exception
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,10 +181,14 @@ class SavepointPublished:
 
 @dataclass(frozen=True, slots=True)
 class SavepointNotPublished:
-    """The checkpoint is complete, but could not be copied to where the savepoint was wanted."""
+    """The checkpoint is complete, but could not be copied to where the savepoint was wanted.
+
+    `kept_at` is where it is itself, if nobody else has taken over.
+    """
 
     checkpoint_id: int
-    reason: str
+    error: Exception
+    kept_at: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +198,9 @@ class TimerFired:
 
 @dataclass(frozen=True, slots=True)
 class CancelRequested:
-    """The user wants the job to end now."""
+    """The user wants the job to end now; `reason` is for its history."""
+
+    reason: str | None = None
 
 
 JobEvent = (
@@ -211,15 +231,20 @@ JobEvent = (
 
 @dataclass(frozen=True, slots=True)
 class PrepareGeneration:
-    """Claim the next generation, choose where to restore from, commit that point's handles."""
+    """Claim the next generation, choose where to restore from, commit that point's handles.
+
+    `damaged` says what is wrong with the checkpoints that workers could not read.
+    """
+
+    damaged: Mapping[ManifestKey, CorruptCheckpointError] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Deploy:
-    """Start workers for all subtasks; `restored` is where their state comes from."""
+    """Start workers for all subtasks; `start` is where their state comes from."""
 
     generation: int
-    restored: Manifest | None
+    start: StartingPoint = FROM_THE_BEGINNING
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,37 +253,6 @@ class StopWorkers:
 
     generation: int
     kill: bool
-
-
-@dataclass(frozen=True, slots=True)
-class TriggerCheckpoint:
-    """Hand the barrier to every source subtask; with `pause` they emit nothing behind it."""
-
-    generation: int
-    barrier: Barrier
-    pause: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class ResumeSources:
-    """Let sources that were paused go on."""
-
-    generation: int
-
-
-@dataclass(frozen=True, slots=True)
-class DrainSources:
-    """Have every source end now, as if its input were read to the end."""
-
-    generation: int
-
-
-@dataclass(frozen=True, slots=True)
-class AbortCheckpoint:
-    """Tell every subtask that the checkpoint is given up."""
-
-    generation: int
-    checkpoint_id: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,9 +272,13 @@ class CommitHandles:
 
 @dataclass(frozen=True, slots=True)
 class CleanUp:
-    """Delete what retention no longer keeps, but no file of a `needed` checkpoint."""
+    """Delete what retention no longer keeps, but no file of a `needed` checkpoint.
+
+    The `unneeded` files go as well, unless a manifest refers to them.
+    """
 
     needed: frozenset[ManifestKey] = frozenset()
+    unneeded: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,14 +295,14 @@ class AnswerSavepoint:
 
     request_id: int
     savepoint: Savepoint | None = None
-    error: Exception | None = None
+    failure: SavepointFailure | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class RecordHistory:
     """Keep what became of a checkpoint where it survives the coordinator."""
 
-    entry: dict[str, Any]
+    report: CheckpointReport
 
 
 @dataclass(frozen=True, slots=True)
@@ -315,9 +313,9 @@ class SetTimer:
 
 @dataclass(frozen=True, slots=True)
 class AnnounceRestart:
-    """Tell whoever watches that the job restarts in `delay_s` seconds because of `error`."""
+    """Tell whoever watches that the job restarts in `delay_s` seconds because of a failure."""
 
-    error: Exception
+    failure: GenerationFailure
     delay_s: float
 
 
@@ -340,21 +338,28 @@ ENDED = frozenset({JobStatus.FINISHED, JobStatus.STOPPED, JobStatus.FAILED, JobS
 
 @dataclass(frozen=True, slots=True)
 class EndJob:
-    """Nothing is left to do; `error` says why a job failed, `savepoint` where a stopped one may go on."""
+    """Nothing is left to do.
+
+    `failure` says why a job failed, `savepoint` where a stopped one may go on, and `ended_because`
+    why it was told to end, if it was and that is known.
+    """
 
     status: JobStatus
-    error: Exception | None = None
+    failure: GenerationFailure | None = None
     savepoint: Savepoint | None = None
+    ended_because: str | None = None
+
+    @property
+    def error(self) -> Exception | None:
+        """What users catch, and observers hear of."""
+        return None if self.failure is None else self.failure.error
 
 
 JobCommand = (
     PrepareGeneration
     | Deploy
     | StopWorkers
-    | TriggerCheckpoint
-    | ResumeSources
-    | DrainSources
-    | AbortCheckpoint
+    | SubtaskCommand
     | StoreManifest
     | CommitHandles
     | CleanUp

@@ -26,10 +26,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
-from minirt.config import MAX_PARALLELISM_LIMIT
 from minirt.errors import CorruptCheckpointError, ProtocolError
 from minirt.protocol import plain
 from minirt.protocol.barriers import Switch
+from minirt.protocol.key_groups import MAX_PARALLELISM_LIMIT
+from minirt.protocol.stored_edges import EdgeEntry, UnnamedEntry
 from minirt.protocol.stored_watermarks import SubtaskWatermarks
 
 MANIFEST_VERSION = 1
@@ -131,13 +132,18 @@ class SubtaskStats:
 
 @dataclass(frozen=True, slots=True)
 class VertexEntry:
-    """A vertex as it was, so that its snapshots can be dealt to another parallelism."""
+    """A vertex as it was, so that its snapshots can be dealt to another parallelism.
+
+    `edges` are those that lead into it or within it, `unnamed` its operators to which no uid was given.
+    """
 
     id: int
     uids: tuple[str, ...]
     name: str
     parallelism: int
     max_parallelism: int
+    edges: tuple[EdgeEntry, ...] = ()
+    unnamed: tuple[UnnamedEntry, ...] = ()
 
     def __post_init__(self) -> None:
         if not 0 < self.parallelism <= self.max_parallelism <= MAX_PARALLELISM_LIMIT:
@@ -155,6 +161,16 @@ class SinkHandles:
     checkpoint_id: int
     subtask: int
     handles: tuple[dict[str, Any], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Drain:
+    """With this checkpoint the job ends: its input and event time have ended in it.
+
+    `path` is where its savepoint was wanted, None in the job's own storage.
+    """
+
+    path: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,6 +192,7 @@ class Manifest:
     stats: tuple[SubtaskStats, ...]
     in_flight: tuple[InFlightRef, ...] = ()
     watermarks: tuple[SubtaskWatermarks, ...] = ()
+    drain: Drain | None = None
 
     @property
     def key(self) -> ManifestKey:
@@ -253,6 +270,7 @@ class CheckpointPaths:
     GENERATIONS = "generations/"
     MANIFESTS = "manifests/"
     PROBE = "generations/probe"
+    IDENTITY = "generations/identity"
     HISTORY = "history/"
     EVENTS = "events/"
 
@@ -278,6 +296,11 @@ class CheckpointPaths:
     @staticmethod
     def manifest(key: ManifestKey) -> str:
         return f"manifests/{CheckpointPaths._name(key)}.manifest"
+
+    @staticmethod
+    def drained(key: ManifestKey) -> str:
+        """Says that the drain which took this checkpoint is over."""
+        return f"manifests/{CheckpointPaths._name(key)}.drained"
 
     @staticmethod
     def folder(key: ManifestKey) -> str:
@@ -319,7 +342,8 @@ class CheckpointPaths:
     def age_of(path: str) -> ManifestKey:
         """For sorting files of checkpoints, the oldest first."""
         key = CheckpointPaths.parse_file(path)
-        assert key is not None, f"{path} belongs to no checkpoint"
+        if key is None:
+            raise ProtocolError(f"{path} belongs to no checkpoint")
         return key
 
     @staticmethod

@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
-from minirt.graph.execution import SubtaskId
 from minirt.protocol.barriers import Barrier
+from minirt.protocol.ids import SubtaskId
 from minirt.protocol.job_events import SnapshotAcknowledged
 from minirt.protocol.manifest import (
     MANIFEST_VERSION,
     CheckpointKind,
+    Drain,
     InFlightRef,
     Manifest,
     SinkHandles,
     SnapshotRef,
     SubtaskStats,
     VertexEntry,
+)
+from minirt.protocol.reasons import CheckpointFailure
+from minirt.protocol.reports import (
+    CheckpointReport,
+    CheckpointUnderWay,
+    subtask_names,
+    subtask_reports,
 )
 from minirt.protocol.stored_watermarks import SubtaskWatermarks
 
@@ -27,6 +36,9 @@ class PendingCheckpoint:
     barrier: Barrier
     kind: CheckpointKind
     awaited: set[SubtaskId]
+    triggered_at: float
+    """The date, in seconds since 1970; durations are measured from the creation of the barrier."""
+    drain: Drain | None = None
     snapshots: list[SnapshotRef] = field(default_factory=list)
     in_flight: list[InFlightRef] = field(default_factory=list)
     watermarks: list[SubtaskWatermarks] = field(default_factory=list)
@@ -69,8 +81,8 @@ class PendingCheckpoint:
             generation=generation,
             mode=self.barrier.mode,
             kind=self.kind,
-            triggered_at=self.barrier.created_at,
-            completed_at=now,
+            triggered_at=self.triggered_at,
+            completed_at=self.triggered_at + now - self.barrier.created_at,
             vertices=vertices,
             snapshots=tuple(sorted(self.snapshots, key=lambda ref: (ref.vertex, ref.subtask))),
             sink_handles=sink_handles,
@@ -79,4 +91,38 @@ class PendingCheckpoint:
                 sorted(self.in_flight, key=lambda ref: (ref.stored.vertex, ref.stored.subtask))
             ),
             watermarks=tuple(sorted(self.watermarks, key=lambda one: (one.head, one.subtask))),
+            drain=self.drain,
+        )
+
+    def with_missing(
+        self, failure: CheckpointFailure, vertices: Iterable[VertexEntry]
+    ) -> CheckpointFailure:
+        """Why it failed, with the subtasks whose part had not come."""
+        missing = subtask_names(self.awaited, vertices)
+        return replace(failure, missing=missing, subtask_count=len(self.stats) + len(missing))
+
+    def to_report(
+        self, generation: int, failure: CheckpointFailure, now: float
+    ) -> CheckpointReport:
+        """What there is to tell of it now that it has failed: also of the parts that came."""
+        return CheckpointReport(
+            self.barrier.checkpoint_id,
+            generation,
+            self.barrier.mode,
+            self.kind,
+            self.triggered_at,
+            now - self.barrier.created_at,
+            subtasks=subtask_reports(self.stats, self.in_flight),
+            failure=failure,
+        )
+
+    def under_way(self, vertices: Iterable[VertexEntry]) -> CheckpointUnderWay:
+        """What there is of it by now."""
+        return CheckpointUnderWay(
+            self.barrier.checkpoint_id,
+            self.barrier.mode,
+            self.kind,
+            self.triggered_at,
+            len(self.stats),
+            subtask_names(self.awaited, vertices),
         )

@@ -10,9 +10,8 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Protocol
 
-from minirt.config import positive
 from minirt.errors import ConfigurationError
-from minirt.units import Duration, seconds
+from minirt.units import Duration, positive, seconds
 
 
 class RestartPolicy(Protocol):

@@ -22,6 +22,8 @@ class SavepointRequest:
     mode: str
     path: str | None = None
     afterwards: Afterwards = Afterwards.GO_ON
+    reason: str | None = None
+    """Why the job is to end, for its history."""
 
 
 @dataclass(frozen=True, slots=True)

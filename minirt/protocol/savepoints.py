@@ -5,6 +5,11 @@ committed, and a restart may begin from it. One request at a time is *active*. I
 (if the job is to be drained, once all subtasks have), is *complete* once the manifest exists, and is
 *published* once its output is committed: only then is it copied to the user's path, so that the copy
 owes nobody a commit. The request is active until it is answered, and each one is answered once.
+
+A drain cannot be taken back once its manifest exists: operators have seen the end of time in it, and put
+out what they held until then. Whoever went on from it would put out the rest of a window a second time.
+So the job ends with it. Workers are not needed for that; and a generation that finds such a manifest, of
+a drain that is not over, deploys nothing: it commits, copies, and ends the job as drained.
 """
 
 from __future__ import annotations
@@ -12,9 +17,14 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import replace
 
-from minirt.errors import SavepointFailedError
-from minirt.protocol.job_events import AnswerSavepoint, JobCommand, PublishSavepoint
-from minirt.protocol.manifest import CheckpointKind, CheckpointPaths, Manifest, ManifestKey
+from minirt.protocol.job_events import (
+    AnswerSavepoint,
+    JobCommand,
+    PublishSavepoint,
+    SavepointNotPublished,
+)
+from minirt.protocol.manifest import CheckpointKind, CheckpointPaths, Drain, Manifest, ManifestKey
+from minirt.protocol.reasons import SavepointFailure, SavepointFailureReason, error_text
 from minirt.protocol.savepoint_requests import Afterwards, Savepoint, SavepointRequest
 
 
@@ -27,11 +37,15 @@ class Savepoints:
         self._complete: Manifest | None = None
         """That of the active request, once it exists."""
         self._publishing = False
+        self._failure: SavepointFailure | None = None
+        """Why the generation has ended during which the active request, a drain, was under way."""
         self.active: SavepointRequest | None = None
         self.job_is_over = False
         """The savepoint with which the job was to end is there, and nothing is left to do."""
         self.final: Savepoint | None = None
         """That savepoint, unless it could not be copied to where it was wanted."""
+        self.ended_because: str | None = None
+        """The reason that came with the request for it."""
 
     @property
     def untaken(self) -> SavepointRequest | None:
@@ -41,7 +55,14 @@ class Savepoints:
     @property
     def ends_job(self) -> bool:
         """Whether the job is about to end with a savepoint: no other checkpoint may follow."""
-        return self.active is not None and self.active.afterwards is not Afterwards.GO_ON
+        if self.active is None:
+            return self.drain_is_complete
+        return self.active.afterwards is not Afterwards.GO_ON
+
+    @property
+    def drain_is_complete(self) -> bool:
+        """Whether a manifest exists with which the job ends, whatever fails from now on."""
+        return self._complete is not None and self._complete.drain is not None
 
     @property
     def uncommitted_id(self) -> int | None:
@@ -62,8 +83,8 @@ class Savepoints:
         """Queue a request, or refuse it."""
         unanswered = len(self._waiting) + (self.active is not None)
         if unanswered >= self._requests_max:
-            reason = f"{unanswered} others wait already (limit savepoint_requests)"
-            return [_refusal(request, reason)]
+            too_many = SavepointFailureReason.TOO_MANY_REQUESTS
+            return [_refusal(request, SavepointFailure(too_many, unanswered=unanswered))]
         self._waiting.append(request)
         return []
 
@@ -85,45 +106,67 @@ class Savepoints:
         if complete is None or waits_for is None or waits_for > checkpoint_id:
             return []
         assert self.active is not None
-        self._publishing = True
-        savepoint = replace(complete, kind="savepoint", sink_handles=())
-        return [PublishSavepoint(savepoint, self.active.path)]
+        return [self._publish(complete, self.active.path)]
+
+    def on_prepared(self, unfinished: Manifest | None) -> list[JobCommand]:
+        """A generation has committed what it restores: perhaps that of a drain that is not over."""
+        if unfinished is not None and unfinished.drain is not None:
+            self._complete = unfinished
+            return [self._publish(unfinished, unfinished.drain.path)]
+        if self.active is None or self._failure is None:
+            return []
+        return self.fail(self._failure)
 
     def on_published(self, checkpoint_id: int, path: str) -> list[JobCommand]:
         manifest = self._complete
         if manifest is None or manifest.checkpoint_id != checkpoint_id:
             return []  # Of a generation that has ended: the user was told so.
-        assert self.active is not None
         savepoint = Savepoint(
             path, checkpoint_id, manifest.mode, manifest.duration_s, manifest.bytes
         )
-        answer = AnswerSavepoint(self.active.id, savepoint)
+        answer = [] if self.active is None else [AnswerSavepoint(self.active.id, savepoint)]
         if self.ends_job:
             self.job_is_over, self.final = True, savepoint
+            self.ended_because = None if self.active is None else self.active.reason
         self._forget_active()
-        return [answer]
+        return [*answer]
 
-    def on_not_published(self, checkpoint_id: int, reason: str) -> list[JobCommand]:
+    def on_not_published(self, event: SavepointNotPublished) -> list[JobCommand]:
         """What was drained cannot go on: then the job ends all the same, with its own checkpoint."""
-        if self._complete is None or self._complete.checkpoint_id != checkpoint_id:
+        if self._complete is None or self._complete.checkpoint_id != event.checkpoint_id:
             return []
-        assert self.active is not None
-        self.job_is_over = self.active.afterwards is Afterwards.DRAIN
-        return self.fail(reason)
+        self.job_is_over = self.drain_is_complete
+        if self.job_is_over and self.active is not None:
+            self.ended_because = self.active.reason
+        reason, error = SavepointFailureReason.NOT_PUBLISHED, error_text(event.error)
+        return self.fail(SavepointFailure(reason, error, kept_at=event.kept_at))
 
-    def fail(self, reason: str) -> list[JobCommand]:
-        """The active request has failed."""
-        assert self.active is not None
-        answer = _refusal(self.active, reason)
+    def fail(self, failure: SavepointFailure) -> list[JobCommand]:
+        """The active request, if there is one, has failed."""
+        answer = [] if self.active is None else [_refusal(self.active, failure)]
         self._forget_active()
-        return [answer]
+        return answer
 
-    def fail_all(self, reason: str) -> list[JobCommand]:
+    def fail_all(self, failure: SavepointFailure) -> list[JobCommand]:
         """No request can be served any more."""
-        commands = [] if self.active is None else self.fail(reason)
-        commands += [_refusal(request, reason) for request in self._waiting]
+        commands = self.fail(failure)
+        commands += [_refusal(request, failure) for request in self._waiting]
         self._waiting.clear()
         return commands
+
+    def on_generation_failed(self, failure: SavepointFailure) -> list[JobCommand]:
+        """Requests fail with their generation. Whether a drain has, the next one finds on storage."""
+        draining = self.active
+        if draining is None or draining.afterwards is not Afterwards.DRAIN:
+            return self.fail_all(failure)
+        self._forget_active()
+        refused = self.fail_all(failure)
+        self.active, self._failure = draining, failure
+        return refused
+
+    def _publish(self, complete: Manifest, path: str | None) -> JobCommand:
+        self._publishing = True
+        return PublishSavepoint(replace(complete, kind="savepoint", sink_handles=()), path)
 
     def _forget_active(self) -> None:
         self.active = self._complete = None
@@ -138,5 +181,11 @@ def kind_of(request: SavepointRequest | None, *, drained: bool) -> CheckpointKin
     return "savepoint" if stays else "checkpoint"
 
 
-def _refusal(request: SavepointRequest, reason: str) -> JobCommand:
-    return AnswerSavepoint(request.id, error=SavepointFailedError(f"no savepoint: {reason}"))
+def drain_of(request: SavepointRequest | None) -> Drain | None:
+    """What the manifest of its checkpoint says about the end of the job."""
+    drains = request is not None and request.afterwards is Afterwards.DRAIN
+    return Drain(request.path) if request is not None and drains else None
+
+
+def _refusal(request: SavepointRequest, failure: SavepointFailure) -> JobCommand:
+    return AnswerSavepoint(request.id, failure=failure)

@@ -4,7 +4,9 @@ A restored watermark must not be ahead of what was seen before: records that wer
 late. At unchanged parallelism and partitioning each subtask and each of its channels go on where they
 were. Otherwise records in flight and state of several old subtasks may come together in a new one: so
 the least watermark of all old subtasks holds for each of them, and the least of all old channels of a
-link for each channel that it has now.
+link for each channel that it has now. It also does behind a link that brings each subtask what some of
+its senders have, as a rescale link does, if these are others, or start from the least themselves. For
+operators that are chained now, the least of what they had holds.
 
 Not restored: idleness, as a source that is read again first counts as active; and the end of event
 time, as a source that has ended tells it again, and one that was drained goes on.
@@ -12,10 +14,11 @@ time, as a source that has ended tells it again, and one that was drained goes o
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from minirt.graph.execution import ExecutionGraph, Link, SubtaskId, Vertex
+from minirt.protocol.ids import SubtaskId
+from minirt.protocol.topology import EdgeFacts, Topology, VertexFacts
 from minirt.protocol.watermarks import MAX_WATERMARK
 
 
@@ -54,38 +57,82 @@ class RestoredWatermarks:
 WatermarkPlan = Mapping[SubtaskId, RestoredWatermarks]
 
 
-def plan_watermarks(stored: Sequence[SubtaskWatermarks], graph: ExecutionGraph) -> WatermarkPlan:
-    """What each subtask of a restored job may start from; nothing for vertices with another input."""
+def plan_watermarks(
+    stored: Sequence[SubtaskWatermarks],
+    topology: Topology,
+    dealt_otherwise: Collection[str] = (),
+) -> WatermarkPlan:
+    """What each subtask of a restored job may start from; nothing for vertices with another input.
+
+    `dealt_otherwise` are the keys of links that have another key or function than they had.
+    """
     plan: dict[SubtaskId, RestoredWatermarks] = {}
-    for vertex in graph.vertices:
-        old = [one for one in stored if one.head == vertex.operators[0].uid]
-        links = {graph.link_key(link): link for link in graph.inputs_of(vertex.id)}
-        if old and all(links.keys() <= {link.link for link in one.inputs} for one in old):
-            plan |= {
-                subtask: _restored(old, vertex, links, subtask.index)
-                for subtask in vertex.subtasks()
-            }
+    goes_on: dict[int, bool] = {}
+    """Of the vertices so far: whether each subtask goes on where it was. Not known of new ones."""
+    fresh: set[int] = set()
+    """Vertices that start without a watermark, although they had one."""
+    for vertex in topology.vertices:
+        old = _OldVertex(stored, vertex)
+        links = {link.key: link for link in topology.links_into(vertex.id)}
+        if not old.subtasks:
+            continue
+        if not old.had(links) or any(link.source in fresh for link in links.values()):
+            fresh.add(vertex.id)
+            continue
+        goes_on[vertex.id] = old.goes_on(links, goes_on) and not links.keys() & {*dealt_otherwise}
+        for subtask in vertex.subtasks():
+            own = old.of(subtask.index) if goes_on[vertex.id] else old.subtasks
+            channels: list[int | None] = []
+            for key, link in links.items():
+                count = link.fan_in[subtask.index]
+                kept = goes_on[vertex.id] and goes_on.get(link.source, True)
+                known = _of_link(own, key) if kept else []
+                channels += _channels(known, _of_link(old.subtasks, key), link.senders, count)
+            least = _least(one.watermark for one in own)
+            plan[subtask] = RestoredWatermarks(least, tuple(channels))
     return plan
 
 
-def _restored(
-    old: Sequence[SubtaskWatermarks], vertex: Vertex, links: Mapping[str, Link], index: int
-) -> RestoredWatermarks:
-    dealt_alike = all(
-        link.partitioning == links[link.link].kind
-        for one in old
-        for link in one.inputs
-        if link.link in links
-    )
-    if len(old) == vertex.parallelism and dealt_alike:
-        own = [one for one in old if one.subtask == index]
-    else:
-        own = list(old)
-    channels: list[int | None] = []
-    for key, link in links.items():
-        count = sum(channel.receiver == index for channel in link.channels())
-        channels += _channels(_of_link(own, key), _of_link(old, key), link.senders, count)
-    return RestoredWatermarks(_least(one.watermark for one in own), tuple(channels))
+class _OldVertex:
+    """What the operators of a vertex were at the checkpoint: one vertex, or several that it chains now."""
+
+    def __init__(self, stored: Sequence[SubtaskWatermarks], vertex: VertexFacts) -> None:
+        uids = {operator.uid for operator in vertex.operators}
+        self.subtasks = [one for one in stored if one.head in uids]
+        self._head = vertex.operators[0].uid
+        self._parallelism = vertex.parallelism
+
+    def of(self, index: int) -> list[SubtaskWatermarks]:
+        return [one for one in self.subtasks if one.subtask == index]
+
+    def had(self, links: Mapping[str, EdgeFacts]) -> bool:
+        """Whether each old subtask that read from channels read from these."""
+        heads = [one for one in self.subtasks if one.head == self._head]
+        return bool(heads) and all(
+            links.keys() <= {link.link for link in one.inputs} for one in heads
+        )
+
+    def goes_on(self, links: Mapping[str, EdgeFacts], senders_go_on: Mapping[int, bool]) -> bool:
+        """Whether what each subtask gets from now on is what it would have got."""
+        heads = {one.head for one in self.subtasks}
+        return len(self.subtasks) == self._parallelism * len(heads) and all(
+            _goes_on(old, links[old.link], senders_go_on)
+            for one in self.subtasks
+            for old in one.inputs
+            if old.link in links
+        )
+
+
+def _goes_on(old: LinkWatermarks, link: EdgeFacts, senders_go_on: Mapping[int, bool]) -> bool:
+    """Whether a receiver's watermark is still behind all that comes over this link.
+
+    One that has heard all senders is behind each of them, whichever sends what from now on.
+    """
+    if old.partitioning != link.kind:
+        return False
+    if len(old.watermarks) == old.senders:
+        return True
+    return old.senders == link.senders and senders_go_on.get(link.source, True)
 
 
 def _of_link(subtasks: Sequence[SubtaskWatermarks], key: str) -> list[LinkWatermarks]:

@@ -1,1 +1,11 @@
-"""Does everything and decides nothing: waits for events, asks the protocol, carries out its commands."""
+"""What runs a job, in rooms: who stands in one knows which process it is in.
+
+program      the user's program: how a job is started, watched, asked and ended
+coordinator  a thread of that program: the loop that decides what a job does, and has it done
+control      between coordinator, template and workers: connections, and what is said over them
+worker       a worker process: its loop, its threads, and how the process comes about
+subtask      one subtask, wherever it runs: its input, its chain of operators, its snapshots
+channels     between subtasks: frames, credit, queues, and how records are dealt to receivers
+
+Operators are in `minirt.operators`; what decides is in `minirt.protocol` and `minirt.modes`.
+"""

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from minirt.config import Checkpointing, Options
+from minirt.config import Checkpointing, Options, Queues
 from minirt.errors import ConfigurationError
 from minirt.modes import DEFAULT_MODE, find_mode
 from minirt.protocol.barriers import CheckpointMode
@@ -18,6 +18,8 @@ from minirt.settings.catalogue import (
     ABSENT,
     MODE,
     MODE_OPTIONS,
+    ORIGIN,
+    QUEUES,
     STORAGE_OPTIONS,
     STRATEGIES,
     STRATEGY,
@@ -29,19 +31,31 @@ from minirt.settings.sources import (
     from_assignments,
     from_environment,
     from_file,
+    from_flags,
     merged,
 )
+from minirt.units import size_bytes
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class JobSettings:
-    """What an environment and its `execute` can be given from outside; None is their default."""
+    """The settings that an environment and its `execute` can get from outside; None stands for their
+    default."""
 
     name: str | None = None
     parallelism: int | None = None
     checkpointing: Checkpointing | None = None
     restart: RestartStrategy | None = None
     options: Options = dataclasses.field(default_factory=Options)
+    restore: str | int | None = None
+    allow_non_restored_state: bool = False
+    allow_restore_fallback: bool = False
+    ignore_in_flight_data_of: int | None = None
+
+    @property
+    def origin(self) -> dict[str, Any]:
+        """The arguments of `Environment.execute` that say where the job starts from."""
+        return {name: getattr(self, name) for name in ORIGIN}
 
 
 def load_settings(
@@ -67,18 +81,25 @@ def read_settings(
     file: str | os.PathLike[str] | None,
     environ: Mapping[str, str] | None,
     assignments: Iterable[str],
+    flags: Mapping[str, object] | None = None,
 ) -> Layer:
-    """What all sources of `load_settings` give together, each key checked by itself."""
+    """The options from all places of `load_settings` together, each key checked by itself.
+
+    `flags` are options for which the command line has flags of their own: they stand beside `assignments`.
+    """
     layers = [] if file is None else [from_file(Path(file))]
     layers.append(from_environment(os.environ if environ is None else environ))
-    layers.append(from_assignments(assignments))
+    assigned, flagged = from_assignments(assignments), from_flags(flags or {})
+    for key in assigned.keys() & flagged.keys():
+        raise ConfigurationError(f"{key} is given twice: by {flagged[key].called} and by --set")
+    layers.append({**assigned, **flagged})
     return merged(layers)
 
 
 def read_storage_options(
     assignments: Iterable[str], environ: Mapping[str, str] | None = None
 ) -> dict[str, Any]:
-    """What `environ` says of `checkpointing.storage_options`, then texts such as "key=value"."""
+    """The `checkpointing.storage_options` of `environ`, then those of texts such as "key=value"."""
     layers = [
         from_environment(os.environ if environ is None else environ),
         from_assignments(f"{STORAGE_OPTIONS}.{assignment}" for assignment in assignments),
@@ -94,12 +115,39 @@ def apply_settings(given: Layer, defaults: JobSettings) -> JobSettings:
         _checkpointing(given, defaults.checkpointing),
         _restart(_below("restart", given), defaults.restart),
         _options(given, defaults.options),
+        **{
+            name: given[name].value if name in given else getattr(defaults, name) for name in ORIGIN
+        },
     )
 
 
 def _options(given: Layer, default: Options) -> Options:
     limits = dataclasses.replace(default.limits, **_values(_below("limits", given)))
-    return dataclasses.replace(default, **_values(_below("options", given)), limits=limits)
+    fields = {name: one.value for name, one in _below("options", given).items() if "." not in name}
+    queues = _queues(_below(QUEUES, given), default.queues)
+    return dataclasses.replace(default, **fields, limits=limits, queues=queues)
+
+
+def _queues(given: Layer, known: Mapping[str, Queues]) -> dict[str, Queues]:
+    """A table for each uid, or single fields as `UID.FIELD`."""
+    fields: dict[str, dict[str, Any]] = {}
+    allowed = {field.name for field in dataclasses.fields(Queues)}
+    for name, one in given.items():
+        uid, _, last = name.rpartition(".")
+        table = one.value if isinstance(one.value, Mapping) else {last: one.value}
+        uid = name if isinstance(one.value, Mapping) else uid
+        for field, value in table.items():
+            if not uid or field not in allowed:
+                raise ConfigurationError(
+                    f"{one.called}: give {QUEUES}.UID.FIELD; fields are {', '.join(sorted(allowed))}"
+                )
+            size = field.endswith("_bytes") and value is not None
+            fields.setdefault(uid, {})[field] = size_bytes(value, one.called) if size else value
+    new = {
+        uid: dataclasses.replace(known[uid], **own) if uid in known else Queues(**own)
+        for uid, own in fields.items()
+    }
+    return {**known, **new}
 
 
 def _checkpointing(given: Layer, default: Checkpointing | None) -> Checkpointing | None:
@@ -130,7 +178,7 @@ def _mode(chosen: Given, options: Layer) -> CheckpointMode:
         raise ConfigurationError(f"{chosen.called}: {error}") from error
     if not options:
         return mode
-    own: Any = mode  # which need not be a dataclass
+    own: Any = mode  # a user's mode need not be a dataclass
     fields = dataclasses.fields(own) if dataclasses.is_dataclass(own) else ()
     taken = {field.name: getattr(mode, field.name) for field in fields}
     for name, one in options.items():

@@ -10,10 +10,10 @@ import typing
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal
 
-from minirt.config import Checkpointing, Limits, Options, positive
+from minirt.config import Checkpointing, Limits, Options
 from minirt.errors import ConfigurationError
 from minirt.protocol.restarts import Restart, RestartStrategy
-from minirt.units import Duration, seconds, size_bytes
+from minirt.units import Duration, positive, seconds, size_bytes
 
 STRATEGIES: Mapping[str, Callable[..., RestartStrategy]] = {
     "none": Restart.none,
@@ -30,11 +30,19 @@ SECTIONS: Mapping[str, type] = {
 MODE, MODE_OPTIONS = "checkpointing.mode", "checkpointing.mode_options"
 STORAGE_OPTIONS = "checkpointing.storage_options"
 STRATEGY = "restart.strategy"
-FREE_TABLES = (MODE_OPTIONS, STORAGE_OPTIONS)
-"""Tables whose keys the mode or fsspec knows."""
+QUEUES = "options.queues"
+ORIGIN = (
+    "restore",
+    "allow_non_restored_state",
+    "allow_restore_fallback",
+    "ignore_in_flight_data_of",
+)
+"""The arguments of `Environment.execute` that say where a job starts from, under the same names."""
+FREE_TABLES = (MODE_OPTIONS, STORAGE_OPTIONS, QUEUES)
+"""Tables whose keys the mode, fsspec or the job knows."""
 
 ABSENT = "none"
-"""How text says None where an option allows it: TOML has no word for it."""
+"""The text that stands for None where an option allows it: TOML has no word for None."""
 
 Check = Callable[[Any, str], Any]
 """Takes a value and how to call it; returns what the option holds or raises ConfigurationError."""
@@ -42,7 +50,7 @@ Check = Callable[[Any, str], Any]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Kind:
-    """What values an option takes. `words` says it to a reader."""
+    """The values that an option takes. `words` describes them to a reader."""
 
     words: str
     check: Check
@@ -119,6 +127,12 @@ def _positive(value: Any, called: str) -> int:
     return positive(called, value)
 
 
+def _restore(value: Any, called: str) -> str | int:
+    """ "latest", "none", an id or a path."""
+    text = _text(str(value) if type(value) is int else value, called)
+    return int(text) if text.isdecimal() else text
+
+
 _SIZE = Kind("size", lambda value, called: size_bytes(value, called))
 _SECONDS = Kind("duration", lambda value, called: seconds(value, called))
 _DURATION = Kind("duration", _duration)
@@ -145,7 +159,7 @@ def _or_absent(kind: Kind) -> Kind:
 
 
 def _kind(name: str, hint: Any) -> Kind:
-    """What an annotation says, and the unit that the name ends in."""
+    """The kind of an option, from its annotation and from the unit at the end of its name."""
     alternatives = _alternatives(hint)
     if type(None) in alternatives:
         present = [each for each in alternatives if each is not type(None)]
@@ -189,6 +203,16 @@ def _catalogue() -> dict[str, OptionKey]:
     of_job = [
         OptionKey("name", _TEXT, inspect.Parameter.empty),
         OptionKey("parallelism", Kind("whole number", _positive), inspect.Parameter.empty),
+        OptionKey(
+            "restore",
+            Kind('"latest", "none", id or path', _restore, textual=True),
+            inspect.Parameter.empty,
+        ),
+        OptionKey("allow_non_restored_state", Kind("true or false", _flag), False),
+        OptionKey("allow_restore_fallback", Kind("true or false", _flag), False),
+        OptionKey(
+            "ignore_in_flight_data_of", Kind("whole number", _positive), inspect.Parameter.empty
+        ),
     ]
     of_classes = [key for section, kind in SECTIONS.items() for key in _of_class(section, kind)]
     return {option.key: option for option in (*of_job, *of_classes, *_of_strategies())}

@@ -1,4 +1,5 @@
-"""What a TOML file, the environment or assignments give, each value checked under the name it has there."""
+"""Reads options from a TOML file, the environment or assignments, and checks each value under its name
+there."""
 
 from __future__ import annotations
 
@@ -73,6 +74,20 @@ def from_assignments(assignments: Iterable[str]) -> Layer:
     return given
 
 
+def from_flags(flags: Mapping[str, object]) -> Layer:
+    """The options that a command has flags of their own for; None and False are flags not given."""
+    return {
+        key: _read(key, "true" if value is True else str(value).strip(), flag_of(key))
+        for key, value in flags.items()
+        if value is not None and value is not False
+    }
+
+
+def flag_of(key: str) -> str:
+    """The flag of an option, for a command that has one."""
+    return "--" + key.rpartition(".")[2].replace("_", "-")
+
+
 def variable_of(key: str) -> str:
     """The environment variable of an option."""
     return PREFIX + key.replace(".", "_").upper()
@@ -93,7 +108,7 @@ def merged(layers: Iterable[Layer]) -> Layer:
 
 
 def _flat(table: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
-    """Dotted keys and values; what is in the tables of others is left as it is."""
+    """Dotted keys and values. Tables whose keys the mode, fsspec or the job knows stay whole."""
     for name, value in table.items():
         if isinstance(value, Mapping) and above not in FREE_TABLES:
             yield from _flat(value, f"{above}.{name}" if above else name)

@@ -1,7 +1,7 @@
 """Aggregates over many keys at once: arrays indexed by the slot of the key.
 
-An accumulator takes in a whole batch by a few numpy calls. What it holds of some slots can be stored as
-columns, and loaded again, also into other slots.
+An accumulator takes in a whole batch with a few numpy calls. It can give out the contents of some slots as
+columns, and load them again, also into other slots.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from minirt.aggregates import Aggregate, Count, First, Fold, Last, Max, Mean, Min, Sum
+from minirt.aggregates import WIDE_SUM, Aggregate, Count, First, Fold, Last, Max, Mean, Min, Sum
 from minirt.data.values import pack_value, unpack_value
 from minirt.state.key_index import Slots
 from minirt.state.numbers import (
@@ -25,6 +25,13 @@ from minirt.state.numbers import (
     number_type,
     to_numbers,
 )
+from minirt.state.sums import (
+    HALF_BITS,
+    SumGuard,
+    decimals_of_halves,
+    halves,
+    halves_of_decimals,
+)
 
 _FIRST_ROOM = 1024
 
@@ -34,7 +41,7 @@ def accumulator(aggregate: Aggregate, type: pa.DataType) -> Accumulator:
     result = aggregate.result_type(type)
     match aggregate:
         case Sum():
-            return _Sums(result)
+            return _WideSums(result) if result == WIDE_SUM else _Sums(result)
         case Count():
             return _Counts(records=aggregate.column is None)
         case Mean():
@@ -50,7 +57,7 @@ def accumulator(aggregate: Aggregate, type: pa.DataType) -> Accumulator:
 
 
 class Accumulator(ABC):
-    """One aggregate of all keys. Slots must be made room for before they are used."""
+    """One aggregate of all keys. Call `make_room` before slots are used, so that there is room for them."""
 
     def __init__(self, arrays: Sequence[tuple[npt.DTypeLike, Any]]) -> None:
         self._arrays = [np.full(_FIRST_ROOM, fill, dtype) for dtype, fill in arrays]
@@ -70,15 +77,15 @@ class Accumulator(ABC):
 
     @abstractmethod
     def result(self, slots: Slots) -> pa.Array:
-        """What has come out for these slots so far."""
+        """The results of these slots so far."""
 
     def stored(self, slots: Slots) -> list[pa.Array]:
-        """All there is to know of these slots, in columns."""
+        """The whole content of these slots, in columns."""
         return [self.result(slots)]
 
     @abstractmethod
     def load(self, slots: Slots, stored: Sequence[pa.Array]) -> None:
-        """Replace what these slots hold, each named once, by what was stored."""
+        """Replace the content of these slots by what was stored. No slot is named twice."""
 
 
 class _Valued(Accumulator):
@@ -103,13 +110,58 @@ class _Valued(Accumulator):
 
 
 class _Sums(_Valued):
+    """Raises SumOverflowError before a sum of whole numbers leaves its range."""
+
     def __init__(self, type: pa.DataType) -> None:
         super().__init__(type, number_type(type), 0)
+        dtype = self._arrays[0].dtype
+        self._guard = SumGuard(dtype) if dtype.kind in "iu" else None
 
     def add(self, slots: Slots, values: pa.Array) -> None:
         slots, numbers = _present(slots, values, self._arrays[0].dtype)
+        if self._guard is not None:
+            self._guard.check(self._arrays[0], self._count, slots, numbers)
         np.add.at(self._arrays[0], slots, numbers)
         self._arrays[1][slots] = True
+
+    def load(self, slots: Slots, stored: Sequence[pa.Array]) -> None:
+        super().load(slots, stored)
+        if self._guard is not None:
+            self._guard.loaded(self._arrays[0][slots])
+
+
+class _WideSums(Accumulator):
+    """Decimals, held as two halves each. Takes whole numbers, too, also where they were stored."""
+
+    def __init__(self, type: pa.DataType) -> None:
+        super().__init__([(np.int64, 0), (np.int64, 0), (np.bool_, False)])
+        self._type = type
+        self._guard = SumGuard(self._arrays[0].dtype)
+
+    def add(self, slots: Slots, values: pa.Array) -> None:
+        if values.null_count:
+            there = np.flatnonzero(~values.is_null().to_numpy(zero_copy_only=False))
+            slots, values = slots[there], values.take(pa.array(there))
+        highs, lows, known = self._arrays
+        high, low = _halves(values)
+        self._guard.check(highs, self._count, slots, high)
+        np.add.at(highs, slots, high)
+        np.add.at(lows, slots, low)
+        sums = lows[slots]
+        highs[slots] += sums >> HALF_BITS
+        lows[slots] = sums & ((1 << HALF_BITS) - 1)
+        known[slots] = True
+
+    def result(self, slots: Slots) -> pa.Array:
+        high, low, known = (array[slots] for array in self._arrays)
+        return decimals_of_halves(high, low, None if known.all() else ~known, self._type)
+
+    def load(self, slots: Slots, stored: Sequence[pa.Array]) -> None:
+        nulls = stored[0].is_null().to_numpy(zero_copy_only=False)
+        high, low = _halves(stored[0].fill_null(pa.scalar(0, stored[0].type)))
+        self._arrays[0][slots], self._arrays[1][slots] = high, low
+        self._arrays[2][slots] = ~nulls
+        self._guard.loaded(high)
 
 
 class _Extremes(_Valued):
@@ -134,7 +186,7 @@ class _Extremes(_Valued):
 
 
 class _ExtremeObjects(_Valued):
-    """Of texts, bytes and decimals: of each key and batch, one value is compared in Python."""
+    """The least or greatest text, bytes or decimal: Python compares one value for each key and batch."""
 
     def __init__(self, type: pa.DataType, *, greatest: bool) -> None:
         super().__init__(type, np.object_, None)
@@ -152,7 +204,7 @@ class _ExtremeObjects(_Valued):
 
 
 class _Counts(Accumulator):
-    """Of records, or of values that are not null."""
+    """Counts records, or values that are not null."""
 
     def __init__(self, *, records: bool) -> None:
         super().__init__([(np.int64, 0)])
@@ -205,7 +257,8 @@ class _Picked(_Valued):
     def add(self, slots: Slots, values: pa.Array) -> None:
         slots, picked = _present(slots, values, self._arrays[0].dtype)
         if not self._newest:
-            # Of several values for one slot numpy keeps the last: let that be the first.
+            # If several values go to one slot, numpy keeps the last: reverse them, so that it keeps the
+            # first.
             open = np.flatnonzero(~self._arrays[1][slots])[::-1]
             slots, picked = slots[open], picked[open]
         self._arrays[0][slots] = picked
@@ -213,7 +266,7 @@ class _Picked(_Valued):
 
 
 class _Folds(Accumulator):
-    """What a user's aggregate remembers of each key, as objects."""
+    """Holds, for each key, the object that a user's aggregate remembers."""
 
     def __init__(self, fold: Fold, type: pa.DataType) -> None:
         super().__init__([(np.object_, None), (np.bool_, False)])
@@ -254,6 +307,13 @@ class _Folds(Accumulator):
             remembered[slot] = None if packed is None else unpack_value(packed)
 
 
+def _halves(array: pa.Array) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Whole numbers or decimals without nulls."""
+    if pa.types.is_decimal(array.type):
+        return halves_of_decimals(array)
+    return halves(to_numbers(array)[0])
+
+
 def _present(
     slots: Slots, values: pa.Array, dtype: np.dtype[Any]
 ) -> tuple[Slots, npt.NDArray[Any]]:
@@ -263,7 +323,7 @@ def _present(
 
 
 def _values(array: pa.Array, dtype: np.dtype[Any]) -> tuple[npt.NDArray[Any], Mask | None]:
-    """A column as numbers or objects, and which are null, None if none is."""
+    """A column as numbers or objects, and a mask of its nulls, None if it has none."""
     if dtype != np.object_:
         numbers, nulls = to_numbers(array)
         return numbers.astype(dtype, copy=False), nulls

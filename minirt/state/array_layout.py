@@ -1,4 +1,4 @@
-"""How tables of array state are stored: a record batch with the keys, and what the aggregates hold of them.
+"""The stored form of tables of array state: a record batch with keys and the columns of the aggregates.
 
 The names of its columns tell apart what is computed, so that state of one kind is never taken for that of
 another. Without the operator a table can be read as keys with values.
@@ -7,7 +7,7 @@ another. Without the operator a table can be read as keys with values.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -29,12 +29,12 @@ _PART = re.compile(r"(?P<output>.*) = (?P<kind>\w+)\(.*\)", re.DOTALL)
 
 
 def key_part(column: str) -> str:
-    """What the column with this part of the keys is called."""
+    """The name of the column with this part of the keys."""
     return f"{_KEY}{column}"
 
 
 def part_of(aggregate: Aggregate) -> str:
-    """What the columns of an aggregate are of."""
+    """A text that says what the columns of an aggregate hold."""
     return f"{aggregate.output} = {type(aggregate).__name__}({aggregate.column or ''})"
 
 
@@ -44,7 +44,7 @@ def column_of(aggregate: Aggregate, place: int) -> str:
 
 
 def part(stored: str) -> str:
-    """What a stored column is of."""
+    """A text that says what a stored column holds."""
     return stored.rpartition(_PLACE)[0] if _PLACE in stored else stored
 
 
@@ -61,13 +61,17 @@ def total_of(section: bytes) -> int:
         raise MalformedDataError("a table of arrays does not say how many keys it has") from error
 
 
-def entries_of(section: bytes) -> tuple[list[Any], list[Any]]:
+def entries_of(section: bytes) -> Iterator[tuple[list[Any], list[Any]]]:
     """Keys, as tuples if they are of several columns; and dicts of what each aggregate has come to.
 
-    An aggregate that remembers several numbers, as the mean does, has a list of them. Raises
+    In pieces. An aggregate that remembers several numbers, as the mean does, has a list of them. Raises
     MalformedDataError.
     """
-    batch = unpack_columns(ARRAY_TABLE, section)
+    for batch in unpack_columns(ARRAY_TABLE, section):
+        yield _entries(batch)
+
+
+def _entries(batch: pa.RecordBatch) -> tuple[list[Any], list[Any]]:
     names = batch.schema.names
     keys = [batch.column(name).to_pylist() for name in names if _is_key(name)]
     if not keys:

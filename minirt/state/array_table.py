@@ -1,4 +1,4 @@
-"""State in arrays: for every key one slot, and for every slot what the aggregates have come to.
+"""State in arrays: every key has a slot, and every slot holds the current values of the aggregates.
 
 A table is stored in segments: record batches of keys and accumulators. Loading one replaces what its keys
 had before, so they are loaded one after the other, the newest last.
@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from minirt.aggregates import Aggregate
 from minirt.data.hashing import U64
-from minirt.data.keys import check_key_type, hash_columns
+from minirt.data.keys import check_key_type, group_columns, hash_columns
 from minirt.data.simple_columns import simple
 from minirt.errors import ConfigurationError, UserCodeError
 from minirt.state import segments
@@ -37,6 +37,7 @@ from minirt.state.key_index import KeyIndex, Slots
 from minirt.state.numbers import Mask, grown
 from minirt.state.sections import Section, unpack_columns
 from minirt.state.segments import Segments
+from minirt.state.sums import SumOverflowError
 
 Results = tuple[pa.RecordBatch, "Times | None"]
 """Keys and results in columns, and the event times of their newest records if there are any."""
@@ -48,7 +49,7 @@ _BEFORE_ALL = np.iinfo(np.int64).min
 
 @dataclass(slots=True)
 class _Contents:
-    """What there is once the types of the columns are known."""
+    """The content of a table, once the types of its columns are known."""
 
     key_types: list[pa.DataType]
     result_types: list[pa.DataType]
@@ -75,7 +76,7 @@ class ArrayTable:
         self._contents: _Contents | None = None
         self._segments = Segments()
         self._frozen: Callable[[], FrozenSlots | None] = lambda: None
-        """The last snapshot, as long as somebody is going to store it."""
+        """The last snapshot, until it is stored or given up."""
         self._times: Times = np.full(1024, _BEFORE_ALL, np.int64)
         self._timed = False
         self._pending: Mask = np.zeros(1024, np.bool_)
@@ -106,14 +107,24 @@ class ArrayTable:
         slots = contents.index.slots(keys, hash_columns(keys))
         self._make_room(contents)
         self._before_change(slots)
-        for held, array in zip(contents.accumulators, values, strict=True):
-            held.add(slots, array)
+        for aggregate, held, array in zip(
+            self._aggregates, contents.accumulators, values, strict=True
+        ):
+            try:
+                held.add(slots, array)
+            except SumOverflowError as error:
+                raise self._beyond_range(aggregate, array.type, error.slot) from error
         if times is not None:
             np.maximum.at(self._times, slots, times)
             self._timed = True
         changed = self._distinct(slots)
         self._segments.change(changed)
         return changed
+
+    def key_groups(self, batch: pa.RecordBatch, max_parallelism: int) -> U64:
+        """The key group of each record. Raises UserCodeError if a key column is missing."""
+        keys = [self._column(batch, name) for name in self._keys]
+        return group_columns(keys, max_parallelism)
 
     def results(self, slots: Slots) -> Results:
         """Keys and results of these slots, with the event times of their newest records."""
@@ -134,14 +145,14 @@ class ArrayTable:
         return np.flatnonzero(self._pending[: len(self)])
 
     def give_out(self, slots: Slots) -> Results:
-        """As `results`, which then are no longer pending."""
+        """As `results`; marks them as given out."""
         self._before_change(slots)
         self._pending[slots] = False
         self._segments.change(slots)
         return self.results(slots)
 
     def snapshot(self) -> Section | None:
-        """What is to be stored now, in addition to the files in `builds_on`; None if there are no keys."""
+        """The section to be stored now, besides the files in `builds_on`; None if there are no keys."""
         contents, total = self._contents, len(self)
         if contents is None or not total:
             return None
@@ -159,25 +170,28 @@ class ArrayTable:
         return self._segments.paths()
 
     def on_stored(self, path: str) -> None:
-        """The last snapshot, or what was restored last, is in this file, and no more of it has changed."""
+        """Note that this file holds the last snapshot, or the last restored one, and that it counts as
+        stored."""
         self._segments.stored(path)
 
     def restore(self, data: bytes, groups: range | None, max_parallelism: int) -> None:
-        """Take over a snapshot, only that of these key groups unless None.
+        """Take over a snapshot: the keys of these key groups, or all keys if None.
 
         Raises MalformedDataError, and ConfigurationError if it was taken with other aggregates.
         """
-        stored = unpack_columns(ARRAY_TABLE, data)
-        self._check_columns(stored)
-        hashes = hash_columns(self._key_arrays(stored))
-        if groups is not None:
-            group = hashes % np.uint64(max_parallelism)
-            mine = np.flatnonzero((group >= groups.start) & (group < groups.stop))
-            stored, hashes = stored.take(pa.array(mine)), hashes[mine]
-        self._segments.hand_over(self._load(stored, hashes))
+        loaded = []
+        for stored in unpack_columns(ARRAY_TABLE, data):
+            self._check_columns(stored)
+            hashes = hash_columns(self._key_arrays(stored))
+            if groups is not None:
+                group = hashes % np.uint64(max_parallelism)
+                mine = np.flatnonzero((group >= groups.start) & (group < groups.stop))
+                stored, hashes = stored.take(pa.array(mine)), hashes[mine]
+            loaded.append(self._load(stored, hashes))
+        self._segments.hand_over(np.concatenate(loaded))
 
     def _stored(self, contents: _Contents, timed: bool, slots: Slots) -> pa.RecordBatch:
-        """All there is to know of these slots."""
+        """The whole content of these slots."""
         columns = dict(zip(map(key_part, self._keys), contents.index.keys(slots), strict=True))
         for aggregate, held in zip(self._aggregates, contents.accumulators, strict=True):
             for place, array in enumerate(held.stored(slots)):
@@ -211,7 +225,7 @@ class ArrayTable:
         return [stored.column(key_part(name)) for name in self._keys]
 
     def _load(self, stored: pa.RecordBatch, hashes: U64) -> Slots:
-        """Replace what there is of the stored keys; returns their slots."""
+        """Replace the content of the stored keys; returns their slots."""
         keys = self._key_arrays(stored)
         columns = [
             [
@@ -275,7 +289,7 @@ class ArrayTable:
     def _begin(
         self, key_types: Sequence[pa.DataType], value_types: Sequence[pa.DataType]
     ) -> _Contents:
-        """What is empty; the result of an aggregate has a type that it could be computed of as well."""
+        """Empty contents. An aggregate can compute a result also from a column of its result's type."""
         for name, type in zip(self._keys, key_types, strict=True):
             problem = check_key_type(type)
             if problem is not None:
@@ -298,6 +312,17 @@ class ArrayTable:
         return UserCodeError(
             f"operator {self._label}: {what} was of type {known} so far and is of type {type} in "
             "a batch; cast the column to one type"
+        )
+
+    def _beyond_range(self, aggregate: Aggregate, type: pa.DataType, slot: int) -> UserCodeError:
+        assert self._contents is not None
+        keys = self._contents.index.keys(np.array([slot]))
+        key = dict(zip(self._keys, (array[0].as_py() for array in keys), strict=True))
+        return UserCodeError(
+            f"operator {self._label}: {aggregate.output!r}, the sum of column {aggregate.column!r} for "
+            f"the key {key}, is beyond the range of {self._result_type(aggregate, type)}; "
+            "overflow='widen' makes it a decimal of 38 digits, also from a checkpoint of the job as it "
+            "is, and a column that is cast to float64 has sums that are rounded"
         )
 
     def _make_room(self, contents: _Contents) -> None:

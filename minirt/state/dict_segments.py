@@ -1,8 +1,8 @@
 """Incremental snapshots of state in dicts; the idea is that of `minirt.state.segments`.
 
-To count for each key which file holds it newest would take as much memory as the state. So the stretch
-goes over the keys in *rounds*: what is written since a round began, changes and stretches, is everything
-once the round is over. Then the files from before it can go.
+To note for each key which file holds its newest version would take as much memory as the state. So the
+stretch goes over the keys in *rounds*: what is written since a round began, changes and stretches, is
+everything once the round is over. Then the files from before it can go.
 """
 
 from __future__ import annotations
@@ -21,11 +21,12 @@ def is_small(table: Collection[Any]) -> bool:
 
 
 class DictSegments:
-    """Where the state of a dict is stored. As with `Segments`, what is not confirmed has changed again."""
+    """Knows which files hold the state of a dict. As with `Segments`, keys that are not confirmed have
+    changed again."""
 
     def __init__(self) -> None:
         self._paths: list[str] = []
-        """The files that hold the state, but for what has changed; none if nothing is stored."""
+        """The files that hold the state without its latest changes; none if nothing is stored."""
         self._round_began = 0
         """The place in `_paths` of the first file of the round."""
         self._keys: list[Any] = []
@@ -67,7 +68,7 @@ class DictSegments:
             self._handed_over = keys
 
     def stored(self, path: str) -> None:
-        """What was handed over last is stored there."""
+        """Note that this file holds the keys that were handed over last."""
         if self._whole_handed_over or (self._handed_over is not None and self._paths):
             self._paths.append(path)
         if self._whole_handed_over and self._keys:

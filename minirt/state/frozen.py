@@ -1,11 +1,12 @@
 """State as of a snapshot, copied while processing goes on.
 
-To copy large state at once would hold processing up. So a snapshot only notes what is to be stored, and the
-thread that stores it copies that piece by piece. What is about to change before its turn comes is copied
-first. So every copy is of the state as of the snapshot, and processing waits for one piece at most. This
-is copy-on-write, by key instead of by page.
+To copy large state at once would hold processing up. So a snapshot only notes which keys it stores, and the
+thread that stores them copies them piece by piece. A key that is about to change before its turn is copied
+first. So every copy shows the state as of the snapshot, and processing waits for one piece at most. This is
+copy-on-write, by key instead of by page.
 
-Who processes records calls `before_change`, who stores the snapshot `pieces`; they may be two threads.
+The thread that processes records calls `before_change`; the one that stores the snapshot, perhaps another,
+calls `pieces`.
 """
 
 from __future__ import annotations
@@ -30,15 +31,15 @@ class FrozenSlots:
 
     def __init__(self, waiting: Mask, copy: Callable[[Slots], pa.RecordBatch]) -> None:
         self._waiting = waiting
-        """By slot, whether it has still to be copied. Slots beyond came later."""
+        """By slot, whether it still has to be copied. Slots beyond the end came later."""
         self._copy = copy
         self._position = 0
-        """Nothing waits before this slot."""
+        """All slots before this one have been copied."""
         self._saved: list[pa.RecordBatch] = []
         self._lock = threading.Lock()
 
     def before_change(self, slots: Slots) -> None:
-        """These slots are about to change."""
+        """Copy these slots first if their turn has not come, because they are about to change."""
         with self._lock:
             if self._position < len(self._waiting):
                 known = slots[slots < len(self._waiting)]
@@ -58,12 +59,12 @@ class FrozenSlots:
                 slots = self._position + np.flatnonzero(self._waiting[self._position : stop])
                 piece = self._copied(slots)
                 self._position = stop
-            # Not within the lock: while this piece is written, who wants to change slots gets in.
+            # Not within the lock: other threads can change slots while this piece is written.
             yield from piece
         yield from self._saved
 
     def _copied(self, slots: Slots) -> list[pa.RecordBatch]:
-        """Of slots that wait, each once."""
+        """The slots among these that wait, each once."""
         if not len(slots):
             return []
         self._waiting[slots] = False
@@ -96,11 +97,11 @@ class FrozenKeys:
         """Keys that have changed since, and were saved before if it was not their turn yet."""
         self._saved: list[bytes] = []
         self.gone: list[Any] = []
-        """Keys that the table did not have; known once all pieces are."""
+        """Keys that the table did not have. They are known once all pieces are copied."""
         self._lock = threading.Lock()
 
     def before_change(self, keys: Collection[Any]) -> None:
-        """The state of these keys is about to change."""
+        """Copy these keys first if their turn has not come, because their state is about to change."""
         changing = set(keys) - self._changed
         if not changing:
             return

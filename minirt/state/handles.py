@@ -6,15 +6,20 @@ import copy
 from collections.abc import Iterable, Iterator, MutableMapping
 from typing import Any
 
+from minirt.data.custody import Custody
 from minirt.errors import ConfigurationError
 from minirt.state.keyed import KeyedState
 
 
-class _Handle:
-    """A declaration, or a bound copy of one: that alone has `_state` and `_table`."""
+class Handle:
+    """A declaration, or a bound copy of one: that alone has `_state`, `_table` and `_custody`.
+
+    State and the functions of users share no value: both what is stored and what is read is a copy.
+    """
 
     _state: KeyedState
     _table: dict[Any, Any]
+    _custody: Custody
 
     def __init__(self, name: str | None) -> None:
         if name is not None and (not isinstance(name, str) or not name):
@@ -26,20 +31,20 @@ class _Handle:
         self._attribute = attribute
 
     def __getattr__(self, attribute: str) -> Any:
-        if attribute in ("_state", "_table"):
+        if attribute in ("_state", "_table", "_custody"):
             raise ConfigurationError(
                 f"state {self.__dict__.get('_name') or self.__dict__.get('_attribute')!r} is used "
-                "outside a running job: declare it as a class attribute, and use it in open, process "
-                "and on_timer only"
+                "outside a running job: declare it as a class attribute of a KeyedProcess, and use it in "
+                "open, process and on_timer only"
             )
         raise AttributeError(f"{type(self).__name__} has no attribute {attribute!r}")
 
 
-class ValueState(_Handle):
+class ValueState(Handle):
     """One value for every key; `default` while none is set.
 
-    After changing a mutable value in place, `set` it again: another backend may have given out a
-    copy.
+    `get` gives a copy: a list or dict that was changed has to be `set` again. Large ones are better kept
+    in a ListState or MapState, which copy single elements.
     """
 
     def __init__(self, default: Any = None, *, name: str | None = None) -> None:
@@ -52,10 +57,10 @@ class ValueState(_Handle):
         self._default = default
 
     def get(self) -> Any:
-        return self._table.get(self._state.key, self._default)
+        return self._custody.lend(self._table.get(self._state.key, self._default))
 
     def set(self, value: Any) -> None:
-        self._table[self._state.key] = value
+        self._table[self._state.key] = self._custody.take(value)
 
     def clear(self) -> None:
         """Forget the value; `get` gives the default again."""
@@ -71,27 +76,27 @@ class ValueState(_Handle):
         self.set(value)
 
 
-class ListState(_Handle):
-    """A list for every key; an empty one takes no room."""
+class ListState(Handle):
+    """A list for every key; an empty one takes no room. Elements are copied in and out."""
 
     def __init__(self, *, name: str | None = None) -> None:
         super().__init__(name)
 
     def get(self) -> list[Any]:
         """The elements, as a list of the caller's own."""
-        return list(self._table.get(self._state.key, ()))
+        return self._custody.lend_all(self._table.get(self._state.key, []))
 
     def add(self, element: Any) -> None:
-        self._table.setdefault(self._state.key, []).append(element)
+        self._table.setdefault(self._state.key, []).append(self._custody.take(element))
 
     def extend(self, elements: Iterable[Any]) -> None:
-        added = list(elements)
+        added = [self._custody.take(element) for element in elements]
         if added:
             self._table.setdefault(self._state.key, []).extend(added)
 
     def set(self, elements: Iterable[Any]) -> None:
         """Replace all elements."""
-        replacement = list(elements)
+        replacement = [self._custody.take(element) for element in elements]
         self.clear()
         if replacement:
             self._table[self._state.key] = replacement
@@ -100,17 +105,17 @@ class ListState(_Handle):
         self._table.pop(self._state.key, None)
 
 
-class MapState(_Handle, MutableMapping[Any, Any]):
-    """A dict for every key; an empty one takes no room."""
+class MapState(Handle, MutableMapping[Any, Any]):
+    """A dict for every key; an empty one takes no room. Values are copied in and out."""
 
     def __init__(self, *, name: str | None = None) -> None:
         super().__init__(name)
 
     def __getitem__(self, field: Any) -> Any:
-        return self._current()[field]
+        return self._custody.lend(self._current()[field])
 
     def __setitem__(self, field: Any, value: Any) -> None:
-        self._table.setdefault(self._state.key, {})[field] = value
+        self._table.setdefault(self._state.key, {})[field] = self._custody.take(value)
 
     def __delitem__(self, field: Any) -> None:
         current = self._current()
@@ -135,12 +140,12 @@ class MapState(_Handle, MutableMapping[Any, Any]):
         return {} if current is None else current
 
 
-def bind_states(process: object, state: KeyedState) -> None:
+def bind_states(process: object, state: KeyedState, custody: Custody) -> None:
     """Give a process its own handles for the states that its class and their parents declare.
 
     Raises ConfigurationError for two states of one name, and for handles that are no declarations.
     """
-    declared = _declarations(type(process))
+    declared = declarations(type(process))
     attributes = getattr(process, "__dict__", None)
     if attributes is None:
         if declared:
@@ -149,7 +154,7 @@ def bind_states(process: object, state: KeyedState) -> None:
             )
         return
     for attribute, value in attributes.items():
-        if isinstance(value, _Handle) and attribute not in declared:
+        if isinstance(value, Handle) and attribute not in declared:
             raise ConfigurationError(
                 f"{type(process).__name__}.{attribute}: declare state as a class attribute, not in "
                 "__init__"
@@ -166,12 +171,13 @@ def bind_states(process: object, state: KeyedState) -> None:
         bound = copy.copy(handle)
         bound._state = state
         bound._table = state.table(name)
+        bound._custody = custody
         attributes[attribute] = bound
 
 
-def _declarations(kind: type) -> dict[str, _Handle]:
-    """By attribute; what a class defines hides what its parents do."""
+def declarations(kind: type) -> dict[str, Handle]:
+    """The states that a class declares, by attribute; what a class defines hides what its parents do."""
     visible: dict[str, object] = {}
     for parent in reversed(kind.__mro__):
         visible.update(vars(parent))
-    return {name: value for name, value in visible.items() if isinstance(value, _Handle)}
+    return {name: value for name, value in visible.items() if isinstance(value, Handle)}

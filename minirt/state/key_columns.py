@@ -14,6 +14,9 @@ from minirt.state.numbers import Mask, from_numbers, grown, is_whole, number_typ
 
 Slots = npt.NDArray[np.intp]
 
+_NARROW_BYTES_MAX = 1 << 30
+_WIDE = {pa.string(): pa.large_string(), pa.binary(): pa.large_binary()}
+
 
 class KeyColumn(ABC):
     """One column of keys, by slot. Nulls are keys like any other."""
@@ -86,17 +89,25 @@ class _NumberColumn(KeyColumn):
 
 
 class _ArrowColumn(KeyColumn):
-    """Keys of any length, in Arrow arrays of which each is at least twice as long as the next one."""
+    """Keys of any length, in Arrow arrays of which each is at least twice as long as the next one.
+
+    Once they are many bytes they are held with offsets of 64 bits: with 32, one array cannot hold them.
+    """
 
     def __init__(self, type: pa.DataType) -> None:
-        self._type = type
+        self._type = self._held_as = type
         self._arrays: list[pa.Array] = []
+        self._bytes = 0
 
     def append(self, array: pa.Array) -> None:
-        arrays = [*self._arrays, simple(array)]
+        array = simple(array)
+        self._bytes += array.nbytes
+        if self._bytes > _NARROW_BYTES_MAX:
+            self._held_as = _WIDE.get(self._type, self._type)
+        arrays = [each.cast(self._held_as) for each in (*self._arrays, array)]
         while len(arrays) > 1 and 2 * len(arrays[-1]) > len(arrays[-2]):
             arrays[-2:] = [pa.concat_arrays(arrays[-2:])]
-        # Another thread may be reading the list that there was.
+        # Another thread may be reading the old list.
         self._arrays = arrays
 
     def equal(self, slots: Slots, array: pa.Array) -> Mask:
@@ -107,9 +118,10 @@ class _ArrowColumn(KeyColumn):
         return same
 
     def take(self, slots: Slots) -> pa.Array:
-        taken = pa.chunked_array(self._arrays, self._type).take(pa.array(slots))
+        taken = pa.chunked_array(self._arrays, self._held_as).take(pa.array(slots))
         array = taken.combine_chunks()
-        return array.chunk(0) if isinstance(array, pa.ChunkedArray) else array
+        array = array.chunk(0) if isinstance(array, pa.ChunkedArray) else array
+        return array.cast(self._type)
 
 
 def _whole(array: pa.Array) -> tuple[npt.NDArray[np.int64], Mask | None]:

@@ -1,4 +1,4 @@
-"""From keys in columns to slots: the index of state that is kept in arrays.
+"""Finds the slots of keys in columns: the index of state in arrays.
 
 A hash table with open addressing and linear probing, laid out in numpy arrays and probed for a whole
 batch at once: each round looks at one place of the table for every key that is not yet found. Source
@@ -27,8 +27,8 @@ _SMALLEST_BITS = 10
 class KeyIndex:
     """Gives every distinct key a slot: 0, 1, 2 and so on, in the order in which keys appear.
 
-    `types` are those of the key columns. Slots are never given back: who no longer needs his keys drops
-    the whole index. It holds at most 2**31 keys.
+    `types` are those of the key columns. An index never gives a slot back: to forget keys, drop the whole
+    index. It holds at most 2**31 keys.
     """
 
     def __init__(self, types: Sequence[pa.DataType]) -> None:
@@ -92,7 +92,7 @@ class KeyIndex:
         return slots, np.concatenate(added) if added else np.empty(0, np.intp)
 
     def _claim(self, places: Slots, hashes: U64) -> Slots:
-        """Give free places to hashes that want them, one each; returns who got one."""
+        """Give each free place to one of the hashes that want it; returns which hashes got one."""
         claims = np.arange(_FIRST_CLAIM, _FIRST_CLAIM - len(places), -1, dtype=np.int32)
         self._table[places] = claims
         winners = np.flatnonzero(self._table[places] == claims)

@@ -12,7 +12,7 @@ from itertools import compress
 from typing import Any
 
 from minirt.data.codec import UnsupportedRecordError
-from minirt.data.keys import key_groups
+from minirt.data.keys import distinct_keys, key_groups
 from minirt.state.dict_segments import DictSegments, is_small
 from minirt.state.frozen import FrozenKeys
 from minirt.state.keyed_changes import pack_changes, unpack_changes
@@ -36,7 +36,7 @@ class KeyedState:
         self._changed: set[Any] | None = None
         """The keys that may have changed since the last snapshot; None if these are not counted."""
         self._frozen: list[weakref.ref[FrozenKeys]] = []
-        """What of the last snapshot is made later, as long as somebody is going to store it."""
+        """The parts of the last snapshot that are made later, until it is stored or given up."""
 
     def table(self, name: str) -> dict[Any, Any]:
         """The values of the state `name` by key; always the same dict, free to be read and changed."""
@@ -44,7 +44,7 @@ class KeyedState:
         return self._tables.setdefault(name, {})
 
     def change(self, keys: Collection[Any]) -> None:
-        """The state of these keys may be about to change.
+        """Note that the state of these keys may be about to change.
 
         Costs little where snapshots are whole anyway, and while none is being stored.
         """
@@ -80,7 +80,8 @@ class KeyedState:
         return {name: segments.paths() for name, segments in self._segments.items()}
 
     def on_stored(self, path: str) -> None:
-        """The last snapshot, or what was restored last, is in this file, and no more of it has changed."""
+        """Note that this file holds the last snapshot, or the last restored one, and that it counts as
+        stored."""
         for segments in self._segments.values():
             segments.stored(path)
 
@@ -96,11 +97,12 @@ class KeyedState:
             present = section
             if kind_of(section) != KEYED_TABLE:
                 gone, present = unpack_changes(section)
-                changed = set(gone)
+                changed = set(distinct_keys(gone))
                 for key in changed:
                     table.pop(key, None)
             chunks = unpack_section(KEYED_TABLE, present, allow_pickle=self._allow_pickle)
-            for keys, values in chunks:
+            for stored, values in chunks:
+                keys = distinct_keys(stored)
                 if changed is not None:
                     changed.update(keys)
                 entries = zip(keys, values, strict=True)
@@ -133,7 +135,7 @@ class KeyedState:
         return make
 
     def _live(self) -> list[FrozenKeys]:
-        """Snapshots that somebody is going to store."""
+        """The snapshots that are still to be stored."""
         return [frozen for reference in self._frozen if (frozen := reference()) is not None]
 
     def _before_change(self, keys: Collection[Any]) -> None:

@@ -45,9 +45,9 @@ def total_of(section: bytes) -> int:
     return _number(packed)
 
 
-def read_gone(stream: ByteStream) -> list[Any]:
+def read_gone(stream: ByteStream, version: int) -> list[Any]:
     """The keys that are gone, read from behind the head; what follows is the section of the others."""
-    total, gone, _ = read_lengths(_PARTS, stream)
+    total, gone, _ = read_lengths(_PARTS, stream, version)
     _number(stream.read(total))
     return _keys(stream.read(gone))
 

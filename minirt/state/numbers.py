@@ -24,7 +24,7 @@ _WHOLE = (
 
 
 _WIDTHS = {32: pa.int32(), 64: pa.int64()}
-"""What dates and times are made of, by their width in bits."""
+"""The integer types of dates and times, by their width in bits."""
 
 
 def is_whole(type: pa.DataType) -> bool:
@@ -45,7 +45,7 @@ def number_type(type: pa.DataType) -> npt.DTypeLike:
 
 
 def to_numbers(array: pa.Array) -> tuple[Numbers, Mask | None]:
-    """The values, and which are null, None if none is. At nulls the value is 0."""
+    """The values, and a mask of the nulls, None if there are none. The value of a null is 0."""
     type, nulls = array.type, None
     if array.null_count:
         nulls = array.is_null().to_numpy(zero_copy_only=False)

@@ -3,7 +3,7 @@
 A section is a head (what it holds, format version) of 8 bytes, and then its content. That of a table of
 rows comes in chunks, so that packing needs little memory: for each the lengths of its two packed columns,
 then the columns. That of changes are sections in turn, behind their lengths. That of columns is a stream
-of Arrow IPC.
+of Arrow IPC. Lengths have 64 bits; in version 1, which is still read, they have 32.
 """
 
 from __future__ import annotations
@@ -22,21 +22,22 @@ CHUNK_ENTRIES = 16384
 
 _HEAD = struct.Struct("<4sBxxx")
 HEAD_BYTES = _HEAD.size
-_LENGTHS = struct.Struct("<II")
-_VERSION = 1
+_VERSION = 2
+_LENGTHS = {1: "I", 2: "Q"}
+"""The form of a length, by version."""
 
 
 Section = bytes | Callable[[], bytes]
-"""What is to be stored, or what makes it: that is called once, by the thread that stores it."""
+"""Bytes to be stored, or a function that makes them; the thread that stores them calls it once."""
 
 
 def section_bytes(section: Section) -> bytes:
-    """What is to be stored. Raises what making it raises."""
+    """The bytes to be stored. Raises what the function raises that makes them."""
     return section() if callable(section) else section
 
 
 class ByteStream(Protocol):
-    """Where a section is read from, front to end."""
+    """A stream from which a section is read, front to end."""
 
     def read(self, size: int, /) -> bytes:
         """The next `size` bytes; fewer only at the end."""
@@ -58,7 +59,7 @@ def pack_chunk(left: Sequence[Any], right: Sequence[Any], *, allow_pickle: bool 
     """A chunk of a table of rows, of at most CHUNK_ENTRIES. Raises UnsupportedRecordError."""
     first = pack_values(list(left), allow_pickle=allow_pickle)
     second = pack_values(list(right), allow_pickle=allow_pickle)
-    return b"".join((_LENGTHS.pack(len(first), len(second)), first, second))
+    return b"".join((_pack_lengths([first, second]), first, second))
 
 
 def join_chunks(kind: bytes, chunks: Iterable[bytes]) -> bytes:
@@ -77,15 +78,15 @@ def read_section(
     kind: bytes, stream: ByteStream, *, allow_pickle: bool = False, opaque_pickles: bool = False
 ) -> Iterator[tuple[list[Any], list[Any]]]:
     """As `unpack_section`, holding no more than one chunk in memory."""
-    check_head(kind, stream.read(HEAD_BYTES))
-    return read_chunks(stream, allow_pickle=allow_pickle, opaque_pickles=opaque_pickles)
+    version = check_head(kind, stream.read(HEAD_BYTES))
+    return read_chunks(stream, version, allow_pickle=allow_pickle, opaque_pickles=opaque_pickles)
 
 
 def read_chunks(
-    stream: ByteStream, *, allow_pickle: bool = False, opaque_pickles: bool = False
+    stream: ByteStream, version: int, *, allow_pickle: bool = False, opaque_pickles: bool = False
 ) -> Iterator[tuple[list[Any], list[Any]]]:
-    """What follows the head of a table of rows."""
-    for first, second in _chunks(stream):
+    """The bytes that follow the head of a table of rows, in this version."""
+    for first, second in _chunks(stream, version):
         left, right = (
             unpack_values(column, allow_pickle=allow_pickle, opaque_pickles=opaque_pickles)
             for column in (first, second)
@@ -98,16 +99,17 @@ def read_chunks(
 def count_entries(kind: bytes, data: bytes | memoryview) -> int:
     """How many entries a section has, without unpacking it. Raises MalformedDataError."""
     stream = io.BytesIO(data)
-    check_head(kind, stream.read(HEAD_BYTES))
-    return sum(count_values(first) for first, _ in _chunks(stream))
+    version = check_head(kind, stream.read(HEAD_BYTES))
+    return sum(count_values(first) for first, _ in _chunks(stream, version))
 
 
-def _chunks(stream: ByteStream) -> Iterator[tuple[bytes, bytes]]:
+def _chunks(stream: ByteStream, version: int) -> Iterator[tuple[bytes, bytes]]:
     """The two packed columns of each chunk."""
-    while lengths := stream.read(_LENGTHS.size):
-        if len(lengths) < _LENGTHS.size:
+    form = struct.Struct(f"<2{_LENGTHS[version]}")
+    while lengths := stream.read(form.size):
+        if len(lengths) < form.size:
             raise MalformedDataError("a section of state is cut off")
-        first, second = _LENGTHS.unpack(lengths)
+        first, second = form.unpack(lengths)
         columns = stream.read(first), stream.read(second)
         if (len(columns[0]), len(columns[1])) != (first, second):
             raise MalformedDataError("a section of state is cut off")
@@ -117,46 +119,53 @@ def _chunks(stream: ByteStream) -> Iterator[tuple[bytes, bytes]]:
 
 
 def kind_of(data: bytes | memoryview) -> bytes:
-    """What a section says that it holds."""
+    """The kind of content that the head of a section names."""
     return bytes(data[:4])
 
 
-def check_head(kind: bytes, head: bytes) -> None:
-    """Raise MalformedDataError unless a section of this kind begins like that."""
+def check_head(kind: bytes, head: bytes) -> int:
+    """Its version. Raises MalformedDataError unless a section of this kind begins like that."""
     if len(head) < HEAD_BYTES:
         raise MalformedDataError(f"{len(head)} bytes are too few for a section of state")
     found, version = _HEAD.unpack(head)
     if found != kind:
         raise MalformedDataError(f"a section of state holds {found!r}, not {kind!r}")
-    if version != _VERSION:
+    if version not in _LENGTHS:
         raise MalformedDataError(
             f"state of format version {version} cannot be read; this is version {_VERSION}"
         )
+    return int(version)
 
 
 def join_sections(kind: bytes, parts: Sequence[bytes]) -> bytes:
     """Sections as one, behind a head of its own."""
-    lengths = struct.pack(f"<{len(parts)}I", *map(len, parts))
-    return b"".join((_HEAD.pack(kind, _VERSION), lengths, *parts))
+    return b"".join((_HEAD.pack(kind, _VERSION), _pack_lengths(parts), *parts))
+
+
+def _pack_lengths(parts: Sequence[bytes]) -> bytes:
+    return struct.pack(f"<{len(parts)}{_LENGTHS[_VERSION]}", *map(len, parts))
 
 
 def split_sections(kind: bytes, count: int, data: bytes | memoryview) -> list[bytes]:
     """The `count` sections that were joined. Raises MalformedDataError."""
     stream = io.BytesIO(data)
-    check_head(kind, stream.read(HEAD_BYTES))
-    wanted = read_lengths(count, stream)
+    wanted = read_lengths(count, stream, check_head(kind, stream.read(HEAD_BYTES)))
     parts = [stream.read(length) for length in wanted]
     if sum(map(len, parts)) != sum(wanted) or stream.read(1):
         raise MalformedDataError("a section of state is cut off")
     return parts
 
 
-def read_lengths(count: int, stream: ByteStream) -> tuple[int, ...]:
-    """The lengths of sections that were joined, read from behind the head. Raises MalformedDataError."""
-    lengths = stream.read(4 * count)
-    if len(lengths) < 4 * count:
+def read_lengths(count: int, stream: ByteStream, version: int) -> tuple[int, ...]:
+    """The lengths of sections that were joined, read from behind a head of this version.
+
+    Raises MalformedDataError.
+    """
+    form = struct.Struct(f"<{count}{_LENGTHS[version]}")
+    lengths = stream.read(form.size)
+    if len(lengths) < form.size:
         raise MalformedDataError("a section of state is cut off")
-    return struct.unpack(f"<{count}I", lengths)
+    return form.unpack(lengths)
 
 
 def pack_columns(
@@ -174,18 +183,23 @@ def pack_columns(
     return sink.getvalue()
 
 
-def unpack_columns(kind: bytes, data: bytes | memoryview) -> pa.RecordBatch:
-    """The records of a section as one batch. Raises MalformedDataError."""
+def unpack_columns(kind: bytes, data: bytes | memoryview) -> list[pa.RecordBatch]:
+    """The records of a section, in batches: as one, their texts might be more than Arrow takes.
+
+    There is at least one batch. Raises MalformedDataError.
+    """
     view = memoryview(data)
     check_head(kind, bytes(view[:HEAD_BYTES]))
     try:
         with pa.ipc.open_stream(pa.py_buffer(view[HEAD_BYTES:])) as reader:
             batches = list(reader)
-        batch = batches[0] if len(batches) == 1 else pa.concat_batches(batches)
-        batch.validate(full=True)
+        for batch in batches:
+            batch.validate(full=True)
     except (pa.ArrowException, ValueError, OSError) as error:
         raise MalformedDataError(f"a section of state is damaged: {error}") from error
-    return batch
+    if not batches:
+        raise MalformedDataError("a section of state holds no records")
+    return batches
 
 
 def metadata_of_columns(kind: bytes, data: bytes | memoryview) -> dict[bytes, bytes]:

@@ -28,10 +28,10 @@ _NOWHERE = -1
 
 
 class Segments:
-    """Where the newest version of each slot is stored. Slots are made room for before they are used.
+    """Knows which segment holds the newest version of each slot. Call `make_room` before slots are used.
 
-    What was handed over counts as stored only once `stored` says so. Unless it does so before the
-    next time that something is handed over, all of that has changed again.
+    Slots that were handed over count as stored only once `stored` says so. If it does not say so before the
+    next hand-over, all of them have changed again.
     """
 
     def __init__(self) -> None:
@@ -59,7 +59,7 @@ class Segments:
     def next(self) -> Slots | slice:
         """The slots to be written by a snapshot, ascending; they count as handed over.
 
-        All there are come as a slice, which is a tenth of the work.
+        Returns a slice if it hands over all slots, which costs a tenth of the work.
         """
         self._take_back()
         changed = self._changed[: self._count]
@@ -70,7 +70,7 @@ class Segments:
         return slots
 
     def hand_over(self, slots: Slots | slice) -> None:
-        """These slots are in a new segment: what was stored of them before is out of date."""
+        """Note that a new segment holds these slots, so that older segments are out of date for them."""
         self._take_back()
         if isinstance(slots, slice):
             self._sizes, written = [0] * len(self._sizes), self._count
@@ -85,7 +85,7 @@ class Segments:
         self._handed_over = (number, slots)
 
     def stored(self, path: str) -> None:
-        """What was handed over last is stored there."""
+        """Note that this file holds the slots that were handed over last."""
         if self._handed_over is not None:
             number, _ = self._handed_over
             self._paths[number] = path

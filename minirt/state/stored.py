@@ -8,7 +8,7 @@ a kind here, and everything that looks into checkpoints can read it.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -32,18 +32,26 @@ STATE, TIMERS, SPLITS, EVENT_TIME = "state/", "timers/", "splits", "time"
 """How the names of sections begin, by kind."""
 
 KEYED_TABLE, TIMER_TABLE = b"KEYD", b"TIME"
-"""What the heads of sections say that they hold."""
+"""The kinds of content that the heads of sections name."""
 
 _WHOLE_BYTES_MAX = 1 << 30
-"""The most that is read at once of sections that cannot be read in pieces."""
+"""The largest section in bytes that is read at once, if it cannot be read in pieces."""
 
 _ARRAY_HEADER_BYTES = 5
 _EVENT_TIME = struct.Struct("<q")
+_GROUP_TIMES = struct.Struct("<IIq")
 NO_WATERMARK = -(2**63)
 """The event time before the first watermark."""
 
 Entries = Iterator[tuple[list[Any], list[Any]]]
 """Two columns of equal length, in pieces."""
+
+
+class GroupTimes(NamedTuple):
+    """How far event time had advanced for the keys of some key groups, in milliseconds."""
+
+    groups: range
+    time: int
 
 
 class SectionName(NamedTuple):
@@ -61,7 +69,8 @@ class SectionName(NamedTuple):
 
 
 class Content(NamedTuple):
-    """What a section says: keys that older sections hold in vain, and entries, which replace older ones."""
+    """The content of a section: keys whose older entries do not count, and entries, which replace older
+    ones."""
 
     gone: Sequence[Any]
     entries: Entries
@@ -86,18 +95,20 @@ def entries_in(stored_name: str, section: bytes) -> int | None:
     return None if kind is None else kind.count(section)
 
 
-def pack_event_time(watermark: int) -> bytes:
-    """How far event time had advanced, in milliseconds, as a section."""
-    return _EVENT_TIME.pack(watermark)
+def pack_event_time(watermark: int, known: Iterable[GroupTimes] = ()) -> bytes:
+    """How far event time had advanced for all keys, in milliseconds, and by key group, as a section."""
+    runs = (_GROUP_TIMES.pack(run.groups.start, run.groups.stop, run.time) for run in known)
+    return _EVENT_TIME.pack(watermark) + b"".join(runs)
 
 
-def unpack_event_time(section: bytes) -> int:
-    """As it was packed. Raises MalformedDataError."""
+def unpack_event_time(section: bytes) -> tuple[int, list[GroupTimes]]:
+    """As it was packed. Sections may lack what is by key group. Raises MalformedDataError."""
     try:
-        (watermark,) = _EVENT_TIME.unpack(section)
+        (watermark,) = _EVENT_TIME.unpack_from(section)
+        runs = list(_GROUP_TIMES.iter_unpack(section[_EVENT_TIME.size :]))
     except struct.error as error:
         raise MalformedDataError(f"{len(section)} bytes are no event time") from error
-    return int(watermark)
+    return watermark, [GroupTimes(range(first, stop), time) for first, stop, time in runs]
 
 
 def _count_state(section: bytes) -> int:
@@ -113,16 +124,17 @@ def _read_state(stream: ByteStream, allow_pickle: bool) -> Content:
     """State of any kind: a dict, what has changed in one, or arrays."""
     head = stream.read(HEAD_BYTES)
     if kind_of(head) == array_layout.ARRAY_TABLE:
-        return Content((), iter([array_layout.entries_of(head + stream.read(_WHOLE_BYTES_MAX))]))
+        return Content((), array_layout.entries_of(head + stream.read(_WHOLE_BYTES_MAX)))
     gone: Sequence[Any] = ()
     if kind_of(head) == keyed_changes.KEYED_CHANGES:
-        check_head(keyed_changes.KEYED_CHANGES, head)
-        gone = keyed_changes.read_gone(stream)
+        version = check_head(keyed_changes.KEYED_CHANGES, head)
+        gone = keyed_changes.read_gone(stream, version)
         head = stream.read(HEAD_BYTES)
-    check_head(KEYED_TABLE, head)
-    return Content(
-        gone, read_chunks(stream, allow_pickle=allow_pickle, opaque_pickles=not allow_pickle)
+    version = check_head(KEYED_TABLE, head)
+    entries = read_chunks(
+        stream, version, allow_pickle=allow_pickle, opaque_pickles=not allow_pickle
     )
+    return Content(gone, entries)
 
 
 def _read_timers(stream: ByteStream, allow_pickle: bool) -> Content:
@@ -150,8 +162,17 @@ def _splits(stream: ByteStream) -> Entries:
 
 
 def _read_event_time(stream: ByteStream, allow_pickle: bool) -> Content:
-    watermark = unpack_event_time(stream.read(_EVENT_TIME.size + 1))
-    return Content((), iter([(["watermark"], [None if watermark == NO_WATERMARK else watermark])]))
+    watermark, known = unpack_event_time(stream.read(_WHOLE_BYTES_MAX))
+    shown = {"watermark": watermark}
+    if len(known) > 1:
+        shown |= {f"key groups {g.start} to {g.stop - 1}": time for g, time in known}
+    times = [None if time == NO_WATERMARK else time for time in shown.values()]
+    return Content((), iter([(list(shown), times)]))
+
+
+def _count_event_times(section: bytes) -> int:
+    runs = (len(section) - _EVENT_TIME.size) // _GROUP_TIMES.size
+    return 1 if runs < 2 else 1 + runs
 
 
 def _count_splits(section: bytes) -> int:
@@ -163,6 +184,6 @@ def _count_splits(section: bytes) -> int:
 KINDS: dict[str, SectionKind] = {
     "state": SectionKind(("key", "value"), _count_state, _read_state),
     "timers": SectionKind(("time", "key"), partial(count_entries, TIMER_TABLE), _read_timers),
-    "time": SectionKind(("clock", "ms"), lambda _: 1, _read_event_time),
+    "time": SectionKind(("clock", "ms"), _count_event_times, _read_event_time),
     "splits": SectionKind(("split", "progress"), _count_splits, _read_splits),
 }

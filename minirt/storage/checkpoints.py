@@ -6,7 +6,7 @@ import os
 import socket
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain
 from typing import Any
 
@@ -28,47 +28,25 @@ from minirt.protocol.manifest import (
     ManifestSummary,
     Reference,
     SnapshotRef,
-    next_checkpoint_id,
     next_generation,
-    restore_candidates,
 )
 from minirt.state.stored import entries_in
-from minirt.storage.damage import (
-    NO_OLDER_CHECKPOINT,
-    cannot_restore,
-    cannot_restore_if_damaged,
-    fallback_to,
-)
 from minirt.storage.history import History
 from minirt.storage.manifests import decode_manifest, encode_manifest
 from minirt.storage.parts import part_checksum, part_head
 from minirt.storage.retention import Retention, sweep
-from minirt.storage.snapshots import check_files, read_object, read_referenced, read_sections
+from minirt.storage.snapshots import read_object, read_referenced, read_sections
 from minirt.storage.store import ObjectStore
 
 _CLAIM_ATTEMPTS = 1000
 
 
-@dataclass(frozen=True, slots=True)
-class RestorePoint:
-    """A checkpoint to start from. Its snapshots are read from `storage`, which may be another one."""
-
-    manifest: Manifest
-    storage: CheckpointStorage
-    base: ManifestKey | None
-    """What to resolve the generation with; None if it comes from another storage."""
-    skipped: tuple[CorruptCheckpointError, ...] = ()
-    """What is wrong with the newer checkpoints that were passed over."""
-    ignored: tuple[InFlightRef, ...] = ()
-    """The in-flight data that was left out of the manifest."""
-
-
 class CheckpointStorage:
     """All checkpoints of one job under one root.
 
-    Workers, which get it by pickle, write and read snapshots, from any thread. The coordinator does all
-    the rest, from one thread; `minirt.protocol.manifest` says in which order and why. A snapshot of at
-    most `inline_bytes_max` bytes is stored in the manifest. Raises StorageError where storage fails and
+    Workers get it by pickle; they write and read snapshots from any thread. The coordinator does all the
+    rest from one thread; `minirt.protocol.manifest` says in which order and why. A snapshot of at most
+    `inline_bytes_max` bytes is stored in the manifest. Raises StorageError where storage fails and
     CorruptCheckpointError where it holds something unusable.
     """
 
@@ -83,8 +61,12 @@ class CheckpointStorage:
         self._history_entries = history_entries
         self._generation = 0
         self._created: set[str] = set()
-        """What this process has created and not deleted: a listing may not show it yet."""
+        """The objects that this process has created and not deleted: a listing may not show them yet."""
         self._retention: Retention | None = None
+        self._base: ManifestSummary | None = None
+        self._undecided: dict[ManifestKey, ManifestSummary] = {}
+        """Manifests whose creation has failed, as far as this process knows: storage may hold them all the
+        same."""
         self._history = History(store, CheckpointPaths.HISTORY, 0, history_entries)
 
     def __reduce__(self) -> tuple[type[CheckpointStorage], tuple[ObjectStore, int, int]]:
@@ -103,9 +85,10 @@ class CheckpointStorage:
         claimant = f"{socket.gethostname()} process {os.getpid()} at {time.time():.3f}\n".encode()
         for _ in range(_CLAIM_ATTEMPTS):
             path = CheckpointPaths.claim(generation)
-            if self._create(path, claimant):
+            if self._create_surely(path, claimant):
                 self._check_create_refuses(path, claimant)
-                self._generation = generation
+                self._generation, self._retention, self._base = generation, None, None
+                self._undecided.clear()
                 entries_max = self._history_entries
                 self._history = History(
                     self.store, CheckpointPaths.HISTORY, generation, entries_max
@@ -119,10 +102,19 @@ class CheckpointStorage:
         )
 
     def resolve_generation(self, generation: int, base: ManifestKey | None) -> bool:
-        """Record what the generation restored, None for nothing. False: it has been replaced, stop."""
+        """Record what the generation restored, None for nothing. False if the generation has been replaced
+        and must stop.
+
+        Raises StorageError if the checkpoint has just been deleted. Who deletes one looks at these records
+        after its manifest is gone: so at least one of the two sees the other.
+        """
         if base is not None and base.generation > generation:
             return False
-        self._create(CheckpointPaths.base(generation, base), b"")
+        self._create_surely(CheckpointPaths.base(generation, base), b"")
+        if base is not None and not self.store.exists(CheckpointPaths.manifest(base)):
+            raise StorageError(
+                f"checkpoint {base.checkpoint_id} was deleted while the job was about to restore it"
+            )
         return self.is_current(generation)
 
     def is_current(self, generation: int) -> bool:
@@ -146,7 +138,7 @@ class CheckpointStorage:
     ) -> SnapshotRef:
         """Store one subtask's snapshot, durable on return, or put it into the reference if it is small.
 
-        It builds on what it refers to in files that were written before.
+        It builds on the sections of older files that it refers to.
         """
         path = CheckpointPaths.snapshot(ManifestKey(checkpoint_id, generation), vertex, subtask)
         chunks = {name: (section,) for name, section in sections.items()}
@@ -164,7 +156,8 @@ class CheckpointStorage:
     ) -> InFlightRef:
         """Store the in-flight data that one subtask captured, as `write_snapshot` does with state.
 
-        It comes in chunks and need not be in memory: it is gone through twice, first for the checksums.
+        The data comes in chunks and need not be in memory: this method goes through it twice, first for the
+        checksums.
         """
         path = CheckpointPaths.in_flight(ManifestKey(checkpoint_id, generation), vertex, subtask)
         sections = {str(place): data for place, (_, data) in enumerate(channels)}
@@ -173,35 +166,55 @@ class CheckpointStorage:
         return InFlightRef(stored, tuple(channel for channel, _ in channels))
 
     def read_snapshot(self, ref: SnapshotRef, checkpoint: ManifestKey) -> dict[str, bytes]:
-        """What a snapshot of the checkpoint holds itself, all checksums verified."""
-        with cannot_restore_if_damaged(checkpoint.checkpoint_id):
-            return read_sections(self.store, ref, checkpoint)
+        """The sections that a snapshot of the checkpoint holds itself, all checksums verified."""
+        return read_sections(self.store, ref, checkpoint)
 
     def read_state(
         self, ref: SnapshotRef, checkpoint: ManifestKey
     ) -> Iterator[tuple[str | None, dict[str, bytes]]]:
-        """All that a snapshot consists of: what it builds on, oldest first, and at last what it holds.
+        """All sections of a snapshot: those that it builds on, oldest first, then those that it holds.
 
-        Each with the path of its file, None if it is in the manifest.
+        Each comes with the path of its file, None if it is in the manifest.
         """
         for reference in ref.references:
-            with cannot_restore_if_damaged(checkpoint.checkpoint_id):
-                yield reference.path, read_referenced(self.store, reference)
+            yield reference.path, read_referenced(self.store, reference)
         yield ref.path, self.read_snapshot(ref, checkpoint)
 
     # Manifests
 
     def create_manifest(self, manifest: Manifest) -> bool:
-        """Complete the checkpoint; True if storage now holds this manifest, also by an earlier attempt.
+        """Complete the checkpoint; True if storage then holds its manifest, even from an earlier attempt.
 
-        Unless `is_current` afterwards, it must not be acted on: neither commit nor clean up.
+        Unless `is_current` is true afterwards, the caller must not act on it: neither commit nor clean up.
         """
         path, chunks = CheckpointPaths.manifest(manifest.key), encode_manifest(manifest)
-        if not self._create(path, chunks) and self.store.read(path) != b"".join(chunks):
+        try:
+            created = self._create(path, chunks)
+        except StorageError:
+            self._undecided[manifest.key] = manifest.summary()
+            if self._decided(manifest.key) is not True:
+                raise
+            return True
+        if not created and self.store.read(path) != b"".join(chunks):
             return False
         if self._retention is not None:
             self._retention.add(manifest.summary())
         return True
+
+    def _all_decided(self) -> bool:
+        return None not in [self._decided(key) for key in list(self._undecided)]
+
+    def _decided(self, key: ManifestKey) -> bool | None:
+        """Whether storage holds a manifest whose creation has failed; None if nobody can tell at the
+        moment."""
+        try:
+            exists = self.store.exists(CheckpointPaths.manifest(key))
+        except StorageError:
+            return None
+        summary = self._undecided.pop(key)
+        if exists and self._retention is not None:
+            self._retention.add(summary)
+        return exists
 
     def read_manifest(self, key: ManifestKey) -> Manifest:
         """The manifest of a checkpoint."""
@@ -219,57 +232,43 @@ class CheckpointStorage:
         paths = self._list(CheckpointPaths.MANIFESTS)
         return sorted(key for path in paths if (key := CheckpointPaths.parse_manifest(path)))
 
-    def next_checkpoint_id(self, point: RestorePoint | None = None) -> int:
-        """An id that is newer than all that this storage, and the restored checkpoint, know of."""
-        restored = [point.manifest.key] if point is not None else []
-        return next_checkpoint_id([*self.manifest_keys(), *restored], self.claims())
+    def drain_is_over(self, key: ManifestKey) -> bool:
+        """Whether it is on record that the drain which took the checkpoint is over."""
+        return self.store.exists(CheckpointPaths.drained(key))
 
-    def restore_point(
+    def build_on(self, restored: Manifest) -> None:
+        """Keep the files of the checkpoint that the generation builds on, until its first own one is
+        complete."""
+        self._base = restored.summary()
+
+    def end_drain(self, key: ManifestKey) -> None:
+        """Put on record that the drain which took the checkpoint is over: a job may read on from it."""
+        self.store.write(CheckpointPaths.drained(key), b"")
+
+    def cleanup(
         self,
-        which: str | int = "latest",
-        *,
-        allow_fallback: bool = False,
-        exclude: Collection[ManifestKey] = (),
-        without_in_flight_of: int | None = None,
-    ) -> RestorePoint | None:
-        """The checkpoint to start from, with all its files present; None if "latest" finds none at all.
-
-        `which` is "latest", a checkpoint id, or a path: of a manifest, of a checkpoint's folder, or of a
-        storage, for its latest; of this storage or of a copy elsewhere. `allow_fallback` lets the next
-        older one stand in for a damaged one; what the damaged one committed is then produced again.
-        `exclude` names those whose damage was noticed while reading them. The in-flight data of the
-        checkpoint with the id `without_in_flight_of` is left out, whether it is there or not. Raises
-        ConfigurationError if there is no such checkpoint.
-        """
-        storage, key = (self, None) if which == "latest" else self._locate(which)
-        keys = storage.manifest_keys()
-        candidates = restore_candidates(keys, storage.claims())
-        if key is not None:
-            if key not in keys:
-                raise ConfigurationError(
-                    f"restore: no checkpoint {which!r} in {_describe(storage, keys)}"
-                )
-            candidates = [key, *(older for older in candidates if older < key)]
-        elif not candidates and which != "latest":
-            raise ConfigurationError(f"restore: no checkpoint at {which!r}")
-        if not candidates:
-            return None
-        point = storage._newest_whole(candidates, allow_fallback, exclude, without_in_flight_of)
-        return point if storage.store.root == self.store.root else replace(point, base=None)
-
-    def cleanup(self, retain: int, active: Collection[ManifestKey] = ()) -> CleanupPlan:
+        retain: int,
+        active: Collection[ManifestKey] = (),
+        unneeded: Collection[str] = (),
+    ) -> CleanupPlan:
         """Delete all but the newest `retain` checkpoints and the savepoints; returns what was deleted.
 
-        `active` are the checkpoints in progress. Only for the generation that is current, after it is
-        resolved. The first call lists the storage, later ones only folders of checkpoints that failed.
+        `active` are the checkpoints in progress; files that are `unneeded` go, unless a manifest refers to
+        them. Only for the generation that is current, after it is resolved. The first call of a generation
+        lists the storage, later ones only folders of checkpoints that failed. As long as nobody knows
+        whether a manifest exists, nothing is deleted.
         """
+        if not self._all_decided():
+            return CleanupPlan((), ())
         if self._retention is None:
             claims = self.claims()
             if GenerationClaim(self._generation) in claims or self._generation == 0:
                 raise ProtocolError("cleanup needs a generation that is claimed and resolved")
             manifests = [self._summary(key) for key in self.manifest_keys()]
-            self._retention = Retention(self.store, self._generation, claims, manifests)
-        plan = self._retention.cleanup(retain, active)
+            complete = any(manifest.key.generation == self._generation for manifest in manifests)
+            base = None if complete else self._base
+            self._retention = Retention(self.store, self._generation, claims, manifests, base)
+        plan = self._retention.cleanup(retain, active, unneeded)
         self._created.difference_update(map(CheckpointPaths.manifest, plan.manifests_to_delete))
         return plan
 
@@ -284,7 +283,7 @@ class CheckpointStorage:
         self._history.append(entry)
 
     def history(self) -> list[dict[str, Any]]:
-        """What `append_history` was given, newest last, over all generations."""
+        """The entries that `append_history` was given, newest last, over all generations."""
         return self._history.read()
 
     def at(self, root: str) -> CheckpointStorage:
@@ -302,8 +301,13 @@ class CheckpointStorage:
         self._created.add(path)
         return self.store.create(path, data)
 
+    def _create_surely(self, path: str, data: bytes) -> bool:
+        self._created.add(path)
+        return self.store.create_surely(path, data)
+
     def _list(self, folder: str) -> list[str]:
-        """What is in the folder, with what this process has created and a listing that lags leaves out."""
+        """The objects in the folder, including those that this process created and a lagging listing leaves
+        out."""
         listed = self.store.list(folder)
         own = {path for path in self._created if path.startswith(folder)}
         return sorted([*listed, *filter(self.store.exists, own.difference(listed))])
@@ -336,73 +340,3 @@ class CheckpointStorage:
         except CorruptCheckpointError:
             files = self.store.list(CheckpointPaths.folder(key))
             return ManifestSummary(key, frozenset(files), pinned=True)
-
-    def _newest_whole(
-        self,
-        candidates: Sequence[ManifestKey],
-        allow_fallback: bool,
-        exclude: Collection[ManifestKey],
-        without_in_flight_of: int | None,
-    ) -> RestorePoint:
-        skipped: list[CorruptCheckpointError] = []
-        for index, key in enumerate(candidates):
-            if key in exclude:
-                continue
-            try:
-                manifest = self.read_manifest(key)
-                ignored = manifest.in_flight if key.checkpoint_id == without_in_flight_of else ()
-                if ignored:
-                    manifest = replace(manifest, in_flight=())
-                check_files(self.store, manifest)
-            except CorruptCheckpointError as error:
-                if not allow_fallback:
-                    fallback = self._fallback(candidates[index + 1 :])
-                    raise cannot_restore(error, key.checkpoint_id, fallback) from error
-                skipped.append(cannot_restore(error, key.checkpoint_id, None))
-                continue
-            return RestorePoint(manifest, self, key, tuple(skipped), ignored)
-        newest = f"; the newest: {skipped[0]}" if skipped else ""
-        raise CorruptCheckpointError(
-            f"none of {len(candidates)} checkpoints can be restored{newest}",
-            self.store.full_path(CheckpointPaths.MANIFESTS),
-        )
-
-    def _fallback(self, older: Sequence[ManifestKey]) -> str:
-        if not older:
-            return NO_OLDER_CHECKPOINT
-        return fallback_to(self.store.full_path(CheckpointPaths.folder(older[0]).rstrip("/")))
-
-    def _locate(self, which: str | int) -> tuple[CheckpointStorage, ManifestKey | None]:
-        """The storage that a path or id points into, and the checkpoint; None for its latest."""
-        if not isinstance(which, str):
-            return self, self._key_of(which)
-        path = which.rstrip("/")
-        head, _, name = path.rpartition("/")
-        if (key := CheckpointPaths.parse_folder(name)) is not None:
-            root = head
-        elif (key := CheckpointPaths.parse_manifest("/".join(path.split("/")[-2:]))) is not None:
-            root = head.rpartition("/")[0]
-        else:
-            root = path
-        return self.at(root), key
-
-    def _key_of(self, checkpoint_id: int) -> ManifestKey:
-        keys = self.manifest_keys()
-        matching = [key for key in keys if key.checkpoint_id == checkpoint_id]
-        counting = restore_candidates(matching, self.claims())
-        if counting:
-            return counting[0]
-        if matching:
-            path = self.store.full_path(CheckpointPaths.folder(matching[-1]).rstrip("/"))
-            raise ConfigurationError(
-                f"restore: checkpoint {checkpoint_id} was left behind when the job restarted from an"
-                f' older one, its output was not committed since; to restore it all the same: "{path}"'
-            )
-        raise ConfigurationError(
-            f"restore: no checkpoint {checkpoint_id} in {_describe(self, keys)}"
-        )
-
-
-def _describe(storage: CheckpointStorage, keys: list[ManifestKey]) -> str:
-    ids = ", ".join(str(key.checkpoint_id) for key in keys[-20:])
-    return f"{storage.store.root}, which holds {ids or 'none'}"

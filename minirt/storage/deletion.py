@@ -11,11 +11,18 @@ from minirt.storage.checkpoints import CheckpointStorage
 
 @dataclass(frozen=True, slots=True)
 class Deletion:
-    """What is to go: the manifest of a checkpoint, and the files in its folder."""
+    """What a deletion removes: the manifest of a checkpoint, and the files in its folder.
+
+    Deleting the newest checkpoint removes only its manifest: a running job may be about to store a
+    checkpoint that builds on the files. The next clean-up of the job, in this run or the next one, finds
+    out whether any file is needed.
+    """
 
     key: ManifestKey
     files: tuple[str, ...]
     bytes: int
+    left: tuple[str, ...] = ()
+    """The files that are left to the clean-up of the job."""
 
 
 def plan_deletion(storage: CheckpointStorage, key: ManifestKey, *, force: bool = False) -> Deletion:
@@ -25,7 +32,8 @@ def plan_deletion(storage: CheckpointStorage, key: ManifestKey, *, force: bool =
     of the latest would choose it, or if another manifest cannot be read, which may refer to them.
     """
     keys = storage.manifest_keys()
-    if key == choose_restore_point(keys, storage.claims()) and not force:
+    newest = key == choose_restore_point(keys, storage.claims())
+    if newest and not force:
         raise ConfigurationError(
             f"checkpoint {key.checkpoint_id} is the newest: the job would go on from it. To delete it all "
             "the same: --force"
@@ -37,12 +45,21 @@ def plan_deletion(storage: CheckpointStorage, key: ManifestKey, *, force: bool =
                 f"checkpoint {other.checkpoint_id} builds on {len(shared)} files of checkpoint "
                 f"{key.checkpoint_id}, such as {min(shared)}; delete that one first"
             )
+    if newest:
+        return Deletion(key, (), 0, left=tuple(sorted(sizes)))
     return Deletion(key, tuple(sorted(sizes)), sum(sizes.values()))
 
 
 def delete(storage: CheckpointStorage, planned: Deletion) -> None:
-    """Delete the manifest first, so that it never refers to a file that is gone. Raises StorageError."""
+    """Delete the manifest first, so that it never refers to a file that is gone. Raises StorageError.
+
+    A job may have chosen the checkpoint for a restore since: then its files are left to its clean-up.
+    """
     storage.store.delete(CheckpointPaths.manifest(planned.key))
+    storage.store.delete(CheckpointPaths.drained(planned.key))
+    resolved = [claim for claim in storage.claims() if claim.resolved]
+    if resolved and resolved[-1].base == planned.key:
+        return
     for path in planned.files:
         storage.store.delete(path)
 

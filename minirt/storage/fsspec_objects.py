@@ -74,7 +74,7 @@ class FsspecObjects:
         try:
             self._put(path, chunks, "create")
         except Exception:
-            # Stores differ in how they say that it exists, and may say so of our own earlier attempt.
+            # Stores differ in how they say that it exists, and may mean our own earlier attempt.
             if self._exists(path):
                 return False
             raise

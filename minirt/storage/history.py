@@ -1,4 +1,5 @@
-"""What became of a job and its checkpoints, kept on storage to be read also after the job has died."""
+"""Keeps on storage what became of a job and its checkpoints, so that people can read it after the job has
+died."""
 
 from __future__ import annotations
 
@@ -47,7 +48,7 @@ class History:
             older.append((self._first, self.generation))
             self._first += len(self._run)
             self._run = []
-        run = [*self._run, msgpack.packb(entry)]
+        run = [*self._run, _packed(entry)]
         self._store.write(
             CheckpointPaths.entries(self._folder, self._first, self.generation),
             encode_part({"entries": msgpack.packb(run)}),
@@ -103,6 +104,12 @@ class History:
     def _end_of(self, older: list[tuple[int, int]]) -> int:
         """Where the first of these runs ends: the next one starts there."""
         return older[1][0] if len(older) > 1 else self._first
+
+
+def _packed(entry: dict[str, Any]) -> bytes:
+    """Texts are for people: characters that no encoding has are written out, as `\\udc80`."""
+    packed: bytes = msgpack.packb(entry, unicode_errors="backslashreplace")
+    return packed
 
 
 def _not_a_run(path: str) -> CorruptCheckpointError:

@@ -2,25 +2,33 @@
 
 from __future__ import annotations
 
-import msgpack
-
-from minirt.data.plain import unpack_plain
+from minirt.data.plain import pack_plain, unpack_plain
 from minirt.data.values import MalformedDataError
 from minirt.errors import CorruptCheckpointError, UserCodeError
-from minirt.protocol.manifest import Manifest
+from minirt.protocol.manifest import Manifest, SinkHandles
 from minirt.storage.parts import decode_part, encode_part
 
 
 def encode_manifest(manifest: Manifest) -> list[bytes]:
     """The manifest as chunks to be written. Raises UserCodeError if a sink's handles cannot be stored."""
+    for held in manifest.sink_handles:
+        _check_handles(held)
+    packed = pack_plain(manifest.to_plain())
+    return encode_part({"manifest": packed})
+
+
+def _check_handles(held: SinkHandles) -> None:
+    """What comes back from storage must be what was stored, not just something like it."""
     try:
-        packed = msgpack.packb(manifest.to_plain())
+        for handle in held.handles:
+            if type(handle) is not dict:
+                raise TypeError(f"a handle is a dict, not a {type(handle).__name__}")
+            pack_plain(handle)
     except (TypeError, ValueError, OverflowError) as error:
         raise UserCodeError(
-            f"the handles of a sink cannot be stored ({error}); they may hold only None, bool, int,"
-            " float, str, bytes, lists and dicts"
+            f"the handles of sink {held.uid!r} cannot be stored ({error}); they are dicts that hold only "
+            "None, bool, int, float, str, bytes, lists and dicts"
         ) from error
-    return encode_part({"manifest": packed})
 
 
 def decode_manifest(data: bytes, path: str) -> Manifest:

@@ -1,4 +1,4 @@
-"""Reading stored parts in ranges: what is looked at is read, and no more, whatever the part's size."""
+"""Reads stored parts in ranges: only the bytes that somebody looks at, whatever the part's size."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ class PartReader:
         self._read = read
         self._size = size
         self.path = path
-        """As messages show it."""
+        """The path as messages show it."""
         self._ref = ref
-        """What a manifest says of it, if one does: another part in its place counts as damage."""
+        """The manifest's entry for it, if there is one: another part in its place counts as damage."""
 
     @cached_property
     def index(self) -> PartIndex:
-        """What the part holds, by its own account."""
+        """The sections of the part, by its own index."""
         first = self._read(0, _FIRST_BYTES)
 
         def read(start: int, length: int) -> bytes:
@@ -106,7 +106,7 @@ class SectionStream:
         self._checksum = 0
         self._ahead = b""
         self._used = 0
-        """How much of `_ahead` was given out."""
+        """How many bytes of `_ahead` have been given out."""
 
     def read(self, size: int) -> bytes:
         """The next `size` bytes; fewer only at the end. Raises CorruptCheckpointError."""

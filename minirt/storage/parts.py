@@ -16,9 +16,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import msgpack
-
-from minirt.data.plain import unpack_plain
+from minirt.data.plain import pack_plain, unpack_plain
 from minirt.data.values import MalformedDataError
 from minirt.errors import CorruptCheckpointError
 
@@ -52,7 +50,7 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class PartIndex:
-    """What is at the start of a part. `checksum` differs where any section differs."""
+    """The index at the start of a part. `checksum` differs where any section differs."""
 
     checksum: int
     sections: tuple[Section, ...]
@@ -71,7 +69,7 @@ def encode_part(
 def part_head(
     sections: Mapping[str, Iterable[bytes]], entries: Mapping[str, int | None] | None = None
 ) -> tuple[bytes, int]:
-    """What comes before the sections, each given in chunks; and the size of the whole part."""
+    """The bytes before the sections, which are given in chunks, and the size of the whole part."""
     rows, total = [], 0
     for name, chunks in sections.items():
         size = checksum = 0
@@ -80,7 +78,7 @@ def part_head(
             checksum = zlib.crc32(chunk, checksum)
         rows.append([name, size, checksum, (entries or {}).get(name)])
         total += size
-    index = msgpack.packb(rows)
+    index = pack_plain(rows)
     head = _HEADER.pack(_MAGIC, PART_VERSION, len(index), _checksum(PART_VERSION, index)) + index
     return head, len(head) + total
 

@@ -1,8 +1,9 @@
-"""Deleting what nobody needs: checkpoints that are no longer kept, and what crashes left half written."""
+"""Deletes checkpoints beyond those to be kept, and files that crashes left half written."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 
 from minirt.protocol.cleanup import CleanupPlan, plan_cleanup
 from minirt.protocol.manifest import (
@@ -28,11 +29,11 @@ def sweep(store: ObjectStore, generation: int) -> None:
 
 
 class Retention:
-    """What a generation knows to be stored, so that it need not list it each time.
+    """Remembers what a generation knows to be stored, so that it need not list the storage each time.
 
-    Construct it once the generation is resolved. What an aborted checkpoint wrote is deleted once a
-    later one is complete. Files that arrive even later are deleted by the next generation, which begins
-    with a full listing.
+    Construct it once the generation is resolved. What an aborted checkpoint wrote is deleted as soon as the
+    protocol knows it to be unneeded, all of it once a later one is complete. Files that arrive even later
+    are deleted by the next generation, which begins with a full listing.
     """
 
     def __init__(
@@ -41,17 +42,23 @@ class Retention:
         generation: int,
         claims: Sequence[GenerationClaim],
         manifests: Sequence[ManifestSummary],
+        base: ManifestSummary | None = None,
     ) -> None:
         self._store = store
         self._generation = generation
         self._claims = claims
         self._manifests = {manifest.key: manifest for manifest in manifests}
+        self._base = base
+        """The checkpoint that the generation restored: its first own one builds on it, even if somebody
+        deletes it."""
         self._paths = {p for p in store.list() if CheckpointPaths.parse_file(p) is not None}
         self._newest_id = max((key.checkpoint_id for key in self._manifests), default=0)
         self._unfinished: set[ManifestKey] = set()
+        self._unneeded: set[str] = set()
 
     def add(self, manifest: ManifestSummary) -> None:
         """Take note of a completed checkpoint, and of those between it and the one before."""
+        self._base = None
         self._manifests[manifest.key] = manifest
         self._paths |= manifest.paths
         checkpoint_id = manifest.key.checkpoint_id
@@ -59,11 +66,22 @@ class Retention:
         self._unfinished |= {ManifestKey(skip, self._generation) for skip in skipped}
         self._newest_id = max(self._newest_id, checkpoint_id)
 
-    def cleanup(self, retain: int, active: Collection[ManifestKey]) -> CleanupPlan:
-        """Delete what need not be kept. What a failed deletion leaves is tried again next time."""
+    def cleanup(
+        self, retain: int, active: Collection[ManifestKey], unneeded: Collection[str]
+    ) -> CleanupPlan:
+        """Delete what need not be kept. The next call tries again what a failed deletion leaves."""
         self._look_for_leftovers(active)
+        self._unneeded.update(unneeded)
+        manifests = list(self._manifests.values())
+        if self._base is not None and self._base.key not in self._manifests:
+            manifests.append(replace(self._base, pinned=True))
         plan = plan_cleanup(
-            list(self._manifests.values()), self._claims, self._paths, retain=retain, active=active
+            manifests,
+            self._claims,
+            self._paths | self._unneeded,
+            retain=retain,
+            active=active,
+            unneeded=self._unneeded,
         )
         for key in plan.manifests_to_delete:
             self._store.delete(CheckpointPaths.manifest(key))
@@ -71,6 +89,7 @@ class Retention:
         for path in plan.files_to_delete:
             self._store.delete(path)
             self._paths.discard(path)
+            self._unneeded.discard(path)
         return plan
 
     def _look_for_leftovers(self, active: Collection[ManifestKey]) -> None:

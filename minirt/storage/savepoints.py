@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import replace
 
 from minirt.errors import ConfigurationError, StorageError
 from minirt.protocol.manifest import CheckpointPaths, Manifest
@@ -15,7 +16,7 @@ _PROBE = "probe"
 
 def check_target(target: ObjectStore) -> None:
     """Raise ConfigurationError if something is there, StorageError if nothing can be stored there."""
-    _check_vacant(target)
+    _check_vacant(target, set())
     target.write(_PROBE, b"")
     target.delete(_PROBE)
 
@@ -23,26 +24,30 @@ def check_target(target: ObjectStore) -> None:
 def copy_checkpoint(manifest: Manifest, source: ObjectStore, target: ObjectStore) -> None:
     """Copy all that the manifest refers to, then the manifest itself, which completes the copy.
 
-    Checksums are verified on the way. Raises ConfigurationError unless the target is empty; and
-    StorageError, having removed what was copied, so that the same path may be tried again.
+    Checksums are verified on the way. Raises ConfigurationError unless the target is empty; files of an
+    earlier attempt at the same copy may be there. On a StorageError it removes what it has copied, so that
+    the user can try the same path again. The copy of a drain stays: another coordinator may be about to
+    complete it.
     """
-    _check_vacant(target)
+    completed_by = CheckpointPaths.manifest(manifest.key)
     paths = sorted(manifest.summary().paths)
+    _check_vacant(target, {completed_by, *paths})
     try:
         for path in paths:
             data = source.read(path)
             decode_part(data, source.full_path(path))
             target.write(path, data)
-        target.write(CheckpointPaths.manifest(manifest.key), encode_manifest(manifest))
+        target.write(completed_by, encode_manifest(replace(manifest, drain=None)))
     except StorageError:
-        with suppress(StorageError):
-            for path in (CheckpointPaths.manifest(manifest.key), *paths):
-                target.delete(path)
+        if manifest.drain is None:
+            with suppress(StorageError):
+                for path in (completed_by, *paths):
+                    target.delete(path)
         raise
 
 
-def _check_vacant(target: ObjectStore) -> None:
-    if target.list():
+def _check_vacant(target: ObjectStore, own: set[str]) -> None:
+    if set(target.list()) - own:
         raise ConfigurationError(
             f"{target.root} is not empty; give each savepoint a path of its own"
         )

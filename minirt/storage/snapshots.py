@@ -25,7 +25,7 @@ def read_object(store: ObjectStore, path: str) -> bytes:
 def read_sections(
     store: ObjectStore, ref: SnapshotRef, checkpoint: ManifestKey
 ) -> dict[str, bytes]:
-    """What a snapshot of the checkpoint holds itself. Raises CorruptCheckpointError."""
+    """The sections that a snapshot of the checkpoint holds itself. Raises CorruptCheckpointError."""
     if ref.path is not None:
         path = store.full_path(ref.path)
         data = read_object(store, ref.path)

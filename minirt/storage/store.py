@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from minirt.config import Limits
 from minirt.errors import MinirtError, StorageError
 from minirt.filesystems import explain
 from minirt.storage.fsspec_objects import FsspecObjects
 from minirt.storage.local_files import LocalFiles
+from minirt.storage.retries import PAUSES_S, attempted
+
+T = TypeVar("T")
 
 _PROTOCOL = re.compile(r"[a-zA-Z0-9+.\-]+(?=://|::)")
 
@@ -23,7 +26,7 @@ class ObjectMissingError(StorageError):
 
 
 class Objects(Protocol):
-    """What a kind of storage must offer. Paths are relative and already checked.
+    """The operations that a kind of storage must offer. Paths are relative and already checked.
 
     A read, listing or existence check that starts after a write, create or delete returned must see
     it. Raises FileNotFoundError where an object to be read is missing, and anything else on failure.
@@ -49,8 +52,8 @@ class ObjectStore:
     files. Usable from several threads, after a fork and after pickling; nothing is opened or created
     before the first use. Every failure is a StorageError with the full path and the cause. `create` is
     atomic on local files, in memory, and on object stores with conditional writes (S3, Google Cloud
-    Storage, Azure); elsewhere it refuses. `objects` replaces what the URL stands for,
-    so that tests can do without a storage.
+    Storage, Azure); elsewhere it refuses. The store tries accesses that only read again, after the pauses
+    `pauses_s`. `objects` replaces the storage that the URL stands for, so that tests can do without one.
     """
 
     def __init__(
@@ -60,16 +63,18 @@ class ObjectStore:
         objects: Objects | None = None,
         *,
         timeout_s: float = Limits().storage_timeout_s,
+        pauses_s: Sequence[float] = PAUSES_S,
     ) -> None:
         self._url = url
         self._options = dict(options or {})
         self._given = objects
         self._timeout_s = timeout_s
+        self._pauses_s = tuple(pauses_s)
         self._objects = _open(url, self._options, timeout_s) if objects is None else objects
 
     def __reduce__(self) -> tuple[Callable[..., ObjectStore], tuple[Any, ...]]:
         # The absolute root, since the process that unpickles may run in another folder.
-        again = partial(type(self), timeout_s=self._timeout_s)
+        again = partial(type(self), timeout_s=self._timeout_s, pauses_s=self._pauses_s)
         return (again, (self._objects.root, self._options, self._given))
 
     def __repr__(self) -> str:
@@ -80,9 +85,14 @@ class ObjectStore:
         """The absolute form of the URL."""
         return self._objects.root
 
+    @property
+    def is_of_one_process(self) -> bool:
+        """Whether each process finds something else here."""
+        return any(part.partition("://")[0] == "memory" for part in self.root.split("::"))
+
     def at(self, url: str) -> ObjectStore:
         """Another store, with the same options."""
-        return ObjectStore(url, self._options, timeout_s=self._timeout_s)
+        return ObjectStore(url, self._options, timeout_s=self._timeout_s, pauses_s=self._pauses_s)
 
     def full_path(self, path: str) -> str:
         """The path as messages show it."""
@@ -90,13 +100,15 @@ class ObjectStore:
 
     def read(self, path: str) -> bytes:
         """The whole object. Raises ObjectMissingError if there is none."""
-        with self._translated("cannot read", path):
-            return self._objects.read(_checked(path))
+        return self._looked("cannot read", path, self._objects.read, _checked(path))
 
     def read_range(self, path: str, start: int, length: int) -> bytes:
         """`length` bytes from `start` on, or as many as there are. Raises ObjectMissingError."""
-        with self._translated("cannot read", path):
-            return self._objects.read_range(_checked(path), start, length)
+        return self._looked(
+            *("cannot read", path),
+            lambda checked: self._objects.read_range(checked, start, length),
+            _checked(path),
+        )
 
     def write(self, path: str, data: bytes | Iterable[bytes]) -> None:
         """Store the object, over an older one if there is; durable on return, never half visible."""
@@ -107,6 +119,11 @@ class ObjectStore:
         """Store the object unless it exists: of any number of callers, exactly one gets True."""
         with self._translated("cannot create", path):
             return self._objects.create(_checked(path), _chunks(data))
+
+    def create_surely(self, path: str, data: bytes) -> bool:
+        """As `create`, but tries again if it fails: False may then mean that an earlier attempt of this
+        call succeeded."""
+        return attempted(lambda: self.create(path, data), self._pauses_s, ObjectMissingError)
 
     def delete(self, path: str) -> None:
         """Remove the object; one that is absent is fine."""
@@ -123,13 +140,12 @@ class ObjectStore:
 
     def size(self, path: str) -> int:
         """Size in bytes. Raises ObjectMissingError if there is no such object."""
-        with self._translated("cannot look at", path):
-            return self._objects.size(_checked(path))
+        return self._looked("cannot look at", path, self._objects.size, _checked(path))
 
     def sizes(self, prefix: str = "") -> dict[str, int]:
         """Size in bytes of every object in the folder `prefix` and below, by relative path."""
-        with self._translated("cannot list", prefix):
-            return self._objects.sizes(_checked(prefix.rstrip("/")) if prefix.rstrip("/") else "")
+        folder = _checked(prefix.rstrip("/")) if prefix.rstrip("/") else ""
+        return self._looked("cannot list", prefix, self._objects.sizes, folder)
 
     def list(self, prefix: str = "") -> list[str]:
         """Sorted relative paths of every object in the folder `prefix` and below; [] if it is missing."""
@@ -143,6 +159,11 @@ class ObjectStore:
         """
         with self._translated("cannot remove temporary files", ""):
             self._objects.sweep(older_than_s, is_abandoned)
+
+    def _looked(self, action: str, path: str, look: Callable[[str], T], checked: str) -> T:
+        """An access that changes nothing, tried again if it fails."""
+        with self._translated(action, path):
+            return attempted(lambda: look(checked), self._pauses_s, MinirtError)
 
     @contextmanager
     def _translated(self, action: str, path: str) -> Iterator[None]:

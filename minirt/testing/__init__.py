@@ -6,7 +6,8 @@ A deterministic simulator with crashes at every step, and contract suites to inh
 from __future__ import annotations
 
 from minirt.testing.faults import Faults
-from minirt.testing.simulator import SimulationResult, simulate
+from minirt.testing.result import SimulationResult
+from minirt.testing.simulator import simulate
 from minirt.testing.sink import TransactionalSink
 from minirt.testing.user import Requests
 

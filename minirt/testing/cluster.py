@@ -5,29 +5,31 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Hashable, Mapping
 
-from minirt.graph.execution import ChannelId, ExecutionGraph, SubtaskId
-from minirt.protocol.barriers import Barrier
-from minirt.protocol.job_events import JobEvent, WorkerFailed, WorkersConnected
-from minirt.runtime.assembly import Deployment, JobPackage
-from minirt.runtime.messages import Abort, Drain, Resume, SourceMessage, Stop, Trigger
-from minirt.testing.faults import Chaos
+from minirt.clock import Clock
+from minirt.errors import WorkerLostError
+from minirt.graph.execution import ExecutionGraph
+from minirt.protocol.ids import ChannelId, SubtaskId
+from minirt.protocol.job_events import JobEvent, StopWorkers, WorkerFailed, WorkersConnected
+from minirt.protocol.subtask_commands import SubtaskCommand
+from minirt.runtime.control.messages import SentCommand
+from minirt.runtime.control.package import Deployment, JobPackage
+from minirt.runtime.coordinator.cluster import hosts
+from minirt.testing.faults import INJECTED, Chaos
 from minirt.testing.links import SimulatedLink
 from minirt.testing.schedule import Schedule
-from minirt.testing.worker import SimulatedWorker, SubtaskEnd
-
-_LINGER_STEPS = 60
-"""Within how many steps a worker ends that was killed or has lost its coordinator."""
+from minirt.testing.worker import LINGER_STEPS, SimulatedWorker, SubtaskEnd
 
 _NOTICE_STEPS = 60
 """Within how many steps the coordinator hears that a worker died."""
 
 
 class SimulatedCluster:
-    """Starts a worker for each place of a placement; a `minirt.runtime.shell.Cluster`."""
+    """Starts a worker for each place of a placement; a `minirt.runtime.coordinator.cluster.Cluster`."""
 
     def __init__(
         self,
         schedule: Schedule,
+        clock: Clock,
         chaos: Chaos,
         package: JobPackage,
         placement: Mapping[SubtaskId, int],
@@ -40,6 +42,7 @@ class SimulatedCluster:
         self.messages: dict[Hashable, deque[JobEvent]] = {}
         """What is under way to the coordinator, by sender; each sender's messages stay in order."""
         self._schedule = schedule
+        self._clock = clock
         self._chaos = chaos
         self._package = package
         self._graph: ExecutionGraph = package.load_graph()
@@ -64,52 +67,38 @@ class SimulatedCluster:
         ]
         self._schedule.add(*self.workers)
 
-    def stop(self, generation: int, *, kill: bool) -> None:
+    def send(self, command: SubtaskCommand) -> None:
+        numbers = hosts(command, self._graph, self._placement)
         for worker in self.workers:
-            if worker.generation != generation:
+            if worker.generation == command.generation and worker.number in numbers:
+                worker.tell(SentCommand(command, self._clock.monotonic()))
+
+    def stop(self, command: StopWorkers) -> None:
+        for worker in self.workers:
+            if worker.generation != command.generation:
                 continue
-            if kill:
-                worker.end_within(_LINGER_STEPS)
+            if command.kill:
+                worker.end_within(LINGER_STEPS)
             else:
-                worker.tell(Stop())
-
-    def trigger(self, generation: int, barrier: Barrier, *, pause: bool) -> None:
-        self._tell_sources(Trigger(barrier, pause))
-
-    def resume(self, generation: int) -> None:
-        self._tell_sources(Resume())
-
-    def drain(self, generation: int) -> None:
-        self._tell_sources(Drain())
-
-    def abort(self, generation: int, checkpoint_id: int) -> None:
-        for worker in self.workers:
-            worker.tell(Abort(checkpoint_id))
+                worker.tell(command)
 
     def abandon(self) -> None:
         """The coordinator is gone: its workers notice sooner or later."""
         for worker in self.workers:
-            worker.end_within(_LINGER_STEPS)
-
-    def _tell_sources(self, message: SourceMessage) -> None:
-        sources = [vertex for vertex in self._graph.vertices if vertex.is_source]
-        hosts = {self._placement[id] for vertex in sources for id in vertex.subtasks()}
-        for worker in self.workers:
-            if worker.number in hosts:
-                worker.tell(message)
+            worker.end_within(LINGER_STEPS)
 
     # What the workers say.
 
     def post(self, worker: SimulatedWorker, event: JobEvent) -> None:
         if worker.heard:
-            self.send((worker.generation, worker.number), event)
+            self.to_coordinator((worker.generation, worker.number), event)
 
     def on_hello(self, worker: SimulatedWorker) -> None:
         if not worker.heard:
             return
         self._greeted += 1
         if self._greeted == len(self.workers):
-            self.send("cluster", WorkersConnected(worker.generation))
+            self.to_coordinator("cluster", WorkersConnected(worker.generation))
             for each in self.workers:
                 each.start()
 
@@ -143,12 +132,16 @@ class SimulatedCluster:
             sent.pop()
         if error is not None:
             failed = WorkerFailed(worker.generation, error)
-            self._schedule.later(_NOTICE_STEPS, lambda: self.send("cluster", failed))
+            self._schedule.later(_NOTICE_STEPS, lambda: self.to_coordinator("cluster", failed))
+
+    def on_unheard(self, worker: SimulatedWorker) -> None:
+        lost = WorkerLostError(f"{INJECTED}: {worker.name} lost its connection")
+        self.post(worker, WorkerFailed(worker.generation, lost))
 
     def on_unexpected(self, error: Exception) -> None:
         self._problem(f"{type(error).__name__}: {error}")
 
-    def send(self, sender: Hashable, event: JobEvent) -> None:
+    def to_coordinator(self, sender: Hashable, event: JobEvent) -> None:
         """Put a message on its way to the coordinator."""
         self.messages.setdefault(sender, deque()).append(event)
         self.on_message()

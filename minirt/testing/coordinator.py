@@ -7,10 +7,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from minirt.config import Checkpointing, Options
+from minirt.errors import SupersededError
 from minirt.graph.execution import ExecutionGraph
-from minirt.graph.job_graph import OperatorNode, SinkSpec
-from minirt.io.base import Handle, Sink, SinkContext, SinkWriter
+from minirt.graph.job_graph import OperatorNode
+from minirt.io.base import Handle, Sink, SinkContext, SinkIdentity, SinkWriter
 from minirt.modes import MODES, find_mode
+from minirt.operators.sink import SinkSpec
 from minirt.protocol.job_events import (
     AnswerSavepoint,
     CommitFailed,
@@ -23,13 +25,13 @@ from minirt.protocol.job_events import (
 )
 from minirt.protocol.manifest import CheckpointPaths
 from minirt.protocol.restarts import RestartStrategy
+from minirt.protocol.restore_options import RestoreOptions
 from minirt.protocol.savepoint_requests import Savepoint
-from minirt.run_settings import RestoreOptions
-from minirt.runtime.assembly import JobPackage
-from minirt.runtime.execute import job_protocol, place
-from minirt.runtime.observer import JobObserver
-from minirt.runtime.shell import JobShell
-from minirt.runtime.storage_tasks import StorageCommand, StorageTasks
+from minirt.runtime.control.package import JobPackage
+from minirt.runtime.coordinator.shell import JobShell
+from minirt.runtime.coordinator.storage_tasks import StorageCommand, StorageTasks
+from minirt.runtime.program.execute import job_protocol, place
+from minirt.runtime.program.observer import JobObserver
 from minirt.storage.checkpoints import CheckpointStorage
 from minirt.testing.cluster import SimulatedCluster
 from minirt.testing.faults import INJECTED, Chaos, InjectedFaultError, ProcessDiedError
@@ -49,7 +51,7 @@ class SimulatedJob:
     options: Options
 
 
-class World:
+class Surroundings:
     """What a coordinator finds outside of itself; `interleave` lets the world go on meanwhile.
 
     `storage_url` is where the job has its checkpoints now, `origin` the savepoint that it came from.
@@ -94,7 +96,9 @@ class SimulatedCoordinator(Actor):
     operation on storage or on a sink.
     """
 
-    def __init__(self, world: World, job: SimulatedJob, number: int, observer: JobObserver) -> None:
+    def __init__(
+        self, surroundings: Surroundings, job: SimulatedJob, number: int, observer: JobObserver
+    ) -> None:
         self.name = f"coordinator {number}"
         self.dead = False
         self.asleep = False
@@ -102,40 +106,48 @@ class SimulatedCoordinator(Actor):
         """Whether a storage command is under way."""
         self.replaced = False
         """Whether another coordinator was started since: what fails here is none of our business."""
-        self._world = world
-        self._schedule = world.schedule
+        self._surroundings = surroundings
+        self._schedule = surroundings.schedule
+        self._clock = surroundings.schedule.new_process()
         self._commands: deque[StorageCommand] = deque()
-        gate = CoordinatorGate(self, world)
+        gate = CoordinatorGate(self, surroundings)
         mode = find_mode(job.checkpointing.mode)
         package = JobPackage(
             job.pickled,
             job.options,
             {**MODES, mode.name: mode},
-            _storage(world, WorkerGate(world.chaos), job),
+            _storage(surroundings, WorkerGate(surroundings.chaos), job),
         )
         self.protocol = job_protocol(
             job.graph, job.checkpointing, mode.name, job.restart, job.options
         )
         self.cluster = SimulatedCluster(
-            world.schedule, world.chaos, package, place(job.graph, job.options), self.problem
+            surroundings.schedule,
+            self._clock,
+            surroundings.chaos,
+            package,
+            place(job.graph, job.options),
+            self.problem,
         )
         self._tasks = StorageTasks(
-            _gated(job.graph, gate, world.problems.append),
-            _storage(world, gate, job),
+            _gated(job.graph, gate, surroundings.problems.append),
+            _storage(surroundings, gate, job),
             job.checkpointing,
-            RestoreOptions("latest" if world.has_checkpoints else world.origin or "latest"),
+            RestoreOptions(
+                "latest" if surroundings.has_checkpoints else surroundings.origin or "latest"
+            ),
         )
         self._shell = JobShell(
             self.protocol,
             self.cluster,
             self._tasks,
             self._commands.append,
-            world.schedule.clock.now,
+            self._clock,
             observer,
             self._on_answer,
         )
-        self.cluster.on_message = lambda: world.schedule.wake(self)
-        self.cluster.send("user", Submitted())
+        self.cluster.on_message = lambda: surroundings.schedule.wake(self)
+        self.cluster.to_coordinator("user", Submitted())
 
     @property
     def status(self) -> JobStatus:
@@ -158,7 +170,7 @@ class SimulatedCoordinator(Actor):
     @property
     def wake_at(self) -> float | None:
         turning = not (self.dead or self.asleep) and self._shell.ending is None
-        return self._shell.next_timer_at if turning else None
+        return self._clock.scheduled(self._shell.next_timer_at) if turning else None
 
     def wake(self) -> None:
         """Go on after sleep."""
@@ -171,15 +183,15 @@ class SimulatedCoordinator(Actor):
             self.dead = True
             self._schedule.note(self.name, "dies")
             self.cluster.abandon()
-            self._world.on_died(self)
+            self._surroundings.on_died(self)
 
     def problem(self, text: str) -> None:
         """Something went wrong that nobody made go wrong."""
         if not self.replaced:
-            self._world.problems.append(f"{self.name}: {text}")
+            self._surroundings.problems.append(f"{self.name}: {text}")
 
     def _on_answer(self, answer: AnswerSavepoint) -> None:
-        self._world.on_answer(self, answer)
+        self._surroundings.on_answer(self, answer)
 
     def act(self) -> bool:
         if self.gone or self.asleep:
@@ -191,14 +203,14 @@ class SimulatedCoordinator(Actor):
             if any(self.cluster.messages.values()):
                 choices.append(self._hear)
             timer_at = self._shell.next_timer_at
-            if timer_at is not None and timer_at <= self._schedule.clock.now():
+            if timer_at is not None and timer_at <= self._clock.monotonic():
                 choices.append(self._shell.fire_timers)
         if not choices:
             return False
         running = self._shell.ending is None
         self._schedule.random.choice(choices)()
         if running and self._shell.ending is not None:
-            self._world.on_ended(self)
+            self._surroundings.on_ended(self)
         return True
 
     def _hear(self) -> None:
@@ -220,20 +232,24 @@ class SimulatedCoordinator(Actor):
             self.busy = False
         if event is not None:
             self._check(event)
-            self.cluster.send("storage", event)
+            self.cluster.to_coordinator("storage", event)
 
     def _check(self, event: JobEvent) -> None:
         match event:
-            case GenerationFailed(error) | CommitFailed(error=error):
-                reason = str(error)
-            case ManifestRefused(reason=reason) | SavepointNotPublished(reason=reason):
+            case (
+                GenerationFailed(error=error)
+                | CommitFailed(error=error)
+                | ManifestRefused(error=error)
+                | SavepointNotPublished(error=error)
+            ):
                 pass
             case _:
                 return
-        self._schedule.note(self.name, f"{type(event).__name__}: {reason}")
-        current = self._world.is_current(self.protocol.generation)
-        if current and INJECTED not in reason and "has taken over" not in reason:
-            self.problem(f"{type(event).__name__}: {reason}")
+        said = f"{type(event).__name__}: {error}"
+        self._schedule.note(self.name, said)
+        expected = INJECTED in said or isinstance(error, SupersededError)
+        if self._surroundings.is_current(self.protocol.generation) and not expected:
+            self.problem(said)
 
     def _note_event(self, event: JobEvent) -> None:
         self._schedule.note(self.name, f"hears {type(event).__name__}")
@@ -242,24 +258,29 @@ class SimulatedCoordinator(Actor):
 class CoordinatorGate:
     """Lets the world go on between any two operations of a coordinator; a `Gate`."""
 
-    def __init__(self, coordinator: SimulatedCoordinator, world: World) -> None:
+    def __init__(self, coordinator: SimulatedCoordinator, surroundings: Surroundings) -> None:
         self._coordinator = coordinator
-        self._world = world
+        self._surroundings = surroundings
+
+    def unexpected(self, action: str) -> None:
+        error = self._surroundings.chaos.unexpected_error(action)
+        if error is not None:
+            raise error
 
     def before(self, action: str) -> None:
-        self._world.interleave(self._coordinator)
+        self._surroundings.interleave(self._coordinator)
         self._perhaps_die()
-        self._world.schedule.note(self._coordinator.name, action)
-        if self._world.chaos.strikes_operation("storage_errors"):
+        self._surroundings.schedule.note(self._coordinator.name, action)
+        if self._surroundings.chaos.strikes_operation("storage_errors"):
             raise InjectedFaultError(f"cannot {action}")
 
     def after(self, action: str) -> None:
         self._perhaps_die()
-        if self._world.chaos.strikes_operation("storage_errors"):
+        if self._surroundings.chaos.strikes_operation("storage_errors"):
             raise InjectedFaultError(f"no answer to: {action}")
 
     def _perhaps_die(self) -> None:
-        struck = not self._coordinator.replaced and self._world.chaos.strikes_operation(
+        struck = not self._coordinator.replaced and self._surroundings.chaos.strikes_operation(
             "coordinator_crashes"
         )
         if self._coordinator.dead or struck:
@@ -283,14 +304,15 @@ class GatedSink(Sink):
             self._expect(lambda handle=handle: self._sink.commit([handle]))  # type: ignore[misc]
             self._gate.after("commit a handle")
 
+    def commit_restored(self, handles: Sequence[Handle]) -> None:
+        self.commit(handles)  # One by one, since a crash may fall between any two.
+        self._expect(lambda: self._sink.commit_restored(handles))
+
     def discard_uncommitted(
-        self,
-        committed: Sequence[Handle],
-        operator: str = "",
-        before_generation: int | None = None,
+        self, committed: Sequence[Handle], identity: SinkIdentity, before_generation: int
     ) -> None:
         self._gate.before("discard uncommitted output")
-        self._sink.discard_uncommitted(committed, operator, before_generation)
+        self._sink.discard_uncommitted(committed, identity, before_generation)
         self._gate.after("discard uncommitted output")
 
     def _expect(self, action: Callable[[], None]) -> None:
@@ -314,7 +336,7 @@ def _gated(graph: ExecutionGraph, gate: Gate, problem: Callable[[str], None]) ->
     return replace(graph, vertices=vertices)
 
 
-def _storage(world: World, gate: Gate, job: SimulatedJob) -> CheckpointStorage:
-    store = SimulatedStore(world.storage_url, world.disks, gate)
+def _storage(surroundings: Surroundings, gate: Gate, job: SimulatedJob) -> CheckpointStorage:
+    store = SimulatedStore(surroundings.storage_url, surroundings.disks, gate)
     limits = job.options.limits
     return CheckpointStorage(store, limits.inline_snapshot_bytes, limits.history_entries)

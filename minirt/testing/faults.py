@@ -44,6 +44,14 @@ class Faults:
     """An operation on storage fails before or after it had its effect."""
     slow_storage: int = 3
     """A snapshot takes many steps to be stored."""
+    unexpected_errors: int = 2
+    """Something raises in a storage command or an upload that is no error of storage."""
+    clock_jumps: int = 2
+    """The wall clock is set back or forward, by up to an hour, and right again some steps later."""
+    full_disks: int = 0
+    """Storage has no room left for a while, or next to none."""
+    lost_connections: int = 0
+    """A worker lives on for a while, but it and the coordinator do not hear each other any more."""
 
     @classmethod
     def none(cls) -> Faults:
@@ -73,7 +81,9 @@ class Chaos:
         self._random = random
         self._peace_left = random.choice(_PEACE_ROUNDS) * round_steps
         self._left = {
-            field.name: random.randint(0, getattr(faults, field.name)) for field in fields(faults)
+            field.name: random.randint(0, most) if most or field.default else 0
+            for field in fields(faults)
+            for most in [getattr(faults, field.name)]
         }
         self._rate = random.choice(_RATES)
         self._operation_rate = random.choice(_OPERATION_RATES)
@@ -107,6 +117,13 @@ class Chaos:
             return False
         self._count(kind)
         return True
+
+    def unexpected_error(self, where: str) -> BaseException | None:
+        """What nobody expects of an operation on storage, if it strikes."""
+        if not self.strikes_operation("unexpected_errors"):
+            return None
+        kind = self._random.choice((InjectedFaultError, TypeError, RecursionError, SystemExit))
+        return kind(f"{INJECTED}: {where}")
 
     def _count(self, kind: str) -> str:
         self._left[kind] -= 1

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections import deque
 from typing import Protocol
 
-from minirt.runtime.channels import InputChannel, OutputChannel
-from minirt.runtime.frames import Frame
+from minirt.clock import Clock
+from minirt.runtime.channels.channels import InputChannel, OutputChannel
+from minirt.runtime.channels.frames import Frame
+from minirt.runtime.channels.transit import Transit, departing
 from minirt.testing.schedule import Actor, Schedule
 
 _LAGS = (0, 0, 5, 40)
@@ -15,6 +17,9 @@ _LAGS = (0, 0, 5, 40)
 
 class Host(Protocol):
     """A process that holds one end of a link."""
+
+    @property
+    def clock(self) -> Clock: ...
 
     @property
     def gone(self) -> bool: ...
@@ -64,6 +69,7 @@ class SimulatedLink(Actor):
         self._receiver = receiver
         self._end = end
         self._frames: deque[Frame] = deque()
+        self._transit = Transit()
         self._credits: deque[tuple[int, int]] = deque()
         self._lag_s = self._random.choice(_LAGS) * schedule.clock.step_s
         self._resting_until = 0.0
@@ -79,7 +85,7 @@ class SimulatedLink(Actor):
         return self._resting_until
 
     def act(self) -> bool:
-        if self.gone or self._resting_until > self._schedule.clock.now():
+        if self.gone or self._resting_until > self._schedule.clock.monotonic():
             return False
         choices = []
         if self._sender.turning:
@@ -93,7 +99,9 @@ class SimulatedLink(Actor):
             return False
         choices[int(self._random.random() * len(choices))]()
         if self._lag_s:
-            self._resting_until = self._schedule.clock.now() + self._random.random() * self._lag_s
+            self._resting_until = (
+                self._schedule.clock.monotonic() + self._random.random() * self._lag_s
+            )
         return True
 
     def _grant(self, consumed_bytes: int, window_bytes: int) -> None:
@@ -101,11 +109,13 @@ class SimulatedLink(Actor):
         self._schedule.wake(self)
 
     def _send(self) -> None:
-        self._frames.extend(self._sender.send(self._output))
+        now = self._sender.clock.monotonic()
+        self._frames.extend(departing(frame, now) for frame in self._sender.send(self._output))
         self._schedule.wake(self._feeder)
 
     def _deliver_frame(self) -> None:
-        self._receiver.receive(self._end, self._frames.popleft())
+        frame = self._transit.frame(self._frames.popleft(), self._receiver.clock.monotonic())
+        self._receiver.receive(self._end, frame)
         self._schedule.wake(self._end.actor)
 
     def _deliver_credit(self) -> None:

@@ -8,9 +8,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from random import Random
 
-from minirt.testing.clock import SimulatedClock
+from minirt.testing.clock import ProcessClock, SimulatedClock
 
 _NEAR_STEPS = 50
+_WRONG_STEPS = 400
+_WRONG_BY_S = (-3600.0, -1.0, -0.05, 0.05, 1.0, 3600.0)
 
 
 class StalledError(BaseException):
@@ -31,7 +33,7 @@ class Actor(ABC):
     @property
     @abstractmethod
     def wake_at(self) -> float | None:
-        """When it may have something to do although nothing arrives, in seconds since 1970."""
+        """When it may have something to do although nothing arrives, by the clock of the schedule."""
 
     @abstractmethod
     def act(self) -> bool:
@@ -62,6 +64,16 @@ class Schedule:
     def notes(self) -> list[str]:
         """What has happened so far, a line each."""
         return [f"{step:6} {at:10.4f} {who}: {what}" for step, at, who, what in self._notes]
+
+    def new_process(self) -> ProcessClock:
+        """The clocks of a process that begins; its monotonic one may show anything."""
+        return ProcessClock(self.clock, self.random.choice((-900.0, 0.0, 86_400.0)))
+
+    def set_clock_wrong(self) -> None:
+        """Somebody sets the wall clock, and later sets it right: else its timers might wait for ever."""
+        by_s = self.random.choice(_WRONG_BY_S)
+        self.clock.set_wall(by_s)
+        self.later(_WRONG_STEPS, lambda: self.clock.set_wall(-by_s))
 
     def note(self, who: str, what: str) -> None:
         self._notes.append((self.steps, self.clock.elapsed, who, what))
@@ -109,7 +121,7 @@ class Schedule:
         return self._act() or bool(self._later) or self._jump()
 
     def _act(self) -> bool:
-        now, alarms = self.clock.now(), self._alarms
+        now, alarms = self.clock.monotonic(), self._alarms
         while alarms and alarms[0][0] <= now:
             self.wake(heapq.heappop(alarms)[2])
         ready, draw = self._ready, self.random.random
@@ -128,12 +140,12 @@ class Schedule:
         actor.ready = False
         self._ready.remove(actor)
         at = actor.wake_at
-        if at is not None and at > self.clock.now():
+        if at is not None and at > self.clock.monotonic():
             heapq.heappush(self._alarms, (at, next(self._order), actor))
 
     def _jump(self) -> bool:
         """Let time pass until somebody has something to do; False if nobody ever will."""
-        near = self.clock.now() + _NEAR_STEPS * self.clock.step_s
+        near = self.clock.monotonic() + _NEAR_STEPS * self.clock.step_s
         if not self._alarms or self._alarms[0][0] > near:
             self.wake_all()
             if self._act():

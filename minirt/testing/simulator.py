@@ -13,28 +13,29 @@ be killed or replaced while it is stuck in the middle of its command.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from random import Random
-from typing import Any
 
 import cloudpickle
 
 from minirt.api.environment import Environment
 from minirt.config import Checkpointing, Options
-from minirt.errors import JobFailedError
+from minirt.errors import SupersededError
 from minirt.graph.execution import ExecutionGraph
-from minirt.graph.job_graph import JobGraph, SinkSpec
+from minirt.graph.job_graph import JobGraph
 from minirt.graph.planner import build_execution_graph
 from minirt.modes import MODES, find_mode
+from minirt.operators.sink import SinkSpec
 from minirt.protocol.job_events import AnswerSavepoint, JobStatus
+from minirt.protocol.reports import CheckpointReport
 from minirt.protocol.restarts import Restart, RestartStrategy
-from minirt.runtime.observer import JobObserver
+from minirt.runtime.program.observer import JobObserver
 from minirt.testing.clock import SimulatedClock
-from minirt.testing.coordinator import SimulatedCoordinator, SimulatedJob, World
+from minirt.testing.coordinator import SimulatedCoordinator, SimulatedJob, Surroundings
 from minirt.testing.faults import Chaos, Faults
 from minirt.testing.options import at_pace, drawn_options
+from minirt.testing.quiet import quiet
+from minirt.testing.result import SimulationResult
 from minirt.testing.schedule import Schedule, StalledError
 from minirt.testing.sink import TransactionalSink
 from minirt.testing.user import Requests, SimulatedUser
@@ -45,6 +46,8 @@ _SLEEP_STEPS = 1200
 _ZOMBIE_STEPS = 300
 _RESTART_STEPS = 60
 _HANG_STEPS = 200
+_FULL_STEPS = 1000
+_ROOM_BYTES = (0, 500, 5000)
 _RESTARTS_MAX = 100
 """Far more than there are faults: a job that restarts so often will not recover."""
 
@@ -53,40 +56,7 @@ _INTERVAL_ROUNDS = (0.3, 1, 4)
 """From checkpoint to checkpoint; a simulation draws one of them."""
 
 
-@dataclass(frozen=True, slots=True)
-class SimulationResult:
-    """How a simulation went; the same seed gives the same one again."""
-
-    seed: int
-    finished: bool
-    """Whether the job came to its end by itself."""
-    problems: tuple[str, ...]
-    """What went wrong although nobody made it, the reason for not finishing included."""
-    committed: Mapping[str, Sequence[Any]] = field(repr=False)
-    """The committed records of each TransactionalSink, by its uid."""
-    steps: int
-    checkpoints_completed: int
-    checkpoints_failed: int
-    restarts: int
-    """Restarts of generations and of coordinators."""
-    rescales: int
-    """Restarts of coordinators with another form of the job."""
-    faults: Counter[str]
-    """How often each kind of fault struck, by its name in `Faults`."""
-    savepoints: Sequence[Mapping[str, bytes]] = field(repr=False)
-    """What each savepoint consists of: its objects by path."""
-    trace: Sequence[str] = field(repr=False)
-    """What happened, a line each: step, seconds, who, what."""
-
-    def check(self) -> SimulationResult:
-        """Itself. Raises AssertionError with the seed and the end of the trace if anything is wrong."""
-        if self.finished and not self.problems:
-            return self
-        end = "\n".join(self.trace[-40:])
-        reasons = "; ".join(self.problems) or "the job did not finish"
-        raise AssertionError(f"seed {self.seed}: {reasons}\n{end}")
-
-
+@quiet()
 def simulate(
     job: Environment | JobGraph,
     *,
@@ -101,6 +71,7 @@ def simulate(
     steps_max: int = 60_000,
     on_checkpoint: Callable[[Mapping[str, bytes], str], None] | None = None,
     stop_at_problem: bool = False,
+    may_refuse: Callable[[Exception | None], bool] = lambda error: False,
 ) -> SimulationResult:
     """Run a job that ends by itself, with whatever the seed does to it; always returns.
 
@@ -120,7 +91,8 @@ def simulate(
     from the seed unless given: small queues and frames, so that there is backpressure. `on_checkpoint` is
     called with all stored objects and the path of each manifest once it was created. A job that has not
     finished after `steps_max` steps has made no progress, which is a problem like any other.
-    `stop_at_problem` ends the simulation, and so its trace, with the first problem.
+    `stop_at_problem` ends the simulation, and so its trace, with the first problem. `may_refuse` tells of
+    the error of a job whether just this form of it may fail so: then another one is started.
     """
     checkpointing = checkpointing or Checkpointing("simulated://", interval="20ms")
     random = Random(seed)
@@ -138,6 +110,7 @@ def simulate(
     mode = find_mode(checkpointing.mode)
     user = SimulatedUser(requests or Requests(), MODES, mode, schedule, round_steps)
     simulation = _Simulation(forms, seed, schedule, chaos, user, stop_at_problem=stop_at_problem)
+    simulation.may_refuse = may_refuse
     if origin is not None:
         simulation.start_from(origin)
     if on_checkpoint is not None:
@@ -151,13 +124,15 @@ class _Counter(JobObserver):
     """Counts what became of checkpoints."""
 
     def __init__(self) -> None:
-        self.checkpoints: Counter[str] = Counter()
+        self.completed = 0
+        self.failed = 0
 
-    def on_checkpoint(self, entry: Mapping[str, Any]) -> None:
-        self.checkpoints[entry["status"]] += 1
+    def on_checkpoint(self, report: CheckpointReport) -> None:
+        self.completed += report.completed
+        self.failed += not report.completed
 
 
-class _Simulation(World):
+class _Simulation(Surroundings):
     def __init__(
         self,
         forms: Sequence[SimulatedJob],
@@ -183,6 +158,7 @@ class _Simulation(World):
         self._stop_at_problem = stop_at_problem
         self._observer = _Counter()
         self._look: Callable[[str], None] = _nobody_looks
+        self.may_refuse: Callable[[Exception | None], bool] = lambda error: False
         self._coordinators: list[SimulatedCoordinator] = []
         self._starting = False
         self._form = forms[0]
@@ -227,8 +203,8 @@ class _Simulation(World):
             problems=tuple(self.problems),
             committed={uid: sink.rows for uid, sink in self.sinks.items()},
             steps=self.schedule.steps,
-            checkpoints_completed=self._observer.checkpoints["completed"],
-            checkpoints_failed=self._observer.checkpoints["failed"],
+            checkpoints_completed=self._observer.completed,
+            checkpoints_failed=self._observer.failed,
             restarts=restarts - 1,
             rescales=self._rescales,
             faults=self.chaos.struck,
@@ -292,8 +268,6 @@ class _Simulation(World):
             self.origin = savepoint.path
             self.storage_url += "1"
             self.disks[self.storage_url].on_create = self._look
-            for sink in self.sinks.values():
-                sink.storages += 1
         self._start_coordinator()
 
     def on_answer(self, coordinator: SimulatedCoordinator, answer: AnswerSavepoint) -> None:
@@ -309,7 +283,7 @@ class _Simulation(World):
         if newest.status is not JobStatus.FAILED or self._starting:
             return False
         error = newest.error
-        if not (isinstance(error, JobFailedError) and "has taken over" in str(error)):
+        if not (isinstance(error, SupersededError) or self.may_refuse(error)):
             self.problems.append(f"the job failed: {error}")
             return True
         if self._all_gone:
@@ -341,6 +315,7 @@ class _Simulation(World):
         newest = self._coordinators[-1] if self._coordinators else None
         if newest is not None and not (self._starting or newest.gone):
             self._user.perhaps_ask(newest)
+            self._user.perhaps_delete(self.disks, self.storage_url)
 
     # Faults.
 
@@ -348,7 +323,17 @@ class _Simulation(World):
         if not self.chaos.is_due():
             return
         kind = self.chaos.strike(
-            ("worker_crashes", "user_errors", "hangs", *self._on_coordinator())
+            (
+                *(
+                    "worker_crashes",
+                    "user_errors",
+                    "hangs",
+                    "clock_jumps",
+                    "full_disks",
+                    "lost_connections",
+                ),
+                *self._on_coordinator(),
+            )
         )
         if kind is not None:
             self.schedule.note("fault", kind)
@@ -377,6 +362,19 @@ class _Simulation(World):
         if workers:
             for_ever = self.schedule.random.random() < 0.5
             self.schedule.random.choice(workers).hang(None if for_ever else _HANG_STEPS)
+
+    def _strike_lost_connections(self) -> None:
+        workers = [w for w in self._coordinators[-1].cluster.workers if w.heard and not w.gone]
+        if workers:
+            self.schedule.random.choice(workers).lose_connection()
+
+    def _strike_full_disks(self) -> None:
+        disk = self.disks[self.storage_url]
+        disk.bytes_max = disk.bytes + self.schedule.random.choice(_ROOM_BYTES)
+        self.schedule.later(_FULL_STEPS, lambda: setattr(disk, "bytes_max", None))
+
+    def _strike_clock_jumps(self) -> None:
+        self.schedule.set_clock_wrong()
 
     def _strike_coordinator_crashes(self) -> None:
         self._coordinators[-1].die()

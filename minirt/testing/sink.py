@@ -9,7 +9,7 @@ from weakref import WeakValueDictionary
 
 from minirt.data.batch import Batch
 from minirt.errors import StorageError
-from minirt.io.base import Handle, Prepared, Sink, SinkContext, SinkWriter
+from minirt.io.base import Handle, Prepared, Sink, SinkContext, SinkIdentity, SinkWriter
 
 _numbers = itertools.count()
 _sinks: WeakValueDictionary[int, TransactionalSink] = WeakValueDictionary()
@@ -26,8 +26,8 @@ class TransactionalSink(Sink):
         self._number = next(_numbers)
         self._pending: dict[str, list[Any]] = {}
         self._committed: dict[str, list[Any]] = {}
-        self.storages = 1
-        """How many storages the job has had: in each, generations are counted from the beginning."""
+        self._owners: dict[SinkIdentity, int] = {}
+        """Numbers for names, since identities differ from one simulation to the next."""
         _sinks[self._number] = self
 
     def __reduce__(self) -> tuple[Any, tuple[int]]:
@@ -52,6 +52,7 @@ class TransactionalSink(Sink):
         """Forget everything."""
         self._pending.clear()
         self._committed.clear()
+        self._owners.clear()
 
     def load(
         self, pending: Mapping[str, Sequence[Any]], committed: Mapping[str, Sequence[Any]]
@@ -76,24 +77,25 @@ class TransactionalSink(Sink):
             self._committed[id] = self._pending.pop(id)
 
     def discard_uncommitted(
-        self,
-        committed: Sequence[Handle],
-        operator: str = "",
-        before_generation: int | None = None,
+        self, committed: Sequence[Handle], identity: SinkIdentity, before_generation: int
     ) -> None:
         keep = {handle["id"] for handle in committed}
         for id in [id for id in self._pending if id not in keep]:
             owner, _, rest = id.rpartition("/")
-            generation = int(rest.split("-")[1])
-            if owner == operator and (before_generation is None or generation < before_generation):
+            if owner == self.owner(identity) and int(rest.split("-")[1]) < before_generation:
                 del self._pending[id]
+
+    def owner(self, identity: SinkIdentity) -> str:
+        """How names of output begin that belongs to this identity."""
+        return f"{identity.uid}/{self._owners.setdefault(identity, len(self._owners))}"
 
 
 class _Writer(SinkWriter):
     def __init__(self, sink: TransactionalSink, context: SinkContext) -> None:
         self._sink = sink
         # No other output has such a name: of one generation there is one writer for each subtask.
-        self._name = f"{context.operator}/{context.subtask}-{context.generation}-{sink.storages}"
+        owner = sink.owner(context.identity)
+        self._name = f"{owner}/{context.subtask}-{context.generation}"
         self._rows: list[Any] = []
         self._prepared = 0
 

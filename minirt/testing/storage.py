@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from minirt.storage.store import ObjectStore
+from minirt.testing.faults import INJECTED
 
 
 class Gate(Protocol):
@@ -16,9 +18,25 @@ class Gate(Protocol):
     `after`.
     """
 
+    def unexpected(self, action: str) -> None:
+        """Called ahead of all, where an error is not taken for one of storage."""
+
     def before(self, action: str) -> None: ...
 
     def after(self, action: str) -> None: ...
+
+
+class OpenGate:
+    """A gate that lets everything pass."""
+
+    def before(self, action: str) -> None:
+        return None
+
+    def after(self, action: str) -> None:
+        return None
+
+    def unexpected(self, action: str) -> None:
+        return None
 
 
 class Disk:
@@ -26,8 +44,23 @@ class Disk:
 
     def __init__(self) -> None:
         self.objects: dict[str, bytes] = {}
+        self.bytes_max: int | None = None
+        """What there is room for; None: for anything."""
         self.on_create: Callable[[str], None] = _ignore
         """Told the path of each object that `create` has stored."""
+
+    def put(self, path: str, chunks: Iterable[bytes]) -> None:
+        """Store an object. Raises OSError if there is no room."""
+        data = b"".join(chunks)
+        growth = len(data) - len(self.objects.get(path, b""))
+        if self.bytes_max is not None and self.bytes + growth > self.bytes_max:
+            raise OSError(errno.ENOSPC, f"{INJECTED}: no space left for {path}")
+        self.objects[path] = data
+
+    @property
+    def bytes(self) -> int:
+        """What is stored in all."""
+        return sum(map(len, self.objects.values()))
 
 
 class Disks(defaultdict[str, Disk]):
@@ -41,9 +74,22 @@ class SimulatedStore(ObjectStore):
     """A process's view of what is stored at a URL."""
 
     def __init__(self, url: str, disks: Disks, gate: Gate) -> None:
-        super().__init__(url, objects=SimulatedObjects(url, disks[url], gate))
+        # An operation that fails is not tried again: all that depends on it is to be seen to fail.
+        super().__init__(url, objects=SimulatedObjects(url, disks[url], gate), pauses_s=())
         self._disks = disks
         self._gate = gate
+
+    def read(self, path: str) -> bytes:
+        self._gate.unexpected(f"read {path}")
+        return super().read(path)
+
+    def write(self, path: str, data: bytes | Iterable[bytes]) -> None:
+        self._gate.unexpected(f"write {path}")
+        super().write(path, data)
+
+    def create(self, path: str, data: bytes | Iterable[bytes]) -> bool:
+        self._gate.unexpected(f"create {path}")
+        return super().create(path, data)
 
     def at(self, url: str) -> SimulatedStore:
         return SimulatedStore(url, self._disks, self._gate)
@@ -66,14 +112,14 @@ class SimulatedObjects:
 
     def write(self, path: str, chunks: Iterable[bytes]) -> None:
         self._gate.before(f"write {path}")
-        self._disk.objects[path] = b"".join(chunks)
+        self._disk.put(path, chunks)
         self._gate.after(f"write {path}")
 
     def create(self, path: str, chunks: Iterable[bytes]) -> bool:
         self._gate.before(f"create {path}")
         created = path not in self._disk.objects
         if created:
-            self._disk.objects[path] = b"".join(chunks)
+            self._disk.put(path, chunks)
             self._disk.on_create(path)
         self._gate.after(f"create {path}")
         return created

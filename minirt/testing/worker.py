@@ -8,23 +8,25 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from minirt.errors import WorkerLostError
-from minirt.graph.execution import SubtaskId
+from minirt.protocol.ids import SubtaskId
 from minirt.protocol.job_events import (
     JobEvent,
     SnapshotDeclined,
+    StopWorkers,
     SubtaskDrained,
     SubtaskStarted,
     WorkerFailed,
     WorkerSeen,
 )
-from minirt.runtime.assembly import Assembled, Deployment, JobPackage, assemble
-from minirt.runtime.channels import OutputChannel
-from minirt.runtime.frames import Frame
-from minirt.runtime.messages import Abort, Drain, Resume, Stop, ToWorker, Trigger
-from minirt.runtime.operators.source import SourceOperator
-from minirt.runtime.orders import deliver, deliver_stored
-from minirt.runtime.snapshot import SnapshotUpload
-from minirt.runtime.subtask import Subtask
+from minirt.runtime.channels.channels import OutputChannel
+from minirt.runtime.channels.frames import Frame
+from minirt.runtime.control.messages import SentCommand, ToWorker, portable
+from minirt.runtime.control.package import Deployment, JobPackage
+from minirt.runtime.subtask.assembly import Assembled, assemble
+from minirt.runtime.subtask.snapshot import SnapshotUpload
+from minirt.runtime.subtask.subtask import Subtask
+from minirt.runtime.worker.orders import CommandReceiver, deliver_stored
+from minirt.runtime.worker.upload_queue import UploadQueue
 from minirt.testing.clock import SeededPacer
 from minirt.testing.faults import INJECTED, Chaos, InjectedFaultError, ProcessDiedError
 from minirt.testing.links import LinkEnd
@@ -35,9 +37,14 @@ _PIECES = ((1, 1), (3, 2), (40, 4))
 """Records a piece and pieces a slice, at most; a worker draws one of them."""
 
 _SLOW_UPLOAD_STEPS = 400
+_CALL_STEPS = 200
+"""How long a call beside the record path takes, at most."""
+
+LINGER_STEPS = 60
+"""Within how many steps a worker ends that was killed, or that does not hear its coordinator any more."""
 
 
-class Cluster(Protocol):
+class WorkerPorts(Protocol):
     """What a worker asks of the cluster that it is part of."""
 
     def post(self, worker: SimulatedWorker, event: JobEvent) -> None:
@@ -51,6 +58,9 @@ class Cluster(Protocol):
 
     def on_died(self, worker: SimulatedWorker, error: Exception | None) -> None:
         """The worker vanished without a word; `error` is for the coordinator, None for nobody."""
+
+    def on_unheard(self, worker: SimulatedWorker) -> None:
+        """The connection to the worker is lost; all that it had sent arrives first."""
 
     def on_unexpected(self, error: Exception) -> None:
         """Something failed that nobody made fail."""
@@ -74,7 +84,7 @@ class SimulatedWorker(Actor):
         self,
         schedule: Schedule,
         chaos: Chaos,
-        cluster: Cluster,
+        cluster: WorkerPorts,
         package: JobPackage,
         deployment: Deployment,
         number: int,
@@ -91,6 +101,7 @@ class SimulatedWorker(Actor):
         self.actors: dict[SubtaskId, SubtaskActor] = {}
         self._inbox: deque[ToWorker] = deque()
         self._schedule = schedule
+        self.clock = schedule.new_process()
         self._chaos = chaos
         self._cluster = cluster
         self._package = package
@@ -98,7 +109,8 @@ class SimulatedWorker(Actor):
         self._ids = ids
         self._alive = True
         self._greeted = False
-        self._uploads: deque[SnapshotUpload] = deque()
+        self._uploads = UploadQueue(package.options.limits.waiting_snapshots * len(ids))
+        self._commands = CommandReceiver(self.clock.monotonic, self._uploads.give_up)
         self._upload_slow = False
         self._heartbeat_at: float | None = None
         self._heartbeat_s = package.options.limits.heartbeat_s
@@ -136,9 +148,17 @@ class SimulatedWorker(Actor):
             self._cluster.on_died(self, lost if self.heard else None)
 
     def end_within(self, steps: int) -> None:
-        """Nobody listens to it any more; it goes on for some steps before it ends itself."""
+        """Nobody listens to it any more; it goes on for so many steps at most before it ends itself."""
         self.heard = False
         self._schedule.later(steps, self._end)
+
+    def lose_connection(self) -> None:
+        """From now on neither it nor the coordinator hears the other."""
+        if self._alive and self.heard:
+            self._schedule.note(self.name, "loses its connection")
+            self._inbox.clear()
+            self._cluster.on_unheard(self)
+            self.end_within(LINGER_STEPS)
 
     def hang(self, steps: int | None) -> None:
         """Do nothing for some steps, or until somebody ends it."""
@@ -152,7 +172,6 @@ class SimulatedWorker(Actor):
             operator
             for built in self.assembled.values()
             for operator in built.subtask.chain.operators
-            if not isinstance(operator, SourceOperator)
         ]
         if not operators:
             return False
@@ -193,7 +212,10 @@ class SimulatedWorker(Actor):
             choices.append(self._obey)
         if self._uploads and not self._upload_slow:
             choices.append(self._store)
-        if self._heartbeat_at is not None and self._heartbeat_at <= self._schedule.clock.now():
+        if (
+            self._heartbeat_at is not None
+            and self._heartbeat_at <= self._schedule.clock.monotonic()
+        ):
             choices.append(self._beat)
         if not choices:
             return False
@@ -210,23 +232,20 @@ class SimulatedWorker(Actor):
             self._guard(subtask.on_time)
             self._guard(subtask.run_slice)
             return True
-        before = actor.next_at = subtask.wake_at
-        if before is None or before > self._schedule.clock.now():
+        before = actor.next_at = self.clock.scheduled(subtask.wake_at)
+        if before is None or before > self._schedule.clock.monotonic():
             return False
         self._guard(subtask.on_time)
-        actor.next_at = subtask.wake_at
+        actor.next_at = self.clock.scheduled(subtask.wake_at)
         return actor.next_at != before
 
     # The ports of its subtasks.
-
-    def now(self) -> float:
-        return self._schedule.clock.now()
 
     def upload(self, upload: SnapshotUpload) -> None:
         self._schedule.note(
             self.name, f"{upload.name} has its part of checkpoint {upload.checkpoint_id}"
         )
-        self._uploads.append(upload)
+        self._uploads.put(upload)
         self._schedule.wake(self)
         if self._chaos.strikes_operation("slow_storage"):
             self._upload_slow = True
@@ -235,7 +254,21 @@ class SimulatedWorker(Actor):
     def drained(self, subtask: SubtaskId) -> None:
         self._cluster.post(self, SubtaskDrained(self.generation, subtask))
 
+    def wake(self, subtask: SubtaskId) -> None:
+        actor = self.actors.get(subtask)
+        if actor is not None:
+            self._schedule.wake(actor)
+
+    def run_beside(self, call: Callable[[], None]) -> None:
+        self._schedule.later(_CALL_STEPS, lambda: self._make(call))
+
     # How it works.
+
+    def _make(self, call: Callable[[], None]) -> None:
+        if self.turning:
+            self._guard(call)
+        elif self._alive:
+            self.run_beside(call)
 
     def _greet(self) -> None:
         self._greeted = True
@@ -278,26 +311,32 @@ class SimulatedWorker(Actor):
         for actor in self.actors.values():
             self._schedule.wake(actor)
         match message:
-            case Trigger() | Resume() | Drain() | Abort():
-                deliver(message, subtasks)
-            case Stop():
+            case SentCommand():
+                self._commands.receive(message, subtasks)
+            case StopWorkers():
                 for subtask in subtasks:
                     subtask.close()
                 self._alive = False
 
     def _store(self) -> None:
-        upload = self._uploads.popleft()
-        result = upload.run(self._package.storage, self._schedule.clock.now)
+        _, upload = self._uploads.take()
+        result = upload.run(
+            self._package.storage,
+            self.clock.monotonic,
+            lambda: self._uploads.is_given_up(upload),
+        )
         self._schedule.note(
             self.name, f"{type(result).__name__} {upload.name} {upload.checkpoint_id}"
         )
-        if isinstance(result, SnapshotDeclined) and INJECTED not in result.reason:
-            self._cluster.on_unexpected(RuntimeError(result.reason))
+        if isinstance(result, SnapshotDeclined) and not self._uploads.is_given_up(upload):
+            error = result.error or "nobody gave it up"
+            if INJECTED not in error:
+                self._cluster.on_unexpected(RuntimeError(error))
         deliver_stored(result, [built.subtask for built in self.assembled.values()])
         self._cluster.post(self, result)
 
     def _beat(self) -> None:
-        self._heartbeat_at = self._schedule.clock.now() + self._heartbeat_s
+        self._heartbeat_at = self._schedule.clock.monotonic() + self._heartbeat_s
         self._cluster.post(self, WorkerSeen(self.generation, self.number))
 
     def _guard(self, action: Callable[[], object]) -> None:
@@ -306,11 +345,12 @@ class SimulatedWorker(Actor):
             action()
         except ProcessDiedError:
             self.vanish()
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             self._schedule.note(self.name, f"fails: {error}")
+            known = portable(error)
             if INJECTED not in str(error) and self.heard:
-                self._cluster.on_unexpected(error)
-            self._cluster.post(self, WorkerFailed(self.generation, error))
+                self._cluster.on_unexpected(known)
+            self._cluster.post(self, WorkerFailed(self.generation, known))
             self._alive = False
 
     def _end(self) -> None:
@@ -351,6 +391,11 @@ class WorkerGate:
 
     def __init__(self, chaos: Chaos) -> None:
         self._chaos = chaos
+
+    def unexpected(self, action: str) -> None:
+        error = self._chaos.unexpected_error(action)
+        if error is not None:
+            raise error
 
     def before(self, action: str) -> None:
         if self._chaos.strikes_operation("worker_crashes"):

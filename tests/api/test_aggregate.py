@@ -212,3 +212,50 @@ def test_the_plan_says_when_results_come() -> None:
     keyed.aggregate(rt.Count(), emit="2s").sink(rt.DiscardSink())
     assert "aggregate, emits every 2 s" in env.plan()
     assert "rows become columns: aggregate computes on columns" in env.plan()
+
+
+LARGE = 2**62
+BEYOND = [{"k": key, "v": LARGE, "t": 0} for key in ("a", "b", "b")]
+
+
+def sum_of_large(overflow: Any, folder: Path, records: list[Any], **options: Any) -> list[Any]:
+    env, sink = rt.Environment(), rt.CollectSink()
+    sales = env.source(rt.CollectionSource(records), uid="sales").key_by("k")
+    totals = sales.aggregate(rt.Sum("v", overflow=overflow), emit="end", uid="totals")
+    totals.sink(sink, uid="out")
+    env.execute(
+        runner="inline", checkpointing=rt.Checkpointing(str(folder), interval="1ms"), **options
+    )
+    return sink.rows
+
+
+def test_a_sum_beyond_its_range_names_operator_column_and_key(tmp_path: Path) -> None:
+    with pytest.raises(rt.MinirtError) as error:
+        sum_of_large("error", tmp_path, BEYOND, restart=rt.Restart.none())
+    for part in ("totals", "'v'", "'k': 'b'", "int64", "overflow='widen'"):
+        assert part in str(error.value)
+
+
+def test_a_sum_that_was_an_error_goes_on_as_a_decimal(tmp_path: Path) -> None:
+    assert sum_of_large("error", tmp_path / "1", BEYOND[:2])[-1]["v_sum"] == LARGE
+    wide = sum_of_large("widen", tmp_path / "2", BEYOND)
+    assert {row["k"]: row["v_sum"] for row in wide} == {"a": LARGE, "b": 2 * LARGE}
+    env, sink = rt.Environment(), rt.CollectSink()
+    sales = env.source(rt.CollectionSource(BEYOND), uid="other-sales").key_by("k")
+    sales.aggregate(rt.Sum("v", overflow="widen"), emit="end", uid="totals").sink(sink, uid="out")
+    env.execute(
+        runner="inline",
+        restore=str(tmp_path / "1"),
+        allow_non_restored_state=True,
+        checkpointing=rt.Checkpointing(str(tmp_path / "3")),
+    )
+    assert {row["k"]: row["v_sum"] for row in sink.rows} == {"a": 2 * LARGE, "b": 3 * LARGE}
+
+
+def test_sums_in_windows_stop_at_their_range_as_well() -> None:
+    env = rt.Environment()
+    marks = rt.Watermarks.monotonous(timestamp="t")
+    windows = env.source(rt.CollectionSource(BEYOND), watermarks=marks).key_by("k")
+    windows.window(rt.Tumbling("1s")).aggregate(rt.Sum("v")).sink(rt.CollectSink())
+    with pytest.raises(rt.MinirtError, match=r"sum of column 'v'.*'k': 'b'"):
+        env.execute(runner="inline", restart=rt.Restart.none())

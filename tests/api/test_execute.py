@@ -10,12 +10,15 @@ import pytest
 from minirt import (
     Checkpointing,
     ConfigurationError,
+    DiscardSink,
     Environment,
     JobObserver,
     Options,
     Restart,
+    SequenceSource,
 )
-from minirt.run_settings import RestoreOptions, RunSettings
+from minirt.protocol.restore_options import RestoreOptions
+from minirt.run_settings import RunSettings
 
 CHECKPOINTING = Checkpointing("memory://checkpoints")
 
@@ -29,11 +32,11 @@ def calls(monkeypatch):
         made.append((graph, settings, runner))
         return "result"
 
-    module = types.ModuleType("minirt.runtime.execute")
+    module = types.ModuleType("minirt.runtime.program.execute")
     module.execute_job = execute_job
     module.start_job = lambda graph, settings: execute_job(graph, settings, "processes")
     monkeypatch.setitem(sys.modules, "minirt.runtime", types.ModuleType("minirt.runtime"))
-    monkeypatch.setitem(sys.modules, "minirt.runtime.execute", module)
+    monkeypatch.setitem(sys.modules, "minirt.runtime.program.execute", module)
     return made
 
 
@@ -114,3 +117,16 @@ def test_the_job_goes_by_the_name_of_its_environment_unless_given_one(numbers, n
     assert env.graph("other").name == "other"
     assert env.plan().startswith("job nightly:")
     assert env.plan("other").startswith("job other:")
+
+
+@pytest.mark.parametrize(
+    ("storage", "restore"),
+    [("memory://x", None), ("simplecache::memory://x", None), ("{folder}", "memory://savepoint")],
+)
+def test_storage_of_one_process_is_refused_for_workers(tmp_path, storage, restore):
+    checkpointing = Checkpointing(storage.format(folder=tmp_path))
+    env = Environment()
+    env.source(SequenceSource(3)).sink(DiscardSink())
+    for start in (env.execute, env.start):
+        with pytest.raises(ConfigurationError, match=r"memory of one process.*inline"):
+            start(checkpointing=checkpointing, restore=restore)

@@ -52,7 +52,7 @@ def test_an_unknown_column_with_nothing_near_lists_the_columns(typed):
 
 
 def test_columns_stay_known_through_filter_partitioning_and_union(typed):
-    same = typed.filter(bool).rebalance().union(typed.broadcast()).key_by("n")
+    same = typed.filter(bool).rebalance().union(typed.broadcast())
     with refused("no column 'm'"):
         same.key_by("m")
 

@@ -7,22 +7,14 @@ import functools
 import pytest
 
 from minirt import ConfigurationError, KeyedCoProcess, KeyedProcess, Process, Watermarks
-from minirt.graph.job_graph import (
-    Broadcast,
-    CoMapSpec,
-    Custom,
-    Edge,
-    Forward,
-    Hash,
-    KeyedCoProcessSpec,
-    KeyedProcessSpec,
-    KeySelector,
-    MapBatchesSpec,
-    ProcessSpec,
-    Rebalance,
-    ReduceSpec,
-    Rescale,
-)
+from minirt.graph.job_graph import Broadcast, Custom, Edge, Forward, Hash, Rebalance, Rescale
+from minirt.graph.keys import KeySelector
+from minirt.operators.flat_map import CoFlatMapSpec
+from minirt.operators.keyed_process import KeyedCoProcessSpec, KeyedProcessSpec
+from minirt.operators.map import CoMapSpec
+from minirt.operators.map_batches import MapBatchesSpec
+from minirt.operators.process import ProcessSpec
+from minirt.operators.reduce import ReduceSpec
 
 
 class Pass(Process):
@@ -136,8 +128,9 @@ def test_keyed_operators_hold_the_key_of_their_input_edge(env, stream, nowhere):
     keyed.process(counter, uid="counted").sink(nowhere(), uid="b")
     key = KeySelector(function=str)
     operators = env.graph("job").operators
-    assert operators["reduced"].spec == ReduceSpec(key, add)
-    assert operators["counted"].spec == KeyedProcessSpec(key, counter)
+    assert operators["reduced"].spec == ReduceSpec(add)
+    assert operators["counted"].spec == KeyedProcessSpec(counter)
+    assert operators["reduced"].keys == operators["counted"].keys == (key,)
     assert ("numbers", "counted", Hash(key)) in edges(env)
 
 
@@ -172,7 +165,7 @@ def test_connected_streams_enter_by_different_inputs(env, numbers, stream, nowhe
     other = env.source(numbers(), uid="other")
     stream.connect(other.broadcast()).map(str, repr, uid="co").sink(nowhere(), uid="out")
     graph = env.graph("job")
-    assert graph.operators["co"].spec == CoMapSpec(str, repr, flat=False)
+    assert graph.operators["co"].spec == CoMapSpec(str, repr)
     assert graph.edges[:2] == (
         Edge("numbers", "co", Forward(), 0),
         Edge("other", "co", Broadcast(), 1),
@@ -185,7 +178,7 @@ def test_a_connected_flat_map_may_use_generators(env, stream, nowhere):
         yield record
 
     stream.connect(stream).flat_map(twice, twice, uid="co").sink(nowhere())
-    assert env.graph("job").operators["co"].spec == CoMapSpec(twice, twice, flat=True)
+    assert env.graph("job").operators["co"].spec == CoFlatMapSpec(twice, twice)
 
 
 @pytest.mark.parametrize("way", ["key each, then connect", "connect, then key both"])
@@ -199,7 +192,8 @@ def test_streams_keyed_alike_share_a_process_function(env, numbers, stream, nowh
     connected.process(pair, uid="pair").sink(nowhere())
     graph = env.graph("job")
     left, right = KeySelector(("n",)), KeySelector(function=str)
-    assert graph.operators["pair"].spec == KeyedCoProcessSpec(left, right, pair)
+    assert graph.operators["pair"].spec == KeyedCoProcessSpec(pair)
+    assert graph.operators["pair"].keys == (left, right)
     assert graph.edges[:2] == (
         Edge("numbers", "pair", Hash(left), 0),
         Edge("other", "pair", Hash(right), 1),
@@ -208,8 +202,8 @@ def test_streams_keyed_alike_share_a_process_function(env, numbers, stream, nowh
 
 def test_connected_streams_can_be_keyed_by_several_columns(env, stream, nowhere):
     stream.connect(stream).key_by(["a", "b"], ("c", "d")).process(Pair(), uid="p").sink(nowhere())
-    spec = env.graph("job").operators["p"].spec
-    assert (spec.left_key.columns, spec.right_key.columns) == (("a", "b"), ("c", "d"))
+    left, right = env.graph("job").operators["p"].keys
+    assert (left.columns, right.columns) == (("a", "b"), ("c", "d"))
 
 
 def test_a_keyed_stream_connects_with_a_plain_one(env, stream, nowhere):

@@ -217,7 +217,8 @@ def test_the_newest_checkpoint_is_not_deleted_unless_forced(call: Call, root: st
     assert "is the newest" in refused_deletion(call, root, "2", "--yes")
     assert "is the newest" in refused_deletion(call, root, "latest", "--yes")
     deleted = json.loads(call("checkpoints", "delete", root, "2", "--yes", "--force", "--json").out)
-    assert (deleted["checkpoint_id"], len(deleted["files"])) == (2, 4)
+    assert (deleted["checkpoint_id"], deleted["files"], len(deleted["left"])) == (2, [], 4)
+    assert all(Path(root, file).exists() for file in deleted["left"])
     assert [checkpoint.id for checkpoint in rt.open_checkpoints(root)] == [1]
 
 

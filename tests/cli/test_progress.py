@@ -8,7 +8,8 @@ import sys
 import pytest
 
 from minirt.cli import live_line
-from minirt.cli.progress import progress
+from minirt.cli import progress as progress_module
+from minirt.cli.progress import progress, time_left
 
 
 class Terminal(io.StringIO):
@@ -32,6 +33,19 @@ def test_a_pipe_gets_plain_lines(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(live_line, "_PIPE_EVERY_S", 0.0)
+    seconds = iter([100.0, 114.0, 140.0])
+    monkeypatch.setattr(progress_module, "monotonic", lambda: next(seconds))
     with progress("mode aligned", 20, "runs") as show:
-        show(7)
-    assert capsys.readouterr().err == "mode aligned: 7 of 20 runs\n"
+        for done in (0, 7, 10, 20):
+            show(done)
+    assert capsys.readouterr().err.splitlines() == [
+        "mode aligned: 0 of 20 runs",
+        "mode aligned: 7 of 20 runs, 26 s left",
+        "mode aligned: 10 of 20 runs, 40 s left",
+        "mode aligned: 20 of 20 runs",
+    ]
+
+
+def test_time_left_is_said_as_people_do() -> None:
+    said = [time_left(seconds) for seconds in (0.2, 59, 61, 3599, 4200)]
+    assert said == ["1 s", "59 s", "2 min", "1 h 0 min", "1 h 10 min"]

@@ -9,8 +9,9 @@ from typing import Any, cast
 import pytest
 
 from minirt.testing.conformance.cuts import Cut
-from minirt.testing.conformance.graphs import Plan, Record, Stage, span_end
+from minirt.testing.conformance.plans import Plan, Stage
 from minirt.testing.conformance.sources import event_time
+from minirt.testing.conformance.stages.base import Record, span_end
 from minirt.testing.conformance.stored import StoredCheckpoint
 
 
@@ -130,7 +131,7 @@ def test_the_inputs_of_an_operator_are_told_apart() -> None:
 def test_timers_have_fired_or_are_in_state() -> None:
     timers = plan(stage("timers", 0))
     end = span_end(record(0)[1])
-    fired = (("timer", "op1", 0, end), end, ())
+    fired = (("timers", "op1", 0, end), end, ())
     waiting = Checkpoint({"op0-0": 2}, {("op1", "spans"): {0: {end: 2}}})
     assert faults(timers, waiting, {"out1": []}) == []
     assert faults(timers, Checkpoint({"op0-0": 2}), {"out1": [fired]}) == []

@@ -15,6 +15,7 @@ from minirt.protocol.barriers import Alignment, BlockChannel, CheckpointMode, Co
 from minirt.testing.conformance import check_mode
 from minirt.testing.conformance.campaign import campaign
 from minirt.testing.conformance.cases import Case, Run, draw_case, in_words, run_case
+from minirt.testing.conformance.plans import Plan, Stage
 from minirt.testing.conformance.report import counterexample
 from minirt.testing.conformance.shrink import shrink
 from minirt.testing.conformance.wrong_modes import ForgetfulUnaligned, HastyAligned
@@ -160,13 +161,18 @@ def test_two_processes_come_to_the_same_tally() -> None:
 
 
 def test_a_case_in_words() -> None:
-    words = list(in_words(draw_case(2)))
+    stages = (
+        Stage("source", (), "plain", True, 1, (1, 2, 3)),
+        Stage("count", (0,), "impure", True, 1, (2, 3, 3)),
+        Stage("filter", (1,), "broadcast", False, 4, (3, 3, 3)),
+    )
+    words = list(in_words(Case(Plan(stages, splits=2, count=8, forms=3), seed=2)))
     assert words == [
         "op0: source, 2 splits of 8 records, parallelism 1 then 2 then 3",
-        "op1: count by key of op0 (impure), 1 key, not chained, parallelism 2 then 3",
+        "op1: count by key of op0 (impure), 1 key, parallelism 2 then 3",
         "op2: filter of op1 (broadcast), not chained, parallelism 3",
         "out2: sink of op2",
         "faults: at most 2 worker_crashes, 1 user_errors, 1 hangs, 2 coordinator_crashes, 1 zombies,"
-        " 4 storage_errors, 3 slow_storage",
+        " 4 storage_errors, 3 slow_storage, 2 unexpected_errors, 2 clock_jumps",
         "schedule and options: seed 2",
     ]

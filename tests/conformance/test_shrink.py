@@ -12,9 +12,10 @@ import pytest
 from minirt.modes import MODES
 from minirt.testing import Faults, SimulationResult
 from minirt.testing.conformance.cases import Case, Run, draw_case, run_case
-from minirt.testing.conformance.graphs import build, draw_plan
-from minirt.testing.conformance.oracle import Verdict
+from minirt.testing.conformance.drawing import draw_plan
+from minirt.testing.conformance.graphs import build
 from minirt.testing.conformance.shrink import shrink, smaller
+from minirt.testing.conformance.stages.base import Verdict
 
 RunCase = Callable[[Case], Run]
 

@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 
 import minirt as rt
-from minirt.graph.execution import SubtaskId
-from minirt.runtime.metrics import SubtaskMetrics
+from minirt.monitoring.subtask_metrics import SubtaskMetrics
+from minirt.protocol.ids import SubtaskId
+from minirt.protocol.reasons import CheckpointFailure, CheckpointFailureReason
+from minirt.protocol.reports import CheckpointReport
 from minirt_connectors.flights.audience import Audience
 from minirt_connectors.flights.demo import DemoRun, EndedJob
 from minirt_connectors.flights.job import SOURCE_NAME
@@ -30,11 +32,13 @@ class FakeJob:
     progress = rt.JobProgress({}, NAMES, {SOURCE: 1, OTHER: 2})
 
 
-def checkpoint(generation: int, kind: str = "checkpoint") -> dict[str, Any]:
-    return {"status": "completed", "generation": generation, "kind": kind}
+def checkpoint(
+    generation: int, kind: Any = "checkpoint", failure: CheckpointFailure | None = None
+) -> CheckpointReport:
+    return CheckpointReport(1, generation, "aligned", kind, 0.0, 0.1, failure=failure)
 
 
-FAILED = {"status": "failed", "generation": 1}
+FAILED = checkpoint(1, failure=CheckpointFailure(CheckpointFailureReason.DECLINED, "full"))
 
 
 @pytest.fixture
@@ -121,7 +125,7 @@ def test_figures_are_those_of_the_sources_and_go_on_over_a_restart() -> None:
     now[0] += 1.0
     live.on_progress(progress(3000, busy_s=1.25, blocked_s=0.75))
     live.on_checkpoint(checkpoint(1))
-    live.on_checkpoint({"status": "failed"})
+    live.on_checkpoint(FAILED)
     figures = live.figures()
     assert (figures.records, figures.records_per_s) == (3000, 2000)
     assert figures.backpressure == 0.75

@@ -6,6 +6,8 @@ import ast
 import re
 import subprocess
 import sys
+from itertools import pairwise
+from pathlib import Path
 
 import pytest
 
@@ -15,32 +17,47 @@ from tests.docs.blocks import ROOT, blocks, environment, promised_output, run_py
 
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
 GENERATORS = sorted((ROOT / "docs").glob("make_*.py"))
+NO_PROGRAMS = {
+    "command-line",
+    "storage",
+    "metrics",
+    "inspecting",
+    "testing",
+    "performance",
+    "changes",
+}
+"""Pages whose Python blocks other tests run, or that show parts of a program."""
+PROGRAMS = [
+    page.stem
+    for page in PAGES
+    if page.stem not in {"README", *NO_PROGRAMS} and blocks(page, "python")
+]
 
 
 @pytest.mark.processes
-@pytest.mark.parametrize("name", ["operators", "running", "writing-a-mode"])
+@pytest.mark.parametrize("name", PROGRAMS)
 def test_snippets_print_what_they_say(name, tmp_path):
     program = "\n".join(blocks(ROOT / "docs" / f"{name}.md", "python"))
     assert run_python(program, tmp_path) == promised_output(program)
 
 
 @pytest.mark.processes
-def test_the_commands_of_running_jobs_work_one_after_another(tmp_path):
-    [program] = [code for code in blocks(ROOT / "docs/running.md", "python") if '"job.py"' in code]
-    commands = "\n".join(blocks(ROOT / "docs/running.md", "bash"))
-    run_python(f"from pathlib import Path\nfolder = Path()\n{program}", tmp_path)
+def test_the_commands_of_the_command_line_work_one_after_another(tmp_path):
+    [program] = blocks(ROOT / "docs/command-line.md", "python")
+    commands = "\n".join(blocks(ROOT / "docs/command-line.md", "bash"))
+    run_python(program, tmp_path)
     ran = subprocess.run(
         ["bash", "-ec", commands], cwd=tmp_path, env=environment(), capture_output=True, text=True
     )
     assert ran.returncode == 0, ran.stderr
     assert (ran.stdout + ran.stderr).count("job 'sums' finished") == 4
-    assert "goes on from there at another parallelism" in ran.stdout
+    assert "goes on from there at another parallelism" in ran.stderr
     assert (tmp_path / "savepoints/monday").is_dir()
     assert f"savepoint: {tmp_path / 'savepoints/tuesday'}" in ran.stdout
 
 
-def test_the_settings_file_of_running_jobs_is_read(tmp_path):
-    [content] = blocks(ROOT / "docs/running.md", "toml")
+def test_the_settings_file_of_the_configuration_is_read(tmp_path):
+    [content] = blocks(ROOT / "docs/configuration.md", "toml")
     (tmp_path / "minirt.toml").write_text(content)
     settings = load_settings(tmp_path / "minirt.toml", environ={})
     assert settings.checkpointing is not None
@@ -57,6 +74,52 @@ def test_links_lead_somewhere(page):
         assert other.exists(), target
         if heading:
             assert heading in _headings(other.read_text()), target
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_rows_of_tables_have_as_many_cells_as_their_heads(page):
+    for table in re.findall(r"(?:^\|.*\n)+", _outside_blocks(page), re.MULTILINE):
+        head, rule, *rows = table.splitlines()
+        assert re.fullmatch(r"\|(?:-+\|)+", rule), rule
+        for row in rows:
+            assert row.endswith("|"), row
+            assert _cells(row) == _cells(head), row
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_no_line_of_a_table_stands_apart(page):
+    """A cell with a line break would end its table, and show the rest of the row as text."""
+    lines = _outside_blocks(page).splitlines()
+    for above, line in pairwise(lines):
+        if above.startswith("|"):
+            assert line.startswith("|") or not line, line
+
+
+def test_the_index_names_every_page_once():
+    index = (ROOT / "docs/README.md").read_text()
+    named = re.findall(r"^\* \[(\S+\.md)\]\(\1\)", index, re.MULTILINE)
+    pages = [page.name for page in (ROOT / "docs").glob("*.md") if page.name != "README.md"]
+    assert sorted(named) == sorted(pages)
+
+
+STEP = re.compile(r"^\|[^|]*\| `([\w/]+\.py)` \| ((?:`\w+`(?:, )?)+) \|", re.MULTILINE)
+
+
+def test_the_walks_name_functions_that_are_where_they_say():
+    steps = STEP.findall((ROOT / "docs/architecture.md").read_text())
+    assert len(steps) > 50
+    for file, names in steps:
+        tree = ast.parse((ROOT / "minirt" / file).read_text())
+        defined = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
+        assert set(re.findall(r"\w+", names)) <= defined, file
+
+
+def test_paths_in_the_architecture_exist():
+    """Short forms such as `data/layout.py` are below `minirt/`, or below `minirt/runtime/`."""
+    text = (ROOT / "docs/architecture.md").read_text()
+    for path in set(re.findall(r"`((?:\w+/)+\w+(?:\.py)?)`", text)):
+        folders = (ROOT, ROOT / "minirt", ROOT / "minirt/runtime")
+        assert any((folder / path).exists() for folder in folders), path
 
 
 @pytest.mark.parametrize("script", GENERATORS, ids=lambda script: script.stem)
@@ -92,6 +155,16 @@ def test_the_glossary_knows_the_words_of_the_code(word):
     assert any(used.search(text) for text in docstrings)
     terms = re.findall(r"^\*\*(.+?)\*\*", (ROOT / "docs/glossary.md").read_text(), re.MULTILINE)
     assert any(used.search(term.lower()) for term in terms)
+
+
+def _outside_blocks(page: Path) -> str:
+    """The text of a page without its code and its pictures."""
+    return re.sub(r"^```.*?^```$", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+
+
+def _cells(row: str) -> int:
+    """How many cells a row has; bars in code do not part them."""
+    return re.sub(r"`[^`]*`", "", row).count("|")
 
 
 def _headings(text: str) -> set[str]:

@@ -5,16 +5,10 @@ from __future__ import annotations
 import pytest
 
 from minirt import Sink, Source
-from minirt.graph.job_graph import (
-    CoMapSpec,
-    Edge,
-    Forward,
-    JobGraph,
-    MapSpec,
-    OperatorNode,
-    SinkSpec,
-    SourceSpec,
-)
+from minirt.graph.job_graph import Edge, Forward, JobGraph, OperatorNode
+from minirt.operators.map import CoMapSpec, MapSpec
+from minirt.operators.sink import SinkSpec
+from minirt.operators.source import SourceSpec
 
 
 class Anywhere(Source):

@@ -91,8 +91,8 @@ vertex 0: parallelism 2, max parallelism 64
     Flights  source  uid a
     => to vertex 2 input 0: forward, 2 channels
        not chained: connected has 3 input edges
-       records that a barrier overtakes: captured
-       captured records at another parallelism: dealt out in whole channels, any subtask may have them
+       not overtaken by barriers: records of a key would lose their order at another parallelism; \
+forward(ordered=False) if it does not matter
     => to vertex 2 input 0: hash by function len, 4 channels
        not chained: records go to the subtask of their key
        records that a barrier overtakes: captured

@@ -7,15 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from minirt.graph.chaining import chain_break
-from minirt.graph.job_graph import (
-    Broadcast,
-    Custom,
-    Forward,
-    Hash,
-    KeySelector,
-    Rebalance,
-    Rescale,
-)
+from minirt.graph.job_graph import Broadcast, Custom, Forward, Hash, Rebalance, Rescale
+from minirt.graph.keys import KeySelector
 from minirt.graph.planner import build_execution_graph
 
 KEY = KeySelector(("k",))
@@ -55,9 +48,13 @@ def test_only_forward_edges_are_chained(job, edge, partitioning):
         (Hash(KEY), True),
         (Custom(max, KEY), True),
         (Custom(max, KEY, pure=False), False),
+        (Rescale(), False),
+        (Rescale(ordered=False), True),
     ],
 )
-def test_only_an_impure_partitioner_forbids_to_capture_a_link(job, edge, partitioning, capturable):
+def test_impure_partitioners_and_pointwise_order_forbid_to_capture(
+    job, edge, partitioning, capturable
+):
     graph = job(["source", "sink"], [edge("source", "sink", partitioning)])
     (link,) = build_execution_graph(graph).links
     assert link.capturable is capturable
@@ -230,3 +227,24 @@ def test_every_plan_keeps_operators_and_edges_and_runs_from_front_to_back(job, n
     assert sorted(crossing + inside, key=repr) == sorted(written, key=repr)
     for vertex in execution.vertices:
         assert {node.parallelism for node in vertex.operators} == {vertex.parallelism}
+
+
+def test_a_sender_that_deals_in_turn_to_several_receivers_keeps_no_order(job, node, edge):
+    nodes = ["source", node("map", parallelism=4), node("sink", parallelism=4)]
+    graph = job(nodes, [edge("source", "map", Rescale()), edge("map", "sink")])
+    (link,) = build_execution_graph(graph).links
+    assert (link.senders, link.receivers, link.ordered) == (2, 4, False)
+
+
+def test_calls_within_a_chain_have_keys_as_links_have(job, node, edge):
+    graph = job(
+        ["source", "map", node("map2", chain=False), "sink"],
+        [edge("source", "map"), edge("map", "map2"), edge("map2", "sink")],
+    )
+    execution = build_execution_graph(graph)
+    assert {key: (e.target, e.target_place) for key, e in execution.edges().items()} == {
+        "source > map:0": (0, 1),
+        "map > map2:0": (1, 0),
+        "map2 > sink:0": (1, 1),
+    }
+    assert [link.id for link in execution.links] == [0]

@@ -147,6 +147,20 @@ def test_only_a_header_gives_no_rows(tmp_path: Path) -> None:
     assert rows_of(source) == []
 
 
+def test_python_types_name_columns_types(tmp_path: Path) -> None:
+    path = write(tmp_path, "a,b,c,d,e\n1,2,2024-05-06,2024-05-06 07:08:09,true\n")
+    kinds = {"a": float, "b": str, "c": dt.date, "d": dt.datetime, "e": bool}
+    (record,) = rows_of(CsvSource(path, types=kinds))
+    assert record == {
+        "a": 1.0,
+        "b": "2",
+        "c": dt.date(2024, 5, 6),
+        "d": dt.datetime(2024, 5, 6, 7, 8, 9),
+        "e": True,
+    }
+    assert {name: type(value) for name, value in record.items()} == kinds
+
+
 def test_a_file_without_a_column_of_the_first_is_named(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("a,b\n1,2\n")
     (tmp_path / "b.csv").write_text("a,c\n1,2\n")
@@ -160,8 +174,13 @@ def test_options_that_cannot_work_are_refused(tmp_path: Path) -> None:
         CsvSource(path, columns=["orign"]).validate()
     with pytest.raises(ConfigurationError, match="types: there is no column 'delai'"):
         CsvSource(path, types={"delai": "int"}).validate()
-    with pytest.raises(ConfigurationError, match="not the name of an Arrow type"):
+    with pytest.raises(ConfigurationError, match="neither an Arrow type, nor the name of one"):
         CsvSource(path, types={"delay": "integer"})
+    for kind in (complex, list[int], 5, None, [pa.int64()]):
+        with pytest.raises(ConfigurationError, match="given for column 'delay'"):
+            CsvSource(path, types={"delay": kind})  # type: ignore[dict-item]
+    with pytest.raises(ConfigurationError, match="types must be a dict"):
+        CsvSource(path, types=["delay"])  # type: ignore[arg-type]
     with pytest.raises(ConfigurationError, match="delimiter"):
         CsvSource(path, delimiter="||")
     with pytest.raises(SourceDataError, match="names a column twice"):

@@ -14,9 +14,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from minirt.data.batch import Rows
-from minirt.errors import ConfigurationError, StorageError
-from minirt.io import FileSink, JsonlSink, ParquetSink, Sink, SinkContext, target_folder
-from minirt.testing.contracts import OPERATOR, SinkContract, row
+from minirt.errors import ConfigurationError, MinirtError, StorageError
+from minirt.io import FileSink, JsonlSink, ParquetSink, Sink, target_folder
+from minirt.testing.contracts import JOB, SinkContract, row
 
 
 class FileSinkContract(SinkContract):
@@ -68,29 +68,60 @@ class FileSinkContract(SinkContract):
         before = {name: self.content(name) for name in self.files()}
         sink = self.new_sink()
         assert sink.has_output()  # type: ignore[attr-defined]
-        sink.discard_uncommitted([], OPERATOR)
+        sink.discard_uncommitted([], JOB, 2)
         sink.commit(self.prepared(self.writer(sink), 1, row(2)))
         after = {name: self.content(name) for name in self.files()}
         assert len(after) == 2
         assert after | before == after
 
-    def test_sinks_of_other_operators_in_one_folder_do_not_disturb_each_other(self) -> None:
+    def add_strangers(self) -> list[str]:
+        fs, _ = fsspec.core.url_to_fs(self.target)
+        folder = self.pending()[0].rpartition("/")[0]
+        names = [".DS_Store", ".nfs0001", "00000-0001-x.pending", "a b", "old-1-y", "x/00000-0001"]
+        for name in names:
+            fs.makedirs(f"{folder}/{name}".rpartition("/")[0], exist_ok=True)
+            fs.pipe_file(f"{folder}/{name}", b"")
+        return sorted(f"{folder}/{name}" for name in names)
+
+    def test_a_crafted_handle_reaches_nothing_outside_of_the_folder(self) -> None:
         sink = self.new_sink()
-        mine = self.prepared(self.writer(sink), 1, row(1))
-        other = sink.open_writer(SinkContext("out/2", 0, 2, 1))
-        self._writers.append(other)
-        theirs = self.prepared(other, 1, row(2))
-        sink.discard_uncommitted([], OPERATOR)
-        sink.discard_uncommitted([])
-        sink.commit(theirs)
-        assert self.visible(sink) == [row(2)]
-        with pytest.raises(StorageError, match="lost"):
-            sink.commit(mine)
+        (handle,) = self.prepared(self.writer(sink), 1, row(1))
+        fs, folder = fsspec.core.url_to_fs(self.target)
+        pending, name = handle["pending"], handle["final"].rpartition("/")[2]
+        other = f"{folder.rpartition('/')[0]}/other"
+        owner = pending.removeprefix(folder).rpartition("/")[0]
+        victims = [
+            f"{other}/precious",
+            f"{other}/x-1-y",
+            f"{other}{owner}/00000-0001-0000-abcdef01.pending",
+            f"{other}{owner}/{pending.rpartition('/')[2]}",
+            f"{folder}/_minirt/other-0123456789abcdef/x-1-y",
+        ]
+        for victim in victims:
+            fs.makedirs(victim.rpartition("/")[0], exist_ok=True)
+            fs.pipe_file(victim, b"kept")
+        crafted = [{**handle, "pending": victim} for victim in victims]
+        crafted += [{**handle, "final": victim} for victim in victims]
+        crafted += [{**handle, "pending": v, "final": f"{other}/{name}"} for v in victims]
+        crafted += [{**handle, "parts": [victim]} for victim in victims]
+        crafted += [{**handle, "joined": victim} for victim in victims]
+        crafted += [{**handle, "parts": "ab"}, {**handle, "parts": 7}, {**handle, "joined": 7}]
+        for fake in crafted:
+            for act in (sink.commit, sink.commit_restored, self.discard):
+                with pytest.raises(MinirtError):
+                    act([fake])
+        for victim in victims:
+            assert fs.cat_file(victim) == b"kept"
+        sink.commit([handle])
+        assert self.visible(sink) == [row(1)]
+
+    def discard(self, handles: list[Any]) -> None:
+        self.new_sink().discard_uncommitted(handles, JOB, before_generation=9)
 
     def test_a_loss_of_pending_output_names_both_files(self) -> None:
         sink = self.new_sink()
         (handle,) = self.prepared(self.writer(sink), 1, row(1))
-        sink.discard_uncommitted([], OPERATOR)
+        sink.discard_uncommitted([], JOB, 2)
         with pytest.raises(StorageError) as caught:
             sink.commit([handle])
         assert handle["pending"] in str(caught.value)

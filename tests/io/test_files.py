@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import fsspec
 import pytest
 
 from minirt.errors import ConfigurationError, SourceDataError
+from minirt.io import CsvSource, JsonlSink
 from minirt.io.files import InputFiles, split_target
 
 
@@ -106,5 +108,19 @@ def test_a_file_that_vanished_is_a_data_error(tmp_path: Path) -> None:
 def test_splits_are_small_enough_for_all_subtasks_but_not_tiny() -> None:
     assert split_target(total_bytes=1 << 30, parallelism=2, most=32 << 20) == 32 << 20
     assert split_target(total_bytes=64 << 20, parallelism=2, most=32 << 20) == 8 << 20
-    assert split_target(total_bytes=100, parallelism=2, most=32 << 20) == 1 << 20
+    assert split_target(total_bytes=16 << 20, parallelism=2, most=32 << 20) == 2 << 20
+    assert split_target(total_bytes=4 << 20, parallelism=2, most=32 << 20) == 1 << 20
+    assert split_target(total_bytes=600_000, parallelism=2, most=32 << 20) == 300_000
+    assert split_target(total_bytes=100, parallelism=2, most=32 << 20) == 64 << 10
     assert split_target(total_bytes=1 << 30, parallelism=2, most=1000) == 1000
+
+
+def test_a_file_whose_name_no_checkpoint_can_hold_is_refused(tmp_path: Path) -> None:
+    touch(tmp_path, "fine.csv")
+    name = os.fsencode(tmp_path) + b"/caf\xe9.csv"
+    Path(os.fsdecode(name)).write_text("a\n1\n")
+    for path in (tmp_path, tmp_path / "*.csv", os.fsdecode(name)):
+        with pytest.raises(ConfigurationError, match=r"not UTF-8: b'.*caf\\xe9\.csv'; rename it"):
+            CsvSource(path).validate()
+    with pytest.raises(ConfigurationError, match=r"not UTF-8: b'.*caf\\xe9\.csv'"):
+        JsonlSink(os.fsdecode(name))

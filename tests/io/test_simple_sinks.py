@@ -12,10 +12,10 @@ import pytest
 
 from minirt.data.batch import Columns, Rows
 from minirt.errors import ConfigurationError
-from minirt.io import CollectSink, DiscardSink, PrintSink, Sink, SinkContext
+from minirt.io import CollectSink, DiscardSink, PrintSink, Sink, SinkContext, SinkIdentity
 from minirt.testing.contracts import SinkContract, row
 
-CONTEXT = SinkContext("out", 0, 1, 1)
+CONTEXT = SinkContext(SinkIdentity("job", "out"), "out", 0, 1, 1)
 
 
 class TestCollectSink(SinkContract):
@@ -47,7 +47,9 @@ class TestCollectSink(SinkContract):
 
     def test_two_operators_may_share_one_sink(self) -> None:
         for operator in ("a", "b"):
-            writer = self.sink.open_writer(SinkContext(operator, 0, 1, 1))
+            writer = self.sink.open_writer(
+                SinkContext(SinkIdentity("job", operator), "out", 0, 1, 1)
+            )
             self.sink.commit(self.prepared(writer, 1, row(1)))
         assert self.sink.rows == [row(1), row(1)]
 

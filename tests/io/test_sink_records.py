@@ -7,15 +7,19 @@ import io
 import json
 from decimal import Decimal
 from typing import Any
+from uuid import UUID
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given
 
 from minirt.data.batch import Batch, Columns, Rows
-from minirt.errors import SinkDataError
+from minirt.errors import ConfigurationError, SinkDataError
 from minirt.io import JsonlSink, ParquetSink
+from minirt.io.json_text import OnNan
+from tests.data.strategies import VALUES
 
 SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), ("x", pa.float64())])
 
@@ -29,10 +33,10 @@ def parquet(*batches: Batch, schema: pa.Schema | None = None) -> pa.Table:
     return pq.read_table(pa.BufferReader(stream.getvalue()))
 
 
-def jsonl(*records: Any) -> list[str]:
+def jsonl(*records: Any, nan: OnNan = "error") -> list[str]:
     stream = io.BytesIO()
-    JsonlSink("/tmp/unused").encoding("out")(stream).write(Rows(list(records)))
-    return stream.getvalue().decode().splitlines()
+    JsonlSink("/tmp/unused", nan=nan).encoding("out")(stream).write(Rows(list(records)))
+    return stream.getvalue().decode().split("\n")[:-1]
 
 
 @pytest.mark.parametrize(
@@ -113,10 +117,23 @@ def test_timestamps_come_out_as_they_went_in() -> None:
     for unit in ("ms", "us", "ns"):
         stamps = pa.array([1_700_000_000_000], pa.timestamp("ms")).cast(pa.timestamp(unit))
         table = parquet(Columns(pa.RecordBatch.from_pydict({"t": stamps})))
-        assert str(table.schema.field("t").type) == f"timestamp[{'us' if unit == 'ns' else unit}]"
+        assert str(table.schema.field("t").type) == f"timestamp[{unit}]"
         assert table["t"].cast(pa.timestamp("ms")).cast(pa.int64()).to_pylist() == [
             1_700_000_000_000
         ]
+
+
+def test_no_digit_of_a_time_is_lost_without_a_schema() -> None:
+    stamps = pa.array([1_700_000_000_123_456_789], pa.timestamp("ns"))
+    nested = pa.StructArray.from_arrays([stamps], ["at"])
+    table = parquet(Columns(pa.RecordBatch.from_pydict({"t": stamps, "in": nested})))
+    assert table["t"].cast(pa.int64()).to_pylist() == [1_700_000_000_123_456_789]
+    assert table["in"].combine_chunks().field("at").equals(stamps)
+    table = parquet(Rows([{"t": np.datetime64(1_700_000_000_123_456_789, "ns")}]))
+    assert table["t"].cast(pa.int64()).to_pylist() == [1_700_000_000_123_456_789]
+    schema = pa.schema([("t", pa.timestamp("us"))])
+    with pytest.raises(SinkDataError, match="lose data"):
+        parquet(Columns(pa.RecordBatch.from_pydict({"t": stamps})), schema=schema)
 
 
 def test_json_lines_hold_what_python_values_mean() -> None:
@@ -152,7 +169,7 @@ def test_json_lines_are_what_the_json_module_writes() -> None:
     ]
 
 
-@pytest.mark.parametrize("value", [object(), 1j, {(1, 2): 3}, "\ud800"])
+@pytest.mark.parametrize("value", [object(), {object(): 3}, {1: object()}, pa.scalar(1)])
 def test_a_value_without_form_in_json_is_named(value: Any) -> None:
     with pytest.raises(SinkDataError, match="out: a record cannot be written as JSON"):
         jsonl({"ok": 1}, {"bad": value})
@@ -163,3 +180,68 @@ def test_a_record_that_contains_itself_is_named() -> None:
     record["self"] = record
     with pytest.raises(SinkDataError, match="cannot be written as JSON"):
         jsonl(record)
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (UUID(int=1), "00000000-0000-0000-0000-000000000001"),
+        (dt.time(1, 2, 3), "01:02:03"),
+        (dt.timedelta(days=1, seconds=2, microseconds=500_000), "P1DT2.5S"),
+        (dt.timedelta(microseconds=-1), "-P0DT0.000001S"),
+        (bytearray(b"\0"), "AA=="),
+        (frozenset([1]), [1]),
+        (1j, [0.0, 1.0]),
+        (Decimal("NaN"), "NaN"),
+        (np.float32(0.5), 0.5),
+        (np.longdouble(0.5), 0.5),
+        (np.float16(0.5), 0.5),
+        (np.bool_(True), True),
+        (np.complex64(1 + 2j), [1.0, 2.0]),
+        (np.str_("a"), "a"),
+        (np.bytes_(b"\0\1"), "AAE="),
+        (np.datetime64(1_700_000_000_123_456_789, "ns"), "2023-11-14T22:13:20.123456789"),
+        (np.datetime64("2024-05-06"), "2024-05-06"),
+        (np.datetime64("NaT"), None),
+        (np.timedelta64(1, "ns"), "P0DT0.000000001S"),
+        (np.timedelta64(1, "m"), "P0DT60S"),
+        (np.timedelta64(1, "Y"), "1 years"),
+        (np.array([[1, 2], [3, 4]]), [[1, 2], [3, 4]]),
+        (np.array(["a"]), ["a"]),
+        (np.array(3), 3),
+        (np.array(["2024-05-06"], "M8[D]"), ["2024-05-06"]),
+        ({dt.date(2024, 5, 6): UUID(int=0).bytes}, {"2024-05-06": "AAAAAAAAAAAAAAAAAAAAAA=="}),
+        ({UUID(int=0): 1}, {"00000000-0000-0000-0000-000000000000": 1}),
+        ({None: 1, True: 2, 1.5: 3, 7: 4}, {"null": 1, "true": 2, "1.5": 3, "7": 4}),
+        ({(1, "a"): 1, frozenset([UUID(int=0)]): 2}, {'[1,"a"]': 1, f'["{UUID(int=0)}"]': 2}),
+        ({np.int64(1): 1, b"\0": 2}, {"1": 1, "AA==": 2}),
+    ],
+)
+def test_every_type_that_records_may_have_has_a_form_in_json(value: Any, expected: Any) -> None:
+    assert json.loads(*jsonl({"v": value})) == {"v": expected}
+    (line,) = jsonl((0, [value, {"in": value}]))
+    assert json.loads(line) == [0, [expected, {"in": expected}]]
+
+
+@given(VALUES)
+def test_whatever_can_travel_between_subtasks_can_be_written_as_json(record: Any) -> None:
+    (line,) = jsonl([record], nan="null")
+    json.loads(line, parse_constant=pytest.fail)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
+@pytest.mark.parametrize("make", [float, np.float64, np.float32, lambda v: np.array([v])])
+def test_what_is_no_number_of_json_is_refused_or_null(value: float, make: Any) -> None:
+    with pytest.raises(SinkDataError, match=r'give the sink nan="null"'):
+        jsonl({"ok": 1.5}, {"bad": make(value)})
+    good, bad = jsonl({"ok": 1.5}, {"bad": [make(value), {"x": value}], "ok": 2}, nan="null")
+    assert good == '{"ok":1.5}'
+    assert bad in ('{"bad":[null,{"x":null}],"ok":2}', '{"bad":[[null],{"x":null}],"ok":2}')
+    with pytest.raises(ConfigurationError, match="nan must be one of error, null"):
+        JsonlSink("/tmp/x", nan="text")  # type: ignore[arg-type]
+
+
+def test_lone_surrogates_come_back_from_json_lines() -> None:
+    record = {"\udcff": ['a\ud800"b', "é", "😀"]}
+    lines = jsonl(record, {"plain": 1})
+    assert [json.loads(line) for line in lines] == [record, {"plain": 1}]

@@ -5,14 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 import minirt as rt
-from minirt.graph.execution import ExecutionGraph, SubtaskId
+from minirt.graph.execution import ExecutionGraph
 from minirt.graph.planner import build_execution_graph
 from minirt.monitoring.monitor import JobMonitor
+from minirt.monitoring.subtask_metrics import SubtaskMetrics
+from minirt.protocol.ids import SubtaskId
 from minirt.protocol.job_events import JobStatus
-from minirt.runtime.metrics import SubtaskMetrics
-from minirt.runtime.observer import JobProgress
+from minirt.protocol.reasons import CheckpointFailure, CheckpointFailureReason
+from minirt.protocol.reports import CheckpointReport, CheckpointUnderWay, SubtaskReport
+from minirt.runtime.program.observer import JobProgress
 
 NOW = 1_700_000_000.0
+UNDER_WAY = CheckpointUnderWay(3, "aligned", "checkpoint", NOW - 5, 1, ("slow > out (1/2)",))
 SOURCE, FIRST, SECOND = SubtaskId(0, 0), SubtaskId(1, 0), SubtaskId(1, 1)
 
 
@@ -40,37 +44,43 @@ def progress(**metrics: SubtaskMetrics) -> JobProgress:
     return JobProgress(found, dict.fromkeys(found, "?"), {id: 1000 + id.index for id in found})
 
 
-def part(id: SubtaskId, stored_after_s: float, in_flight_bytes: int) -> dict[str, Any]:
+def part(id: SubtaskId, stored_after_s: float, in_flight_bytes: int) -> SubtaskReport:
     """What a subtask has to do with a checkpoint."""
-    return {
-        "vertex": id.vertex,
-        "subtask": id.index,
-        "acknowledged_after_s": stored_after_s,
-        "in_flight_bytes": in_flight_bytes,
-    }
+    return SubtaskReport(
+        "?",
+        id.vertex,
+        id.index,
+        start_delay_s=stored_after_s / 8,
+        alignment_s=stored_after_s / 4,
+        sync_s=0.001,
+        async_s=stored_after_s / 2,
+        acknowledged_after_s=stored_after_s,
+        in_flight_bytes=in_flight_bytes,
+    )
 
 
-def checkpoint(id: int, **fields: Any) -> dict[str, Any]:
-    """An entry of the history."""
-    return {
-        "checkpoint_id": id,
-        "generation": 1,
-        "status": "completed",
-        "mode": "unaligned",
-        "kind": "checkpoint",
-        "triggered_at": NOW - 1,
-        "duration_s": 0.25,
-        "bytes": 3000,
-        "subtasks": [part(SOURCE, 0.0625, 0), part(FIRST, 0.125, 500), part(SECOND, 0.25, 700)],
-        **fields,
-    }
+def checkpoint(id: int, failure: CheckpointFailure | None = None) -> CheckpointReport:
+    """One that is over."""
+    return CheckpointReport(
+        id,
+        1,
+        "unaligned",
+        "checkpoint",
+        NOW - 1,
+        0.25,
+        3000,
+        (part(SOURCE, 0.0625, 0), part(FIRST, 0.125, 500), part(SECOND, 0.25, 700)),
+        failure,
+    )
 
 
 def running_job() -> JobMonitor:
     """After ten seconds of life and two checkpoints, of which one failed."""
     monitor = JobMonitor(graph(), lambda: NOW)
     monitor.on_status(JobStatus.RUNNING, 1)
-    monitor.on_checkpoint(checkpoint(1, status="failed", reason="declined: the disk is full"))
+    monitor.on_checkpoint(
+        checkpoint(1, CheckpointFailure(CheckpointFailureReason.DECLINED, "the disk is full"))
+    )
     monitor.on_checkpoint(checkpoint(2))
     for seconds in (8, 10):
         monitor.on_progress(

@@ -8,12 +8,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from minirt.monitoring.figures import RateMeter, Rates, SubtaskFigures
+from minirt.cli.top_view import job_lines
+from minirt.monitoring.figures import CheckpointPart, RateMeter, Rates, SubtaskFigures
 from minirt.monitoring.monitor import JobMonitor
+from minirt.monitoring.subtask_metrics import Activity, SubtaskMetrics
 from minirt.protocol.job_events import JobStatus
 from minirt.protocol.watermarks import MAX_WATERMARK
-from minirt.runtime.metrics import Activity, SubtaskMetrics
-from tests.monitoring.samples import NOW, checkpoint, graph, progress, running_job, totals
+from tests.monitoring.samples import (
+    NOW,
+    UNDER_WAY,
+    checkpoint,
+    graph,
+    progress,
+    running_job,
+    totals,
+)
 
 TIMES = [activity.value for activity in Activity]
 
@@ -57,6 +66,8 @@ def test_figures_of_a_chain_are_those_of_its_subtasks():
     assert (slow.input_queue_use, slow.output_queue_use) == (0.75, 1.5)
     assert slow.watermark_lag_s == 2.5
     assert (numbers.checkpoint_s, slow.checkpoint_s) == (0.0625, 0.25)
+    assert slow.checkpoint == CheckpointPart(0.03125, 0.0625, 0.001, 0.125, 0.25)
+    assert slow.input_window_bytes == 400
     assert numbers.rates is not None
     assert numbers.rates.soft_backpressure_ms == pytest.approx(750)
     assert numbers.watermark_lag_s is None
@@ -75,11 +86,23 @@ def test_checkpoints_and_restarts_are_counted():
     monitor.on_restart(ValueError("a stone"), 0.5)
     figures = monitor.figures()
     assert (figures.restarts, figures.last_failure) == (1, "a stone")
-    found = asdict(figures.checkpoints)
+    found = figures.checkpoints.to_plain()
     assert (found["completed"], found["failed"]) == (1, 1)
     assert found["last_failure"] == "declined: the disk is full"
     newest = found["newest"]
     assert (newest["checkpoint_id"], newest["bytes"], newest["in_flight_bytes"]) == (2, 3000, 1200)
+
+
+def test_a_checkpoint_is_shown_while_it_is_taken():
+    monitor = running_job()
+    assert monitor.figures().checkpoints.under_way is None
+    monitor.on_checkpoint_under_way(UNDER_WAY)
+    figures = monitor.figures()
+    assert figures.to_plain()["checkpoints"]["under_way"] == asdict(UNDER_WAY)
+    [line] = [line for line in job_lines(figures.to_plain()) if "being taken" in line]
+    assert "for 0:00:05, stored by 1 of 2 subtasks: missing slow > out (1/2)" in line
+    monitor.on_checkpoint_under_way(None)
+    assert monitor.figures().checkpoints.under_way is None
 
 
 def test_a_new_generation_does_not_inherit_rates():

@@ -14,7 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 import minirt as rt
 from minirt.monitoring.catalogue import CATALOGUE
 from minirt.monitoring.prometheus import MetricsEndpoint
-from tests.monitoring.samples import NOW, running_job
+from tests.monitoring.samples import NOW, UNDER_WAY, running_job
 from tests.runtime.processes import wait_until
 
 Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
@@ -22,7 +22,9 @@ Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
 
 @pytest.fixture
 def endpoint() -> Iterator[MetricsEndpoint]:
-    endpoint = MetricsEndpoint(rt.Options().metrics_host, 0, running_job().figures)
+    monitor = running_job()
+    monitor.on_checkpoint_under_way(UNDER_WAY)
+    endpoint = MetricsEndpoint(rt.Options().metrics_host, 0, monitor.figures)
     yield endpoint
     endpoint.close()
 
@@ -65,6 +67,11 @@ def test_values_are_those_of_the_figures(endpoint):
     assert value(samples, "minirt_checkpoints_failed_total") == 1
     assert value(samples, "minirt_last_checkpoint_in_flight_bytes") == 1200
     assert value(samples, "minirt_last_checkpoint_start_time_seconds") == NOW - 1
+    assert value(samples, "minirt_checkpoint_under_way_seconds") == 5
+    assert value(samples, "minirt_checkpoint_under_way_missing_subtasks") == 1
+    slow = {"operator": "slow", "subtask": "1"}
+    assert value(samples, "minirt_last_checkpoint_alignment_seconds", **slow) == 0.0625
+    assert value(samples, "minirt_input_window_bytes", operator="slow", subtask="0") == 400
     info = {"operator": "slow", "subtask": "1", "chain": "slow > out", "pid": "1001"}
     assert value(samples, "minirt_subtask_info", **info) == 1
 

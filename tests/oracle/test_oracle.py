@@ -75,6 +75,8 @@ def test_failures_in_every_hook(kill, tmp_path):
         ("custom_partitioner", (3, 2)),
         ("keyed_broadcast", (2, 3)),
         ("union", (3, 1, 2)),
+        ("forward", (2, 3)),
+        ("straight_on", (3, 2)),
     ],
 )
 def test_in_flight_data_is_dealt_again_at_another_parallelism(name, parallelism, tmp_path):

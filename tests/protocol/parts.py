@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from minirt.graph.execution import SubtaskId
+from minirt.protocol.ids import SubtaskId
 from minirt.protocol.job_events import SnapshotAcknowledged, SnapshotDeclined, Timer, TimerKind
 from minirt.protocol.manifest import SinkHandles, SnapshotRef, SubtaskStats, VertexEntry
 

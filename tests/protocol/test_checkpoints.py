@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from minirt.graph.execution import SubtaskId
+from minirt.errors import StorageError
 from minirt.protocol.barriers import Barrier, Switch
-from minirt.protocol.checkpoints import CheckpointCoordinator, CheckpointSettings, history_entry
+from minirt.protocol.checkpoints import CheckpointCoordinator, CheckpointSettings
+from minirt.protocol.ids import SubtaskId
 from minirt.protocol.job_events import (
-    AbortCheckpoint,
     CleanUp,
+    CommitFailed,
     CommitHandles,
     JobCommand,
+    ManifestRefused,
     RecordHistory,
     SetTimer,
     StoreManifest,
     Timer,
     TimerKind,
-    TriggerCheckpoint,
 )
 from minirt.protocol.manifest import (
     MANIFEST_VERSION,
@@ -28,9 +31,16 @@ from minirt.protocol.manifest import (
     Manifest,
     SinkHandles,
     SnapshotRef,
+    SubtaskStats,
 )
+from minirt.protocol.reasons import (
+    CheckpointFailure,
+    CheckpointFailureReason,
+)
+from minirt.protocol.reports import completed_report
 from minirt.protocol.savepoints import Savepoints
 from minirt.protocol.stored_watermarks import SubtaskWatermarks
+from minirt.protocol.subtask_commands import AbortCheckpoint, TriggerCheckpoint
 from tests.protocol.parts import (
     SINK,
     SOURCE,
@@ -70,18 +80,54 @@ def next_at(checkpoint_id: int, at: float) -> SetTimer:
     return SetTimer(trigger_timer(checkpoint_id), at)
 
 
-def failed(checkpoint_id: int, reason: str, triggered_at: float, now: float) -> RecordHistory:
-    return RecordHistory(
-        {
-            "checkpoint_id": checkpoint_id,
-            "generation": 1,
-            "mode": "aligned",
-            "status": "failed",
-            "reason": reason,
-            "triggered_at": triggered_at,
-            "duration_s": now - triggered_at,
-        }
-    )
+def failed(
+    checkpoint_id: int,
+    reason: str,
+    triggered_at: float,
+    now: float,
+    *,
+    stored: Sequence[SubtaskStats] = (),
+    missing: Sequence[str] = ("numbers (1/1)", "out (1/1)"),
+) -> dict[str, Any]:
+    """What the history on storage remembers of it."""
+    names = ("vertex", "subtask", "name", "start_delay_s", "alignment_s", "sync_s", "async_s")
+    sizes = ("acknowledged_after_s", "state_bytes", "in_flight_bytes", "processed_bytes")
+    parts = [
+        {name: getattr(stats, name) for name in (*names, *sizes, "unaligned")} for stats in stored
+    ]
+    return {
+        "checkpoint_id": checkpoint_id,
+        "generation": 1,
+        "mode": "aligned",
+        "status": "failed",
+        "kind": "checkpoint",
+        "reason": reason,
+        "triggered_at": triggered_at,
+        "duration_s": now - triggered_at,
+        "subtasks": [{**part, "switches": [], "channels": []} for part in parts],
+        "missing": list(missing),
+    }
+
+
+LOST = CheckpointFailure(CheckpointFailureReason.GENERATION_FAILED, "worker died")
+
+
+def refused(checkpoint_id: int) -> ManifestRefused:
+    return ManifestRefused(checkpoint_id, StorageError("storage is down"))
+
+
+def told(commands: list[JobCommand]) -> list[object]:
+    """The commands, with what the history on storage remembers in place of the order to record it."""
+    return [
+        command.report.to_plain() if isinstance(command, RecordHistory) else command
+        for command in commands
+    ]
+
+
+def unneeded(checkpoint_id: int, subtask: SubtaskId) -> CleanUp:
+    """Deletes what a subtask may have stored before it declined."""
+    path = f"chk-{checkpoint_id:08}-g00000001/v{subtask.vertex}-s{subtask.index}"
+    return CleanUp(unneeded=frozenset([f"{path}.part", f"{path}.in-flight"]))
 
 
 def acknowledge_all(
@@ -220,7 +266,7 @@ def test_stored_manifest_is_committed_recorded_and_cleaned_up_after() -> None:
     manifest = take(checkpoints, 1, 10.0, handles(1))
     assert checkpoints.on_manifest_stored(1, 12.0) == [
         CommitHandles(1, (handles(1),)),
-        RecordHistory(history_entry(manifest)),
+        RecordHistory(completed_report(manifest)),
         CleanUp(),
         next_at(2, 20.0),
     ]
@@ -231,7 +277,7 @@ def test_manifest_of_another_checkpoint_says_nothing_of_the_one_under_way() -> N
     checkpoints = coordinator(next_checkpoint_id=5)
     take(checkpoints, 5, 10.0)
     assert checkpoints.on_manifest_stored(4, 12.0) == []
-    assert checkpoints.on_manifest_refused(4, "storage is down", 12.0) == []
+    assert checkpoints.on_manifest_refused(refused(4), 12.0) == []
     assert checkpoints.on_manifest_stored(5, 13.0) != []
 
 
@@ -239,13 +285,13 @@ def test_manifest_answer_for_a_checkpoint_without_manifest_leaves_it_pending() -
     checkpoints = coordinator()
     checkpoints.on_trigger_timer(1, 10.0)
     assert checkpoints.on_manifest_stored(1, 11.0) == []
-    assert checkpoints.on_manifest_refused(1, "storage is down", 11.0) == []
+    assert checkpoints.on_manifest_refused(refused(1), 11.0) == []
     acknowledge_all(checkpoints, 1, 12.0)
 
 
 def test_history_of_a_completed_checkpoint_tells_how_it_went() -> None:
     manifest = take(coordinator(), 1, 10.0)
-    entry = history_entry(replace(manifest, completed_at=12.5))
+    entry = completed_report(replace(manifest, completed_at=12.5)).to_plain()
     subtasks = entry.pop("subtasks")
     assert entry == {
         "checkpoint_id": 1,
@@ -287,7 +333,8 @@ def test_history_tells_each_switch_and_the_bytes_of_each_captured_channel() -> N
     captured_by = manifest.stats[1]
     stored = SnapshotRef(captured_by.vertex, captured_by.subtask, "here", None, 42, 0)
     in_flight = (InFlightRef(stored, channels),)
-    entry = history_entry(replace(manifest, stats=tuple(stats), in_flight=in_flight))
+    report = completed_report(replace(manifest, stats=tuple(stats), in_flight=in_flight))
+    entry = report.to_plain()
     subtasks = entry["subtasks"]
     assert isinstance(subtasks, list)
     first, second_subtask = subtasks
@@ -317,9 +364,16 @@ def test_checkpoint_that_takes_too_long_is_given_up() -> None:
     checkpoints.on_acknowledged(acknowledged(1, SOURCE), 11.0)
     assert checkpoints.on_expired(1, 69.9) == []
     assert checkpoints.on_expired(2, 70.0) == []
-    assert checkpoints.on_expired(1, 70.0) == [
+    assert told(checkpoints.on_expired(1, 70.0)) == [
         AbortCheckpoint(1, 1),
-        failed(1, "expired after 60 s with 1 subtasks missing", 10.0, 70.0),
+        failed(
+            1,
+            "expired after 60 s with 1 of 2 subtasks missing: out (1/1)",
+            *(10.0, 70.0),
+            stored=[statistics(SOURCE, 1.0)],
+            missing=["out (1/1)"],
+        ),
+        CleanUp(),
         next_at(2, 70.0),
     ]
     assert checkpoints.on_expired(1, 71.0) == []
@@ -328,16 +382,17 @@ def test_checkpoint_that_takes_too_long_is_given_up() -> None:
 def test_checkpoint_whose_manifest_is_being_stored_does_not_expire() -> None:
     checkpoints = coordinator()
     take(checkpoints, 1, 10.0)
-    assert checkpoints.on_expired(1, 70.0) == []
+    assert told(checkpoints.on_expired(1, 70.0)) == []
     assert checkpoints.on_manifest_stored(1, 71.0) != []
 
 
 def test_declined_checkpoint_is_given_up_at_once_and_only_once() -> None:
     checkpoints = coordinator()
     checkpoints.on_trigger_timer(1, 10.0)
-    assert checkpoints.on_declined(declined(1, SINK), 11.0) == [
+    assert told(checkpoints.on_declined(declined(1, SINK), 11.0)) == [
         AbortCheckpoint(1, 1),
         failed(1, "declined: disk full", 10.0, 11.0),
+        unneeded(1, SINK),
         next_at(2, 20.0),
     ]
     assert checkpoints.on_declined(declined(1, SOURCE), 12.0) == []
@@ -347,17 +402,22 @@ def test_declined_checkpoint_is_given_up_at_once_and_only_once() -> None:
 def test_refused_manifest_fails_the_checkpoint_without_an_abort() -> None:
     checkpoints = coordinator()
     take(checkpoints, 1, 10.0)
-    assert checkpoints.on_manifest_refused(1, "storage is down", 12.0) == [
-        failed(1, "storage is down", 10.0, 12.0),
+    assert told(checkpoints.on_manifest_refused(refused(1), 12.0)) == [
+        failed(
+            *(1, "storage is down", 10.0, 12.0),
+            stored=[statistics(SOURCE, 0.0), statistics(SINK, 0.0)],
+            missing=[],
+        ),
+        CleanUp(),
         next_at(2, 20.0),
     ]
 
 
 def test_end_of_the_generation_fails_the_checkpoint_that_is_pending() -> None:
     checkpoints = coordinator()
-    assert checkpoints.on_generation_ended("worker died", 5.0) == []
+    assert checkpoints.on_generation_ended(LOST, 5.0) == []
     checkpoints.on_trigger_timer(1, 10.0)
-    assert checkpoints.on_generation_ended("worker died", 12.0) == [
+    assert told(checkpoints.on_generation_ended(LOST, 12.0)) == [
         failed(1, "worker died", 10.0, 12.0)
     ]
 
@@ -365,7 +425,7 @@ def test_end_of_the_generation_fails_the_checkpoint_that_is_pending() -> None:
 def test_end_of_the_generation_does_not_call_a_checkpoint_failed_that_may_get_stored() -> None:
     checkpoints = coordinator()
     take(checkpoints, 1, 10.0)
-    assert checkpoints.on_generation_ended("worker died", 12.0) == []
+    assert checkpoints.on_generation_ended(LOST, 12.0) == []
 
 
 def test_more_failures_in_a_row_than_tolerated_are_too_many_and_plan_nothing() -> None:
@@ -376,9 +436,13 @@ def test_more_failures_in_a_row_than_tolerated_are_too_many_and_plan_nothing() -
     assert checkpoints.too_many_failures is None
     checkpoints.on_trigger_timer(3, 30.0)
     commands = checkpoints.on_declined(declined(3, SINK), 30.0)
-    assert commands == [AbortCheckpoint(1, 3), failed(3, "declined: disk full", 30.0, 30.0)]
+    assert told(commands) == [
+        AbortCheckpoint(1, 3),
+        failed(3, "declined: disk full", 30.0, 30.0),
+        unneeded(3, SINK),
+    ]
     reason = "3 checkpoints in a row failed, at last: declined: disk full"
-    assert checkpoints.too_many_failures == reason
+    assert str(checkpoints.too_many_failures) == reason
 
 
 def test_completed_checkpoint_forgives_the_failures_before_it() -> None:
@@ -430,7 +494,7 @@ def test_late_acknowledgement_is_no_part_of_the_next_checkpoint() -> None:
 def test_handles_of_a_refused_manifest_are_carried_once() -> None:
     checkpoints = coordinator()
     take(checkpoints, 1, 10.0, handles(1))
-    checkpoints.on_manifest_refused(1, "storage is down", 12.0)
+    checkpoints.on_manifest_refused(refused(1), 12.0)
     assert take(checkpoints, 2, 20.0, handles(2)).sink_handles == (handles(1), handles(2))
 
 
@@ -485,7 +549,7 @@ def test_failed_commit_is_tried_again_after_growing_delays() -> None:
     checkpoints.on_manifest_stored(1, 11.0)
     delays = []
     for _ in range(8):
-        [timer] = checkpoints.on_commit_failed(1, "no disk", 100.0)
+        [timer] = checkpoints.on_commit_failed(CommitFailed(1, StorageError("no disk")), 100.0)
         assert isinstance(timer, SetTimer)
         assert timer.timer == Timer(TimerKind.COMMIT, 1)
         delays.append(timer.at - 100.0)
@@ -497,7 +561,7 @@ def test_commit_timer_has_nothing_to_do_once_a_later_commit_has_covered_it() -> 
     checkpoints = coordinator()
     take(checkpoints, 1, 10.0, handles(1))
     checkpoints.on_manifest_stored(1, 11.0)
-    checkpoints.on_commit_failed(1, "no disk", 12.0)
+    checkpoints.on_commit_failed(CommitFailed(1, StorageError("no disk")), 12.0)
     take(checkpoints, 2, 20.0, handles(2))
     checkpoints.on_manifest_stored(2, 21.0)
     assert checkpoints.on_commit_timer(1) == [CommitHandles(1, (handles(1),))]
@@ -508,13 +572,13 @@ def test_commit_timer_has_nothing_to_do_once_a_later_commit_has_covered_it() -> 
 def test_more_failed_commits_in_a_row_than_tolerated_are_too_many() -> None:
     checkpoints = coordinator()
     for _ in range(2):
-        checkpoints.on_commit_failed(1, "no disk", 12.0)
+        checkpoints.on_commit_failed(CommitFailed(1, StorageError("no disk")), 12.0)
     assert checkpoints.too_many_failures is None
     checkpoints.on_committed(1)
     for _ in range(3):
         assert checkpoints.too_many_failures is None
-        checkpoints.on_commit_failed(2, "no disk", 12.0)
-    assert checkpoints.too_many_failures == "3 commits in a row failed, at last: no disk"
+        checkpoints.on_commit_failed(CommitFailed(2, StorageError("no disk")), 12.0)
+    assert str(checkpoints.too_many_failures) == "3 commits in a row failed, at last: no disk"
 
 
 # The final checkpoint.
@@ -528,7 +592,7 @@ def test_final_checkpoint_comes_once_after_the_last_subtask_is_drained() -> None
     assert manifest.kind == "final"
     assert checkpoints.on_manifest_stored(1, 6.0) == [
         CommitHandles(1, (handles(1),)),
-        RecordHistory(history_entry(manifest)),
+        RecordHistory(completed_report(manifest)),
         CleanUp(),
     ]
     assert not checkpoints.final_committed
@@ -571,7 +635,7 @@ def test_final_commit_that_fails_is_tried_again_even_without_handles() -> None:
     drain(checkpoints, 1.0)
     acknowledge_all(checkpoints, 1, 2.0)
     checkpoints.on_manifest_stored(1, 3.0)
-    [timer] = checkpoints.on_commit_failed(1, "no disk", 4.0)
+    [timer] = checkpoints.on_commit_failed(CommitFailed(1, StorageError("no disk")), 4.0)
     assert timer == SetTimer(Timer(TimerKind.COMMIT, 1), 4.2)
     assert checkpoints.on_commit_timer(1) == [CommitHandles(1, ())]
     checkpoints.on_committed(1)

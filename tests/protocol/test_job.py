@@ -9,8 +9,10 @@ import pytest
 
 from minirt.errors import (
     ConfigurationError,
+    CorruptCheckpointError,
     JobFailedError,
     StorageError,
+    SupersededError,
     UserCodeError,
     WorkerLostError,
 )
@@ -18,7 +20,6 @@ from minirt.protocol.barriers import Barrier
 from minirt.protocol.checkpoints import CheckpointSettings
 from minirt.protocol.job import JobProtocol
 from minirt.protocol.job_events import (
-    AbortCheckpoint,
     AnnounceRestart,
     CancelRequested,
     CommitFailed,
@@ -44,14 +45,19 @@ from minirt.protocol.job_events import (
     Timer,
     TimerFired,
     TimerKind,
-    TriggerCheckpoint,
     WorkerFailed,
     WorkersConnected,
     WorkerSeen,
 )
 from minirt.protocol.liveness import Liveness
 from minirt.protocol.manifest import Manifest
+from minirt.protocol.reasons import (
+    CheckpointFailureReason,
+    GenerationFailure,
+    GenerationFailureReason,
+)
 from minirt.protocol.restarts import Restart, RestartStrategy
+from minirt.protocol.subtask_commands import AbortCheckpoint, TriggerCheckpoint
 from tests.protocol.parts import (
     SINK,
     SOURCE,
@@ -118,18 +124,24 @@ def running(
     return bring_up(job(settings, restarts), JobStatus.RUNNING)
 
 
-def restarts_after(error: Exception, now: float, generation: int = 1) -> list[JobCommand]:
+def failed_with(
+    error: Exception, reason: GenerationFailureReason = GenerationFailureReason.WORKER_FAILED
+) -> GenerationFailure:
+    return GenerationFailure(reason, error)
+
+
+def restarts_after(failure: GenerationFailure, now: float, generation: int = 1) -> list[JobCommand]:
     return [
         StopWorkers(generation, kill=True),
-        AnnounceRestart(error, 5.0),
+        AnnounceRestart(failure, 5.0),
         SetTimer(Timer(TimerKind.RESTART, generation), now + 5.0),
     ]
 
 
-def failure_of(commands: list[JobCommand]) -> Exception:
+def failure_of(commands: list[JobCommand]) -> GenerationFailure:
     """What a restart was announced for."""
     [announced] = [command for command in commands if isinstance(command, AnnounceRestart)]
-    return announced.error
+    return announced.failure
 
 
 # The life of a job in which nothing goes wrong.
@@ -145,7 +157,7 @@ def test_submitted_job_prepares_a_generation() -> None:
 def test_prepared_generation_is_deployed_from_what_it_restores() -> None:
     protocol = bring_up(job(), JobStatus.PREPARING)
     assert protocol.handle(GenerationPrepared(2, RESTORED, 4), 100.0) == [
-        Deploy(2, RESTORED),
+        Deploy(2),
         SetTimer(Timer(TimerKind.CONNECT, 2), 130.0),
         SetTimer(Timer(TimerKind.LIVENESS, 2), 102.0),
     ]
@@ -214,7 +226,7 @@ def test_failed_worker_ends_the_generation_and_the_next_begins_after_the_delay(
     status: JobStatus,
 ) -> None:
     protocol = bring_up(job(), status)
-    assert protocol.handle(WorkerFailed(1, BROKEN), 7.0) == restarts_after(BROKEN, 7.0)
+    assert protocol.handle(WorkerFailed(1, BROKEN), 7.0) == restarts_after(failed_with(BROKEN), 7.0)
     assert (protocol.status, protocol.restarts) == (JobStatus.WAITING, 1)
     assert protocol.handle(fired(TimerKind.RESTART, 1), 12.0) == [PrepareGeneration()]
     assert protocol.status is JobStatus.PREPARING
@@ -224,7 +236,7 @@ def test_failed_preparation_is_tried_again_without_workers_to_stop() -> None:
     protocol = bring_up(job(), JobStatus.PREPARING)
     error = StorageError("down")
     assert protocol.handle(GenerationFailed(error, fatal=False), 7.0) == [
-        AnnounceRestart(error, 5.0),
+        AnnounceRestart(failed_with(error, GenerationFailureReason.NOT_PREPARED), 5.0),
         SetTimer(Timer(TimerKind.RESTART, 0), 12.0),
     ]
     assert protocol.handle(fired(TimerKind.RESTART, 0), 12.0) == [PrepareGeneration()]
@@ -234,7 +246,7 @@ def test_preparation_that_cannot_succeed_ends_the_job_without_a_restart() -> Non
     protocol = bring_up(job(), JobStatus.PREPARING)
     error = StorageError("this is no checkpoint")
     assert protocol.handle(GenerationFailed(error, fatal=True), 7.0) == [
-        EndJob(JobStatus.FAILED, error)
+        EndJob(JobStatus.FAILED, failed_with(error, GenerationFailureReason.NOT_PREPARED))
     ]
     assert (protocol.status, protocol.restarts) == (JobStatus.FAILED, 0)
 
@@ -243,7 +255,7 @@ def test_job_fails_with_the_last_error_once_its_restart_strategy_gives_up() -> N
     protocol = running(restarts=Restart.none())
     assert protocol.handle(WorkerFailed(1, BROKEN), 7.0) == [
         StopWorkers(1, kill=True),
-        EndJob(JobStatus.FAILED, BROKEN),
+        EndJob(JobStatus.FAILED, failed_with(BROKEN)),
     ]
     assert protocol.status is JobStatus.FAILED
 
@@ -253,7 +265,7 @@ def test_an_error_that_no_restart_can_mend_fails_the_job_at_once() -> None:
     wrong = ConfigurationError("the checkpoint holds state of other aggregates")
     assert protocol.handle(WorkerFailed(1, wrong), 7.0) == [
         StopWorkers(1, kill=True),
-        EndJob(JobStatus.FAILED, wrong),
+        EndJob(JobStatus.FAILED, failed_with(wrong)),
     ]
     assert (protocol.status, protocol.restarts) == (JobStatus.FAILED, 0)
 
@@ -262,10 +274,13 @@ def test_job_gives_up_after_as_many_restarts_as_allowed() -> None:
     protocol = bring_up(job(), JobStatus.PREPARING)
     for generation in (1, 2):
         commands = tell(protocol, 0.0, prepared(generation), WorkerFailed(generation, BROKEN))
-        assert restarts_after(BROKEN, 0.0, generation) == commands[-3:]
+        assert restarts_after(failed_with(BROKEN), 0.0, generation) == commands[-3:]
         protocol.handle(fired(TimerKind.RESTART, generation), 5.0)
     commands = tell(protocol, 9.0, prepared(3), WorkerFailed(3, BROKEN))
-    assert commands[-2:] == [StopWorkers(3, kill=True), EndJob(JobStatus.FAILED, BROKEN)]
+    assert commands[-2:] == [
+        StopWorkers(3, kill=True),
+        EndJob(JobStatus.FAILED, failed_with(BROKEN)),
+    ]
     assert protocol.restarts == 2
 
 
@@ -278,7 +293,7 @@ def test_several_failures_of_one_generation_cost_one_restart() -> None:
         fired(TimerKind.START, 1),
         fired(TimerKind.LIVENESS, 1),
         declined(1, SINK),
-        ManifestRefused(1, "down"),
+        ManifestRefused(1, StorageError("down")),
         CommitFailed(1, StorageError("down")),
     )
     assert tell(protocol, 100.0, *again) == []
@@ -291,9 +306,13 @@ def test_checkpoint_that_was_pending_is_recorded_as_failed_with_its_generation()
     commands = protocol.handle(WorkerFailed(1, BROKEN), 12.0)
     assert commands[0] == StopWorkers(1, kill=True)
     assert isinstance(commands[1], RecordHistory)
-    assert commands[1].entry["status"] == "failed"
-    assert commands[1].entry["reason"] == str(BROKEN)
-    assert commands[1].entry["duration_s"] == 2.0
+    report = commands[1].report
+    assert report["status"] == "failed"
+    assert report["reason"] == str(BROKEN)
+    assert report.duration_s == 2.0
+    assert report.failure is not None
+    assert report.failure.reason is CheckpointFailureReason.GENERATION_FAILED
+    assert report.failure.generation_failure is GenerationFailureReason.WORKER_FAILED
 
 
 def test_too_many_failed_checkpoints_fail_the_generation() -> None:
@@ -302,17 +321,17 @@ def test_too_many_failed_checkpoints_fail_the_generation() -> None:
     assert protocol.status is JobStatus.RUNNING
     commands = tell(protocol, 20.0, TimerFired(trigger_timer(2)), declined(2, SINK))
     assert AbortCheckpoint(1, 2) in commands
-    error = failure_of(commands)
-    assert isinstance(error, StorageError)
-    assert str(error) == "2 checkpoints in a row failed, at last: declined: disk full"
-    assert commands[-3:] == restarts_after(error, 20.0)
+    failure = failure_of(commands)
+    assert isinstance(failure.error, StorageError)
+    assert str(failure.error) == "2 checkpoints in a row failed, at last: declined: disk full"
+    assert commands[-3:] == restarts_after(failure, 20.0)
 
 
 def test_too_many_refused_manifests_fail_the_generation() -> None:
     protocol = running(replace(SETTINGS, tolerable_failures=0))
     protocol.handle(TimerFired(trigger_timer(1)), 10.0)
     tell(protocol, 11.0, acknowledged(1, SOURCE), acknowledged(1, SINK))
-    commands = protocol.handle(ManifestRefused(1, "down"), 12.0)
+    commands = protocol.handle(ManifestRefused(1, StorageError("down")), 12.0)
     assert commands[-3:] == restarts_after(failure_of(commands), 12.0)
 
 
@@ -326,7 +345,7 @@ def test_too_many_expired_checkpoints_fail_the_generation() -> None:
     protocol = running(replace(SETTINGS, tolerable_failures=0))
     protocol.handle(TimerFired(trigger_timer(1)), 10.0)
     commands = protocol.handle(fired(TimerKind.EXPIRE, 1), 70.0)
-    reason = "expired after 60 s with 2 subtasks missing"
+    reason = "expired after 60 s with 2 of 2 subtasks missing: numbers (1/1), out (1/1)"
     assert str(failure_of(commands)) == f"1 checkpoints in a row failed, at last: {reason}"
 
 
@@ -334,13 +353,14 @@ def test_superseded_manifest_ends_the_job_without_a_restart() -> None:
     protocol = running()
     protocol.handle(TimerFired(trigger_timer(1)), 10.0)
     tell(protocol, 11.0, acknowledged(1, SOURCE), acknowledged(1, SINK))
-    refused = ManifestRefused(1, "generation 2 has taken over", superseded=True)
+    refused = ManifestRefused(1, SupersededError())
     stop, end = protocol.handle(refused, 12.0)
     assert stop == StopWorkers(1, kill=True)
     assert isinstance(end, EndJob)
     assert end.status is JobStatus.FAILED
     assert isinstance(end.error, JobFailedError)
-    assert str(end.error) == "generation 2 has taken over"
+    assert str(end.error) == "another coordinator has taken over this job's checkpoints"
+    assert end.failure == GenerationFailure(GenerationFailureReason.SUPERSEDED, refused.error)
 
 
 # Events and timers that come too late.
@@ -417,10 +437,10 @@ def test_restart_timer_counts_only_while_the_job_waits_for_it() -> None:
 def test_workers_that_do_not_connect_in_time_fail_the_generation() -> None:
     protocol = bring_up(job(), JobStatus.DEPLOYING)
     commands = protocol.handle(fired(TimerKind.CONNECT, 1), 30.0)
-    error = failure_of(commands)
-    assert commands == restarts_after(error, 30.0)
-    assert isinstance(error, WorkerLostError)
-    assert str(error) == "workers did not come up and connect within 30 s"
+    failure = failure_of(commands)
+    assert commands == restarts_after(failure, 30.0)
+    assert isinstance(failure.error, WorkerLostError)
+    assert str(failure.error) == "workers did not come up and connect within 30 s"
 
 
 def test_connect_timer_is_dead_once_workers_have_connected() -> None:
@@ -462,10 +482,10 @@ def test_worker_that_is_silent_for_too_long_fails_the_generation() -> None:
     tell(protocol, 1.0, WorkerSeen(1, 0), WorkerSeen(1, 3))
     protocol.handle(WorkerSeen(1, 0), 9.0)
     commands = protocol.handle(fired(TimerKind.LIVENESS, 1), 9.5)
-    error = failure_of(commands)
-    assert commands == restarts_after(error, 9.5)
-    assert isinstance(error, WorkerLostError)
-    assert str(error) == "worker 3 gave no sign of life for 8.5 s"
+    failure = failure_of(commands)
+    assert commands == restarts_after(failure, 9.5)
+    assert isinstance(failure.error, WorkerLostError)
+    assert str(failure.error) == "worker 3 gave no sign of life for 8.5 s"
 
 
 def test_workers_of_the_last_generation_are_not_missed_in_the_next() -> None:
@@ -525,7 +545,7 @@ def test_nothing_follows_the_end_of_a_job(end: Callable[[], JobProtocol]) -> Non
         CancelRequested(),
         GenerationFailed(BROKEN, fatal=True),
         ManifestStored(1),
-        ManifestRefused(1, "down", superseded=True),
+        ManifestRefused(1, SupersededError()),
         HandlesCommitted(1),
         CommitFailed(1, BROKEN),
         fired(TimerKind.COMMIT, 1),
@@ -540,3 +560,20 @@ def test_nothing_follows_the_end_of_a_job(end: Callable[[], JobProtocol]) -> Non
 def test_job_that_was_cancelled_while_preparing_deploys_nothing() -> None:
     protocol = bring_up(job(), JobStatus.PREPARING)
     assert len(tell(protocol, 1.0, CancelRequested(), prepared())) == 1
+
+
+def test_a_damaged_checkpoint_is_told_to_the_next_preparation_and_only_once() -> None:
+    """Whatever fails next is a failure of the job, which its restart strategy counts."""
+    torn = CorruptCheckpointError("torn", "chk-3/v0-s0.part")
+    protocol = job()
+    tell(protocol, 0.0, Submitted(), GenerationPrepared(1, RESTORED, 4))
+    assert tell(protocol, 1.0, WorkerFailed(1, torn)) == [
+        StopWorkers(1, kill=True),
+        PrepareGeneration({RESTORED.key: torn}),
+    ]
+    tell(protocol, 2.0, GenerationPrepared(2, RESTORED, 4))
+    again = tell(protocol, 3.0, WorkerFailed(2, torn))
+    assert [type(command) for command in again] == [StopWorkers, AnnounceRestart, SetTimer]
+    assert protocol.handle(fired(TimerKind.RESTART, 2), 8.0) == [
+        PrepareGeneration({RESTORED.key: torn})
+    ]

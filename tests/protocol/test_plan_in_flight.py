@@ -13,14 +13,14 @@ from minirt.graph.job_graph import (
     Custom,
     Forward,
     Hash,
-    KeySelector,
-    MapSpec,
     OperatorNode,
     Partitioning,
     Rebalance,
 )
+from minirt.graph.keys import KeySelector
+from minirt.operators.map import MapSpec
 from minirt.protocol.manifest import ChannelData, InFlightRef, Manifest, SnapshotRef
-from minirt.protocol.restore import plan_in_flight
+from minirt.protocol.redistribution import plan_in_flight
 
 KEY = KeySelector(("k",))
 
@@ -49,7 +49,7 @@ def captured(*channels: tuple[int, int, str], kind: str, receivers: int) -> Mani
 
 def readers(manifest: Manifest, graph: ExecutionGraph) -> dict[int, list[tuple[str | None, bool]]]:
     """Per receiver: the objects that it reads, in order, and whether their records are dealt again."""
-    plan = plan_in_flight(manifest, graph)
+    plan = plan_in_flight(manifest, graph.topology)
     assert all(subtask.vertex == 1 for subtask in plan)
     return {
         subtask.index: [(channel.stored.path, channel.deal_again) for channel in channels]
@@ -126,8 +126,8 @@ def test_lost_link_is_refused_with_its_name() -> None:
     job = graph(Rebalance(), 1, 1)
     other = ExecutionGraph("job", job.vertices, ())
     with pytest.raises(ConfigurationError, match=r"'a > b:0' \(10 bytes\)"):
-        plan_in_flight(captured((0, 0, "in"), kind="rebalance", receivers=1), other)
+        plan_in_flight(captured((0, 0, "in"), kind="rebalance", receivers=1), other.topology)
 
 
 def test_nothing_captured_is_nothing_to_plan() -> None:
-    assert plan_in_flight(captured(kind="hash", receivers=1), graph(Hash(KEY), 1, 1)) == {}
+    assert plan_in_flight(captured(kind="hash", receivers=1), graph(Hash(KEY), 1, 1).topology) == {}

@@ -8,17 +8,15 @@ from hypothesis import strategies as st
 
 from minirt.errors import ConfigurationError
 from minirt.functions import KeyedProcess
-from minirt.graph.execution import ExecutionGraph, SubtaskId, Vertex
-from minirt.graph.job_graph import (
-    KeyedProcessSpec,
-    KeySelector,
-    MapSpec,
-    OperatorNode,
-    OperatorSpec,
-    SinkSpec,
-)
-from minirt.graph.key_groups import group_range
+from minirt.graph.execution import ExecutionGraph, Vertex
+from minirt.graph.job_graph import OperatorNode
+from minirt.graph.operator_spec import OperatorSpec
 from minirt.io.base import Sink, SinkContext, SinkWriter
+from minirt.operators.keyed_process import KeyedProcessSpec
+from minirt.operators.map import MapSpec
+from minirt.operators.sink import SinkSpec
+from minirt.protocol.ids import SubtaskId
+from minirt.protocol.key_groups import group_range
 from minirt.protocol.manifest import Manifest, SnapshotRef, VertexEntry
 from minirt.protocol.restore import RestorePart, plan_restore, vertex_entries
 
@@ -35,7 +33,7 @@ class Silent(KeyedProcess):
 
 SPECS: dict[str, OperatorSpec] = {
     "map": MapSpec(str),
-    "keyed": KeyedProcessSpec(KeySelector(("k",)), Silent()),
+    "keyed": KeyedProcessSpec(Silent()),
     "sink": SinkSpec(Nowhere()),
 }
 
@@ -59,7 +57,7 @@ def reference(vertex: int, subtask: int) -> SnapshotRef:
 
 def checkpoint(*vertices: Vertex) -> Manifest:
     """A checkpoint of the job with these vertices, with a snapshot of each subtask."""
-    entries = vertex_entries(graph(*vertices))
+    entries = vertex_entries(graph(*vertices).topology)
     refs = tuple(reference(e.id, index) for e in entries for index in range(e.parallelism))
     return Manifest(1, "job", 7, 1, "aligned", "checkpoint", 0.0, 1.0, entries, refs, (), ())
 
@@ -69,7 +67,7 @@ def readers(
 ) -> dict[tuple[str, int], tuple[list[str | None], bool]]:
     """Per uid and subtask: the paths that it reads, and whether they are exactly its own."""
     plan = plan_restore(
-        manifest, graph(*vertices), allow_non_restored_state=allow_non_restored_state
+        manifest, graph(*vertices).topology, allow_non_restored_state=allow_non_restored_state
     )
     return {
         (uid, subtask.index): ([ref.path for ref in part.snapshots], part.exact)
@@ -80,7 +78,7 @@ def readers(
 
 def test_vertices_are_remembered_with_the_uids_that_keep_state() -> None:
     entries = vertex_entries(
-        graph(vertex(0, "keyed", "map", "sink"), vertex(1, "map2", parallelism=3))
+        graph(vertex(0, "keyed", "map", "sink"), vertex(1, "map2", parallelism=3)).topology
     )
     assert entries == (
         VertexEntry(0, ("keyed", "sink"), "keyed > map > sink", 2, 128),
@@ -100,7 +98,7 @@ def test_at_the_same_parallelism_each_subtask_reads_exactly_its_own_snapshot() -
 
 def test_parts_are_planned_by_subtask_and_uid() -> None:
     job = vertex(0, "keyed", parallelism=1)
-    plan = plan_restore(checkpoint(job), graph(job), allow_non_restored_state=False)
+    plan = plan_restore(checkpoint(job), graph(job).topology, allow_non_restored_state=False)
     assert plan == {SubtaskId(0, 0): {"keyed": RestorePart((reference(0, 0),), exact=True)}}
 
 
@@ -166,7 +164,7 @@ def test_every_key_group_is_read_by_its_new_owner_from_its_old_one(
 ) -> None:
     old = vertex(0, "keyed", parallelism=old_parallelism, max_parallelism=max_parallelism)
     new = vertex(0, "keyed", parallelism=new_parallelism, max_parallelism=max_parallelism)
-    plan = plan_restore(checkpoint(old), graph(new), allow_non_restored_state=False)
+    plan = plan_restore(checkpoint(old), graph(new).topology, allow_non_restored_state=False)
     for index in range(new_parallelism):
         mine = set(group_range(index, new_parallelism, max_parallelism))
         read = {ref.subtask for ref in plan[SubtaskId(0, index)]["keyed"].snapshots}

@@ -6,30 +6,36 @@ from dataclasses import replace
 
 import pytest
 
-from minirt.errors import SavepointFailedError
+from minirt.errors import StorageError
 from minirt.protocol.barriers import Barrier
 from minirt.protocol.checkpoints import CheckpointCoordinator, CheckpointSettings
 from minirt.protocol.job_events import (
-    AbortCheckpoint,
     AnswerSavepoint,
     CleanUp,
+    CommitFailed,
     CommitHandles,
-    DrainSources,
     JobCommand,
+    ManifestRefused,
     PublishSavepoint,
     RecordHistory,
-    ResumeSources,
     SavepointNotPublished,
     SavepointPublished,
     SetTimer,
     StoreManifest,
     Timer,
     TimerKind,
-    TriggerCheckpoint,
 )
 from minirt.protocol.manifest import Manifest, ManifestKey, SinkHandles, SnapshotRef
+from minirt.protocol.reasons import SavepointFailure, SavepointFailureReason
+from minirt.protocol.reports import CheckpointStatus
 from minirt.protocol.savepoint_requests import Afterwards, Savepoint, SavepointRequest
 from minirt.protocol.savepoints import Savepoints
+from minirt.protocol.subtask_commands import (
+    AbortCheckpoint,
+    DrainSources,
+    ResumeSources,
+    TriggerCheckpoint,
+)
 from tests.protocol.parts import (
     SINK,
     SOURCE,
@@ -41,6 +47,8 @@ from tests.protocol.parts import (
 )
 
 SETTINGS = CheckpointSettings("aligned", interval_s=10.0, timeout_s=60.0, tolerable_failures=2)
+FULL = StorageError("full")
+LOST = SavepointFailure(SavepointFailureReason.GENERATION_FAILED, "a worker died")
 STOP, DRAIN = Afterwards.STOP, Afterwards.DRAIN
 
 
@@ -89,10 +97,16 @@ class Job:
 
 
 def triggered(
-    checkpoint_id: int, now: float, mode: str = "unaligned", pause: bool = False
+    checkpoint_id: int,
+    now: float,
+    mode: str = "unaligned",
+    pause: bool = False,
+    savepoint: bool | None = None,
 ) -> list[JobCommand]:
+    """The job of these tests is aligned; its savepoints are not, unless the test says so."""
+    savepoint = mode == "unaligned" if savepoint is None else savepoint
     return [
-        TriggerCheckpoint(1, Barrier(checkpoint_id, mode, now), pause),
+        TriggerCheckpoint(1, Barrier(checkpoint_id, mode, now, savepoint), pause),
         SetTimer(Timer(TimerKind.EXPIRE, checkpoint_id), now + 60.0),
     ]
 
@@ -105,8 +119,11 @@ def told(commands: list[JobCommand]) -> dict[int, str]:
     """What users are told: a path, or what is wrong."""
     answers = [command for command in commands if isinstance(command, AnswerSavepoint)]
     for answer in answers:
-        assert (answer.savepoint is None) == isinstance(answer.error, SavepointFailedError)
-    return {a.request_id: a.savepoint.path if a.savepoint else str(a.error) for a in answers}
+        assert (answer.savepoint is None) == isinstance(answer.failure, SavepointFailure)
+    return {
+        a.request_id: a.savepoint.path if a.savepoint else f"no savepoint: {a.failure}"
+        for a in answers
+    }
 
 
 # When they are taken.
@@ -149,7 +166,7 @@ def test_savepoints_are_served_one_after_another() -> None:
     job.complete(1, 5.0)
     assert job.publish(1, 6.0) == [
         AnswerSavepoint(7, Savepoint("/there", 1, "unaligned", 1.0, 20)),
-        *triggered(2, 6.0, "aligned"),
+        *triggered(2, 6.0, "aligned", savepoint=True),
     ]
 
 
@@ -221,7 +238,7 @@ def test_it_is_not_published_before_its_output_is_committed() -> None:
     job.complete(1, 5.0)
     assert not any(
         isinstance(command, PublishSavepoint)
-        for command in job.checkpoints.on_commit_failed(1, "full", 6.0)
+        for command in job.checkpoints.on_commit_failed(CommitFailed(1, OSError("full")), 6.0)
     )
     assert job.checkpoints.on_trigger_timer(2, 14.0) == triggered(2, 14.0, "aligned")
     job.complete(2, 15.0)
@@ -240,7 +257,7 @@ def test_its_files_stay_until_they_are_copied() -> None:
         job.checkpoints.on_acknowledged(replace(acknowledged(1, subtask), snapshot=stored), 5.0)
     needed = CleanUp(frozenset({ManifestKey(1, 1)}))
     assert needed in job.checkpoints.on_manifest_stored(1, 5.0)
-    job.checkpoints.on_commit_failed(1, "full", 6.0)
+    job.checkpoints.on_commit_failed(CommitFailed(1, OSError("full")), 6.0)
     job.checkpoints.on_trigger_timer(2, 14.0)
     assert needed in job.complete(2, 15.0)
     job.publish(2 - 1, 16.0)
@@ -257,24 +274,26 @@ def test_a_savepoint_that_is_declined_fails_and_the_job_goes_on() -> None:
     commands = job.checkpoints.on_declined(declined(1, SINK), 5.0)
     assert commands[0] == AbortCheckpoint(1, 1)
     assert told(commands) == {7: "no savepoint: checkpoint 1 declined: disk full"}
-    [entry] = [c.entry for c in commands if isinstance(c, RecordHistory)]
-    assert (entry["status"], entry["mode"]) == ("failed", "unaligned")
+    [report] = [c.report for c in commands if isinstance(c, RecordHistory)]
+    assert (report.status, report.mode) == (CheckpointStatus.FAILED, "unaligned")
 
 
 def test_a_savepoint_that_takes_too_long_fails() -> None:
     job = Job()
     job.ask(7, 4.0)
     commands = job.checkpoints.on_expired(1, 64.0)
-    assert told(commands) == {
-        7: "no savepoint: checkpoint 1 expired after 60 s with 2 subtasks missing"
-    }
+    assert told(commands)[7].startswith(
+        "no savepoint: checkpoint 1 expired after 60 s with 2 of 2 subtasks missing: numbers (1/1), "
+    )
 
 
 def test_a_savepoint_whose_manifest_cannot_be_stored_fails() -> None:
     job = Job()
     job.ask(7, 4.0)
     job.acknowledge(1, 5.0)
-    commands = job.checkpoints.on_manifest_refused(1, "no space", 6.0)
+    commands = job.checkpoints.on_manifest_refused(
+        ManifestRefused(1, StorageError("no space")), 6.0
+    )
     assert told(commands) == {7: "no savepoint: checkpoint 1 no space"}
 
 
@@ -283,7 +302,7 @@ def test_a_savepoint_that_cannot_be_copied_fails() -> None:
     job.ask(7, 4.0, path="/there")
     job.complete(1, 5.0)
     job.checkpoints.on_committed(1)
-    refused = SavepointNotPublished(1, "read-only")
+    refused = SavepointNotPublished(1, StorageError("read-only"))
     commands = job.checkpoints.on_savepoint_not_published(refused, 6.0)
     assert told(commands) == {7: "no savepoint: read-only"}
     assert job.checkpoints.on_savepoint_not_published(refused, 6.0) == []
@@ -301,11 +320,11 @@ def test_all_requests_fail_with_the_generation() -> None:
     job = Job()
     job.ask(7, 4.0)
     job.ask(8, 4.0)
-    assert told(job.savepoints.fail_all("a worker died")) == {
+    assert told(job.savepoints.fail_all(LOST)) == {
         7: "no savepoint: a worker died",
         8: "no savepoint: a worker died",
     }
-    assert job.savepoints.fail_all("again") == []
+    assert job.savepoints.fail_all(LOST) == []
 
 
 # Stop.
@@ -341,10 +360,10 @@ def test_stop_whose_savepoint_cannot_be_copied_lets_the_sources_go_on() -> None:
     job.ask(7, 4.0, path="/there", afterwards=STOP)
     job.complete(1, 5.0)
     job.checkpoints.on_committed(1)
-    commands = job.checkpoints.on_savepoint_not_published(SavepointNotPublished(1, "full"), 6.0)
+    commands = job.checkpoints.on_savepoint_not_published(SavepointNotPublished(1, FULL), 6.0)
     assert commands == [
         ResumeSources(1),
-        AnswerSavepoint(7, error=commands[1].error),  # type: ignore[union-attr]
+        AnswerSavepoint(7, failure=SavepointFailure(SavepointFailureReason.NOT_PUBLISHED, "full")),
         next_at(2, 14.0),
     ]
     assert not job.savepoints.job_is_over
@@ -377,7 +396,7 @@ def test_a_drained_job_tries_again_when_its_savepoint_fails() -> None:
         job.checkpoints.on_declined(declined(checkpoint_id, SINK), now)
         job.checkpoints.on_trigger_timer(checkpoint_id + 1, now + 5.0)
     assert (
-        job.checkpoints.too_many_failures
+        str(job.checkpoints.too_many_failures)
         == "3 checkpoints in a row failed, at last: declined: disk full"
     )
 
@@ -388,7 +407,7 @@ def test_a_drained_job_whose_savepoint_cannot_be_copied_ends_all_the_same() -> N
     job.drain(5.0)
     job.complete(1, 6.0)
     job.checkpoints.on_committed(1)
-    commands = job.checkpoints.on_savepoint_not_published(SavepointNotPublished(1, "full"), 7.0)
+    commands = job.checkpoints.on_savepoint_not_published(SavepointNotPublished(1, FULL), 7.0)
     assert told(commands) == {7: "no savepoint: full"}
     assert job.savepoints.job_is_over
     assert job.savepoints.final is None
@@ -421,7 +440,7 @@ def test_a_commit_that_failed_is_tried_again_although_others_have_committed_all_
     job.ask(7, 11.0)
     job.complete(2, 12.0)
     job.checkpoints.on_committed(1)
-    job.checkpoints.on_commit_failed(2, "full", 13.0)
+    job.checkpoints.on_commit_failed(CommitFailed(2, OSError("full")), 13.0)
     assert job.checkpoints.on_commit_timer(2) == [CommitHandles(2, ())]
     job.publish(2, 14.0)
     assert job.checkpoints.on_commit_timer(2) == []

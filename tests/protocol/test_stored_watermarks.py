@@ -6,17 +6,11 @@ from itertools import pairwise
 
 import pytest
 
-from minirt.graph.execution import ExecutionGraph, Link, SubtaskId, Vertex
-from minirt.graph.job_graph import (
-    Forward,
-    Hash,
-    KeySelector,
-    MapSpec,
-    OperatorNode,
-    Partitioning,
-    Rebalance,
-    Rescale,
-)
+from minirt.graph.execution import ExecutionGraph, Link, Vertex
+from minirt.graph.job_graph import Forward, Hash, OperatorNode, Partitioning, Rebalance, Rescale
+from minirt.graph.keys import KeySelector
+from minirt.operators.map import MapSpec
+from minirt.protocol.ids import SubtaskId
 from minirt.protocol.stored_watermarks import (
     LinkWatermarks,
     RestoredWatermarks,
@@ -66,7 +60,7 @@ def of_receiver(
 def restored(
     stored: list[SubtaskWatermarks], graph: ExecutionGraph, vertex: int
 ) -> list[tuple[Known, tuple[Known, ...]]]:
-    plan = plan_watermarks(stored, graph)
+    plan = plan_watermarks(stored, graph.topology)
     of_vertex = [
         plan.get(id, RestoredWatermarks(None)) for id in graph.subtasks() if id.vertex == vertex
     ]
@@ -121,7 +115,7 @@ def test_the_end_of_event_time_is_told_again_by_who_has_ended() -> None:
 
 def test_a_vertex_with_an_input_that_is_new_starts_without_a_watermark() -> None:
     stored = [SubtaskWatermarks("b", 0, 5, (LinkWatermarks("x > b:0", "hash", 1, (5,)),))]
-    assert plan_watermarks(stored, graph(1, 1)) == {}
+    assert plan_watermarks(stored, graph(1, 1).topology) == {}
 
 
 def test_a_vertex_that_has_lost_an_input_goes_on_with_the_others() -> None:
@@ -130,7 +124,7 @@ def test_a_vertex_that_has_lost_an_input_goes_on_with_the_others() -> None:
         LinkWatermarks("a > b:0", "hash", 1, (7,)),
     )
     stored = [SubtaskWatermarks("b", 0, 5, inputs)]
-    assert plan_watermarks(stored, graph(1, 1)) == {
+    assert plan_watermarks(stored, graph(1, 1).topology) == {
         SubtaskId(1, 0): RestoredWatermarks(5, (7,)),
     }
 
@@ -138,3 +132,50 @@ def test_a_vertex_that_has_lost_an_input_goes_on_with_the_others() -> None:
 def test_channels_of_a_forward_link_stay_with_their_subtask() -> None:
     stored = of_receiver((5, (5,)), (6, (6,)), kind="forward", senders=2)
     assert restored(stored, graph(2, 2, partitioning=Forward()), 1) == [(5, (5,)), (6, (6,))]
+
+
+def test_a_rescale_link_from_other_senders_brings_the_least_watermark_to_all() -> None:
+    stored = of_source(10, 10, 1000, 1000) + of_receiver(
+        (10, (10, 10)), (1000, (1000, 1000)), kind="rescale", senders=4
+    )
+    fewer = graph(2, 2, partitioning=Rescale())
+    assert restored(stored, fewer, 1) == [(10, (10,)), (10, (10,))]
+    same = graph(4, 2, partitioning=Rescale())
+    assert restored(stored, same, 1) == [(10, (10, 10)), (1000, (1000, 1000))]
+
+
+def test_so_do_links_from_subtasks_that_start_from_the_least_themselves() -> None:
+    """Three operators; only the sources change, and the last link joins equal indexes."""
+    stored = of_source(10, 10, 1000, 1000) + of_receiver(
+        (10, (10, 10)), (1000, (1000, 1000)), kind="rescale", senders=4
+    )
+    stored += [
+        SubtaskWatermarks("c", index, known, (LinkWatermarks("b > c:0", "rescale", 2, (known,)),))
+        for index, known in enumerate((10, 1000))
+    ]
+    assert restored(stored, graph(2, 2, 2, partitioning=Rescale()), 2) == [(10, (10,))] * 2
+
+
+def test_a_channel_from_a_subtask_that_starts_from_the_least_does_too() -> None:
+    stored = of_source(10, 1000) + of_receiver((10, (10, 1000)), (10, (10, 1000)))
+    stored += [
+        SubtaskWatermarks("c", index, 10, (LinkWatermarks("b > c:0", "hash", 2, (10, 500)),))
+        for index in range(2)
+    ]
+    dealt_by_another_key = plan_watermarks(stored, graph(2, 2, 2).topology, {"a > b:0"})
+    assert dealt_by_another_key[SubtaskId(1, 1)] == RestoredWatermarks(10, (10, 10))
+    assert dealt_by_another_key[SubtaskId(2, 0)] == RestoredWatermarks(10, (10, 10))
+
+
+def test_operators_that_are_chained_now_start_from_the_least_of_what_they_had() -> None:
+    chained = graph(2, 2)
+    head, behind = (vertex.operators[0] for vertex in chained.vertices)
+    vertex = Vertex(0, (head, behind), 2, 128)
+    stored = of_source(10, 1000) + of_receiver((5, (5, 7)), (6, (8, 6)))
+    assert restored(stored, ExecutionGraph("job", (vertex,), ()), 0) == [(5, ()), (6, ())]
+
+
+def test_what_follows_a_vertex_with_a_new_input_starts_without_a_watermark() -> None:
+    stored = [SubtaskWatermarks("b", 0, 5, (LinkWatermarks("x > b:0", "hash", 1, (5,)),))]
+    stored += [SubtaskWatermarks("c", 0, 5, (LinkWatermarks("b > c:0", "hash", 1, (5,)),))]
+    assert plan_watermarks(stored, graph(1, 1, 1).topology) == {}

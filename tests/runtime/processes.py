@@ -12,7 +12,7 @@ import pytest
 
 needs_proc = pytest.mark.skipif(not Path("/proc/self").exists(), reason="looks into /proc")
 
-_TEMPLATE = "minirt.runtime.template"
+_TEMPLATE = "minirt.runtime.worker.template"
 
 
 def wait_until(condition: Callable[[], bool], what: str, timeout: float = 30.0) -> None:

@@ -17,20 +17,21 @@ import minirt as rt
 from minirt.graph.execution import ExecutionGraph
 from minirt.graph.planner import build_execution_graph
 from minirt.modes import find_mode
-from minirt.protocol.job_events import JobEvent, JobStatus, Submitted, WorkerFailed
+from minirt.protocol.job_events import JobEvent, JobStatus, StopWorkers, Submitted, WorkerFailed
 from minirt.protocol.manifest import Manifest
 from minirt.protocol.restarts import RestartStrategy
-from minirt.run_settings import RestoreOptions
-from minirt.runtime.assembly import JobPackage
-from minirt.runtime.execute import job_protocol
-from minirt.runtime.local import LocalCluster
-from minirt.runtime.observer import JobObserver
-from minirt.runtime.shell import JobShell
-from minirt.runtime.snapshot import SnapshotUpload
-from minirt.runtime.storage_tasks import StorageCommand, StorageTasks
-from minirt.runtime.subtask import Subtask
+from minirt.protocol.restore_options import RestoreOptions
+from minirt.runtime.control.package import JobPackage
+from minirt.runtime.coordinator.local import LocalCluster
+from minirt.runtime.coordinator.shell import JobShell
+from minirt.runtime.coordinator.storage_tasks import StorageCommand, StorageTasks
+from minirt.runtime.program.execute import job_protocol
+from minirt.runtime.program.observer import JobObserver
+from minirt.runtime.subtask.snapshot import SnapshotUpload
+from minirt.runtime.subtask.subtask import Subtask
 from minirt.storage.checkpoints import CheckpointStorage
 from minirt.storage.store import ObjectStore
+from minirt.testing.clock import HeldClock
 
 INTERVAL_S = 1000.0
 """So long that no checkpoint begins unless a test asks for one."""
@@ -43,6 +44,7 @@ SMALL = rt.Limits(
     output_queue_bytes=200,
     frame_bytes=40,
     watermark_interval_s=0,
+    source_poll_s=0,
     inline_snapshot_bytes=0,
 )
 """Queues that are soon full, and every part of a checkpoint in a file of its own."""
@@ -87,17 +89,17 @@ class SteppedJob:
         self._protocol = job_protocol(
             self.graph, checkpointing, mode, restart or rt.Restart.none(), options
         )
-        self._now = 1000.0
+        self._clock = HeldClock(1000.0)
         self._events: deque[JobEvent] = deque([Submitted()])
         self._cluster = LocalCluster(
-            package, self._events.append, self._upload, lambda: self._now, OneRecordAtATime
+            package, self._events.append, self._upload, self._clock, OneRecordAtATime
         )
         self._shell = JobShell(
             self._protocol,
             self._cluster,
             tasks,
             self._run_storage(tasks),
-            lambda: self._now,
+            self._clock,
             JobObserver(),
             lambda answer: None,
         )
@@ -112,12 +114,27 @@ class SteppedJob:
     def checkpoint(self, *, working: bool = False) -> Manifest:
         """Take a checkpoint. Unless all are `working` meanwhile, only what overtakes gets through."""
         before = set(self.storage.manifest_keys())
-        self._now += INTERVAL_S
+        self._clock.at += INTERVAL_S
         self._shell.fire_timers()
         while not (new := set(self.storage.manifest_keys()) - before):
             assert self._turn(lambda subtask: working), "the checkpoint does not complete"
         self._settle()
         return self.storage.read_manifest(new.pop())
+
+    def try_checkpoint(self) -> Manifest | None:
+        """Take a checkpoint while all work; None if the job has come to its end before."""
+        before = set(self.storage.manifest_keys())
+        self._clock.at += INTERVAL_S
+        self._shell.fire_timers()
+        while not (new := set(self.storage.manifest_keys()) - before) and not self.over:
+            assert self._turn(lambda subtask: True), "the checkpoint does not complete"
+        self._settle()
+        return self.storage.read_manifest(max(new)) if new and not self.over else None
+
+    @property
+    def over(self) -> bool:
+        """Whether the job has ended."""
+        return self._shell.ending is not None
 
     def work(self, turns: int) -> None:
         """Let everybody process this many records, as far as there are any."""
@@ -128,17 +145,17 @@ class SteppedJob:
         """Run to the end, with its last checkpoint. Raises the error of a job that failed."""
         while self._shell.ending is None:
             if not self._turn(lambda subtask: True):
-                self._now += 1.0
+                self._clock.at += 1.0
                 self._shell.fire_timers()
         self._raise_failure()
 
     def crash(self) -> None:
         """A worker is lost; the job restarts, if its strategy lets it."""
         generation = self._protocol.generation
-        self._cluster.stop(generation, kill=True)
+        self._cluster.stop(StopWorkers(generation, kill=True))
         self._events.append(WorkerFailed(generation, rt.WorkerLostError("killed by the test")))
         self._settle()
-        self._now += RESTART_DELAY_S
+        self._clock.at += RESTART_DELAY_S
         self._shell.fire_timers()
         self._settle()
 
@@ -169,7 +186,7 @@ class SteppedJob:
             raise ending.error
 
     def _upload(self, upload: SnapshotUpload) -> None:
-        self._events.append(upload.run(self.storage, lambda: self._now))
+        self._events.append(upload.run(self.storage, self._clock.monotonic))
 
     def _run_storage(self, tasks: StorageTasks) -> Callable[[StorageCommand], None]:
         def run(command: StorageCommand) -> None:

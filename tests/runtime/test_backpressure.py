@@ -19,8 +19,8 @@ from minirt import (
     Options,
     SequenceSource,
 )
-from minirt.graph.execution import SubtaskId
-from minirt.runtime.metrics import SubtaskMetrics
+from minirt.monitoring.subtask_metrics import SubtaskMetrics
+from minirt.protocol.ids import SubtaskId
 from tests.runtime.jobs import numbers_of
 from tests.runtime.processes import needs_proc, resident_bytes, wait_until, workers
 

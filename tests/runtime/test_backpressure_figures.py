@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from minirt.graph.execution import SubtaskId
-from minirt.runtime import worker as worker_module
-from minirt.runtime.metrics import Activity, SubtaskMetrics, TimeAccount
-from minirt.runtime.worker import Worker
+from minirt.monitoring.subtask_metrics import Activity, SubtaskMetrics, TimeAccount
+from minirt.operators.common.mailbox import Mailbox
+from minirt.protocol.ids import SubtaskId
+from minirt.runtime.worker import worker as worker_module
+from minirt.runtime.worker.worker import Worker
 
 STEPS = st.lists(
     st.tuples(st.integers(0, 10_000), st.none() | st.sampled_from(Activity)), max_size=50
@@ -65,15 +66,22 @@ class OneTurn(Worker):
         self.subtasks = [subtask]
         self._stopping = False
         self._working = []
+        self._served = True
+        self._uploaded = Mailbox()
+        self._selector: Any = types.SimpleNamespace(select=lambda timeout: wait() or [])
         self._wiring: Any = types.SimpleNamespace(move_frames=lambda working: None)
         self._time = {subtask.id: TimeAccount(subtask.metrics, now)}
-        self._waits = wait
 
-    def _wait(self) -> None:
-        self._waits()
+    def _patience_s(self) -> float:
+        return 0.0
 
     def _beat(self) -> None:
+        pass
+
+    def _take_turns(self, subtasks: Iterable[Any]) -> bool:
+        worked = super()._take_turns(subtasks)
         self._stopping = True
+        return worked
 
     def _report(self) -> None:
         self._time[self.subtasks[0].id].settle(worker_module.time.perf_counter())

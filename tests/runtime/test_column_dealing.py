@@ -21,17 +21,17 @@ from minirt.graph.job_graph import (
     Custom,
     Forward,
     Hash,
-    KeySelector,
     Partitioning,
     Rebalance,
     Rescale,
 )
-from minirt.runtime.channels import OutputChannel
-from minirt.runtime.frames import Frame, Kind, watermark_frame
-from minirt.runtime.in_flight import batch_of
-from minirt.runtime.metrics import SubtaskMetrics
-from minirt.runtime.output import LinkOutput, Outlet
-from minirt.runtime.recovered import _dealer
+from minirt.graph.keys import KeySelector
+from minirt.monitoring.subtask_metrics import SubtaskMetrics
+from minirt.runtime.channels.channels import OutputChannel
+from minirt.runtime.channels.frames import Frame, Kind, watermark_frame
+from minirt.runtime.channels.output import LinkOutput, Outlet
+from minirt.runtime.subtask.in_flight import batch_of
+from minirt.runtime.subtask.recovered import _Dealer
 
 CODEC = RowCodec()
 BY_K = Hash(KeySelector(("k",)))
@@ -48,7 +48,6 @@ class Sender:
         frame_bytes: int = 1 << 16,
         max_parallelism: int = 128,
     ) -> None:
-        self.now = 0.0
         self.link = Link(0, 0, "op", 1, 0, partitioning, None, 1, receivers, max_parallelism)
         self.channels = [OutputChannel(1 << 30, 1 << 30) for _ in self.link.receivers_of(0)]
         outlet = Outlet(
@@ -56,7 +55,6 @@ class Sender:
             CODEC,
             Limits(column_frame_bytes=frame_bytes),
             SubtaskMetrics(),
-            lambda: self.now,
             lambda channel: None,
         )
         self.output = LinkOutput(self.link, "link", 0, self.channels, "op", outlet)
@@ -136,7 +134,7 @@ def test_what_is_recovered_is_dealt_as_it_was(partitioning: Partitioning) -> Non
     batch = Columns(numbered(100).table, np.arange(100))
     sender = Sender(partitioning).emit(batch)
     for receiver, wanted in enumerate(sender.received()):
-        kept = _dealer(sender.link, receiver)(batch)
+        kept = _Dealer(sender.link, receiver).keep(batch)
         assert isinstance(kept, Columns)
         assert kept.rows().records == wanted
         assert kept.timestamps is not None
@@ -196,7 +194,7 @@ def test_a_control_frame_goes_behind_columns_that_were_held() -> None:
 def test_small_pieces_are_gathered_into_one_frame_until_the_timeout() -> None:
     sender = Sender(BY_K, 2)
     for _ in range(10):
-        sender.now += 1
+        sender.output.began_at += 1
         sender.emit(numbered(10))
     assert sender.frames() == [[], []]
     assert sender.output.oldest == 1.0

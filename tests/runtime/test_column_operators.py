@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -10,12 +11,17 @@ import pytest
 
 import minirt as rt
 from minirt.data.batch import Batch, Columns, Rows
-from minirt.graph.job_graph import SourceSpec
-from minirt.runtime.elements import Data
-from minirt.runtime.operators.base import Operator, OperatorContext
-from minirt.runtime.operators.columns import FilterColumnsOperator, ProjectOperator
-from minirt.runtime.operators.source import SourceOperator
-from minirt.runtime.operators.stateless import MapBatchesOperator
+from minirt.data.codec import RowCodec
+from minirt.graph.operator_spec import Reading
+from minirt.monitoring.subtask_metrics import SubtaskMetrics
+from minirt.operators.common.base import Operator, OperatorContext
+from minirt.operators.filter import FilterColumnsOperator
+from minirt.operators.map_batches import MapBatchesOperator
+from minirt.operators.project import ProjectOperator
+from minirt.runtime.subtask.elements import Data
+from minirt.runtime.subtask.input import InputParts
+from minirt.runtime.subtask.recovered import RestoredInput
+from minirt.runtime.subtask.source_input import SourceInput
 
 CTX = OperatorContext(
     "op", "op", 0, 1, 1, 1, lambda: 0.0, False, lambda _: None, lambda _: lambda _: None
@@ -76,7 +82,8 @@ def test_columns_of_splits_that_are_read_side_by_side_come_many_at_a_time(
     source = rt.CollectionSource(records, splits=2)
     source.interleave = True
     splits = list(enumerate(source.plan_splits(1)))
-    operator = SourceOperator(CTX, SourceSpec(source), splits, 1.0, 1.0)
-    first = operator.poll()
+    parts = InputParts({}, RowCodec(), SubtaskMetrics(), RestoredInput())
+    input = SourceInput(replace(CTX, splits=splits), Reading(source), parts)
+    first = input.poll()
     assert isinstance(first, Data)
     assert len(first.batch) == in_a_row

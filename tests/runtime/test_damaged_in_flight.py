@@ -15,8 +15,8 @@ import minirt as rt
 from minirt.data.codec import RowCodec
 from minirt.errors import ConfigurationError, CorruptCheckpointError
 from minirt.protocol.manifest import Manifest
-from minirt.run_settings import RestoreOptions
-from minirt.runtime.in_flight import batch_of, stored_frames
+from minirt.protocol.restore_options import RestoreOptions
+from minirt.runtime.subtask.in_flight import batch_of, stored_frames
 from minirt.storage.checkpoints import CheckpointStorage
 from minirt.storage.store import ObjectStore
 from minirt.testing import TransactionalSink
@@ -37,14 +37,16 @@ def storage_of(folder: Path) -> CheckpointStorage:
 def env_of(sink: rt.Sink) -> rt.Environment:
     env = rt.Environment(parallelism=2)
     numbers = env.source(rt.SequenceSource(COUNT, splits=2), uid="numbers")
-    numbers.key_by(remainder).reduce(max, uid="largest").sink(sink, uid="out", chain=False)
+    numbers.key_by(remainder).reduce(max, uid="largest").forward(ordered=False).sink(
+        sink, uid="out", chain=False
+    )
     return env
 
 
 def env_without_reduce(sink: rt.Sink) -> rt.Environment:
     env = rt.Environment(parallelism=2)
     numbers = env.source(rt.SequenceSource(COUNT, splits=2), uid="numbers")
-    numbers.sink(sink, uid="out", chain=False)
+    numbers.forward(ordered=False).sink(sink, uid="out", chain=False)
     return env
 
 
@@ -153,6 +155,23 @@ def test_damage_can_be_passed_over(
     damage(stored)
     stored.restored(allow_fallback=True).finish()
     assert len(stored.sink.rows) == COUNT
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_damage_is_passed_over_without_a_restart(stored: Stored, damage: Damage) -> None:
+    damage(stored)
+    options = RestoreOptions("latest", allow_fallback=True)
+    none = rt.Restart.none()
+    SteppedJob(env_of(stored.sink), stored.folder, restore=options, restart=none).finish()
+    assert len(stored.sink.rows) == COUNT
+
+
+def test_without_an_older_one_the_damage_is_told(stored: Stored) -> None:
+    flip_a_bit(stored)
+    next(stored.folder.glob("manifests/chk-00000001-*")).unlink()
+    with pytest.raises(CorruptCheckpointError, match=r"none of 1 .*checkpoint 2.*fails") as caught:
+        stored.restored(allow_fallback=True).finish()
+    assert "allow_restore_fallback" not in str(caught.value)
 
 
 def test_a_checkpoint_that_is_passed_over_is_logged(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,6 @@ from minirt import (
     CollectSink,
     Environment,
     JobFailedError,
-    JobObserver,
     JsonlSink,
     Limits,
     Options,
@@ -33,6 +32,7 @@ from minirt.io import Handle
 from minirt.storage.checkpoints import CheckpointStorage
 from tests.runtime.campaign import compare, write_files
 from tests.runtime.jobs import CASES, build, numbers_of
+from tests.watch import Watch
 
 COUNT = 600
 RUNNERS = ["inline", pytest.param("processes", marks=pytest.mark.processes)]
@@ -54,28 +54,6 @@ class Outage:
         if self._aside.exists():
             self._folder.unlink()
             os.rename(self._aside, self._folder)
-
-
-class Watch(JobObserver):
-    """Calls back after so many completed or failed checkpoints, or restarts, in all."""
-
-    def __init__(self, calls: Mapping[tuple[str, int], Callable[[], None]]) -> None:
-        self._calls = calls
-        self.seen = {"completed": 0, "failed": 0, "restart": 0}
-
-    def on_checkpoint(self, entry: Mapping[str, Any]) -> None:
-        self._count(entry["status"])
-
-    def on_restart(self, error: Exception, delay_s: float) -> None:
-        self._count("restart")
-
-    def _count(self, what: str) -> None:
-        self.seen[what] += 1
-        self._calls.get((what, self.seen[what]), _nothing)()
-
-
-def _nothing() -> None:
-    return None
 
 
 def run(folder: Path, watch: Watch, **settings: Any) -> Any:

@@ -7,25 +7,28 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
-from minirt.data.batch import Rows
+from minirt.data.batch import Columns, Rows
 from minirt.data.codec import RowCodec
 from minirt.data.keys import key_group, subtask_of_group
-from minirt.errors import CorruptCheckpointError
+from minirt.errors import CorruptCheckpointError, UserCodeError
 from minirt.graph.execution import Link
-from minirt.graph.job_graph import Hash, KeySelector, Partitioning, Rebalance
+from minirt.graph.job_graph import Custom, Hash, Partitioning, Rebalance
+from minirt.graph.keys import KeySelector
+from minirt.monitoring.subtask_metrics import SubtaskMetrics
 from minirt.protocol.barriers import Barrier
 from minirt.protocol.manifest import ManifestKey
-from minirt.protocol.restore import RecoveredChannel
-from minirt.runtime.channels import InputChannel, OutputChannel
-from minirt.runtime.elements import Origin
-from minirt.runtime.frames import END_FRAME, Frame, barrier_frame, watermark_frame
-from minirt.runtime.gate_input import GateInput
-from minirt.runtime.in_flight import Capture, Overtaken, batch_of, data_frame, stored_frames
-from minirt.runtime.metrics import SubtaskMetrics
-from minirt.runtime.recovered import InFlightSource, RecoveredChannels
-from minirt.runtime.spill import Room, Spill, SpilledFrame
+from minirt.protocol.redistribution import RecoveredChannel
+from minirt.runtime.channels.channels import InputChannel, OutputChannel
+from minirt.runtime.channels.frames import END_FRAME, Frame, barrier_frame, watermark_frame
+from minirt.runtime.channels.spill import Room, Spill, SpilledFrame
+from minirt.runtime.subtask.elements import Advance, Origin
+from minirt.runtime.subtask.gate_input import GateInput, Incoming
+from minirt.runtime.subtask.in_flight import Capture, Overtaken, batch_of, data_frame, stored_frames
+from minirt.runtime.subtask.input import InputParts
+from minirt.runtime.subtask.recovered import InFlightSource, RecoveredChannels, RestoredInput
 from minirt.storage.checkpoints import CheckpointStorage
 from minirt.storage.store import ObjectStore
 
@@ -98,34 +101,30 @@ def test_barrier_goes_out_although_all_credit_is_used() -> None:
     assert channel.poll() is None
 
 
-def gate(channels: int, recovered: RecoveredChannels | None = None) -> GateInput:
-    return GateInput(
-        [InputChannel(LARGE) for _ in range(channels)],
-        [Origin("a > b:0", sender) for sender in range(channels)],
-        [0] * channels,
-        recovered,
-        None,
-        CODEC,
-        SubtaskMetrics(),
-    )
+def gate(channels: int) -> GateInput:
+    incoming = [
+        Incoming(InputChannel(LARGE), Origin("a > b:0", sender), 0) for sender in range(channels)
+    ]
+    links = {"a > b:0": link(Rebalance())}
+    return GateInput(incoming, InputParts(links, CODEC, SubtaskMetrics(), RestoredInput()))
 
 
 def test_only_data_ahead_of_this_barrier_is_in_flight() -> None:
     inputs = gate(2)
     stale = barrier_frame(Barrier(2, "unaligned", 0.0))
     for arrived in (frame("before"), stale, watermark_frame(1), frame("also"), END_FRAME):
-        inputs.gate.put(0, arrived)
-    inputs.gate.put(0, barrier_frame(BARRIER))
-    inputs.gate.put(0, frame("behind"))
-    inputs.gate.put(1, frame("no barrier yet"))
-    queued = dict(inputs.queued(BARRIER, {0, 1}))
+        inputs.put(0, arrived)
+    inputs.put(0, barrier_frame(BARRIER))
+    inputs.put(0, frame("behind"))
+    inputs.put(1, frame("no barrier yet"))
+    queued = dict(inputs.ahead(BARRIER, {0, 1}))
     assert records(queued[Origin("a > b:0", 0)]) == ["before", "also"]
     assert records(queued[Origin("a > b:0", 1)]) == ["no barrier yet"]
-    assert inputs.queued_bytes(BARRIER, {0, 1}) == sum(
+    assert inputs.ahead_bytes(BARRIER, {0, 1}) == sum(
         each.size for frames in queued.values() for each in frames
     )
-    assert list(inputs.queued(BARRIER, {1})) == [(Origin("a > b:0", 1), [frame("no barrier yet")])]
-    assert inputs.queued_bytes(BARRIER, {1}) == frame("no barrier yet").size
+    assert list(inputs.ahead(BARRIER, {1})) == [(Origin("a > b:0", 1), [frame("no barrier yet")])]
+    assert inputs.ahead_bytes(BARRIER, {1}) == frame("no barrier yet").size
 
 
 def test_captured_channels_are_stored_by_side_with_their_bytes() -> None:
@@ -178,14 +177,25 @@ def recovered(
     return RecoveredChannels(channels, {"a > b:0": edge}, receiver, source, CODEC, room)
 
 
-def test_recovered_records_come_before_anything_new_and_in_order() -> None:
-    inputs = gate(2, recovered(Rebalance(), 0, 1, [[frame(1), frame(2)], [frame(3)]], again=False))
-    inputs.gate.put(0, frame("new"))
-    seen = []
-    while (element := inputs.poll()) is not None:
-        seen += element.batch.rows().records  # type: ignore[union-attr]
-    assert seen == [1, 2, 3, "new"]
-    assert not inputs.has_input
+def test_recovered_records_come_in_order_behind_the_restored_watermark() -> None:
+    channels = recovered(Rebalance(), 0, 1, [[frame(1), frame(2)], [frame(3)]], again=False)
+    restored = RestoredInput(7, channels)
+    first, *elements = iter(restored.poll, None)
+    assert first == Advance(7, None)
+    assert [r for element in elements for r in element.batch.rows().records] == [1, 2, 3]  # type: ignore[union-attr]
+    assert not restored.pending
+
+
+def test_a_recovered_record_that_a_partitioner_sends_nowhere_is_refused() -> None:
+    key = KeySelector(function=lambda record: record)
+    everywhere = Custom(lambda key, parallelism: key, key)
+    assert recovered(everywhere, 0, 3, [[frame(0, 1, 2)]], again=True).next() is not None
+    with pytest.raises(UserCodeError, match="returned 3; it must return an index from 0 to 2"):
+        recovered(everywhere, 0, 3, [[frame(0, 3)]], again=True)
+    table = Columns(pa.RecordBatch.from_pylist([{"k": 0}, {"k": 3}]))
+    columns = Custom(lambda key, parallelism: key, KeySelector(("k",)))
+    with pytest.raises(UserCodeError, match="returned 3; it must return an index from 0 to 2"):
+        recovered(columns, 0, 3, [[data_frame(table, CODEC)]], again=True)
 
 
 def test_each_record_with_a_key_falls_to_the_owner_of_its_key_group() -> None:
@@ -247,10 +257,10 @@ def test_recovered_records_come_back_even_if_the_disk_takes_none(tmp_path: Path)
 def test_recovered_records_are_stored_apart_from_what_the_same_sender_has_sent_since() -> None:
     edge = link(Rebalance())
     channels = recovered(Rebalance(), 0, 1, [[frame("old")]], again=False)
-    inputs = gate(1, channels)
-    inputs.gate.put(0, frame("new"))
+    inputs = gate(1)
+    inputs.put(0, frame("new"))
     capture = Capture([])
-    for origin, frames in inputs.queued(BARRIER, frozenset({0})):
+    for origin, frames in [*channels.remaining(), *inputs.ahead(BARRIER, frozenset({0}))]:
         capture.add(origin, frames)
     stored = capture.channels(0, {"a > b:0": edge})
     assert [(data.sender, data.recoveries) for data, _ in stored] == [(0, 1), (0, 0)]

@@ -40,4 +40,6 @@ def test_an_interrupted_job_is_cancelled_and_the_interrupt_goes_on_to_the_caller
     assert process.stdout.readline() == "running\n"
     os.kill(process.pid, signal.SIGINT)
     out, err = process.communicate(timeout=60)
-    assert (out, err, process.returncode) == ("interrupted\n", "", 0)
+    assert (out, process.returncode) == ("interrupted\n", 0)
+    assert err.count("\n") == 1
+    assert "SIGINT: job 'endless' is cancelled" in err

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import minirt as rt
 from minirt.data.batch import Batch, Rows
 from minirt.functions import KeyedContext
-from minirt.runtime.operators.base import OperatorContext
-from minirt.runtime.operators.keyed import KeyedProcessOperator
+from minirt.graph.keys import KeySelector
+from minirt.operators.common.base import OperatorContext
+from minirt.operators.keyed_process import KeyedProcessOperator
 
 
 class Sums(rt.KeyedProcess):
@@ -30,7 +32,8 @@ def operator(emitted: list[Any]) -> KeyedProcessOperator:
         emitted.extend(batch.rows().records)
 
     ctx = OperatorContext("sums", "sums", 0, 1, 8, 1, lambda: 0.0, False, emit, lambda tag: emit)
-    return KeyedProcessOperator(ctx, (lambda record: record % 2,), Sums())
+    by_parity = KeySelector(function=lambda record: record % 2)
+    return KeyedProcessOperator(replace(ctx, keys=(by_parity,)), Sums())
 
 
 def test_state_and_timers_of_both_domains_come_back() -> None:

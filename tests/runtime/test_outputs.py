@@ -11,13 +11,14 @@ from minirt.config import Limits
 from minirt.data.batch import Rows
 from minirt.data.codec import RowCodec
 from minirt.graph.execution import Link
-from minirt.graph.job_graph import Custom, KeySelector, Partitioning, Rebalance
+from minirt.graph.job_graph import Custom, Partitioning, Rebalance
+from minirt.graph.keys import KeySelector
+from minirt.monitoring.subtask_metrics import SubtaskMetrics
 from minirt.protocol.barriers import Barrier
-from minirt.runtime.channels import OutputChannel
-from minirt.runtime.frames import Frame, Kind
-from minirt.runtime.in_flight import Overtaken, batch_of
-from minirt.runtime.metrics import SubtaskMetrics
-from minirt.runtime.output import LinkOutput, Outlet, Outputs
+from minirt.runtime.channels.channels import OutputChannel
+from minirt.runtime.channels.frames import Frame, Kind
+from minirt.runtime.channels.output import LinkOutput, Outlet, Outputs
+from minirt.runtime.subtask.in_flight import Overtaken, batch_of
 
 CODEC = RowCodec()
 BARRIER = Barrier(3, "any", 0.0)
@@ -30,7 +31,7 @@ class Subject:
     def __init__(self) -> None:
         self.channels = [OutputChannel(1 << 20, 1 << 20) for _ in range(3)]
         metrics = SubtaskMetrics()
-        outlet = Outlet("a", CODEC, Limits(), metrics, lambda: 0.0, lambda channel: None)
+        outlet = Outlet("a", CODEC, Limits(), metrics, lambda channel: None)
 
         def output(partitioning: Partitioning, channels: Sequence[OutputChannel]) -> LinkOutput:
             receivers = len(channels)

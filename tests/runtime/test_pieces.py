@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from minirt.runtime.pacer import ColumnPieces, RowPieces
+from minirt.runtime.subtask.pacer import ColumnPieces, RowPieces
 
 SLICE_S = 0.002
 

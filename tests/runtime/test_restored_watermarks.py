@@ -10,7 +10,7 @@ import pytest
 
 import minirt as rt
 from minirt.protocol.manifest import Manifest
-from minirt.run_settings import RestoreOptions
+from minirt.protocol.restore_options import RestoreOptions
 from minirt.testing import TransactionalSink
 from tests.runtime.stepped import SteppedJob
 
@@ -92,7 +92,7 @@ def env_of(
         out = numbers.process(Stamp(run), uid="stamp")
     else:
         out = numbers.key_by(fourth).process(Alarm(run), uid="alarm")
-    out.sink(sink, uid="out", chain=False)
+    out.forward(ordered=False).sink(sink, uid="out", chain=False)
     return env
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,9 +11,12 @@ import pytest
 import minirt as rt
 from minirt.data.batch import Batch, Rows
 from minirt.errors import UserCodeError
-from minirt.runtime.operators.base import Operator, OperatorContext
-from minirt.runtime.operators.keyed import KeyedProcessOperator
-from minirt.runtime.operators.stateless import CHUNK_RECORDS, FlatMapOperator, ProcessOperator
+from minirt.graph.keys import KeySelector
+from minirt.operators.common.base import Operator, OperatorContext
+from minirt.operators.common.results import CHUNK_RECORDS
+from minirt.operators.flat_map import FlatMapOperator
+from minirt.operators.keyed_process import KeyedProcessOperator
+from minirt.operators.process import ProcessOperator
 
 MANY = 3 * CHUNK_RECORDS + 1
 
@@ -61,7 +65,9 @@ def process(ctx: OperatorContext, flood: Flood) -> Operator:
 
 
 def timers(ctx: OperatorContext, flood: Flood) -> Operator:
-    return KeyedProcessOperator(ctx, (lambda record: record,), FloodingTimer(flood))
+    return KeyedProcessOperator(
+        replace(ctx, keys=(KeySelector(function=lambda record: record),)), FloodingTimer(flood)
+    )
 
 
 @pytest.mark.parametrize("build", [flat_map, process, timers])
@@ -105,13 +111,17 @@ class LateFailure(rt.KeyedProcess):
 
 
 def test_an_error_in_the_middle_of_a_generator_names_its_record() -> None:
-    operator = KeyedProcessOperator(context(lambda batch: None), (str,), LateFailure())
+    operator = KeyedProcessOperator(
+        replace(context(lambda batch: None), keys=(KeySelector(function=str),)), LateFailure()
+    )
     with pytest.raises(UserCodeError, match=r"op failed on record 7\n(?s:.)*ValueError: seven"):
         operator.process(Rows([6, 7, 8], [1, 1, 1]), 0)
 
 
 def test_an_error_in_a_timer_names_time_and_key() -> None:
-    operator = KeyedProcessOperator(context(lambda batch: None), (str,), LateFailure())
+    operator = KeyedProcessOperator(
+        replace(context(lambda batch: None), keys=(KeySelector(function=str),)), LateFailure()
+    )
     operator.process(Rows([6], [1]), 0)
     with pytest.raises(UserCodeError, match=r"timer at 6 of key '6'(?s:.)*ValueError: too late"):
         list(operator.on_watermark(10))

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -32,7 +34,8 @@ from minirt import (
 )
 from minirt.modes import MODES
 from minirt.modes.aligned import Aligned
-from minirt.runtime.storage_tasks import StorageTasks
+from minirt.modes.aligned_with_timeout import AlignedWithTimeout
+from minirt.runtime.coordinator.storage_tasks import StorageTasks
 from tests.runtime.campaign import compare, read_files, write_files
 from tests.runtime.jobs import CASES, build
 from tests.runtime.processes import wait_until
@@ -212,6 +215,65 @@ def test_a_drained_job_ends_event_time_and_goes_on_behind_what_it_has_read(tmp_p
     assert more == list(range(len(more)))
 
 
+def spans_by_window(folder: Path) -> Callable[..., Job]:
+    def started(**settings: Any) -> Job:
+        env = Environment(parallelism=2)
+        watermarks = Watermarks.monotonous(timestamp=lambda n: n)
+        numbers = env.source(SequenceSource.endless(splits=1), uid="numbers", watermarks=watermarks)
+        spans = numbers.key_by(lambda n: n % 3).process(Spans(), uid="spans")
+        spans.sink(JsonlSink(folder / "out"), uid="out")
+        checkpointing = Checkpointing(folder / "checkpoints", interval="20ms")
+        return env.start(checkpointing=checkpointing, **settings)
+
+    return started
+
+
+def fired_twice(folder: Path) -> int:
+    """Spans that more than the three keys have given out."""
+    times = Counter(row["until"] for row in read_files(folder / "out") if "until" in row)
+    return sum(count > 3 for count in times.values())
+
+
+def test_a_worker_that_is_killed_while_a_drain_is_copied_changes_nothing(tmp_path, monkeypatch):
+    publish = StorageTasks._publish
+
+    def killing(self: StorageTasks, manifest: Any, path: str) -> Any:
+        os.kill(next(iter(job.progress.pids.values())), signal.SIGKILL)
+        time.sleep(0.5)
+        return publish(self, manifest, path)
+
+    monkeypatch.setattr(StorageTasks, "_publish", killing)
+    job = spans_by_window(tmp_path)()
+    wait_until(lambda: bool(read_files(tmp_path / "out")), "the first output")
+    savepoint = job.drain(tmp_path / "savepoint", timeout=60)
+    assert (job.wait(20).status, job.restarts) == (JobStatus.STOPPED, 0)
+    assert savepoint.path == str(tmp_path / "savepoint")
+    assert fired_twice(tmp_path) == 0
+
+
+def test_the_next_start_completes_a_drain_whose_program_died(tmp_path, monkeypatch):
+    start = spans_by_window(tmp_path)
+    with monkeypatch.context() as dying:
+        dying.setattr(StorageTasks, "_publish", lambda self, manifest, path: None)
+        job = start()
+        wait_until(lambda: bool(read_files(tmp_path / "out")), "the first output")
+        with pytest.raises(TimeoutError):
+            job.drain(tmp_path / "savepoint", timeout=3)
+        job.cancel()
+        job.wait(20)
+    rows = read_files(tmp_path / "out")
+    (tmp_path / "savepoint" / "manifests").mkdir(parents=True)
+    again = start(restore="latest").wait(60)
+    assert again.status is JobStatus.STOPPED
+    assert again.savepoint is not None
+    assert again.savepoint.path == str(tmp_path / "savepoint")
+    assert read_files(tmp_path / "out") == rows
+    third = start(restore="latest")  # The drain is over: whoever starts now wants to read on.
+    wait_until(lambda: len(read_files(tmp_path / "out")) > len(rows), "more output")
+    third.cancel()
+    third.wait(20)
+
+
 # What is refused.
 
 
@@ -226,9 +288,27 @@ def test_a_savepoint_that_cannot_work_is_refused_before_the_job_notices(start, t
         job.stop(taken / "photo.jpg" / "below")
     with pytest.raises(ConfigurationError, match="do not know the checkpoint mode 'none'; they"):
         job.savepoint(mode="none")
-    with pytest.raises(ConfigurationError, match="do not know the checkpoint mode <"):
-        job.savepoint(mode=Aligned())
+    with pytest.raises(ConfigurationError, match="do not know the checkpoint mode AlignedWith"):
+        job.savepoint(mode=AlignedWithTimeout("5s"))
     assert job.wait(60).status is JobStatus.FINISHED
+
+
+@pytest.mark.parametrize(
+    ("of_job", "given"),
+    [
+        ("aligned", Aligned()),
+        ("aligned", AlignedWithTimeout()),
+        (AlignedWithTimeout("20ms"), AlignedWithTimeout("20ms")),
+        (AlignedWithTimeout("20ms"), AlignedWithTimeout(0.02)),
+    ],
+)
+def test_a_mode_that_is_equal_to_one_of_the_job_is_the_same(tmp_path, of_job, given):
+    env = Environment()
+    env.source(SequenceSource.endless(splits=1), uid="numbers").sink(DiscardSink(), uid="out")
+    job = env.start(checkpointing=Checkpointing(tmp_path, mode=of_job))
+    assert job.savepoint(mode=given, timeout=60).mode == given.name
+    job.cancel()
+    job.wait(20)
 
 
 def test_a_job_without_checkpointing_has_no_savepoints():

@@ -13,17 +13,20 @@ import minirt as rt
 from minirt import Limits, Options
 from minirt.data.batch import Columns, Rows
 from minirt.data.codec import RowCodec
-from minirt.graph.execution import Link, SubtaskId
+from minirt.graph.execution import Link
 from minirt.graph.job_graph import Broadcast, Rebalance
 from minirt.graph.planner import build_execution_graph
 from minirt.modes import MODES
-from minirt.runtime.assembly import Deployment, JobPackage, assemble
-from minirt.runtime.channels import OutputChannel
-from minirt.runtime.frames import Frame, Kind
-from minirt.runtime.local import LocalPorts
-from minirt.runtime.metrics import SubtaskMetrics
-from minirt.runtime.output import LinkOutput, Outlet
-from minirt.runtime.pacer import RoomPacer
+from minirt.monitoring.subtask_metrics import SubtaskMetrics
+from minirt.protocol.ids import SubtaskId
+from minirt.runtime.channels.channels import OutputChannel
+from minirt.runtime.channels.frames import Frame, Kind
+from minirt.runtime.channels.output import LinkOutput, Outlet
+from minirt.runtime.control.package import Deployment, JobPackage
+from minirt.runtime.coordinator.local import LocalPorts
+from minirt.runtime.subtask.assembly import assemble
+from minirt.runtime.subtask.pacer import RoomPacer
+from minirt.testing.clock import HeldClock
 
 LARGE = 1 << 20
 FRAME_BYTES = Limits().column_frame_bytes
@@ -42,7 +45,7 @@ def test_queue_of_the_sender_shrinks_with_the_window() -> None:
 def link_output(channels: list[OutputChannel], partitioning: Any) -> LinkOutput:
     link = Link(0, 0, "a", 1, 0, partitioning, None, 1, len(channels), 128)
     limits = Limits(frame_bytes=6400)
-    outlet = Outlet("a", RowCodec(), limits, SubtaskMetrics(), lambda: 0.0, lambda channel: None)
+    outlet = Outlet("a", RowCodec(), limits, SubtaskMetrics(), lambda channel: None)
     return LinkOutput(link, "a > b:0", 0, channels, "a", outlet)
 
 
@@ -150,7 +153,7 @@ def test_subtask_does_not_flood_the_small_queue_of_a_slow_receiver() -> None:
     package = JobPackage(cloudpickle.dumps(graph), options, MODES["aligned"], None)
     first = SubtaskId(0, 0)
     deployment = Deployment(1, splits={first: list(enumerate(source.plan_splits(1)))})
-    ports = LocalPorts(lambda: 0.0, lambda upload: None, lambda subtask: None)
+    ports = LocalPorts(HeldClock(), lambda upload: None, lambda subtask: None)
     built = assemble(package, deployment, first, ports, Hasty(), lambda channel: None)
     (channel,) = built.outputs.values()
     channel.on_credit(0, 16 * 1024)

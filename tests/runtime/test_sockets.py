@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from minirt.runtime.channels import InputChannel, OutputChannel
-from minirt.runtime.frames import CREDIT, Frame, Kind
-from minirt.runtime.sockets import SocketReceiver, SocketSender
+from minirt.runtime.channels.channels import InputChannel, OutputChannel
+from minirt.runtime.channels.frames import CREDIT, Frame, Kind
+from minirt.runtime.channels.sockets import SocketReceiver, SocketSender
 
 Pair = tuple[socket.socket, socket.socket]
 

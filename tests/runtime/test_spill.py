@@ -18,15 +18,15 @@ from minirt.data.codec import RowCodec
 from minirt.errors import StorageError
 from minirt.graph.execution import Link
 from minirt.graph.job_graph import Rebalance
+from minirt.monitoring.subtask_metrics import SubtaskMetrics
 from minirt.protocol.barriers import Barrier
 from minirt.protocol.manifest import ManifestKey
-from minirt.runtime import spill as spill_module
-from minirt.runtime.channels import OutputChannel
-from minirt.runtime.frames import Frame, Kind, barrier_frame, watermark_frame
-from minirt.runtime.in_flight import Capture, Overtaken, data_frame, stored_frames
-from minirt.runtime.metrics import SubtaskMetrics
-from minirt.runtime.output import ChannelBuffer, Outlet
-from minirt.runtime.spill import Spill, SpilledFrame
+from minirt.runtime.channels import spill as spill_module
+from minirt.runtime.channels.channels import OutputChannel
+from minirt.runtime.channels.frames import Frame, Kind, barrier_frame, watermark_frame
+from minirt.runtime.channels.output import ChannelBuffer, Outlet
+from minirt.runtime.channels.spill import Spill, SpilledFrame
+from minirt.runtime.subtask.in_flight import Capture, Overtaken, data_frame, stored_frames
 from minirt.storage.checkpoints import CheckpointStorage
 from minirt.storage.store import ObjectStore
 from tests.runtime.processes import needs_proc
@@ -238,7 +238,7 @@ def _sent_data(channel: OutputChannel) -> Sequence[Frame]:
 def test_receivers_of_a_broadcast_share_what_is_on_disk(tmp_path: Path) -> None:
     spill, asked_for_room = Spill(str(tmp_path), LARGE), list[OutputChannel]()
     metrics = SubtaskMetrics()
-    outlet = Outlet("a", RowCodec(), Limits(), metrics, lambda: 0.0, asked_for_room.append)
+    outlet = Outlet("a", RowCodec(), Limits(), metrics, asked_for_room.append)
     channels = [spilling_channel(spill, memory=1500), spilling_channel(spill)]
     buffer = ChannelBuffer(channels, outlet)
     buffer.put(frame(1))

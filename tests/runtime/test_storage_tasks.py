@@ -10,9 +10,10 @@ from minirt.data.batch import Rows
 from minirt.graph.planner import build_execution_graph
 from minirt.io.base import Handle
 from minirt.protocol.job_events import GenerationPrepared, PrepareGeneration
-from minirt.run_settings import RestoreOptions
-from minirt.runtime.storage_tasks import StorageTasks
+from minirt.protocol.restore_options import RestoreOptions
+from minirt.runtime.coordinator.storage_tasks import StorageTasks
 from minirt.storage.checkpoints import CheckpointStorage
+from minirt.storage.identity import job_identity
 from minirt.storage.store import ObjectStore
 from minirt.testing import TransactionalSink
 
@@ -23,15 +24,12 @@ class Interrupted(TransactionalSink):
     before_discarding: Callable[[], None] | None = None
 
     def discard_uncommitted(
-        self,
-        committed: Sequence[Handle],
-        operator: str = "",
-        before_generation: int | None = None,
+        self, committed: Sequence[Handle], identity: rt.SinkIdentity, before_generation: int
     ) -> None:
         happening, self.before_discarding = self.before_discarding, None
         if happening is not None:
             happening()
-        super().discard_uncommitted(committed, operator, before_generation)
+        super().discard_uncommitted(committed, identity, before_generation)
 
 
 def tasks(sink: rt.Sink, folder: Path) -> StorageTasks:
@@ -44,16 +42,20 @@ def tasks(sink: rt.Sink, folder: Path) -> StorageTasks:
     )
 
 
+def context(folder: Path, generation: int) -> rt.SinkContext:
+    job = job_identity(ObjectStore(str(folder)))
+    return rt.SinkContext(rt.SinkIdentity(job, "out"), "out", 0, 1, generation)
+
+
 def test_a_coordinator_that_was_replaced_leaves_its_successors_output_alone(
     tmp_path: Path,
 ) -> None:
     sink = Interrupted()
-    label = "Interrupted (uid out)"
     handles: list[Handle] = []
 
     def take_over() -> None:
         assert isinstance(tasks(sink, tmp_path).run(PrepareGeneration()), GenerationPrepared)
-        writer = sink.open_writer(rt.SinkContext(label, 0, 1, generation=2))
+        writer = sink.open_writer(context(tmp_path, generation=2))
         writer.write(Rows(["of the successor"]))
         prepared = writer.prepare(1)
         assert prepared.finish is not None
@@ -70,7 +72,7 @@ def test_a_coordinator_that_was_replaced_leaves_its_successors_output_alone(
 def test_a_start_discards_what_earlier_generations_left_behind(tmp_path: Path) -> None:
     sink = TransactionalSink()
     tasks(sink, tmp_path).run(PrepareGeneration())
-    writer = sink.open_writer(rt.SinkContext("TransactionalSink (uid out)", 0, 1, generation=1))
+    writer = sink.open_writer(context(tmp_path, generation=1))
     writer.write(Rows(["never committed"]))
     finish = writer.prepare(1).finish
     assert finish is not None

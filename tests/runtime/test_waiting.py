@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import time
+from types import SimpleNamespace
+
 import pytest
 
-from minirt.runtime.worker import waiting_s
+from minirt.clock import SYSTEM_CLOCK
+from minirt.runtime.worker.worker import Worker, waiting_s
 
 
 @pytest.mark.parametrize(
@@ -19,3 +23,25 @@ from minirt.runtime.worker import waiting_s
 )
 def test_it_waits_for_the_first_moment(wakes: list[float | None], seconds: float) -> None:
     assert waiting_s(wakes, now=5.0) == seconds
+
+
+def patience_s(*subtasks: SimpleNamespace) -> float:
+    """Of a worker whose next heartbeat is far off."""
+    worker = Worker.__new__(Worker)
+    next_beat = time.monotonic() + 1000
+    vars(worker).update(subtasks=subtasks, _heartbeat_at=next_beat, clock=SYSTEM_CLOCK)
+    return worker._patience_s()
+
+
+def test_a_subtask_that_is_due_ends_the_wait_of_its_worker() -> None:
+    now = time.monotonic()
+    idle = SimpleNamespace(runnable=False, wake_at=None)
+    soon = SimpleNamespace(runnable=False, wake_at=now + 100)
+    due = SimpleNamespace(runnable=False, wake_at=now - 1)
+    assert patience_s(idle) > 100 >= patience_s(idle, soon) > 0 == patience_s(idle, soon, due)
+
+
+def test_nothing_is_waited_for_while_a_subtask_has_work() -> None:
+    idle = SimpleNamespace(runnable=False, wake_at=None)
+    busy = SimpleNamespace(runnable=True, wake_at=None)
+    assert patience_s(idle, busy) == 0.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -34,25 +34,6 @@ class Slowly:
             self.crash.unlink()
             raise RuntimeError("planned")
         return record
-
-
-class Watch(rt.JobObserver):
-    """Calls back when something has happened so many times in all."""
-
-    def __init__(self, calls: Mapping[tuple[str, int], Callable[[], None]]) -> None:
-        self._calls = calls
-        self.seen: Counter[str] = Counter()
-
-    def on_checkpoint(self, entry: Mapping[str, Any]) -> None:
-        self._count(entry["status"])
-
-    def on_restart(self, error: Exception, delay_s: float) -> None:
-        self._count("restart")
-
-    def _count(self, what: str) -> None:
-        self.seen[what] += 1
-        if call := self._calls.get((what, self.seen[what])):
-            call()
 
 
 def write_input(endpoint: Endpoint, prefix: str) -> None:

@@ -17,7 +17,7 @@ import pytest
 import minirt as rt
 from minirt.data.batch import Rows
 from minirt.filesystems import open_filesystem
-from minirt.io import SinkContext
+from minirt.io import SinkContext, SinkIdentity
 from minirt.storage.checkpoints import CheckpointStorage
 from minirt.storage.store import ObjectMissingError, ObjectStore
 from tests.s3.endpoint import Endpoint
@@ -248,22 +248,22 @@ def test_a_sink_aborts_uploads_of_earlier_generations_of_its_own_operator(
     endpoint: Endpoint, prefix: str
 ) -> None:
     sink = rt.JsonlSink(f"{prefix}/out")
-    pending = [pending_folder(sink, prefix, operator) for operator in ("out", "other")]
+    pending = [pending_folder(sink, uid) for uid in ("out", "other")]
     begin_upload(endpoint, f"{pending[0]}/00000-0001-0000-abcdef01.jsonl.pending")
-    begin_upload(endpoint, f"{pending[0]}/00000-0002-0000-successor.jsonl.pending")
-    begin_upload(endpoint, f"{pending[1]}/00000-0001-0000-other.jsonl.pending")
+    begin_upload(endpoint, f"{pending[0]}/00000-0002-0000-abcdef02.jsonl.pending")
+    begin_upload(endpoint, f"{pending[1]}/00000-0001-0000-abcdef03.jsonl.pending")
     if len(uploads(endpoint, prefix)) < 3:
         pytest.skip("this server does not list uploads by prefix, as MinIO; it aborts them itself")
-    sink.discard_uncommitted([], "out", before_generation=2)
+    sink.discard_uncommitted([], SinkIdentity("job", "out"), before_generation=2)
     assert [name.rpartition("-")[2] for name in uploads(endpoint, prefix)] == [
-        "other.jsonl.pending",
-        "successor.jsonl.pending",
+        "abcdef03.jsonl.pending",
+        "abcdef02.jsonl.pending",
     ]
 
 
-def pending_folder(sink: rt.JsonlSink, prefix: str, operator: str) -> str:
+def pending_folder(sink: rt.JsonlSink, uid: str) -> str:
     """Where the sink puts what is pending, found by having it write something."""
-    writer = sink.open_writer(SinkContext(operator, 0, 1, 1))
+    writer = sink.open_writer(SinkContext(SinkIdentity("job", uid), "out", 0, 1, 1))
     writer.write(Rows([{"a": 1}]))
     prepared = writer.prepare(1)
     assert prepared.finish is not None

@@ -14,7 +14,7 @@ from minirt.storage.store import ObjectStore
 from tests.contracts.storage_contract import StorageContract
 from tests.io.test_file_sinks import FileSinkContract
 from tests.s3.endpoint import Endpoint
-from tests.storage.scenario import complete, started
+from tests.storage.scenario import complete, restore_point, started, storage_of
 
 
 class TestStorage(StorageContract):
@@ -45,9 +45,9 @@ def test_a_savepoint_is_copied_to_s3_and_restored_from_there(
     target = own.store.at(f"{prefix}/monday")
     check_target(target)
     copy_checkpoint(saved, own.store, target)
-    point = own.restore_point(f"{prefix}/monday")
+    point = restore_point(own, f"{prefix}/monday")
     assert point is not None
     assert point.manifest == saved
-    assert point.storage.read_snapshot(saved.snapshots[0], saved.key) == {"state": b"7-0"}
+    assert storage_of(own, point).read_snapshot(saved.snapshots[0], saved.key) == {"state": b"7-0"}
     with pytest.raises(ConfigurationError, match="is not empty"):
         check_target(target)

@@ -12,8 +12,9 @@ import pytest
 import minirt as rt
 from tests.runtime.processes import needs_proc, send, workers
 from tests.s3.endpoint import Endpoint
-from tests.s3.jobs import IMPATIENT, Watch, check_output, environment, write_input
+from tests.s3.jobs import IMPATIENT, check_output, environment, write_input
 from tests.s3.proxy import Fault, FaultyProxy, Request
+from tests.watch import Watch
 
 TRANSIENT = (
     Fault.UNAVAILABLE,

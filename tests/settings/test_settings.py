@@ -126,8 +126,9 @@ def test_every_default_can_be_given_back(key: str) -> None:
     extra = ("options.placement=slots",) if key == "options.workers" else ()
     given = settings(STORED, *extra, **{variable_of(key): text})
     if not extra:
-        section, _, name = key.partition(".")
+        section, _, name = key.rpartition(".")
         parts = {
+            "": given,
             "checkpointing": given.checkpointing,
             "options": given.options,
             "limits": given.options.limits,

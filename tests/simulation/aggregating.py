@@ -9,7 +9,7 @@ from random import Random
 from typing import Any
 
 import minirt as rt
-from minirt.testing import Faults, SimulationResult, TransactionalSink, simulate
+from minirt.testing import Faults, Requests, SimulationResult, TransactionalSink, simulate
 from minirt.testing.conformance.sources import (
     OUT_OF_ORDER_MS,
     NumberedSource,
@@ -74,15 +74,21 @@ class AggregatingJob:
         return env
 
     def run(
-        self, seed: int, mode: Any = "aligned", faults: Faults | None = None
+        self,
+        seed: int,
+        mode: Any = "aligned",
+        faults: Faults | None = None,
+        requests: Requests | None = None,
+        retain: int = 3,
     ) -> SimulationResult:
         first, *rescaled = self.forms
-        checkpointing = rt.Checkpointing("simulated://", interval="20ms", mode=mode)
+        checkpointing = rt.Checkpointing("simulated://", interval="20ms", mode=mode, retain=retain)
         return simulate(
             first,
             seed=seed,
             checkpointing=checkpointing,
             faults=faults,
+            requests=requests,
             options=_options(seed),
             rescaled=rescaled,
         )

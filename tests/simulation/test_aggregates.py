@@ -14,7 +14,7 @@ import pytest
 
 import minirt as rt
 from minirt.modes import MODES
-from minirt.runtime.operators.aggregate import AggregateOperator
+from minirt.operators.aggregate import AggregateOperator
 from minirt.state import segments
 from minirt.state.accumulators import _Means
 from minirt.state.array_table import ArrayTable

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from minirt.modes import MODES
-from minirt.runtime.operators import window
+from minirt.operators import window
 from minirt.state import segments
 from minirt.state.array_table import ArrayTable
 from minirt.state.frozen import FrozenKeys, FrozenSlots

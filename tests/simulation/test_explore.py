@@ -16,6 +16,7 @@ import minirt as rt
 from minirt.modes import MODES
 from minirt.modes.at_least_once import AtLeastOnce
 from minirt.modes.unaligned import Unaligned
+from minirt.protocol import preparing
 from minirt.protocol.barriers import (
     Alignment,
     Barrier,
@@ -27,11 +28,11 @@ from minirt.protocol.barriers import (
 from minirt.protocol.checkpoints import CheckpointCoordinator
 from minirt.protocol.job_events import CommitHandles, JobCommand, StoreManifest
 from minirt.protocol.manifest import SnapshotRef
-from minirt.runtime import gate_input, storage_tasks
-from minirt.runtime.channels import InputGate, OutputChannel
-from minirt.runtime.frames import Frame
-from minirt.runtime.operators.source import _SplitState
-from minirt.runtime.snapshot import SnapshotUpload
+from minirt.runtime.channels.channels import InputGate, OutputChannel
+from minirt.runtime.channels.frames import Frame
+from minirt.runtime.subtask import gate_input
+from minirt.runtime.subtask.snapshot import SnapshotUpload
+from minirt.runtime.subtask.source_input import _SplitState
 from minirt.storage.checkpoints import CheckpointStorage
 from minirt.storage.parts import encode_part, part_checksum
 from minirt.testing import TransactionalSink
@@ -242,7 +243,7 @@ def test_a_commit_before_the_manifest(monkeypatch: Patch) -> None:
 
 
 def test_in_flight_data_that_is_not_restored(monkeypatch: Patch) -> None:
-    monkeypatch.setattr(storage_tasks, "plan_in_flight", lambda *args: {})
+    monkeypatch.setattr(preparing, "plan_in_flight", lambda *args: {})
     found = violation_of(SHORT_LINE, "unaligned", crashes=1)
     assert "lost" in found.problem or "no consistent cut" in found.problem
     assert any("crashes" in step for step in found.steps)

@@ -13,10 +13,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from minirt.graph.execution import SubtaskId
 from minirt.modes.aligned import Aligned
-from minirt.runtime.assembly import Deployment
-from minirt.runtime.frames import Frame, Kind
+from minirt.protocol.ids import SubtaskId
+from minirt.runtime.channels.frames import Frame, Kind
+from minirt.runtime.control.package import Deployment
 from minirt.testing import TransactionalSink
 from minirt.testing.exploration import fingerprint as module
 from minirt.testing.exploration.coordinator_part import CoordinatorPart
@@ -162,8 +162,9 @@ def job() -> ExploredJob:
 @pytest.mark.parametrize(
     "path",
     [
-        "_clock",
-        "_subtask._batch_position",
+        "clock.at",
+        "_subtask.input.in_work",
+        "_subtask._waiting",
         "_subtask._work",
         "_subtask._checkpoints._taken",
         "_subtask._checkpoints._timers",
@@ -172,12 +173,12 @@ def job() -> ExploredJob:
         "_subtask._checkpoints._snapshot_id",
         "_subtask._checkpoints._barriers._current",
         "_subtask._checkpoints._barriers._closed_id",
-        "_subtask.gate._recovered",
-        "_subtask.gate._valve._emitted",
-        "_subtask.gate.gate._ready",
-        "_subtask.gate.gate._blocked",
-        "_subtask.gate.gate.channels.0.frames",
-        "_subtask.gate.gate.channels.0._granted_bytes",
+        "_subtask.input._restored._recovered",
+        "_subtask.input._valve._emitted",
+        "_subtask.input._gate._ready",
+        "_subtask.input._gate._blocked",
+        "_subtask.input._gate.channels.0.frames",
+        "_subtask.input._gate.channels.0._granted_bytes",
         "_subtask.chain.operators.0.state._tables",
         "_subtask.chain.operators.1._writer._rows",
     ],
@@ -197,7 +198,8 @@ def test_every_field_of_a_subtask_makes_a_difference(job: ExploredJob, path: str
         "_protocol._status",
         "_protocol._checkpoints",
         "_protocol.restarts",
-        "_tasks.deployment",
+        "_tasks._preparation._resolved",
+        "_tasks._preparing._splits",
         "_tasks.storage._retention",
     ],
 )

@@ -28,22 +28,30 @@ from minirt.protocol.barriers import (
 from minirt.protocol.checkpoints import CheckpointCoordinator
 from minirt.protocol.job_events import CommitHandles, JobCommand, StoreManifest
 from minirt.protocol.manifest import Reference, SnapshotRef
-from minirt.runtime import gate_input
-from minirt.runtime.channels import InputGate, OutputChannel
-from minirt.runtime.frames import Frame, Kind
-from minirt.runtime.operators.source import _SplitState
-from minirt.runtime.output import LinkOutput, Outputs
-from minirt.runtime.recovered import RecoveredChannels
-from minirt.runtime.snapshot import SnapshotUpload
-from minirt.runtime.spill import _Segment
-from minirt.runtime.storage_tasks import StorageTasks
+from minirt.protocol.preparing_events import (
+    CommitRestored,
+    Done,
+    PreparingCommand,
+    PreparingEvent,
+)
+from minirt.runtime.channels.channels import InputGate, OutputChannel
+from minirt.runtime.channels.frames import Frame, Kind
+from minirt.runtime.channels.output import LinkOutput, Outputs
+from minirt.runtime.channels.spill import _Segment
+from minirt.runtime.coordinator.preparation_tasks import PreparationTasks
+from minirt.runtime.coordinator.storage_tasks import StorageTasks
+from minirt.runtime.subtask import gate_input
+from minirt.runtime.subtask.recovered import RecoveredChannels
+from minirt.runtime.subtask.snapshot import SnapshotUpload
+from minirt.runtime.subtask.source_input import _SplitState
 from minirt.state.keyed import KeyedState
 from minirt.state.timers import Timers
 from minirt.storage.checkpoints import CheckpointStorage
 from minirt.storage.parts import encode_part, part_checksum
 from minirt.testing import Faults
+from minirt.testing.clock import ProcessClock
 from minirt.testing.conformance.cases import Case, draw_case, run_case
-from minirt.testing.conformance.graphs import impure_plan, timer_plan
+from minirt.testing.conformance.drawing import impure_plan, timer_plan
 from tests.simulation.counting import SPILLING, run_counting
 from tests.simulation.soak import draw_timeout, run_seed
 
@@ -138,7 +146,7 @@ def test_a_snapshot_acknowledged_although_its_write_failed(monkeypatch: Patch) -
             return SnapshotRef(vertex, subtask, path, None, size, part_checksum(chunks[0]))
 
     monkeypatch.setattr(CheckpointStorage, "write_snapshot", write_or_pretend)
-    assert_noticed(counting, "not durable", "missing")
+    assert_noticed(counting, "not durable", "missing", "not the snapshot")
 
 
 def test_a_snapshot_acknowledged_before_it_is_durable(monkeypatch: Patch) -> None:
@@ -274,21 +282,12 @@ def test_timers_of_other_key_groups_restored_as_well(monkeypatch: Patch) -> None
 
 
 def test_a_restored_checkpoint_whose_output_is_not_committed_again(monkeypatch: Patch) -> None:
-    commit = StorageTasks._commit
-    report = StorageTasks._commit_or_report
+    run = PreparationTasks._run
 
-    def commit_nothing(self: StorageTasks, held: Any) -> None:
-        """What is called while a generation is prepared."""
+    def run_without_commit(self: PreparationTasks, command: PreparingCommand) -> PreparingEvent:
+        return Done() if isinstance(command, CommitRestored) else run(self, command)
 
-    def commit_as_ordered(self: StorageTasks, checkpoint_id: int, handles: Any) -> Any:
-        monkeypatch.setattr(StorageTasks, "_commit", commit)
-        try:
-            return report(self, checkpoint_id, handles)
-        finally:
-            monkeypatch.setattr(StorageTasks, "_commit", commit_nothing)
-
-    monkeypatch.setattr(StorageTasks, "_commit", commit_nothing)
-    monkeypatch.setattr(StorageTasks, "_commit_or_report", commit_as_ordered)
+    monkeypatch.setattr(PreparationTasks, "_run", run_without_commit)
     assert_noticed(counting, "lost", "no consistent cut")
 
 
@@ -387,7 +386,7 @@ def test_a_timer_that_switches_a_checkpoint_finished_before_its_barriers_had_pas
 
 
 def test_an_impure_partitioner_that_deals_captured_records_again(monkeypatch: Patch) -> None:
-    monkeypatch.setattr(Link, "capturable", property(lambda self: True))
+    monkeypatch.setattr(Link, "pure", property(lambda self: True))
     assert_noticed(impure, "lost", "too many")
 
 
@@ -407,3 +406,38 @@ def test_a_barrier_that_overtakes_where_it_must_not(monkeypatch: Patch) -> None:
 def test_outputs_that_are_still_watched_after_the_checkpoint_is_over(monkeypatch: Patch) -> None:
     monkeypatch.setattr(Outputs, "unwatch", lambda self: None)
     assert_noticed(counting_with_timeout, "AssertionError")
+
+
+# Clocks and threads.
+
+
+def counting_with_wrong_clocks(seed: int) -> Sequence[str]:
+    faults = replace(Faults.none(), clock_jumps=3)
+    return run_counting(seed, faults=faults, steps_max=STEPS_MAX)
+
+
+def counting_with_unexpected_errors(seed: int) -> Sequence[str]:
+    faults = replace(Faults.none(), unexpected_errors=4)
+    try:
+        return run_counting(seed, faults=faults, steps_max=STEPS_MAX)
+    except BaseException as error:
+        return [f"the simulation itself ended: {error}"]
+
+
+def test_processes_that_go_by_the_wall_clock(monkeypatch: Patch) -> None:
+    monkeypatch.setattr(ProcessClock, "monotonic", ProcessClock.now)
+    monkeypatch.setattr(ProcessClock, "scheduled", lambda clock, at: at)
+    assert_noticed(counting_with_wrong_clocks, "no progress", "no sign of life", "WorkerLost")
+
+
+def test_a_storage_command_that_nobody_answers(monkeypatch: Patch) -> None:
+    monkeypatch.setattr(StorageTasks, "run", StorageTasks._run)
+    assert_noticed(counting_with_unexpected_errors, "the simulation itself ended")
+
+
+def test_uploads_of_a_checkpoint_that_was_given_up_without_their_output(monkeypatch: Patch) -> None:
+    def without_output(upload: SnapshotUpload) -> SnapshotUpload:
+        return replace(upload, sections={}, references=(), in_flight=(), prepared=())
+
+    monkeypatch.setattr(SnapshotUpload, "without_state", without_output)
+    assert_noticed(random_jobs, "no consistent cut", "lost")

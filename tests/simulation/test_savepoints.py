@@ -17,8 +17,9 @@ from minirt.protocol.checkpoints import CheckpointCoordinator
 from minirt.protocol.job_events import CommitHandles, JobCommand, JobEvent
 from minirt.protocol.manifest import Manifest
 from minirt.protocol.savepoints import Savepoints
-from minirt.runtime.storage_tasks import StorageTasks
-from minirt.runtime.subtask import Subtask
+from minirt.protocol.subtask_commands import ResumeSources, SubtaskCommand, TriggerCheckpoint
+from minirt.runtime.coordinator.storage_tasks import StorageTasks
+from minirt.runtime.subtask.subtask import Subtask
 from minirt.testing import Faults, Requests, SimulationResult, simulate
 from minirt.testing.conformance.sources import NumberedSource
 from tests.simulation.counting import EXPECTED, CountingJob, remembered_in
@@ -159,12 +160,14 @@ def test_a_copy_without_in_flight_data(monkeypatch: Patch) -> None:
 
 
 def test_sources_that_are_not_paused_when_the_job_is_stopped(monkeypatch: Patch) -> None:
-    on_trigger = Subtask.on_trigger
+    obey = Subtask.obey
 
-    def without_pause(self: Subtask, barrier: Any, *, pause: bool) -> None:
-        on_trigger(self, barrier, pause=False)
+    def without_pause(self: Subtask, command: SubtaskCommand) -> None:
+        if isinstance(command, TriggerCheckpoint):
+            command = replace(command, pause=False)
+        obey(self, command)
 
-    monkeypatch.setattr(Subtask, "on_trigger", without_pause)
+    monkeypatch.setattr(Subtask, "obey", without_pause)
     assert_noticed(lambda seed: shown(seed) not in (None, EXPECTED))
 
 
@@ -172,5 +175,11 @@ def test_sources_that_stay_paused_after_a_stop_that_failed(monkeypatch: Patch) -
     failing_stops = replace(Faults.none(), storage_errors=40)
     stops = Requests(stops=8)
     assert not any(run(s, faults=failing_stops, requests=stops)[1] for s in range(SEEDS // 4))
-    monkeypatch.setattr(Subtask, "resume", lambda self: None)
+    obey = Subtask.obey
+
+    def for_ever(self: Subtask, command: SubtaskCommand) -> None:
+        if not isinstance(command, ResumeSources):
+            obey(self, command)
+
+    monkeypatch.setattr(Subtask, "obey", for_ever)
     assert_noticed(lambda seed: run(seed, faults=failing_stops, requests=stops)[1])

@@ -15,9 +15,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from minirt.aggregates import Aggregate, Count, First, Fold, Last, Max, Mean, Min, Sum
+from minirt.aggregates import WIDE_SUM, Aggregate, Count, First, Fold, Last, Max, Mean, Min, Sum
 from minirt.errors import ConfigurationError
 from minirt.state.accumulators import accumulator
+from minirt.state.sums import SumOverflowError
 
 
 class Distinct(Fold):
@@ -43,6 +44,15 @@ def _present(values: list[Any]) -> list[Any]:
 
 INTS = (pa.int64(), st.integers(-(10**6), 10**6))
 SMALL = (pa.int8(), st.integers(-128, 127))
+
+
+def _wide_sum(values: list[Any]) -> Decimal | None:
+    return Decimal(sum(map(int, _present(values)))) if _present(values) else None
+
+
+ANY_INT = (pa.int64(), st.integers(-(2**63), 2**63 - 1))
+ANY_UNSIGNED = (pa.uint64(), st.integers(0, 2**64 - 1))
+WIDE = (WIDE_SUM, st.integers(-(2**80), 2**80).map(Decimal))
 UNSIGNED = (pa.uint64(), st.integers(0, 2**40) | st.just(2**63 + 5))
 FLOATS = (pa.float64(), st.integers(-1000, 1000).map(lambda n: n / 8) | st.just(math.nan))
 EIGHTHS = (pa.float32(), st.integers(-1000, 1000).map(lambda n: n / 8))
@@ -63,6 +73,11 @@ CASES: list[tuple[Aggregate, Any, Callable[[list[Any]], Any]]] = [
     (Sum("v"), INTS, lambda vs: sum(_present(vs)) if _present(vs) else None),
     (Sum("v"), SMALL, lambda vs: sum(_present(vs)) if _present(vs) else None),
     (Sum("v"), EIGHTHS, lambda vs: sum(_present(vs)) if _present(vs) else None),
+    (Sum("v", overflow="widen"), ANY_INT, lambda vs: _wide_sum(vs)),
+    (Sum("v", overflow="widen"), ANY_UNSIGNED, lambda vs: _wide_sum(vs)),
+    (Sum("v", overflow="widen"), WIDE, lambda vs: _wide_sum(vs)),
+    (Sum("v", overflow="widen"), BOOLS, lambda vs: _wide_sum(vs)),
+    (Sum("v", overflow="widen"), EIGHTHS, lambda vs: sum(_present(vs)) if _present(vs) else None),
     (Count(), INTS, len),
     (Count("n", "v"), INTS, lambda vs: len(_present(vs))),
     (Mean("v"), INTS, lambda vs: sum(_present(vs)) / len(_present(vs)) if _present(vs) else None),
@@ -117,6 +132,74 @@ def _reloaded(running: Any, aggregate: Aggregate, type: pa.DataType, slots: list
     running.make_room(6)
     fresh.load(np.array(slots, np.intp), running.stored(np.array(slots, np.intp)))
     return fresh
+
+
+NEAR_THE_END = st.integers(-(2**62), 2**62) | st.integers(2**63 - 40, 2**63 - 1) | st.integers(0, 9)
+
+
+@pytest.mark.parametrize("type", [pa.int64(), pa.uint64()])
+@given(data=st.data())
+def test_a_sum_beyond_its_range_is_noticed_and_no_other(
+    type: pa.DataType, data: st.DataObject
+) -> None:
+    values = NEAR_THE_END if type == pa.int64() else NEAR_THE_END.map(lambda n: 2 * abs(n))
+    row = st.tuples(st.integers(0, 9), values)
+    batches = data.draw(st.lists(st.lists(row, min_size=1, max_size=6), max_size=8))
+    bounds = np.iinfo(type.to_pandas_dtype())
+    sums: dict[int, int] = defaultdict(int)
+    running = accumulator(Sum("v"), type)
+    for batch in batches:
+        running.make_room(10)
+        for slot, value in batch:
+            sums[slot] += value
+        beyond = {slot for slot, held in sums.items() if not bounds.min <= held <= bounds.max}
+        slots = np.array([slot for slot, _ in batch])
+        if beyond:
+            with pytest.raises(SumOverflowError) as error:
+                running.add(slots, pa.array([value for _, value in batch], type))
+            assert error.value.slot in beyond
+            return
+        running.add(slots, pa.array([value for _, value in batch], type))
+        if data.draw(st.booleans()):
+            running = _reloaded(running, Sum("v"), type, list(range(10)))
+        assert running.result(np.array(sorted(sums))).to_pylist() == [sums[s] for s in sorted(sums)]
+
+
+def test_a_sum_of_many_large_numbers_that_cancel_out_is_no_error() -> None:
+    sums = accumulator(Sum("v"), pa.int64())
+    sums.make_room(5000)
+    for _ in range(20):
+        for sign in (1, -1):
+            sums.add(np.arange(5000), pa.array(np.full(5000, sign * 2**61)))
+    assert set(sums.result(np.arange(5000)).to_pylist()) == {0}
+
+
+def test_wide_sums_beyond_96_bits_are_noticed() -> None:
+    sums = accumulator(Sum("v", overflow="widen"), WIDE_SUM)
+    sums.make_room(1)
+    with pytest.raises(OverflowError, match="96 bits"):
+        sums.add(np.array([0]), pa.array([Decimal(2**96)], WIDE_SUM))
+    sums.add(np.array([0]), pa.array([Decimal(2**94)], WIDE_SUM))
+    with pytest.raises(SumOverflowError):
+        sums.add(np.array([0]), pa.array([Decimal(2**94)], WIDE_SUM))
+
+
+def test_wide_sums_go_on_from_sums_that_were_not_wide() -> None:
+    narrow, wide = (
+        accumulator(Sum("v"), pa.int64()),
+        accumulator(Sum("v", overflow="widen"), pa.int64()),
+    )
+    for sums in (narrow, wide):
+        sums.make_room(3)
+    narrow.add(np.array([0, 1]), pa.array([2**63 - 1, -5]))
+    wide.load(np.arange(3), narrow.stored(np.arange(3)))
+    wide.add(np.array([0]), pa.array([2**63 - 1]))
+    assert wide.result(np.arange(3)).to_pylist() == [Decimal(2**64 - 2), Decimal(-5), None]
+
+
+def test_overflow_is_one_of_two_words() -> None:
+    with pytest.raises(ConfigurationError, match="'error' or 'widen', not 'wrap'"):
+        Sum("v", overflow="wrap")  # type: ignore[arg-type]
 
 
 def test_room_is_made_for_many_slots() -> None:

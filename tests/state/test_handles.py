@@ -8,6 +8,7 @@ from typing import Any
 import cloudpickle
 import pytest
 
+from minirt.data.custody import Custody
 from minirt.errors import ConfigurationError
 from minirt.state.handles import ListState, MapState, ValueState, bind_states
 from minirt.state.keyed import KeyedState
@@ -23,7 +24,7 @@ class Counter:
 def bound(process: Any = None) -> tuple[Any, KeyedState]:
     process = Counter() if process is None else process
     state = KeyedState(128, range(128))
-    bind_states(process, state)
+    bind_states(process, state, Custody())
     state.key = "a"
     return process, state
 

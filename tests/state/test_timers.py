@@ -210,3 +210,57 @@ def test_compaction_keeps_order(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(timers._queues["event"]._heap) <= 20
     left = sorted(((n % 4, n) for n in range(30, 40)), key=lambda timer: timer[0])
     assert drain(timers, "event") == left
+
+
+def end(timers: Timers, domain: TimeDomain) -> list[tuple[int, Any]]:
+    """What fires at the end of input, if each timer sets one that is later."""
+    fired = []
+    while (timer := timers.pop_at_end(domain)) is not None:
+        fired.append(timer)
+        timers.set(domain, timer[0] + 10, timer[1])
+    return fired
+
+
+def test_the_end_fires_what_is_pending_and_in_event_time_what_that_sets() -> None:
+    timers = Timers(GROUPS, ALL)
+    for domain in DOMAINS:
+        timers.set(domain, 1, "a")
+        timers.set(domain, 4, "b")
+    assert end(timers, "event") == [(1, "a"), (4, "b"), (11, "a"), (14, "b")]
+    assert end(timers, "processing") == [(1, "a"), (4, "b")]
+    assert len(timers) == 4, "the others stay set"
+
+
+def ended() -> Timers:
+    """Restored from a snapshot of timers that had come to the end of input."""
+    timers, later = Timers(GROUPS, ALL), Timers(GROUPS, ALL)
+    for domain in DOMAINS:
+        timers.set(domain, 1, "a")
+        end(timers, domain)
+    later.restore(timers.snapshot(), filter_groups=False)
+    return later
+
+
+def test_a_second_end_after_a_restore_fires_nothing() -> None:
+    timers = ended()
+    assert [end(timers, domain) for domain in DOMAINS] == [[], []]
+
+
+def test_timers_that_an_end_left_fire_when_their_time_comes() -> None:
+    timers = ended()
+    assert drain(timers, "event", 21) == [(21, "a")]
+    timers.set("event", 31, "a")
+    assert end(timers, "event") == [(31, "a"), (41, "a")], "they begin anew"
+
+
+def test_timers_of_keys_with_records_count_as_pending() -> None:
+    timers = ended()
+    timers.goes_on(["a", "b"])
+    assert end(timers, "event") == [(21, "a"), (31, "a")]
+    assert end(timers, "processing") == [(11, "a")]
+
+
+def test_setting_a_timer_that_an_end_left_makes_it_pending() -> None:
+    timers = ended()
+    timers.set("event", 21, "a")
+    assert end(timers, "event") == [(21, "a"), (31, "a")]

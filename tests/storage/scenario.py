@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
+from minirt.graph.execution import ExecutionGraph
+from minirt.protocol.choosing import Choice, RestorePoint, choose
 from minirt.protocol.manifest import (
     CheckpointKind,
     Manifest,
@@ -11,7 +14,11 @@ from minirt.protocol.manifest import (
     SinkHandles,
     SnapshotRef,
 )
+from minirt.protocol.preparing import first_checkpoint_id
+from minirt.protocol.preparing_events import StepFailed
+from minirt.runtime.coordinator.preparation_tasks import PreparationTasks
 from minirt.storage.checkpoints import CheckpointStorage
+from minirt.storage.restore_points import list_checkpoints
 from minirt.storage.store import ObjectStore
 
 SECTIONS = {"state": b"s" * 100, "in-flight": b"frames"}
@@ -82,9 +89,37 @@ def complete(
     return completed
 
 
+def restore_point(
+    storage: CheckpointStorage, which: str | int = "latest", **choice: Any
+) -> RestorePoint | None:
+    """What the protocol chooses from this storage."""
+    steps = choose(Choice(which, **choice))
+    tasks = PreparationTasks(ExecutionGraph("job", (), ()), storage)
+    try:
+        command = next(steps)
+        while True:
+            answer = tasks.run(command)
+            if isinstance(answer, StepFailed):
+                raise answer.error
+            command = steps.send(answer)
+    except StopIteration as end:
+        point: RestorePoint | None = end.value
+        return point
+
+
+def storage_of(own: CheckpointStorage, point: RestorePoint) -> CheckpointStorage:
+    """The storage that a checkpoint is restored from."""
+    root = point.location.root
+    return own if root is None else own.at(root)
+
+
+def next_id(storage: CheckpointStorage, point: RestorePoint | None = None) -> int:
+    return first_checkpoint_id(list_checkpoints(storage, None), point)
+
+
 def started(storage: CheckpointStorage) -> int:
     """Claim and resolve a generation, restoring the latest checkpoint."""
     generation = storage.claim_generation()
-    point = storage.restore_point("latest")
+    point = restore_point(storage, "latest")
     assert storage.resolve_generation(generation, point.base if point else None)
     return generation

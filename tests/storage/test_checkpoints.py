@@ -22,7 +22,16 @@ from minirt.protocol.manifest import (
 )
 from minirt.storage.checkpoints import CheckpointStorage
 from minirt.storage.store import ObjectStore
-from tests.storage.scenario import SECTIONS, CountingStore, complete, key, manifest, started
+from tests.storage.scenario import (
+    SECTIONS,
+    CountingStore,
+    complete,
+    key,
+    manifest,
+    next_id,
+    restore_point,
+    started,
+)
 
 
 class TestSnapshots:
@@ -62,7 +71,7 @@ class TestSnapshots:
     ) -> None:
         ref = local.write_snapshot(7, 1, 0, 0, SECTIONS)
         shutil.rmtree(folder / "chk-00000007-g00000001")
-        with pytest.raises(CorruptCheckpointError, match=r"checkpoint 7.*missing.*v0-s0\.part"):
+        with pytest.raises(CorruptCheckpointError, match=r"missing.*chk-00000007.*v0-s0\.part"):
             local.read_snapshot(ref, key(7))
 
     def test_whole_part_of_another_checkpoint_is_refused(
@@ -139,7 +148,7 @@ class TestManifests:
         self, storage: CheckpointStorage
     ) -> None:
         handles = (SinkHandles("out", 1, 0, ({"when": object()},)),)
-        with pytest.raises(UserCodeError, match="handles of a sink"):
+        with pytest.raises(UserCodeError, match="handles of sink 'out'"):
             storage.create_manifest(manifest(1, 1, handles=handles))
 
     def test_every_damage_to_a_manifest_is_named(
@@ -163,14 +172,14 @@ class TestManifests:
             manifests / "chk-00000004-g00000001.manifest",
         )
         with pytest.raises(CorruptCheckpointError, match="manifest of another checkpoint"):
-            local.restore_point("latest")
+            restore_point(local, "latest")
 
     def test_next_id_exceeds_what_was_restored_from_elsewhere(
         self, local: CheckpointStorage, tmp_path: Path
     ) -> None:
         fresh = CheckpointStorage(ObjectStore(str(tmp_path / "fresh")), 0)
-        assert (local.next_checkpoint_id(), fresh.next_checkpoint_id()) == (4, 1)
-        assert fresh.next_checkpoint_id(fresh.restore_point(local.store.root)) == 4
+        assert (next_id(local), next_id(fresh)) == (4, 1)
+        assert next_id(fresh, restore_point(fresh, local.store.root)) == 4
 
 
 class TestHistory:

@@ -11,7 +11,94 @@ from minirt.errors import (
     StorageError,
 )
 from minirt.storage.checkpoints import CheckpointStorage
-from tests.storage.scenario import SECTIONS, CountingStore, complete, key, manifest, started
+from tests.storage.scenario import (
+    SECTIONS,
+    CountingStore,
+    complete,
+    key,
+    manifest,
+    restore_point,
+    started,
+)
+
+
+class TestManifestOfUnknownFate:
+    """Its creation has failed; it may be there all the same."""
+
+    @pytest.mark.parametrize("looks", [0, 1, 2])
+    def test_its_files_stay_if_it_is_there(
+        self,
+        storage: CheckpointStorage,
+        store: CountingStore,
+        monkeypatch: pytest.MonkeyPatch,
+        looks: int,
+    ) -> None:
+        """`looks`: how many attempts to look whether it is there fail as well."""
+        generation = started(storage)
+        complete(storage, 1, generation)
+        storage.cleanup(retain=3)
+        self._complete_without_answer(storage, store, monkeypatch, 2, looks)
+        for checkpoint_id in (3, 4):
+            complete(storage, checkpoint_id, generation)
+            storage.cleanup(retain=3)
+        assert key(2) in storage.manifest_keys()
+        assert len(store.list("chk-00000002-g00000001")) == 2
+        point = restore_point(storage, 2)
+        assert point is not None
+        for ref in point.manifest.snapshots:
+            storage.read_snapshot(ref, key(2))
+        for checkpoint_id in (5, 6):
+            complete(storage, checkpoint_id, generation)
+            storage.cleanup(retain=3)
+        assert storage.manifest_keys() == [key(4), key(5), key(6)]
+        assert store.list("chk-00000002-g00000001") == []
+
+    def test_its_files_go_if_it_is_not_there(
+        self, storage: CheckpointStorage, store: CountingStore, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def fail(path: str, data: object) -> bool:
+            raise StorageError("no space left", path)
+
+        generation = started(storage)
+        complete(storage, 1, generation)
+        storage.cleanup(retain=3)
+        with monkeypatch.context() as patch:
+            patch.setattr(store, "create", fail)
+            with pytest.raises(StorageError, match="no space left"):
+                complete(storage, 2, generation)
+        complete(storage, 3, generation)
+        storage.cleanup(retain=3)
+        assert store.list("chk-00000002-g00000001") == []
+
+    def _complete_without_answer(
+        self,
+        storage: CheckpointStorage,
+        store: CountingStore,
+        monkeypatch: pytest.MonkeyPatch,
+        checkpoint_id: int,
+        looks: int,
+    ) -> None:
+        create, exists, left = store.create, store.exists, [looks]
+
+        def without_answer(path: str, data: bytes) -> bool:
+            create(path, data)
+            raise StorageError("no answer", path)
+
+        def failing(path: str) -> bool:
+            left[0] -= 1
+            if left[0] >= 0:
+                raise StorageError("no answer", path)
+            return exists(path)
+
+        monkeypatch.setattr(store, "exists", failing)
+        with monkeypatch.context() as patch:
+            patch.setattr(store, "create", without_answer)
+            if looks:
+                with pytest.raises(StorageError, match="no answer"):
+                    complete(storage, checkpoint_id, 1)
+                storage.cleanup(retain=3)
+            else:
+                complete(storage, checkpoint_id, 1)
 
 
 class TestCleanup:
@@ -113,6 +200,65 @@ class TestCleanup:
         local.claim_generation()
         with pytest.raises(ProtocolError):
             local.cleanup(retain=1)
+
+    def test_aborted_checkpoints_of_each_generation_of_a_program_are_deleted(
+        self, storage: CheckpointStorage, store: CountingStore
+    ) -> None:
+        for generation in (1, 2, 3):
+            assert started(storage) == generation
+            first = 3 * generation
+            complete(storage, first, generation)
+            storage.cleanup(retain=1)
+            storage.write_snapshot(first + 1, generation, 0, 0, SECTIONS)
+            complete(storage, first + 2, generation)
+            storage.cleanup(retain=1)
+            assert store.list(f"chk-{first + 1:08}-g{generation:08}") == []
+
+    def test_unneeded_files_go_without_a_newer_checkpoint_unless_a_manifest_needs_them(
+        self, storage: CheckpointStorage, store: CountingStore
+    ) -> None:
+        generation = started(storage)
+        alone = storage.write_snapshot(1, generation, 0, 0, SECTIONS).path
+        assert alone is not None
+        storage.cleanup(retain=1, unneeded=[alone])
+        assert store.list("chk-00000001-g00000001") == []
+        needed = complete(storage, 2, generation).snapshots[0].path
+        part = storage.write_snapshot(3, generation, 0, 0, SECTIONS).path
+        other = storage.write_snapshot(3, generation, 0, 1, SECTIONS).path
+        assert needed is not None
+        assert part is not None
+        storage.cleanup(retain=1, unneeded=[needed, part])
+        assert needed in store.list()
+        assert store.list("chk-00000003-g00000001") == [other]
+
+    def test_failed_deletion_of_what_is_unneeded_is_tried_again(
+        self, storage: CheckpointStorage, store: CountingStore, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def fail(path: str) -> None:
+            raise StorageError("no permission", path)
+
+        part = storage.write_snapshot(1, started(storage), 0, 0, SECTIONS).path
+        assert part is not None
+        with monkeypatch.context() as patch:
+            patch.setattr(store, "delete", fail)
+            with pytest.raises(StorageError):
+                storage.cleanup(retain=1, unneeded=[part])
+        storage.cleanup(retain=1)
+        assert part not in store.list()
+
+    def test_what_a_generation_restored_stays_until_its_first_checkpoint_though_it_was_deleted(
+        self, storage: CheckpointStorage, store: CountingStore
+    ) -> None:
+        complete(storage, 1, started(storage))
+        restored = complete(storage, 2, 1)
+        generation = started(storage)
+        storage.build_on(restored)
+        store.delete("manifests/chk-00000002-g00000001.manifest")
+        storage.cleanup(retain=1)
+        assert len(store.list("chk-00000002-g00000001")) == 2
+        assert storage.create_manifest(manifest(3, generation, restored.snapshots[:1]))
+        storage.cleanup(retain=1)
+        assert store.list("chk-00000002-g00000001") == [restored.snapshots[0].path]
 
     def test_steady_checkpoints_cost_few_operations(self, store: CountingStore) -> None:
         storage = CheckpointStorage(store, inline_bytes_max=10_000)

@@ -11,7 +11,7 @@ from minirt.protocol.manifest import Reference, SnapshotRef
 from minirt.storage.checkpoints import CheckpointStorage
 from minirt.storage.savepoints import copy_checkpoint
 from minirt.storage.store import ObjectStore
-from tests.storage.scenario import CountingStore, complete, key, manifest, started
+from tests.storage.scenario import CountingStore, complete, key, manifest, restore_point, started
 
 OLD = {"table": b"old", "other": b"x"}
 NEW = {"table": b"new"}
@@ -28,7 +28,7 @@ def built_on_first(storage: CheckpointStorage) -> tuple[SnapshotRef, SnapshotRef
 
 def test_what_it_builds_on_comes_first(storage: CheckpointStorage) -> None:
     first, second = built_on_first(storage)
-    point = storage.restore_point("latest")
+    point = restore_point(storage, "latest")
     assert point is not None
     assert point.manifest.snapshots == (second,)
     assert list(storage.read_state(second, key(2))) == [
@@ -57,7 +57,7 @@ def test_a_copy_holds_it_too(
     target = ObjectStore(str(tmp_path / "copy"))
     copy_checkpoint(storage.read_manifest(key(2)), store, target)
     copy = CheckpointStorage(target, inline_bytes_max=0)
-    point = copy.restore_point("latest")
+    point = restore_point(copy, "latest")
     assert point is not None
     pieces = [sections for _, sections in copy.read_state(point.manifest.snapshots[0], key(2))]
     assert pieces == [{"table": b"old"}, NEW]
@@ -68,8 +68,8 @@ def test_what_is_wrong_with_it_is_told(storage: CheckpointStorage, store: Counti
     assert first.path is not None
     whole = store.read(first.path)
     store.write(first.path, whole[:-1] + b"?")
-    with pytest.raises(CorruptCheckpointError, match=r"checkpoint 2.*'other' fails.*v0-s0\.part"):
+    with pytest.raises(CorruptCheckpointError, match=r"'other' fails.*v0-s0\.part"):
         list(storage.read_state(second, key(2)))
     store.delete(first.path)
     with pytest.raises(CorruptCheckpointError, match=r"checkpoint 2.*missing.*chk-00000001"):
-        storage.restore_point("latest")
+        restore_point(storage, "latest")

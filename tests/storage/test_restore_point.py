@@ -15,44 +15,54 @@ from minirt.errors import (
     CorruptCheckpointError,
     StorageError,
 )
-from minirt.protocol.manifest import (
-    SnapshotRef,
-)
+from minirt.protocol.manifest import ManifestKey, SnapshotRef
 from minirt.storage.checkpoints import CheckpointStorage
 from minirt.storage.store import ObjectStore
-from tests.storage.scenario import complete, key, manifest, started
+from tests.storage.scenario import (
+    complete,
+    key,
+    manifest,
+    next_id,
+    restore_point,
+    started,
+    storage_of,
+)
+
+
+def damaged(*ids: int) -> dict[ManifestKey, CorruptCheckpointError]:
+    return {key(id): CorruptCheckpointError("torn", f"chk-{id}") for id in ids}
 
 
 class TestRestorePoint:
     def test_empty_storage_has_none(self, storage: CheckpointStorage) -> None:
-        assert storage.restore_point("latest") is None
+        assert restore_point(storage, "latest") is None
 
     def test_latest_is_the_newest_that_counts(self, storage: CheckpointStorage) -> None:
         first = started(storage)
         complete(storage, 1, first)
         second = started(storage)
         zombie = complete(storage, 2, first)
-        point = storage.restore_point("latest")
+        point = restore_point(storage, "latest")
         assert point is not None
         assert (point.manifest.key, point.base, point.skipped) == (key(1), key(1), ())
         complete(storage, 2, second)
-        point = storage.restore_point("latest")
+        point = restore_point(storage, "latest")
         assert point is not None
         assert point.manifest.key == key(2, second) != zombie.key
 
     def test_checkpoint_is_chosen_by_id(self, local: CheckpointStorage) -> None:
-        point = local.restore_point(2)
+        point = restore_point(local, 2)
         assert point is not None
         assert point.manifest.key == point.base == key(2)
         with pytest.raises(ConfigurationError, match=r"no checkpoint 9 in .*holds 1, 2, 3"):
-            local.restore_point(9)
+            restore_point(local, 9)
 
     def test_checkpoint_left_behind_is_not_chosen_by_id(self, local: CheckpointStorage) -> None:
         generation = local.claim_generation()
         assert local.resolve_generation(generation, key(1))
         with pytest.raises(ConfigurationError, match="left behind"):
-            local.restore_point(3)
-        point = local.restore_point("chk-00000003-g00000001")
+            restore_point(local, 3)
+        point = restore_point(local, "chk-00000003-g00000001")
         assert point is not None
         assert point.manifest.checkpoint_id == 3
 
@@ -68,7 +78,7 @@ class TestRestorePoint:
         ],
     )
     def test_checkpoint_is_chosen_by_path(self, local: CheckpointStorage, form: str) -> None:
-        point = local.restore_point(form.format(root=local.store.root))
+        point = restore_point(local, form.format(root=local.store.root))
         assert point is not None
         assert point.manifest.key == point.base == key(2)
 
@@ -79,11 +89,12 @@ class TestRestorePoint:
         copy = tmp_path / "elsewhere"
         shutil.copytree(folder, copy)
         shutil.rmtree(folder)
-        point = local.restore_point(form.format(root=copy))
+        point = restore_point(local, form.format(root=copy))
         assert point is not None
         assert (point.manifest.checkpoint_id, point.base) == (3, None)
         states = [
-            point.storage.read_snapshot(r, point.manifest.key) for r in point.manifest.snapshots
+            storage_of(local, point).read_snapshot(r, point.manifest.key)
+            for r in point.manifest.snapshots
         ]
         assert states == [{"state": b"3-0"}, {"state": b"3-1"}]
 
@@ -102,7 +113,7 @@ class TestRestorePoint:
         self, local: CheckpointStorage, which: str
     ) -> None:
         with pytest.raises(ConfigurationError, match="no checkpoint"):
-            local.restore_point(which.format(root=local.store.root))
+            restore_point(local, which.format(root=local.store.root))
 
     @pytest.mark.parametrize(
         "damage", ["manifest", "missing part", "missing folder", "truncated part"]
@@ -123,32 +134,32 @@ class TestRestorePoint:
             case "truncated part":
                 part.write_bytes(part.read_bytes()[:-1])
         with pytest.raises(CorruptCheckpointError) as caught:
-            local.restore_point("latest")
+            restore_point(local, "latest")
         assert caught.value.path == str(part)
         assert f'restore="{folder}/chk-00000002-g00000001"' in str(caught.value)
-        point = local.restore_point("latest", allow_fallback=True)
+        point = restore_point(local, "latest", allow_fallback=True)
         assert point is not None
         assert point.manifest.key == point.base == key(2)
         assert [error.path for error in point.skipped] == [str(part)]
 
     def test_damage_noticed_by_workers_is_passed_over(self, local: CheckpointStorage) -> None:
-        point = local.restore_point("latest", exclude=[key(3), key(2)])
+        point = restore_point(local, "latest", damaged=damaged(3, 2))
         assert point is not None
         assert point.base == key(1)
 
     def test_job_never_starts_empty_because_all_is_damaged(self, local: CheckpointStorage) -> None:
         with pytest.raises(CorruptCheckpointError, match="none of 3 checkpoints"):
-            local.restore_point("latest", exclude=[key(3), key(2), key(1)])
-        for damaged in (1, 2, 3):
-            local.store.write(f"manifests/chk-0000000{damaged}-g00000001.manifest", b"?")
+            restore_point(local, "latest", damaged=damaged(3, 2, 1))
+        for torn in (1, 2, 3):
+            local.store.write(f"manifests/chk-0000000{torn}-g00000001.manifest", b"?")
         with pytest.raises(CorruptCheckpointError, match="none of 3 checkpoints"):
-            local.restore_point("latest", allow_fallback=True)
+            restore_point(local, "latest", allow_fallback=True)
 
     def test_manifest_cannot_point_outside_of_the_storage(self, local: CheckpointStorage) -> None:
         ref = SnapshotRef(0, 0, "../../etc/passwd", None, 10, 0)
         assert local.create_manifest(manifest(4, 1, (ref,)))
         with pytest.raises(CorruptCheckpointError, match="outside"):
-            local.restore_point("latest")
+            restore_point(local, "latest")
         with pytest.raises(StorageError, match="relative path"):
             local.read_snapshot(ref, key(4))
 
@@ -162,22 +173,22 @@ def test_restart_finds_the_last_checkpoint_of_the_current_generation(steps: list
     store = ObjectStore(f"memory://{uuid.uuid4()}")
     current = CheckpointStorage(store, 0)
     replaced: list[tuple[CheckpointStorage, int]] = []
-    generation, next_id, newest = started(current), 1, None
+    generation, upcoming, newest = started(current), 1, None
     for step in steps:
         match step:
             case "checkpoint":
-                newest = complete(current, next_id, generation).key
-                next_id += 1
+                newest = complete(current, upcoming, generation).key
+                upcoming += 1
             case "zombie checkpoint" if replaced:
                 storage, old = replaced[-1]
-                complete(storage, storage.next_checkpoint_id(), old)
+                complete(storage, next_id(storage), old)
                 assert not storage.is_current(old)
             case "restart":
                 replaced.append((current, generation))
                 current = CheckpointStorage(store, 0)
                 generation = started(current)
-                next_id = current.next_checkpoint_id()
+                upcoming = next_id(current)
             case "cleanup":
                 current.cleanup(retain=1)
-        point = current.restore_point("latest")
+        point = restore_point(current, "latest")
         assert (point.manifest.key if point else None) == newest

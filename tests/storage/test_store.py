@@ -16,6 +16,8 @@ import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
 from minirt.errors import ConfigurationError, StorageError
+from minirt.storage.checkpoints import CheckpointStorage
+from minirt.storage.local_files import LocalFiles
 from minirt.storage.store import ObjectStore
 from tests.contracts.storage_contract import StorageContract
 
@@ -209,3 +211,80 @@ def test_error_of_a_client_library_becomes_a_storage_error(
 def test_storage_without_atomic_create_is_refused(bucket: ObjectStore) -> None:
     with pytest.raises(ConfigurationError, match="no atomic create"):
         bucket.create("a", b"1")
+
+
+class Flaky:
+    """Objects of which every third access fails."""
+
+    def __init__(self, objects: Any, error: type[Exception]) -> None:
+        self.root = objects.root
+        self.accesses = 0
+        self._objects = objects
+        self._error = error
+
+    def __getattr__(self, name: str) -> Any:
+        def access(*arguments: Any, **named: Any) -> Any:
+            self.accesses += 1
+            if self.accesses % 3:
+                raise self._error("not now")
+            return getattr(self._objects, name)(*arguments, **named)
+
+        return access
+
+
+@pytest.fixture
+def flaky(tmp_path: Path) -> Iterator[Any]:
+    local = LocalFiles(str(tmp_path / "store"))
+    local.write("a/b", [b"content"])
+    return lambda error: (
+        objects := Flaky(local, error),
+        ObjectStore("", objects=objects, pauses_s=(0, 0, 0)),
+    )
+
+
+def test_what_only_looks_is_tried_again(flaky: Any) -> None:
+    objects, store = flaky(TimeoutError)
+    assert store.read("a/b") == b"content"
+    assert store.read_range("a/b", 3, 2) == b"te"
+    assert (store.size("a/b"), store.exists("a/b"), store.list("a")) == (7, True, ["a/b"])
+    assert objects.accesses == 15
+
+
+def test_what_changes_something_is_not(flaky: Any) -> None:
+    objects, store = flaky(TimeoutError)
+    for change in (lambda: store.write("x", b""), lambda: store.delete("x")):
+        with pytest.raises(StorageError, match="not now"):
+            change()
+    assert objects.accesses == 2
+
+
+@pytest.mark.parametrize("error", [FileNotFoundError, PermissionError, ValueError])
+def test_what_would_fail_again_is_tried_once(flaky: Any, error: type[Exception]) -> None:
+    objects, store = flaky(error)
+    with pytest.raises(StorageError, match="not now"):
+        store.read("a/b")
+    assert objects.accesses == 1
+
+
+def test_attempts_have_an_end(flaky: Any) -> None:
+    objects, _ = flaky(TimeoutError)
+    store = ObjectStore("", objects=objects, pauses_s=(0,))
+    with pytest.raises(StorageError, match="not now"):
+        store.read("a/b")
+    assert objects.accesses == 2
+
+
+def test_a_claim_is_tried_again_without_a_gap(tmp_path: Path, monkeypatch: Any) -> None:
+    store = ObjectStore(str(tmp_path), pauses_s=(0, 0))
+    create, failing = store.create, [True, False]
+
+    def without_answer(path: str, data: Any) -> bool:
+        created = create(path, data)
+        if failing and failing.pop(0):
+            raise StorageError("no answer", path)
+        return created
+
+    monkeypatch.setattr(store, "create", without_answer)
+    storage = CheckpointStorage(store, 0)
+    assert storage.claim_generation() == 2  # Its own first attempt has taken 1.
+    assert [claim.generation for claim in storage.claims()] == [1, 2]

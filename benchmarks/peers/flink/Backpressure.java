@@ -5,13 +5,14 @@ import java.net.http.HttpResponse;
 import java.util.concurrent.locks.LockSupport;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
+import org.apache.flink.api.common.functions.MapFunction;
 import org.apache.flink.api.common.typeinfo.TypeHint;
 import org.apache.flink.api.common.typeinfo.TypeInformation;
 import org.apache.flink.api.java.tuple.Tuple3;
 import org.apache.flink.core.execution.JobClient;
 import org.apache.flink.streaming.api.environment.StreamExecutionEnvironment;
 
-/** source > keyBy > map > keyBy > slow map > sink with a payload of 100 bytes, as in benchmarks/modes.py. */
+/** source > keyBy > map > keyBy > map > sink with a payload of 100 bytes, one map slow, as in benchmarks/modes.py. */
 final class Backpressure {
     private static final long POLL_MS = 200;
 
@@ -19,7 +20,6 @@ final class Backpressure {
 
     static final class Numbers implements IndexSource.Maker<Tuple3<Long, Long, String>> {
         private final long keys;
-        private final String payload = "x".repeat(100);
         private long index;
 
         Numbers(long keys) {
@@ -34,25 +34,28 @@ final class Backpressure {
         @Override
         public Tuple3<Long, Long, String> next() {
             long number = index++;
-            return Tuple3.of(number, number % keys, payload);
+            return Tuple3.of(number, number % keys, Payload.of(number));
         }
     }
 
     static void define(StreamExecutionEnvironment env, Work work) {
         long keys = work.number("keys");
         long nanos = (long) (work.decimal("record_ms") * 1e6);
+        boolean middle = work.text("slow", "end").equals("middle");
+        MapFunction<Tuple3<Long, Long, String>, Tuple3<Long, Long, String>> fast = record -> record;
+        MapFunction<Tuple3<Long, Long, String>, Tuple3<Long, Long, String>> slow = record -> {
+            LockSupport.parkNanos(nanos);
+            return record;
+        };
         TypeInformation<Tuple3<Long, Long, String>> type =
                 new TypeHint<Tuple3<Long, Long, String>>() {}.getTypeInfo();
         TypeInformation<Long> keyType = TypeInformation.of(Long.class);
         Jobs.source(env, work, new Numbers(keys), 0, 0, type)
                 .keyBy(record -> record.f1, keyType)
-                .map(record -> record)
+                .map(middle ? slow : fast)
                 .returns(type)
                 .keyBy(record -> record.f0 % keys, keyType)
-                .map(record -> {
-                    LockSupport.parkNanos(nanos);
-                    return record;
-                })
+                .map(middle ? fast : slow)
                 .returns(type)
                 .sinkTo(new CheckSink<>((record, tally) -> tally.count++));
     }

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 import minirt as rt
 
 
@@ -18,9 +15,9 @@ class Audience(rt.JobObserver):
         for observer in self._observers:
             observer.on_status(status, generation)
 
-    def on_checkpoint(self, entry: Mapping[str, Any]) -> None:
+    def on_checkpoint(self, report: rt.CheckpointReport) -> None:
         for observer in self._observers:
-            observer.on_checkpoint(entry)
+            observer.on_checkpoint(report)
 
     def on_restart(self, error: Exception, delay_s: float) -> None:
         for observer in self._observers:

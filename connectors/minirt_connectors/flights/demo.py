@@ -25,11 +25,11 @@ MODES = ("aligned", "unaligned", "at_least_once")
 PARALLELISM = 2
 
 _QUEUE_BYTES = 16 * 1024
-"""Small, since aligned barriers have to wait behind all that is queued, here about a second of work."""
+"""Small, since aligned barriers have to wait behind all that is queued: about a second of work here."""
 _LOOK_EVERY_S = 0.2
 _CANCEL_S = 10.0
 _SPARE_RESTARTS = 3
-"""For failures that were not asked for: they are shown, but should not last for ever."""
+"""A limit for failures that the demo did not cause: it shows them, but they should not last for ever."""
 _LIMITS = rt.Limits(
     input_queue_bytes=_QUEUE_BYTES,
     output_queue_bytes=_QUEUE_BYTES // 2,
@@ -77,7 +77,7 @@ class EndedJob:
 
 @dataclass(frozen=True, slots=True)
 class DemoRun:
-    """What came of one run."""
+    """The outcome of one run."""
 
     job: EndedJob
     rows_in: int
@@ -85,7 +85,7 @@ class DemoRun:
 
     @property
     def passed(self) -> bool:
-        """Nothing lost; and nothing twice or wrong, if the mode promises that."""
+        """Whether nothing is lost, and nothing duplicated or wrong, if the mode promises that."""
         return self.verdict.lost == 0 and (self.verdict.ok or self.job.mode == "at_least_once")
 
     @property

@@ -12,7 +12,7 @@ KEYS = ("origin", "carrier", "hour")
 
 
 def expected_hourly(flights: DataFrame) -> DataFrame:
-    """What the job must have written for these flights."""
+    """The rows that the job must have written for these flights."""
     from pyspark.sql import functions as F
 
     hour = F.date_trunc("hour", "event_time").alias("hour")

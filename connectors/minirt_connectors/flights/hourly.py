@@ -1,4 +1,4 @@
-"""What the demo computes of a key's flights in an hour, on plain values."""
+"""What the demo computes from a key's flights in an hour, on plain values."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def add_flight(stats: Stats, flight: Mapping[str, Any]) -> Stats:
 
 
 def result_row(origin: str, carrier: str, hour: int, stats: Stats) -> dict[str, Any]:
-    """What the job emits; the mean delay is `delay_sum / departed`."""
+    """The row that the job emits; the mean delay is `delay_sum / departed`."""
     flights, departed, delay_sum, delay_max, distance = stats
     return {
         "origin": origin,

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from minirt.io.base import Source
 
 INPUT_COLUMNS = ("event_time", "origin", "carrier", "dep_delay", "distance")
-"""What the job reads of a flight."""
+"""The columns of a flight that the job reads."""
 
 SOURCE_NAME = "flights"
 

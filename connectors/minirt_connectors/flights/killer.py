@@ -8,9 +8,8 @@ import random
 import signal
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import minirt as rt
 
@@ -52,10 +51,10 @@ class Killer(rt.JobObserver):
         self._stopped = threading.Event()
         self._thread: threading.Thread | None = None
 
-    def on_checkpoint(self, entry: Mapping[str, Any]) -> None:
+    def on_checkpoint(self, report: rt.CheckpointReport) -> None:
         # After the final one, nothing is left that could be lost.
-        if entry["status"] == "completed" and entry["kind"] != "final":
-            self._completed.put(entry["generation"])
+        if report.completed and report.kind != "final":
+            self._completed.put(report.generation)
 
     def start(self, job: rt.Job) -> None:
         """Begin to kill workers of `job`."""

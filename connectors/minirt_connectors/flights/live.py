@@ -5,9 +5,8 @@ from __future__ import annotations
 import datetime as dt
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import minirt as rt
 from minirt_connectors.flights.job import SOURCE_NAME
@@ -53,7 +52,7 @@ class _Sample:
 
 
 class LiveFigures(rt.JobObserver):
-    """Gathers `Figures` from what a job tells. `kills` says how many workers were killed so far."""
+    """Gathers `Figures` from the reports of a job. `kills` says how many workers were killed so far."""
 
     def __init__(
         self, kills: Callable[[], int] = lambda: 0, clock: Callable[[], float] = time.monotonic
@@ -75,8 +74,8 @@ class LiveFigures(rt.JobObserver):
             self._records_before += self._samples[-1].records if self._samples else 0
             self._samples = deque()
 
-    def on_checkpoint(self, entry: Mapping[str, Any]) -> None:
-        self._checkpoints += entry["status"] == "completed"
+    def on_checkpoint(self, report: rt.CheckpointReport) -> None:
+        self._checkpoints += report.completed
 
     def on_restart(self, error: Exception, delay_s: float) -> None:
         self._restarts += 1

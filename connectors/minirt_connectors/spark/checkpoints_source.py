@@ -105,7 +105,9 @@ class _Request:
     storage_options: Mapping[str, Any] = field(repr=False)
 
     def open(self) -> rt.Checkpoints:
-        return rt.open_checkpoints(self.path, storage_options=self.storage_options)
+        opened = rt.open_checkpoints(self.path, storage_options=self.storage_options)
+        opened.check_not_empty()
+        return opened
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> _Request:
@@ -148,7 +150,7 @@ def _storage_options(text: str) -> dict[str, Any]:
     except json.JSONDecodeError:
         options = None
     if not isinstance(options, dict):
-        # What was given may hold a secret.
+        # The message does not show the text, which may hold a secret.
         raise ConfigurationError('storage_options must be a JSON object, such as {"anon": true}')
     return options
 
@@ -204,8 +206,8 @@ class CheckpointsReader(DataSourceReader):  # type: ignore[misc]
 def _history(checkpoints: rt.Checkpoints) -> list[dict[str, Any]]:
     """How each checkpoint went; times of what Spark knows as timestamps."""
     return [
-        {**entry, "triggered_at": int(entry["triggered_at"] * 1_000_000)}
-        for entry in checkpoints.history()
+        {**report.to_plain(), "triggered_at": int(report.triggered_at * 1_000_000)}
+        for report in checkpoints.history()
     ]
 
 

@@ -1,4 +1,4 @@
-"""What is asked of the columns of a DataFrame: their existence, their types, their content."""
+"""Checks of the columns of a DataFrame: their existence, their types, their content."""
 
 from __future__ import annotations
 

@@ -14,8 +14,8 @@ import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from minirt.config import positive
 from minirt.errors import ConfigurationError
+from minirt.units import positive
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

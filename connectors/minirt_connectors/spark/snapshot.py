@@ -53,7 +53,7 @@ class Snapshot:
 
 
 def take_snapshot(df: DataFrame, layout: Layout, cache: Path, name: str | None) -> Snapshot:
-    """What Spark has written of `df` in this layout: found in `cache`, or else written now."""
+    """The files of `df` in this layout: found in `cache`, or else written by Spark at this call."""
     if df.isStreaming:
         raise ConfigurationError("SparkSource replays a finite DataFrame, this one is streaming")
     refuse_unreadable(df)

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from minirt.config import positive
 from minirt.errors import ConfigurationError, SourceDataError
 from minirt.io.base import Offset, Source, Split, SplitReader
+from minirt.units import positive
 from minirt_connectors.cache import cache_folder
 from minirt_connectors.spark.parquet_reader import ParquetFileReader
 from minirt_connectors.spark.snapshot import Layout, Snapshot, take_snapshot

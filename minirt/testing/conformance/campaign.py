@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import logging
 import multiprocessing
 import signal
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from minirt.testing.conformance.cases import Run
+from minirt.testing.quiet import quiet
 
 CHUNK_RUNS = 20
 """How many runs are done and reported together."""
@@ -110,18 +109,6 @@ def _in_order(run_seed: RunSeed, seeds: range, jobs: int) -> Iterator[list[Run]]
 def _run_chunk(run_seed: RunSeed, seeds: range) -> list[Run]:
     with quiet():
         return [run_seed(seed) for seed in seeds]
-
-
-@contextmanager
-def quiet() -> Iterator[None]:
-    """Nothing is logged meanwhile: injected faults would be, many times a second."""
-    logger = logging.getLogger("minirt")
-    level = logger.level
-    logger.setLevel(logging.CRITICAL + 1)
-    try:
-        yield
-    finally:
-        logger.setLevel(level)
 
 
 def _ignore_interrupts() -> None:

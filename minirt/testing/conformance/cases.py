@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
@@ -14,13 +15,25 @@ from minirt.errors import ConfigurationError
 from minirt.protocol import plain
 from minirt.protocol.barriers import CheckpointMode
 from minirt.testing.conformance.cuts import CutChecker
-from minirt.testing.conformance.graphs import Plan, Stage, build, draw_plan
-from minirt.testing.conformance.oracle import Verdict, judge
+from minirt.testing.conformance.drawing import draw_plan, edited
+from minirt.testing.conformance.graphs import build
+from minirt.testing.conformance.oracle import judge
+from minirt.testing.conformance.plans import Plan, Stage
+from minirt.testing.conformance.stages import kind_of
+from minirt.testing.conformance.stages.base import Verdict
 from minirt.testing.faults import Faults
-from minirt.testing.simulator import SimulationResult, simulate
+from minirt.testing.result import SimulationResult
+from minirt.testing.simulator import simulate
 
 STEPS_MAX = 60_000
 """Several times as many as any job that is drawn needs."""
+
+_EDITED_RATE = 0.25
+
+_REFUSAL = re.compile(
+    r"in-flight records of edges .*'\S+ > \S+' \(\d+ bytes\).*: .*aligned checkpoint.*ignore_in_flight"
+)
+"""What a refusal has to say: which edges, why, and the ways out."""
 
 _INTERVALS_S = (0.005, 0.02, 0.08, 1.0, 20.0)
 """Time is simulated and long ones cost nothing: timers of a mode, however long, come in time or late."""
@@ -66,6 +79,8 @@ class Run:
     """How many completed checkpoints were looked into."""
     in_flight: int
     """How many captured records these held."""
+    refused: int = 0
+    """How many restores of an edited job were refused, with the edge and the ways out."""
 
     @property
     def wrong(self) -> list[str]:
@@ -74,8 +89,26 @@ class Run:
 
 
 def draw_case(seed: int) -> Case:
-    """A random job, threatened by every kind of fault."""
-    return Case(draw_plan(Random(f"job {seed}")), seed)
+    """A random job, in some cases edited from start to start, threatened by every kind of fault."""
+    plan, edits = draw_plan(Random(f"job {seed}")), Random(f"edits {seed}")
+    return Case(edited(plan, edits) if edits.random() < _EDITED_RATE else plan, seed)
+
+
+class _Refusals:
+    """Tells the refusals of edited jobs from other errors, and counts them."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def may_refuse(self, error: Exception | None) -> bool:
+        refused = is_refusal(error)
+        self.count += refused
+        return refused
+
+
+def is_refusal(error: Exception | None) -> bool:
+    """Whether an edited job is told which edges are in its way, and what to do."""
+    return isinstance(error, ConfigurationError) and bool(_REFUSAL.search(str(error)))
 
 
 def run_case(case: Case, mode: CheckpointMode, *, look_into_checkpoints: bool = True) -> Run:
@@ -86,6 +119,7 @@ def run_case(case: Case, mode: CheckpointMode, *, look_into_checkpoints: bool = 
     """
     job = build(case.plan)
     cuts = CutChecker(job, exactly_once=mode.exactly_once)
+    refusals = _Refusals()
     first, *rescaled = job.forms
     result = simulate(
         first,
@@ -94,16 +128,22 @@ def run_case(case: Case, mode: CheckpointMode, *, look_into_checkpoints: bool = 
         faults=case.faults,
         rescaled=rescaled,
         steps_max=STEPS_MAX,
-        on_checkpoint=cuts.look_at if look_into_checkpoints else None,
+        on_checkpoint=cuts.look_at if look_into_checkpoints and case.plan.named else None,
         stop_at_problem=True,
+        may_refuse=refusals.may_refuse if case.plan.edited else _refuses_nothing,
     )
     if result.problems:
         verdict = Verdict()  # There is more to come.
     else:
         verdict = judge(job, exactly_once=mode.exactly_once or not result.restarts)
     return Run(
-        case, mode.name, mode.exactly_once, result, verdict, cuts.looked_into, cuts.in_flight
+        *(case, mode.name, mode.exactly_once, result, verdict),
+        *(cuts.looked_into, cuts.in_flight, refusals.count),
     )
+
+
+def _refuses_nothing(error: Exception | None) -> bool:
+    return False
 
 
 def _checkpointing(seed: int, mode: CheckpointMode) -> rt.Checkpointing:
@@ -127,6 +167,10 @@ def in_words(case: Case) -> Iterator[str]:
     for number, stage in enumerate(plan.stages):
         width = " then ".join(map(str, dict.fromkeys(stage.parallelism)))
         yield f"op{number}: {_operator(plan, stage)}, parallelism {width}"
+        for form, edit in enumerate(stage.edits):
+            more = f", behind {_counted(edit.more, 'operator')} more" if edit.more else ""
+            chained = "" if edit.chain else ", not chained"
+            yield f"    in form {form}: {edit.edge}{chained}{more}"
     for number in plan.sinks:
         yield f"out{number}: sink of op{number}"
     kinds = [f"{n} {f.name}" for f in fields(Faults) if (n := getattr(case.faults, f.name))]
@@ -134,28 +178,15 @@ def in_words(case: Case) -> Iterator[str]:
     yield f"schedule and options: seed {case.seed}"
 
 
-_KINDS = {
-    "flat": "flat_map",
-    "batches": "map_batches",
-    "columns": "columns by key",
-    "split": "process with a side output",
-    "count": "count by key",
-    "timers": "timers of event time by key",
-    "clock": "timers of the clock by key",
-    "twice": "union of a stream with itself",
-    "pair": "map of two inputs",
-    "join": "count of two inputs by key",
-}
-
-
 def _operator(plan: Plan, stage: Stage) -> str:
-    if stage.kind == "source":
+    if not stage.inputs:
         return f"source, {_counted(plan.splits, 'split')} of {_counted(plan.count, 'record')}"
-    kind = _KINDS.get(stage.kind, stage.kind)
+    words = kind_of(stage).words
     inputs = " and ".join(f"op{i}" for i in stage.inputs)
     edge = "" if stage.edge == "plain" else f" ({stage.edge})"
-    keys = f", {_counted(stage.keys, 'key')}" if "by key" in kind else ""
-    return f"{kind} of {inputs}{edge}{keys}{'' if stage.chain else ', not chained'}"
+    keys = f", {_counted(stage.keys, 'key')}" if "by key" in words else ""
+    unnamed = "" if stage.named else ", without a uid"
+    return f"{words} of {inputs}{edge}{keys}{'' if stage.chain else ', not chained'}{unnamed}"
 
 
 def _counted(count: int, what: str) -> str:

@@ -16,17 +16,17 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from minirt.testing.conformance.graphs import LAID, Job, Plan, Record, Stage, pick_up
-from minirt.testing.conformance.oracle import (
+from minirt.testing.conformance.graphs import MORE, Job
+from minirt.testing.conformance.oracle import arriving
+from minirt.testing.conformance.plans import Plan, Stage
+from minirt.testing.conformance.stages import kind_of
+from minirt.testing.conformance.stages.base import (
+    BACK,
+    LAID,
+    CutOf,
+    Record,
     Records,
-    all_records,
-    arriving,
-    fired,
-    passed_on,
-    per_key,
     some,
-    spans_of,
-    to_sink,
 )
 from minirt.testing.conformance.stored import StoredCheckpoint
 from minirt.testing.sink import TransactionalSink
@@ -55,7 +55,8 @@ class CutChecker:
         self.looked_into += 1
         self.in_flight += sum(map(len, cut.in_flight.values()))
         wrong = cut.faults()
-        assert not wrong, f"no consistent cut: {'; '.join(wrong)}"
+        if wrong:
+            raise AssertionError(f"no consistent cut: {'; '.join(wrong)}")
 
 
 def put_out(sink: TransactionalSink, handles: Iterable[Mapping[str, Any]]) -> list[Any]:
@@ -68,7 +69,8 @@ def put_out(sink: TransactionalSink, handles: Iterable[Mapping[str, Any]]) -> li
     for handle in handles:
         id = handle["id"]
         if id not in committed:
-            assert id in pending, f"output {id} of a completed checkpoint is not durable"
+            if id not in pending:
+                raise AssertionError(f"output {id} of a completed checkpoint is not durable")
             rows += pending[id]
     return rows
 
@@ -84,100 +86,82 @@ class Cut:
         *,
         exactly_once: bool,
     ) -> None:
-        self._plan = plan
-        self._stored = stored
-        self._rows = rows
-        self._exactly_once = exactly_once
+        self.plan = plan
+        self.stored = stored
+        self.rows = rows
+        self.exactly_once = exactly_once
         self._wrong: list[str] = []
         self.in_flight: dict[tuple[str, int], list[Record]] = defaultdict(list)
         """Captured records by the operator and input that were to get them."""
         for target, input_index, record in stored.in_flight():
-            found = pick_up(record) if isinstance(record, dict) else record
-            self.in_flight[target.removesuffix(LAID), input_index].append(found)
+            self._place(target, input_index, record)
 
     def faults(self) -> list[str]:
         """What is not where it should be; empty for a consistent cut."""
         emitted: list[Records] = []
-        for number, stage in enumerate(self._plan.stages):
-            uid = f"op{number}"
-            arrived = arriving(self._plan, stage, emitted)
+        for number, stage in enumerate(self.plan.stages):
+            uid, kind = f"op{number}", kind_of(stage)
+            arrived = arriving(stage, emitted)
             consumed = [self._consumed(uid, i, records) for i, records in enumerate(arrived)]
-            emitted.append(self._emitted(uid, stage, consumed))
-            if number in self._plan.sinks:
+            out = kind.at_cut(_CutOf(self, stage, number, consumed))
+            emitted.append(self._consumed(f"{uid}{BACK}", 0, out))
+            if number in self.plan.sinks and not kind.by_chance:
                 sink = f"out{number}"
-                if stage.kind == "clock":
-                    self._compare_clock(uid, stage, sink, consumed)
-                else:
-                    through = to_sink(stage, consumed, emitted[-1])
-                    got = Counter((path, time) for path, time, _ in self._rows[sink])
-                    self._compare(f"the output of {sink}", got, self._consumed(sink, 0, through))
+                through = kind.to_sink(consumed, emitted[-1])
+                got = stamped(self.rows[sink])
+                self.compare(f"the output of {sink}", got, self._consumed(sink, 0, through))
         return self._wrong
+
+    def compare(self, what: str, has: Counter[Any], wanted: Counter[Any]) -> None:
+        if lost := wanted - has:
+            self._wrong.append(f"{what} lacks {some(lost)}")
+        if self.exactly_once and (more := has - wanted):
+            self._wrong.append(f"{what} has too many: {some(more)}")
+
+    def _place(self, target: str, input_index: int, record: Any) -> None:
+        """Put a captured record in front of the operator of the plan that it gets to.
+
+        It may be on its way to one that only leads there, or to one behind that belongs to the stage.
+        """
+        uid, more, place = target.removesuffix(LAID).partition(MORE)
+        if uid.startswith("op"):
+            kind = kind_of(self.plan.stages[int(uid.removesuffix(BACK).removeprefix("op"))])
+            record = kind.captured(record)
+            if more:
+                input_index = int(place.partition("-")[0]) if kind.inputs > 1 else 0
+            elif uid.endswith(BACK):
+                input_index = 0
+        self.in_flight[uid, input_index].append(record)
 
     def _consumed(self, uid: str, input_index: int, arrived: Records) -> Records:
         """What an operator has consumed of what was sent to it: all but what is in flight."""
-        waiting = Counter((path, time) for path, time, _ in self.in_flight[uid, input_index])
+        waiting = stamped(self.in_flight[uid, input_index])
         strange = waiting - arrived
-        if strange and self._exactly_once:
+        if strange and self.exactly_once:
             self._wrong.append(
                 f"in flight to {uid}, but never sent or stored twice: {some(strange)}"
             )
         return arrived - waiting
 
-    def _emitted(self, uid: str, stage: Stage, consumed: Sequence[Records]) -> Records:
-        match stage.kind:
-            case "source":
-                return self._read(uid)
-            case "count" | "join":
-                seen = [path for _, paths in self._stored.state(uid, "seen") for path in paths]
-                paths: Counter[Any] = Counter()
-                for (path, _), n in sum(consumed, Records()).items():
-                    paths[path] += n
-                self._compare(f"the state of {uid}", Counter(seen), paths)
-            case "timers":
-                return self._fired(uid, stage, consumed[0])
-        return passed_on(stage, uid, consumed)
 
-    def _read(self, uid: str) -> Records:
-        """What a source has given out: the records before its stored positions."""
-        positions, count = self._stored.positions(uid), self._plan.count
-        read = {split: count if n is None else n for split, n in positions.items()}
-        return Counter(
-            {
-                (record, time): n
-                for (record, time), n in all_records(uid, self._plan).items()
-                if record[2] < read.get(f"{uid}-{record[1]}", count)
-            }
-        )
+class _CutOf(CutOf):
+    def __init__(self, cut: Cut, stage: Stage, number: int, consumed: Sequence[Records]) -> None:
+        self._cut = cut
+        self._number = number
+        self.stage = stage
+        self.uid = f"op{number}"
+        self.plan = cut.plan
+        self.stored = cut.stored
+        self.consumed = consumed
+        self.exactly_once = cut.exactly_once
 
-    def _fired(self, uid: str, stage: Stage, consumed: Records) -> Records:
-        """What came of the spans that are no longer in state."""
-        spans = spans_of(stage, consumed)
-        left = Counter(
-            {
-                (key, end): count
-                for key, counts in self._stored.state(uid, "spans")
-                for end, count in counts.items()
-            }
-        )
-        if self._exactly_once:  # Otherwise a record that is repeated may open a span once more.
-            open_spans = Counter({span: spans[span] for span in left})
-            self._compare(f"the state of {uid}", left, open_spans)
-        return Counter(fired(uid, key, end) for key, end in spans if (key, end) not in left)
+    def compare(self, what: str, has: Counter[Any], wanted: Counter[Any]) -> None:
+        self._cut.compare(what, has, wanted)
 
-    def _compare_clock(
-        self, uid: str, stage: Stage, sink: str, consumed: Sequence[Records]
-    ) -> None:
-        """The records of each key wait in state, or were counted in what was emitted."""
-        counted: Counter[int] = Counter()
-        for key, count in self._stored.state(uid, "waiting"):
-            counted[key] += count
-        for _, _, notes in [*self._rows[sink], *self.in_flight[sink, 0]]:
-            [(_, _, key, count)] = notes
-            counted[key] += count
-        self._compare(f"what {uid} has counted by key", +counted, per_key(stage, consumed[0]))
+    def put_out(self) -> Iterable[Record]:
+        cut, sink = self._cut, f"out{self._number}"
+        return [*cut.rows[sink], *cut.in_flight[sink, 0], *cut.in_flight[f"{self.uid}{BACK}", 0]]
 
-    def _compare(self, what: str, has: Counter[Any], wanted: Counter[Any]) -> None:
-        if lost := wanted - has:
-            self._wrong.append(f"{what} lacks {some(lost)}")
-        if self._exactly_once and (more := has - wanted):
-            self._wrong.append(f"{what} has too many: {some(more)}")
+
+def stamped(records: Iterable[Record]) -> Records:
+    return Counter((path, time) for path, time, _ in records)

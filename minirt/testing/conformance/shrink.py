@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import fields, replace
 
-from minirt.testing.conformance.campaign import quiet
 from minirt.testing.conformance.cases import Case, Run
-from minirt.testing.conformance.graphs import Plan, Stage
+from minirt.testing.conformance.plans import Plan, Stage
 from minirt.testing.faults import Faults
+from minirt.testing.quiet import quiet
 
 RunCase = Callable[[Case], Run]
 
@@ -127,7 +127,14 @@ def _smaller_plans(plan: Plan) -> Iterator[Plan]:
 
 
 def _only_form(plan: Plan, form: int) -> Plan:
-    stages = [replace(stage, parallelism=(stage.parallelism[form],)) for stage in plan.stages]
+    stages = [
+        replace(
+            stage,
+            parallelism=(stage.parallelism[form],),
+            edits=stage.edits and (stage.edits[form],),
+        )
+        for stage in plan.stages
+    ]
     return replace(plan, stages=tuple(stages), forms=1)
 
 
@@ -164,7 +171,16 @@ def _simpler_stages(stage: Stage) -> Iterator[Stage]:
     for fewer in ((1,) * len(widths), tuple(max(1, width - 1) for width in widths)):
         if fewer != widths:
             yield replace(stage, parallelism=fewer)
-    if stage.edge != "plain":
+    if stage.edits:
+        yield replace(stage, edits=())
+        for place, edit in enumerate(stage.edits):
+            if edit.more:
+                fewer_more = replace(edit, more=edit.more - 1)
+                before, after = stage.edits[:place], stage.edits[place + 1 :]
+                yield replace(stage, edits=(*before, fewer_more, *after))
+    if not stage.named:
+        yield replace(stage, named=True)
+    if stage.edge != "plain" and not stage.edits:
         yield replace(stage, edge="plain")
     if stage.keys > 1:
         yield replace(stage, keys=1)

@@ -12,16 +12,17 @@ from functools import cached_property
 from typing import Any
 
 import msgpack
+import pyarrow as pa
 
 from minirt.data.codec import RowCodec, decode_columns
 from minirt.data.layout import unpack_values
 
 _HEADER = struct.Struct("<8sBII")
 _FRAME = struct.Struct("<IB")
-_COLUMNS = struct.Struct("<II")
+_COLUMNS = struct.Struct("<QQ")
 _STATE_HEAD_BYTES = 8
 _CHANGES = b"KEYC"
-_CHANGES_PARTS = struct.Struct("<III")
+_CHANGES_PARTS = struct.Struct("<QQQ")
 _COLUMNS_KIND = 2
 
 
@@ -67,6 +68,21 @@ class StoredCheckpoint:
             entries += table.items()
         return entries
 
+    def arrays(self, uid: str, prefix: str, *, key: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
+        """The rows of the tables of arrays whose name begins so, those of all subtasks; `key` is a column.
+
+        A table that the newest file of a subtask lacks is gone, whatever older ones hold of it.
+        """
+        start = f"{uid}\x1fstate/{prefix}"
+        for ref, snapshot in zip(self._manifest["snapshots"], self._snapshots, strict=True):
+            older = [(each, self._older(each["path"])) for each in ref["references"]]
+            for section in (name for name in snapshot if name.startswith(start)):
+                parts = [held[section] for each, held in older if section in each["sections"]]
+                rows = {
+                    row[key]: row for part in (*parts, snapshot[section]) for row in _rows(part)
+                }
+                yield from ((section.partition("state/")[2], row) for row in rows.values())
+
     def in_flight(self) -> Iterator[tuple[str, int, Any]]:
         """All captured records, with the uid of the operator that was to get them, and at which input."""
         for captured in self._manifest["in_flight"]:
@@ -87,15 +103,15 @@ class StoredCheckpoint:
         return [self._sections(ref) for ref in self._manifest["snapshots"]]
 
     def _older(self, path: str) -> dict[str, bytes]:
-        assert path in self._objects, f"a completed checkpoint refers to {path}, which is not there"
+        if path not in self._objects:
+            raise AssertionError(f"a completed checkpoint refers to {path}, which is not there")
         return sections_of(self._objects[path])
 
     def _sections(self, ref: Mapping[str, Any]) -> dict[str, bytes]:
         if ref["path"] is None:
             return sections_of(ref["inline"])
-        assert ref["path"] in self._objects, (
-            f"snapshot {ref['path']} of a completed checkpoint is not durable"
-        )
+        if ref["path"] not in self._objects:
+            raise AssertionError(f"snapshot {ref['path']} of a completed checkpoint is not durable")
         return sections_of(self._objects[ref["path"]])
 
 
@@ -136,6 +152,13 @@ def _entries(section: bytes) -> Iterator[tuple[Any, Any]]:
         yield from zip(
             keys, unpack_values(section[middle:position], allow_pickle=False), strict=True
         )
+
+
+def _rows(section: bytes) -> list[dict[str, Any]]:
+    """A table of arrays: behind its head comes a stream of Arrow."""
+    with pa.ipc.open_stream(section[_STATE_HEAD_BYTES:]) as reader:
+        rows: list[dict[str, Any]] = reader.read_all().to_pylist()
+    return rows
 
 
 def _records(section: bytes) -> Iterator[Any]:

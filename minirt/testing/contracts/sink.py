@@ -6,6 +6,7 @@ import gc
 import pickle
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import msgpack
@@ -13,9 +14,12 @@ import pyarrow as pa
 import pytest
 
 from minirt.data.batch import Columns, Rows
-from minirt.io import Handle, Sink, SinkContext, SinkWriter
+from minirt.io import Handle, Sink, SinkContext, SinkIdentity, SinkWriter
 
 OPERATOR = "out"
+
+JOB = SinkIdentity("job a", OPERATOR)
+"""Whose output it is, unless a test says otherwise."""
 
 
 class SinkContract(ABC):
@@ -45,8 +49,17 @@ class SinkContract(ABC):
             writer.close()
         gc.collect()
 
-    def writer(self, sink: Sink, subtask: int = 0, generation: int = 1) -> SinkWriter:
-        context = SinkContext(OPERATOR, subtask, parallelism=2, generation=generation)
+    def add_strangers(self) -> list[str]:
+        """Put things of others where pending output is, as file systems and people do; their names.
+
+        Sinks whose handles hold it all have no such place.
+        """
+        return []
+
+    def writer(
+        self, sink: Sink, subtask: int = 0, generation: int = 1, identity: SinkIdentity = JOB
+    ) -> SinkWriter:
+        context = SinkContext(identity, OPERATOR, subtask, parallelism=2, generation=generation)
         in_worker: Sink = pickle.loads(pickle.dumps(sink))
         writer = in_worker.open_writer(context)
         self._writers.append(writer)
@@ -101,7 +114,7 @@ class SinkContract(ABC):
         handles = self.prepared(self.writer(sink), 1, row(1))
         sink = self.after_crash(sink)
         sink.commit(handles)
-        sink.discard_uncommitted(handles, OPERATOR)
+        sink.discard_uncommitted(handles, JOB, 2)
         assert self.visible(sink) == [row(1)]
 
     def test_output_that_was_never_prepared_is_never_visible(self) -> None:
@@ -132,7 +145,7 @@ class SinkContract(ABC):
         writer.write(Rows([row(3)]))
         sink = self.after_crash(sink)
         sink.commit(completed)
-        sink.discard_uncommitted(completed, OPERATOR)
+        sink.discard_uncommitted(completed, JOB, 2)
         replay = self.prepared(self.writer(sink, generation=2), 3, row(2), row(3))
         sink.commit(replay)
         assert self.visible(sink) == [row(1), row(2), row(3)]
@@ -147,7 +160,7 @@ class SinkContract(ABC):
         self.prepared(writer, 3, row(3))
         writer.write(Rows([row(4)]))
         sink = self.after_crash(sink)
-        sink.discard_uncommitted([*committed, *waiting], OPERATOR)
+        sink.discard_uncommitted([*committed, *waiting], JOB, 2)
         assert self.pending() == kept
         sink.commit(waiting)
         assert self.visible(sink) == [row(1), row(2)]
@@ -156,7 +169,7 @@ class SinkContract(ABC):
         sink = self.new_sink()
         self.prepared(self.writer(sink), 1, row(1))
         sink = self.after_crash(sink)
-        sink.discard_uncommitted([], OPERATOR)
+        sink.discard_uncommitted([], JOB, 2)
         assert self.pending() == []
         assert self.visible(sink) == []
 
@@ -165,11 +178,89 @@ class SinkContract(ABC):
         self.prepared(self.writer(sink, generation=1), 1, row(1))
         successors = self.prepared(self.writer(sink, generation=2), 2, row(2))
         kept = self.pending()
-        sink.discard_uncommitted([], OPERATOR, before_generation=2)
+        sink.discard_uncommitted([], JOB, before_generation=2)
         assert len(self.pending()) < len(kept) or kept == []
-        sink.discard_uncommitted([], OPERATOR, before_generation=1)
+        sink.discard_uncommitted([], JOB, before_generation=1)
         sink.commit(successors)
         assert self.visible(sink) == [row(2)]
+
+    @pytest.mark.parametrize(
+        "other",
+        [
+            SinkIdentity("job b", OPERATOR),
+            SinkIdentity("job a", "out-2"),
+            SinkIdentity("", OPERATOR),
+        ],
+        ids=["another job", "another sink of the job", "a run without checkpoints"],
+    )
+    def test_jobs_in_one_place_leave_each_other_alone(self, other: SinkIdentity) -> None:
+        """They may look alike in all but their identity: operator, subtask, generation, checkpoint."""
+        sink = self.new_sink()
+        running = self.writer(sink)
+        waiting = self.prepared(running, 1, row(1))
+        running.write(Rows([row(2)]))
+        newcomer = self.new_sink()
+        newcomer.discard_uncommitted([], other, before_generation=9)
+        theirs = self.prepared(self.writer(newcomer, identity=other), 1, row(3))
+        newcomer.commit(theirs)
+        newcomer.discard_uncommitted(theirs, other, before_generation=9)
+        assert self.visible(sink) == [row(3)]
+        waiting += self.finished(running, 2)
+        sink = self.after_crash(sink)
+        sink.commit_restored(waiting)
+        sink.discard_uncommitted(waiting, JOB, before_generation=2)
+        assert sorted(self.visible(sink), key=_id) == [row(1), row(2), row(3)]
+        assert self.pending() == []
+
+    def test_a_job_that_goes_on_from_the_savepoint_of_another_leaves_the_rest_of_it_alone(
+        self,
+    ) -> None:
+        sink = self.new_sink()
+        writer = self.writer(sink)
+        saved = self.prepared(writer, 1, row(1))
+        later = self.prepared(writer, 2, row(2))
+        fork = self.new_sink()
+        fork.commit_restored(saved)
+        fork.discard_uncommitted(saved, SinkIdentity("job b", OPERATOR), before_generation=9)
+        sink.commit([*saved, *later])
+        assert self.visible(sink) == [row(1), row(2)]
+
+    def test_what_strangers_put_beside_pending_output_stays_and_does_no_harm(self) -> None:
+        sink = self.new_sink()
+        writer = self.writer(sink)
+        handles = self.prepared(writer, 1, row(1))
+        self.prepared(writer, 2, row(2))
+        strangers = self.add_strangers()
+        sink = self.after_crash(sink)
+        sink.commit_restored(handles)
+        sink.discard_uncommitted(handles, JOB, before_generation=2)
+        assert self.visible(sink) == [row(1)]
+        assert self.pending() == strangers
+
+    def test_a_handle_that_was_tampered_with_is_refused_or_does_nothing(self) -> None:
+        """Whoever can write a checkpoint must not reach what is none of the sink's: see `crafted`."""
+        sink = self.new_sink()
+        handles = self.prepared(self.writer(sink), 1, row(1))
+        before = self.pending()
+        for crafted in (fake for handle in handles for fake in self.crafted(handle)):
+            with suppress(Exception):
+                sink.commit([crafted])
+            with suppress(Exception):
+                sink.commit_restored([crafted])
+            with suppress(Exception):
+                sink.discard_uncommitted([crafted], SinkIdentity("job b", OPERATOR), 9)
+            assert self.visible(sink) == []
+            assert self.pending() == before
+        sink.commit(handles)
+        assert self.visible(sink) == [row(1)]
+
+    def crafted(self, handle: Handle) -> Iterator[Handle]:
+        """The handle, with each value that looks like a path bent to somewhere else, and without it."""
+        for name, value in handle.items():
+            if isinstance(value, str) and "/" in value:
+                for bent in _bent(value):
+                    yield {**handle, name: bent}
+                yield {other: kept for other, kept in handle.items() if other != name}
 
     def test_an_empty_snapshot_leaves_nothing_behind(self) -> None:
         sink = self.new_sink()
@@ -196,6 +287,24 @@ class SinkContract(ABC):
     def after_crash(self, sink: Sink) -> Sink:
         """The sink of the process that takes over."""
         return self.new_sink()
+
+
+def _bent(path: str) -> Iterator[Any]:
+    folder, _, name = path.rpartition("/")
+    yield from ("", "/", "x", "/etc/passwd", f"{folder}/../{name}", f"{folder}/../../{name}")
+    yield from (
+        f"/etc{path}",
+        f"{path}/",
+        f"{path}\n",
+        f"{path}\0",
+        f"{folder}/x/{name}",
+        f"../{path}",
+    )
+    yield from (f"{folder}/x-1-y", f"{folder}/{name}x/y", None, 5, [path], path.encode())
+
+
+def _id(row: dict[str, Any]) -> Any:
+    return row["id"]
 
 
 def row(number: int) -> dict[str, Any]:

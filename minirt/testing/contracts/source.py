@@ -10,6 +10,7 @@ import msgpack
 import pyarrow as pa
 import pytest
 
+from minirt.data.copies import copied
 from minirt.io import Source, Split
 
 
@@ -42,6 +43,25 @@ class SourceContract(ABC):
                 carried = msgpack.unpackb(msgpack.packb(offset))
                 assert read_all(source, split, carried) == whole[seen:]
 
+    def test_records_that_were_read_are_their_readers(
+        self, source: Source, expected: list[Any]
+    ) -> None:
+        """Whoever reads a record may change it: the source has no other use for it."""
+        rows: list[Any] = []
+        for split in source.plan_splits(2):
+            reader = source.open_split(split, None)
+            while (batch := reader.read()) is not None:
+                for row in batch if isinstance(batch, list) else batch.to_pylist():
+                    rows.append(copied(row))
+                    _use_up(row)
+                if isinstance(batch, list):
+                    batch.clear()
+            reader.close()
+        assert rows == expected
+        assert [
+            row for split in source.plan_splits(2) for row in read_all(source, split)
+        ] == expected
+
     def test_splits_survive_the_way_through_a_checkpoint(
         self, source: Source, expected: list[Any]
     ) -> None:
@@ -73,6 +93,11 @@ class SourceContract(ABC):
                 assert isinstance(batch, pa.RecordBatch)
                 assert batch.schema.equals(schema)
             reader.close()
+
+
+def _use_up(record: Any) -> None:
+    if isinstance(record, dict | list | set | bytearray):
+        record.clear()
 
 
 def read_all(source: Source, split: Split, offset: Any = None) -> list[Any]:

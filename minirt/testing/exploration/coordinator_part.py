@@ -5,24 +5,30 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, field, replace
 
-from minirt.protocol.barriers import Barrier
 from minirt.protocol.job_events import (
     AnswerSavepoint,
     CommitFailed,
     GenerationFailed,
+    GenerationPrepared,
+    JobEvent,
     JobStatus,
     ManifestRefused,
+    PrepareGeneration,
+    StopWorkers,
     Submitted,
 )
+from minirt.protocol.preparing import PreparationStep
+from minirt.protocol.preparing_events import PreparingCommand
 from minirt.protocol.restarts import Restart
-from minirt.run_settings import RestoreOptions
-from minirt.runtime.assembly import Deployment
-from minirt.runtime.execute import job_protocol
-from minirt.runtime.observer import JobObserver
-from minirt.runtime.shell import JobShell
-from minirt.runtime.storage_tasks import StorageCommand, StorageTasks
-from minirt.testing.clock import START
-from minirt.testing.exploration.job import NEVER_S, Aborted, ExploredJob
+from minirt.protocol.restore_options import RestoreOptions
+from minirt.protocol.subtask_commands import SubtaskCommand
+from minirt.runtime.control.package import Deployment
+from minirt.runtime.coordinator.shell import JobShell
+from minirt.runtime.coordinator.storage_tasks import StorageCommand, StorageTasks
+from minirt.runtime.program.execute import job_protocol
+from minirt.runtime.program.observer import JobObserver
+from minirt.testing.clock import START, HeldClock
+from minirt.testing.exploration.job import NEVER_S, ExploredJob
 from minirt.testing.exploration.local_states import Event
 
 
@@ -45,12 +51,7 @@ class Deployed:
     deployment: int
 
 
-@dataclass(frozen=True, slots=True)
-class Stopped:
-    """An order to end all subtasks."""
-
-
-Order = Deployed | Stopped | Barrier | Aborted
+Order = Deployed | StopWorkers | SubtaskCommand
 
 
 @dataclass(slots=True)
@@ -66,15 +67,17 @@ class CoordinatorEffects:
 
 
 class CoordinatorPart:
-    """The real protocol, shell and storage tasks; a `minirt.runtime.shell.Cluster` for them.
+    """The real protocol, shell and storage tasks; a `minirt.runtime.coordinator.cluster.Cluster` for them.
 
     An event is one of ("hear", message), ("store", durable) and ("fire",).
     """
 
     def __init__(self, job: ExploredJob) -> None:
         self._job = job
-        self._clock = START
+        self._clock = HeldClock()
         self._commands: deque[StorageCommand] = deque()
+        self._step: PreparingCommand | None = None
+        """What the preparation of a generation orders next, while one is under way."""
         self._effects = CoordinatorEffects()
         self._protocol = job_protocol(
             job.graph,
@@ -91,7 +94,7 @@ class CoordinatorPart:
             self,
             self._tasks,
             self._commands.append,
-            self._now,
+            self._clock,
             JobObserver(),
             _nobody_asked,
         )
@@ -107,21 +110,11 @@ class CoordinatorPart:
             deployment = replace(deployment, restored_from=restored_from)
         self._effects.orders.append(Deployed(job.deployments.of(deployment)))
 
-    def stop(self, generation: int, *, kill: bool) -> None:
-        self._effects.orders.append(Stopped())
+    def send(self, command: SubtaskCommand) -> None:
+        self._effects.orders.append(command)
 
-    def trigger(self, generation: int, barrier: Barrier, *, pause: bool) -> None:
-        assert not pause, "nobody asks for savepoints"
-        self._effects.orders.append(barrier)
-
-    def resume(self, generation: int) -> None:
-        raise AssertionError("nobody asks for savepoints")
-
-    def drain(self, generation: int) -> None:
-        raise AssertionError("nobody asks for savepoints")
-
-    def abort(self, generation: int, checkpoint_id: int) -> None:
-        self._effects.orders.append(Aborted(checkpoint_id))
+    def stop(self, command: StopWorkers) -> None:
+        self._effects.orders.append(command)
 
     # What a part does.
 
@@ -141,7 +134,7 @@ class CoordinatorPart:
         return CoordinatorOffers(
             status=self._protocol.status,
             generation=self._protocol.generation,
-            stores=bool(self._commands),
+            stores=bool(self._commands) or self._step is not None,
             timer=at is not None and at < START + NEVER_S / 10 and self._shell.ending is None,
         )
 
@@ -151,7 +144,7 @@ class CoordinatorPart:
                 self._shell.on_event(self._job.to_coordinator[message])
             case ("fire",):
                 assert self._shell.next_timer_at is not None
-                self._clock = max(self._clock, self._shell.next_timer_at)
+                self._clock.at = max(self._clock.at, self._shell.next_timer_at)
                 self._shell.fire_timers()
             case ("store", durable):
                 self._store(durable)
@@ -160,13 +153,28 @@ class CoordinatorPart:
         job = self._job
         job.storage.load(durable)
         job.storage.watch(self._look_at)
-        answer = self._tasks.run(self._commands.popleft())
+        answer = self._next_step()
         self._effects.durable = job.storage.save()
         if isinstance(answer, GenerationFailed | ManifestRefused | CommitFailed):
-            reason = answer.reason if isinstance(answer, ManifestRefused) else answer.error
-            self._effects.problem = f"{type(answer).__name__}: {reason}"
+            self._effects.problem = f"{type(answer).__name__}: {answer.error}"
         if answer is not None:
             self._effects.answer = job.to_coordinator.of(answer)
+
+    def _next_step(self) -> JobEvent | None:
+        """Carry out a storage command, or one step of a preparation: the world goes on between any two."""
+        if self._step is not None:
+            return self._prepared(self._tasks.go_on(self._step))
+        command = self._commands.popleft()
+        if isinstance(command, PrepareGeneration):
+            return self._prepared(self._tasks.begin(command))
+        return self._tasks.run(command)
+
+    def _prepared(self, step: PreparationStep) -> JobEvent | None:
+        if isinstance(step, GenerationPrepared | GenerationFailed):
+            self._step = None
+            return step
+        self._step = step
+        return None
 
     def _look_at(self, path: str) -> None:
         """A manifest was created: the checkpoint is complete."""
@@ -176,9 +184,6 @@ class CoordinatorPart:
                 look(self._job.storage.disk.objects, path)
             except Exception as error:
                 self._effects.problem = f"{path}: {error}"
-
-    def _now(self) -> float:
-        return self._clock
 
 
 def _nobody_asked(answer: AnswerSavepoint) -> None:

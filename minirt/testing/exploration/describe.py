@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from minirt.data.codec import RowCodec
-from minirt.protocol.barriers import Barrier
-from minirt.runtime.frames import Frame, Kind, barrier_of
+from minirt.protocol.subtask_commands import TriggerCheckpoint
+from minirt.runtime.channels.frames import Frame, Kind, barrier_of
 from minirt.testing.exploration.world import ANSWERS, Action, State, World
 
 
@@ -45,9 +45,10 @@ _OTHERS = {
 
 
 def _order(world: World, state: State, place: int) -> str:
-    message = world.job.to_subtask[world.queues[state[world.inboxes + place]][0]]
-    what = "take" if isinstance(message, Barrier) else "give up"
-    return f"{what} checkpoint {message.checkpoint_id}"
+    command = world.job.to_subtask[world.queues[state[world.inboxes + place]][0]]
+    if isinstance(command, TriggerCheckpoint):
+        return f"take checkpoint {command.barrier.checkpoint_id}"
+    return type(command).__name__
 
 
 def _message(world: World, queue: int, place: int) -> str:

@@ -16,6 +16,7 @@ from enum import Enum
 from functools import partial
 from hashlib import blake2b
 from itertools import count
+from operator import itemgetter
 from struct import Struct
 from typing import Any
 
@@ -25,12 +26,13 @@ import pyarrow as pa
 from minirt.config import Limits, Options
 from minirt.data.keys import KeyRouter
 from minirt.graph.execution import ExecutionGraph, Link, Vertex
-from minirt.runtime.assembly import JobPackage
-from minirt.runtime.frames import Frame
+from minirt.protocol.topology import Topology
+from minirt.runtime.channels.frames import Frame
+from minirt.runtime.control.package import JobPackage
 from minirt.testing.sink import TransactionalSink
 from minirt.testing.storage import SimulatedObjects
 
-CONSTANT: tuple[type, ...] = (ExecutionGraph, Vertex, Link, Limits, Options, JobPackage)
+CONSTANT: tuple[type, ...] = (ExecutionGraph, Vertex, Link, Topology, Limits, Options, JobPackage)
 """The job as it was written: the same in all states."""
 
 ELSEWHERE: tuple[type, ...] = (SimulatedObjects, TransactionalSink)
@@ -162,9 +164,14 @@ def _of_function(function: types.FunctionType) -> Iterable[Any]:
 
 
 def _of_generator(generator: types.GeneratorType[Any, Any, Any]) -> Iterable[Any]:
-    """Where it has got to, and what it remembers."""
+    """Where it has got to, and what it remembers.
+
+    By name: Python lists variables in the order in which somebody first looked at the frame.
+    """
     frame = generator.gi_frame
-    remembered = () if frame is None else (frame.f_lasti, *frame.f_locals.items())
+    remembered = (
+        () if frame is None else (frame.f_lasti, *sorted(frame.f_locals.items(), key=itemgetter(0)))
+    )
     return (generator.__qualname__, generator.gi_yieldfrom, *remembered)
 
 

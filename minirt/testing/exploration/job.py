@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Generic, TypeVar
 
 import cloudpickle
 
 from minirt.config import Checkpointing, Limits, Options
-from minirt.graph.execution import ChannelId, ExecutionGraph, SubtaskId
-from minirt.graph.job_graph import JobGraph, SinkSpec
+from minirt.graph.execution import ExecutionGraph
+from minirt.graph.job_graph import JobGraph
 from minirt.graph.planner import build_execution_graph
-from minirt.protocol.barriers import Barrier, CheckpointMode
+from minirt.operators.sink import SinkSpec
+from minirt.protocol.barriers import CheckpointMode
+from minirt.protocol.ids import ChannelId, SubtaskId
 from minirt.protocol.job_events import JobEvent, SnapshotAcknowledged
-from minirt.runtime.assembly import Deployment, JobPackage
-from minirt.runtime.frames import Frame
-from minirt.runtime.snapshot import SnapshotUpload
+from minirt.protocol.subtask_commands import SubtaskCommand
+from minirt.runtime.channels.frames import Frame
+from minirt.runtime.control.package import Deployment, JobPackage
+from minirt.runtime.subtask.snapshot import SnapshotUpload
 from minirt.storage.checkpoints import CheckpointStorage
 from minirt.storage.store import ObjectStore
 from minirt.testing.clock import START
@@ -50,16 +53,6 @@ class Numbers(Generic[Item]):
         return number
 
 
-@dataclass(frozen=True, slots=True)
-class Aborted:
-    """The message of the coordinator that a checkpoint is given up."""
-
-    checkpoint_id: int
-
-
-ToSubtask = Barrier | Aborted
-
-
 class ExploredJob:
     """Everything that the parts of a job have in common."""
 
@@ -89,7 +82,7 @@ class ExploredJob:
         self.channels: list[ChannelId] = [id for link in self.graph.links for id in link.channels()]
         self.frames: Numbers[Frame] = Numbers()
         self.to_coordinator: Numbers[JobEvent] = Numbers()
-        self.to_subtask: Numbers[ToSubtask] = Numbers()
+        self.to_subtask: Numbers[SubtaskCommand] = Numbers()
         self.uploads: Numbers[SnapshotUpload] = Numbers()
         self._stored: dict[int, tuple[int, int]] = {}
         self.deployments: Numbers[Deployment] = Numbers()

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 
-from minirt.graph.execution import SubtaskId
-from minirt.protocol.barriers import Barrier
+from minirt.protocol.ids import SubtaskId
 from minirt.protocol.job_events import SubtaskDrained
-from minirt.runtime.assembly import assemble
-from minirt.runtime.channels import OutputChannel
-from minirt.runtime.snapshot import SnapshotUpload
-from minirt.testing.clock import START
-from minirt.testing.exploration.job import Aborted, ExploredJob, ToSubtask
+from minirt.runtime.channels.channels import OutputChannel
+from minirt.runtime.subtask.assembly import assemble
+from minirt.runtime.subtask.snapshot import SnapshotUpload
+from minirt.testing.clock import HeldClock
+from minirt.testing.exploration.job import ExploredJob
 from minirt.testing.exploration.local_states import Event
 
 
@@ -65,7 +65,7 @@ class SubtaskPart:
 
     def __init__(self, job: ExploredJob, deployment: int, durable: int, id: SubtaskId) -> None:
         self._job = job
-        self._clock = START
+        self.clock = HeldClock()
         self._effects = SubtaskEffects()
         job.storage.load(durable)
         deployed = job.deployments[deployment]
@@ -80,15 +80,18 @@ class SubtaskPart:
 
     # The ports of the subtask.
 
-    def now(self) -> float:
-        return self._clock
-
     def upload(self, upload: SnapshotUpload) -> None:
         self._effects.uploads.append(self._job.uploads.of(upload))
 
     def drained(self, subtask: SubtaskId) -> None:
         message = SubtaskDrained(self._generation, subtask)
         self._effects.messages.append(self._job.to_coordinator.of(message))
+
+    def wake(self, subtask: SubtaskId) -> None:
+        """Whoever explores asks what it can do."""
+
+    def run_beside(self, call: Callable[[], None]) -> None:
+        call()
 
     # What a part does.
 
@@ -118,7 +121,7 @@ class SubtaskPart:
                 subtask.run_slice()
             case ("wake",):
                 assert subtask.timer_at is not None
-                self._clock = max(self._clock, subtask.timer_at)
+                self.clock.at = max(self.clock.at, subtask.timer_at)
                 subtask.on_time()
             case ("send", channel):
                 frame = self._outputs[channel].poll()
@@ -129,14 +132,7 @@ class SubtaskPart:
             case ("credit", channel, consumed, window):
                 self._outputs[channel].on_credit(consumed, window)
             case ("hear", message):
-                self._hear(self._job.to_subtask[message])
-
-    def _hear(self, message: ToSubtask) -> None:
-        match message:
-            case Barrier():
-                self._subtask.on_trigger(message, pause=False)
-            case Aborted(checkpoint_id):
-                self._subtask.on_abort(checkpoint_id)
+                subtask.obey(self._job.to_subtask[message])
 
     def _grant(self, channel: int, consumed_bytes: int, window_bytes: int) -> None:
         self._effects.credits.append((channel, consumed_bytes, window_bytes))

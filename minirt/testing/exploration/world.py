@@ -13,22 +13,22 @@ from enum import Enum
 from functools import partial
 
 from minirt.errors import WorkerLostError
-from minirt.protocol.barriers import Barrier
 from minirt.protocol.job_events import (
     JobStatus,
+    StopWorkers,
     SubtaskStarted,
     WorkerFailed,
     WorkersConnected,
 )
+from minirt.protocol.subtask_commands import AbortCheckpoint, SubtaskCommand, TriggerCheckpoint
 from minirt.testing.exploration.coordinator_part import (
     CoordinatorEffects,
     CoordinatorOffers,
     CoordinatorPart,
     Deployed,
     Order,
-    Stopped,
 )
-from minirt.testing.exploration.job import Aborted, ExploredJob
+from minirt.testing.exploration.job import ExploredJob
 from minirt.testing.exploration.local_states import Event, LocalStates
 from minirt.testing.exploration.queues import EMPTY, Queues
 from minirt.testing.exploration.subtask_part import SubtaskEffects, SubtaskOffers, SubtaskPart
@@ -242,17 +242,22 @@ class World:
         match order:
             case Deployed(deployment):
                 self._deploy(state, deployment)
-            case Stopped():
+            case StopWorkers():
                 self._stop(state)
-            case Barrier():
+            case TriggerCheckpoint():
                 if state[UNFINISHED]:
                     raise ProblemError("coordinator: two checkpoints are under way at a time")
                 state[UNFINISHED] = self._everyone
                 state[TRIGGERS] -= by_timer
-                for place in self._sources:
-                    self._push(state, self.inboxes + place, self.job.to_subtask.of(order))
-            case Aborted():
+                self._send(state, order)
+            case AbortCheckpoint():
                 raise ProblemError(f"coordinator: gives checkpoint {order.checkpoint_id} up")
+            case _:
+                self._send(state, order)
+
+    def _send(self, state: list[int], command: SubtaskCommand) -> None:
+        for place in self._sources if command.to_sources else range(self.count):
+            self._push(state, self.inboxes + place, self.job.to_subtask.of(command))
 
     def _deploy(self, state: list[int], deployment: int) -> None:
         """All subtasks start in one step: nobody else is there who could do anything meanwhile."""

@@ -167,7 +167,7 @@ def _finding(found: dict[str, Any], kind: str) -> dict[str, Any]:
 
 
 def _reasons(error: Exception) -> str:
-    """What Spark says in a line each, from the failed query down to the cause, without Java's stack."""
+    """Spark's messages, one line each, from the failed query down to the cause, without Java's stack."""
     raised = getattr(error, "java_exception", None)
     if raised is None:
         return str(error)

@@ -1,0 +1,137 @@
+"""Who owns a record: how records pass between the runtime and the functions of users.
+
+Nobody else may change what the runtime holds in a batch, a buffer or in state. So a function gets records
+that are its own, and the runtime copies what it hands over before any code of the user goes on.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from typing import Any
+
+import pyarrow as pa
+
+from minirt.config import Options
+from minirt.data.batch import Columns
+from minirt.data.codec import decode_columns, encode_columns
+from minirt.data.copies import can_change, copied, copied_all
+from minirt.data.keeping import keeps_nothing
+from minirt.data.values import UnsupportedRecordError, pack_value, shown
+from minirt.errors import UserCodeError
+
+_WATCHED_MAX = 4096
+"""How many of the last records are watched."""
+
+
+class Custody:
+    """Copies each value that passes, unless nobody could change it."""
+
+    def take(self, value: Any) -> Any:
+        """The value that a function hands over, in a form that the runtime may hold."""
+        return copied(value)
+
+    def take_all(self, values: list[Any]) -> list[Any]:
+        """As `take`, in a list of its own."""
+        return copied_all(values)
+
+    def take_columns(self, table: pa.RecordBatch) -> pa.RecordBatch:
+        """As `take`: Arrow's columns do not change, but may lie over arrays of numpy that do."""
+        return decode_columns(encode_columns(Columns(table))).table
+
+    def lend(self, value: Any) -> Any:
+        """A value that the runtime goes on holding, in a form that a function may change."""
+        return copied(value)
+
+    def lend_all(self, values: list[Any]) -> list[Any]:
+        """As `lend`, in a list of its own."""
+        return copied_all(values)
+
+    def trusts(self, function: Any) -> bool:
+        """Whether the results of the function need no `take`, because they already belong to the caller."""
+        return keeps_nothing(function)
+
+    def watch(self, given: Iterable[Any]) -> None:
+        """Note that a function is about to get these records as its own."""
+
+    def check(self) -> None:
+        """Raise UserCodeError if somebody has changed what the promise of sharing asks them not to."""
+
+
+class Sharing(Custody):
+    """Copies nothing: the user has promised that functions change nothing that was handed over."""
+
+    def take(self, value: Any) -> Any:
+        return value
+
+    def take_all(self, values: list[Any]) -> list[Any]:
+        return values.copy()
+
+    def take_columns(self, table: pa.RecordBatch) -> pa.RecordBatch:
+        return table
+
+    def lend(self, value: Any) -> Any:
+        return value
+
+    def lend_all(self, values: list[Any]) -> list[Any]:
+        return values.copy()
+
+    def trusts(self, function: Any) -> bool:
+        return True
+
+
+def custody_of(options: Options, owner: str) -> Custody:
+    """The custody that the options ask for."""
+    if options.detect_mutation:
+        return Watching(owner)
+    return Sharing() if options.share_records else Custody()
+
+
+class Watching(Custody):
+    """Copies everything, and finds out who would break the promise of sharing."""
+
+    def __init__(self, owner: str) -> None:
+        """`owner` says whose functions these are, for the message."""
+        self._owner = owner
+        self._watched: deque[tuple[Any, bytes, str]] = deque(maxlen=_WATCHED_MAX)
+
+    def take(self, value: Any) -> Any:
+        self._remember(value, "handed over")
+        return copied(value)
+
+    def take_all(self, values: list[Any]) -> list[Any]:
+        return [self.take(value) for value in values]
+
+    def lend(self, value: Any) -> Any:
+        lent = copied(value)
+        self._remember(lent, "got from its state")
+        return lent
+
+    def lend_all(self, values: list[Any]) -> list[Any]:
+        return [self.lend(value) for value in values]
+
+    def trusts(self, function: Any) -> bool:
+        return False
+
+    def watch(self, given: Iterable[Any]) -> None:
+        for record in given:
+            self._remember(record, "been given")
+
+    def check(self) -> None:
+        for value, before, how in self._watched:
+            if _fingerprint(value) != before:
+                raise UserCodeError(
+                    f"{self._owner} has changed a value that it had {how}; it is now {shown(value)}. "
+                    "Make a new value instead, or run without share_records and detect_mutation"
+                )
+
+    def _remember(self, value: Any, how: str) -> None:
+        if can_change(value):
+            self._watched.append((value, _fingerprint(value), how))
+
+
+def _fingerprint(value: Any) -> bytes:
+    try:
+        return pack_value(value, allow_pickle=True)
+    except UnsupportedRecordError:
+        return b""

@@ -1,0 +1,84 @@
+"""The figures that a subtask counts while it runs, and where its time goes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from minirt.protocol.watermarks import MAX_WATERMARK
+
+
+@dataclass(slots=True)
+class SubtaskMetrics:
+    """Totals since the subtask started. Busy, idle, soft and hard add up to its life, in seconds.
+
+    *Busy*: it has input and room for output; it works, or waits for its turn in its process. *Soft*: it has
+    input but no room for output, and can still take a barrier. *Hard*: it is stuck inside one record,
+    because there is no room for that record's output, neither in memory nor on disk. Else it is *idle*.
+    """
+
+    records_in: int = 0
+    records_out: int = 0
+    bytes_in: int = 0
+    bytes_out: int = 0
+    busy_s: float = 0.0
+    idle_s: float = 0.0
+    soft_backpressure_s: float = 0.0
+    hard_backpressure_s: float = 0.0
+    watermark: int | None = None
+    queued_in_bytes: int = 0
+    queued_out_bytes: int = 0
+    output_queue_use: float = 0.0
+    """How full the fullest output queue is; above 1 it holds more than it should."""
+    spilled_bytes: int = 0
+    """Output bytes that went to disk, because memory had no room for them."""
+    input_window_bytes: int = 0
+    """How many bytes the input channels may hold together; debloating changes it."""
+    late_records: int = 0
+    """Records that came too late for their window."""
+
+    @property
+    def input_queue_use(self) -> float:
+        """How full the input queues are together."""
+        return self.queued_in_bytes / self.input_window_bytes if self.input_window_bytes else 0.0
+
+    @property
+    def watermark_s(self) -> float | None:
+        """The watermark in seconds since 1970; None before the first and after the last one."""
+        return None if self.watermark in (None, MAX_WATERMARK) else self.watermark / 1000
+
+    @property
+    def accounted_s(self) -> float:
+        """How long the subtask has lived."""
+        return self.busy_s + self.idle_s + self.soft_backpressure_s + self.hard_backpressure_s
+
+
+class Activity(Enum):
+    """What a subtask does with its time; the value names the field of `SubtaskMetrics` that counts it."""
+
+    BUSY = "busy_s"
+    IDLE = "idle_s"
+    SOFT_BACKPRESSURE = "soft_backpressure_s"
+    HARD_BACKPRESSURE = "hard_backpressure_s"
+
+
+class TimeAccount:
+    """Counts every moment once: from one call to the next, a subtask does what the first call said.
+
+    Times are seconds of any clock that never goes back. It begins idle.
+    """
+
+    def __init__(self, metrics: SubtaskMetrics, now: float) -> None:
+        self._metrics = metrics
+        self._activity = Activity.IDLE
+        self._since = now
+
+    def turn_to(self, activity: Activity, now: float) -> None:
+        self.settle(now)
+        self._activity = activity
+
+    def settle(self, now: float) -> None:
+        """Count the time until now, in the middle of whatever the subtask does."""
+        field = self._activity.value
+        setattr(self._metrics, field, getattr(self._metrics, field) + now - self._since)
+        self._since = now

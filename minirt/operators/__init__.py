@@ -1,0 +1,54 @@
+"""The operators of minirt, one file each: a spec that the job carries, and what runs in a subtask.
+
+`OPERATORS` is the registry. Operators of other packages need no line in it: `Stream.apply` takes any
+`OperatorSpec`. `minirt.operators.common` holds what operators are written with.
+"""
+
+from minirt.graph.operator_spec import Form, OperatorSpec, Site, StateDealing
+from minirt.operators.aggregate import AggregateSpec
+from minirt.operators.common.base import Operator, OperatorContext, Step, Wait
+from minirt.operators.common.keyed import KeyedOperator
+from minirt.operators.filter import FilterColumnsSpec, FilterSpec
+from minirt.operators.flat_map import CoFlatMapSpec, FlatMapSpec
+from minirt.operators.keyed_process import KeyedCoProcessSpec, KeyedProcessSpec
+from minirt.operators.map import CoMapSpec, MapSpec
+from minirt.operators.map_batches import MapBatchesSpec
+from minirt.operators.process import ProcessSpec
+from minirt.operators.project import SelectSpec, WithColumnSpec
+from minirt.operators.reduce import ReduceSpec
+from minirt.operators.sink import SinkSpec
+from minirt.operators.source import SourceSpec
+from minirt.operators.window import WindowSpec
+
+OPERATORS: tuple[type[OperatorSpec], ...] = (
+    SourceSpec,
+    MapSpec,
+    FlatMapSpec,
+    FilterSpec,
+    FilterColumnsSpec,
+    SelectSpec,
+    WithColumnSpec,
+    MapBatchesSpec,
+    ProcessSpec,
+    CoMapSpec,
+    CoFlatMapSpec,
+    ReduceSpec,
+    AggregateSpec,
+    WindowSpec,
+    KeyedProcessSpec,
+    KeyedCoProcessSpec,
+    SinkSpec,
+)
+
+__all__ = [
+    "OPERATORS",
+    "Form",
+    "KeyedOperator",
+    "Operator",
+    "OperatorContext",
+    "OperatorSpec",
+    "Site",
+    "StateDealing",
+    "Step",
+    "Wait",
+]

@@ -1,0 +1,79 @@
+"""What operators share that compute aggregates from keyed columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import pyarrow as pa
+
+from minirt.aggregates import Aggregate
+from minirt.data.simple_columns import simple_type
+from minirt.errors import ConfigurationError
+from minirt.graph.operator_spec import Site
+from minirt.operators.common.base import OperatorContext
+from minirt.operators.common.checks import check_column, check_instance
+from minirt.protocol.key_groups import group_range
+
+CHUNK_KEYS = 16384
+"""How many results are given out in one step."""
+
+
+def check_aggregates(aggregates: Sequence[Aggregate], site: Site, *taken: str) -> None:
+    """Raise ConfigurationError for what is no aggregate, or whose name another column has.
+
+    `taken` are the names of other columns of the results.
+    """
+    [key] = site.keys
+    if key is None or not key.columns:
+        raise ConfigurationError(
+            f"{site.label}: aggregates go by key columns; name them, key_by('column'), after a map that "
+            "computes the column if need be"
+        )
+    if not aggregates:
+        raise ConfigurationError(f"{site.label}: name at least one aggregate, such as Count()")
+    names = [*key.columns, *taken]
+    for aggregate in aggregates:
+        check_instance(aggregate, Aggregate, site.label)
+        if not hasattr(aggregate, "column"):
+            raise ConfigurationError(
+                f"{site.label}: the __init__ of {type(aggregate).__name__} must call "
+                "super().__init__(column, name, type)"
+            )
+        if aggregate.output in names:
+            raise ConfigurationError(
+                f"{site.label}: two columns would be called {aggregate.output!r}; give the "
+                f"{type(aggregate).__name__} a name of its own"
+            )
+        names.append(aggregate.output)
+
+
+def aggregated_schema(aggregates: Sequence[Aggregate], site: Site) -> pa.Schema | None:
+    """The columns of the results, None if those of the input are unknown.
+
+    Raises ConfigurationError for columns that are not there, or that an aggregate does not take.
+    """
+    [key], schema = site.keys, site.schema
+    if schema is None or key is None:
+        return None
+    fields = [schema.field(column) for column in key.columns]
+    fields = [field.with_type(simple_type(field.type)) for field in fields]
+    for aggregate in aggregates:
+        type = pa.null()
+        if aggregate.column is not None:
+            check_column(aggregate.column, schema, site.label)
+            type = simple_type(schema.field(aggregate.column).type)
+        try:
+            fields.append(pa.field(aggregate.output, aggregate.result_type(type)))
+        except ConfigurationError as error:
+            raise ConfigurationError(f"{site.label}: {error}") from error
+    return pa.schema(fields)
+
+
+def outputs(aggregates: Iterable[Aggregate]) -> list[str]:
+    """The names of the results, for messages."""
+    return [aggregate.output for aggregate in aggregates]
+
+
+def own_groups(ctx: OperatorContext, *, exact: bool) -> range | None:
+    """The key groups to be picked from a snapshot, None for all."""
+    return None if exact else group_range(ctx.subtask, ctx.parallelism, ctx.max_parallelism)

@@ -1,0 +1,208 @@
+"""What a running operator offers its subtask, and how failures of user code are reported."""
+
+from __future__ import annotations
+
+import traceback
+from abc import ABC
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+from minirt.clock import SYSTEM_CLOCK
+from minirt.data.batch import Batch
+from minirt.data.custody import Custody
+from minirt.errors import MinirtError, UserCodeError
+from minirt.graph.keys import KeySelector
+from minirt.io.base import Prepared, Split
+from minirt.monitoring.subtask_metrics import SubtaskMetrics
+from minirt.operators.common.mailbox import Mailbox
+from minirt.state.sections import Section
+
+Emit = Callable[[Batch], None]
+
+
+def _run_at_once(call: Callable[[], None]) -> None:
+    call()
+
+
+class Wait(Enum):
+    """What a step may say instead of nothing."""
+
+    FOR_MAIL = "there is nothing to do until mail was handed to an operator of the subtask"
+
+
+Step = Wait | None
+"""What work that may take long yields, step by step."""
+
+RECORD_TEXT_MAX = 500
+"""How much of a record an error message shows, in characters."""
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorContext:
+    """Where an operator runs. `side` finds the way out for a side output's tag."""
+
+    label: str
+    uid: str
+    subtask: int
+    parallelism: int
+    max_parallelism: int
+    generation: int
+    now: Callable[[], float]
+    """The wall clock, which may be set: for what users see of it, and for their processing-time timers."""
+    allow_pickle: bool
+    emit: Emit
+    side: Callable[[str], Emit]
+    metrics: SubtaskMetrics = field(default_factory=SubtaskMetrics)
+    custody: Custody = field(default_factory=Custody)
+    """How records pass between the operator and functions of the user."""
+    monotonic: Callable[[], float] = SYSTEM_CLOCK.monotonic
+    """For all that lasts or is due: intervals, timeouts, pace."""
+    keys: tuple[KeySelector, ...] = ()
+    """How the records of each input are keyed; empty for an operator without keys."""
+    splits: Sequence[tuple[int, Split]] = ()
+    """What a source is to read from the beginning, each with its place in the order of all splits."""
+    watermark_interval_s: float = 0.0
+    source_poll_s: float = 0.0
+    watermarks_restored: bool = False
+    """Whether event time goes on after a restore from where it was."""
+    job: str = ""
+    """What tells this job from every other, see `SinkIdentity`."""
+    mailbox: Mailbox[Any] = field(default_factory=Mailbox)
+    """Where other threads leave results for this operator; see `on_mail`."""
+    run_beside: Callable[[Callable[[], None]], None] = _run_at_once
+    """Have a call made in another thread. The simulator makes it at a step that the seed draws.
+
+    Whatever it raises ends the worker; its result goes into the mailbox.
+    """
+
+
+class Member(ABC):
+    """What may have state in a subtask, under a uid: an operator, or the input that reads a source."""
+
+    def __init__(self, ctx: OperatorContext) -> None:
+        self.ctx = ctx
+
+    def open(self) -> None:
+        """Called once, after `restore` and before the first record."""
+
+    def snapshot(self) -> Mapping[str, Section]:
+        """State by section, as of now; later changes must not show.
+
+        Large state is copied later, by the thread that stores it: see `minirt.state.frozen`.
+        """
+        return {}
+
+    def builds_on(self) -> Mapping[str, Collection[str]]:
+        """By section, the files of older snapshots that the last one needs besides itself."""
+        return {}
+
+    def on_stored(self, path: str) -> None:
+        """All that `snapshot` returned last, or `restore` was given last, is in this file.
+
+        Later snapshots may build on it. Not called if the snapshot was not stored, or in a manifest.
+        """
+
+    def release(self) -> None:
+        """Sinks: let the next `prepare` hand over also what was held back."""
+
+    def prepare(self, checkpoint_id: int) -> Prepared | None:
+        """Sinks: hand over the output since the last call."""
+        return None
+
+    def restore(self, sections: Mapping[str, bytes], *, exact: bool) -> None:
+        """Take over state of an old subtask. `exact` as in RestorePart.
+
+        Called once for each file that the state of the old subtask is in, the oldest first: what it
+        holds of a key replaces what there was.
+        """
+
+    def close(self) -> None:
+        """Called once when the subtask ends in an orderly way."""
+
+
+class Operator(Member):
+    """One operator in one subtask: batches in, batches out through `ctx.emit`.
+
+    Who has a batch owns its records: an operator may do as it likes with those that it gets, and nobody
+    else may know those that it emits. So it takes what functions of the user hand over into its custody.
+
+    Methods that may take long are iterators of nothing: the subtask steps through them, and its worker
+    looks around between steps. Whatever state they leave at a step must be fit for a snapshot. A step that
+    yields `Wait.FOR_MAIL` is followed by the next one once mail was handed over.
+    """
+
+    def __init__(self, ctx: OperatorContext) -> None:
+        super().__init__(ctx)
+        self.watermark: int | None = None
+
+    def process(self, batch: Batch, input_index: int) -> None:
+        """Handle the records of one input."""
+
+    def on_watermark(self, watermark: int) -> Iterable[Step]:
+        """Event time has advanced."""
+        self.watermark = watermark
+        return ()
+
+    def on_processing_time(self, now_ms: int) -> Iterator[Step] | None:
+        """The clock has passed `next_processing_time`."""
+        return None
+
+    @property
+    def next_processing_time(self) -> int | None:
+        """When `on_processing_time` wants to be called, in milliseconds since 1970."""
+        return None
+
+    @property
+    def due_at(self) -> float | None:
+        """When `on_due` wants to be called, by the monotonic clock as the wall clock is set by now."""
+        at = self.next_processing_time
+        return None if at is None else self.ctx.monotonic() + at / 1000 - self.ctx.now()
+
+    def on_due(self) -> Iterator[Step] | None:
+        """The monotonic clock has passed `due_at`."""
+        return self.on_processing_time(int(self.ctx.now() * 1000))
+
+    def on_mail(self) -> Iterator[Step] | None:
+        """There is something in `ctx.mailbox`: take all of it. What waits there is in no snapshot but
+        that which the operator itself returns; see `Mailbox.waiting`.
+        """
+        return None
+
+    def on_end(self) -> Iterable[Step]:
+        """All input has ended and the last watermark was handled. What is under way has to come first."""
+        return ()
+
+
+def user_error(label: str, error: BaseException, record: Any = None) -> MinirtError:
+    """The error to raise when a function of the user raised `error`.
+
+    Unless it is given, the record is taken from the innermost frame of minirt's own operators, where it
+    is by convention a local variable called `record`: that costs nothing as long as nothing fails.
+    """
+    if isinstance(error, MinirtError):
+        return error
+    culprit = record
+    for frame, _ in traceback.walk_tb(error.__traceback__) if record is None else ():
+        is_ours = frame.f_globals.get("__name__", "").startswith("minirt.operators")
+        if is_ours and "record" in frame.f_locals:
+            culprit = frame.f_locals["record"]
+    return UserCodeError(f"operator {label} failed on record {shown(culprit)}\n{_trace(error)}")
+
+
+def opening_error(label: str, error: Exception) -> MinirtError:
+    """The error to raise when an operator could not be opened because of `error`."""
+    if isinstance(error, MinirtError):
+        return error
+    return UserCodeError(f"operator {label} could not be opened\n{_trace(error)}")
+
+
+def shown(record: Any) -> str:
+    """A record as messages show it."""
+    text = repr(record)
+    return text if len(text) <= RECORD_TEXT_MAX else text[:RECORD_TEXT_MAX] + "…"
+
+
+def _trace(error: BaseException) -> str:
+    return "".join(traceback.format_exception(error)).rstrip()

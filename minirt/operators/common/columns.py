@@ -1,0 +1,52 @@
+"""Batches as columns, for operators that compute on them."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from minirt.data.batch import Batch, Columns
+from minirt.errors import UserCodeError
+from minirt.operators.common.base import shown
+
+
+def empty_batch(schema: pa.Schema) -> pa.RecordBatch:
+    """A batch of these columns without records: what an expression makes of it shows what it gives."""
+    return pa.RecordBatch.from_pylist([], schema=schema)
+
+
+def check_names(table: pa.RecordBatch) -> None:
+    """Raise ValueError for columns of one name: what is meant by the name could not be told."""
+    names = table.schema.names
+    if len(set(names)) < len(names):
+        repeated = next(name for name in names if names.count(name) > 1)
+        raise ValueError(
+            f"there is more than one column {repeated!r} in a batch of {', '.join(names)}; rename them"
+        )
+
+
+def to_columns(batch: Batch, label: str) -> Columns:
+    """The batch, which must not be empty, as columns.
+
+    Raises UserCodeError where its records are not dicts of like types.
+    """
+    if isinstance(batch, Columns):
+        return batch
+    try:
+        names = batch.records[0].keys()
+        strange = next((record for record in batch.records if record.keys() != names), None)
+        table = pa.RecordBatch.from_pylist(batch.records)
+    except (pa.ArrowException, TypeError, AttributeError) as error:
+        raise _no_columns(label, str(error)) from error
+    if not names:
+        raise _no_columns(label, "a record without fields has no columns")
+    if strange is not None:
+        raise _no_columns(label, f"{shown(batch.records[0])} and {shown(strange)} differ in names")
+    times = None if batch.timestamps is None else pa.array(batch.timestamps, pa.int64()).to_numpy()
+    return Columns(table, times)
+
+
+def _no_columns(label: str, reason: str) -> UserCodeError:
+    return UserCodeError(
+        f"operator {label} needs columns, but its records cannot be laid out as such: {reason}; make "
+        "every record a dict with the same columns and types"
+    )

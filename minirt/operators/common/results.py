@@ -1,0 +1,81 @@
+"""What operators share that run a user's process function: its context, and its results."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from minirt.data.batch import Rows
+from minirt.operators.common.base import Operator, OperatorContext
+
+CHUNK_RECORDS = 512
+"""How many results are collected before they are passed on: one record may have very many."""
+
+
+class ContextOperator(Operator):
+    """An operator that is itself the context which a user's process function sees."""
+
+    def __init__(self, ctx: OperatorContext) -> None:
+        super().__init__(ctx)
+        self.timestamp: int | None = None
+
+    @property
+    def processing_time(self) -> int:
+        return int(self.ctx.now() * 1000)
+
+    @property
+    def subtask(self) -> int:
+        return self.ctx.subtask
+
+    def side(self, tag: str, record: Any) -> None:
+        times = None if self.timestamp is None else [self.timestamp]
+        self.ctx.side(tag)(Rows([self.ctx.custody.take(record)], times))
+
+
+Produced = tuple[Any, Iterable[Any] | None, int | None]
+"""A record, what a process function returned for it, and its time."""
+
+
+def emit_results(produced: Iterable[Produced], ctx: OperatorContext) -> None:
+    """Pass on the results of process functions, each with the time of the record it came from.
+
+    A function may be a generator that yields very many for one record: they are passed on in chunks. It
+    may go on to change what it has yielded: so that is taken first.
+    """
+    emit, take = ctx.emit, ctx.custody.take
+    records: list[Any] = []
+    times: list[int] = []
+    for record, results, time in produced:  # noqa: B007 - `user_error` looks for the record.
+        if results is None:
+            continue
+        for result in several(results):
+            records.append(take(result))
+            if time is not None:
+                times.append(time)
+            if len(records) == CHUNK_RECORDS:
+                emit(Rows(records, times or None))
+                records, times = [], []
+    if records:
+        emit(Rows(records, times or None))
+
+
+_SINGLE = (str, bytes, bytearray, dict)
+
+
+def several(results: Any) -> Any:
+    """The results that a function returned for one record. Raises TypeError if they are one record, not
+    several."""
+    if isinstance(results, _SINGLE):
+        kind = type(results).__name__
+        raise TypeError(
+            f"a {kind} was returned where several records are expected: return a list of records, or "
+            f"yield them; return [...] around the {kind} if it is one record"
+        )
+    return results
+
+
+def rows_with_times(rows: Rows) -> Iterable[tuple[Any, int | None]]:
+    """Each record with its timestamp, None for all where the batch has none."""
+    if rows.timestamps is None:
+        return ((record, None) for record in rows.records)
+    return zip(rows.records, rows.timestamps, strict=True)

@@ -1,0 +1,117 @@
+"""`filter`: the records for which a function of the record, or an expression of columns, is true."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import compress
+from typing import Any, ClassVar
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from minirt.data.batch import Batch, Rows
+from minirt.data.expressions import ExpressionError, condition
+from minirt.errors import ConfigurationError, UserCodeError
+from minirt.graph.operator_spec import Form, OperatorSpec, Site, StateDealing, function_name
+from minirt.operators.common.base import Operator, OperatorContext, user_error
+from minirt.operators.common.columns import empty_batch, to_columns
+from minirt.operators.common.functions import check_function
+
+
+@dataclass(frozen=True, slots=True)
+class FilterSpec(OperatorSpec):
+    kind: ClassVar = "filter"
+    inputs: ClassVar = 1
+    state: ClassVar = StateDealing.NONE
+    takes: ClassVar = Form.ROWS
+
+    predicate: Callable[[Any], Any]
+
+    @property
+    def subject(self) -> str | None:
+        return function_name(self.predicate)
+
+    def check(self, site: Site) -> None:
+        check_function(self.predicate, site.label, "the record")
+
+    def output_schema(self, site: Site) -> pa.Schema | None:
+        return site.schema
+
+    def build(self, ctx: OperatorContext) -> Operator:
+        return FilterOperator(ctx, self.predicate)
+
+
+@dataclass(frozen=True, slots=True)
+class FilterColumnsSpec(OperatorSpec):
+    """Keeps the records for which the column expression is true."""
+
+    kind: ClassVar = "filter"
+    inputs: ClassVar = 1
+    state: ClassVar = StateDealing.NONE
+    takes: ClassVar = Form.COLUMNS
+
+    condition: pc.Expression
+
+    @property
+    def reason(self) -> str:
+        return "filter evaluates expressions on columns"
+
+    def output_schema(self, site: Site) -> pa.Schema | None:
+        if site.schema is None:
+            return None
+        try:
+            condition(empty_batch(site.schema), self.condition)
+        except ExpressionError as error:
+            raise ConfigurationError(f"{site.label}: {error}") from error
+        return site.schema
+
+    def build(self, ctx: OperatorContext) -> Operator:
+        return FilterColumnsOperator(ctx, self.condition)
+
+
+class FilterOperator(Operator):
+    def __init__(self, ctx: OperatorContext, predicate: Any) -> None:
+        super().__init__(ctx)
+        self._predicate = predicate
+        self._trusted = ctx.custody.trusts(predicate)
+
+    def process(self, batch: Batch, input_index: int) -> None:
+        rows = batch.rows()
+        try:
+            kept = self._kept(rows) if self._trusted else self._taken(rows)
+        except Exception as error:
+            raise user_error(self.ctx.label, error) from error
+        if len(kept):
+            self.ctx.emit(kept)
+
+    def _kept(self, rows: Rows) -> Rows:
+        keep, times = self._predicate, rows.timestamps
+        wanted = [keep(record) for record in rows.records]
+        kept_times = None if times is None else list(compress(times, wanted))
+        return Rows(list(compress(rows.records, wanted)), kept_times)
+
+    def _taken(self, rows: Rows) -> Rows:
+        keep, take = self._predicate, self.ctx.custody.take
+        if rows.timestamps is None:
+            return Rows([take(record) for record in rows.records if keep(record)])
+        stamped = zip(rows.records, rows.timestamps, strict=True)
+        kept = [(take(record), time) for record, time in stamped if keep(record)]
+        return Rows([record for record, _ in kept], [time for _, time in kept])
+
+
+class FilterColumnsOperator(Operator):
+    def __init__(self, ctx: OperatorContext, expression: pc.Expression) -> None:
+        super().__init__(ctx)
+        self._expression = expression
+
+    def process(self, batch: Batch, input_index: int) -> None:
+        if not len(batch):
+            return
+        columns = to_columns(batch, self.ctx.label)
+        try:
+            kept = columns.where(condition(columns.table, self._expression))
+        except ExpressionError as error:
+            raise UserCodeError(f"operator {self.ctx.label}: {error}") from error
+        if len(kept):
+            self.ctx.emit(kept)

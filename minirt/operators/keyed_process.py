@@ -1,0 +1,222 @@
+"""`process` with keys: a user's process function with state and timers per key."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, ClassVar
+
+from minirt.data.batch import Batch, Rows
+from minirt.data.keys import UnstableKeyError, check_keys, distinct_keys, key_groups, key_hash
+from minirt.errors import UserCodeError
+from minirt.functions import KeyedCoProcess, KeyedProcess, TimeDomain
+from minirt.graph.operator_spec import Form, OperatorSpec, Site, StateDealing, class_name
+from minirt.operators.common.base import Operator, OperatorContext, shown, user_error
+from minirt.operators.common.checks import check_instance, check_methods
+from minirt.operators.common.keyed import KeyedOperator, named, only
+from minirt.operators.common.results import (
+    ContextOperator,
+    Produced,
+    emit_results,
+    rows_with_times,
+)
+from minirt.protocol.watermarks import MAX_WATERMARK
+from minirt.state.event_times import EventTimes
+from minirt.state.handles import bind_states
+from minirt.state.sections import Section
+from minirt.state.stored import EVENT_TIME, NO_WATERMARK, TIMERS
+from minirt.state.timers import Timers
+from minirt.units import event_time_ms
+
+
+@dataclass(frozen=True, slots=True)
+class KeyedProcessSpec(OperatorSpec):
+    kind: ClassVar = "keyed_process"
+    inputs: ClassVar = 1
+    state: ClassVar = StateDealing.BY_KEY_GROUP
+    takes: ClassVar = Form.ROWS
+
+    process: KeyedProcess | KeyedCoProcess
+
+    @property
+    def default_name(self) -> str:
+        return f"process: {class_name(self.process)}"
+
+    @property
+    def owned(self) -> object | None:
+        return self.process
+
+    def check(self, site: Site) -> None:
+        check_instance(self.process, KeyedProcess, site.label)
+        check_methods(site.label, self.process, "process", "on_timer")
+
+    def side_output(self, tag: str, label: str) -> Form:
+        return Form.ROWS
+
+    def build(self, ctx: OperatorContext) -> Operator:
+        return KeyedProcessOperator(ctx, self.process)
+
+
+class KeyedCoProcessSpec(KeyedProcessSpec):
+    kind: ClassVar = "keyed_co_process"
+    inputs: ClassVar = 2
+
+    def check(self, site: Site) -> None:
+        check_instance(self.process, KeyedCoProcess, site.label)
+        check_methods(site.label, self.process, "process_left", "process_right", "on_timer")
+
+
+class KeyedProcessOperator(ContextOperator, KeyedOperator):
+    """Runs a user's KeyedProcess or KeyedCoProcess.
+
+    Where watermarks are restored, no key sees one that is behind what it has seen before.
+    """
+
+    def __init__(self, ctx: OperatorContext, process: KeyedProcess | KeyedCoProcess) -> None:
+        super().__init__(ctx)
+        self._times = EventTimes(self._groups)
+        self._keys = tuple(key.on_rows() for key in ctx.keys)
+        self._process = process
+        self._handlers = (
+            (process.process_left, process.process_right)
+            if isinstance(process, KeyedCoProcess)
+            else (process.process,)
+        )
+        self._timers = Timers(ctx.max_parallelism, self._groups)
+        self.domain: TimeDomain = "event"
+        self._ended = False
+
+    # What the user's function sees of it.
+
+    @property
+    def key(self) -> Any:
+        return self.state.key
+
+    @property
+    def watermark(self) -> int | None:
+        seen = self._times.least
+        if self._times.differ:
+            seen = int(self._times.of(key_groups([self.state.key], self.ctx.max_parallelism))[0])
+        return None if seen == NO_WATERMARK else seen
+
+    @watermark.setter
+    def watermark(self, watermark: int | None) -> None:
+        if watermark is not None:
+            self._times.advance(watermark)
+
+    def set_timer(self, at: int | dt.datetime) -> None:
+        self._timers.set("event", event_time_ms(at), self.state.key)
+
+    def set_processing_timer(self, at: int | dt.datetime) -> None:
+        self._timers.set("processing", event_time_ms(at), self.state.key)
+
+    def delete_timer(self, at: int | dt.datetime) -> None:
+        self._timers.delete("event", event_time_ms(at), self.state.key)
+
+    def delete_processing_timer(self, at: int | dt.datetime) -> None:
+        self._timers.delete("processing", event_time_ms(at), self.state.key)
+
+    # What the subtask sees of it.
+
+    def open(self) -> None:
+        bind_states(self._process, self.state, self.ctx.custody)
+        self._process.open()
+
+    def close(self) -> None:
+        self._process.close()
+
+    def process(self, batch: Batch, input_index: int) -> None:
+        self.domain = "event"
+        try:
+            emit_results(self._results(batch.rows(), input_index), self.ctx)
+        except Exception as error:
+            raise user_error(self.ctx.label, error) from error
+
+    def on_watermark(self, watermark: int) -> Iterable[None]:
+        self.watermark = watermark
+        if watermark == MAX_WATERMARK:
+            return self._fire("event", partial(self._timers.pop_at_end, "event"))
+        return self._fire("event", partial(self._timers.pop_due, "event", watermark))
+
+    def on_processing_time(self, now_ms: int) -> Iterator[None]:
+        return self._fire("processing", partial(self._timers.pop_due, "processing", now_ms))
+
+    @property
+    def next_processing_time(self) -> int | None:
+        return None if self._ended else self._timers.next("processing")
+
+    def on_end(self) -> Iterator[None]:
+        """Fire the processing-time timers that are still pending, because they would never fire otherwise.
+
+        They may set timers of event time, which has ended.
+        """
+        self._ended = True
+        for domain in ("processing", "event"):
+            yield from self._fire(domain, partial(self._timers.pop_at_end, domain))
+
+    def snapshot(self) -> Mapping[str, Section]:
+        return {
+            **super().snapshot(),
+            **named(TIMERS, self._timers.snapshot()),
+            EVENT_TIME: self._times.snapshot(),
+        }
+
+    def restore(self, sections: Mapping[str, bytes], *, exact: bool) -> None:
+        super().restore(sections, exact=exact)
+        self._timers.restore(only(TIMERS, sections), filter_groups=not exact)
+        if self.ctx.watermarks_restored and EVENT_TIME in sections:
+            self._times.restore(sections[EVENT_TIME])
+
+    def _results(self, rows: Rows, input_index: int) -> Iterator[Produced]:
+        state, key_of, handle = self.state, self._keys[input_index], self._handlers[input_index]
+        keys = [key_of(record) for record in rows.records]
+        self._check(keys, rows)
+        keys = distinct_keys(keys)
+        state.change(keys)
+        self._timers.goes_on(keys)
+        for key, (record, time) in zip(keys, rows_with_times(rows), strict=True):
+            state.key = key
+            self.timestamp = time
+            yield record, handle(record, self), time
+
+    def _check(self, keys: Sequence[Any], rows: Rows) -> None:
+        """Refuse keys that no other subtask could find: state and timers may be stored under any key.
+
+        Senders refuse them where they deal records, except keys that equal a key which they already know.
+        """
+        try:
+            check_keys(keys)
+        except UnstableKeyError as error:
+            raise self._refused(keys, rows) from error
+
+    def _refused(self, keys: Sequence[Any], rows: Rows) -> UserCodeError:
+        for key, record in zip(keys, rows.records, strict=True):
+            try:
+                key_hash(key)
+            except UnstableKeyError as error:
+                return UserCodeError(
+                    f"operator {self.ctx.label} failed on record {shown(record)}: {error}"
+                )
+        raise AssertionError("one of the keys was refused")
+
+    def _fire(
+        self, domain: TimeDomain, pop: Callable[[], tuple[int, Any] | None]
+    ) -> Iterator[None]:
+        """Fire all timers that `pop` gives, one a step; those set meanwhile included."""
+        while (due := pop()) is not None:
+            at, key = due
+            self.domain, self.state.key = domain, key
+            self.timestamp = at
+            self.state.change((key,))
+            try:
+                emit_results([(due, self._process.on_timer(at, self), at)], self.ctx)
+            except Exception as error:
+                raise _timer_error(self.ctx.label, error, at, key) from error
+            yield
+
+
+def _timer_error(label: str, error: Exception, at: int, key: Any) -> Exception:
+    wrapped = user_error(label, error, f"timer at {at} of key {key!r}")
+    return wrapped if isinstance(wrapped, UserCodeError) else error

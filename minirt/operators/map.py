@@ -1,0 +1,70 @@
+"""`map`: one record for each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from minirt.data.batch import Batch, Rows
+from minirt.graph.operator_spec import Form, OperatorSpec, Site, StateDealing, function_name
+from minirt.operators.common.base import Operator, OperatorContext, user_error
+from minirt.operators.common.functions import check_function
+
+
+@dataclass(frozen=True, slots=True)
+class MapSpec(OperatorSpec):
+    kind: ClassVar = "map"
+    inputs: ClassVar = 1
+    state: ClassVar = StateDealing.NONE
+    takes: ClassVar = Form.ROWS
+
+    function: Callable[[Any], Any]
+
+    @property
+    def subject(self) -> str | None:
+        return function_name(self.function)
+
+    def check(self, site: Site) -> None:
+        check_function(self.function, site.label, "the record")
+
+    def build(self, ctx: OperatorContext) -> Operator:
+        return MapOperator(ctx, self.function)
+
+
+@dataclass(frozen=True, slots=True)
+class CoMapSpec(OperatorSpec):
+    """One function per input."""
+
+    kind: ClassVar = "co_map"
+    inputs: ClassVar = 2
+    state: ClassVar = StateDealing.NONE
+    takes: ClassVar = Form.ROWS
+
+    left: Callable[[Any], Any]
+    right: Callable[[Any], Any]
+
+    def check(self, site: Site) -> None:
+        check_function(self.left, site.label, "the left record")
+        check_function(self.right, site.label, "the right record")
+
+    def build(self, ctx: OperatorContext) -> Operator:
+        return MapOperator(ctx, self.left, self.right)
+
+
+class MapOperator(Operator):
+    def __init__(self, ctx: OperatorContext, *functions: Any) -> None:
+        super().__init__(ctx)
+        self._functions = functions
+        self._trusted = [ctx.custody.trusts(function) for function in functions]
+
+    def process(self, batch: Batch, input_index: int) -> None:
+        rows, function, take = batch.rows(), self._functions[input_index], self.ctx.custody.take
+        try:
+            if self._trusted[input_index]:
+                records = [function(record) for record in rows.records]
+            else:
+                records = [take(function(record)) for record in rows.records]
+        except Exception as error:
+            raise user_error(self.ctx.label, error) from error
+        self.ctx.emit(Rows(records, rows.timestamps))

@@ -1,0 +1,64 @@
+"""What failed checkpoints have left on storage, and which of it nobody will ever refer to.
+
+A snapshot may build on the file of a checkpoint that has failed. But once a subtask has stored a later
+snapshot that does not refer to a file of its own, no snapshot of it will. Nobody builds on what a declined
+one has stored, nor on in-flight data. Only files whose upload is over are named here, those of snapshots
+that were acknowledged or declined: all others may still be written.
+"""
+
+from __future__ import annotations
+
+from minirt.protocol.ids import SubtaskId
+from minirt.protocol.job_events import SnapshotAcknowledged, SnapshotDeclined
+from minirt.protocol.manifest import CheckpointPaths, ManifestKey
+
+
+class Leftovers:
+    """Those of one generation."""
+
+    def __init__(self, generation: int) -> None:
+        self._generation = generation
+        self._parts: list[SnapshotAcknowledged] = []
+        """Of the checkpoint under way."""
+        self._state: dict[SubtaskId, set[str]] = {}
+        """Files of failed checkpoints that a subtask may still build on."""
+        self._unneeded: set[str] = set()
+
+    def on_part(self, part: SnapshotAcknowledged, *, failed: bool) -> None:
+        """A subtask has stored its part of the checkpoint under way, or of one that has failed before."""
+        needed = set() if part.snapshot is None else set(part.snapshot.paths())
+        older = self._state.get(part.subtask, set())
+        self._unneeded |= older - needed
+        self._state[part.subtask] = older & needed
+        if failed:
+            self._leave(part)
+        else:
+            self._parts.append(part)
+
+    def on_declined(self, part: SnapshotDeclined) -> None:
+        """A subtask could not store its part, or not all of it."""
+        key, subtask = ManifestKey(part.checkpoint_id, self._generation), part.subtask
+        self._unneeded.add(CheckpointPaths.snapshot(key, subtask.vertex, subtask.index))
+        self._unneeded.add(CheckpointPaths.in_flight(key, subtask.vertex, subtask.index))
+
+    def on_completed(self) -> None:
+        """The parts of the checkpoint under way are in its manifest; retention sees to all before it."""
+        self._parts.clear()
+        self._state.clear()
+
+    def on_failed(self) -> None:
+        """No manifest will refer to the parts of the checkpoint under way."""
+        for part in self._parts:
+            self._leave(part)
+        self._parts.clear()
+
+    def take_unneeded(self) -> frozenset[str]:
+        """What may be deleted by now, unless a manifest refers to it; each is given out once."""
+        unneeded, self._unneeded = frozenset(self._unneeded), set()
+        return unneeded
+
+    def _leave(self, part: SnapshotAcknowledged) -> None:
+        if part.snapshot is not None and part.snapshot.path is not None:
+            self._state.setdefault(part.subtask, set()).add(part.snapshot.path)
+        if part.in_flight is not None and part.in_flight.stored.path is not None:
+            self._unneeded.add(part.in_flight.stored.path)

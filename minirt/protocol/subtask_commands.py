@@ -1,0 +1,59 @@
+"""What the coordinator orders of subtasks. These commands are also the messages that workers get.
+
+The shell, the clusters and the workers hand every command on without looking at it. So a new one is a class
+here, which the protocol returns, and a case in `Subtask.obey`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from minirt.protocol.barriers import Barrier
+
+
+@dataclass(frozen=True, slots=True)
+class SubtaskCommand:
+    """One command to the subtasks of a generation."""
+
+    generation: int
+
+    to_sources: ClassVar[bool]
+    """Whether only subtasks with a source get it; otherwise all do. Each class must say it."""
+
+    def __init_subclass__(cls) -> None:
+        if not hasattr(cls, "to_sources"):
+            raise TypeError(f"{cls.__name__} does not say whether it is only for sources")
+
+
+@dataclass(frozen=True, slots=True)
+class TriggerCheckpoint(SubtaskCommand):
+    """Begin a checkpoint with this barrier; with `pause`, emit nothing behind it."""
+
+    barrier: Barrier
+    pause: bool = False
+
+    to_sources = True
+
+
+@dataclass(frozen=True, slots=True)
+class ResumeSources(SubtaskCommand):
+    """Go on, if you were paused."""
+
+    to_sources = True
+
+
+@dataclass(frozen=True, slots=True)
+class DrainSources(SubtaskCommand):
+    """End now, as if your input were read to the end."""
+
+    to_sources = True
+
+
+@dataclass(frozen=True, slots=True)
+class AbortCheckpoint(SubtaskCommand):
+    """The checkpoint is given up."""
+
+    checkpoint_id: int
+
+    to_sources = False

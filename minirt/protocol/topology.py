@@ -1,0 +1,98 @@
+"""A job as the protocol knows it: its shape, with nothing of what users handed over.
+
+The execution graph makes it once. Functions, keys and specs stay there: here are their fingerprints, as
+text, which tell whether a job that is restored still does what it did.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from minirt.protocol.ids import SubtaskId
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorFacts:
+    """An operator, by the uid that owns its state."""
+
+    uid: str
+    stateful: bool = False
+    """Whether a checkpoint holds something of it that a restore must not lose."""
+    keyed: bool = False
+    """Whether its state is dealt by key group."""
+    reads: bool = False
+    """Whether it is a source, which plans splits."""
+    writes: bool = False
+    """Whether it is a sink, which commits handles."""
+    stem: str | None = None
+    """What its uid was made from by numbering; None if the user gave it, or its state goes by it."""
+    code: str = ""
+    """The fingerprint of what it does, where its uid was made from a stem."""
+
+
+@dataclass(frozen=True, slots=True)
+class VertexFacts:
+    """A chain of operators that run as one."""
+
+    id: int
+    name: str
+    operators: tuple[OperatorFacts, ...]
+    parallelism: int
+    max_parallelism: int
+
+    def subtasks(self) -> Iterator[SubtaskId]:
+        return (SubtaskId(self.id, index) for index in range(self.parallelism))
+
+
+@dataclass(frozen=True, slots=True)
+class EdgeFacts:
+    """A way of records from one operator to another: a link, which has channels, or a call, which has none.
+
+    `key` names it in stored checkpoints; it survives changes elsewhere in the job.
+    """
+
+    key: str
+    source: int
+    source_uid: str
+    target: int
+    target_uid: str
+    kind: str
+    """What its partitioning is called: "forward", "rebalance", "hash" and so on."""
+    senders: int
+    receivers: int
+    fan_in: tuple[int, ...]
+    """How many channels it has to each receiver."""
+    pure: bool = True
+    """Whether it would deal the same record to the same receiver again."""
+    ordered: bool = False
+    """Whether records of one key must keep their order although nothing here tells their key."""
+    dealing: str = ""
+    """The fingerprint of the key and function by which it deals records; "" if it looks at none."""
+    target_place: int = 0
+    """Where in the chain of `target` the operator is that gets the records."""
+
+
+@dataclass(frozen=True, slots=True)
+class Topology:
+    """Vertices in topological order; a vertex's id is its place in `vertices`."""
+
+    vertices: tuple[VertexFacts, ...]
+    links: tuple[EdgeFacts, ...] = ()
+    calls: tuple[EdgeFacts, ...] = ()
+
+    def edges(self) -> dict[str, EdgeFacts]:
+        """All links and calls, by their keys."""
+        return {edge.key: edge for edge in (*self.links, *self.calls)}
+
+    def edges_into(self, vertex: int) -> list[EdgeFacts]:
+        """The links and calls by which records come to operators of a vertex."""
+        return [edge for edge in (*self.links, *self.calls) if edge.target == vertex]
+
+    def links_into(self, vertex: int) -> list[EdgeFacts]:
+        return [link for link in self.links if link.target == vertex]
+
+
+def differ(one: str, other: str) -> bool:
+    """Whether two fingerprints show different values; those of two versions of Python show nothing."""
+    return one != other and one.partition(":")[0] == other.partition(":")[0]

@@ -1,0 +1,1 @@
+"""Between subtasks: frames, credit, queues, and how records are dealt to receivers."""

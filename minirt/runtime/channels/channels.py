@@ -1,0 +1,270 @@
+"""Channels: byte-bounded queues at both ends of a connection, with credit in bytes.
+
+The receiver tells how many bytes it has consumed in all and how many it takes beyond that (the window).
+A sender never has more under way than the window, so everything on the wire fits the input queue
+and a transport can always drain its socket. A frame larger than the window travels alone.
+
+Frames that memory has no room for wait on disk (`spill.py`), in their place of the queue.
+
+The same two classes are used between processes, within one, and in the simulator; only what moves
+frames from one to the other differs.
+
+The receiver may change its window (debloating). The sender then scales with it what it holds itself.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from itertools import takewhile
+
+from minirt.runtime.channels.debloat import Debloater
+from minirt.runtime.channels.frames import Frame, Kind
+from minirt.runtime.channels.spill import Spill, SpilledFrame
+
+
+class OutputChannel:
+    """The sending end. `wake` is called when a frame was put into an empty queue, `barrier_left` when a
+    barrier was taken from the queue.
+
+    `window_bytes` is the largest window that the receiver may grant, and the first one.
+
+    Memory holds at most `overdraft_bytes` more than a full queue; what is beyond goes to `spill`.
+    """
+
+    def __init__(
+        self,
+        queue_bytes_max: int,
+        window_bytes: int,
+        overdraft_bytes: int = 0,
+        spill: Spill | None = None,
+    ) -> None:
+        self.queue_bytes_max = queue_bytes_max
+        self.share = 1.0
+        """The part of the largest window that is granted; queue and frames shrink in proportion."""
+        self.queued_bytes = 0
+        """In memory and on disk."""
+        self.spill = spill or Spill(None, 0)
+        self.wake: Callable[[], None] = _nothing
+        self.barrier_left: Callable[[], None] = _nothing
+        self._frames: deque[Frame | SpilledFrame] = deque()
+        self._overdraft_bytes = overdraft_bytes
+        self._spilled_bytes = 0
+        self._sent_bytes = 0
+        self._consumed_bytes = 0
+        self._window_bytes = self._window_bytes_max = window_bytes
+
+    @property
+    def fill(self) -> float:
+        """How full the queue is; from 1 on the subtask should take no further input for its sake."""
+        return self.queued_bytes / (self.queue_bytes_max * self.share)
+
+    @property
+    def overdrawn(self) -> bool:
+        """Whether memory holds more than it should, and disk has no room either."""
+        return self._room_bytes < 0 and not self.spill.has_room
+
+    @property
+    def _room_bytes(self) -> int:
+        """What fits into memory; negative if it holds too much already."""
+        in_memory = self.queued_bytes - self._spilled_bytes
+        return self.queue_bytes_max + self._overdraft_bytes - in_memory
+
+    def put(self, frame: Frame | SpilledFrame) -> Frame | SpilledFrame:
+        """Append a frame; returns it as it is held, which may be on disk.
+
+        Never refuses: it is the caller that stops when the queue is full, or overdrawn.
+        """
+        if isinstance(frame, Frame) and frame.is_data and frame.size > self._room_bytes:
+            frame = self.spill.add(frame) or frame
+        self._frames.append(frame)
+        self.queued_bytes += frame.size
+        if isinstance(frame, SpilledFrame):
+            self._spilled_bytes += frame.size
+        if len(self._frames) == 1:
+            self.wake()
+        return frame
+
+    def overtake(self, barrier: Frame) -> list[Frame | SpilledFrame]:
+        """Put a barrier ahead of everything queued; returns the data frames that it overtakes."""
+        overtaken = self.data_ahead(None)
+        self._frames.appendleft(barrier)
+        self.queued_bytes += barrier.size
+        self.wake()
+        return overtaken
+
+    def holds(self, barrier: Frame) -> bool:
+        """Whether a barrier that was put has not left the queue yet."""
+        return barrier in self._frames
+
+    def data_ahead(self, barrier: Frame | None) -> list[Frame | SpilledFrame]:
+        """The data frames ahead of a barrier that the queue holds; with None, those of all the queue."""
+        return [frame for frame in takewhile(lambda f: f != barrier, self._frames) if frame.is_data]
+
+    def move_ahead(self, barrier: Frame) -> list[Frame | SpilledFrame]:
+        """Put a barrier that the queue holds at its head; returns the data frames that it overtakes."""
+        overtaken = self.data_ahead(barrier)
+        self._frames.remove(barrier)
+        self._frames.appendleft(barrier)
+        self.wake()
+        return overtaken
+
+    def poll(self) -> Frame | None:
+        """The next frame that credit allows to send, taken from the queue.
+
+        Raises StorageError if it lies on disk and cannot be read.
+        """
+        if not self.sendable:
+            return None
+        frame = self._frames.popleft()
+        self.queued_bytes -= frame.size
+        if frame.is_data:
+            self._sent_bytes += frame.size
+        elif frame.kind == Kind.BARRIER:
+            self.barrier_left()
+        if isinstance(frame, SpilledFrame):
+            self._spilled_bytes -= frame.size
+            return frame.load()
+        return frame
+
+    @property
+    def sendable(self) -> bool:
+        if not self._frames:
+            return False
+        frame = self._frames[0]
+        under_way = self._sent_bytes - self._consumed_bytes
+        return not frame.is_data or under_way == 0 or under_way + frame.size <= self._window_bytes
+
+    def on_credit(self, consumed_bytes: int, window_bytes: int) -> None:
+        self._consumed_bytes = consumed_bytes
+        self._window_bytes = window_bytes
+        self.share = window_bytes / self._window_bytes_max
+        if self._frames:
+            self.wake()
+
+
+class InputChannel:
+    """The receiving end. `grant` is called with new credit once it is worth a message.
+
+    The window is `window_bytes`, unless a debloater is there to say how large it is.
+    """
+
+    def __init__(self, window_bytes: int, debloater: Debloater | None = None) -> None:
+        self._window_bytes = window_bytes
+        self.debloater = debloater
+        self.queued_bytes = 0
+        self.frames: deque[Frame] = deque()
+        self.grant: Callable[[int, int], None] = _no_grant
+        self._consumed_bytes = 0
+        self._granted_bytes = 0
+        self._granted_window_bytes = 0
+
+    @property
+    def window_bytes(self) -> int:
+        return self._window_bytes if self.debloater is None else self.debloater.window_bytes
+
+    def put(self, frame: Frame) -> None:
+        if not self.frames:
+            self.resume()
+        self.frames.append(frame)
+        if frame.is_data:
+            self.queued_bytes += frame.size
+
+    def take(self) -> Frame:
+        frame = self.frames.popleft()
+        if frame.is_data:
+            self.queued_bytes -= frame.size
+            self._consumed_bytes += frame.size
+            # An empty queue is always told: the sender may be waiting to send an oversized frame alone.
+            ungranted = self._consumed_bytes - self._granted_bytes
+            if ungranted >= self.window_bytes // 4 or not self.queued_bytes:
+                self._grant()
+        return frame
+
+    def begin(self, frame_bytes: int, records: int) -> None:
+        """A frame that was taken will be worked on."""
+        if self.debloater is not None:
+            self.debloater.begin(frame_bytes, records)
+
+    def processed(self, records: int) -> None:
+        """So many records of the frame in work have been processed. It is windows that follow, not credit.
+
+        A frame may be in work for long: so the sender hears at once how much less it may hold.
+        """
+        if self.debloater is not None:
+            self.debloater.processed(records)
+            if self.debloater.window_bytes < self._granted_window_bytes:
+                self._grant()
+
+    def _grant(self) -> None:
+        self._granted_bytes = self._consumed_bytes
+        self._granted_window_bytes = self.window_bytes
+        self.grant(self._consumed_bytes, self.window_bytes)
+
+    def resume(self) -> None:
+        """Frames may be taken from here on; that none were taken before says nothing about the pace."""
+        if self.debloater is not None:
+            self.debloater.resume()
+
+
+class InputGate:
+    """All input channels of a subtask; gives out frames fairly, one a channel in turn."""
+
+    def __init__(self, channels: Sequence[InputChannel]) -> None:
+        self.channels = channels
+        self._ready: deque[int] = deque()
+        self._blocked: set[int] = set()
+
+    @property
+    def has_frames(self) -> bool:
+        return bool(self._ready)
+
+    @property
+    def queued_bytes(self) -> int:
+        return sum(channel.queued_bytes for channel in self.channels)
+
+    @property
+    def window_bytes(self) -> int:
+        return sum(channel.window_bytes for channel in self.channels)
+
+    def put(self, index: int, frame: Frame) -> None:
+        channel = self.channels[index]
+        channel.put(frame)
+        if len(channel.frames) == 1 and index not in self._blocked:
+            self._ready.append(index)
+
+    @property
+    def next_kind(self) -> int | None:
+        """Of what `take` would give."""
+        return self.channels[self._ready[0]].frames[0].kind if self._ready else None
+
+    def take(self) -> tuple[int, Frame] | None:
+        """The next frame and its channel; None if all queues are empty or blocked."""
+        if not self._ready:
+            return None
+        index = self._ready.popleft()
+        channel = self.channels[index]
+        frame = channel.take()
+        if channel.frames:
+            self._ready.append(index)
+        return index, frame
+
+    def block(self, index: int) -> None:
+        self._blocked.add(index)
+        if index in self._ready:
+            self._ready.remove(index)
+
+    def unblock_all(self) -> None:
+        for index in sorted(self._blocked):
+            self.channels[index].resume()
+            if self.channels[index].frames:
+                self._ready.append(index)
+        self._blocked.clear()
+
+
+def _nothing() -> None:
+    return None
+
+
+def _no_grant(consumed_bytes: int, window_bytes: int) -> None:
+    return None

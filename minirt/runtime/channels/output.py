@@ -1,0 +1,365 @@
+"""The outgoing side of a subtask: deals records to channels and packs them into frames."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from minirt.config import Limits
+from minirt.data.batch import Batch, Columns, Rows
+from minirt.data.codec import RowCodec, UnsupportedRecordError, encode_columns
+from minirt.errors import UserCodeError
+from minirt.graph.execution import Link
+from minirt.graph.job_graph import Broadcast, Custom, Hash
+from minirt.monitoring.subtask_metrics import SubtaskMetrics
+from minirt.protocol.barriers import Barrier
+from minirt.runtime.channels.channels import OutputChannel
+from minirt.runtime.channels.column_dealing import ColumnRouter, Gathered, dealt, in_turn
+from minirt.runtime.channels.frames import (
+    ACTIVE_FRAME,
+    END_FRAME,
+    IDLE_FRAME,
+    Frame,
+    Kind,
+    barrier_frame,
+    watermark_frame,
+)
+from minirt.runtime.channels.row_dealing import row_dealer
+from minirt.runtime.channels.spill import SpilledFrame
+from minirt.runtime.subtask.in_flight import Overtaken
+
+_FIRST_RECORD_BYTES = 256
+"""What a record is taken to be large before the first one was packed."""
+
+
+@dataclass(slots=True)
+class Outlet:
+    """What all buffers of a subtask share.
+
+    `make_room` is called whenever memory has no room for a frame: it lets go what the receivers take, and
+    blocks while the channel is overdrawn.
+    """
+
+    name: str
+    """The subtask's, for messages."""
+    codec: RowCodec
+    limits: Limits
+    metrics: SubtaskMetrics
+    make_room: Callable[[OutputChannel], None]
+
+
+class ChannelBuffer:
+    """Records on their way into one channel, or into several that get the same."""
+
+    __slots__ = ("_channels", "_outlet", "records", "since", "threshold", "timestamps")
+
+    def __init__(self, channels: Sequence[OutputChannel], outlet: Outlet) -> None:
+        self._channels = channels
+        self._outlet = outlet
+        self.records: list[Any] = []
+        self.timestamps: list[int] = []
+        self.threshold = max(1, self._frame_bytes // _FIRST_RECORD_BYTES)
+        """How many records make a frame, learned from the last one."""
+        self.since: float | None = None
+        """When the slice began that has emitted the oldest record."""
+
+    @property
+    def _frame_bytes(self) -> int:
+        return self._fitting(self._outlet.limits.frame_bytes)
+
+    @property
+    def column_frame_bytes(self) -> int:
+        """How large a frame of columns should be."""
+        return self._fitting(self._outlet.limits.column_frame_bytes)
+
+    def _fitting(self, frame_bytes: int) -> int:
+        """At most as much as a queue holds, and less where little is granted."""
+        sizes = (min(frame_bytes, end.queue_bytes_max) * end.share for end in self._channels)
+        return max(1, int(min(sizes)))
+
+    def settle(self, since: float) -> None:
+        """Send what makes full frames; to be called after records were appended."""
+        if len(self.records) >= self.threshold:
+            self.flush()
+        elif self.since is None and self.records:
+            self.since = since
+
+    def flush(self) -> None:
+        """Send all records that are held, in frames of the learned size."""
+        start, count = 0, len(self.records)
+        while start < count:
+            stop = min(count, start + self.threshold)
+            whole = start == 0 and stop == count
+            records = self.records if whole else self.records[start:stop]
+            times = None
+            if self.timestamps:
+                times = self.timestamps if whole else self.timestamps[start:stop]
+            self._send(Rows(records, times))
+            start = stop
+        self.records.clear()
+        self.timestamps.clear()
+        self.since = None
+
+    def send_columns(self, batch: Columns, frame_records: int) -> None:
+        """Send columns at once, cut into frames; there must be no rows that are still held."""
+        for piece in batch.cut(frame_records):
+            self.put(Frame(Kind.COLUMNS, encode_columns(piece), len(piece)))
+
+    def put(self, frame: Frame) -> None:
+        outlet = self._outlet
+        held: Frame | SpilledFrame = frame
+        for channel in self._channels:
+            held = channel.put(held)  # Once a frame is on disk, all the channels share it.
+            if frame.is_data:
+                outlet.metrics.bytes_out += frame.size
+                if held is not frame or channel.overdrawn:
+                    outlet.make_room(channel)
+        if held is not frame:
+            outlet.metrics.spilled_bytes += frame.size
+
+    def _send(self, rows: Rows) -> None:
+        count = len(rows)
+        try:
+            payload = self._outlet.codec.encode(rows)
+        except UnsupportedRecordError as error:
+            raise UserCodeError(f"what {self._outlet.name} emits: {error}") from error
+        learned = self._frame_bytes * count // max(1, len(payload))
+        self.threshold = max(1, min(self._outlet.limits.frame_records, learned))
+        self.put(Frame(Kind.ROWS, payload, count))
+
+
+class LinkOutput:
+    """One outgoing link: `emit` deals a batch to the receivers by the link's partitioning."""
+
+    def __init__(
+        self,
+        link: Link,
+        link_key: str,
+        sender: int,
+        channels: Sequence[OutputChannel],
+        label: str,
+        outlet: Outlet,
+    ) -> None:
+        self.link = link
+        self._link_key = link_key
+        self._sender = sender
+        self.channels = channels
+        self._label = label
+        self._outlet = outlet
+        self.began_at = 0.0
+        """When the slice in work began. What it emits counts as old as that: so what a long call emits is
+        due right behind it."""
+        self._turn = 0
+        self._timed = False
+        together = isinstance(link.partitioning, Broadcast) or len(channels) == 1
+        groups = [channels] if together else [[channel] for channel in channels]
+        self._buffers = [ChannelBuffer(group, outlet) for group in groups]
+        self._gathered = Gathered()
+        self._frame_bytes = 0
+        """How large frames of what is gathered should be; looked at when gathering begins."""
+        self._router: ColumnRouter | None = None
+        if isinstance(link.partitioning, Hash | Custom):
+            self._router = ColumnRouter(link, label)
+        entries = outlet.limits.route_cache_entries
+        self._deal = row_dealer(link, self._buffers, label, entries)
+
+    def emit(self, batch: Batch) -> None:
+        """Rows are dealt at once and wait in the buffers; columns wait to be dealt many at a time."""
+        if not len(batch):
+            return
+        self._outlet.metrics.records_out += len(batch)
+        if isinstance(batch, Columns):
+            self._gather(batch)
+            return
+        timed = batch.timestamps is not None
+        if self._timed is not timed or self._gathered.since is not None:
+            # All records of a frame carry timestamps, or none does; and what came first goes first.
+            self.flush()
+            self._timed = timed
+        self._deal(batch)
+        for buffer in self._buffers:
+            buffer.settle(self.began_at)
+
+    def flush(self) -> None:
+        """Send everything that is held. At any time that is either rows or columns."""
+        gathered, count = self._gathered, len(self._buffers)
+        if gathered.records:
+            frame_records = 1 + self._frame_bytes * gathered.records // (gathered.bytes + 1)
+            for batch in gathered.take():
+                for piece in batch.cut(frame_records * count):
+                    self._deal_columns(piece, frame_records)
+        for buffer in self._buffers:
+            buffer.flush()
+
+    def flush_older_than(self, time: float) -> None:
+        if self._gathered.since is not None and self._gathered.since <= time:
+            self.flush()
+        for buffer in self._buffers:
+            if buffer.since is not None and buffer.since <= time:
+                buffer.flush()
+
+    @property
+    def oldest(self) -> float | None:
+        """Since when the oldest record waits to be sent."""
+        times = [self._gathered.since, *(buffer.since for buffer in self._buffers)]
+        return min((time for time in times if time is not None), default=None)
+
+    def overtake(self, barrier: Frame) -> list[Overtaken]:
+        """Send a barrier ahead of everything that is queued; returns the data that it overtakes."""
+        self.flush()
+        return [
+            Overtaken(self.link, self._link_key, receiver, channel.overtake(barrier))
+            for receiver, channel in self._ends()
+        ]
+
+    def move_ahead(self, barrier: Frame) -> list[Overtaken]:
+        """Let a barrier that was sent overtake what still lies ahead of it; returns that data."""
+        return [
+            Overtaken(self.link, self._link_key, receiver, channel.move_ahead(barrier))
+            for receiver, channel in self._ends()
+            if channel.holds(barrier)
+        ]
+
+    def control(self, frame: Frame) -> None:
+        """Send a control frame behind everything emitted so far, into every channel."""
+        self.flush()
+        for buffer in self._buffers:
+            buffer.put(frame)
+
+    def _ends(self) -> Iterator[tuple[int, OutputChannel]]:
+        """The channels with the subtasks that receive from them."""
+        return zip(self.link.receivers_of(self._sender), self.channels, strict=True)
+
+    def _gather(self, batch: Columns) -> None:
+        gathered = self._gathered
+        if gathered.since is None or not gathered.fits(batch):
+            self.flush()
+            self._frame_bytes = min(buffer.column_frame_bytes for buffer in self._buffers)
+            if isinstance(self.link.partitioning, Hash) and self._router is not None:
+                self._router.check(batch.table)
+        gathered.add(batch, self.began_at)
+        if gathered.bytes >= self._frame_bytes * len(self._buffers):
+            self.flush()
+
+    def _deal_columns(self, batch: Columns, frame_records: int) -> None:
+        count = len(self._buffers)
+        if count == 1:
+            parts: Iterable[tuple[int, Columns]] = [(0, batch)]
+        elif self._router is not None:
+            parts = dealt(batch, self._router.targets(batch.table), count)
+        else:
+            parts = in_turn(batch, self._turn, count)
+            self._turn = (self._turn + len(batch)) % count
+        try:
+            for place, part in parts:
+                self._buffers[place].send_columns(part, frame_records)
+        except UnsupportedRecordError as error:
+            raise UserCodeError(f"what operator {self._label} emits: {error}") from error
+
+
+class Outputs:
+    """All links of a subtask."""
+
+    def __init__(self, links: Sequence[LinkOutput], buffer_timeout_s: float) -> None:
+        self.links = links
+        self._channels = [channel for link in links for channel in link.channels]
+        self._overtakable = [link for link in links if link.link.capturable]
+        self._watched: tuple[Frame, Callable[[], None]] | None = None
+        self._buffer_timeout_s = buffer_timeout_s
+        for link in self._overtakable:
+            for channel in link.channels:
+                channel.barrier_left = self._look_at_watched
+
+    @property
+    def full(self) -> bool:
+        """Whether any channel holds as much as it may: the subtask should take no further input."""
+        return self.fill >= 1
+
+    @property
+    def fill(self) -> float:
+        """How full the fullest queue is; above 1 it holds more than it may."""
+        return max([channel.fill for channel in self._channels], default=0.0)
+
+    @property
+    def queued_bytes(self) -> int:
+        return sum(channel.queued_bytes for channel in self._channels)
+
+    @property
+    def flush_at(self) -> float | None:
+        """When `flush_due` has something to do, by the monotonic clock."""
+        oldest = min((link.oldest for link in self.links if link.oldest is not None), default=None)
+        return None if oldest is None else oldest + self._buffer_timeout_s
+
+    def begin_slice(self, now: float) -> None:
+        """What is emitted from here on counts as emitted at `now`."""
+        for link in self.links:
+            link.began_at = now
+
+    def flush_due(self, now: float) -> None:
+        for link in self.links:
+            link.flush_older_than(now - self._buffer_timeout_s)
+
+    def watermark(self, watermark: int) -> None:
+        self._control(watermark_frame(watermark))
+
+    def idle(self, idle: bool) -> None:
+        self._control(IDLE_FRAME if idle else ACTIVE_FRAME)
+
+    def barrier(self, barrier: Barrier) -> None:
+        """Send a barrier on, behind everything emitted so far."""
+        self._control(barrier_frame(barrier))
+
+    def overtake(self, barrier: Barrier) -> list[Overtaken]:
+        """Send a barrier on, ahead of all data that may be captured; returns that data."""
+        frame = barrier_frame(barrier)
+        overtaken: list[Overtaken] = []
+        for link in self.links:
+            if link.link.capturable:
+                overtaken += link.overtake(frame)
+            else:
+                link.control(frame)
+        return overtaken
+
+    def watch(self, barrier: Barrier, passed: Callable[[], None]) -> None:
+        """Call `passed` once the barrier has left all queues in which it may overtake."""
+        self._watched = (barrier_frame(barrier), passed)
+        self._look_at_watched()
+
+    def unwatch(self) -> None:
+        self._watched = None
+
+    def move_ahead(self, barrier: Barrier) -> list[Overtaken]:
+        """Let a barrier that was sent on overtake what it may; returns the data that it overtakes."""
+        frame = barrier_frame(barrier)
+        return [part for link in self._overtakable for part in link.move_ahead(frame)]
+
+    def overtakable_bytes(self, sent: Barrier | None) -> int:
+        """What `move_ahead` of a barrier would capture now, or `overtake` if none was sent."""
+        frame = None if sent is None else barrier_frame(sent)
+        if frame is None:
+            for link in self._overtakable:
+                link.flush()
+        return sum(
+            data.size
+            for link in self._overtakable
+            for channel in link.channels
+            if frame is None or channel.holds(frame)
+            for data in channel.data_ahead(frame)
+        )
+
+    def end(self) -> None:
+        self._control(END_FRAME)
+
+    def _control(self, frame: Frame) -> None:
+        for link in self.links:
+            link.control(frame)
+
+    def _look_at_watched(self) -> None:
+        if self._watched is None:
+            return
+        frame, passed = self._watched
+        channels = (channel for link in self._overtakable for channel in link.channels)
+        if not any(channel.holds(frame) for channel in channels):
+            self._watched = None
+            passed()

@@ -1,0 +1,63 @@
+"""How old a barrier is that came from another process, whose clock nobody compares with one's own.
+
+A barrier travels with two times of its sender's clock: when its checkpoint was triggered, and when it was
+sent. The difference is its age at that moment, whatever that clock shows. The time on the way is not in
+it, and two clocks that began at different times do not tell it. But how far they are apart stays the same,
+while the time on the way is next to nothing now and then. So the least that was seen of both together
+counts as the distance of the clocks, and what a barrier took longer than that counts as its way.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections import deque
+from dataclasses import replace
+
+from minirt.protocol.barriers import Barrier
+from minirt.protocol.subtask_commands import SubtaskCommand, TriggerCheckpoint
+from minirt.runtime.channels.frames import Frame, Kind, barrier_frame, barrier_of
+
+_REMEMBERED = 64
+"""Arrivals that are compared: clocks drift apart, by some seconds a day at most."""
+
+_SENT_AT = struct.Struct("<d")
+
+
+class Transit:
+    """What arrives from one process. Times are by the monotonic clock of either side."""
+
+    def __init__(self) -> None:
+        self._apart: deque[float] = deque(maxlen=_REMEMBERED)
+
+    def note(self, sent_at: float, now: float) -> None:
+        """Something has arrived."""
+        self._apart.append(now - sent_at)
+
+    def barrier(self, barrier: Barrier, sent_at: float, now: float) -> Barrier:
+        """The barrier with its creation by the clock of this process, which now shows `now`."""
+        self.note(sent_at, now)
+        age_s = sent_at - barrier.created_at
+        way_s = now - sent_at - min(self._apart)
+        return replace(barrier, created_at=now - age_s - way_s)
+
+    def command(self, command: SubtaskCommand, sent_at: float, now: float) -> SubtaskCommand:
+        """A command as it is to be handled here."""
+        if not isinstance(command, TriggerCheckpoint):
+            return command
+        return replace(command, barrier=self.barrier(command.barrier, sent_at, now))
+
+    def frame(self, frame: Frame, now: float) -> Frame:
+        """A frame as it is to be handled here, once it was taken off the wire."""
+        if frame.kind != Kind.BARRIER:
+            return frame
+        payload = memoryview(frame.payload)
+        [sent_at] = _SENT_AT.unpack(payload[-_SENT_AT.size :])
+        barrier = barrier_of(Frame(Kind.BARRIER, bytes(payload[: -_SENT_AT.size])))
+        return barrier_frame(self.barrier(barrier, sent_at, now))
+
+
+def departing(frame: Frame, now: float) -> Frame:
+    """A frame as it is to be put on the wire: a barrier says when that was."""
+    if frame.kind != Kind.BARRIER:
+        return frame
+    return Frame(frame.kind, frame.payload + _SENT_AT.pack(now))

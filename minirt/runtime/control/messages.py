@@ -1,0 +1,115 @@
+"""What coordinator, template and workers tell each other over the control connections."""
+
+from __future__ import annotations
+
+import pickle
+import traceback
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import cloudpickle
+
+from minirt.errors import MinirtError
+from minirt.monitoring.subtask_metrics import SubtaskMetrics
+from minirt.protocol.ids import SubtaskId
+from minirt.protocol.job_events import JobEvent, StopWorkers
+from minirt.protocol.subtask_commands import SubtaskCommand
+from minirt.runtime.channels.sockets import Address
+from minirt.runtime.control.package import Deployment
+
+# To the coordinator
+
+
+@dataclass(frozen=True, slots=True)
+class TemplateReady:
+    """The template has loaded the job and can start workers; `threads` are those that loading started."""
+
+    pid: int
+    threads: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerExited:
+    """A forked worker ended; `status` as from `os.waitpid`."""
+
+    generation: int
+    worker: int
+    status: int
+
+
+@dataclass(frozen=True, slots=True)
+class LifelineOpened:
+    """This connection only exists so that the worker notices when the coordinator is gone."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerHello:
+    """A worker is up and can be reached by other workers at `address`."""
+
+    generation: int
+    worker: int
+    pid: int
+    address: Address
+
+
+@dataclass(frozen=True, slots=True)
+class Heartbeat:
+    """The worker's loop is turning, and these are its figures."""
+
+    generation: int
+    worker: int
+    metrics: Mapping[SubtaskId, SubtaskMetrics]
+
+
+ToCoordinator = TemplateReady | WorkerExited | LifelineOpened | WorkerHello | Heartbeat | JobEvent
+
+# From the coordinator
+
+
+@dataclass(frozen=True, slots=True)
+class Fork:
+    """Fork a worker."""
+
+    generation: int
+    worker: int
+
+
+@dataclass(frozen=True, slots=True)
+class KillGeneration:
+    """Kill whatever still runs of a generation."""
+
+    generation: int
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """What a worker runs, and where each worker is reached."""
+
+    deployment: Deployment
+    placement: Mapping[SubtaskId, int]
+    addresses: Mapping[int, Address]
+
+
+@dataclass(frozen=True, slots=True)
+class SentCommand:
+    """A command of the protocol to subtasks. `sent_at` is by the clock of the coordinator.
+
+    It tells how old a barrier in it is, whatever the clock of the worker shows.
+    """
+
+    command: SubtaskCommand
+    sent_at: float
+
+
+ToWorker = Assignment | SentCommand | StopWorkers
+
+
+def portable(error: BaseException) -> Exception:
+    """The error itself if it survives a trip between processes, else its text."""
+    if isinstance(error, MinirtError):
+        try:
+            pickle.loads(cloudpickle.dumps(error))
+            return error
+        except Exception:
+            return MinirtError(str(error))
+    return MinirtError("".join(traceback.format_exception(error)).rstrip())

@@ -1,0 +1,62 @@
+"""What travels to the processes of a job: the job itself, and what a generation of it starts from."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from minirt.clock import SYSTEM_CLOCK, Clock
+from minirt.config import Options
+from minirt.graph.execution import ExecutionGraph
+from minirt.io.base import Split
+from minirt.protocol.barriers import CheckpointMode
+from minirt.protocol.ids import SubtaskId
+from minirt.protocol.manifest import ManifestKey
+from minirt.protocol.redistribution import InFlightPlan
+from minirt.protocol.restore import RestorePlan
+from minirt.protocol.stored_watermarks import WatermarkPlan
+from minirt.storage.checkpoints import CheckpointStorage
+
+
+@dataclass(frozen=True, slots=True)
+class JobPackage:
+    """What never changes over the life of a job. `graph` is pickled: each subtask gets its own copy."""
+
+    graph: bytes
+    options: Options
+    modes: Mapping[str, CheckpointMode]
+    """By name: that of the job, and those that a savepoint may ask for."""
+    storage: CheckpointStorage | None
+    clock: Clock = SYSTEM_CLOCK
+    """What all processes of the job go by."""
+
+    def load_graph(self) -> ExecutionGraph:
+        graph: ExecutionGraph = pickle.loads(self.graph)
+        return graph
+
+
+@dataclass(frozen=True, slots=True)
+class Deployment:
+    """What a generation starts from. `splits` are those of sources without restored state.
+
+    `job` tells the job from every other: it is part of the `SinkIdentity` of its sinks.
+    """
+
+    generation: int
+    job: str = ""
+    restore: RestorePlan = field(default_factory=dict)
+    in_flight: InFlightPlan = field(default_factory=dict)
+    watermarks: WatermarkPlan = field(default_factory=dict)
+    restored_from: tuple[CheckpointStorage, ManifestKey] | None = None
+    splits: Mapping[SubtaskId, Sequence[tuple[int, Split]]] = field(default_factory=dict)
+
+    def only(self, subtasks: Collection[SubtaskId]) -> Deployment:
+        """What these subtasks need of it."""
+        return replace(
+            self,
+            restore={id: parts for id, parts in self.restore.items() if id in subtasks},
+            in_flight={id: parts for id, parts in self.in_flight.items() if id in subtasks},
+            watermarks={id: known for id, known in self.watermarks.items() if id in subtasks},
+            splits={id: splits for id, splits in self.splits.items() if id in subtasks},
+        )

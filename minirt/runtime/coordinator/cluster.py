@@ -1,0 +1,61 @@
+"""What the coordinator asks of the place where subtasks run, whatever place that is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from minirt.graph.execution import ExecutionGraph
+from minirt.monitoring.subtask_metrics import SubtaskMetrics
+from minirt.protocol.ids import SubtaskId
+from minirt.protocol.job_events import StopWorkers
+from minirt.protocol.subtask_commands import SubtaskCommand
+from minirt.runtime.control.package import Deployment
+
+
+class Cluster(Protocol):
+    """Where the subtasks of a job run. What becomes of them comes back to the coordinator as events."""
+
+    def deploy(self, deployment: Deployment) -> None:
+        """Start all subtasks of a generation."""
+
+    def send(self, command: SubtaskCommand) -> None:
+        """Have the subtasks obey to which the command goes, unless their generation is over."""
+
+    def stop(self, command: StopWorkers) -> None:
+        """End all subtasks of a generation."""
+
+
+class WorkerCluster(Cluster, Protocol):
+    """A cluster of processes that work by themselves; the coordinator waits for what they say.
+
+    All is to be called in one thread, but for `wake`; any thread may read `pids` and `metrics`.
+    """
+
+    figures_changed: bool
+    """A worker has reported since somebody has reset this."""
+
+    @property
+    def pids(self) -> Mapping[int, int]:
+        """The process of each worker that is up."""
+
+    @property
+    def metrics(self) -> Mapping[SubtaskId, SubtaskMetrics]:
+        """The newest figures that each subtask has reported."""
+
+    def poll(self, timeout: float | None) -> None:
+        """Wait for messages, at most `timeout` seconds, and post what they mean."""
+
+    def wake(self) -> None:
+        """Let `poll` return at once; may be called from any thread, also when all is closed."""
+
+    def close(self, timeout: float) -> None:
+        """Wait so many seconds for workers that were told to stop, then end whatever is left."""
+
+
+def hosts(
+    command: SubtaskCommand, graph: ExecutionGraph, placement: Mapping[SubtaskId, int]
+) -> list[int]:
+    """The workers that host any subtask to which the command goes."""
+    vertices = [v for v in graph.vertices if v.is_source or not command.to_sources]
+    return sorted({placement[id] for vertex in vertices for id in vertex.subtasks()})

@@ -1,0 +1,161 @@
+"""Carries out what the preparation of a generation orders: on storage, with sources and with sinks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TypeVar
+from uuid import uuid4
+
+from minirt.errors import MinirtError
+from minirt.graph.execution import ExecutionGraph
+from minirt.graph.job_graph import OperatorNode
+from minirt.io.base import Sink, SinkIdentity, Split
+from minirt.monitoring.logs import logger_of
+from minirt.protocol.preparing_events import (
+    BuildOn,
+    ClaimGeneration,
+    CommitRestored,
+    DiscardUncommitted,
+    Done,
+    DrainFound,
+    EndDrain,
+    GenerationClaimed,
+    GenerationResolved,
+    ListCheckpoints,
+    LookForDrain,
+    PlanSplits,
+    PreparingCommand,
+    PreparingEvent,
+    ReadCheckpoint,
+    ResolveGeneration,
+    SplitsPlanned,
+    StepFailed,
+    Sweep,
+    Warn,
+)
+from minirt.protocol.starting_point import StartingPoint
+from minirt.runtime.control.package import Deployment
+from minirt.runtime.coordinator.split_checks import check_splits
+from minirt.storage.checkpoints import CheckpointStorage
+from minirt.storage.identity import job_identity
+from minirt.storage.restore_points import list_checkpoints, read_checkpoint
+
+logger = logger_of("coordinator")
+
+T = TypeVar("T")
+
+
+class PreparationTasks:
+    """Keeps what the protocol does not know: the splits of sources, and the identity of the job."""
+
+    def __init__(self, graph: ExecutionGraph, storage: CheckpointStorage | None) -> None:
+        self._graph = graph
+        self._storage = storage
+        self._job = uuid4().hex if storage is None else ""
+        """What tells this job from every other. That of a run without storage is that of no other run."""
+        self._splits: dict[str, Sequence[Split]] = {}
+
+    def run(self, command: PreparingCommand) -> PreparingEvent:
+        """Carry out a command; failures come back as events, never as exceptions."""
+        try:
+            return self._run(command)
+        except Exception as error:
+            return StepFailed(error)
+        except SystemExit as error:  # A source or sink may even call `sys.exit`.
+            return StepFailed(MinirtError(f"a source or sink raised {error!r}"))
+
+    def _run(self, command: PreparingCommand) -> PreparingEvent:
+        match command:
+            case PlanSplits(uid):
+                return self._plan_splits(uid)
+            case CommitRestored(uid, handles):
+                self._sink(uid).commit_restored(handles)
+            case DiscardUncommitted(uid, handles, generation):
+                identity = SinkIdentity(self._job, uid)
+                self._sink(uid).discard_uncommitted(handles, identity, generation)
+            case Warn(text):
+                logger.warning("%s", text)
+            case _:
+                assert self._storage is not None
+                return self._on_storage(self._storage, command)
+        return Done()
+
+    def _on_storage(self, storage: CheckpointStorage, command: PreparingCommand) -> PreparingEvent:
+        match command:
+            case ClaimGeneration():
+                return self._claim(storage)
+            case ListCheckpoints(root):
+                return list_checkpoints(storage, root)
+            case ReadCheckpoint():
+                return read_checkpoint(storage, command)
+            case LookForDrain(key):
+                return DrainFound(storage.drain_is_over(key))
+            case ResolveGeneration(generation, base):
+                return GenerationResolved(storage.resolve_generation(generation, base))
+            case BuildOn(manifest):
+                storage.build_on(manifest)
+            case EndDrain(key):
+                storage.end_drain(key)
+            case Sweep():
+                _sweep(storage)
+        return Done()
+
+    def deployment(self, generation: int, start: StartingPoint) -> Deployment:
+        """What workers are given: with the storage and the splits that the starting point names."""
+        restored_from = None
+        if start.checkpoint is not None:
+            storage, root = self._storage, start.checkpoint.root
+            assert storage is not None
+            restored_from = (storage if root is None else storage.at(root), start.checkpoint.key)
+        splits = {
+            id: [(place, self._split(id.vertex, place)) for place in places]
+            for id, places in start.splits.items()
+        }
+        return Deployment(
+            generation,
+            self._job,
+            restore=start.restore,
+            in_flight=start.in_flight,
+            watermarks=start.watermarks,
+            restored_from=restored_from,
+            splits=splits,
+        )
+
+    def _claim(self, storage: CheckpointStorage) -> PreparingEvent:
+        generation = storage.claim_generation()
+        if not self._job:  # It is the same in each generation.
+            self._job = job_identity(storage.store)
+        return GenerationClaimed(generation)
+
+    def _plan_splits(self, uid: str) -> PreparingEvent:
+        node = self._node(uid)
+        planned = list(_given(node.spec.reads_from).plan_splits(node.parallelism))
+        check_splits(planned, node)
+        self._splits[uid] = planned
+        return SplitsPlanned(len(planned))
+
+    def _split(self, vertex: int, place: int) -> Split:
+        return self._splits[self._graph.vertices[vertex].operators[0].uid][place]
+
+    def _sink(self, uid: str) -> Sink:
+        return _given(self._node(uid).spec.writes_to)
+
+    def _node(self, uid: str) -> OperatorNode:
+        return next(node for node in _nodes(self._graph) if node.uid == uid)
+
+
+def _nodes(graph: ExecutionGraph) -> Iterator[OperatorNode]:
+    return (node for vertex in graph.vertices for node in vertex.operators)
+
+
+def _given(end: T | None) -> T:
+    """The source or sink of an operator that has one."""
+    assert end is not None
+    return end
+
+
+def _sweep(storage: CheckpointStorage) -> None:
+    try:
+        storage.sweep()
+    except Exception as error:
+        logger.warning("what crashed writers have left could not be removed: %s", error)

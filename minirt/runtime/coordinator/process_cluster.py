@@ -1,0 +1,357 @@
+"""Runs subtasks in worker processes, and speaks with them over control connections."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pickle
+import queue
+import secrets
+import shutil
+import socket
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from multiprocessing.connection import wait
+from typing import Any
+
+from minirt.errors import ConfigurationError, WorkerLostError
+from minirt.filesystems import Protocols
+from minirt.graph.execution import ExecutionGraph
+from minirt.monitoring.logs import logger_of
+from minirt.monitoring.subtask_metrics import SubtaskMetrics
+from minirt.protocol.ids import SubtaskId
+from minirt.protocol.job_events import (
+    GenerationFailed,
+    JobEvent,
+    StopWorkers,
+    WorkerFailed,
+    WorkersConnected,
+    WorkerSeen,
+)
+from minirt.protocol.subtask_commands import SubtaskCommand
+from minirt.runtime.channels.sockets import TOKEN_BYTES, Address
+from minirt.runtime.control.connection import MessageConnection, UnreadableError, UnsendableError
+from minirt.runtime.control.control import ORPHANED_EXIT
+from minirt.runtime.control.entrance import Entrance
+from minirt.runtime.control.messages import (
+    Assignment,
+    Fork,
+    Heartbeat,
+    LifelineOpened,
+    SentCommand,
+    TemplateReady,
+    ToCoordinator,
+    ToWorker,
+    WorkerExited,
+    WorkerHello,
+)
+from minirt.runtime.control.package import Deployment, JobPackage
+from minirt.runtime.coordinator.cluster import hosts
+from minirt.runtime.coordinator.template_process import TemplateProcess, how_it_ended
+from minirt.runtime.worker.template import TemplateStart
+
+logger = logger_of("coordinator")
+
+_FOLDER_BYTES_MAX = 88
+"""The path of a Unix socket has at most 103 bytes on macOS; the name of a socket takes up to 15."""
+
+_EXPLAINED_S_MAX = 2.0
+"""How long the template may take to say how a worker ended whose connection has closed."""
+
+_UNHEARD = "has lost its connection to the coordinator"
+
+_THREADS = (
+    "loading the job started threads (%s), so workers cannot be forked: each one loads the job by itself, "
+    "and starts and restarts take longer; start threads in open() of a process function instead"
+)
+
+
+class ProcessCluster:
+    """Worker processes that a template on this machine forks; a `WorkerCluster`.
+
+    A worker is lost when its connection closes, or when the template, whose child it is, says that it
+    ended. Either way all that it had told is posted first. A connection alone does not tell what happened,
+    so the template gets a moment to say it. If the template dies as well, all its workers count as lost.
+    """
+
+    def __init__(
+        self,
+        package: JobPackage,
+        placement: Mapping[SubtaskId, int],
+        post: Callable[[JobEvent], None],
+    ) -> None:
+        self._package = package
+        self._graph: ExecutionGraph = package.load_graph()
+        self._placement = placement
+        self._post = post
+        self._folder = _private_folder(package.options.transport)
+        self._admitted: queue.SimpleQueue[MessageConnection] = queue.SimpleQueue()
+        self._unknown: list[MessageConnection] = []
+        self._lifelines: list[MessageConnection] = []
+        self._deployment: Deployment | None = None
+        self._workers: dict[int, MessageConnection] = {}
+        self._addresses: dict[int, Address] = {}
+        self._unexplained: dict[int, float] = {}
+        """Workers whose connection has closed, and until when the template may say why."""
+        self._stopping = False
+        self.pids: dict[int, int] = {}
+        self.metrics: dict[SubtaskId, SubtaskMetrics] = {}
+        self.figures_changed = False
+        self._wake_receiver, self._wake_sender = socket.socketpair()
+        self._wake_receiver.setblocking(False)
+        self._wake_sender.setblocking(False)
+        token = secrets.token_bytes(TOKEN_BYTES)
+        self._entrance = Entrance(self._folder, package.options.transport, token, self._admit)
+        self._template = TemplateProcess(
+            TemplateStart(
+                coordinator=self._entrance.address,
+                token=token,
+                folder=self._folder,
+                import_path=sys.path,
+                protocols=Protocols.of_this_process(),
+                package=pickle.dumps(package),
+            )
+        )
+
+    # What the coordinator orders.
+
+    def deploy(self, deployment: Deployment) -> None:
+        self._deployment = deployment
+        self._stopping = False
+        self._unexplained = {}
+        self._addresses, self.pids, self.metrics = {}, {}, {}
+        for worker in sorted(set(self._placement.values())):
+            self._template.fork(Fork(deployment.generation, worker))
+
+    def send(self, command: SubtaskCommand) -> None:
+        if command.generation != self._generation:
+            return
+        for worker in hosts(command, self._graph, self._placement):
+            self._tell(worker, SentCommand(command, self._package.clock.monotonic()))
+
+    def stop(self, command: StopWorkers) -> None:
+        if command.generation != self._generation:
+            return
+        self._stopping = True
+        self._unexplained = {}
+        if command.kill:
+            self._template.kill_generation(command.generation)
+            self._drop_workers()
+            return
+        for worker in list(self._workers):
+            self._tell(worker, command)
+
+    # What the loop calls.
+
+    def wake(self) -> None:
+        """Let `poll` return at once; may be called from any thread, also when all is closed."""
+        with contextlib.suppress(OSError):
+            self._wake_sender.send(b"\0")
+
+    def poll(self, timeout: float | None) -> None:
+        """Wait for messages, at most `timeout` seconds, and post what they mean."""
+        if self._template.exit_code is not None:
+            self._on_template_ended(self._template.exit_code)
+            return
+        self._report_unexplained()
+        known = {connection: worker for worker, connection in self._workers.items()}
+        template = self._template.connection
+        connections: list[Any] = [*known, *self._unknown, *([template] if template else [])]
+        waking = [self._wake_receiver, self._entrance.listener, *connections]
+        for ready in wait(waking, self._patience_s(timeout)):
+            if ready is self._wake_receiver:
+                self._wake_receiver.recv(4096)
+                while not self._admitted.empty():
+                    self._unknown.append(self._admitted.get())
+            elif ready is self._entrance.listener:
+                self._entrance.accept()
+            elif isinstance(ready, MessageConnection) and not ready.closed:
+                self._receive(ready, known.get(ready))
+
+    def close(self, timeout: float) -> None:
+        """Wait for workers that were told to stop, then end whatever is left."""
+        deadline = time.monotonic() + timeout
+        while self._workers and self._stopping and time.monotonic() < deadline:
+            self.poll(0.05)
+        for worker in self._workers if self._stopping else ():
+            logger.warning("worker %d did not end within %g s: it is killed", worker, timeout)
+        self._template.close()
+        self._drop_workers()
+        self._entrance.close()
+        while not self._admitted.empty():
+            self._unknown.append(self._admitted.get())
+        for connection in self._unknown:
+            connection.close()
+        self._wake_receiver.close()
+        self._wake_sender.close()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    # Connections.
+
+    def _admit(self, connection: MessageConnection) -> None:
+        """Called by the threads of the entrance."""
+        self._admitted.put(connection)
+        self.wake()
+
+    def _receive(self, connection: MessageConnection, worker: int | None) -> bool:
+        """Take the messages that have arrived; one that has come in part waits for its rest.
+
+        Whether there were any.
+        """
+        try:
+            messages = connection.arrived()
+            for message in messages:
+                self._on_message(connection, message)
+            return bool(messages)
+        except (EOFError, OSError):
+            self._on_closed(connection, worker)
+        except UnreadableError as error:
+            self._on_closed(connection, worker)
+            self._post(WorkerFailed(self._generation, error))
+        return False
+
+    def _on_message(self, sender: MessageConnection, message: ToCoordinator) -> None:
+        if sender in self._unknown:
+            self._unknown.remove(sender)
+        match message:
+            case TemplateReady(_, threads):
+                self._template.on_ready(sender)
+                if threads:
+                    logger.warning(_THREADS, ", ".join(threads))
+            case LifelineOpened():
+                self._lifelines.append(sender)
+            case WorkerHello():
+                self._on_hello(sender, message)
+            case WorkerExited():
+                self._on_exited(message)
+            case Heartbeat(generation, worker, metrics):
+                self.metrics.update(metrics)
+                self.figures_changed = True
+                self._post(WorkerSeen(generation, worker))
+            case Exception():
+                self._post(GenerationFailed(message, fatal=True))
+            case _:
+                self._post(message)
+
+    def _on_hello(self, sender: MessageConnection, hello: WorkerHello) -> None:
+        if hello.generation != self._generation or self._stopping:
+            sender.close()
+            return
+        assert self._deployment is not None
+        self._workers[hello.worker] = sender
+        self._addresses[hello.worker] = hello.address
+        self.pids[hello.worker] = hello.pid
+        self._post(WorkerSeen(hello.generation, hello.worker))
+        if len(self._addresses) < len(set(self._placement.values())):
+            return
+        for worker in list(self._workers):
+            mine = {id for id, host in self._placement.items() if host == worker}
+            deployment = self._deployment.only(mine)
+            self._tell(worker, Assignment(deployment, self._placement, self._addresses))
+        self._post(WorkersConnected(self._generation))
+
+    def _on_closed(self, connection: MessageConnection, worker: int | None) -> None:
+        connection.close()
+        if connection in self._unknown:
+            self._unknown.remove(connection)
+        elif connection is self._template.connection:
+            self._on_template_lost(f"the template process {self._template.how_it_ended()}")
+        elif worker is not None and self._workers.get(worker) is connection:
+            del self._workers[worker]
+            if not self._stopping:
+                self._unexplained[worker] = time.monotonic() + _EXPLAINED_S_MAX
+
+    def _on_exited(self, exited: WorkerExited) -> None:
+        if exited.generation != self._generation or self._stopping:
+            return
+        self._hear_out(exited.worker)
+        self._unexplained.pop(exited.worker, None)
+        code = os.waitstatus_to_exitcode(exited.status)
+        self._lose(exited.worker, _UNHEARD if code == ORPHANED_EXIT else how_it_ended(code))
+
+    def _hear_out(self, worker: int) -> None:
+        """Take all that has arrived from a worker that says no more."""
+        connection = self._workers.get(worker)
+        while connection is not None and not connection.closed:
+            if not self._receive(connection, worker):
+                break
+
+    def _patience_s(self, timeout: float | None) -> float | None:
+        """How long to wait at most, so that no worker stays unexplained for longer than it may."""
+        until = min(self._unexplained.values(), default=None)
+        if until is None:
+            return timeout
+        left_s = max(0.0, until - time.monotonic())
+        return left_s if timeout is None else min(left_s, timeout)
+
+    def _report_unexplained(self) -> None:
+        """The processes may live, but nobody hears them any more."""
+        now = time.monotonic()
+        for worker in [one for one, until in self._unexplained.items() if until <= now]:
+            del self._unexplained[worker]
+            self._lose(worker, _UNHEARD)
+
+    def _lose(self, worker: int, how: str) -> None:
+        names = [self._graph.subtask_name(i) for i, at in self._placement.items() if at == worker]
+        process = f"process {self.pids[worker]}" if worker in self.pids else "not yet up"
+        lost = WorkerLostError(f"worker {worker} ({process}: {', '.join(names)}) {how}")
+        self._post(WorkerFailed(self._generation, lost))
+
+    def _tell(self, worker: int, message: ToWorker) -> None:
+        connection = self._workers.get(worker)
+        if connection is None:
+            return
+        try:
+            connection.send(message)
+        except UnsendableError as error:
+            self._post(GenerationFailed(error, fatal=True))
+        except (
+            BlockingIOError,
+            TimeoutError,
+        ):  # Half of a message may be on its way: nothing can follow.
+            self._hear_out(worker)
+            connection.close()
+            self._workers.pop(worker, None)
+            self._unexplained.pop(worker, None)
+            self._lose(worker, "takes no more messages")
+        except OSError:
+            pass  # The connection is broken, as will show where it is read.
+
+    def _drop_workers(self) -> None:
+        for connection in [*self._workers.values(), *self._lifelines]:
+            connection.close()
+        self._workers, self._lifelines = {}, []
+
+    @property
+    def _generation(self) -> int:
+        return 0 if self._deployment is None else self._deployment.generation
+
+    # The template.
+
+    def _on_template_ended(self, code: int) -> None:
+        """Nobody heard that it came up: unless it was killed, it has printed why to our standard error."""
+        how = f"the template process {how_it_ended(code)}"
+        if code < 0:
+            self._on_template_lost(how)
+        else:
+            lost = WorkerLostError(f"{how} before it was up")
+            self._post(GenerationFailed(lost, fatal=True))
+
+    def _on_template_lost(self, how: str) -> None:
+        """Its workers cannot be told apart from living ones any more, and die with it."""
+        self._template.restart()
+        self._post(WorkerFailed(self._generation, WorkerLostError(how)))
+
+
+def _private_folder(transport: str) -> str:
+    """A new folder that only this user can enter. Raises ConfigurationError if sockets cannot be there."""
+    folder = tempfile.mkdtemp(prefix="minirt-")
+    if transport == "unix" and len(os.fsencode(folder)) > _FOLDER_BYTES_MAX:
+        os.rmdir(folder)
+        raise ConfigurationError(
+            f"the folder for temporary files has too long a path for sockets: {folder}; set TMPDIR to a "
+            'shorter one, or use Options(transport="tcp")'
+        )
+    return folder

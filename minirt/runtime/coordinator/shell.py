@@ -1,0 +1,117 @@
+"""Carries out what the job's protocol orders; shared by every way of running a job."""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from collections.abc import Callable
+
+from minirt.clock import Clock
+from minirt.protocol.job import JobProtocol
+from minirt.protocol.job_events import (
+    AnnounceRestart,
+    AnswerSavepoint,
+    Deploy,
+    EndJob,
+    JobCommand,
+    JobEvent,
+    ManifestRefused,
+    ManifestStored,
+    RecordHistory,
+    SavepointNotPublished,
+    SavepointPublished,
+    SavepointRequested,
+    SetTimer,
+    SnapshotAcknowledged,
+    SnapshotDeclined,
+    StopWorkers,
+    SubtaskDrained,
+    Timer,
+    TimerFired,
+    WorkerFailed,
+)
+from minirt.protocol.subtask_commands import SubtaskCommand
+from minirt.runtime.coordinator.cluster import Cluster
+from minirt.runtime.coordinator.storage_tasks import STORAGE_COMMANDS, StorageCommand, StorageTasks
+from minirt.runtime.program.observer import JobObserver
+
+_MOVES_CHECKPOINTS = (
+    *(TimerFired, SnapshotAcknowledged, SnapshotDeclined, ManifestStored, ManifestRefused),
+    *(SubtaskDrained, SavepointRequested, SavepointPublished, SavepointNotPublished, WorkerFailed),
+)
+"""Events that may begin a checkpoint, end it or bring a part of it."""
+
+
+class JobShell:
+    """Feeds events to the protocol and executes its commands in order.
+
+    `run_storage` has a storage command carried out now or later, by whoever; its event must come back
+    through `on_event`. `answer` tells a user what became of a savepoint.
+    """
+
+    def __init__(
+        self,
+        protocol: JobProtocol,
+        cluster: Cluster,
+        tasks: StorageTasks,
+        run_storage: Callable[[StorageCommand], None],
+        clock: Clock,
+        observer: JobObserver,
+        answer: Callable[[AnswerSavepoint], None],
+    ) -> None:
+        self._protocol = protocol
+        self._cluster = cluster
+        self._tasks = tasks
+        self._run_storage = run_storage
+        self._clock = clock
+        self._observer = observer
+        self._answer = answer
+        self._timers: list[tuple[float, int, Timer]] = []
+        self._timer_order = itertools.count()
+        self.ending: EndJob | None = None
+        """Set once the job is over."""
+
+    @property
+    def next_timer_at(self) -> float | None:
+        """By the monotonic clock."""
+        return self._timers[0][0] if self._timers else None
+
+    def on_event(self, event: JobEvent) -> None:
+        status = self._protocol.status
+        commands = self._protocol.handle(event, self._clock.monotonic(), self._clock.now())
+        if self._protocol.status is not status:
+            self._observer.on_status(self._protocol.status, self._protocol.generation)
+        if isinstance(event, _MOVES_CHECKPOINTS):
+            self._observer.on_checkpoint_under_way(self._protocol.checkpoint_under_way)
+        for command in commands:
+            self._execute(command)
+
+    def fire_timers(self) -> None:
+        """Feed the timers that are due."""
+        while self._timers and self._timers[0][0] <= self._clock.monotonic():
+            self.on_event(TimerFired(heapq.heappop(self._timers)[2]))
+
+    def _execute(self, command: JobCommand) -> None:
+        if isinstance(command, STORAGE_COMMANDS):
+            if isinstance(command, RecordHistory):
+                self._observer.on_checkpoint(command.report)
+            self._run_storage(command)
+            return
+        match command:
+            case Deploy(generation, start):
+                self._cluster.deploy(self._tasks.deployment(generation, start))
+            case SubtaskCommand():
+                self._cluster.send(command)
+            case StopWorkers():
+                self._cluster.stop(command)
+            case SetTimer(timer, at):
+                heapq.heappush(self._timers, (at, next(self._timer_order), timer))
+            case AnswerSavepoint():
+                self._answer(command)
+            case AnnounceRestart(failure, delay_s):
+                self._observer.on_restart(failure.error, delay_s)
+            case EndJob():
+                self.ending = command
+                if command.ended_because is not None:
+                    self._observer.on_told_to_end(command.ended_because)
+                self._observer.on_end(command.status, command.error)

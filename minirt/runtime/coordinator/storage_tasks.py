@@ -1,0 +1,244 @@
+"""What the coordinator does on storage and with sinks: each task takes a command, returns an event."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from minirt.config import Checkpointing
+from minirt.errors import (
+    MinirtError,
+    SupersededError,
+    UserCodeError,
+)
+from minirt.graph.execution import ExecutionGraph
+from minirt.graph.job_graph import OperatorNode
+from minirt.io.base import Handle, Sink
+from minirt.monitoring.logs import log_fields, logger_of
+from minirt.protocol.job_events import (
+    CleanUp,
+    CommitFailed,
+    CommitHandles,
+    GenerationFailed,
+    GenerationPrepared,
+    HandlesCommitted,
+    JobEvent,
+    ManifestRefused,
+    ManifestStored,
+    PrepareGeneration,
+    PublishSavepoint,
+    RecordHistory,
+    SavepointNotPublished,
+    SavepointPublished,
+    StoreManifest,
+)
+from minirt.protocol.manifest import CheckpointPaths, Manifest, ManifestKey, SinkHandles
+from minirt.protocol.preparing import Preparation, PreparationStep
+from minirt.protocol.preparing_events import PreparingCommand
+from minirt.protocol.reports import CheckpointReport
+from minirt.protocol.restore_options import RestoreOptions
+from minirt.protocol.starting_point import StartingPoint
+from minirt.runtime.control.package import Deployment
+from minirt.runtime.coordinator.preparation_tasks import PreparationTasks
+from minirt.storage.checkpoints import CheckpointStorage
+from minirt.storage.history import EVENTS_MAX, History
+from minirt.storage.savepoints import copy_checkpoint
+
+logger = logger_of("coordinator")
+
+
+@dataclass(frozen=True, slots=True)
+class RecordEvent:
+    """Keep what happened to the job where it survives the coordinator; it decides nothing."""
+
+    entry: dict[str, Any]
+
+
+StorageCommand = (
+    PrepareGeneration
+    | StoreManifest
+    | CommitHandles
+    | PublishSavepoint
+    | CleanUp
+    | RecordHistory
+    | RecordEvent
+)
+STORAGE_COMMANDS = (
+    PrepareGeneration,
+    StoreManifest,
+    CommitHandles,
+    PublishSavepoint,
+    CleanUp,
+    RecordHistory,
+)
+
+
+@dataclass(slots=True)
+class StorageTasks:
+    """Runs storage commands, one at a time. Without storage, generations live in memory only."""
+
+    graph: ExecutionGraph
+    storage: CheckpointStorage | None
+    checkpointing: Checkpointing | None
+    restore: RestoreOptions
+    _preparation: Preparation = field(init=False)
+    _preparing: PreparationTasks = field(init=False)
+    _events: History | None = field(init=False, default=None)
+
+    def __post_init__(self) -> None:
+        checkpointing = self.checkpointing
+        self._preparation = Preparation(
+            self.graph.topology,
+            self.restore,
+            stored=self.storage is not None,
+            restored_watermarks=checkpointing is not None
+            and checkpointing.watermarks == "restored",
+        )
+        self._preparing = PreparationTasks(self.graph, self.storage)
+
+    @property
+    def _generation(self) -> int:
+        """The one that is prepared, or was prepared last."""
+        return self._preparation.generation
+
+    def run(self, command: StorageCommand) -> JobEvent | None:
+        """Carry out a command; failures come back as events, never as exceptions."""
+        with log_fields(job=self.graph.name, generation=self._generation):
+            try:
+                return self._run(command)
+            except (Exception, SystemExit) as error:  # A sink may even call `sys.exit`.
+                return self._failed(command, error)
+
+    def _run(self, command: StorageCommand) -> JobEvent | None:
+        match command:
+            case PrepareGeneration():
+                return self._prepare(command)
+            case StoreManifest(manifest):
+                return self._store(manifest)
+            case CommitHandles(checkpoint_id, handles):
+                self._commit(handles)
+                return HandlesCommitted(checkpoint_id)
+            case PublishSavepoint(manifest, path):
+                return self._publish(manifest, path)
+            case CleanUp():
+                self._clean_up(command)
+            case RecordHistory(report):
+                self._record(report)
+            case RecordEvent(entry):
+                self._record_event(entry)
+        return None
+
+    def deployment(self, generation: int, start: StartingPoint) -> Deployment:
+        """What the workers of a generation that was prepared are given."""
+        return self._preparing.deployment(generation, start)
+
+    def _prepare(self, command: PrepareGeneration) -> JobEvent:
+        step = self.begin(command)
+        while not isinstance(step, GenerationPrepared | GenerationFailed):
+            step = self.go_on(step)
+        return step
+
+    def begin(self, command: PrepareGeneration) -> PreparationStep:
+        """Begin to prepare a generation, for who wants to carry out one step at a time with `go_on`."""
+        return self._preparation.handle(command)
+
+    def go_on(self, step: PreparingCommand) -> PreparationStep:
+        """Carry out one step of the preparation; what comes next, or how it has ended."""
+        return self._preparation.handle(self._preparing.run(step))
+
+    def _failed(self, command: StorageCommand, error: Exception | SystemExit) -> JobEvent | None:
+        """What the job hears of a command that failed; None if it goes on without."""
+        known = error if isinstance(error, Exception) else MinirtError(f"a sink raised {error!r}")
+        match command:
+            case PrepareGeneration():
+                # What a step raises is an answer to it: this is an error of the preparation itself.
+                return GenerationFailed(known, fatal=False)
+            case StoreManifest() if isinstance(known, UserCodeError):
+                return GenerationFailed(known, fatal=True)  # Later manifests hold it as well.
+            case StoreManifest(manifest):
+                return ManifestRefused(manifest.checkpoint_id, known)
+            case CommitHandles(checkpoint_id):
+                logger.warning("commit of checkpoint %d failed: %s", checkpoint_id, known)
+                return CommitFailed(checkpoint_id, known)
+            case PublishSavepoint(manifest):
+                return SavepointNotPublished(manifest.checkpoint_id, known)
+            case CleanUp():
+                logger.warning("old checkpoints could not be deleted: %s", known)
+            case RecordHistory():
+                logger.warning("the checkpoint history could not be written: %s", known)
+            case RecordEvent():
+                logger.warning("the history of the job could not be written: %s", known)
+        return None
+
+    def _store(self, manifest: Manifest) -> JobEvent:
+        checkpoint_id, storage = manifest.checkpoint_id, self.storage
+        if storage is None:
+            return ManifestStored(checkpoint_id)
+        created = storage.create_manifest(manifest)
+        current = storage.is_current(manifest.generation)
+        if not (created and current):
+            return ManifestRefused(checkpoint_id, SupersededError())
+        return ManifestStored(checkpoint_id)
+
+    def _commit(self, held: Sequence[SinkHandles]) -> None:
+        for node, sink in self._sinks():
+            handles = _handles_of(held, node.uid)
+            if handles:
+                sink.commit(handles)
+
+    def _sinks(self) -> Iterator[tuple[OperatorNode, Sink]]:
+        for vertex in self.graph.vertices:
+            for node in vertex.operators:
+                if node.spec.writes_to is not None:
+                    yield node, node.spec.writes_to
+
+    def _publish(self, manifest: Manifest, path: str | None) -> JobEvent:
+        checkpoint_id, storage = manifest.checkpoint_id, self.storage
+        assert storage is not None, "savepoints are refused without storage"
+        original = storage.store.full_path(CheckpointPaths.folder(manifest.key).rstrip("/"))
+        event: JobEvent = SavepointPublished(checkpoint_id, original)
+        try:
+            if not storage.is_current(self._generation):
+                return SavepointNotPublished(checkpoint_id, SupersededError())
+            if path is not None:
+                target = storage.store.at(path)
+                copy_checkpoint(manifest, storage.store, target)
+                event = SavepointPublished(checkpoint_id, target.root)
+        except Exception as error:
+            event = SavepointNotPublished(checkpoint_id, error, original)
+        if manifest.drain is not None:
+            _end_drain(storage, manifest.key)
+        return event
+
+    def _clean_up(self, command: CleanUp) -> None:
+        """Who was replaced deletes nothing: a successor may have restored what looks old from here."""
+        storage = self.storage
+        if storage is None or self.checkpointing is None:
+            return
+        if storage.is_current(self._generation):
+            retain = self.checkpointing.retain
+            storage.cleanup(retain, command.needed, command.unneeded)
+
+    def _record(self, report: CheckpointReport) -> None:
+        if self.storage is not None:
+            self.storage.append_history(report.to_plain())
+
+    def _record_event(self, entry: dict[str, Any]) -> None:
+        if self.storage is None:
+            return
+        if self._events is None or self._events.generation != self._generation:
+            store, folder = self.storage.store, CheckpointPaths.EVENTS
+            self._events = History(store, folder, self._generation, EVENTS_MAX)
+        self._events.append(entry)
+
+
+def _end_drain(storage: CheckpointStorage, key: ManifestKey) -> None:
+    try:
+        storage.end_drain(key)
+    except MinirtError as error:
+        logger.warning("the job is drained, which its next start will do once more: %s", error)
+
+
+def _handles_of(held: Sequence[SinkHandles], uid: str) -> list[Handle]:
+    return [handle for part in held if part.uid == uid for handle in part.handles]

@@ -1,1 +1,0 @@
-"""One implementation for each operator of the job graph."""

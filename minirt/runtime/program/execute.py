@@ -1,0 +1,281 @@
+"""Runs a job graph: puts storage, protocol and runner together, and hands out the job."""
+
+from __future__ import annotations
+
+import os
+import queue
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Literal
+
+import cloudpickle
+
+from minirt.clock import SYSTEM_CLOCK, Clock
+from minirt.config import Checkpointing, Options
+from minirt.errors import ConfigurationError
+from minirt.graph.execution import ExecutionGraph
+from minirt.graph.job_graph import JobGraph
+from minirt.graph.planner import build_execution_graph
+from minirt.graph.queue_checks import check_queues
+from minirt.io.base import Sink
+from minirt.modes import DEFAULT_MODE, MODES, find_mode
+from minirt.monitoring.events import JobEvents
+from minirt.monitoring.logs import logger_of, set_up_program
+from minirt.monitoring.monitor import JobMonitor
+from minirt.monitoring.report import FiguresReport
+from minirt.protocol.checkpoints import CheckpointSettings
+from minirt.protocol.ids import SubtaskId
+from minirt.protocol.job import JobProtocol
+from minirt.protocol.job_events import JobEvent
+from minirt.protocol.liveness import Liveness
+from minirt.protocol.restarts import Restart, RestartStrategy
+from minirt.protocol.restore import vertex_entries
+from minirt.protocol.restore_options import FRESH, RestoreOptions
+from minirt.run_settings import RunSettings
+from minirt.runtime.control.package import JobPackage
+from minirt.runtime.coordinator.coordinator import Coordinator
+from minirt.runtime.coordinator.inline import InlineRunner
+from minirt.runtime.coordinator.process_cluster import ProcessCluster
+from minirt.runtime.coordinator.storage_tasks import RecordEvent, StorageTasks
+from minirt.runtime.program.at_exit import wait_at_exit
+from minirt.runtime.program.job import Job, JobResult, Recorder, job_result
+from minirt.runtime.program.observer import JobObserver
+from minirt.runtime.program.savepoint_desk import SavepointDesk
+from minirt.runtime.program.signals import SignalWatch, launching
+from minirt.storage.checkpoints import CheckpointStorage
+from minirt.storage.store import ObjectStore
+
+Runner = Literal["processes", "inline"]
+
+logger = logger_of("job")
+
+
+def start_job(graph: JobGraph, settings: RunSettings, clock: Clock = SYSTEM_CLOCK) -> Job:
+    """Start a job in worker processes, which all go by `clock`, and return at once.
+
+    The program does not end before it.
+    """
+    job = _launch(graph, settings, clock)
+    wait_at_exit(job)
+    return job
+
+
+def _launch(graph: JobGraph, settings: RunSettings, clock: Clock) -> Job:
+    _check_storage_is_shared(settings)
+    parts, options = _Parts.of(graph, settings, clock), settings.options
+    monitor = JobMonitor(parts.execution, clock.now)
+    report = FiguresReport(monitor, options.limits.metrics_log_s)
+    observers = [monitor, report, *_watching(settings)]
+    recorder = Recorder(graph.name, observers, options.limits.history_entries)
+    placement = place(parts.execution, options)
+    savepoints = SavepointDesk(parts.package.storage, parts.package.modes, parts.mode)
+    with launching() as attach_signals, ExitStack() as starting:
+        url = _offer_metrics(options, monitor, starting)
+        starting.callback(set_up_program(options.log_format, options.log_level))
+        events: queue.SimpleQueue[JobEvent] = queue.SimpleQueue()
+        coordinator = Coordinator(
+            parts.package,
+            placement,
+            parts.protocol,
+            parts.tasks,
+            ProcessCluster(parts.package, placement, events.put),
+            events,
+            recorder,
+            savepoints.answer,
+        )
+        recorder.observers.append(JobEvents(monitor, coordinator.record))
+        at_end = starting.pop_all()
+        job = Job(parts.protocol, options, recorder, monitor, url, coordinator, savepoints, at_end)
+        attach_signals(job)
+    return job
+
+
+def execute_job(
+    graph: JobGraph, settings: RunSettings, runner: Runner, clock: Clock = SYSTEM_CLOCK
+) -> JobResult:
+    """Run a job to its end. Raises JobFailedError if it fails."""
+    if runner == "processes":
+        with SignalWatch() as watch:
+            result = _launch(graph, settings, clock).wait()
+        watch.pass_on(result.status)
+        return result
+    for option, given in (
+        ("metrics_port", settings.options.metrics_port is not None),
+        ("on_signal", settings.options.on_signal != "cancel"),
+    ):
+        if given:
+            raise ConfigurationError(f'{option} has no effect with runner="inline"')
+    began_at, parts = time.monotonic(), _Parts.of(graph, settings, clock)
+    monitor = JobMonitor(parts.execution, clock.now)
+    events = JobEvents(monitor, lambda entry: parts.tasks.run(RecordEvent(entry)))
+    observers = [monitor, events, *_watching(settings)]
+    recorder = Recorder(graph.name, observers, settings.options.limits.history_entries)
+    ending = InlineRunner(parts.package, parts.protocol, parts.tasks, recorder).run()
+    return job_result(graph.name, parts.protocol, recorder, ending, began_at)
+
+
+def _check_storage_is_shared(settings: RunSettings) -> None:
+    """What a worker stores must be there for the others, and for the coordinator."""
+    checkpointing, restored = settings.checkpointing, settings.restore.which
+    if checkpointing is None:
+        return
+    store = ObjectStore(os.fspath(checkpointing.storage), checkpointing.storage_options)
+    places = [store]
+    if isinstance(restored, str) and "://" in restored:
+        places.append(store.at(restored))
+    for place in places:
+        if place.is_of_one_process:
+            raise ConfigurationError(
+                f"{place.root} is in the memory of one process, and the workers of a job are others: "
+                'checkpoints there cannot be restored; use a folder, or runner="inline"'
+            )
+
+
+def place(graph: ExecutionGraph, options: Options) -> dict[SubtaskId, int]:
+    """Which worker runs which subtask."""
+    if options.placement == "subtask":
+        return {id: worker for worker, id in enumerate(graph.subtasks())}
+    widest = max(vertex.parallelism for vertex in graph.vertices)
+    workers = min(options.workers or widest, widest)
+    if options.workers is not None and workers < options.workers:
+        logger.warning(
+            "job %r has %d workers instead of %d: its highest parallelism is %d",
+            *(graph.name, workers, options.workers, widest),
+        )
+    return {id: id.index % workers for id in graph.subtasks()}
+
+
+def _offer_metrics(options: Options, monitor: JobMonitor, while_running: ExitStack) -> str | None:
+    """Where, if anywhere. Raises ConfigurationError if that cannot be."""
+    if options.metrics_port is None:
+        return None
+    from minirt.monitoring.prometheus import MetricsEndpoint
+
+    endpoint = MetricsEndpoint(options.metrics_host, options.metrics_port, monitor.figures)
+    while_running.callback(endpoint.close)
+    return endpoint.url
+
+
+def _watching(settings: RunSettings) -> list[JobObserver]:
+    return [] if settings.observer is None else [settings.observer]
+
+
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    """What every runner needs."""
+
+    execution: ExecutionGraph
+    package: JobPackage
+    protocol: JobProtocol
+    tasks: StorageTasks
+    mode: str
+
+    @classmethod
+    def of(cls, graph: JobGraph, settings: RunSettings, clock: Clock) -> _Parts:
+        execution = build_execution_graph(graph)
+        checkpointing, options = settings.checkpointing, settings.options
+        check_queues(execution, options)
+        if checkpointing is None:
+            _check_output_shows(execution)
+        storage = None
+        if checkpointing is not None:
+            root = os.fspath(checkpointing.storage)
+            limits = options.limits
+            store = ObjectStore(
+                root, checkpointing.storage_options, timeout_s=limits.storage_timeout_s
+            )
+            storage = CheckpointStorage(store, limits.inline_snapshot_bytes, limits.history_entries)
+            storage.check_writable()
+            _check_starting_over(settings.restore, storage)
+        if storage is None or _starts_over(settings.restore, storage):
+            for sink in _sinks(execution):
+                sink.on_fresh_start()
+        if checkpointing is None:
+            mode = find_mode(DEFAULT_MODE)
+        else:
+            mode = find_mode(checkpointing.mode, checkpointing.timeout_s)
+        try:
+            pickled = cloudpickle.dumps(execution)
+        except Exception as error:
+            raise ConfigurationError(f"the job cannot be sent to workers: {error}") from error
+        return cls(
+            execution,
+            JobPackage(pickled, options, {**MODES, mode.name: mode}, storage, clock),
+            job_protocol(execution, checkpointing, mode.name, settings.restart, options),
+            StorageTasks(execution, storage, checkpointing, settings.restore),
+            mode.name,
+        )
+
+
+def _check_output_shows(graph: ExecutionGraph) -> None:
+    """Sinks commit with checkpoints: without any, a job that never ends would never show output."""
+    nodes = [node for vertex in graph.vertices for node in vertex.operators]
+    sources = ((node, node.spec.reads_from) for node in nodes)
+    endless = [node for node, source in sources if source is not None and not source.bounded]
+    for node in nodes:
+        sink = node.spec.writes_to
+        if not endless or sink is None:
+            continue
+        if type(sink).commit is not Sink.commit:
+            raise ConfigurationError(
+                f"sink {node.label} shows its output with each checkpoint, but this job takes none and "
+                f"source {endless[0].label} never ends; give the job checkpointing"
+            )
+
+
+def _check_starting_over(restore: RestoreOptions, storage: CheckpointStorage) -> None:
+    """Starting over must be said: it makes the checkpoints that are there worthless."""
+    keys = storage.manifest_keys() if restore.which is None else []
+    if keys:
+        raise ConfigurationError(
+            f"{storage.store.root} holds {len(keys)} checkpoints of an earlier run, the newest is "
+            f'{keys[-1].checkpoint_id}; go on from it with restore="latest", or give them up '
+            f'with restore="{FRESH}"'
+        )
+
+
+def _starts_over(restore: RestoreOptions, storage: CheckpointStorage) -> bool:
+    """Whether the job goes on from no checkpoint."""
+    return restore.which in (None, FRESH) or (
+        restore.which == "latest" and not storage.manifest_keys()
+    )
+
+
+def _sinks(execution: ExecutionGraph) -> Iterator[Sink]:
+    nodes = (node for vertex in execution.vertices for node in vertex.operators)
+    return (node.spec.writes_to for node in nodes if node.spec.writes_to is not None)
+
+
+def job_protocol(
+    execution: ExecutionGraph,
+    checkpointing: Checkpointing | None,
+    mode: str,
+    restart: RestartStrategy | None,
+    options: Options,
+) -> JobProtocol:
+    """The protocol of a job that has not begun, with the defaults filled in."""
+    if checkpointing is None:
+        settings = CheckpointSettings(mode, interval_s=None)
+    else:
+        settings = CheckpointSettings(
+            mode,
+            checkpointing.interval_s,
+            checkpointing.timeout_s,
+            checkpointing.min_pause_s,
+            checkpointing.tolerable_failures,
+            options.limits.savepoint_requests,
+        )
+    if restart is None:
+        restart = Restart.none() if checkpointing is None else Restart.exponential_delay()
+    return JobProtocol(
+        execution.name,
+        vertex_entries(execution.topology),
+        frozenset(execution.subtasks()),
+        settings,
+        restart.start(),
+        Liveness(options.heartbeat_timeout_s),
+        options.limits.connect_timeout_s,
+        options.limits.start_timeout_s,
+    )

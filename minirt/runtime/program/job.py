@@ -1,0 +1,334 @@
+"""A job as its user holds it: what it does, what can be asked of it, and how it ended."""
+
+from __future__ import annotations
+
+import math
+import os
+import threading
+import time
+from collections import deque
+from collections.abc import Sequence
+from concurrent.futures import Future
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+
+from minirt.config import Options
+from minirt.errors import ConfigurationError, JobFailedError, ProtocolError
+from minirt.monitoring.figures import JobFigures
+from minirt.monitoring.logs import log_fields, logger_of
+from minirt.monitoring.monitor import JobMonitor
+from minirt.monitoring.queued import queued_in_words
+from minirt.operations.desk import ControlDesk
+from minirt.protocol.barriers import CheckpointMode
+from minirt.protocol.job import JobProtocol
+from minirt.protocol.job_events import EndJob, JobStatus
+from minirt.protocol.reasons import SavepointFailure, SavepointFailureReason
+from minirt.protocol.reports import CheckpointReport, CheckpointUnderWay
+from minirt.protocol.savepoint_requests import Afterwards, Savepoint
+from minirt.runtime.coordinator.coordinator import Coordinator
+from minirt.runtime.program.observer import JobObserver, JobProgress
+from minirt.runtime.program.savepoint_desk import SavepointDesk
+from minirt.runtime.program.signals import OF_SERVICES, SignalWatch
+from minirt.threads import start_thread
+
+logger = logger_of("job")
+
+_SAYS_AFTER_S = 5.0
+"""How long a savepoint may take until the log says what it waits for; it then says so ever more rarely."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobResult:
+    """How a job ended. `checkpoints` are the newest that completed or failed, oldest first.
+
+    They are as many as `Limits.history_entries`; `completed_checkpoints` counts all that were completed.
+    """
+
+    name: str
+    status: JobStatus
+    restarts: int
+    duration_s: float
+    completed_checkpoints: int
+    checkpoints: tuple[CheckpointReport, ...] = field(repr=False)
+    savepoint: Savepoint | None = None
+    """Where a job that was stopped or drained may go on."""
+
+
+class Recorder(JobObserver):
+    """Remembers the checkpoints for the result, logs what went wrong, and passes everything on."""
+
+    def __init__(self, name: str, observers: Sequence[JobObserver], entries_max: int) -> None:
+        self.name = name
+        self.observers = list(observers)
+        self.checkpoints: deque[CheckpointReport] = deque(maxlen=entries_max)
+        self.completed = 0
+        self._newest_error = ""
+        self._times = 0
+        """How often it came in a row."""
+
+    def on_status(self, status: JobStatus, generation: int) -> None:
+        with log_fields(job=self.name, generation=generation):
+            logger.info("job %r is %s", self.name, status.value)
+        for observer in self.observers:
+            observer.on_status(status, generation)
+
+    def on_checkpoint(self, report: CheckpointReport) -> None:
+        self.checkpoints.append(report)
+        self.completed += report.completed
+        id = report.checkpoint_id
+        with log_fields(job=self.name, generation=report.generation, checkpoint=id):
+            if report.failure is not None:
+                logger.warning("job %r: checkpoint %d failed: %s", self.name, id, report.failure)
+            else:
+                logged = ("mode", "kind", "duration_s", "bytes")
+                figures = {name: getattr(report, name) for name in logged}
+                logger.info("checkpoint %d is complete", id, extra=figures)
+        for observer in self.observers:
+            observer.on_checkpoint(report)
+
+    def on_checkpoint_under_way(self, checkpoint: CheckpointUnderWay | None) -> None:
+        for observer in self.observers:
+            observer.on_checkpoint_under_way(checkpoint)
+
+    def on_restart(self, error: Exception, delay_s: float) -> None:
+        text = str(error)
+        self._times = self._times + 1 if text == self._newest_error else 1
+        self._newest_error = text
+        if self._times > 1:
+            first_line = text.partition("\n")[0]
+            text = f"the same error for the {_ordinal(self._times)} time: {first_line}"
+        with log_fields(job=self.name):
+            logger.warning("job %r restarts in %.2f s: %s", self.name, delay_s, text)
+        for observer in self.observers:
+            observer.on_restart(error, delay_s)
+
+    def on_told_to_end(self, reason: str) -> None:
+        for observer in self.observers:
+            observer.on_told_to_end(reason)
+
+    def on_end(self, status: JobStatus, error: Exception | None) -> None:
+        for observer in self.observers:
+            observer.on_end(status, error)
+
+    def on_progress(self, progress: JobProgress) -> None:
+        for observer in self.observers:
+            observer.on_progress(progress)
+
+
+def _ordinal(number: int) -> str:
+    """Two or more in words of a sentence: 2nd, 3rd, 11th."""
+    ending = {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    return f"{number}{'th' if number % 100 in (11, 12, 13) else ending}"
+
+
+class Job:
+    """A running job. Its methods may be called from any thread."""
+
+    def __init__(
+        self,
+        protocol: JobProtocol,
+        options: Options,
+        recorder: Recorder,
+        monitor: JobMonitor,
+        metrics_url: str | None,
+        coordinator: Coordinator,
+        savepoints: SavepointDesk,
+        at_end: ExitStack,
+    ) -> None:
+        self.name = recorder.name
+        self.options = options
+        self.metrics_url = metrics_url
+        """Where Prometheus reads the metrics, if the job offers any."""
+        self._protocol = protocol
+        self._recorder = recorder
+        self._monitor = monitor
+        self._coordinator = coordinator
+        self._savepoints = savepoints
+        self._at_end = at_end
+        self._began_at = time.monotonic()
+        self._ending: EndJob | None = None
+        self._crash: BaseException | None = None
+        self._over = threading.Event()
+        """Unlike `Thread.join`, waiting for it may be interrupted and begun again."""
+        self._left = threading.Event()
+        self.desk = ControlDesk(self)
+        """Where other processes of the same user ask for the job."""
+        start_thread(f"minirt-{self.name}", self._run, self._on_error)
+
+    @property
+    def status(self) -> JobStatus:
+        return self._protocol.status
+
+    @property
+    def restarts(self) -> int:
+        return self._protocol.restarts
+
+    @property
+    def progress(self) -> JobProgress:
+        """The newest figures of all subtasks, and their processes."""
+        return self._coordinator.progress()
+
+    @property
+    def figures(self) -> JobFigures:
+        """The newest figures with rates: where time goes, what flows, how checkpoints went."""
+        return self._monitor.figures()
+
+    def savepoint(
+        self,
+        path: str | os.PathLike[str] | None = None,
+        mode: str | CheckpointMode | None = None,
+        *,
+        timeout: float | None = None,
+    ) -> Savepoint:
+        """Take a checkpoint that is kept until you delete it, while the job goes on.
+
+        It is copied to `path`, a folder or URL with nothing in it, and can be restored from there without
+        the original, also after it was moved. Without a path it stays in the job's own storage. `mode` is
+        that of the job unless given. It waits for the checkpoint under way, and goes before the next one.
+
+        Raises ConfigurationError if it cannot work, StorageError if nothing can be stored at `path`,
+        SavepointFailedError if the checkpoint or the copy fails, or if the job restarts or ends
+        meanwhile; and TimeoutError if it takes longer than `timeout` seconds, though it may still come.
+        """
+        return self._ask(path, mode, Afterwards.GO_ON, timeout)
+
+    def stop(
+        self,
+        path: str | os.PathLike[str] | None = None,
+        mode: str | CheckpointMode | None = None,
+        *,
+        timeout: float | None = None,
+        reason: str | None = None,
+    ) -> Savepoint:
+        """End the job with a savepoint, behind which its sources emit nothing.
+
+        Returns once its output is committed and the job has ended. If the savepoint fails, the job goes
+        on. `reason` is what the history gives as the cause; other arguments and errors are those of
+        `savepoint`.
+        """
+        return self._ask(path, mode, Afterwards.STOP, timeout, reason)
+
+    def drain(
+        self,
+        path: str | os.PathLike[str] | None = None,
+        *,
+        timeout: float | None = None,
+        reason: str | None = None,
+    ) -> Savepoint:
+        """End the job as if its input were read to the end: event time ends, all output is committed.
+
+        The last state is kept as a savepoint. A job that is restored from it reads on where the sources
+        were, but its operators have seen the end of time. Arguments and errors are those of `stop`.
+        """
+        return self._ask(path, None, Afterwards.DRAIN, timeout, reason)
+
+    def cancel(self, *, reason: str | None = None) -> None:
+        """End the job now, without a last checkpoint. `reason` is what the history gives as the cause."""
+        self._coordinator.cancel(reason)
+
+    def wait(self, timeout: float | None = None) -> JobResult:
+        """Until the job has ended.
+
+        Raises JobFailedError if it failed, TimeoutError if it still runs after `timeout` seconds. In the
+        main thread, SIGTERM and SIGHUP end the job meanwhile, as `Options.on_signal` says, and then the
+        program. Ctrl-C raises KeyboardInterrupt and leaves the job to you; it is cancelled when the
+        program ends.
+        """
+        with SignalWatch(OF_SERVICES, self) as watch:
+            over = self._over.wait(timeout) or (watch.came is not None and self._over.wait())
+            if not over:
+                raise TimeoutError(f"job {self.name!r} still runs after {timeout} s")
+            self._left.wait()  # or the program may end before others have their answers
+        if self._crash is not None:
+            raise self._crash
+        if self._ending is None:
+            raise ProtocolError(f"job {self.name!r} is over, and nobody says how it ended")
+        result = job_result(self.name, self._protocol, self._recorder, self._ending, self._began_at)
+        watch.pass_on(result.status)
+        return result
+
+    def wait_for_end(self) -> None:
+        """Until the job has ended, however it did."""
+        self._over.wait()
+
+    def _ask(
+        self,
+        path: str | os.PathLike[str] | None,
+        mode: str | CheckpointMode | None,
+        afterwards: Afterwards,
+        timeout: float | None,
+        reason: str | None = None,
+    ) -> Savepoint:
+        answer = self._savepoints.ask(self._coordinator.post, path, mode, afterwards, reason)
+        savepoint = self._await(answer, timeout)
+        if afterwards is not Afterwards.GO_ON:
+            self._over.wait()
+        return savepoint
+
+    def _await(self, answer: Future[Savepoint], timeout: float | None) -> Savepoint:
+        """The savepoint once it is there; meanwhile the log says ever more rarely what it waits for."""
+        began_at, says_at = time.monotonic(), _SAYS_AFTER_S
+        while True:
+            left_s = math.inf if timeout is None else timeout
+            try:
+                return answer.result(max(0.0, min(left_s, says_at) - (time.monotonic() - began_at)))
+            except TimeoutError:
+                if answer.done():
+                    raise  # It is the answer itself.
+                if left_s <= says_at:
+                    raise TimeoutError(
+                        f"job {self.name!r} has no savepoint after {timeout} s; it may still come"
+                    ) from None
+            with log_fields(job=self.name):
+                logger.warning(
+                    "job %r has no savepoint after %.0f s: %s",
+                    self.name,
+                    says_at,
+                    queued_in_words(self.progress),
+                )
+            says_at *= 2
+
+    def _run(self) -> None:
+        with ExitStack() as ending:  # Whatever fails of it, the rest is done, and `wait` returns.
+            ending.callback(self._left.set)
+            ending.callback(self._at_end.close)
+            ending.callback(self.desk.close)
+            ending.callback(self._over.set)
+            ending.callback(self._refuse_savepoints)
+            try:
+                self._ending = self._coordinator.run()
+            except BaseException as error:
+                self._crash = error
+
+    def _refuse_savepoints(self) -> None:
+        over = SavepointFailureReason.JOB_ENDED
+        self._savepoints.close(SavepointFailure(over, status=self.status.value))
+
+    def _on_error(self, error: BaseException) -> None:
+        logger.error(
+            "job %r has ended, but not in good order: %s", self.name, error, exc_info=error
+        )
+
+
+def job_result(
+    name: str, protocol: JobProtocol, recorder: Recorder, ending: EndJob, began_at: float
+) -> JobResult:
+    """The result of a job that has ended. Raises JobFailedError if it failed."""
+    if ending.status is JobStatus.FAILED:
+        assert ending.failure is not None
+        error = ending.failure.error
+        if isinstance(error, ConfigurationError):
+            raise error
+        restarted = f" after {protocol.restarts} restarts" if protocol.restarts else ""
+        raise JobFailedError(
+            f"job {name!r} failed{restarted}: {error}", ending.failure.reason
+        ) from error
+    return JobResult(
+        name,
+        ending.status,
+        protocol.restarts,
+        time.monotonic() - began_at,
+        recorder.completed,
+        tuple(recorder.checkpoints),
+        ending.savepoint,
+    )

@@ -1,0 +1,45 @@
+"""How a job can be watched while it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from minirt.monitoring.subtask_metrics import SubtaskMetrics
+from minirt.protocol.ids import SubtaskId
+from minirt.protocol.job_events import JobStatus
+from minirt.protocol.reports import CheckpointReport, CheckpointUnderWay
+
+
+@dataclass(frozen=True, slots=True)
+class JobProgress:
+    """The newest figures of all subtasks, and the processes they run in."""
+
+    metrics: Mapping[SubtaskId, SubtaskMetrics]
+    names: Mapping[SubtaskId, str]
+    pids: Mapping[SubtaskId, int]
+
+
+class JobObserver:
+    """Override what you want to hear of. Called from the coordinator's thread: return quickly."""
+
+    def on_status(self, status: JobStatus, generation: int) -> None:
+        """The job has entered another stage of its life."""
+
+    def on_checkpoint(self, report: CheckpointReport) -> None:
+        """A checkpoint has completed or failed."""
+
+    def on_checkpoint_under_way(self, checkpoint: CheckpointUnderWay | None) -> None:
+        """What there is of the checkpoint that is being taken has changed; None: none is being taken."""
+
+    def on_restart(self, error: Exception, delay_s: float) -> None:
+        """The job will be restarted after this many seconds because of `error`."""
+
+    def on_told_to_end(self, reason: str) -> None:
+        """The job ends because it was told to, by a signal or a request; `on_end` follows."""
+
+    def on_end(self, status: JobStatus, error: Exception | None) -> None:
+        """The job has ended; `error` says why it failed."""
+
+    def on_progress(self, progress: JobProgress) -> None:
+        """New figures have come in, several times a second."""

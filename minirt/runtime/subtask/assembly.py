@@ -1,0 +1,202 @@
+"""Builds the subtasks of a job from what the coordinator hands out, the same way wherever they run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from minirt.config import Options
+from minirt.data.codec import MalformedDataError, RowCodec
+from minirt.errors import CorruptCheckpointError, MinirtError
+from minirt.graph.execution import ExecutionGraph, Link, Vertex
+from minirt.monitoring.logs import log_fields
+from minirt.monitoring.subtask_metrics import SubtaskMetrics
+from minirt.operators.common.base import Member
+from minirt.protocol.ids import ChannelId, SubtaskId
+from minirt.protocol.manifest import ManifestKey
+from minirt.protocol.stored_watermarks import RestoredWatermarks
+from minirt.runtime.channels.channels import InputChannel, OutputChannel
+from minirt.runtime.channels.debloat import Debloater, first_window_bytes
+from minirt.runtime.channels.output import LinkOutput, Outlet, Outputs
+from minirt.runtime.channels.spill import Room, Spill
+from minirt.runtime.control.package import Deployment, JobPackage
+from minirt.runtime.subtask.chain import Chain, ChainContext
+from minirt.runtime.subtask.elements import Origin
+from minirt.runtime.subtask.gate_input import GateInput, Incoming
+from minirt.runtime.subtask.gathering import GatheringInput
+from minirt.runtime.subtask.input import Input, InputParts
+from minirt.runtime.subtask.members import Members
+from minirt.runtime.subtask.pacer import Pacer
+from minirt.runtime.subtask.parts import Identity, SubtaskParts
+from minirt.runtime.subtask.recovered import InFlightSource, RecoveredChannels, RestoredInput
+from minirt.runtime.subtask.source_input import SourceInput
+from minirt.runtime.subtask.subtask import Ports, Subtask
+from minirt.storage.checkpoints import CheckpointStorage
+
+
+@dataclass(frozen=True, slots=True)
+class Assembled:
+    """A subtask that is ready to be connected: its ends of channels, with their place in the gate."""
+
+    subtask: Subtask
+    inputs: Mapping[ChannelId, tuple[int, InputChannel]]
+    outputs: Mapping[ChannelId, OutputChannel]
+
+
+def assemble(
+    package: JobPackage,
+    deployment: Deployment,
+    id: SubtaskId,
+    ports: Ports,
+    pacer: Pacer,
+    make_room: Callable[[OutputChannel], None],
+    spill_folder: str | None = None,
+) -> Assembled:
+    """One subtask, with its state restored and its operators open.
+
+    What memory has no room for goes to files in `spill_folder`, by default where temporary files go.
+    """
+    graph, options = package.load_graph(), package.options
+    limits, vertex = options.limits, graph.vertices[id.vertex]
+    metrics = SubtaskMetrics()
+    codec = RowCodec(allow_pickle=options.allow_pickle)
+    outlet = Outlet(graph.subtask_name(id), codec, limits, metrics, make_room)
+    spill = Spill(spill_folder, limits.spill_bytes_max)
+    links, outputs = _links(graph, id, outlet, spill, options)
+    inputs: dict[ChannelId, tuple[int, InputChannel]] = {}
+    incoming: list[Incoming] = []
+    for link in graph.inputs_of(id.vertex):
+        for channel_id in link.channels():
+            if channel_id.receiver == id.index:
+                channel = _input_channel(options, vertex.operators[0].uid, ports.clock.monotonic)
+                inputs[channel_id] = (len(inputs), channel)
+                origin = Origin(graph.link_key(link), channel_id.sender)
+                incoming.append(Incoming(channel, origin, link.target_input))
+    edges, known = graph.edges_into(id.vertex), deployment.watermarks.get(id)
+    recovered = _recovered(deployment, edges, id, codec, Room(limits.overdraft_bytes, spill))
+    restored = RestoredInput(None if known is None else known.watermark, recovered)
+    identity = Identity(id, deployment.generation, vertex.operators[0].uid, graph.subtask_name(id))
+    with log_fields(operator=identity.head, subtask=id.index):
+        chain = Chain(vertex, links, _chain_context(package, deployment, id, ports, metrics))
+        common = InputParts(edges, codec, metrics, restored)
+        input = _input(vertex, chain, incoming, common, known, ports.clock.monotonic)
+        members = Members([each for each in (input, *chain.operators) if isinstance(each, Member)])
+        _restore(members, deployment, id, package.storage)
+        members.open()
+    outlets = Outputs(links, options.buffer_timeout_s)
+    parts = SubtaskParts(identity, input, chain, members, outlets, metrics)
+    return Assembled(Subtask(parts, package.modes, pacer, ports), inputs, outputs)
+
+
+def _input(
+    vertex: Vertex,
+    chain: Chain,
+    incoming: Sequence[Incoming],
+    parts: InputParts,
+    known: RestoredWatermarks | None,
+    now: Callable[[], float],
+) -> Input:
+    spec = vertex.operators[0].spec
+    if spec.reading is not None:
+        watermark = None if known is None else known.watermark
+        return SourceInput(chain.head_context, spec.reading, parts, watermark)
+    if spec.gathers is not None:
+        return GatheringInput(incoming, parts, known, spec.gathers, now)
+    return GateInput(incoming, parts, known)
+
+
+def _chain_context(
+    package: JobPackage,
+    deployment: Deployment,
+    id: SubtaskId,
+    ports: Ports,
+    metrics: SubtaskMetrics,
+) -> ChainContext:
+    options = package.options
+    return ChainContext(
+        subtask=id,
+        job=deployment.job,
+        generation=deployment.generation,
+        splits=deployment.splits.get(id, ()),
+        clock=ports.clock,
+        watermark_interval_s=options.limits.watermark_interval_s,
+        source_poll_s=options.limits.source_poll_s,
+        options=options,
+        metrics=metrics,
+        wake=partial(ports.wake, id),
+        run_beside=ports.run_beside,
+        watermarks_restored=deployment.watermarks.get(id) is not None,
+    )
+
+
+def _links(
+    graph: ExecutionGraph, id: SubtaskId, outlet: Outlet, spill: Spill, options: Options
+) -> tuple[list[LinkOutput], dict[ChannelId, OutputChannel]]:
+    """The outgoing links of a subtask, and all their channels."""
+    links = []
+    outputs: dict[ChannelId, OutputChannel] = {}
+    for link in graph.outputs_of(id.vertex):
+        channel_ids = [ChannelId(link.id, id.index, to) for to in link.receivers_of(id.index)]
+        reader = graph.vertices[link.target].operators[0].uid
+        ends = [_output_channel(options, reader, spill) for _ in channel_ids]
+        outputs.update(zip(channel_ids, ends, strict=True))
+        operators = graph.vertices[id.vertex].operators
+        label = next(node.label for node in operators if node.uid == link.source_uid)
+        links.append(LinkOutput(link, graph.link_key(link), id.index, ends, label, outlet))
+    return links, outputs
+
+
+def _output_channel(options: Options, reader: str, spill: Spill) -> OutputChannel:
+    limits, target_s = options.of_channels_into(reader)
+    end = OutputChannel(
+        limits.output_queue_bytes, limits.input_queue_bytes, limits.overdraft_bytes, spill
+    )
+    if target_s is not None:
+        end.on_credit(0, first_window_bytes(limits))
+    return end
+
+
+def _input_channel(options: Options, reader: str, now: Callable[[], float]) -> InputChannel:
+    limits, target_s = options.of_channels_into(reader)
+    debloater = None if target_s is None else Debloater(target_s, limits, now)
+    return InputChannel(limits.input_queue_bytes, debloater)
+
+
+def _recovered(
+    deployment: Deployment,
+    edges: Mapping[str, Link],
+    id: SubtaskId,
+    codec: RowCodec,
+    room: Room,
+) -> RecoveredChannels | None:
+    channels = deployment.in_flight.get(id, ())
+    if not channels or deployment.restored_from is None:
+        return None
+    source = InFlightSource(*deployment.restored_from)
+    return RecoveredChannels(channels, edges, id.index, source, codec, room)
+
+
+def _restore(
+    members: Members, deployment: Deployment, id: SubtaskId, own: CheckpointStorage | None
+) -> None:
+    """Hand the stored snapshots to the operators, reading each only once."""
+    if deployment.restored_from is None:
+        return
+    storage, key = deployment.restored_from
+    parts = deployment.restore.get(id, {})
+    same_storage = own is not None and own.store.root == storage.store.root
+    for ref in dict.fromkeys(ref for part in parts.values() for ref in part.snapshots):
+        for path, sections in storage.read_state(ref, key):
+            for uid, part in parts.items():
+                if ref in part.snapshots:
+                    kept = path if part.exact and same_storage else None
+                    try:
+                        members.restore(uid, sections, exact=part.exact, path=kept)
+                    except MalformedDataError as error:
+                        raise _unreadable(error, path, key) from error
+
+
+def _unreadable(error: MalformedDataError, path: str | None, key: ManifestKey) -> MinirtError:
+    where = path or f"in the manifest of checkpoint {key.checkpoint_id}"
+    return CorruptCheckpointError(str(error), where)

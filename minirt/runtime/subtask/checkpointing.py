@@ -1,0 +1,263 @@
+"""The checkpoints of one subtask: barriers go to the protocol, and what it orders is carried out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Protocol
+
+from minirt.clock import Clock
+from minirt.io.base import Prepared
+from minirt.monitoring.logs import log_fields
+from minirt.protocol.barrier_handler import BarrierHandler
+from minirt.protocol.barriers import (
+    TRIGGER_CHANNEL,
+    AbortSnapshot,
+    Barrier,
+    BlockChannel,
+    CheckpointMode,
+    Command,
+    FinishSnapshot,
+    OvertakeOutputs,
+    ScheduleTimer,
+    StartCapture,
+    StopCapture,
+    TakeSnapshot,
+    UnblockChannels,
+    WatchOutputs,
+)
+from minirt.protocol.manifest import Reference, SnapshotRef
+from minirt.protocol.stored_watermarks import SubtaskWatermarks
+from minirt.runtime.channels.frames import Frame, Kind, barrier_of
+from minirt.runtime.subtask.in_flight import Capture
+from minirt.runtime.subtask.parts import SubtaskParts
+from minirt.runtime.subtask.snapshot import SnapshotUpload
+from minirt.state.sections import Section
+
+
+class SnapshotPorts(Protocol):
+    """What taking snapshots asks of the world."""
+
+    @property
+    def clock(self) -> Clock:
+        """What its process goes by."""
+
+    def upload(self, upload: SnapshotUpload) -> None:
+        """Have the snapshot stored outside the record path and the coordinator told."""
+
+
+@dataclass(slots=True)
+class _Taken:
+    """A snapshot whose synchronous part is over at `taken_at`, waiting to be whole."""
+
+    barrier: Barrier
+    sections: Mapping[str, Section]
+    references: Sequence[Reference]
+    capture: Capture
+    watermarks: SubtaskWatermarks
+    sync_s: float
+    taken_at: float
+
+
+class SubtaskCheckpoints:
+    """Takes the snapshots of one subtask, as its barriers and the modes ask for them."""
+
+    def __init__(
+        self, parts: SubtaskParts, modes: Mapping[str, CheckpointMode], ports: SnapshotPorts
+    ) -> None:
+        self._identity = parts.identity
+        self._input = parts.input
+        self._members = parts.members
+        self._outputs = parts.outputs
+        self._metrics = parts.metrics
+        self._ports = ports
+        channels, uncapturable = self._input.channels, self._input.uncapturable
+        self._barriers = BarrierHandler(channels, modes, uncapturable)
+        self._timers: list[tuple[float, int]] = []
+        self._taken: _Taken | None = None
+        self._snapshot_id = 0
+        """The checkpoint that the last snapshot was taken for."""
+        self._stored: tuple[int, str] | None = None
+        """The last snapshot that was stored in a file: its checkpoint, and the file."""
+        self._unsent: list[tuple[str, int, Prepared]] = []
+        """Sink output that was prepared for checkpoints which were aborted before their upload."""
+
+    @property
+    def timer_at(self) -> float | None:
+        """When `on_time` has something to do, by the monotonic clock."""
+        return min((at for at, _ in self._timers), default=None)
+
+    def on_frame(self, channel: int, frame: Frame) -> None:
+        """A frame was put into the queue of an input channel."""
+        taken = self._taken
+        if taken is not None and channel in taken.capture.open_channels and frame.is_data:
+            taken.capture.add(self._input.origins[channel], [frame])
+        if frame.kind == Kind.BARRIER:
+            barrier, now = barrier_of(frame), self._ports.clock.monotonic()
+            self._execute(self._barriers.on_arrived(channel, barrier, now, self._metrics.bytes_in))
+
+    def on_trigger(self, barrier: Barrier) -> None:
+        """The coordinator starts a checkpoint at this source."""
+        now = self._ports.clock.monotonic()
+        self._execute(self._barriers.on_arrived(TRIGGER_CHANNEL, barrier, now))
+        self._execute(self._barriers.on_reached(TRIGGER_CHANNEL, barrier, now))
+
+    def on_reached(self, channel: int, barrier: Barrier) -> None:
+        """Everything ahead of the channel's barrier has been processed."""
+        now, processed_bytes = self._ports.clock.monotonic(), self._metrics.bytes_in
+        self._execute(self._barriers.on_reached(channel, barrier, now, processed_bytes))
+
+    def on_ended(self, channel: int) -> None:
+        """All records of a channel were processed, and no more will come through it."""
+        now, processed_bytes = self._ports.clock.monotonic(), self._metrics.bytes_in
+        self._execute(self._barriers.on_channel_ended(channel, now, processed_bytes))
+
+    def on_abort(self, checkpoint_id: int) -> None:
+        """The coordinator gave a checkpoint up."""
+        self._execute(self._barriers.on_abort(checkpoint_id))
+
+    def on_stored(self, checkpoint_id: int, snapshot: SnapshotRef) -> None:
+        """The snapshot of a checkpoint is durable.
+
+        The operators hear of it when the next snapshot is taken, which is when it matters.
+        """
+        if snapshot.path is not None:
+            self._stored = (checkpoint_id, snapshot.path)
+
+    def on_time(self) -> None:
+        """Look at the clock: timers of the mode."""
+        if not self._timers:
+            return
+        now = self._ports.clock.monotonic()
+        due = [checkpoint_id for at, checkpoint_id in self._timers if at <= now]
+        self._timers = [(at, id) for at, id in self._timers if at > now]
+        for checkpoint_id in due:
+            self._execute(
+                self._barriers.on_timer(
+                    checkpoint_id, now, self._metrics.bytes_in, self._capture_bytes()
+                )
+            )
+
+    def _execute(self, commands: Sequence[Command]) -> None:
+        asked_for_timer = False
+        for command in commands:
+            match command:
+                case BlockChannel(channel):
+                    self._input.block(channel)
+                case UnblockChannels():
+                    self._input.unblock_all()
+                case ScheduleTimer(checkpoint_id, at):
+                    self._timers.append((at, checkpoint_id))
+                    asked_for_timer = True
+                case TakeSnapshot(barrier, capture):
+                    with self._logging(barrier.checkpoint_id):
+                        self._take(barrier, capture)
+                case StartCapture(channels):
+                    self._current().capture.open_channels = channels
+                case StopCapture(channel):
+                    self._current().capture.open_channels -= {channel}
+                case WatchOutputs():
+                    self._outputs.watch(self._current().barrier, self._on_outputs_passed)
+                case OvertakeOutputs():
+                    self._overtake_outputs()
+                case FinishSnapshot():
+                    with self._logging(command.checkpoint_id):
+                        self._finish(command)
+                case AbortSnapshot():
+                    self._taken = None
+                    self._outputs.unwatch()
+                    self._timers.clear()
+        if asked_for_timer:
+            self.on_time()  # It may be due already.
+
+    def _logging(self, checkpoint_id: int) -> AbstractContextManager[None]:
+        """Barriers come also while other subtasks of the process work."""
+        identity = self._identity
+        return log_fields(
+            operator=identity.head, subtask=identity.id.index, checkpoint=checkpoint_id
+        )
+
+    def _current(self) -> _Taken:
+        assert self._taken is not None
+        return self._taken
+
+    def _take(self, barrier: Barrier, channels: frozenset[int] | None) -> None:
+        """The synchronous part of a snapshot; with `channels`, the barrier overtakes."""
+        began_at = self._ports.clock.monotonic()
+        if channels is None:
+            self._outputs.barrier(barrier)
+            capture = Capture([])
+        else:
+            capture = Capture(self._outputs.overtake(barrier))
+            for origin, frames in self._input.in_flight(barrier, channels):
+                capture.add(origin, frames)
+        sections, references = self._snapshot(barrier.checkpoint_id)
+        if barrier.savepoint:
+            self._members.release()
+        self._unsent += [
+            (uid, barrier.checkpoint_id, prepared)
+            for uid, prepared in self._members.prepare(barrier.checkpoint_id)
+        ]
+        taken_at = self._ports.clock.monotonic()
+        sync_s = max(0.0, taken_at - began_at)
+        self._taken = _Taken(
+            barrier, sections, references, capture, self._watermarks(), sync_s, taken_at
+        )
+
+    def _snapshot(self, checkpoint_id: int) -> tuple[Mapping[str, Section], Sequence[Reference]]:
+        """State, and the older files that it builds on."""
+        stored = self._stored
+        if stored is not None and stored[0] == self._snapshot_id:
+            self._members.on_stored(stored[1])
+        self._snapshot_id = checkpoint_id
+        return self._members.snapshot(), self._members.references()
+
+    def _watermarks(self) -> SubtaskWatermarks:
+        watermark, links = self._input.watermarks()
+        identity = self._identity
+        return SubtaskWatermarks(identity.head, identity.id.index, watermark, links)
+
+    def _capture_bytes(self) -> int:
+        """What barriers would overtake if they did so now."""
+        alignment = self._barriers.current
+        if alignment is None:
+            return 0
+        if alignment.snapshot_taken:
+            return self._outputs.overtakable_bytes(alignment.barrier)
+        ahead = alignment.channels - alignment.reached
+        in_flight_bytes = self._input.in_flight_bytes(alignment.barrier, ahead)
+        return self._outputs.overtakable_bytes(None) + in_flight_bytes
+
+    def _on_outputs_passed(self) -> None:
+        self._execute(self._barriers.on_outputs_passed(self._current().barrier.checkpoint_id))
+
+    def _overtake_outputs(self) -> None:
+        self._outputs.unwatch()
+        taken = self._current()
+        taken.capture.overtaken = self._outputs.move_ahead(taken.barrier)
+
+    def _finish(self, command: FinishSnapshot) -> None:
+        taken, self._taken = self._current(), None
+        index = self._identity.id.index
+        prepared, self._unsent = self._unsent, []
+        self._timers.clear()
+        self._ports.upload(
+            SnapshotUpload(
+                generation=self._identity.generation,
+                checkpoint_id=command.checkpoint_id,
+                subtask=self._identity.id,
+                name=self._identity.name,
+                sections=taken.sections,
+                references=taken.references,
+                in_flight=taken.capture.channels(index, self._input.links),
+                watermarks=taken.watermarks,
+                prepared=prepared,
+                start_delay_s=command.start_delay_s,
+                alignment_s=command.alignment_s,
+                sync_s=taken.sync_s,
+                taken_at=taken.taken_at,
+                processed_bytes=command.processed_bytes,
+                switches=command.switches,
+            )
+        )

@@ -1,0 +1,123 @@
+"""In-flight data: capturing it for a snapshot, and its stored form."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, Protocol
+
+from minirt.data.batch import Batch, Columns
+from minirt.data.codec import RowCodec, count_records, decode_columns, encode_columns
+from minirt.errors import CorruptCheckpointError
+from minirt.graph.execution import Link
+from minirt.protocol.manifest import ChannelData
+from minirt.runtime.channels.frames import HEADER, Frame, Kind
+from minirt.runtime.channels.spill import SpilledFrame
+from minirt.runtime.subtask.elements import Origin
+
+Side = Literal["out", "in"]
+
+
+@dataclass(frozen=True, slots=True)
+class Overtaken:
+    """The data frames that a barrier overtook in one output queue."""
+
+    link: Link
+    link_key: str
+    receiver: int
+    frames: Sequence[Frame | SpilledFrame]
+
+
+@dataclass(frozen=True, slots=True)
+class CapturedFrames:
+    """The frames of one channel as they are stored: in chunks, those on disk read when it is their turn."""
+
+    frames: Sequence[Frame | SpilledFrame]
+
+    def __iter__(self) -> Iterator[bytes]:
+        return (frame.wire() for frame in self.frames)
+
+
+@dataclass(slots=True)
+class Capture:
+    """What one subtask captures for one snapshot, in the order in which it would be consumed."""
+
+    overtaken: Sequence[Overtaken]
+    arrived: dict[Origin, list[Frame | SpilledFrame]] = field(default_factory=dict)
+    open_channels: frozenset[int] = frozenset()
+    """Channels whose barrier is still missing."""
+
+    def add(self, origin: Origin, frames: Iterable[Frame | SpilledFrame]) -> None:
+        self.arrived.setdefault(origin, []).extend(frames)
+
+    def channels(
+        self, sender: int, links: Mapping[str, Link]
+    ) -> list[tuple[ChannelData, CapturedFrames]]:
+        """Everything that was captured, by channel; `sender` is this subtask's index."""
+        stored = [
+            _stored(part.link, part.link_key, sender, part.receiver, "out", part.frames)
+            for part in self.overtaken
+            if part.frames
+        ]
+        for origin, frames in self.arrived.items():
+            if frames:
+                link, recoveries = links[origin.link], origin.recoveries
+                stored.append(
+                    _stored(link, origin.link, origin.sender, sender, "in", frames, recoveries)
+                )
+        return stored
+
+
+def _stored(
+    link: Link,
+    key: str,
+    sender: int,
+    receiver: int,
+    side: Side,
+    frames: Sequence[Frame | SpilledFrame],
+    recoveries: int = 0,
+) -> tuple[ChannelData, CapturedFrames]:
+    size, records = sum(frame.size for frame in frames), sum(map(_records, frames))
+    channel = ChannelData(
+        *(key, link.kind, sender, receiver, link.receivers, side, size), recoveries, records
+    )
+    return channel, CapturedFrames(frames)
+
+
+def _records(frame: Frame | SpilledFrame) -> int:
+    """How many a frame holds: one that came from elsewhere has to be asked."""
+    if isinstance(frame, Frame) and not frame.records:
+        return count_records(frame.payload)
+    return frame.records
+
+
+def data_frame(batch: Batch, codec: RowCodec) -> Frame:
+    """A batch as it travels in a channel."""
+    if isinstance(batch, Columns):
+        return Frame(Kind.COLUMNS, encode_columns(batch), len(batch))
+    return Frame(Kind.ROWS, codec.encode(batch), len(batch))
+
+
+def batch_of(frame: Frame, codec: RowCodec) -> Batch:
+    """The records of a data frame."""
+    if frame.kind == Kind.COLUMNS:
+        return decode_columns(frame.payload)
+    return codec.decode(frame.payload)
+
+
+class Readable(Protocol):
+    """A stored section, or what is like it."""
+
+    def read(self, size: int, /) -> bytes: ...
+
+
+def stored_frames(section: Readable, path: str) -> Iterator[Frame]:
+    """The frames of a stored section. Raises CorruptCheckpointError if it does not end with one."""
+    while header := section.read(HEADER.size):
+        if len(header) == HEADER.size:
+            length, kind = HEADER.unpack(header)
+            payload = section.read(length)
+            if len(payload) == length:
+                yield Frame(kind, payload)
+                continue
+        raise CorruptCheckpointError("in-flight data ends in the middle of a frame", path)

@@ -1,0 +1,123 @@
+"""Those of a subtask that may have state, each under its uid."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+from minirt.data.codec import UnsupportedRecordError
+from minirt.errors import UserCodeError
+from minirt.io.base import Prepared
+from minirt.monitoring.logs import logger_of
+from minirt.operators.common.base import Member, opening_error
+from minirt.protocol.manifest import CheckpointPaths, Reference
+from minirt.state.sections import Section
+from minirt.state.stored import UID_SEPARATOR
+
+logger = logger_of("worker")
+
+
+class Members:
+    """The input if it reads a source, and the operators, in the order in which records pass them."""
+
+    def __init__(self, members: Sequence[Member]) -> None:
+        self._members = members
+
+    def open(self) -> None:
+        """Open from the end, so that nobody emits into an operator that is not yet open."""
+        for member in reversed(self._members):
+            try:
+                member.open()
+            except Exception as error:
+                raise opening_error(member.ctx.label, error) from error
+
+    def snapshot(self) -> dict[str, Section]:
+        """The state of all operators by uid and section; raises UserCodeError if it cannot be stored.
+
+        So do sections that are made later.
+        """
+        sections: dict[str, Section] = {}
+        for member in self._members:
+            uid, label = member.ctx.uid, member.ctx.label
+            with _storing(label):
+                own = member.snapshot()
+            sections |= {
+                f"{uid}{UID_SEPARATOR}{name}": _labelled(section, label)
+                for name, section in own.items()
+            }
+        return sections
+
+    def references(self) -> tuple[Reference, ...]:
+        """What the last snapshot builds on, oldest first."""
+        sections: dict[str, list[str]] = {}
+        for member in self._members:
+            for name, paths in member.builds_on().items():
+                for path in paths:
+                    own = sections.setdefault(path, [])
+                    own.append(f"{member.ctx.uid}{UID_SEPARATOR}{name}")
+        return tuple(
+            Reference(path, tuple(sections[path]))
+            for path in sorted(sections, key=CheckpointPaths.age_of)
+        )
+
+    def on_stored(self, path: str) -> None:
+        """The last snapshot is in this file."""
+        for member in self._members:
+            member.on_stored(path)
+
+    def release(self) -> None:
+        """What sinks hold back is to be part of the next `prepare`."""
+        for member in self._members:
+            member.release()
+
+    def prepare(self, checkpoint_id: int) -> list[tuple[str, Prepared]]:
+        """The pending output of the chain's sink, if it has one, with its uid."""
+        prepared = [(one.ctx.uid, one.prepare(checkpoint_id)) for one in self._members]
+        return [(uid, output) for uid, output in prepared if output is not None]
+
+    def restore(
+        self, uid: str, sections: Mapping[str, bytes], *, exact: bool, path: str | None
+    ) -> None:
+        """Give an operator what an old snapshot holds of it.
+
+        `path` is the file that later snapshots may refer to for just this, None if there is none.
+        """
+        prefix = uid + UID_SEPARATOR
+        own = {
+            name[len(prefix) :]: data for name, data in sections.items() if name.startswith(prefix)
+        }
+        member = next(one for one in self._members if one.ctx.uid == uid)
+        if own:
+            member.restore(own, exact=exact)
+            if path is not None:
+                member.on_stored(path)
+
+    def close(self) -> None:
+        """Close all operators. Errors are logged: there is nothing left that a restart would mend."""
+        for member in self._members:
+            try:
+                member.close()
+            except (Exception, SystemExit) as error:
+                label = member.ctx.label
+                logger.error("operator %s could not be closed: %r", label, error, exc_info=error)
+
+
+@contextmanager
+def _storing(label: str) -> Iterator[None]:
+    try:
+        yield
+    except UnsupportedRecordError as error:
+        raise UserCodeError(f"state of operator {label}: {error}") from error
+
+
+def _labelled(section: Section, label: str) -> Section:
+    """The same; what goes wrong when it is made names the operator."""
+    if not callable(section):
+        return section
+    make = section
+
+    def made() -> bytes:
+        with _storing(label):
+            return make()
+
+    return made

@@ -1,0 +1,155 @@
+"""How long a subtask works before its worker looks around, and at its output queues."""
+
+from __future__ import annotations
+
+from time import perf_counter
+from typing import Protocol
+
+_GROWTH_MAX = 4
+"""How much larger a piece may be than the one before: a function may turn slow at any record."""
+
+_PIECE_RECORDS_MAX = 1 << 16
+
+_WORTH = 0.7
+"""Half a piece is worth its own call if it takes less than this part of the time of the whole."""
+
+_MUCH_LONGER = 2
+
+_TRIED_AGAIN_AFTER = 64
+"""How many pieces of columns are processed until sizes that did not pay are tried again."""
+
+_OVERFILL = 1.5
+"""How full a piece may leave an output queue before the next one is made smaller."""
+
+
+class Pacer(Protocol):
+    """Cuts work into slices: begin one, then process pieces until `done` says so."""
+
+    def begin(self) -> None: ...
+
+    def piece(self, *, columns: bool) -> int:
+        """How many records to process next, of rows or of columns."""
+
+    def done(self, records: int, *, columns: bool) -> bool:
+        """Whether the slice is over, now that this many more records were processed."""
+
+
+class TimedPacer:
+    """Slices of `slice_s` seconds. The sizes of pieces follow what was measured.
+
+    A piece of rows costs what its records cost, and one of columns may cost the same whatever it holds.
+    """
+
+    def __init__(self, slice_s: float) -> None:
+        self._slice_s = slice_s
+        self._rows = RowPieces(slice_s)
+        self._columns = ColumnPieces(slice_s)
+        self._began_at = self._piece_began_at = 0.0
+
+    def begin(self) -> None:
+        self._began_at = self._piece_began_at = perf_counter()
+
+    def piece(self, *, columns: bool) -> int:
+        return (self._columns if columns else self._rows).size
+
+    def done(self, records: int, *, columns: bool) -> bool:
+        now = perf_counter()
+        if records:
+            took_s = max(now - self._piece_began_at, 1e-9)
+            (self._columns if columns else self._rows).took(records, took_s)
+        self._piece_began_at = now
+        return now - self._began_at >= self._slice_s
+
+
+class RowPieces:
+    """Pieces that take a slice, going by the time per record of the last one."""
+
+    def __init__(self, slice_s: float) -> None:
+        self.size = 1
+        self._slice_s = slice_s
+
+    def took(self, records: int, seconds: float) -> None:
+        fitting = int(records * self._slice_s / seconds)
+        self.size = max(1, min(fitting, self.size * _GROWTH_MAX, _PIECE_RECORDS_MAX))
+
+
+class ColumnPieces:
+    """The largest pieces that take a slice; where all take longer, such that a larger one would not pay.
+
+    That is where twice the records take nearly twice the time: a function that takes long for each record
+    gets one at a time, one that takes long for each call gets many.
+
+    Sizes are powers of two, and of each is known how long a piece took. Now and then those next to the
+    current one are tried again. A single piece that takes much longer than known says more of what else the
+    machine does; after a second one, all that was known is forgotten.
+    """
+
+    def __init__(self, slice_s: float) -> None:
+        self._slice_s = slice_s
+        self._step = 0
+        self._seconds: list[float | None] = [None] * _PIECE_RECORDS_MAX.bit_length()
+        self._pieces = 0
+        self._surprised = False
+        """Whether the last piece took much longer than known."""
+
+    @property
+    def size(self) -> int:
+        return 1 << self._step
+
+    def took(self, records: int, seconds: float) -> None:
+        step = records.bit_length() - 1
+        known = self._seconds[step]
+        if known is not None and seconds > max(_MUCH_LONGER * known, self._slice_s):
+            if self._surprised:
+                self._start_again(int(records * self._slice_s / seconds))
+            self._surprised = not self._surprised
+            return
+        self._surprised = False
+        self._seconds[step] = seconds
+        self._pieces += 1
+        if self._pieces % _TRIED_AGAIN_AFTER == 0:
+            self._forget(step - 1)
+            self._forget(step + 1)
+        self._step = self._next(step)
+
+    def _start_again(self, fitting: int) -> None:
+        self._seconds = [None] * len(self._seconds)
+        self._step = max(0, fitting.bit_length() - 1)
+
+    def _forget(self, step: int) -> None:
+        if 0 <= step < len(self._seconds):
+            self._seconds[step] = None
+
+    def _next(self, step: int) -> int:
+        seconds = self._seconds[step]
+        assert seconds is not None
+        largest = step + 1 == len(self._seconds)
+        less = self._seconds[step - 1] if step else seconds
+        more = None if largest else self._seconds[step + 1]
+        if seconds <= self._slice_s:
+            fits = (2 * seconds if more is None else more) <= self._slice_s
+            return step + 1 if fits and not largest else step
+        if less is None or less < _WORTH * seconds:
+            return step - 1
+        pays = more is None or seconds > _WORTH * more
+        return step + 1 if pays and not largest else step
+
+
+class RoomPacer:
+    """Keeps a piece so small that its output fits the output queues, whatever becomes of a record.
+
+    Queues are looked at between pieces only. A queue that holds little, since its receiver is slow, would
+    take in minutes of work with a single piece that is made for speed.
+    """
+
+    def __init__(self) -> None:
+        self.piece = 1
+
+    def done(self, records: int, fill: float) -> None:
+        """So many records were processed, and have left the fullest queue filled to `fill` (1 is full)."""
+        if not records:
+            return
+        if fill > _OVERFILL:
+            self.piece = max(1, int(records / (2 * fill)))
+        elif fill <= 1 and records >= self.piece:
+            self.piece = min(2 * self.piece, _PIECE_RECORDS_MAX)

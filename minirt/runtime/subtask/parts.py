@@ -1,0 +1,37 @@
+"""What a subtask is, and what it is made of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from minirt.monitoring.subtask_metrics import SubtaskMetrics
+from minirt.protocol.ids import SubtaskId
+from minirt.runtime.channels.output import Outputs
+from minirt.runtime.subtask.chain import Chain
+from minirt.runtime.subtask.input import Input
+from minirt.runtime.subtask.members import Members
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Which subtask it is, in which generation. `head` is the uid of the first operator of its vertex.
+
+    `name` is for people.
+    """
+
+    id: SubtaskId
+    generation: int
+    head: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class SubtaskParts:
+    """Records go from the input through the chain to the outputs; `members` are those with state."""
+
+    identity: Identity
+    input: Input
+    chain: Chain
+    members: Members
+    outputs: Outputs
+    metrics: SubtaskMetrics

@@ -1,0 +1,143 @@
+"""The part of a checkpoint that one subtask contributes, from the record path to storage."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from minirt.errors import StorageError
+from minirt.io.base import Prepared
+from minirt.protocol.barriers import Switch
+from minirt.protocol.ids import SubtaskId
+from minirt.protocol.job_events import SnapshotAcknowledged, SnapshotDeclined
+from minirt.protocol.manifest import (
+    ChannelData,
+    InFlightRef,
+    Reference,
+    SinkHandles,
+    SnapshotRef,
+    SubtaskStats,
+)
+from minirt.protocol.stored_watermarks import SubtaskWatermarks
+from minirt.state.sections import Section, section_bytes
+
+
+class SnapshotWriter(Protocol):
+    """Where snapshots go; in jobs a CheckpointStorage."""
+
+    def write_snapshot(
+        self,
+        checkpoint_id: int,
+        generation: int,
+        vertex: int,
+        subtask: int,
+        sections: Mapping[str, bytes],
+        references: Sequence[Reference] = (),
+    ) -> SnapshotRef:
+        """Store the sections, durable on return; raises StorageError."""
+
+    def write_in_flight(
+        self,
+        checkpoint_id: int,
+        generation: int,
+        vertex: int,
+        subtask: int,
+        channels: Sequence[tuple[ChannelData, Iterable[bytes]]],
+    ) -> InFlightRef:
+        """Store in-flight data, durable on return; raises StorageError.
+
+        The data of each channel comes in chunks, and may be iterated over several times.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotUpload:
+    """Everything of a snapshot that is left to do once its synchronous part is over.
+
+    `run` may take long and is called outside the record path. It returns what to tell the coordinator.
+    An error while sink output is made durable is raised: those records would be lost, so the subtask
+    has failed. So it has where state cannot be stored whatever the storage.
+    An error while it is written only declines this checkpoint.
+    """
+
+    generation: int
+    checkpoint_id: int
+    subtask: SubtaskId
+    name: str
+    sections: Mapping[str, Section]
+    references: Sequence[Reference]
+    in_flight: Sequence[tuple[ChannelData, Iterable[bytes]]]
+    watermarks: SubtaskWatermarks
+    prepared: Sequence[tuple[str, int, Prepared]]
+    """Sink uid, the checkpoint it was prepared for, and the output."""
+    start_delay_s: float
+    alignment_s: float
+    sync_s: float
+    taken_at: float
+    """When the synchronous part was over, by the monotonic clock."""
+    processed_bytes: int
+    switches: tuple[Switch, ...]
+
+    def without_state(self) -> SnapshotUpload:
+        """What is left of it once its checkpoint was given up: the output of its sink."""
+        return replace(self, sections={}, references=(), in_flight=())
+
+    def run(
+        self,
+        writer: SnapshotWriter | None,
+        monotonic: Callable[[], float],
+        given_up: Callable[[], bool] = lambda: False,
+    ) -> SnapshotAcknowledged | SnapshotDeclined:
+        """`given_up` says whether nobody wants the checkpoint any more: then only sink output is kept."""
+        for _, _, output in self.prepared:
+            if output.finish is not None:
+                output.finish()
+        handles = tuple(
+            SinkHandles(uid, checkpoint_id, self.subtask.index, tuple(output.handles))
+            for uid, checkpoint_id, output in self.prepared
+            if output.handles
+        )
+        ref, in_flight = None, None
+        if given_up():
+            return self._declined(None, handles)
+        if writer is not None:
+            sections = {name: section_bytes(section) for name, section in self.sections.items()}
+            place = (self.checkpoint_id, self.generation, self.subtask.vertex, self.subtask.index)
+            try:
+                ref = writer.write_snapshot(*place, sections, self.references)
+                if self.in_flight and not given_up():
+                    in_flight = writer.write_in_flight(*place, self.in_flight)
+            except StorageError as error:
+                return self._declined(str(error), handles)
+        stats = self._stats(monotonic() - self.taken_at, ref)
+        return SnapshotAcknowledged(
+            self.generation,
+            self.checkpoint_id,
+            self.subtask,
+            ref,
+            stats,
+            handles,
+            in_flight,
+            self.watermarks,
+        )
+
+    def _declined(self, error: str | None, handles: tuple[SinkHandles, ...]) -> SnapshotDeclined:
+        return SnapshotDeclined(self.generation, self.checkpoint_id, self.subtask, error, handles)
+
+    def _stats(self, async_s: float, ref: SnapshotRef | None) -> SubtaskStats:
+        return SubtaskStats(
+            vertex=self.subtask.vertex,
+            subtask=self.subtask.index,
+            name=self.name,
+            start_delay_s=self.start_delay_s,
+            alignment_s=self.alignment_s,
+            sync_s=self.sync_s,
+            async_s=max(0.0, async_s),
+            acknowledged_after_s=0.0,
+            state_bytes=0 if ref is None else ref.bytes,
+            in_flight_bytes=sum(channel.bytes for channel, _ in self.in_flight),
+            processed_bytes=self.processed_bytes,
+            unaligned=bool(self.switches),
+            switches=self.switches,
+        )

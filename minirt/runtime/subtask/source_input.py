@@ -1,0 +1,380 @@
+"""The input of a subtask that reads a source: its splits, their event time, the pace of a replay."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import msgpack
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from minirt.data.batch import Batch, Columns, Rows
+from minirt.errors import MinirtError, SourceDataError
+from minirt.graph.operator_spec import Reading
+from minirt.io.base import Offset, Split, SplitReader
+from minirt.operators.common.base import Member, OperatorContext, user_error
+from minirt.operators.common.columns import check_names
+from minirt.operators.event_time import stamper
+from minirt.operators.source import ERRORS_TAG
+from minirt.protocol.stored_watermarks import LinkWatermarks
+from minirt.protocol.watermarks import MAX_WATERMARK
+from minirt.runtime.subtask.elements import Advance, Data, Element, End
+from minirt.runtime.subtask.input import Input, InputParts
+from minirt.state.stored import SPLITS
+
+_PACE_S = 0.001
+"""How often a paced source looks for records that have become due."""
+
+INTERLEAVED_ROWS, INTERLEAVED_COLUMNS = 256, 1024
+"""How many records of one split come in a row while several are read side by side, by their form.
+
+What a batch of columns costs is much the same for one record as for many. But event time advances by such
+a run at once: the longer it is, the more timers become due together, and aligned barriers wait behind them.
+"""
+
+
+@dataclass(slots=True)
+class _Silence:
+    """For how long a split was asked in vain, since it last brought a record.
+
+    Only the time counts in which it was asked, or the subtask waited to ask again, and for no longer than
+    it means to wait. While a subtask is busy, paused or held up by its outputs, records may lie unread.
+    """
+
+    wait_max_s: float
+    seconds: float = 0.0
+    asked_at: float | None = None
+
+    def asked_in_vain(self, began: float, ended: float) -> None:
+        waited = 0.0 if self.asked_at is None else min(began - self.asked_at, self.wait_max_s)
+        self.seconds += max(0.0, waited) + max(0.0, ended - began)
+        self.asked_at = ended
+
+    def end(self) -> None:
+        self.seconds, self.asked_at = 0.0, None
+
+
+@dataclass(slots=True)
+class _SplitState:
+    """How far one split is: `skip` records after `offset` were emitted already."""
+
+    order: int
+    split: Split
+    silence: _Silence
+    offset: Offset = None
+    skip: int = 0
+    finished: bool = False
+    reader: SplitReader | None = None
+    batch: Batch | None = None
+    """What the last read brought; records up to `position` are given out."""
+    position: int = 0
+    times: npt.NDArray[np.int64] | None = None
+    """The timestamps of `batch`."""
+    newest_ms: int | None = None
+    turn: int = 0
+    """When its records were given out last, among the turns of all splits."""
+
+    def to_plain(self) -> list[Any]:
+        split = self.split
+        return [self.order, split.id, dict(split.info), self.offset, self.skip, self.finished]
+
+    @classmethod
+    def from_plain(cls, plain: Sequence[Any], silence: _Silence) -> _SplitState:
+        order, split_id, info, offset, skip, finished = plain
+        return cls(order, Split(split_id, info), silence, offset, skip, finished)
+
+    @property
+    def precedence(self) -> tuple[bool, int, int, int]:
+        """Of splits that are read side by side the least is next: what was never read, then the oldest.
+
+        Splits that event time does not tell apart take turns.
+        """
+        newest = self.newest_ms
+        return (newest is not None, newest or 0, self.turn, self.order)
+
+
+@dataclass(slots=True)
+class _Pace:
+    """Event time that has come, if `speed` seconds of it pass in each second since the first record."""
+
+    speed: float
+    started_at: float | None = None
+    first_ms: int = 0
+
+    def due_ms(self, now: float, next_ms: int) -> int:
+        if self.started_at is None:
+            self.started_at, self.first_ms = now, next_ms
+        return self.first_ms + int((now - self.started_at) * 1000 * self.speed)
+
+    def due_at(self, event_ms: int) -> float:
+        assert self.started_at is not None
+        return self.started_at + (event_ms - self.first_ms) / 1000 / self.speed
+
+
+class SourceInput(Input, Member):
+    """Reads the splits dealt to this subtask. Its state is how far it is in each.
+
+    The watermark goes on from the one that was stored, if `watermark` is given: what is measured from the
+    records that come counts once it is ahead.
+    """
+
+    is_source = True
+
+    def __init__(
+        self,
+        ctx: OperatorContext,
+        reading: Reading,
+        parts: InputParts,
+        watermark: int | None = None,
+    ) -> None:
+        Input.__init__(self, (), parts)
+        Member.__init__(self, ctx)
+        self._source = source = reading.source
+        self._strategy = reading.watermarks
+        self._watermark = watermark
+        self._poll_interval_s = ctx.source_poll_s
+        self._side_by_side = source.reads_side_by_side
+        self._states = [_SplitState(order, split, self._silence()) for order, split in ctx.splits]
+        self._taken_over: dict[str, _SplitState] = {}
+        self._turn = 0
+        self._pace = _Pace(reading.speed) if reading.speed is not None else None
+        self._stamp = stamper(reading.watermarks)
+        self._watermark_interval_s = ctx.watermark_interval_s
+        self._watermark_at = 0.0
+        self._wake_at: float | None = 0.0
+        self._reading: _SplitState | None = None
+        """The split whose records were given out last."""
+        self._draining = False
+        self._ended = False
+        self._idle = False
+        self._unannounced = False
+        """Whether records were emitted that the watermark does not yet reflect."""
+
+    @property
+    def wake_at(self) -> float | None:
+        """When `poll` may bring something, by the monotonic clock; None once all input has ended."""
+        return self._wake_at
+
+    def drain(self) -> None:
+        """End at the next `poll`, wherever the splits are; restored from then, they go on there."""
+        self._draining = True
+        if not self._ended:
+            self._wake_at = self.ctx.monotonic()
+
+    @property
+    def _has_new(self) -> bool:
+        return self._wake_at is not None and self._wake_at <= self.ctx.monotonic()
+
+    def _poll_new(self) -> Element | None:
+        """The next batch, watermark or end; None if there is nothing to do before `wake_at`."""
+        if self._draining:
+            return self._end()
+        now = self.ctx.monotonic()
+        if self._strategy is not None and now >= self._watermark_at:
+            self._watermark_at = now + self._watermark_interval_s
+            advance = self._advance()
+            if advance is not None:
+                return advance
+        data = self._read(now)
+        if data is None and self._unannounced:
+            self._wake_no_later_than(self._watermark_at)
+        return data
+
+    def on_end(self) -> None:
+        self._watermark = MAX_WATERMARK
+
+    def watermarks(self) -> tuple[int | None, tuple[LinkWatermarks, ...]]:
+        return self._watermark, ()
+
+    def _processed(self, records: int) -> None:
+        state = self._reading
+        assert state is not None
+        state.skip += records
+        if state.batch is None and state.skip == state.position:
+            state.skip = 0
+            self._move_on(state)
+
+    def restore(self, sections: Mapping[str, bytes], *, exact: bool) -> None:
+        for plain in msgpack.unpackb(sections[SPLITS], strict_map_key=False):
+            state = _SplitState.from_plain(plain, self._silence())
+            self._taken_over[state.split.id] = state
+        states = sorted(self._taken_over.values(), key=lambda state: state.order)
+        if not exact:
+            unfinished = [state for state in states if not state.finished]
+            states = unfinished[self.ctx.subtask :: self.ctx.parallelism]
+        self._states = states
+
+    def snapshot(self) -> Mapping[str, bytes]:
+        return {SPLITS: msgpack.packb([state.to_plain() for state in self._states])}
+
+    def close(self) -> None:
+        for state in self._states:
+            if state.reader is not None:
+                state.reader.close()
+
+    def _read(self, now: float) -> Element | None:
+        """Data of the next split that has some and is due, or the end."""
+        self._wake_at = None
+        for state in self._candidates():
+            if state.batch is None:
+                self._next_batch(state)
+            if state.finished:
+                self._wake_at = now
+            elif state.batch is None:
+                self._wake_no_later_than(now + self._poll_interval_s)
+            elif count := self._due(state, state.batch, now):
+                if self._idle:  # Else others would let event time pass these records.
+                    self._idle, self._wake_at = False, now
+                    return Advance(None, False)
+                return self._give_out(state, state.batch, count, now)
+        return self._end_if_finished()
+
+    def _candidates(self) -> list[_SplitState]:
+        """The splits to read from, the one to be preferred first."""
+        unfinished = [state for state in self._states if not state.finished]
+        if not self._side_by_side:
+            return unfinished[:1]
+        return sorted(unfinished, key=lambda state: state.precedence)
+
+    def _next_batch(self, state: _SplitState) -> None:
+        """Read until there is something that was not emitted before, or nothing now, or the end."""
+        began = self.ctx.monotonic()
+        try:
+            if state.reader is None:
+                state.reader = self._source.open_split(state.split, state.offset)
+            read = state.reader.read()
+            while read is not None and 0 < len(read) <= state.skip:
+                # Emitted before the restore; other batches than then may hold the same records.
+                state.skip -= len(read)
+                self._move_on(state)
+                read = state.reader.read()
+        except MinirtError:
+            raise
+        except Exception as error:
+            raise SourceDataError(
+                f"source {self.ctx.label} cannot read split {state.split.id}: {error}"
+            ) from error
+        if read is None:
+            self._move_on(state)
+            state.finished = True
+            state.reader.close()
+            state.reader = None
+        elif not len(read):
+            self._move_on(state)
+            state.silence.asked_in_vain(began, self.ctx.monotonic())
+        else:
+            state.silence.end()
+            state.batch, state.position = self._stamped(read), state.skip
+            times = state.batch.timestamps
+            state.times = None if times is None else np.asarray(times, np.int64)
+
+    def _stamped(self, read: list[Any] | pa.RecordBatch) -> Batch:
+        try:
+            _check_batch(read)
+            if self._stamp is None:
+                return Columns(read) if isinstance(read, pa.RecordBatch) else Rows(read)
+            return self._stamp(read)
+        except SourceDataError as error:
+            raise SourceDataError(f"source {self.ctx.label}: {error}") from error
+        except Exception as error:
+            raise user_error(self.ctx.label, error) from error
+
+    def _due(self, state: _SplitState, batch: Batch, now: float) -> int:
+        """How many of the records that are left in the batch may be emitted now."""
+        left = len(batch) - state.position
+        if self._side_by_side:
+            columns = isinstance(batch, Columns)
+            left = min(left, INTERLEAVED_COLUMNS if columns else INTERLEAVED_ROWS)
+        if self._pace is None or state.times is None:
+            return left
+        times = state.times[state.position : state.position + left]
+        late = times > self._pace.due_ms(now, int(times[0]))
+        count = int(late.argmax()) if late[-1] or late.any() else left
+        if count < left:
+            self._wake_no_later_than(max(now + _PACE_S, self._pace.due_at(int(times[count]))))
+        return count
+
+    def _give_out(self, state: _SplitState, batch: Batch, count: int, now: float) -> Data:
+        start, stop = state.position, state.position + count
+        if state.times is not None:
+            newest = int(state.times[start:stop].max())
+            state.newest_ms = newest if state.newest_ms is None else max(newest, state.newest_ms)
+            self._unannounced = True
+        state.position = stop
+        self._turn += 1
+        state.turn = self._turn
+        self._reading = state
+        self._wake_at = now
+        if stop == len(batch):
+            state.batch = state.times = None
+        return Data(batch if count == len(batch) else batch.slice(start, stop), 0)
+
+    def _move_on(self, state: _SplitState) -> None:
+        """All of a batch is processed: the position moves behind it, with what did not parse in it."""
+        assert state.reader is not None
+        state.offset = state.reader.offset
+        bad = state.reader.take_bad_records()
+        if bad and self._source.side_errors:
+            self.ctx.side(ERRORS_TAG)(Rows([asdict(record) for record in bad]))
+
+    def _end_if_finished(self) -> Element | None:
+        if any(not state.finished for state in self._states):
+            if self._wake_at is None:
+                self._wake_at = self.ctx.monotonic() + self._poll_interval_s
+            return None
+        return self._end()
+
+    def _end(self) -> End | None:
+        self._wake_at = None
+        if self._ended:
+            return None
+        self._ended = True
+        return End()
+
+    def _advance(self) -> Advance | None:
+        """A newer watermark, or that this source has become idle or active."""
+        assert self._strategy is not None
+        self._unannounced = False
+        unfinished = [state for state in self._states if not state.finished]
+        active = [state for state in unfinished if not self._is_silent(state)]
+        turned = None
+        if unfinished and (not active) != self._idle:
+            self._idle = turned = not active
+        telling = active if self._side_by_side else active[:1]
+        newest = [state.newest_ms for state in telling]
+        known = [time for time in newest if time is not None]
+        if not known or len(known) < len(newest):
+            return None if turned is None else Advance(None, turned)
+        watermark = min(known) - self._strategy.bound_ms - 1
+        if self._watermark is not None and watermark <= self._watermark:
+            return None if turned is None else Advance(None, turned)
+        self._watermark = watermark
+        return Advance(watermark, turned)
+
+    def _is_silent(self, state: _SplitState) -> bool:
+        """Whether a split was asked in vain for the idle timeout; one not yet begun has not been asked."""
+        assert self._strategy is not None
+        timeout = self._strategy.idle_timeout
+        return timeout is not None and state.silence.seconds >= timeout
+
+    def _silence(self) -> _Silence:
+        return _Silence(self._poll_interval_s)
+
+    def _wake_no_later_than(self, at: float) -> None:
+        self._wake_at = at if self._wake_at is None else min(self._wake_at, at)
+
+
+def _check_batch(read: object) -> None:
+    """Raise SourceDataError for what is no batch."""
+    if isinstance(read, pa.RecordBatch):
+        try:
+            check_names(read)
+        except ValueError as error:
+            raise SourceDataError(str(error)) from error
+    elif not isinstance(read, list):
+        raise SourceDataError(
+            f"a split is read as lists or as pyarrow.RecordBatches, not as {type(read).__name__}"
+        )

@@ -1,0 +1,254 @@
+"""A running subtask: takes elements from its input in slices and carries out what the protocol orders.
+
+It knows no socket, process or thread: what it needs of the world is in its `Ports`. The same class
+runs in worker processes, in the inline runner and in the simulator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Protocol
+
+from minirt.data.batch import Columns
+from minirt.errors import ProtocolError
+from minirt.monitoring.logs import LOG_FIELDS, log_fields
+from minirt.operators.common.base import Step, Wait
+from minirt.protocol.barriers import CheckpointMode
+from minirt.protocol.ids import SubtaskId
+from minirt.protocol.manifest import SnapshotRef
+from minirt.protocol.subtask_commands import (
+    AbortCheckpoint,
+    DrainSources,
+    ResumeSources,
+    SubtaskCommand,
+    TriggerCheckpoint,
+)
+from minirt.protocol.watermarks import MAX_WATERMARK
+from minirt.runtime.channels.frames import Frame
+from minirt.runtime.subtask.checkpointing import SnapshotPorts, SubtaskCheckpoints
+from minirt.runtime.subtask.elements import Advance, Data, Element, End, Ended, Reached
+from minirt.runtime.subtask.input import InWork
+from minirt.runtime.subtask.pacer import Pacer, RoomPacer
+from minirt.runtime.subtask.parts import SubtaskParts
+
+
+class Ports(SnapshotPorts, Protocol):
+    """What a subtask asks of the world."""
+
+    def drained(self, subtask: SubtaskId) -> None:
+        """Tell the coordinator that all input has been processed."""
+
+    def wake(self, subtask: SubtaskId) -> None:
+        """Look at the subtask: it has mail. May be called from any thread."""
+
+    def run_beside(self, call: Callable[[], None]) -> None:
+        """Have a call made beside the record path. What it raises fails the worker."""
+
+
+class Subtask:
+    """One subtask. Everything it does happens inside the calls that its host makes."""
+
+    def __init__(
+        self,
+        parts: SubtaskParts,
+        modes: Mapping[str, CheckpointMode],
+        pacer: Pacer,
+        ports: Ports,
+    ) -> None:
+        self.id = parts.identity.id
+        self.name = parts.identity.name
+        self.metrics = parts.metrics
+        self.outputs = parts.outputs
+        self.chain = parts.chain
+        self.input = parts.input
+        self.drained = False
+        self._members = parts.members
+        self._pacer = pacer
+        self._room_pacer = RoomPacer()
+        self._ports = ports
+        self._work: list[Iterator[Step]] = []
+        """What takes several steps. The last one goes on; it may have come while the one before waits."""
+        self._waiting = False
+        """Whether the last one waits for mail."""
+        self._log_fields = {"operator": parts.identity.head, "subtask": self.id.index}
+        self._paused = False
+        """Whether a source waits behind the savepoint that its job is to end with."""
+        self._checkpoints = SubtaskCheckpoints(parts, modes, ports)
+
+    # What the host asks.
+
+    @property
+    def runnable(self) -> bool:
+        """Whether a slice would get anything done now."""
+        return self.has_input and not self.outputs.full
+
+    @property
+    def has_input(self) -> bool:
+        if self._paused:
+            return False
+        if self._waiting:
+            return self.chain.has_mail
+        if self._work or self.input.has_input or self.chain.has_mail:
+            return True
+        due_at = self.chain.due_at
+        return due_at is not None and due_at <= self._ports.clock.monotonic()
+
+    @property
+    def wake_at(self) -> float | None:
+        """When the subtask has something to do even if nothing arrives, by the monotonic clock."""
+        times = [self.timer_at, None if self.outputs.full else self._clock_wake_at]
+        return min((at for at in times if at is not None), default=None)
+
+    @property
+    def timer_at(self) -> float | None:
+        """When `on_time` has something to do, by the monotonic clock."""
+        times = [self._checkpoints.timer_at, self.outputs.flush_at]
+        return min((at for at in times if at is not None), default=None)
+
+    @property
+    def _clock_wake_at(self) -> float | None:
+        if self._paused or self._waiting:
+            return None
+        wakes = [self.chain.due_at, self.input.wake_at]
+        return min((at for at in wakes if at is not None), default=None)
+
+    # What the host tells.
+
+    def on_frame(self, channel: int, frame: Frame) -> None:
+        """A frame has arrived from the wire."""
+        self.input.put(channel, frame)
+        self._checkpoints.on_frame(channel, frame)
+
+    def obey(self, command: SubtaskCommand) -> None:
+        """Do what the coordinator orders."""
+        match command:
+            case TriggerCheckpoint(barrier=barrier, pause=pause):
+                self._paused = self._paused or pause
+                self._checkpoints.on_trigger(barrier)
+            case ResumeSources():
+                self._paused = False
+            case DrainSources():
+                self.input.drain()
+            case AbortCheckpoint(checkpoint_id=checkpoint_id):
+                self._checkpoints.on_abort(checkpoint_id)
+            case _:
+                raise ProtocolError(f"{self.name} does not know the command {command}")
+
+    def on_stored(self, checkpoint_id: int, snapshot: SnapshotRef) -> None:
+        """The snapshot of a checkpoint is durable."""
+        self._checkpoints.on_stored(checkpoint_id, snapshot)
+
+    def on_time(self) -> None:
+        """Look at the clock: timers of the mode, and buffers that have waited long enough."""
+        self._checkpoints.on_time()
+        self.outputs.flush_due(self._ports.clock.monotonic())
+
+    def run_slice(self) -> None:
+        """Work for about one slice, or until input or room for output runs out.
+
+        It also ends behind a barrier, a watermark or the end: others wait for these, so they leave
+        before the next call of a function of the user, which may take long.
+        """
+        token = LOG_FIELDS.set(self._log_fields)
+        self.outputs.begin_slice(self._ports.clock.monotonic())
+        try:
+            self._work_on()
+        finally:
+            LOG_FIELDS.reset(token)
+
+    def close(self) -> None:
+        with log_fields(**self._log_fields):
+            self._members.close()
+
+    # How it works.
+
+    def _work_on(self) -> None:
+        self._pacer.begin()
+        fill = self.outputs.fill
+        while fill < 1 and not self._paused:
+            processed, columns, work = 0, False, self.input.in_work
+            if (self._waiting or not self._work) and self.chain.has_mail:
+                self._waiting = False
+                self._begin_work(self.chain.on_mail())
+            elif self._waiting:
+                return
+            elif self._work:
+                if self._step():
+                    return
+            elif work is not None:
+                columns = isinstance(work.data.batch, Columns)
+                processed = self._process_piece(work)
+            elif not self._begin_next():
+                return
+            fill = self.outputs.fill
+            self._room_pacer.done(processed, fill)
+            if self._pacer.done(processed, columns=columns):
+                return
+
+    def _begin_next(self) -> bool:
+        """Whether there is anything to go on with in this slice."""
+        due_at = self.chain.due_at
+        if due_at is not None and due_at <= self._ports.clock.monotonic():
+            self._begin_work(self.chain.on_due())
+            return True
+        element = self.input.poll()
+        if element is None:
+            return False
+        self._begin(element)
+        return not isinstance(element, Reached)
+
+    def _begin(self, element: Element) -> None:
+        match element:
+            case Data():
+                pass  # It is the batch in work of the input by now.
+            case Advance():
+                self._begin_work(self._advance(element))
+            case Reached(channel, barrier):
+                self._checkpoints.on_reached(channel, barrier)
+            case Ended(channel):
+                self._checkpoints.on_ended(channel)
+            case End():
+                self._begin_work(self._finish_input())
+
+    def _begin_work(self, work: Iterator[Step] | None) -> None:
+        if work is not None:
+            self._work.append(work)
+
+    def _process_piece(self, work: InWork) -> int:
+        data = work.data
+        piece = self._pacer.piece(columns=isinstance(data.batch, Columns))
+        count = min(work.left, piece, self._room_pacer.piece)
+        if self.input.piece_records is not None:
+            count = min(work.left, self.input.piece_records)
+        self.metrics.records_in += count
+        self.chain.process(work.piece(count), data.input_index, data.place)
+        self.input.consumed(count)
+        return count
+
+    def _step(self) -> bool:
+        """Whether that was the last one.
+
+        Its time says nothing about that of a record: a fast timer must not make pieces larger.
+        """
+        try:
+            self._waiting = next(self._work[-1]) is Wait.FOR_MAIL
+        except StopIteration:
+            self._work.pop()
+            return True
+        return False
+
+    def _advance(self, advance: Advance) -> Iterator[Step]:
+        if advance.watermark is not None:
+            yield from self.chain.on_watermark(advance.watermark)
+            self.metrics.watermark = advance.watermark
+            self.outputs.watermark(advance.watermark)
+        if advance.idle is not None:
+            self.outputs.idle(advance.idle)
+
+    def _finish_input(self) -> Iterator[Step]:
+        self.input.on_end()
+        yield from self.chain.on_end()
+        self.metrics.watermark = MAX_WATERMARK
+        self.outputs.end()
+        self.drained = True
+        self._ports.drained(self.id)

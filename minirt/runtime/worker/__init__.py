@@ -1,0 +1,1 @@
+"""In a worker process: the loop, its threads, and how the process comes about."""

@@ -1,0 +1,42 @@
+"""Hands what coordinator and uploader have to say to the subtasks of a worker, wherever that runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+
+from minirt.protocol.job_events import JobEvent, SnapshotAcknowledged
+from minirt.protocol.subtask_commands import AbortCheckpoint, SubtaskCommand
+from minirt.runtime.channels.transit import Transit
+from minirt.runtime.control.messages import SentCommand
+from minirt.runtime.subtask.subtask import Subtask
+
+
+class CommandReceiver:
+    """Takes the commands that come to one worker. `give_up` drops what waits for a checkpoint."""
+
+    def __init__(self, monotonic: Callable[[], float], give_up: Callable[[int], None]) -> None:
+        self._monotonic = monotonic
+        self._give_up = give_up
+        self._transit = Transit()
+
+    def receive(self, sent: SentCommand, subtasks: Collection[Subtask]) -> None:
+        """Carry out a command that has come from another process."""
+        command = self._transit.command(sent.command, sent.sent_at, self._monotonic())
+        if isinstance(command, AbortCheckpoint):
+            self._give_up(command.checkpoint_id)
+        deliver(command, subtasks)
+
+
+def deliver(command: SubtaskCommand, subtasks: Collection[Subtask]) -> None:
+    """Have all subtasks obey, or those among them that are sources."""
+    for subtask in subtasks:
+        if subtask.input.is_source or not command.to_sources:
+            subtask.obey(command)
+
+
+def deliver_stored(result: JobEvent, subtasks: Collection[Subtask]) -> None:
+    """Tell the subtask whose snapshot was uploaded that it is durable, if it is."""
+    if isinstance(result, SnapshotAcknowledged) and result.snapshot is not None:
+        for subtask in subtasks:
+            if subtask.id == result.subtask:
+                subtask.on_stored(result.checkpoint_id, result.snapshot)

@@ -1,0 +1,177 @@
+"""Opens the channels of a worker to others, while the others open theirs to it.
+
+All workers do so at once, and each handshake needs both sides. So one loop serves all that this worker has
+called and all that have called it, and waits for nobody in particular: not for a stranger, nor for a worker
+that itself waits for a third one.
+"""
+
+from __future__ import annotations
+
+import selectors
+import socket
+import struct
+import time
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from minirt.errors import WorkerLostError
+from minirt.protocol.ids import ChannelId
+from minirt.runtime.channels.sockets import Address, connected
+from minirt.runtime.control.handshake import NONCE_BYTES, REPLY_BYTES, Caller, Listener
+
+_HELLO = struct.Struct("<QIII")
+"""Generation, link, sender and receiver."""
+_CONNECT_S_MAX = 5.0
+
+
+@dataclass(slots=True)
+class _Call:
+    """A channel that this worker opens."""
+
+    id: ChannelId
+    address: Address
+    caller: Caller
+    received: bytes = b""
+    wanted: int = REPLY_BYTES
+
+
+@dataclass(slots=True)
+class _Visit:
+    """Somebody who has called this worker."""
+
+    listener: Listener
+    received: bytes = b""
+    wanted: int = NONCE_BYTES
+    greeted: bool = False
+
+
+class Rendezvous:
+    """`call` whom this worker sends to, then `meet` them and those who send to it."""
+
+    def __init__(self, listener: socket.socket, token: bytes, generation: int) -> None:
+        self._listener = listener
+        self._token = token
+        self._generation = generation
+        self._selector = selectors.DefaultSelector()
+        self._expected: set[ChannelId] = set()
+        self._opened: dict[ChannelId, socket.socket] = {}
+        self._accepted: dict[ChannelId, socket.socket] = {}
+
+    def call(self, id: ChannelId, address: Address) -> None:
+        """Begin to open a channel to the worker that hosts its receiver. Raises WorkerLostError."""
+        hello = _HELLO.pack(self._generation, id.link, id.sender, id.receiver)
+        caller = Caller(self._token, hello)
+        try:
+            sock = connected(address, _CONNECT_S_MAX)
+            sock.setblocking(False)
+            sock.send(caller.greeting)
+        except OSError as error:
+            raise _lost(address, error) from error
+        self._selector.register(sock, selectors.EVENT_READ, _Call(id, address, caller))
+
+    def meet(
+        self, expected: Collection[ChannelId], timeout_s: float
+    ) -> tuple[dict[ChannelId, socket.socket], dict[ChannelId, socket.socket]]:
+        """The non-blocking sockets of the channels that were called, and of those `expected` from others.
+
+        Raises WorkerLostError if somebody who was called is not a worker of the job, or if it takes longer.
+        """
+        calls, self._expected = len(self._selector.get_map()), set(expected)
+        self._listener.setblocking(False)
+        self._selector.register(self._listener, selectors.EVENT_READ)
+        deadline = time.monotonic() + timeout_s
+        try:
+            while len(self._opened) < calls or self._accepted.keys() < self._expected:
+                left_s = deadline - time.monotonic()
+                if left_s <= 0:
+                    raise WorkerLostError("other workers have not opened their channels")
+                for key, _ in self._selector.select(left_s):
+                    self._on_ready(key)
+        finally:
+            self._close_others()
+        return self._opened, self._accepted
+
+    def _on_ready(self, key: selectors.SelectorKey) -> None:
+        sock = key.fileobj
+        assert isinstance(sock, socket.socket)
+        match key.data:
+            case _Call() as call:
+                self._on_called(sock, call)
+            case _Visit() as visit:
+                self._on_visitor(sock, visit)
+            case _:
+                self._admit()
+
+    def _admit(self) -> None:
+        try:
+            sock, _ = self._listener.accept()
+        except OSError:  # Whoever came has gone again.
+            return
+        sock.setblocking(False)
+        visit = _Visit(Listener(self._token, _HELLO.size))
+        self._selector.register(sock, selectors.EVENT_READ, visit)
+
+    def _on_called(self, sock: socket.socket, call: _Call) -> None:
+        try:
+            if not _received(sock, call):
+                return
+            sock.send(call.caller.answer(call.received))
+        except (OSError, WorkerLostError) as error:
+            raise _lost(call.address, error) from error
+        self._selector.unregister(sock)
+        self._opened[call.id] = sock
+
+    def _on_visitor(self, sock: socket.socket, visit: _Visit) -> None:
+        try:
+            if not _received(sock, visit):
+                return
+            if not visit.greeted:
+                sock.send(visit.listener.reply(visit.received))
+                visit.received, visit.greeted = b"", True
+                visit.wanted = visit.listener.answer_bytes
+                return
+        except OSError:
+            self._turn_away(sock)
+            return
+        id = self._wanted_by(visit)
+        if id is None or id in self._accepted or id not in self._expected:
+            self._turn_away(sock)
+            return
+        self._selector.unregister(sock)
+        self._accepted[id] = sock
+
+    def _wanted_by(self, visit: _Visit) -> ChannelId | None:
+        """What a visitor has come for; None for a stranger, or a worker of another generation."""
+        hello = visit.listener.hello(visit.received)
+        if hello is None:
+            return None
+        generation, link, sender, receiver = _HELLO.unpack(hello)
+        return ChannelId(link, sender, receiver) if generation == self._generation else None
+
+    def _turn_away(self, sock: socket.socket) -> None:
+        self._selector.unregister(sock)
+        sock.close()
+
+    def _close_others(self) -> None:
+        """Visitors who did not say what they want, and calls that came to nothing."""
+        for key in list(self._selector.get_map().values()):
+            if key.data is not None:
+                assert isinstance(key.fileobj, socket.socket)
+                key.fileobj.close()
+        self._selector.close()
+
+
+def _received(sock: socket.socket, side: _Call | _Visit) -> bool:
+    """Whether all that is wanted has come. Raises OSError if the other side is gone."""
+    try:
+        part = sock.recv(side.wanted - len(side.received))
+    except BlockingIOError:
+        return False
+    if not part:
+        raise ConnectionError("closed")
+    side.received += part
+    return len(side.received) == side.wanted
+
+
+def _lost(address: Address, error: Exception) -> WorkerLostError:
+    return WorkerLostError(f"no connection to the worker at {address}: {error}")

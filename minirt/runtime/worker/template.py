@@ -1,0 +1,216 @@
+"""The template: a process that has everything loaded and forks workers in milliseconds.
+
+It is a fresh interpreter, not a fork of the user's process, which may have threads. It runs `main`
+and learns the rest from its standard input. If loading the job starts threads as well, each worker is
+another fresh interpreter: a fork would have none of those threads, but the locks that they held.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import io
+import os
+import pickle
+import selectors
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import traceback
+from dataclasses import dataclass
+
+from minirt.errors import WorkerLostError
+from minirt.filesystems import Protocols
+from minirt.runtime.channels.sockets import Address
+from minirt.runtime.control.connection import MessageConnection, connect_to
+from minirt.runtime.control.messages import (
+    Fork,
+    KillGeneration,
+    TemplateReady,
+    WorkerExited,
+    portable,
+)
+from minirt.runtime.control.package import JobPackage
+from minirt.runtime.program.streams import outlive_readers
+from minirt.runtime.worker.worker import WorkerPlace, run_worker
+
+PYTHON = (sys.executable, *(["-" + "O" * sys.flags.optimize] if sys.flags.optimize else []))
+"""Other processes of a job remove assertions if this one does."""
+_FORKED_OK, _FORKED_FAILED = 0, 1
+_GC_THRESHOLDS = (100_000, 20, 50)
+"""Records are many, short-lived and free of cycles: looking for cycles every 700 of them is waste."""
+
+
+@dataclass(frozen=True, slots=True)
+class TemplateStart:
+    """What the template reads from its standard input.
+
+    `package` is a pickled JobPackage, which is loaded once the `protocols` are known.
+    """
+
+    coordinator: Address
+    token: bytes
+    folder: str
+    import_path: list[str]
+    protocols: Protocols
+    package: bytes
+
+
+class Template:
+    """Forks workers on request, and reports how they end."""
+
+    def __init__(
+        self,
+        start: TemplateStart,
+        package: JobPackage,
+        control: MessageConnection,
+        threads: tuple[str, ...],
+    ) -> None:
+        self._start = start
+        self._package = package
+        self._control = control
+        self._threads = threads
+        """The names of those that loading the job has started."""
+        self._workers: dict[int, tuple[int, int]] = {}
+        """Generation and number of the worker, by process id."""
+
+    def run(self) -> None:
+        """Until the coordinator is gone; then no worker may be left."""
+        read_end, write_end = os.pipe()
+        os.set_blocking(write_end, False)
+        signal.set_wakeup_fd(write_end)
+        signal.signal(signal.SIGCHLD, lambda number, frame: None)
+        selector = selectors.DefaultSelector()
+        selector.register(self._control, selectors.EVENT_READ)
+        selector.register(read_end, selectors.EVENT_READ)
+        self._control.send(TemplateReady(os.getpid(), self._threads))
+        while True:
+            for key, _ in selector.select():
+                if key.fileobj == read_end:
+                    os.read(read_end, 4096)
+                    self._reap()
+                elif not self._obey():
+                    self._end_workers()
+                    return
+
+    def _obey(self) -> bool:
+        try:
+            messages = self._control.arrived()
+        except (EOFError, OSError):
+            return False
+        for message in messages:
+            match message:
+                case Fork(generation, worker):
+                    self._start_worker(generation, worker)
+                case KillGeneration(generation):
+                    self._kill([pid for pid, (of, _) in self._workers.items() if of == generation])
+        return True
+
+    def _start_worker(self, generation: int, worker: int) -> None:
+        start = self._start
+        place = WorkerPlace(generation, worker, start.coordinator, start.token, start.folder)
+        pid = self._spawn(place) if self._threads else self._fork(place)
+        self._workers[pid] = (generation, worker)
+
+    def _spawn(self, place: WorkerPlace) -> int:
+        """Start an interpreter that loads the job by itself; its process id."""
+        with tempfile.TemporaryFile() as given:
+            pickle.dump((self._start, place), given)
+            given.seek(0)
+            command = "from minirt.runtime.worker.template import spawned; spawned()"
+            process = subprocess.Popen([*PYTHON, "-c", command], stdin=given)
+        process.returncode = 0  # It is reaped as those that were forked are.
+        return process.pid
+
+    def _fork(self, place: WorkerPlace) -> int:
+        """The process id of the worker; in the worker it does not return."""
+        gc.freeze()
+        pid = os.fork()
+        if pid:
+            return pid
+        status = _FORKED_FAILED
+        try:
+            signal.set_wakeup_fd(-1)
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            self._control.close()
+            run_worker(self._package, place)
+            status = _FORKED_OK
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            os._exit(status)
+
+    def _kill(self, pids: list[int]) -> None:
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+    def _end_workers(self) -> None:
+        """Until they are really gone: one may be about to put a file into the job's folder."""
+        self._kill(list(self._workers))
+        for pid in self._workers:
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(pid, 0)
+
+    def _reap(self) -> None:
+        with contextlib.suppress(ChildProcessError):
+            while True:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+                if pid == 0:
+                    return
+                generation, worker = self._workers.pop(pid, (0, 0))
+                with contextlib.suppress(OSError):
+                    self._control.send(WorkerExited(generation, worker, status))
+
+
+def main() -> None:
+    """Entry point of the process."""
+    start: TemplateStart = pickle.load(sys.stdin.buffer)
+    _set_up(start)
+    try:
+        _serve(start)
+    finally:
+        # The coordinator may have been killed; if it has not, it has no more use for it either.
+        shutil.rmtree(start.folder, ignore_errors=True)
+
+
+def spawned() -> None:
+    """Entry point of a worker that was not forked."""
+    start, place = pickle.load(sys.stdin.buffer)
+    _set_up(start)
+    run_worker(_load(start), place)
+    os._exit(_FORKED_OK)  # As a fork does, without waiting for threads of the job.
+
+
+def _load(start: TemplateStart) -> JobPackage:
+    """The job, with all modules that it needs imported."""
+    start.protocols.register()
+    package: JobPackage = pickle.loads(start.package)
+    package.load_graph()
+    return package
+
+
+def _set_up(start: TemplateStart) -> None:
+    sys.path[:] = start.import_path
+    outlive_readers()
+    for stream in (sys.stdout, sys.stderr):  # Workers are killed, and share what they print to.
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(line_buffering=True)
+    gc.set_threshold(*_GC_THRESHOLDS)
+
+
+def _serve(start: TemplateStart) -> None:
+    try:
+        control = connect_to(start.coordinator, start.token)
+    except (OSError, WorkerLostError):  # The coordinator has gone meanwhile.
+        return
+    try:
+        package = _load(start)
+    except Exception as error:
+        control.send(portable(error))
+        return
+    started = [one for one in threading.enumerate() if one is not threading.main_thread()]
+    Template(start, package, control, tuple(thread.name for thread in started)).run()

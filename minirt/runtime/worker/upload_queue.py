@@ -1,0 +1,60 @@
+"""The snapshots of a worker that wait to be stored, in order: bounded, and without those nobody wants."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from contextvars import Context, copy_context
+
+from minirt.errors import StorageError
+from minirt.runtime.subtask.snapshot import SnapshotUpload
+
+
+class UploadQueue:
+    """Filled and told of aborts by the worker's loop, emptied by whoever stores.
+
+    A checkpoint that was given up leaves of each snapshot only what its sink has prepared: that output is
+    not written again, so it belongs to the next checkpoint. So what waits is little even where storage
+    hangs while checkpoints expire one after the other. `uploads_max` bounds it all the same.
+    """
+
+    def __init__(self, uploads_max: int) -> None:
+        self._uploads_max = uploads_max
+        self._waiting: deque[tuple[Context, SnapshotUpload]] = deque()
+        self._changed = threading.Condition()
+        self._given_up = 0
+        """The newest checkpoint that was given up; so are all older ones that are not complete."""
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def put(self, upload: SnapshotUpload) -> None:
+        """Raises StorageError if too many wait: whoever goes on taking snapshots runs out of memory."""
+        with self._changed:
+            if len(self._waiting) >= self._uploads_max:
+                raise StorageError(
+                    f"{len(self._waiting)} snapshots wait to be stored, and {upload.name} has one more: "
+                    "storage does not keep up or hangs"
+                )
+            self._waiting.append((copy_context(), upload))
+            self._changed.notify()
+
+    def take(self) -> tuple[Context, SnapshotUpload]:
+        """The next one, waiting for it, and the context in which it was put here."""
+        with self._changed:
+            while not self._waiting:
+                self._changed.wait()
+            return self._waiting.popleft()
+
+    def give_up(self, checkpoint_id: int) -> None:
+        """Nobody wants the snapshots of this checkpoint any more."""
+        with self._changed:
+            self._given_up = max(self._given_up, checkpoint_id)
+            self._waiting = deque(
+                (context, upload.without_state() if self.is_given_up(upload) else upload)
+                for context, upload in self._waiting
+            )
+
+    def is_given_up(self, upload: SnapshotUpload) -> bool:
+        """Whether it need not be stored; to be asked also while that is done."""
+        return upload.checkpoint_id <= self._given_up

@@ -1,0 +1,354 @@
+"""A worker process: one or more subtasks in one cooperative loop."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import selectors
+import socket
+import sys
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import partial
+
+from minirt.config import Limits
+from minirt.errors import WorkerLostError
+from minirt.monitoring.logs import logger_of, set_up_worker
+from minirt.monitoring.subtask_metrics import Activity, TimeAccount
+from minirt.operators.common.base import user_error
+from minirt.operators.common.mailbox import Mailbox
+from minirt.protocol.ids import SubtaskId
+from minirt.protocol.job_events import (
+    JobEvent,
+    StopWorkers,
+    SubtaskDrained,
+    SubtaskStarted,
+    WorkerFailed,
+)
+from minirt.runtime.channels.channels import OutputChannel
+from minirt.runtime.channels.sockets import Address, SocketReceiver, SocketSender, listen
+from minirt.runtime.control.connection import connect_to
+from minirt.runtime.control.control import ORPHANED_EXIT, Control, end_broken, end_with_coordinator
+from minirt.runtime.control.messages import (
+    Assignment,
+    Heartbeat,
+    SentCommand,
+    ToCoordinator,
+    ToWorker,
+    WorkerHello,
+    portable,
+)
+from minirt.runtime.control.package import JobPackage
+from minirt.runtime.subtask.assembly import assemble
+from minirt.runtime.subtask.pacer import TimedPacer
+from minirt.runtime.subtask.snapshot import SnapshotUpload
+from minirt.runtime.subtask.subtask import Subtask
+from minirt.runtime.worker.beside import Beside
+from minirt.runtime.worker.orders import CommandReceiver, deliver_stored
+from minirt.runtime.worker.uploader import Uploader
+from minirt.runtime.worker.waker import Waker
+from minirt.runtime.worker.wiring import Wiring
+
+logger = logger_of("worker")
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerPlace:
+    """Who a worker is and how it finds its coordinator."""
+
+    generation: int
+    worker: int
+    coordinator: Address
+    token: bytes
+    folder: str
+
+
+def run_worker(package: JobPackage, place: WorkerPlace) -> None:
+    """The whole life of a worker, in its own process."""
+    try:
+        control = Control(connect_to(place.coordinator, place.token))
+        end_with_coordinator(place.coordinator, place.token)
+    except (OSError, WorkerLostError):
+        os._exit(ORPHANED_EXIT)
+    options = package.options
+    listener, address = listen(
+        place.folder, f"w{place.generation}-{place.worker}", options.transport
+    )
+    control.send(WorkerHello(place.generation, place.worker, os.getpid(), address))
+    try:
+        assignment = control.receive()
+        if isinstance(assignment, Assignment):
+            life = Heartbeat(place.generation, place.worker, {})
+            with control.repeating(life, options.limits.heartbeat_s):
+                worker = Worker(package, place, control, listener, assignment)
+            worker.run()
+    except (Exception, SystemExit, KeyboardInterrupt) as error:
+        control.send(WorkerFailed(place.generation, portable(error)))
+    # The connection still is open: once it is closed this process may be killed.
+    with contextlib.suppress(OSError, ValueError):
+        sys.stdout.flush()
+        sys.stderr.flush()
+
+
+def waiting_s(wakes: Iterable[float | None], now: float) -> float:
+    """How long until the first of these moments; 0 if it has come.
+
+    It may have come since the caller looked for work: then to wait for a later one would leave it undone.
+    """
+    return max(0.0, min(at for at in wakes if at is not None) - now)
+
+
+class Worker:
+    """Hosts subtasks: sockets, timers and slices in turn. It is its subtasks' port to the world."""
+
+    def __init__(
+        self,
+        package: JobPackage,
+        place: WorkerPlace,
+        control: Control,
+        listener: socket.socket,
+        assignment: Assignment,
+    ) -> None:
+        self._package = package
+        self.clock = package.clock
+        self._place = place
+        self._control = control
+        self._limits: Limits = package.options.limits
+        self._selector = selectors.DefaultSelector()
+        self._wiring = Wiring(
+            self._selector, self._limits, place.token, place.generation, self.clock.monotonic
+        )
+        self._working: list[Subtask] = []
+        self._stopping = False
+        self._served = False
+        """Whether nobody has worked since the worker last looked at what has arrived."""
+        self._heartbeat_at = 0.0
+        self._serve_at = 0.0
+        self._warned: set[SubtaskId] = set()
+        """Those that were blocked within a record."""
+        hosted = sum(host == place.worker for host in assignment.placement.values())
+        uploads_max = self._limits.waiting_snapshots * hosted
+        self._waker = Waker()
+        self._selector.register(self._waker.receiver, selectors.EVENT_READ, self._waker.calm)
+        self._uploaded: Mailbox[JobEvent] = Mailbox(self._waker.wake)
+        self._uploader = Uploader(package, uploads_max, self._on_uploaded, self._on_thread_failed)
+        self._commands = CommandReceiver(self.clock.monotonic, self._uploader.give_up)
+        self._beside = Beside(self._on_thread_failed)
+        self.subtasks = self._assemble(assignment, listener)
+        began = time.perf_counter()
+        self._time = {one.id: TimeAccount(one.metrics, began) for one in self.subtasks}
+
+    # Ports of the subtasks.
+
+    def upload(self, upload: SnapshotUpload) -> None:
+        self._uploader.put(upload)
+
+    def drained(self, subtask: SubtaskId) -> None:
+        self._report()  # Whoever hears that all is read must not know older figures.
+        self._tell(SubtaskDrained(self._place.generation, subtask))
+
+    def wake(self, subtask: SubtaskId) -> None:
+        self._waker.wake()
+
+    def run_beside(self, call: Callable[[], None]) -> None:
+        self._beside.run(call)
+
+    # Start.
+
+    def _assemble(self, assignment: Assignment, listener: socket.socket) -> list[Subtask]:
+        graph, options = self._package.load_graph(), self._package.options
+        generation = self._place.generation
+        set_up_worker(options.log_format, options.log_level, job=graph.name, generation=generation)
+        mine = [id for id, host in assignment.placement.items() if host == self._place.worker]
+        pace = self._limits.slice_s
+        built = {
+            id: assemble(
+                self._package,
+                assignment.deployment,
+                id,
+                self,
+                TimedPacer(pace),
+                partial(self._make_room, id),
+                self._place.folder,
+            )
+            for id in sorted(mine)
+        }
+        self._wiring.connect(self._place.worker, graph, built, assignment, listener)
+        listener.close()
+        self._selector.register(self._control.fileno(), selectors.EVENT_READ, self._on_control)
+        for id in built:
+            self._tell(SubtaskStarted(generation, id))
+        return [assembled.subtask for assembled in built.values()]
+
+    # The loop.
+
+    def run(self) -> None:
+        """Until told to stop."""
+        while not self._stopping:
+            for subtask in self.subtasks:
+                self._note_wait(subtask)
+            # What the last slice has emitted may be work for others here: so it goes before the wait.
+            self._wiring.move_frames(self._working)
+            self._serve(self._patience_s())
+            self._take_turns(self.subtasks)
+        for subtask in self.subtasks:
+            subtask.close()
+        self._report()
+
+    def _patience_s(self) -> float:
+        """How long to wait for what may arrive: not at all if a subtask has anything else to do."""
+        if any(subtask.runnable for subtask in self.subtasks):
+            return 0.0
+        wakes = [subtask.wake_at for subtask in self.subtasks]
+        return waiting_s([self._heartbeat_at, *wakes], self.clock.monotonic())
+
+    def _serve(self, timeout: float) -> None:
+        """Handle what has arrived, or arrives within `timeout` seconds, and what the clock asks for.
+
+        Then send what this and the last slice have put into the queues: so barriers and records are on
+        their way before the next call of a function of the user begins.
+        """
+        ready = self._selector.select(timeout)
+        while (stored := self._uploaded.take()) is not None:
+            deliver_stored(stored, self.subtasks)
+        for key, mask in ready:
+            self._dispatch(key, mask)
+        for subtask in self.subtasks:
+            if subtask not in self._working:
+                subtask.on_time()
+        self._wiring.move_frames(self._working)
+        self._beat()
+        self._served = True
+
+    def _take_turns(self, subtasks: Iterable[Subtask]) -> bool:
+        """A slice for each that can work; whether any could. Between two slices others are served."""
+        worked = False
+        for subtask in subtasks:
+            if not self._served:
+                self._serve(0)
+            if subtask.runnable and not self._stopping:
+                self._work(subtask)
+                worked = True
+        return worked
+
+    def _dispatch(self, key: selectors.SelectorKey, mask: int) -> None:
+        if isinstance(key.data, SocketReceiver | SocketSender):
+            self._wiring.on_ready(key, mask)
+        else:
+            key.data()
+
+    def _work(self, subtask: Subtask) -> None:
+        self._time[subtask.id].turn_to(Activity.BUSY, time.perf_counter())
+        self._working.append(subtask)
+        try:
+            subtask.run_slice()
+        except SystemExit as error:
+            raise user_error(subtask.name, error) from error
+        finally:
+            self._working.pop()
+            self._served = False
+        if self._working:  # Else it is done with the next turn.
+            self._note_wait(subtask)
+
+    def _note_wait(self, subtask: Subtask) -> None:
+        """What its time counts as until it works, or until this is looked at again."""
+        if not subtask.has_input:
+            activity = Activity.IDLE
+        elif subtask.outputs.full:
+            activity = Activity.SOFT_BACKPRESSURE
+        else:
+            activity = Activity.BUSY
+        self._time[subtask.id].turn_to(activity, time.perf_counter())
+
+    def _make_room(self, id: SubtaskId, channel: OutputChannel) -> None:
+        """Inside one record that emits more than memory has room for: send what the receivers take.
+
+        The record may run for long, so that is done once a slice. Outside of a slice there is no
+        need: only buffers are flushed then, which hold little.
+
+        `upstream_paused` keeps barriers from the subtasks that are in the middle of a record.
+        """
+        if not self._working or self._working[-1].id != id:
+            return
+        if not channel.overdrawn and time.perf_counter() < self._serve_at:
+            return
+        ids = [working.id for working in self._working]
+        with self._wiring.upstream_paused(ids, self._control.fileno()):
+            self._serve(0)
+            if channel.overdrawn:
+                self._block(self._working[-1], channel)
+        self._serve_at = time.perf_counter() + self._limits.slice_s
+
+    def _block(self, subtask: Subtask, channel: OutputChannel) -> None:
+        """Hard backpressure: wait until the channel is no longer overdrawn.
+
+        Barriers and records for this subtask wait as well; only what lies downstream goes on.
+        """
+        if subtask.id not in self._warned:
+            self._warned.add(subtask.id)
+            logger.warning(
+                "%s has to wait within one record, and with it all barriers: %s",
+                subtask.name,
+                channel.spill.refusal,
+            )
+        account = self._time[subtask.id]
+        account.turn_to(Activity.HARD_BACKPRESSURE, time.perf_counter())
+        while channel.overdrawn:
+            ran = self._run_downstream(subtask)
+            self._serve(0 if ran else self._limits.heartbeat_s)
+        account.turn_to(Activity.BUSY, time.perf_counter())
+
+    def _run_downstream(self, subtask: Subtask) -> bool:
+        below = [other for other in self.subtasks if other.id.vertex > subtask.id.vertex]
+        return self._take_turns(other for other in below if other not in self._working)
+
+    # Coordinator.
+
+    def _on_uploaded(self, result: JobEvent) -> None:
+        """Called by the uploader's thread.
+
+        The subtask is told before the coordinator, so it knows by the time the next checkpoint comes.
+        """
+        self._uploaded.put(result)
+        self._tell(result)
+
+    def _on_thread_failed(self, error: BaseException) -> None:
+        """Called by a thread beside the record path, as its last deed."""
+        try:
+            self._tell(WorkerFailed(self._place.generation, portable(error)))
+        except BaseException:
+            end_broken(error)
+
+    def _tell(self, message: ToCoordinator) -> None:
+        """Also called by threads beside the record path."""
+        self._control.send(message)
+
+    def _on_control(self) -> None:
+        for message in self._control.arrived():
+            self._obey(message)
+
+    def _obey(self, message: ToWorker) -> None:
+        match message:
+            case SentCommand():
+                self._commands.receive(message, self.subtasks)
+            case StopWorkers():
+                self._stopping = True
+
+    def _beat(self) -> None:
+        now = self.clock.monotonic()
+        if now < self._heartbeat_at:
+            return
+        self._heartbeat_at = now + self._limits.heartbeat_s
+        self._report()
+
+    def _report(self) -> None:
+        now = time.perf_counter()
+        for subtask in self.subtasks:
+            self._time[subtask.id].settle(now)
+            subtask.metrics.queued_out_bytes = subtask.outputs.queued_bytes
+            subtask.metrics.output_queue_use = subtask.outputs.fill
+            subtask.metrics.queued_in_bytes = subtask.input.queued_bytes
+            subtask.metrics.input_window_bytes = subtask.input.window_bytes
+        figures = {subtask.id: subtask.metrics for subtask in self.subtasks}
+        self._tell(Heartbeat(self._place.generation, self._place.worker, figures))

@@ -1,0 +1,91 @@
+"""How far event time has come for each key group of a subtask."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+
+from minirt.protocol.watermarks import MAX_WATERMARK
+from minirt.state.stored import NO_WATERMARK, GroupTimes, pack_event_time, unpack_event_time
+
+Times = npt.NDArray[np.int64]
+
+
+class EventTimes:
+    """The watermark that each key has seen.
+
+    It is the watermark of the subtask, unless state of several old subtasks has come together: keys of
+    one that was ahead are ahead until the watermark has caught up, so what was late for them stays late.
+    The end of event time is not stored, since a restored job may go on with more records.
+    """
+
+    def __init__(self, groups: range) -> None:
+        self._groups = groups
+        self._least = NO_WATERMARK
+        self._ended = False
+        self._ahead: Times | None = None
+        """By key group, while they differ."""
+        self._restored: Times = np.full(len(groups), NO_WATERMARK, np.int64)
+        self._unknown = np.full(len(groups), True)
+        self._of_unknown: int | None = None
+
+    @property
+    def least(self) -> int:
+        """The watermark that all keys have seen."""
+        return MAX_WATERMARK if self._ended else self._least
+
+    @property
+    def differ(self) -> bool:
+        """Whether some keys have seen more than others."""
+        return self._ahead is not None and not self._ended
+
+    def of(self, groups: npt.NDArray[np.integer]) -> Times:
+        """The watermark that keys of these key groups have seen."""
+        if self._ahead is None or self._ended:
+            return np.full(len(groups), self.least, np.int64)
+        return np.maximum(self._ahead[groups.astype(np.int64) - self._groups.start], self._least)
+
+    def advance(self, watermark: int) -> None:
+        if watermark == MAX_WATERMARK:
+            self._ended = True
+            return
+        self._least = max(self._least, watermark)
+        if self._ahead is not None and self._least >= self._ahead.max():
+            self._ahead = None
+
+    def snapshot(self) -> bytes:
+        if self._ahead is None:
+            return pack_event_time(self._least, [GroupTimes(self._groups, self._least)])
+        return pack_event_time(
+            self._least, _runs(self._groups, np.maximum(self._ahead, self._least))
+        )
+
+    def restore(self, section: bytes) -> None:
+        """Merge what an old subtask has seen. Raises MalformedDataError.
+
+        A section without key groups holds for all key groups that no section names. If there are several
+        such sections, the least one counts, so that nothing becomes late that was not late before.
+        """
+        least, known = unpack_event_time(section)
+        for run in known:
+            first = max(run.groups.start, self._groups.start) - self._groups.start
+            stop = min(run.groups.stop, self._groups.stop) - self._groups.start
+            if first < stop:
+                self._restored[first:stop] = run.time
+                self._unknown[first:stop] = False
+        if not known:
+            self._of_unknown = least if self._of_unknown is None else min(self._of_unknown, least)
+        if self._of_unknown is not None:
+            self._restored[self._unknown] = self._of_unknown
+        self._least = int(self._restored.min(initial=MAX_WATERMARK))
+        self._ahead = self._restored if (self._restored != self._least).any() else None
+
+
+def _runs(groups: range, times: Times) -> Iterable[GroupTimes]:
+    """Key groups next to each other with the same time, as one."""
+    bounds = [0, *(np.flatnonzero(np.diff(times)) + 1).tolist(), len(times)]
+    for first, stop in pairwise(bounds):
+        yield GroupTimes(groups[first:stop], int(times[first]))

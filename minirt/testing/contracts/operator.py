@@ -1,0 +1,180 @@
+"""What every operator must keep to; the tests of an operator inherit these."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, ClassVar
+
+import cloudpickle
+import pytest
+
+from minirt.data.batch import Batch
+from minirt.graph.keys import KeySelector
+from minirt.graph.operator_spec import Form, OperatorSpec, Site, StateDealing
+from minirt.state import segments
+from minirt.testing.contracts.operating import Advance, Event, Given, Result, Subtasks
+
+
+class OperatorContract(ABC):
+    """Tests over `spec`, an operator with inputs, and `events`: what it is given, of several keys.
+
+    `keys` has the key of each input, the name of a column or a function; none for an operator without
+    keys. Records that are dicts are given in columns as well.
+    """
+
+    keys: ClassVar[tuple[str | Callable[[Any], Any], ...]] = ()
+    cuts_matter: ClassVar[bool] = False
+    """Whether results may depend on where batches are cut; `settled` can still say what may not."""
+
+    @pytest.fixture
+    @abstractmethod
+    def spec(self) -> OperatorSpec: ...
+
+    @pytest.fixture
+    @abstractmethod
+    def events(self) -> Sequence[Event]: ...
+
+    def settled(self, results: Sequence[Result]) -> Any:
+        """What of the results must always be the same; their order among keys is not."""
+        return Counter(map(repr, results))
+
+    def test_a_spec_says_its_facts(self, spec: OperatorSpec) -> None:
+        type(spec).check_facts()
+        assert spec.inputs >= 1, "a source has a contract of its own"
+        assert spec.takes in (None, *Form)
+        assert isinstance(spec.state, StateDealing)
+        assert spec.default_name
+        assert len(self.keys) in (0, spec.inputs)
+        keys = self._selectors() or (None,) * spec.inputs
+        spec.check(Site("operator", ("stream",) * spec.inputs, keys, (None,) * spec.inputs))
+        spec.validate("operator")
+
+    def test_a_pickled_spec_does_the_same(
+        self, spec: OperatorSpec, events: Sequence[Event]
+    ) -> None:
+        copy = cloudpickle.loads(cloudpickle.dumps(spec))
+        assert type(copy) is type(spec)
+        assert (copy.kind, copy.default_name, copy.details) == (
+            *(spec.kind, spec.default_name),
+            spec.details,
+        )
+        assert self._outcome(copy, events) == self._outcome(spec, events) != self.settled([])
+
+    def test_cuts_of_batches_do_not_matter(
+        self, spec: OperatorSpec, events: Sequence[Event]
+    ) -> None:
+        if self.cuts_matter:
+            pytest.skip("it says that they do")
+        assert self._outcome(spec, [*_cut(events)]) == self._outcome(spec, events)
+
+    def test_rows_and_columns_give_the_same(
+        self, spec: OperatorSpec, events: Sequence[Event]
+    ) -> None:
+        if not _are_dicts(events):
+            pytest.skip("its records cannot be laid out in columns")
+        assert self._outcome(spec, events, columns=True) == self._outcome(spec, events)
+
+    def test_what_was_emitted_is_its_receivers(
+        self, spec: OperatorSpec, events: Sequence[Event]
+    ) -> None:
+        """The receiver changes all that it gets: the operator must not see it."""
+        kept = Subtasks(spec, self._selectors(), spoil=False)
+        assert self._outcome(spec, events) == self.settled(_fed(kept, events).end())
+
+    @pytest.mark.parametrize("columns", [False, True])
+    def test_restored_from_a_snapshot_it_goes_on_as_if_nothing_had_been(
+        self, spec: OperatorSpec, events: Sequence[Event], columns: bool
+    ) -> None:
+        columns = columns and _are_dicts(events)
+        wanted = self._outcome(spec, events, columns=columns)
+        for place in range(len(events) + 1):
+            first = _fed(Subtasks(spec, self._selectors()), events[:place], columns=columns)
+            seen = [*first.results]
+            # What comes behind must not show in what is stored later.
+            store = first.begin_snapshot()
+            _fed(first, events[place:], columns=columns)
+            second = Subtasks(spec, self._selectors(), restore=store("late"))
+            results = [*seen, *_fed(second, events[place:], columns=columns).end()]
+            assert self.settled(results) == wanted, f"restored behind {place} batches"
+
+    @pytest.mark.parametrize(("before", "after"), [(1, 2), (2, 1), (2, 3), (3, 5)])
+    def test_at_another_parallelism_nothing_is_lost_or_doubled(
+        self, spec: OperatorSpec, events: Sequence[Event], before: int, after: int
+    ) -> None:
+        if spec.state is not StateDealing.BY_KEY_GROUP:
+            pytest.skip("its state is not dealt by key")
+        wanted = self._outcome(spec, events)
+        for place in range(len(events)):
+            first = _fed(Subtasks(spec, self._selectors(), before), events[:place])
+            stored = first.snapshot("one")
+            second = Subtasks(spec, self._selectors(), after, restore=stored)
+            _fed(second, events[place : place + 1])
+            seen, stored = [*first.results, *second.results], second.snapshot("two")
+            # State that subtasks hold of keys that are not theirs is old, and replaces what is newer.
+            for turned in (stored, stored[::-1]):
+                third = Subtasks(spec, self._selectors(), before, restore=turned)
+                results = [*seen, *_fed(third, events[place + 1 :]).end()]
+                assert self.settled(results) == wanted, f"rescaled around batch {place}"
+
+    def test_snapshots_that_build_on_older_ones_restore(
+        self, spec: OperatorSpec, events: Sequence[Event]
+    ) -> None:
+        wanted = self._outcome(spec, events)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(
+                segments, "STRETCH_MIN", 2
+            )  # Else so little state is stored anew each time.
+            subtasks = Subtasks(spec, self._selectors(), 2)
+            for place, event in enumerate(events):
+                subtasks.feed(event)
+                stored = subtasks.snapshot(f"{place}")
+                restored = Subtasks(spec, self._selectors(), 2, restore=stored)
+                results = [*subtasks.results, *_fed(restored, events[place + 1 :]).end()]
+                assert self.settled(results) == wanted, f"restored behind batch {place}"
+
+    def test_it_can_be_closed_after_a_failure(
+        self, spec: OperatorSpec, events: Sequence[Event]
+    ) -> None:
+        def fail(tag: str, batch: Batch) -> None:
+            raise ZeroDivisionError("nobody takes it")
+
+        subtasks = Subtasks(spec, self._selectors(), emit=fail)
+        with pytest.raises(Exception, match="nobody takes it"):
+            _fed(subtasks, events).end()
+        for operator in subtasks.operators:
+            operator.close()
+
+    def _selectors(self) -> tuple[KeySelector, ...]:
+        return tuple(
+            KeySelector(columns=(key,)) if isinstance(key, str) else KeySelector(function=key)
+            for key in self.keys
+        )
+
+    def _outcome(
+        self, spec: OperatorSpec, events: Sequence[Event], *, columns: bool = False
+    ) -> Any:
+        subtasks = Subtasks(spec, self._selectors())
+        return self.settled(_fed(subtasks, events, columns=columns).end())
+
+
+def _are_dicts(events: Sequence[Event]) -> bool:
+    return all(isinstance(r, dict) for e in events if isinstance(e, Given) for r in e.records)
+
+
+def _fed(subtasks: Subtasks, events: Sequence[Event], *, columns: bool = False) -> Subtasks:
+    for event in events:
+        subtasks.feed(event, columns=columns)
+    return subtasks
+
+
+def _cut(events: Sequence[Event]) -> Iterator[Event]:
+    """The same, record by record."""
+    for event in events:
+        if isinstance(event, Advance):
+            yield event
+            continue
+        for place, record in enumerate(event.records):
+            times = None if event.times is None else [event.times[place]]
+            yield Given([record], times, event.input)

@@ -1,0 +1,42 @@
+"""How a simulation went."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class SimulationResult:
+    """How a simulation went; the same seed gives the same one again."""
+
+    seed: int
+    finished: bool
+    """Whether the job came to its end by itself."""
+    problems: tuple[str, ...]
+    """What went wrong although nobody made it, the reason for not finishing included."""
+    committed: Mapping[str, Sequence[Any]] = field(repr=False)
+    """The committed records of each TransactionalSink, by its uid."""
+    steps: int
+    checkpoints_completed: int
+    checkpoints_failed: int
+    restarts: int
+    """Restarts of generations and of coordinators."""
+    rescales: int
+    """Restarts of coordinators with another form of the job."""
+    faults: Counter[str]
+    """How often each kind of fault struck, by its name in `Faults`."""
+    savepoints: Sequence[Mapping[str, bytes]] = field(repr=False)
+    """What each savepoint consists of: its objects by path."""
+    trace: Sequence[str] = field(repr=False)
+    """What happened, a line each: step, seconds, who, what."""
+
+    def check(self) -> SimulationResult:
+        """Itself. Raises AssertionError with the seed and the end of the trace if anything is wrong."""
+        if self.finished and not self.problems:
+            return self
+        end = "\n".join(self.trace[-40:])
+        reasons = "; ".join(self.problems) or "the job did not finish"
+        raise AssertionError(f"seed {self.seed}: {reasons}\n{end}")

@@ -1,0 +1,217 @@
+"""The operators of minirt keep to their contract, and so does one from outside."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, ClassVar
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+import minirt as rt
+from minirt.graph.operator_spec import OperatorSpec
+from minirt.operators import (
+    OPERATORS,
+    AggregateSpec,
+    CoFlatMapSpec,
+    CoMapSpec,
+    FilterColumnsSpec,
+    FilterSpec,
+    FlatMapSpec,
+    KeyedCoProcessSpec,
+    KeyedProcessSpec,
+    MapBatchesSpec,
+    MapSpec,
+    ProcessSpec,
+    ReduceSpec,
+    SelectSpec,
+    SinkSpec,
+    SourceSpec,
+    WindowSpec,
+    WithColumnSpec,
+)
+from minirt.testing.contracts import Advance, Event, Given, OperatorContract, Result
+from tests.operators.numbering import Numbering
+
+Row = dict[str, Any]
+
+
+def rows(first: int, count: int, input: int = 0) -> Given:
+    """Records of five keys, in order of their times."""
+    numbers = range(first, first + count)
+    return Given([{"k": f"key {n % 5}", "n": n} for n in numbers], [10 * n for n in numbers], input)
+
+
+EVENTS: tuple[Event, ...] = (rows(0, 6), Advance(30), rows(6, 5), rows(11, 4), Advance(100))
+BOTH: tuple[Event, ...] = (rows(0, 6), rows(6, 5, 1), Advance(30), rows(11, 4), rows(15, 3, 1))
+
+
+class Total(rt.KeyedProcess):
+    """Counts the records of a key, and gives the total of a span of time when it is over."""
+
+    count = rt.ValueState(0)
+    seen = rt.ListState()
+
+    def process(self, record: Row, ctx: rt.KeyedContext) -> Iterable[Any]:
+        self.count.value += 1
+        self.seen.add(record)
+        assert ctx.timestamp is not None
+        ctx.set_timer(ctx.timestamp // 50 * 50 + 49)
+        yield [ctx.key, self.count.value]
+
+    def on_timer(self, timestamp: int, ctx: rt.KeyedContext) -> Iterable[Any]:
+        yield [ctx.key, timestamp, self.seen.get()]
+
+
+class Either(rt.KeyedCoProcess):
+    count = rt.ValueState(0)
+
+    def process_left(self, record: Row, ctx: rt.KeyedContext) -> Iterable[Any]:
+        self.count.value += 1
+        yield [self.count.value, record]
+
+    process_right = process_left
+
+
+class Odd(rt.Process):
+    def process(self, record: Row, ctx: rt.ProcessContext) -> Iterable[Any]:
+        if record["n"] % 2:
+            ctx.side("odd", record)
+        else:
+            yield record
+
+
+def doubled(batch: pa.RecordBatch) -> pa.RecordBatch:
+    return batch.set_column(1, "n", pc.multiply(batch["n"], 2))
+
+
+def twice(record: Row) -> list[Row]:
+    return [record, {**record, "again": [record["n"]]}]
+
+
+def added(value: Row, record: Row) -> Row:
+    value["n"] += record["n"]
+    return value
+
+
+PLAIN: dict[str, OperatorSpec] = {
+    "map": MapSpec(lambda r: {**r, "list": [r["n"]]}),
+    "flat_map": FlatMapSpec(twice),
+    "filter": FilterSpec(lambda r: r["n"] % 3 > 0),
+    "filter of columns": FilterColumnsSpec(pc.field("n") > 4),
+    "select": SelectSpec(("n",)),
+    "with_column": WithColumnSpec(None, (("m", pc.field("n") + 1),)),
+    "process": ProcessSpec(Odd()),
+}
+KEYED: dict[str, OperatorSpec] = {
+    "reduce": ReduceSpec(added),
+    "keyed process": KeyedProcessSpec(Total()),
+}
+
+
+class TestPlain(OperatorContract):
+    @pytest.fixture(params=PLAIN.values(), ids=PLAIN)
+    def spec(self, request: pytest.FixtureRequest) -> OperatorSpec:
+        spec: OperatorSpec = request.param
+        return spec
+
+    @pytest.fixture
+    def events(self) -> Sequence[Event]:
+        return EVENTS
+
+
+class TestMapBatches(OperatorContract):
+    @pytest.fixture
+    def spec(self) -> OperatorSpec:
+        return MapBatchesSpec(doubled, "columns")
+
+    @pytest.fixture
+    def events(self) -> Sequence[Event]:
+        return EVENTS
+
+
+class TestTwoInputs(OperatorContract):
+    @pytest.fixture(params=[CoMapSpec, CoFlatMapSpec])
+    def spec(self, request: pytest.FixtureRequest) -> OperatorSpec:
+        functions: dict[Any, tuple[Callable[..., Any], ...]] = {
+            CoMapSpec: (dict, lambda r: [r["n"]]),
+            CoFlatMapSpec: (twice, lambda r: [[r["n"]], [r]]),
+        }
+        spec: OperatorSpec = request.param(*functions[request.param])
+        return spec
+
+    @pytest.fixture
+    def events(self) -> Sequence[Event]:
+        return BOTH
+
+
+class TestKeyed(OperatorContract):
+    keys: ClassVar = ("k",)
+
+    @pytest.fixture(params=KEYED.values(), ids=KEYED)
+    def spec(self, request: pytest.FixtureRequest) -> OperatorSpec:
+        spec: OperatorSpec = request.param
+        return spec
+
+    @pytest.fixture
+    def events(self) -> Sequence[Event]:
+        return EVENTS
+
+
+class TestKeyedTwoInputs(OperatorContract):
+    keys: ClassVar = ("k", lambda r: r["k"])
+
+    @pytest.fixture(params=[KeyedCoProcessSpec(Either()), Numbering(2)], ids=["process", "outside"])
+    def spec(self, request: pytest.FixtureRequest) -> OperatorSpec:
+        spec: OperatorSpec = request.param
+        return spec
+
+    @pytest.fixture
+    def events(self) -> Sequence[Event]:
+        return BOTH
+
+
+AGGREGATES = (rt.Count("count"), rt.Sum("n", "sum"), rt.Max("n", "max"), rt.Mean("n", "mean"))
+
+
+class TestWindow(OperatorContract):
+    keys: ClassVar = ("k",)
+
+    @pytest.fixture
+    def spec(self) -> OperatorSpec:
+        return WindowSpec(AGGREGATES, rt.Tumbling("50ms"))
+
+    @pytest.fixture
+    def events(self) -> Sequence[Event]:
+        return EVENTS
+
+
+class TestAggregateAtTheEnd(TestWindow):
+    @pytest.fixture
+    def spec(self) -> OperatorSpec:
+        return AggregateSpec(AGGREGATES, "end")
+
+
+class TestAggregate(TestWindow):
+    """Gives out the keys that a batch has changed: only the last result of a key is always the same."""
+
+    @pytest.fixture
+    def spec(self) -> OperatorSpec:
+        return AggregateSpec(AGGREGATES, "updates")
+
+    def settled(self, results: Sequence[Result]) -> Any:
+        return {record["k"]: (tag, record, time) for tag, record, time in results}
+
+
+def test_every_operator_between_source_and_sink_is_held_to_it() -> None:
+    held = {type(spec) for spec in (*PLAIN.values(), *KEYED.values())}
+    held |= {
+        MapBatchesSpec,
+        CoMapSpec,
+        CoFlatMapSpec,
+        KeyedCoProcessSpec,
+        WindowSpec,
+        AggregateSpec,
+    }
+    assert held | {SourceSpec, SinkSpec} == set(OPERATORS), "these two have contracts of their own"

@@ -1,0 +1,183 @@
+"""The contract of operators notices operators that are wrong, each in one way."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from threading import Lock
+from typing import Any, ClassVar
+
+import pytest
+
+from minirt.data.batch import Batch, Rows
+from minirt.operators import (
+    Form,
+    KeyedOperator,
+    Operator,
+    OperatorContext,
+    OperatorSpec,
+    StateDealing,
+)
+from minirt.state.sections import Section
+from minirt.testing.contracts import Event, OperatorContract
+from tests.contracts.test_operators import EVENTS
+
+
+@dataclass(frozen=True)
+class Histories(OperatorSpec):
+    """The numbers of each key so far, in a list; `operator` is what runs."""
+
+    kind: ClassVar = "histories"
+    inputs: ClassVar = 1
+    state: ClassVar = StateDealing.BY_KEY_GROUP
+    takes: ClassVar = Form.ROWS
+
+    operator: type[HistoriesOperator]
+
+    def build(self, ctx: OperatorContext) -> Operator:
+        return self.operator(ctx)
+
+
+class HistoriesOperator(KeyedOperator):
+    def __init__(self, ctx: OperatorContext) -> None:
+        super().__init__(ctx)
+        self._seen = self.state.table("seen")
+        self._key_of = ctx.keys[0].on_rows()
+
+    def process(self, batch: Batch, input_index: int) -> None:
+        rows = batch.rows()
+        keys = [self._key_of(record) for record in rows.records]
+        self.state.change(keys)
+        results = []
+        for key, record in zip(keys, rows.records, strict=True):
+            self._seen[key] = [*self._seen.get(key, ()), record["n"]]
+            results.append({"k": key, "seen": self.given_out(self._seen[key])})
+        self.ctx.emit(Rows(results, rows.timestamps))
+
+    def given_out(self, seen: list[int]) -> list[int]:
+        return [*seen]
+
+
+class Forgets(HistoriesOperator):
+    def snapshot(self) -> Mapping[str, Section]:
+        return {}
+
+
+class TakesAll(HistoriesOperator):
+    """Takes the state of all key groups."""
+
+    def restore(self, sections: Mapping[str, bytes], *, exact: bool) -> None:
+        super().restore(sections, exact=True)
+
+
+class Shares(HistoriesOperator):
+    """Gives out the list that it goes on holding."""
+
+    def given_out(self, seen: list[int]) -> list[int]:
+        return seen
+
+
+class NeedsNoBase(HistoriesOperator):
+    """Stores what has changed only, and does not say what that builds on."""
+
+    def builds_on(self) -> Mapping[str, Collection[str]]:
+        return {}
+
+
+class SeesLater(HistoriesOperator):
+    """What changes behind a snapshot shows in it."""
+
+    def snapshot(self) -> Mapping[str, Section]:
+        def late() -> bytes:
+            [section] = super(SeesLater, self).snapshot().values()
+            return section if isinstance(section, bytes) else section()
+
+        return {"state/seen": late}
+
+
+class ByBatch(HistoriesOperator):
+    """Gives out the last record of each batch only."""
+
+    def process(self, batch: Batch, input_index: int) -> None:
+        super().process(batch.rows().slice(len(batch) - 1, len(batch)), input_index)
+
+
+class FailsToClose(HistoriesOperator):
+    def __init__(self, ctx: OperatorContext) -> None:
+        super().__init__(ctx)
+        self._open = 0
+
+    def process(self, batch: Batch, input_index: int) -> None:
+        self._open += 1
+        super().process(batch, input_index)
+        self._open -= 1
+
+    def close(self) -> None:
+        assert not self._open, "it is at work"
+
+
+@dataclass(frozen=True)
+class Held(Histories):
+    """Holds what cannot be pickled."""
+
+    held: Any = None
+
+
+class _Contract(OperatorContract):
+    keys: ClassVar = ("k",)
+
+    def spec(self) -> OperatorSpec:  # It is given to each test.
+        raise NotImplementedError
+
+    def events(self) -> Sequence[Event]:
+        raise NotImplementedError
+
+
+TESTS = [name for name in dir(OperatorContract) if name.startswith("test_")]
+
+
+def failures(spec: OperatorSpec, events: Sequence[Event] = EVENTS) -> set[str]:
+    """The tests of the contract that fail."""
+    contract, failed = _Contract(), set()
+    given = {"spec": spec, "events": events}
+    arguments: dict[str, Sequence[Mapping[str, Any]]] = {
+        "test_restored_from_a_snapshot_it_goes_on_as_if_nothing_had_been": [{"columns": False}],
+        "test_at_another_parallelism_nothing_is_lost_or_doubled": [
+            {"before": before, "after": after} for before, after in ((1, 2), (2, 3))
+        ],
+    }
+    for name in TESTS:
+        test: Callable[..., None] = getattr(contract, name)
+        for more in arguments.get(name, [{}]):
+            wanted = inspect.signature(test).parameters
+            own = {fixture: value for fixture, value in given.items() if fixture in wanted}
+            try:
+                test(**own, **more)
+            except Exception:
+                failed.add(name)
+    return failed
+
+
+def test_a_right_operator_passes() -> None:
+    assert failures(Histories(HistoriesOperator)) == set()
+
+
+@pytest.mark.parametrize(
+    ("operator", "noticed"),
+    [
+        (Forgets, "test_restored_from_a_snapshot_it_goes_on_as_if_nothing_had_been"),
+        (TakesAll, "test_at_another_parallelism_nothing_is_lost_or_doubled"),
+        (Shares, "test_what_was_emitted_is_its_receivers"),
+        (NeedsNoBase, "test_snapshots_that_build_on_older_ones_restore"),
+        (SeesLater, "test_restored_from_a_snapshot_it_goes_on_as_if_nothing_had_been"),
+        (ByBatch, "test_cuts_of_batches_do_not_matter"),
+        (FailsToClose, "test_it_can_be_closed_after_a_failure"),
+    ],
+)
+def test_a_wrong_operator_is_noticed(operator: type[HistoriesOperator], noticed: str) -> None:
+    assert noticed in failures(Histories(operator))
+
+
+def test_a_spec_that_cannot_be_pickled_is_noticed() -> None:
+    assert "test_a_pickled_spec_does_the_same" in failures(Held(HistoriesOperator, Lock()))

@@ -1,0 +1,75 @@
+"""Which files of failed checkpoints may go, and when."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from minirt.protocol.ids import SubtaskId
+from minirt.protocol.job_events import SnapshotAcknowledged
+from minirt.protocol.leftovers import Leftovers
+from minirt.protocol.manifest import InFlightRef, Reference, SnapshotRef
+from tests.protocol.parts import SINK, SOURCE, acknowledged, declined
+
+
+def part(checkpoint_id: int, subtask: SubtaskId, *builds_on: int) -> SnapshotAcknowledged:
+    stored = SnapshotRef(
+        *(subtask.vertex, subtask.index, path(checkpoint_id, subtask), None, 10, 0),
+        references=tuple(Reference(path(older, subtask), ("table",)) for older in builds_on),
+    )
+    return replace(acknowledged(checkpoint_id, subtask), snapshot=stored)
+
+
+def path(checkpoint_id: int, subtask: SubtaskId) -> str:
+    return f"chk-{checkpoint_id}/v{subtask.vertex}"
+
+
+def test_a_file_that_later_snapshots_may_build_on_stays() -> None:
+    leftovers = Leftovers(1)
+    leftovers.on_part(part(1, SINK), failed=False)
+    assert leftovers.take_unneeded() == frozenset()
+    leftovers.on_failed()
+    assert leftovers.take_unneeded() == frozenset()
+    leftovers.on_part(part(2, SINK, 1), failed=False)
+    assert leftovers.take_unneeded() == frozenset()
+    leftovers.on_failed()
+    leftovers.on_part(part(3, SINK, 2), failed=False)
+    assert leftovers.take_unneeded() == {path(1, SINK)}
+    assert leftovers.take_unneeded() == frozenset()
+
+
+def test_each_subtask_is_judged_by_its_own_snapshots() -> None:
+    leftovers = Leftovers(1)
+    leftovers.on_part(part(1, SINK), failed=False)
+    leftovers.on_part(part(1, SOURCE), failed=False)
+    leftovers.on_failed()
+    leftovers.on_part(part(2, SOURCE), failed=False)
+    assert leftovers.take_unneeded() == {path(1, SOURCE)}
+
+
+def test_a_part_that_comes_late_is_treated_like_the_others() -> None:
+    leftovers = Leftovers(1)
+    leftovers.on_failed()
+    leftovers.on_part(part(1, SINK), failed=True)
+    assert leftovers.take_unneeded() == frozenset()
+    leftovers.on_part(part(2, SINK), failed=False)
+    assert leftovers.take_unneeded() == {path(1, SINK)}
+
+
+def test_nobody_builds_on_in_flight_data_nor_on_what_was_declined() -> None:
+    leftovers = Leftovers(7)
+    captured = InFlightRef(SnapshotRef(1, 0, "in-flight", None, 10, 0), ())
+    leftovers.on_part(replace(part(1, SINK), in_flight=captured), failed=False)
+    leftovers.on_declined(declined(1, SOURCE))
+    leftovers.on_failed()
+    own = {f"chk-00000001-g00000007/v0-s0.{kind}" for kind in ("part", "in-flight")}
+    assert leftovers.take_unneeded() == {"in-flight", *own}
+
+
+def test_what_completes_is_left_to_retention() -> None:
+    leftovers = Leftovers(1)
+    leftovers.on_part(part(1, SINK), failed=False)
+    leftovers.on_failed()
+    leftovers.on_part(part(2, SINK, 1), failed=False)
+    leftovers.on_completed()
+    leftovers.on_part(part(3, SINK), failed=False)
+    assert leftovers.take_unneeded() == frozenset()

@@ -1,0 +1,271 @@
+"""A worker whose control connection closes is lost at once, however it is with its process."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import queue
+import signal
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import cloudpickle
+import pytest
+
+import minirt as rt
+from minirt.graph.planner import build_execution_graph
+from minirt.modes import MODES
+from minirt.protocol.ids import SubtaskId
+from minirt.protocol.job_events import (
+    JobEvent,
+    StopWorkers,
+    SubtaskDrained,
+    SubtaskStarted,
+    WorkerFailed,
+    WorkersConnected,
+    WorkerSeen,
+)
+from minirt.runtime.control.connection import MessageConnection, connect_to
+from minirt.runtime.control.control import ORPHANED_EXIT, Control
+from minirt.runtime.control.messages import (
+    Assignment,
+    Fork,
+    TemplateReady,
+    ToCoordinator,
+    WorkerExited,
+    WorkerHello,
+)
+from minirt.runtime.control.package import Deployment, JobPackage
+from minirt.runtime.coordinator import process_cluster
+from minirt.runtime.coordinator.process_cluster import ProcessCluster
+from minirt.runtime.coordinator.template_process import TemplateProcess
+from minirt.runtime.program.execute import place
+from minirt.runtime.worker.template import TemplateStart
+
+WORKER = 1
+PID = 4711
+GENERATION = 1
+
+
+class PlayedTemplate(TemplateProcess):
+    """Starts no process: a test plays the template, and the workers."""
+
+    start: TemplateStart
+
+    def __init__(self, start: TemplateStart) -> None:
+        PlayedTemplate.start = start
+        self._connection = None
+        self._waiting: list[Fork] = []
+
+    @property
+    def exit_code(self) -> int | None:
+        return None
+
+    def close(self) -> None:
+        self._disconnect()
+
+
+class PlayedCluster:
+    """Two workers, each with one of two subtasks, and what they have told so far."""
+
+    def __init__(self) -> None:
+        env = rt.Environment("played")
+        env.source(rt.SequenceSource(3), uid="numbers").rebalance().sink(
+            rt.CollectSink(), uid="out"
+        )
+        graph, options = build_execution_graph(env.graph()), rt.Options()
+        package = JobPackage(cloudpickle.dumps(graph), options, MODES, None)
+        self.events: queue.SimpleQueue[JobEvent] = queue.SimpleQueue()
+        self.cluster = ProcessCluster(package, place(graph, options), self.events.put)
+        self.template = self.connect(TemplateReady(1))
+        self.cluster.deploy(Deployment(GENERATION))
+        self.workers = [self.connect(self.hello(worker)) for worker in (0, WORKER)]
+        self.poll_until(WorkersConnected)
+
+    @staticmethod
+    def hello(worker: int) -> WorkerHello:
+        return WorkerHello(GENERATION, worker, PID + worker, ("unix", "nowhere"))  # type: ignore[arg-type]
+
+    def connect(self, greeting: ToCoordinator) -> MessageConnection:
+        """Another process connects and says who it is."""
+        made: list[MessageConnection] = []
+
+        def call() -> None:
+            made.append(connect_to(PlayedTemplate.start.coordinator, PlayedTemplate.start.token))
+            made[0].send(greeting)
+
+        caller = threading.Thread(target=call)
+        caller.start()
+        deadline = time.monotonic() + 10
+        while caller.is_alive() and time.monotonic() < deadline:
+            self.cluster.poll(0.01)
+        return made[0]
+
+    def poll_until(self, kind: type, timeout: float = 10.0) -> list[JobEvent]:
+        """What was posted up to the first event of a kind."""
+        posted, deadline = [], time.monotonic() + timeout
+        while time.monotonic() < deadline:
+            self.cluster.poll(0.01)
+            while not self.events.empty():
+                posted.append(self.events.get())
+                if isinstance(posted[-1], kind):
+                    return posted
+        pytest.fail(f"no {kind.__name__} in {timeout:g} s, only {posted}")
+
+    def rest(self, for_s: float = 0.2) -> list[JobEvent]:
+        """What is posted from now on."""
+        until = time.monotonic() + for_s
+        while time.monotonic() < until:
+            self.cluster.poll(0.01)
+        return [self.events.get() for _ in range(self.events.qsize())]
+
+
+@pytest.fixture
+def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[PlayedCluster]:
+    monkeypatch.setattr(process_cluster, "TemplateProcess", PlayedTemplate)
+    monkeypatch.setattr(process_cluster, "_EXPLAINED_S_MAX", 1.0)
+    cluster = PlayedCluster()
+    yield cluster
+    for connection in (cluster.template, *cluster.workers):
+        with contextlib.suppress(OSError):
+            connection.close()
+    cluster.cluster.close(0)
+
+
+def killed(number: int = signal.SIGKILL) -> WorkerExited:
+    return WorkerExited(GENERATION, WORKER, number)
+
+
+def exited(code: int) -> WorkerExited:
+    return WorkerExited(GENERATION, WORKER, code << 8)
+
+
+def failure(events: list[JobEvent]) -> str:
+    """What the only failure among these events says."""
+    [failed] = [event for event in events if isinstance(event, WorkerFailed)]
+    assert failed.generation == GENERATION
+    assert isinstance(failed.error, rt.WorkerLostError)
+    return str(failed.error)
+
+
+def told() -> list[ToCoordinator]:
+    subtask = SubtaskId(1, 0)
+    return [SubtaskStarted(GENERATION, subtask), SubtaskDrained(GENERATION, subtask)]
+
+
+def test_a_connection_that_closes_fails_the_generation_without_the_template(
+    cluster: PlayedCluster,
+) -> None:
+    began = time.monotonic()
+    cluster.workers[WORKER].close()
+    text = failure(cluster.poll_until(WorkerFailed))
+    who = f"worker {WORKER} (process {PID + WORKER}: CollectSink (1/1))"
+    assert text == f"{who} has lost its connection to the coordinator"
+    assert time.monotonic() - began < 5
+    assert cluster.rest() == []
+
+
+def test_all_that_a_worker_had_told_comes_before_its_loss(cluster: PlayedCluster) -> None:
+    for message in told():
+        cluster.workers[WORKER].send(message)
+    cluster.workers[WORKER].close()
+    *before, _ = cluster.poll_until(WorkerFailed)
+    assert before == told()
+
+
+@pytest.mark.parametrize("first", ["connection", "template"])
+def test_the_template_says_how_a_worker_died_and_the_death_counts_once(
+    cluster: PlayedCluster, first: str
+) -> None:
+    for message in told():
+        cluster.workers[WORKER].send(message)
+    if first == "template":
+        cluster.template.send(killed())
+        cluster.workers[WORKER].close()
+    else:
+        cluster.workers[WORKER].close()
+        assert cluster.rest(0.1) == told()
+        cluster.template.send(killed())
+    events = cluster.poll_until(WorkerFailed)
+    assert failure(events).endswith("(process 4712: CollectSink (1/1)) was killed by SIGKILL")
+    if first == "template":
+        assert events[:-1] == told()
+    assert cluster.rest(process_cluster._EXPLAINED_S_MAX + 0.3) == []
+
+
+def test_a_worker_that_ended_since_its_connection_broke_says_so(cluster: PlayedCluster) -> None:
+    cluster.workers[WORKER].close()
+    cluster.template.send(exited(ORPHANED_EXIT))
+    text = failure(cluster.poll_until(WorkerFailed))
+    assert text.endswith("has lost its connection to the coordinator")
+    assert cluster.rest() == []
+
+
+@pytest.mark.parametrize("kill", [True, False])
+def test_workers_that_were_told_to_end_are_not_lost(cluster: PlayedCluster, kill: bool) -> None:
+    cluster.cluster.stop(StopWorkers(GENERATION, kill=kill))
+    received = [] if kill else [connection.receive() for connection in cluster.workers * 2]
+    assert [type(message) for message in received] == [*[Assignment] * 2, *[StopWorkers] * 2][
+        : len(received)
+    ]
+    for connection in cluster.workers:
+        connection.close()
+    cluster.template.send(exited(0))
+    assert cluster.rest(process_cluster._EXPLAINED_S_MAX + 0.3) == []
+
+
+def test_the_connection_of_an_earlier_generation_is_nobodys_loss(cluster: PlayedCluster) -> None:
+    cluster.workers[WORKER].close()
+    cluster.rest(0.1)
+    cluster.cluster.stop(StopWorkers(GENERATION, kill=True))
+    cluster.cluster.deploy(Deployment(GENERATION + 1))
+    cluster.template.send(killed())
+    events = cluster.rest(process_cluster._EXPLAINED_S_MAX + 0.3)
+    assert [event for event in events if not isinstance(event, WorkerSeen)] == []
+
+
+# In a whole job.
+
+
+class BreaksItsConnection(rt.Process):
+    """Once, in the first run: then it goes on for as long as the job would wait for a sign of life."""
+
+    def __init__(self, mark: str) -> None:
+        self.mark = mark
+
+    def process(self, record: int, ctx: rt.ProcessContext) -> list[int]:
+        if record == 50 and not Path(self.mark).exists():
+            Path(self.mark).touch()
+            [control] = [one for one in gc.get_objects() if isinstance(one, Control)]
+            control._connection._sock.shutdown(socket.SHUT_RDWR)
+            time.sleep(60)
+        return [record]
+
+
+@pytest.mark.processes
+def test_a_job_restarts_at_once_when_a_worker_that_lives_cannot_be_heard(tmp_path: Path) -> None:
+    class Hears(rt.JobObserver):
+        restarts: list[Any] = []
+
+        def on_restart(self, error: Exception, delay_s: float) -> None:
+            self.restarts.append(error)
+
+    env, sink = rt.Environment("unheard"), rt.CollectSink()
+    numbers = env.source(rt.SequenceSource(100), uid="numbers").rebalance()
+    numbers.process(BreaksItsConnection(str(tmp_path / "mark")), uid="breaks").sink(sink, uid="out")
+    began = time.monotonic()
+    result = env.execute(
+        checkpointing=rt.Checkpointing(str(tmp_path / "checkpoints"), interval="50ms"),
+        restart=rt.Restart.fixed_delay(1, 0),
+        options=rt.Options(heartbeat_timeout="60s"),
+        observer=Hears(),
+    )
+    assert result.restarts == 1
+    assert [type(error) for error in Hears.restarts] == [rt.WorkerLostError]
+    assert "has lost its connection to the coordinator" in str(Hears.restarts[0])
+    assert time.monotonic() - began < 40
+    assert sorted(sink.rows) == list(range(100))

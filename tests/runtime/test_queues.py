@@ -1,0 +1,138 @@
+"""Queues of single operators: both ends of their channels have the sizes, all others those of the job."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import cloudpickle
+import pytest
+
+import minirt as rt
+from minirt import ConfigurationError, Limits, Options, Queues
+from minirt.graph.planner import build_execution_graph
+from minirt.modes import MODES
+from minirt.protocol.ids import SubtaskId
+from minirt.runtime.control.package import Deployment, JobPackage
+from minirt.runtime.coordinator.local import LocalPorts
+from minirt.runtime.subtask.assembly import Assembled, assemble
+from minirt.runtime.subtask.pacer import TimedPacer
+from minirt.testing.clock import HeldClock
+
+LIMITS = Limits(input_queue_bytes=4000, output_queue_bytes=2000)
+
+
+def job(sink: rt.Sink) -> rt.Environment:
+    env = rt.Environment()
+    numbers = env.source(rt.SequenceSource(100), uid="numbers").rebalance()
+    slow = numbers.map(lambda n: n, uid="slow").map(lambda n: n, uid="chained")
+    slow.rebalance().sink(sink, uid="out")
+    return env
+
+
+def subtasks(options: Options) -> list[Assembled]:
+    graph = build_execution_graph(job(rt.DiscardSink()).graph())
+    package = JobPackage(cloudpickle.dumps(graph), options, MODES, None)
+    ports = LocalPorts(HeldClock(), lambda upload: None, lambda subtask: None)
+    pacer = TimedPacer(1.0)
+    return [
+        assemble(package, Deployment(1), SubtaskId(vertex, 0), ports, pacer, lambda channel: None)
+        for vertex in range(3)
+    ]
+
+
+def sizes(options: Options) -> list[tuple[int, int, bool]]:
+    """Of both channels, in turn: what the sender and the receiver may hold, and whether it is debloated."""
+    source, slow, out = subtasks(options)
+    found = []
+    for sender, receiver in ((source, slow), (slow, out)):
+        (output,) = sender.outputs.values()
+        ((_, input),) = receiver.inputs.values()
+        debloated = input.debloater is not None
+        assert debloated == (output.share < 1)
+        largest = input.debloater._bytes_max if input.debloater else input.window_bytes
+        assert output._window_bytes_max == largest
+        found.append((output.queue_bytes_max, largest, debloated))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({}, [(2000, 4000, False), (2000, 4000, False)]),
+        (
+            {"queues": {"slow": Queues(input_bytes=1000)}},
+            [(2000, 1000, False), (2000, 4000, False)],
+        ),
+        ({"queues": {"out": Queues(output_bytes=900)}}, [(2000, 4000, False), (900, 4000, False)]),
+        ({"queues": {"slow": Queues(debloat="1s")}}, [(2000, 4000, True), (2000, 4000, False)]),
+        (
+            {"debloat": "1s", "queues": {"slow": Queues(500, 600, "off")}},
+            [(600, 500, False), (2000, 4000, True)],
+        ),
+    ],
+)
+def test_both_ends_have_the_sizes_of_the_operator_that_reads(
+    options: dict[str, Any], expected: list[tuple[int, int, bool]]
+) -> None:
+    assert sizes(Options(limits=LIMITS, **options)) == expected
+
+
+@pytest.mark.parametrize("queues", [Queues(50, 20), Queues(debloat="10ms")])
+def test_a_job_with_queues_of_its_own_gives_the_same_results(queues: Queues) -> None:
+    sink = rt.CollectSink()
+    job(sink).execute(runner="inline", options=Options(queues={"slow": queues}))
+    assert sorted(sink.rows) == list(range(100))
+
+
+@pytest.mark.parametrize(
+    ("uid", "message"),
+    [
+        ("slov", "no operator with uid 'slov'; did you mean 'slow'"),
+        ("numbers", "queues of numbers have no effect"),
+        ("chained", "chain=False"),
+    ],
+)
+def test_queues_that_are_not_there_are_refused(uid: str, message: str) -> None:
+    with pytest.raises(ConfigurationError, match=message):
+        job(rt.DiscardSink()).execute(
+            runner="inline", options=Options(queues={uid: Queues(input_bytes=1000)})
+        )
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Queues(), "has no effect"),
+        (lambda: Queues(input_bytes=0), "input_bytes must be a whole number above 0"),
+        (lambda: Queues(output_bytes=-1), "output_bytes must be a whole number above 0"),
+        (lambda: Queues(debloat=0), "debloat must be positive"),
+        (lambda: Queues(debloat="soon"), "cannot read 'soon'"),
+        (lambda: Options(queues={"slow": Queues(debloat="off")}), "the job does not debloat"),
+        (lambda: Options(queues={"slow": 7}), "queues are Queues by uid"),  # type: ignore[dict-item]
+        (
+            lambda: Options(queues={"slow": Queues(debloat=1)}, limits=Limits(debloat_samples=0)),
+            "debloat_samples",
+        ),
+    ],
+)
+def test_what_cannot_work_is_refused(make: Any, message: str) -> None:
+    with pytest.raises(ConfigurationError, match=message):
+        make()
+
+
+def test_they_can_be_given_from_outside(tmp_path: Path) -> None:
+    file = tmp_path / "job.toml"
+    file.write_text(
+        '[options.queues.slow]\ninput_bytes = "1KiB"\n[options.queues.out]\ndebloat = "2s"\n'
+    )
+    options = rt.load_settings(
+        file, environ={}, assignments=["options.queues.slow.output_bytes=512"]
+    ).options
+    assert options.queues == {"slow": Queues(1024, 512), "out": Queues(debloat="2s")}
+
+
+@pytest.mark.parametrize("assignment", ["options.queues.slow=7", "options.queues.slow.bytes=7"])
+def test_other_keys_are_refused(assignment: str) -> None:
+    with pytest.raises(ConfigurationError, match=r"give options.queues.UID.FIELD"):
+        rt.load_settings(environ={}, assignments=[assignment])

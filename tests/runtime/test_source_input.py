@@ -1,0 +1,230 @@
+"""The input that reads a source, by itself: which split is read next, and when it says that it is idle."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import minirt as rt
+from minirt.data.codec import RowCodec
+from minirt.graph.operator_spec import Reading as ReadingSpec
+from minirt.monitoring.subtask_metrics import SubtaskMetrics
+from minirt.operators.common.base import OperatorContext
+from minirt.protocol.restore_options import RestoreOptions
+from minirt.runtime.subtask.elements import Advance, Data, Element, End
+from minirt.runtime.subtask.input import InputParts
+from minirt.runtime.subtask.recovered import RestoredInput
+from minirt.runtime.subtask.source_input import SourceInput
+from minirt.testing import TransactionalSink
+from tests.runtime.stepped import SteppedJob
+
+POLL_S, TIMEOUT_S = 0.01, 0.2
+
+
+class Scripted(rt.Source):
+    """Splits that bring what a script says, one item a call: records, nothing for now, or the end."""
+
+    def __init__(self, *splits: Sequence[Any], bounded: bool = True) -> None:
+        self.bounded = bounded
+        self.script = splits
+
+    def plan_splits(self, parallelism: int) -> Sequence[rt.Split]:
+        return [rt.Split(str(place), {"place": place}) for place in range(len(self.script))]
+
+    def open_split(self, split: rt.Split, offset: Any) -> rt.SplitReader:
+        return _Reader(self.script[split.info["place"]])
+
+
+class _Reader(rt.SplitReader):
+    def __init__(self, script: Sequence[Any]) -> None:
+        self.offset = 0
+        self._script = iter(script)
+
+    def read(self) -> Any:
+        item = next(self._script, None)
+        return item() if callable(item) else item
+
+
+class Reading:
+    """A source that is read with a monotonic clock that the test moves; the wall clock stands still."""
+
+    def __init__(
+        self, source: rt.Source, *, timed: bool = True, speed: float | None = None
+    ) -> None:
+        self.now = 1000.0
+        time, emit = lambda: self.now, lambda _: None
+        ctx = OperatorContext(
+            "s", "s", 0, 1, 8, 1, time, False, emit, lambda _: emit, monotonic=time
+        )
+        marks = rt.Watermarks.monotonous(timestamp=lambda n: n, idle_timeout=TIMEOUT_S)
+        ctx = replace(
+            ctx,
+            splits=list(enumerate(source.plan_splits(1))),
+            watermark_interval_s=0.02,
+            source_poll_s=POLL_S,
+        )
+        parts = InputParts({}, RowCodec(), SubtaskMetrics(), RestoredInput())
+        self.input = SourceInput(ctx, ReadingSpec(source, marks if timed else None, speed), parts)
+
+    def poll(self) -> Element | None:
+        element = self.input.poll()
+        if isinstance(element, Data):
+            self.input.consumed(len(element.batch))
+        return element
+
+    def records(self, count: int) -> list[Any]:
+        """The next so many runs of records, whatever comes between."""
+        runs: list[Any] = []
+        while len(runs) < count:
+            element = self.poll()
+            assert not isinstance(element, End)
+            if isinstance(element, Data):
+                runs.append(element.batch.rows().records)
+            elif element is None:
+                self.now += POLL_S
+        return runs
+
+    def turns(self, seconds: float) -> list[bool]:
+        """Poll whenever that is asked for, for so long: what the source says about being idle."""
+        end, told = self.now + seconds, []
+        while self.now < end:
+            element = self.poll()
+            if isinstance(element, Advance) and element.idle is not None:
+                told.append(element.idle)
+            if element is None:
+                assert self.input.wake_at is not None
+                self.now = max(self.now + 1e-6, self.input.wake_at)
+        return told
+
+
+def silent(times: int) -> list[list[Any]]:
+    return [[]] * times
+
+
+def test_a_source_that_is_asked_in_vain_for_its_timeout_is_idle() -> None:
+    reading = Reading(Scripted([[1], *silent(1000)]))
+    assert reading.turns(0.9 * TIMEOUT_S) == []
+    assert reading.turns(0.3 * TIMEOUT_S) == [True]
+
+
+def test_splits_that_are_not_yet_begun_are_not_silent() -> None:
+    """Read one after another, the second may bring records whenever the first has ended."""
+    reading = Reading(Scripted([[1], [2], None], [[3], [4], None]))
+    assert reading.records(2) == [[1], [2]]
+    for _ in range(6):
+        reading.now += 10
+        element = reading.poll()
+        assert not isinstance(element, Advance) or not element.idle
+
+
+def test_behind_a_silent_split_others_wait_that_are_not_yet_begun() -> None:
+    reading = Reading(Scripted([[1], *silent(1000)], [[3], None]))
+    assert reading.turns(3 * TIMEOUT_S) == []
+
+
+@pytest.mark.parametrize("calls", [1, 3])
+def test_time_in_which_nobody_asks_is_no_silence(calls: int) -> None:
+    """Between two calls the subtask is busy, paused, or has no room for output."""
+    reading = Reading(Scripted([[1], *silent(2 * calls), [2], *silent(100)]))
+    assert reading.records(1) == [[1]]
+    for _ in range(calls):
+        reading.now += 10 * TIMEOUT_S
+        element = reading.poll()
+        assert not isinstance(element, Advance) or not element.idle
+
+
+def test_a_reader_that_blocks_is_asked_all_the_time() -> None:
+    reading: Reading
+
+    def block() -> list[Any]:
+        reading.now += 0.6 * TIMEOUT_S
+        return []
+
+    reading = Reading(Scripted([[1], block, block, block]))
+    assert reading.records(1) == [[1]]
+    told = [reading.poll() for _ in range(4)]
+    assert any(isinstance(element, Advance) and element.idle for element in told)
+
+
+def test_a_source_is_active_again_ahead_of_its_records() -> None:
+    script: list[Any] = [[1], *silent(40)]
+    reading = Reading(Scripted([*script, [2]]))
+    assert reading.turns(TIMEOUT_S + 3 * POLL_S) == [True]
+    elements = []
+    while not elements or not isinstance(elements[-1], Data):
+        elements.append(reading.poll())
+        reading.now += POLL_S
+    told = [element for element in elements if element is not None]
+    assert [type(element) for element in told] == [Advance, Data]
+    assert told[0] == Advance(None, False)
+
+
+def test_records_that_are_not_due_are_no_silence() -> None:
+    reading = Reading(Scripted([[0, 10_000], None]), speed=1.0)
+    assert reading.turns(5) == []
+
+
+def test_of_splits_read_side_by_side_the_silent_ones_hold_nothing_back() -> None:
+    source = Scripted([[5], *silent(10_000)], [[n] for n in range(10_000)])
+    source.interleave = True
+    reading = Reading(source)
+    marks: list[int] = []
+    while reading.now < 1000 + 2 * TIMEOUT_S:
+        element = reading.poll()
+        if isinstance(element, Advance) and element.watermark is not None:
+            marks.append(element.watermark)
+        reading.now += 0.001
+    assert marks[-1] > 5
+
+
+def test_the_earliest_event_time_is_read_first_whatever_its_number() -> None:
+    source = Scripted([[1], [2], None], [[0], [0], [0], [3], None], [[-5], [-4], [7], None])
+    source.interleave = True
+    runs = Reading(source).records(9)
+    assert [n for run in runs for n in run] == [1, 0, -5, -4, 7, 0, 0, 3, 2]
+
+
+def test_unbounded_splits_are_read_side_by_side_by_default() -> None:
+    splits = [[[place]] * 50 for place in range(4)]
+    reading = Reading(Scripted(*splits, bounded=False))
+    assert sorted(run[0] for run in reading.records(4)) == [0, 1, 2, 3]
+
+
+def test_splits_without_event_time_take_turns() -> None:
+    splits = [[[place]] * 50 for place in range(4)]
+    reading = Reading(Scripted(*splits, bounded=False), timed=False)
+    assert [run[0] for run in reading.records(8)] == [0, 1, 2, 3] * 2
+
+
+@pytest.mark.parametrize("parallelism", [1, 2, 3, 4, 5])
+def test_no_split_of_an_unbounded_source_is_forgotten(parallelism: int, tmp_path: Path) -> None:
+    sink = TransactionalSink()
+
+    def job_of(width: int) -> rt.Environment:
+        env = rt.Environment(parallelism=width)
+        env.source(rt.SequenceSource.endless(splits=4), uid="n").sink(sink, uid="out")
+        return env
+
+    job = SteppedJob(job_of(4), tmp_path)
+    job.work(40)
+    job.checkpoint()
+    seen = len(sink.rows)
+    later = SteppedJob(job_of(parallelism), tmp_path, restore=RestoreOptions("latest"))
+    later.work(5000)
+    later.checkpoint()
+    assert {number % 4 for number in sink.rows[seen:]} == {0, 1, 2, 3}
+    assert len(set(sink.rows)) == len(sink.rows)
+
+
+def test_the_source_says_how_its_splits_are_read() -> None:
+    unbounded = Scripted([], bounded=False)
+    assert unbounded.reads_side_by_side
+    unbounded.interleave = False
+    assert not unbounded.reads_side_by_side
+    assert not Scripted([]).reads_side_by_side
+    assert rt.SequenceSource.endless().reads_side_by_side
+    assert not rt.SequenceSource(5).reads_side_by_side

@@ -1,0 +1,46 @@
+"""Workers that live on although their coordinator does not hear them any more."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+import minirt as rt
+from minirt.protocol.liveness import Liveness
+from minirt.testing import Faults, TransactionalSink, simulate
+from tests.simulation.test_simulator import job
+
+LOST = replace(Faults.none(), lost_connections=4)
+SEEDS = 40
+
+
+def nobody_is_silent(liveness: Liveness, now: float) -> list[tuple[int, float]]:
+    return []
+
+
+@pytest.mark.parametrize("mode", ["aligned", "unaligned"])
+def test_a_lost_connection_is_noticed_without_heartbeats_and_loses_nothing(
+    mode: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Liveness, "silent", nobody_is_silent)
+    lost = restarts = 0
+    for seed in range(SEEDS):
+        sink = TransactionalSink()
+        checkpointing = rt.Checkpointing("simulated://", interval="20ms", mode=mode)
+        result = simulate(job(sink), seed=seed, faults=LOST, checkpointing=checkpointing).check()
+        assert sorted(sink.rows) == list(range(20)), f"seed {seed}"
+        lost += result.faults["lost_connections"]
+        restarts += result.restarts
+    assert lost > SEEDS
+    assert SEEDS / 2 < restarts <= lost
+
+
+@pytest.mark.parametrize("mode", ["aligned", "unaligned"])
+def test_connections_that_are_lost_among_other_faults_lose_nothing(mode: str) -> None:
+    for seed in range(SEEDS):
+        sink = TransactionalSink()
+        checkpointing = rt.Checkpointing("simulated://", interval="20ms", mode=mode)
+        faults = replace(Faults(), lost_connections=4)
+        simulate(job(sink), seed=seed, faults=faults, checkpointing=checkpointing).check()
+        assert sorted(sink.rows) == list(range(20)), f"seed {seed}"
