@@ -273,6 +273,8 @@ class CheckpointPaths:
     IDENTITY = "generations/identity"
     HISTORY = "history/"
     EVENTS = "events/"
+    STAGED = "staged/"
+    """What sinks keep there until it is committed; they name it themselves."""
 
     _IN_FLIGHT = ".in-flight"
     _KEY = r"chk-(\d{8,})-g(\d{8,})"
