@@ -15,7 +15,7 @@ import typer
 
 from minirt.cli.jobs import JsonOption, ask_job, find_job, only_job
 from minirt.errors import MinirtError
-from minirt.runtime.program.streams import is_read
+from minirt.standard_streams import is_read
 
 if TYPE_CHECKING:
     from minirt.operations.registry import Entry

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from minirt.errors import ConfigurationError, CorruptCheckpointError, ProtocolError
+from minirt.protocol.checkpoint_paths import CheckpointPaths
 from minirt.protocol.damage import NO_OLDER_CHECKPOINT, cannot_restore, fallback_to
 from minirt.protocol.manifest import (
-    CheckpointPaths,
     InFlightRef,
     Manifest,
     ManifestKey,

@@ -8,9 +8,10 @@ that were acknowledged or declined: all others may still be written.
 
 from __future__ import annotations
 
+from minirt.protocol.checkpoint_paths import CheckpointPaths
 from minirt.protocol.ids import SubtaskId
 from minirt.protocol.job_events import SnapshotAcknowledged, SnapshotDeclined
-from minirt.protocol.manifest import CheckpointPaths, ManifestKey
+from minirt.protocol.manifest import ManifestKey
 
 
 class Leftovers:

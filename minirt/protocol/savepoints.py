@@ -17,13 +17,14 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import replace
 
+from minirt.protocol.checkpoint_paths import CheckpointPaths
 from minirt.protocol.job_events import (
     AnswerSavepoint,
     JobCommand,
     PublishSavepoint,
     SavepointNotPublished,
 )
-from minirt.protocol.manifest import CheckpointKind, CheckpointPaths, Drain, Manifest, ManifestKey
+from minirt.protocol.manifest import CheckpointKind, Drain, Manifest, ManifestKey
 from minirt.protocol.reasons import SavepointFailure, SavepointFailureReason, error_text
 from minirt.protocol.savepoint_requests import Afterwards, Savepoint, SavepointRequest
 

@@ -17,7 +17,8 @@ from minirt.runtime.coordinator.cluster import hosts
 from minirt.testing.faults import INJECTED, Chaos
 from minirt.testing.links import SimulatedLink
 from minirt.testing.schedule import Schedule
-from minirt.testing.worker import LINGER_STEPS, SimulatedWorker, SubtaskEnd
+from minirt.testing.subtask_actor import SubtaskEnd
+from minirt.testing.worker import LINGER_STEPS, SimulatedWorker
 
 _NOTICE_STEPS = 60
 """Within how many steps the coordinator hears that a worker died."""

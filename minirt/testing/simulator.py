@@ -29,7 +29,7 @@ from minirt.operators.sink import SinkSpec
 from minirt.protocol.job_events import AnswerSavepoint, JobStatus
 from minirt.protocol.reports import CheckpointReport
 from minirt.protocol.restarts import Restart, RestartStrategy
-from minirt.runtime.program.observer import JobObserver
+from minirt.runtime.coordinator.observer import JobObserver
 from minirt.testing.clock import SimulatedClock
 from minirt.testing.coordinator import SimulatedCoordinator, SimulatedJob, Surroundings
 from minirt.testing.faults import Chaos, Faults

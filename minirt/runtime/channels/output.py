@@ -27,7 +27,6 @@ from minirt.runtime.channels.frames import (
 )
 from minirt.runtime.channels.row_dealing import row_dealer
 from minirt.runtime.channels.spill import SpilledFrame
-from minirt.runtime.subtask.in_flight import Overtaken
 
 _FIRST_RECORD_BYTES = 256
 """What a record is taken to be large before the first one was packed."""
@@ -127,6 +126,16 @@ class ChannelBuffer:
         learned = self._frame_bytes * count // max(1, len(payload))
         self.threshold = max(1, min(self._outlet.limits.frame_records, learned))
         self.put(Frame(Kind.ROWS, payload, count))
+
+
+@dataclass(frozen=True, slots=True)
+class Overtaken:
+    """The data frames that a barrier overtook in one output queue."""
+
+    link: Link
+    link_key: str
+    receiver: int
+    frames: Sequence[Frame | SpilledFrame]
 
 
 class LinkOutput:

@@ -21,9 +21,9 @@ from minirt.protocol.job_events import (
 )
 from minirt.runtime.control.package import JobPackage
 from minirt.runtime.coordinator.cluster import WorkerCluster
+from minirt.runtime.coordinator.observer import JobObserver, JobProgress
 from minirt.runtime.coordinator.shell import JobShell
 from minirt.runtime.coordinator.storage_tasks import RecordEvent, StorageCommand, StorageTasks
-from minirt.runtime.program.observer import JobObserver, JobProgress
 from minirt.threads import start_thread
 
 logger = logger_of("coordinator")

@@ -16,6 +16,7 @@ from minirt.graph.execution import ExecutionGraph
 from minirt.graph.job_graph import OperatorNode
 from minirt.io.base import Handle, Sink
 from minirt.monitoring.logs import log_fields, logger_of
+from minirt.protocol.checkpoint_paths import CheckpointPaths
 from minirt.protocol.job_events import (
     CleanUp,
     CommitFailed,
@@ -33,7 +34,7 @@ from minirt.protocol.job_events import (
     SavepointPublished,
     StoreManifest,
 )
-from minirt.protocol.manifest import CheckpointPaths, Manifest, ManifestKey, SinkHandles
+from minirt.protocol.manifest import Manifest, ManifestKey, SinkHandles
 from minirt.protocol.preparing import Preparation, PreparationStep
 from minirt.protocol.preparing_events import PreparingCommand
 from minirt.protocol.reports import CheckpointReport

@@ -37,11 +37,11 @@ from minirt.run_settings import RunSettings
 from minirt.runtime.control.package import JobPackage
 from minirt.runtime.coordinator.coordinator import Coordinator
 from minirt.runtime.coordinator.inline import InlineRunner
+from minirt.runtime.coordinator.observer import JobObserver
 from minirt.runtime.coordinator.process_cluster import ProcessCluster
 from minirt.runtime.coordinator.storage_tasks import RecordEvent, StorageTasks
 from minirt.runtime.program.at_exit import wait_at_exit
 from minirt.runtime.program.job import Job, JobResult, Recorder, job_result
-from minirt.runtime.program.observer import JobObserver
 from minirt.runtime.program.savepoint_desk import SavepointDesk
 from minirt.runtime.program.signals import SignalWatch, launching
 from minirt.storage.checkpoints import CheckpointStorage

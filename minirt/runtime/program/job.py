@@ -26,7 +26,7 @@ from minirt.protocol.reasons import SavepointFailure, SavepointFailureReason
 from minirt.protocol.reports import CheckpointReport, CheckpointUnderWay
 from minirt.protocol.savepoint_requests import Afterwards, Savepoint
 from minirt.runtime.coordinator.coordinator import Coordinator
-from minirt.runtime.program.observer import JobObserver, JobProgress
+from minirt.runtime.coordinator.observer import JobObserver, JobProgress
 from minirt.runtime.program.savepoint_desk import SavepointDesk
 from minirt.runtime.program.signals import OF_SERVICES, SignalWatch
 from minirt.threads import start_thread

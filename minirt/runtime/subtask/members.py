@@ -10,7 +10,8 @@ from minirt.errors import UserCodeError
 from minirt.io.base import Prepared
 from minirt.monitoring.logs import logger_of
 from minirt.operators.common.base import Member, opening_error
-from minirt.protocol.manifest import CheckpointPaths, Reference
+from minirt.protocol.checkpoint_paths import CheckpointPaths
+from minirt.protocol.manifest import Reference
 from minirt.state.sections import Section
 from minirt.state.stored import UID_SEPARATOR
 

@@ -34,8 +34,8 @@ from minirt.runtime.control.messages import (
     portable,
 )
 from minirt.runtime.control.package import JobPackage
-from minirt.runtime.program.streams import outlive_readers
 from minirt.runtime.worker.worker import WorkerPlace, run_worker
+from minirt.standard_streams import outlive_readers
 
 PYTHON = (sys.executable, *(["-" + "O" * sys.flags.optimize] if sys.flags.optimize else []))
 """Other processes of a job remove assertions if this one does."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from minirt.protocol.manifest import CheckpointPaths
+from minirt.protocol.checkpoint_paths import CheckpointPaths
 from minirt.testing.exploration.fingerprint import fingerprint
 from minirt.testing.sink import TransactionalSink
 from minirt.testing.storage import Disk, SimulatedObjects
