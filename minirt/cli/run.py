@@ -187,7 +187,7 @@ def _run(
     line: LiveLine,
     rescaling: _Rescaling,
 ) -> JobResult:
-    """Until the job has ended; it goes on from `savepoint` if there is one already."""
+    """Wait until the job has ended; it goes on from `savepoint` if there is one already."""
     from minirt.settings.build import JobSettings, apply_settings
 
     code = env.defaults

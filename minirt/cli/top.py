@@ -82,7 +82,7 @@ def _print_tables(entry: Entry, first: dict[str, Any], *, once: bool) -> None:
 
 
 def _show(entry: Entry, first: dict[str, Any]) -> None:
-    """Until the job ends or the user has seen enough."""
+    """Show the job until it ends or the user has seen enough."""
     from rich.live import Live
 
     from minirt.cli.console import console

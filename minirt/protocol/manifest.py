@@ -114,16 +114,16 @@ class SubtaskStats:
     start_delay_s: float
     """From the trigger to the first barrier that was processed: reached, or handled by overtaking."""
     alignment_s: float
-    """From there to the last barrier."""
+    """From the first barrier to the last one."""
     sync_s: float
     async_s: float
     """From the end of the synchronous part until all is stored."""
     acknowledged_after_s: float
-    """Since the checkpoint was triggered."""
+    """From the trigger to the acknowledgement."""
     state_bytes: int
     in_flight_bytes: int
     processed_bytes: int
-    """What was taken in during alignment."""
+    """How much the subtask took in during alignment."""
     unaligned: bool
     """Whether barriers overtook data here."""
     switches: tuple[Switch, ...] = ()

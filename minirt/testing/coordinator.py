@@ -1,4 +1,4 @@
-"""A simulated coordinator process: the real protocol, shell and storage tasks, and a fate."""
+"""A simulated coordinator process: the real protocol, shell and storage tasks, with faults."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ class SimulatedCoordinator(Actor):
 
     @property
     def savepoint(self) -> Savepoint | None:
-        """What the job was stopped with, once it has."""
+        """The savepoint with which the job was stopped, once it has."""
         return self._shell.ending.savepoint if self._shell.ending else None
 
     @property

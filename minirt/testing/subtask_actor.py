@@ -1,4 +1,4 @@
-"""One subtask of a simulated worker, as the schedule and the links see it."""
+"""One subtask of a simulated worker, as the schedule and the channels see it."""
 
 from __future__ import annotations
 

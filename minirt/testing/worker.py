@@ -28,9 +28,9 @@ from minirt.runtime.worker.orders import CommandReceiver, deliver_stored
 from minirt.runtime.worker.upload_queue import UploadQueue
 from minirt.testing.clock import SeededPacer
 from minirt.testing.faults import INJECTED, Chaos, InjectedFaultError, ProcessDiedError
-from minirt.testing.links import LinkEnd
 from minirt.testing.noting_mode import noting
 from minirt.testing.schedule import Actor, Schedule
+from minirt.testing.simulated_channel import ReceivingEnd
 from minirt.testing.subtask_actor import SubtaskActor
 
 _PIECES = ((1, 1), (3, 2), (40, 4))
@@ -184,7 +184,7 @@ class SimulatedWorker(Actor):
         self._guard(send_all)
         return frames
 
-    def receive(self, end: LinkEnd, frame: Frame) -> None:
+    def receive(self, end: ReceivingEnd, frame: Frame) -> None:
         self._guard(lambda: end.on_frame(frame))
 
     # What it does.
@@ -347,7 +347,7 @@ class SimulatedWorker(Actor):
 
     def _unhang(self) -> None:
         self.hanging = False
-        self._schedule.wake_all()  # Also the links, which had found nobody to send or receive.
+        self._schedule.wake_all()  # Also the channels, which had found nobody to send or receive.
 
     def _speed_up(self) -> None:
         self._upload_slow = False

@@ -29,7 +29,7 @@ from minirt.runtime.channels.row_dealing import row_dealer
 from minirt.runtime.channels.spill import SpilledFrame
 
 _FIRST_RECORD_BYTES = 256
-"""What a record is taken to be large before the first one was packed."""
+"""How large a record is assumed to be before the first one was packed."""
 
 
 @dataclass(slots=True)
@@ -41,7 +41,7 @@ class Outlet:
     """
 
     name: str
-    """The subtask's, for messages."""
+    """The name of the subtask, for messages."""
     codec: RowCodec
     limits: Limits
     metrics: SubtaskMetrics
@@ -73,7 +73,7 @@ class ChannelBuffer:
         return self._fitting(self._outlet.limits.column_frame_bytes)
 
     def _fitting(self, frame_bytes: int) -> int:
-        """At most as much as a queue holds, and less where little is granted."""
+        """The size of a frame: at most what a queue holds, and less where the credit window is small."""
         sizes = (min(frame_bytes, end.queue_bytes_max) * end.share for end in self._channels)
         return max(1, int(min(sizes)))
 

@@ -53,7 +53,7 @@ class StorageThread:
             )
 
     def _on_error(self, error: BaseException) -> None:
-        """Nothing would be answered any more: the job must not wait for it."""
+        """Fail the job, which would wait for ever for the answers of this thread."""
         lost = MinirtError(f"the storage thread has ended: {type(error).__name__}: {error}")
         lost.__cause__ = error
         self._post(GenerationFailed(lost, fatal=True))

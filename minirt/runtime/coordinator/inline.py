@@ -28,7 +28,7 @@ _WAIT_S_MAX = 0.05
 
 
 class InlineRunner:
-    """Slices in turn; events, timers and frames between any two. Storage is waited for."""
+    """Gives subtasks slices in turn; between any two it handles events, timers, frames and storage."""
 
     def __init__(
         self, package: JobPackage, protocol: JobProtocol, tasks: StorageTasks, observer: JobObserver

@@ -73,7 +73,7 @@ class JobShell:
 
     @property
     def next_timer_at(self) -> float | None:
-        """By the monotonic clock."""
+        """When the next timer is due, by the monotonic clock."""
         return self._timers[0][0] if self._timers else None
 
     def on_event(self, event: JobEvent) -> None:

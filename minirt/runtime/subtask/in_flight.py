@@ -76,7 +76,7 @@ def _stored(
 
 
 def _records(frame: Frame | SpilledFrame) -> int:
-    """How many a frame holds: one that came from elsewhere has to be asked."""
+    """How many records a frame holds; counted in its payload if the frame does not say."""
     if isinstance(frame, Frame) and not frame.records:
         return count_records(frame.payload)
     return frame.records

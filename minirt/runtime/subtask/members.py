@@ -1,4 +1,4 @@
-"""Those of a subtask that may have state, each under its uid."""
+"""The members of a subtask: all that may have state, each under its uid."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Members:
     def snapshot(self) -> dict[str, Section]:
         """The state of all operators by uid and section; raises UserCodeError if it cannot be stored.
 
-        So do sections that are made later.
+        To make a section later may raise the same.
         """
         sections: dict[str, Section] = {}
         for member in self._members:
@@ -112,7 +112,7 @@ def _storing(label: str) -> Iterator[None]:
 
 
 def _labelled(section: Section, label: str) -> Section:
-    """The same; what goes wrong when it is made names the operator."""
+    """The same section; an error that arises when it is made names the operator."""
     if not callable(section):
         return section
     make = section

@@ -55,7 +55,7 @@ class Storage:
     def save(self) -> int:
         """The number of what is durable now.
 
-        Who claimed a generation, and when, is written down for people only.
+        It leaves out who claimed a generation, and when: that is written down for people only.
         """
         objects = {
             path: b"" if path.endswith(".claim") else self.disk.objects[path]
