@@ -1,7 +1,7 @@
 """Channels: byte-bounded queues at both ends of a connection, with credit in bytes.
 
-The receiver tells how many bytes it has consumed in all, and how many it takes beyond that: its credit
-window.
+The receiver tells how many bytes it has consumed in all, that is taken from its queue, and how many it
+takes beyond that: its credit window.
 A sender never has more under way than the window, so everything on the wire fits the input queue
 and a transport can always drain its socket. A frame larger than the window travels alone.
 
