@@ -7,7 +7,7 @@ binary COPY, and writes the checkpoint's id into the table `minirt_commits` in t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, BinaryIO, Literal, get_args
 
 import pyarrow as pa
@@ -135,8 +135,11 @@ class PostgresConnection(LedgerConnection):
         self._connection = server.connect()
         try:
             with server.errors(f"cannot create the table {LEDGER}"):
-                run(self._connection, f"SELECT pg_advisory_xact_lock({_CREATION_LOCK})")
-                run(self._connection, _CREATE_LEDGER)
+                # Who may only write to the ledger may not even ask to create it.
+                [(missing,)] = rows(self._connection, f"SELECT to_regclass('{LEDGER}') IS NULL")
+                if missing:
+                    rows(self._connection, f"SELECT pg_advisory_xact_lock({_CREATION_LOCK})::text")
+                    run(self._connection, _CREATE_LEDGER)
                 self._connection.commit()
         except MinirtError:
             self.close()
@@ -153,7 +156,7 @@ class PostgresConnection(LedgerConnection):
             with self._server.errors("cannot commit", SinkDataError):
                 self._connection.commit()
         except BaseException:
-            with self._server.errors("cannot roll back"):
+            with suppress(Exception):  # Whoever uses it closes it then, which does as much.
                 self._connection.rollback()
             raise
 
