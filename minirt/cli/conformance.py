@@ -63,17 +63,13 @@ def conformance(
 
     The exit status is 0 if all is well, 1 if not, 2 if there is no such mode or sink.
     """
-    from minirt.cli.conformance_sink import SINK_RUNS, check
+    from minirt.cli.conformance_sink import check
     from minirt.cli.console import console
     from minirt.testing.conformance.cases import Case, draw_case
     from minirt.testing.conformance.loading import load_mode
 
     if seed is not None and replay is not None:
         raise ConfigurationError("--seed and --replay each name the one case to run; give one")
-    if (mode == "sink") != (sink is not None):
-        raise ConfigurationError(
-            "name a mode, or the word sink and a factory: minirt conformance sink package.module:factory"
-        )
     only = "--replay" if replay is not None else "--seed" if seed is not None else None
     for option, value in (("--runs", runs), ("--start", start), ("--jobs", jobs)):
         if only and value is not None:
@@ -81,24 +77,38 @@ def conformance(
     # As `python -m` does: a mode may lie in the current folder.
     sys.path.insert(0, os.getcwd())
     first = start or 0
-    if sink is not None:
-        if jobs is not None:
-            raise ConfigurationError("--jobs has no effect on a sink, whose place is one for all")
-        seeds = range(first, first + (runs or SINK_RUNS)) if seed is None else range(seed, seed + 1)
-        passed = check(sink, seeds, replay, json=json)
-        if not passed:
+    of_sink = _of_sink(mode, sink, jobs, first, runs, seed)
+    if sink is not None and of_sink is not None:
+        if not check(sink, of_sink, replay, json=json):
             raise typer.Exit(1)
         return
-    tested = load_mode(mode)
     if replay is not None:
-        passed = _replay(Case.from_token(replay), tested, json=json)
+        passed = _replay(Case.from_token(replay), load_mode(mode), json=json)
     elif seed is not None:
-        passed = _replay(draw_case(seed), tested, json=json)
+        passed = _replay(draw_case(seed), load_mode(mode), json=json)
     else:
         seeds = range(first, first + (runs or RUNS))
-        passed = _campaign(console(stderr=json), mode, tested, seeds, jobs or 1, json=json)
+        out = console(stderr=json)
+        passed = _campaign(out, mode, load_mode(mode), seeds, jobs or 1, json=json)
     if not passed:
         raise typer.Exit(1)
+
+
+def _of_sink(
+    mode: str, sink: str | None, jobs: int | None, first: int, runs: int | None, seed: int | None
+) -> range | None:
+    """The seeds to put a sink to the test with; None for a mode."""
+    from minirt.cli.conformance_sink import SINK_RUNS
+
+    if (mode == "sink") != (sink is not None):
+        raise ConfigurationError(
+            "name a mode, or the word sink and a factory: minirt conformance sink package.module:factory"
+        )
+    if sink is None:
+        return None
+    if jobs is not None:
+        raise ConfigurationError("--jobs has no effect on a sink, whose place is one for all")
+    return range(first, first + (runs or SINK_RUNS)) if seed is None else range(seed, seed + 1)
 
 
 def _replay(case: Case, mode: CheckpointMode, *, json: bool) -> bool:

@@ -169,8 +169,8 @@ def test_a_unique_violation_ends_the_job_and_output_waits_for_its_mending(
         job(PostgresSink(server.uri, table), 100).execute(
             checkpointing=checkpointing, restart=rt.Restart.fixed_delay(None, 0.1)
         )
-    assert server.rows("SELECT count(*) FROM results") == [(1,)]
-    server.run("DELETE FROM results")
+    assert server.rows("SELECT name FROM results WHERE id = 7") == [("mine",)]
+    server.run("DELETE FROM results WHERE name = 'mine'")
     job(PostgresSink(server.uri, table), 100).execute(checkpointing=checkpointing, restore="latest")
     assert server.rows("SELECT count(*), count(DISTINCT id) FROM results") == [(100, 100)]
 
