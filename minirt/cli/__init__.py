@@ -17,6 +17,7 @@ from minirt.cli.demo import demo
 from minirt.cli.history import history
 from minirt.cli.jobs import cancel, jobs, rescale, savepoint, stop
 from minirt.cli.run import run
+from minirt.cli.simulate import simulate
 from minirt.cli.top import top
 from minirt.cli.verify import verify
 from minirt.cli.wording import in_flags
@@ -46,6 +47,7 @@ app.command()(bench)
 app.command()(demo)
 app.command()(verify)
 app.command()(conformance)
+app.command()(simulate)
 app.add_typer(checkpoints, name="checkpoints")
 
 

@@ -316,6 +316,11 @@ class CheckpointPaths:
         return f"{CheckpointPaths._name(key)}/v{vertex}-s{subtask}{CheckpointPaths._IN_FLIGHT}"
 
     @staticmethod
+    def trace(key: ManifestKey) -> str:
+        """What the checkpoint did; it may not exist."""
+        return f"{CheckpointPaths._name(key)}/trace"
+
+    @staticmethod
     def is_in_flight(path: str) -> bool:
         """Whether in-flight data is stored there; also for paths that are not relative."""
         return path.endswith(CheckpointPaths._IN_FLIGHT)
@@ -406,12 +411,6 @@ def _counts(key: ManifestKey, bases: Mapping[int, ManifestKey | None]) -> bool:
         if base.generation not in bases:  # Its record is lost: nothing disowns what is older.
             return key.checkpoint_id < base.checkpoint_id
         generation = base.generation
-
-
-def next_checkpoint_id(manifests: Iterable[ManifestKey], claims: Iterable[GenerationClaim]) -> int:
-    """An id above every id that storage knows of, orphans included."""
-    bases = (claim.base.checkpoint_id for claim in claims if claim.base is not None)
-    return 1 + max([0, *(key.checkpoint_id for key in manifests), *bases])
 
 
 def next_generation(manifests: Iterable[ManifestKey], claims: Iterable[GenerationClaim]) -> int:

@@ -30,7 +30,7 @@ from minirt.protocol.choosing import Choice, RestorePoint, Steps, ask, choose
 from minirt.protocol.damage import cannot_restore, fallback_to
 from minirt.protocol.ids import SubtaskId
 from minirt.protocol.job_events import GenerationFailed, GenerationPrepared, PrepareGeneration
-from minirt.protocol.manifest import Manifest, ManifestKey, SinkHandles, next_checkpoint_id
+from minirt.protocol.manifest import Manifest, ManifestKey, SinkHandles
 from minirt.protocol.preparing_events import (
     BuildOn,
     CheckpointsListed,
@@ -54,7 +54,7 @@ from minirt.protocol.preparing_events import (
 from minirt.protocol.redistribution import dealt_otherwise, plan_in_flight
 from minirt.protocol.restore import plan_restore
 from minirt.protocol.restore_options import FRESH, RestoreOptions
-from minirt.protocol.starting_point import SplitPlan, StartingPoint
+from minirt.protocol.starting_point import SplitPlan, StartingPoint, next_checkpoint_id
 from minirt.protocol.stored_watermarks import WatermarkPlan, plan_watermarks
 from minirt.protocol.topology import Topology
 

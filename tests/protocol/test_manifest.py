@@ -28,10 +28,10 @@ from minirt.protocol.manifest import (
     SubtaskStats,
     VertexEntry,
     choose_restore_point,
-    next_checkpoint_id,
     next_generation,
     restore_candidates,
 )
+from minirt.protocol.starting_point import next_checkpoint_id
 from minirt.protocol.stored_watermarks import LinkWatermarks, SubtaskWatermarks
 
 OLDER = Reference("chk-1", ("sum\x1ftable",))

@@ -32,6 +32,7 @@ from minirt.protocol.job_events import (
     SavepointNotPublished,
     SavepointPublished,
     StoreManifest,
+    StoreTrace,
 )
 from minirt.protocol.manifest import CheckpointPaths, Manifest, ManifestKey, SinkHandles
 from minirt.protocol.preparing import Preparation, PreparationStep
@@ -62,6 +63,7 @@ StorageCommand = (
     | PublishSavepoint
     | CleanUp
     | RecordHistory
+    | StoreTrace
     | RecordEvent
 )
 STORAGE_COMMANDS = (
@@ -71,6 +73,7 @@ STORAGE_COMMANDS = (
     PublishSavepoint,
     CleanUp,
     RecordHistory,
+    StoreTrace,
 )
 
 
@@ -125,6 +128,9 @@ class StorageTasks:
                 self._clean_up(command)
             case RecordHistory(report):
                 self._record(report)
+            case StoreTrace(trace):
+                if self.storage is not None:
+                    self.storage.write_trace(trace)
             case RecordEvent(entry):
                 self._record_event(entry)
         return None
@@ -167,6 +173,8 @@ class StorageTasks:
                 logger.warning("old checkpoints could not be deleted: %s", known)
             case RecordHistory():
                 logger.warning("the checkpoint history could not be written: %s", known)
+            case StoreTrace():
+                logger.warning("the trace of a checkpoint could not be written: %s", known)
             case RecordEvent():
                 logger.warning("the history of the job could not be written: %s", known)
         return None

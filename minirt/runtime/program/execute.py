@@ -178,6 +178,8 @@ class _Parts:
         checkpointing, options = settings.checkpointing, settings.options
         check_queues(execution, options)
         if checkpointing is None:
+            if options.trace:
+                raise ConfigurationError("trace has no effect without checkpointing")
             _check_output_shows(execution)
         storage = None
         if checkpointing is not None:

@@ -25,6 +25,7 @@ from minirt.protocol.job_events import EndJob, JobStatus
 from minirt.protocol.reasons import SavepointFailure, SavepointFailureReason
 from minirt.protocol.reports import CheckpointReport, CheckpointUnderWay
 from minirt.protocol.savepoint_requests import Afterwards, Savepoint
+from minirt.protocol.trace import CheckpointTrace
 from minirt.runtime.coordinator.coordinator import Coordinator
 from minirt.runtime.program.observer import JobObserver, JobProgress
 from minirt.runtime.program.savepoint_desk import SavepointDesk
@@ -89,6 +90,10 @@ class Recorder(JobObserver):
     def on_checkpoint_under_way(self, checkpoint: CheckpointUnderWay | None) -> None:
         for observer in self.observers:
             observer.on_checkpoint_under_way(checkpoint)
+
+    def on_trace(self, trace: CheckpointTrace) -> None:
+        for observer in self.observers:
+            observer.on_trace(trace)
 
     def on_restart(self, error: Exception, delay_s: float) -> None:
         text = str(error)
