@@ -69,6 +69,8 @@ class Limits:
     """How often the figures of all subtasks are logged, with `log_level` "info" or "debug"."""
     waiting_snapshots: int = 32
     """How many snapshots of a subtask may wait to be stored; with more, the job restarts."""
+    load_s: float = 10.0
+    """How often the load of all operators is stored beside the checkpoints, for advice."""
     trace_events: int = 1000
     """How many events of a checkpoint the trace of a subtask holds; channels whose barrier came early are
     left out of larger ones."""

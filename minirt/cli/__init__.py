@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 
 import typer
 
+from minirt.cli.advise import advise
 from minirt.cli.bench import bench
 from minirt.cli.checkpoints import checkpoints
 from minirt.cli.conformance import conformance
@@ -39,6 +40,7 @@ app.command()(run)
 app.command()(jobs)
 app.command()(top)
 app.command()(history)
+app.command()(advise)
 app.command()(savepoint)
 app.command()(stop)
 app.command()(cancel)

@@ -12,7 +12,7 @@ from minirt.pictures.layout import LABEL_WIDTH, Layout, lay_out
 from minirt.pictures.stage import stage, stage_data
 from minirt.pictures.svg import LEGEND, asset, of_stage, of_timeline
 from minirt.pictures.timeline import Timeline
-from minirt.pictures.words import duration, heading, step_in_words, verdict
+from minirt.pictures.words import duration, heading, numbered, step_in_words, verdict
 
 
 def page(timelines: Sequence[Timeline]) -> str:
@@ -22,7 +22,7 @@ def page(timelines: Sequence[Timeline]) -> str:
     if len(timelines) > 1:
         one = timelines[0]
         modes = " and ".join(timeline.mode for timeline in timelines)
-        title = f"{one.kind} {one.checkpoint_id} of {one.job}: {modes}"
+        title = f"{numbered(one)} of {one.job}: {modes}"
     views: list[dict[str, Any]] = []
     sections: list[str] = []
     for timeline in timelines:

@@ -28,7 +28,13 @@ def size(bytes: int) -> str:
 
 def heading(timeline: Timeline) -> str:
     """What it is a picture of."""
-    return f"{timeline.kind} {timeline.checkpoint_id} of {timeline.job}, {timeline.mode}"
+    return f"{numbered(timeline)} of {timeline.job}, {timeline.mode}"
+
+
+def numbered(timeline: Timeline) -> str:
+    """What it is, with its number."""
+    kind = "final checkpoint" if timeline.kind == "final" else timeline.kind
+    return f"{kind} {timeline.checkpoint_id}"
 
 
 def verdict(timeline: Timeline, path: Sequence[Step]) -> str:

@@ -273,6 +273,7 @@ class CheckpointPaths:
     IDENTITY = "generations/identity"
     HISTORY = "history/"
     EVENTS = "events/"
+    LOAD = "load/"
 
     _IN_FLIGHT = ".in-flight"
     _KEY = r"chk-(\d{8,})-g(\d{8,})"
@@ -281,7 +282,7 @@ class CheckpointPaths:
     _MANIFEST = re.compile(rf"manifests/{_KEY}\.manifest")
     _FOLDER = re.compile(rf"{_KEY}/?")
     _FILE = re.compile(rf"{_KEY}/.+")
-    _ENTRIES = re.compile(r"(?:history|events)/(\d{10,})-g(\d{8,})\.entries")
+    _ENTRIES = re.compile(r"(?:history|events|load)/(\d{10,})-g(\d{8,})\.entries")
 
     @staticmethod
     def claim(generation: int) -> str:
@@ -327,7 +328,7 @@ class CheckpointPaths:
 
     @staticmethod
     def entries(folder: str, first: int, generation: int) -> str:
-        """A run of entries in HISTORY or EVENTS, of which the first is the `first`-th ever."""
+        """A run of entries in HISTORY, EVENTS or LOAD, of which the first is the `first`-th ever."""
         return f"{folder}{first:010}-g{generation:08}.entries"
 
     @staticmethod

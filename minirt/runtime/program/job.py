@@ -150,6 +150,8 @@ class Job:
         self._coordinator = coordinator
         self._savepoints = savepoints
         self._at_end = at_end
+        self.storage = savepoints.storage_root
+        """Where it stores its checkpoints; None if it takes none."""
         self._began_at = time.monotonic()
         self._ending: EndJob | None = None
         self._crash: BaseException | None = None
