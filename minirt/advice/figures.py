@@ -74,8 +74,10 @@ class Figures:
 
     @property
     def duration_s(self) -> float:
-        """The median of the completed checkpoints."""
-        return median([one.duration_s for one in self.completed] or [0.0])
+        """The median of the completed checkpoints; if none has, how long the longest was under way."""
+        if not self.completed:
+            return max((one.duration_s for one in self.checkpoints), default=0.0)
+        return median(one.duration_s for one in self.completed)
 
     def share(self, *stages: str) -> float:
         """The median part of the duration that these stages took together."""

@@ -134,6 +134,8 @@ def _on_barriers(figures: Figures, found: Pressure | None) -> Iterator[Advice]:
     if not figures.completed and found is None:
         return
     setup, waited_s = figures.setup, figures.seconds("start_delay", "alignment")
+    if not figures.completed:
+        waited_s = figures.duration_s
     evidence = (*_checkpoints(figures), *_waiting(figures))
     if setup.mode == "unaligned":
         yield from _although_unaligned(figures, found, evidence)
@@ -163,15 +165,20 @@ def _on_barriers(figures: Figures, found: Pressure | None) -> Iterator[Advice]:
     if (found is not None and not found.lasting) or setup.mode == "aligned_with_timeout":
         topic, option = "timeout", "checkpointing.mode=aligned_with_timeout, with a timeout"
         title = "let barriers overtake the data once a checkpoint takes long"
-    left_s = max(0.0, figures.duration_s - waited_s)
+    left = "Checkpoints complete whatever lies in the queues."
+    if figures.completed:
+        left_s = max(0.0, figures.duration_s - waited_s)
+        left = (
+            f"Without that wait a checkpoint takes about {duration(left_s)} instead of "
+            f"{duration(figures.duration_s)}."
+        )
     queued = _queued(figures)
     yield Advice(
         topic,
         title,
         evidence,
         option,
-        f"Without that wait a checkpoint takes about {duration(left_s)} instead of "
-        f"{duration(figures.duration_s)}, and writes up to {size(queued)} in flight more. A single call "
+        f"{left} It writes up to {size(queued)} in flight more. A single call "
         "of a slow function still holds a barrier up.",
     )
     if setup.debloat_s is not None and found is not None and found.lasting:
@@ -252,7 +259,7 @@ def _on_interval(figures: Figures, found: Pressure | None) -> Iterator[Advice]:
             "Only until the cause is gone: repeated work makes the backpressure worse, and the next "
             "checkpoint slower.",
         )
-    elif figures.duration_s > CROWDED_PART_OF_INTERVAL * setup.interval_s:
+    elif figures.completed and figures.duration_s > CROWDED_PART_OF_INTERVAL * setup.interval_s:
         wanted = 2 * figures.duration_s
         yield Advice(
             "interval",
@@ -273,7 +280,11 @@ RULES: tuple[Callable[[Figures, Pressure | None], Iterator[Advice]], ...] = (
 
 def _checkpoints(figures: Figures) -> tuple[str, ...]:
     if not figures.completed:
-        return (f"none of the last {len(figures.checkpoints)} checkpoints has completed",)
+        longest = duration(figures.duration_s)
+        return (
+            f"none of the last {len(figures.checkpoints)} checkpoints has completed; "
+            f"the longest was under way for {longest}",
+        )
     return (
         f"the last {len(figures.completed)} checkpoints took {duration(figures.duration_s)} (median)",
     )

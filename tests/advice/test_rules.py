@@ -140,7 +140,7 @@ class TestBarriers:
         assert "about 1 s instead of 30 s" in debloat.effect
         assert unaligned.option == "checkpointing.mode=unaligned"
         assert "about 31 ms instead of 30 s" in unaligned.effect
-        assert "2 MB in flight" in unaligned.effect
+        assert "up to 1,500 kB in flight" in unaligned.effect
         assert "start delay: 80% of it, 24 s; alignment: 20%, 6 s" in unaligned.evidence[1]
 
     def test_pressure_that_comes_and_goes_asks_for_a_timeout(self):
@@ -158,6 +158,13 @@ class TestBarriers:
         found = advise(job(SOURCE, SLOW, took=QUEUED, setup=setup))
         assert [advice.topic for advice in found][1:3] == ["long calls", "redesign"]
         assert "slow (1/4) should do less in one call" in found[1].effect
+
+    def test_a_job_none_of_whose_checkpoints_completes(self):
+        cancelled = replace(checkpoint(), duration_s=8.0, failed=True)
+        found = advise(replace(job(SOURCE, SLOW), checkpoints=(cancelled,)))
+        assert [advice.topic for advice in found] == ["parallelism", "debloat", "unaligned"]
+        assert "the longest was under way for 8 s" in found[1].evidence[0]
+        assert advise(replace(HEALTHY, checkpoints=(cancelled,))) == []
 
     def test_nothing_about_barriers_where_storing_takes_the_time(self):
         found = topics(job(SINK, took=checkpoint(async_s=20.0)))

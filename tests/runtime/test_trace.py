@@ -108,7 +108,7 @@ def test_without_the_option_nothing_is_noted(runner, tmp_path):
 
 
 def test_a_trace_of_checkpoints_that_are_not_taken_is_refused():
-    with pytest.raises(ConfigurationError, match="trace has no effect without checkpointing"):
+    with pytest.raises(ConfigurationError, match="trace=True needs checkpointing"):
         job(CollectSink()).execute(runner="inline", options=Options(trace=True))
 
 

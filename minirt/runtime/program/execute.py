@@ -209,7 +209,9 @@ class _Parts:
         check_queues(execution, options)
         if checkpointing is None:
             if options.trace:
-                raise ConfigurationError("trace has no effect without checkpointing")
+                raise ConfigurationError(
+                    "trace=True needs checkpointing: it notes what checkpoints do"
+                )
             _check_output_shows(execution)
         storage = None
         if checkpointing is not None:
