@@ -102,6 +102,8 @@ def _clocks(timeline: Timeline) -> str:
     known = [error for error in errors if error is not None]
     if len(known) < len(errors):
         return "Nobody had measured the clocks of all processes: lanes may be shifted a little."
+    if not any(known):
+        return "All lanes go by the same clock."
     return f"The clocks of the processes agree to {duration(max(known, default=0.0))}."
 
 

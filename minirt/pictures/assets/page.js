@@ -2,7 +2,7 @@
 // One time for all pictures of the page: the slider sets it, or the clock while it plays.
 const data = JSON.parse(document.getElementById("data").textContent);
 const SVG = "http://www.w3.org/2000/svg";
-const LABEL_WIDTH = data.labelWidth, PLAY_MS = 9000, MOVES = 1000;
+const LABEL_WIDTH = data.labelWidth, PLAY_MS = 9000, FRAME_MS = 30, MOVES = 1000;
 const slider = document.getElementById("time"), shown = document.getElementById("shown");
 const play = document.getElementById("play");
 
@@ -124,7 +124,7 @@ function goTo(t) {
   show();
 }
 function stop() {
-  if (playing !== null) cancelAnimationFrame(playing);
+  if (playing !== null) clearInterval(playing);
   playing = null;
   play.textContent = "Play";
 }
@@ -132,11 +132,10 @@ play.addEventListener("click", () => {
   if (playing !== null) { stop(); return; }
   play.textContent = "Pause";
   const begin = performance.now() - (now >= data.end ? 0 : PLAY_MS * now / data.end);
-  const step = at => {
-    goTo(data.end * (at - begin) / PLAY_MS);
-    if (now >= data.end) stop(); else playing = requestAnimationFrame(step);
-  };
-  playing = requestAnimationFrame(step);
+  playing = setInterval(() => {
+    goTo(data.end * (performance.now() - begin) / PLAY_MS);
+    if (now >= data.end) stop();
+  }, FRAME_MS);
 });
 slider.addEventListener("input", () => { stop(); goTo(data.end * slider.value / MOVES); });
 const wanted = new URLSearchParams(location.hash.slice(1)).get("at");
