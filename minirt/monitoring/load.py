@@ -16,7 +16,7 @@ from minirt.monitoring.figures import OperatorFigures
 from minirt.monitoring.monitor import JobMonitor
 from minirt.protocol import plain
 from minirt.protocol.job_events import JobStatus
-from minirt.runtime.program.observer import JobObserver, JobProgress
+from minirt.runtime.coordinator.observer import JobObserver, JobProgress
 
 LOAD_ENTRIES_MAX = 360
 """How many entries a storage remembers: an hour at one every ten seconds."""

@@ -30,7 +30,7 @@ from minirt.protocol.choosing import Choice, RestorePoint, Steps, ask, choose
 from minirt.protocol.damage import cannot_restore, fallback_to
 from minirt.protocol.ids import SubtaskId
 from minirt.protocol.job_events import GenerationFailed, GenerationPrepared, PrepareGeneration
-from minirt.protocol.manifest import Manifest, ManifestKey, SinkHandles
+from minirt.protocol.manifest import Manifest, ManifestKey, SinkHandles, next_checkpoint_id
 from minirt.protocol.preparing_events import (
     BuildOn,
     CheckpointsListed,
@@ -54,7 +54,7 @@ from minirt.protocol.preparing_events import (
 from minirt.protocol.redistribution import dealt_otherwise, plan_in_flight
 from minirt.protocol.restore import plan_restore
 from minirt.protocol.restore_options import FRESH, RestoreOptions
-from minirt.protocol.starting_point import SplitPlan, StartingPoint, next_checkpoint_id
+from minirt.protocol.starting_point import SplitPlan, StartingPoint
 from minirt.protocol.stored_watermarks import WatermarkPlan, plan_watermarks
 from minirt.protocol.topology import Topology
 
@@ -246,7 +246,7 @@ def _check_in_flight_is_ignored(options: RestoreOptions, point: RestorePoint | N
 
 
 def _settle_drain(point: RestorePoint) -> Steps[None]:
-    """What a drain has taken ends the job, unless somebody asked for it by name: who does reads on."""
+    """A drain that is not over ends the job, unless the user asked for just this checkpoint."""
     if point.drains:
         yield Warn(
             f"checkpoint {point.manifest.checkpoint_id} was taken by a drain that did not come to its "
@@ -257,7 +257,7 @@ def _settle_drain(point: RestorePoint) -> Steps[None]:
 
 
 def _losses(point: RestorePoint) -> Iterable[str]:
-    """What was damaged or given up is never left out in silence."""
+    """Say what is lost: nothing damaged or given up is left out in silence."""
     for error in point.skipped:
         yield f"passed over: {error}"
     if not point.ignored:

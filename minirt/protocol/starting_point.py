@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from minirt.protocol.ids import SubtaskId
-from minirt.protocol.manifest import GenerationClaim, ManifestKey
+from minirt.protocol.manifest import ManifestKey
 from minirt.protocol.redistribution import InFlightPlan
 from minirt.protocol.restore import RestorePlan
 from minirt.protocol.stored_watermarks import WatermarkPlan
@@ -36,9 +36,3 @@ class StartingPoint:
 
 
 FROM_THE_BEGINNING = StartingPoint()
-
-
-def next_checkpoint_id(manifests: Iterable[ManifestKey], claims: Iterable[GenerationClaim]) -> int:
-    """An id above every id that storage knows of, orphans included."""
-    bases = (claim.base.checkpoint_id for claim in claims if claim.base is not None)
-    return 1 + max([0, *(key.checkpoint_id for key in manifests), *bases])

@@ -9,7 +9,7 @@ from typing import Any
 
 from minirt.protocol.reports import CheckpointReport
 from minirt.protocol.trace import CheckpointTrace
-from minirt.runtime.program.observer import JobObserver
+from minirt.runtime.coordinator.observer import JobObserver
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +20,7 @@ class SimulationResult:
     finished: bool
     """Whether the job came to its end by itself."""
     problems: tuple[str, ...]
-    """What went wrong although nobody made it, the reason for not finishing included."""
+    """What went wrong that no fault explains, such as why the job did not finish."""
     committed: Mapping[str, Sequence[Any]] = field(repr=False)
     """The committed records of each TransactionalSink, by its uid."""
     steps: int

@@ -21,8 +21,8 @@ from minirt.protocol.manifest import (
     ManifestKey,
     ManifestSummary,
     choose_restore_point,
+    next_checkpoint_id,
 )
-from minirt.protocol.starting_point import next_checkpoint_id
 
 Choice = Callable[[Iterable[ManifestKey], Iterable[GenerationClaim]], ManifestKey | None]
 

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from minirt.errors import CorruptCheckpointError, ProtocolError
 from minirt.protocol.barriers import Switch
+from minirt.protocol.checkpoint_paths import CheckpointPaths
 from minirt.protocol.cleanup import CleanupPlan, plan_cleanup
 from minirt.protocol.manifest import (
     ChannelData,
-    CheckpointPaths,
     GenerationClaim,
     InFlightRef,
     Manifest,
@@ -28,10 +28,10 @@ from minirt.protocol.manifest import (
     SubtaskStats,
     VertexEntry,
     choose_restore_point,
+    next_checkpoint_id,
     next_generation,
     restore_candidates,
 )
-from minirt.protocol.starting_point import next_checkpoint_id
 from minirt.protocol.stored_watermarks import LinkWatermarks, SubtaskWatermarks
 
 OLDER = Reference("chk-1", ("sum\x1ftable",))

@@ -17,7 +17,7 @@ from minirt import (
 )
 from minirt.errors import CorruptCheckpointError
 from minirt.inspect import open_checkpoints
-from minirt.protocol.manifest import CheckpointPaths
+from minirt.protocol.checkpoint_paths import CheckpointPaths
 from minirt.protocol.trace import CheckpointTrace, SubtaskTrace
 from minirt.storage.parts import encode_part
 from minirt.storage.traces import decode_trace, encode_trace

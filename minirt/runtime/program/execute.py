@@ -26,12 +26,12 @@ from minirt.monitoring.load import LOAD_ENTRIES_MAX, JobSetup, LoadEntries
 from minirt.monitoring.logs import logger_of, set_up_program
 from minirt.monitoring.monitor import JobMonitor
 from minirt.monitoring.report import FiguresReport
+from minirt.protocol.checkpoint_paths import CheckpointPaths
 from minirt.protocol.checkpoints import CheckpointSettings
 from minirt.protocol.ids import SubtaskId
 from minirt.protocol.job import JobProtocol
 from minirt.protocol.job_events import JobEvent
 from minirt.protocol.liveness import Liveness
-from minirt.protocol.manifest import CheckpointPaths
 from minirt.protocol.restarts import Restart, RestartStrategy
 from minirt.protocol.restore import vertex_entries
 from minirt.protocol.restore_options import FRESH, RestoreOptions
@@ -39,11 +39,11 @@ from minirt.run_settings import RunSettings
 from minirt.runtime.control.package import JobPackage
 from minirt.runtime.coordinator.coordinator import Coordinator
 from minirt.runtime.coordinator.inline import InlineRunner
+from minirt.runtime.coordinator.observer import JobObserver
 from minirt.runtime.coordinator.process_cluster import ProcessCluster
 from minirt.runtime.coordinator.storage_tasks import RecordEvent, StorageTasks
 from minirt.runtime.program.at_exit import wait_at_exit
 from minirt.runtime.program.job import Job, JobResult, Recorder, job_result
-from minirt.runtime.program.observer import JobObserver
 from minirt.runtime.program.savepoint_desk import SavepointDesk
 from minirt.runtime.program.signals import SignalWatch, launching
 from minirt.storage.checkpoints import CheckpointStorage
@@ -57,7 +57,7 @@ logger = logger_of("job")
 def start_job(graph: JobGraph, settings: RunSettings, clock: Clock = SYSTEM_CLOCK) -> Job:
     """Start a job in worker processes, which all go by `clock`, and return at once.
 
-    The program does not end before it.
+    The program does not end before the job.
     """
     job = _launch(graph, settings, clock)
     wait_at_exit(job)
@@ -153,7 +153,7 @@ def place(graph: ExecutionGraph, options: Options) -> dict[SubtaskId, int]:
 
 
 def _offer_metrics(options: Options, monitor: JobMonitor, while_running: ExitStack) -> str | None:
-    """Where, if anywhere. Raises ConfigurationError if that cannot be."""
+    """Serve metrics; returns the URL, None if nobody asked. Raises ConfigurationError if that fails."""
     if options.metrics_port is None:
         return None
     from minirt.monitoring.prometheus import MetricsEndpoint
