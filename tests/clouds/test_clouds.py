@@ -1,4 +1,4 @@
-"""The contracts of storages and sinks, and a job whose worker is killed, on the clouds of Google and Azure."""
+"""Contracts of storages and sinks, and a job whose worker is killed, on the clouds of Google and Azure."""
 
 from __future__ import annotations
 
