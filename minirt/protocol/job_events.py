@@ -31,6 +31,7 @@ from minirt.protocol.source_offsets import (
 from minirt.protocol.starting_point import FROM_THE_BEGINNING, StartingPoint
 from minirt.protocol.stored_watermarks import SubtaskWatermarks
 from minirt.protocol.subtask_commands import SubtaskCommand
+from minirt.protocol.trace import CheckpointTrace, SubtaskTrace
 
 
 class TimerKind(Enum):
@@ -134,6 +135,7 @@ class SnapshotAcknowledged:
     in_flight: InFlightRef | None = None
     watermarks: SubtaskWatermarks | None = None
     offsets: SourceOffsets | None = None
+    trace: SubtaskTrace | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -316,6 +318,13 @@ class RecordHistory:
 
 
 @dataclass(frozen=True, slots=True)
+class StoreTrace:
+    """Keep what a checkpoint did beside it, for as long as it is kept."""
+
+    trace: CheckpointTrace
+
+
+@dataclass(frozen=True, slots=True)
 class SetTimer:
     timer: Timer
     at: float
@@ -377,6 +386,7 @@ JobCommand = (
     | PublishSavepoint
     | AnswerSavepoint
     | RecordHistory
+    | StoreTrace
     | SetTimer
     | AnnounceRestart
     | EndJob
