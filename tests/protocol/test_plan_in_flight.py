@@ -8,17 +8,10 @@ import pytest
 
 from minirt.errors import ConfigurationError
 from minirt.graph.execution import ExecutionGraph, Link, Vertex
-from minirt.graph.job_graph import (
-    Broadcast,
-    Custom,
-    Forward,
-    Hash,
-    OperatorNode,
-    Partitioning,
-    Rebalance,
-)
+from minirt.graph.job_graph import OperatorNode
 from minirt.graph.keys import KeySelector
 from minirt.operators.map import MapSpec
+from minirt.partitionings import Broadcast, Custom, Forward, Hash, Partitioning, Rebalance
 from minirt.protocol.manifest import ChannelData, InFlightRef, Manifest, SnapshotRef
 from minirt.protocol.redistribution import plan_in_flight
 
