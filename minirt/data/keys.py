@@ -138,8 +138,8 @@ class KeyRouter(dict[Any, Target]):
     """Maps a key to the one of `targets` that stands for its subtask: `router[key]`.
 
     Answers are remembered, at most `entries_max` of them, so that a known key costs a dict lookup.
-    A key of a type that is refused goes unnoticed while an equal one is known (1.0 after 1): look
-    at types before, with `check_keys`.
+    A key of a type that is refused goes unnoticed while an equal one is known (1.0 after 1): it
+    belongs to the same subtask. Operators that keep state by it look at types, with `check_keys`.
     """
 
     def __init__(self, targets: Sequence[Target], max_parallelism: int, entries_max: int) -> None:

@@ -158,22 +158,21 @@ class HashDealer(Dealer):
         self._owners = np.array(owners, np.min_scalar_type(len(buffers) - 1))
 
     def rows(self, rows: Rows) -> None:
-        """A known key costs a look-up. It finds keys that are equal, so types are looked at before."""
-        records = rows.records
+        """A known key costs a look-up; it finds what equals the key, so who keeps state looks at types."""
+        records, key_of = rows.records, self._key_of
         try:
-            keys = [*map(self._key_of, records)]
-            check_keys(keys)
             if rows.timestamps is None:
-                appends = map(self._appends.__getitem__, keys)
-                for append, record in zip(appends, records, strict=True):
-                    append(record)
+                appends = self._appends
+                for record in records:
+                    appends[key_of(record)](record)
                 return
-            timed = map(self._timed_appends.__getitem__, keys)
-            for (append, stamp), record, time in zip(timed, records, rows.timestamps, strict=True):
+            timed = self._timed_appends
+            for record, time in zip(records, rows.timestamps, strict=True):
+                append, stamp = timed[key_of(record)]
                 append(record)
                 stamp(time)
         except Exception as error:
-            raise self._checks.failed(error, records) from error
+            raise self._checks.failed(error, [record]) from error
 
     def columns(self, batch: Columns) -> Iterable[tuple[int, Columns]]:
         return split(batch, self._targets(batch.table), self._receivers)

@@ -196,7 +196,8 @@ def mentions(path: Path, one: type[Partitioning]) -> bool:
                 parts = (part for part in ast.walk(node) if isinstance(part, ast.Constant))
                 if any(part.value == one.name for part in parts):
                     return True
-            case ast.Assign(value=ast.Tuple(elts=elements)):
-                if any(isinstance(e, ast.Constant) and e.value == one.name for e in elements):
+            case ast.Assign(value=ast.Tuple(elts=[_, *_] as elements)):
+                values = {e.value for e in elements if isinstance(e, ast.Constant)}
+                if one.name in values and values <= {known.name for known in PARTITIONINGS}:
                     return True
     return False
