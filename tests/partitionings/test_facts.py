@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Sequence
+from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -128,6 +130,33 @@ class TestContract(Contract):
 
 def test_the_contract_is_tried_on_all() -> None:
     assert {type(one) for one in EXAMPLES} >= set(PARTITIONINGS)
+
+
+class Turning(ByRange):
+    """It says that it is pure, and is not."""
+
+    name: ClassVar = "turning"
+    turns: ClassVar = count()
+
+    def targets(self, keys: Sequence[Any], receivers: int) -> Sequence[int]:
+        return [next(self.turns) % receivers for _ in keys]
+
+
+class Unlike(ByRange):
+    """It deals columns otherwise than rows."""
+
+    name: ClassVar = "unlike"
+
+    def column_targets(self, columns: Sequence[Any], receivers: int) -> Sequence[int]:
+        return [0 for _ in columns[0]]
+
+
+@pytest.mark.parametrize("one", [Turning, Unlike])
+def test_one_that_deals_otherwise_the_second_time_is_caught(one: type[ByRange]) -> None:
+    contract, records = PartitioningContract(), [{"n": n} for n in range(40)]
+    contract.test_captured_records_are_dealt_as_they_were(ByRange(NUMBER, (10, 20)), records)
+    with pytest.raises(AssertionError):
+        contract.test_captured_records_are_dealt_as_they_were(one(NUMBER, (10, 20)), records)
 
 
 # One new file and one line.

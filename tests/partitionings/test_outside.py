@@ -5,7 +5,6 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any, ClassVar
@@ -15,12 +14,12 @@ import pyarrow.compute as pc
 import pytest
 
 import minirt as rt
+from minirt.data.batch import Columns, Rows
+from minirt.errors import UserCodeError
 from minirt.modes import MODES
-from minirt.partitionings import KeySelector, Order
+from minirt.partitionings import DealingSite, KeySelector, Order
 from minirt.testing import Faults, TransactionalSink, simulate
 from minirt.testing.conformance import check_mode
-from minirt.testing.conformance.cases import Case, draw_case, run_case
-from minirt.testing.conformance.drawing import impure_plan
 from minirt.testing.conformance.edges import EdgeKind, Key, registered_edge
 from minirt.testing.conformance.sources import NumberedSource, numbered
 from tests.partitionings.outside import ByRange, Everywhere, Mirrored
@@ -171,31 +170,6 @@ def test_random_jobs_lose_and_repeat_nothing(mode: str) -> None:
         assert tally.in_flight > 0
 
 
-@pytest.mark.usefixtures("drawn")
-@pytest.mark.parametrize("honest", [True, False])
-def test_one_that_deals_otherwise_the_second_time_is_caught(
-    honest: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It says that it is pure, and is not: what was in flight is lost or repeated."""
-    turns = iter(range(1 << 30))
-
-    def impure(self: ByRange, keys: list[int], receivers: int) -> list[int]:
-        return [next(turns) % receivers for _ in keys]
-
-    if not honest:
-        monkeypatch.setattr(ByRange, "targets", impure)
-    runs = (ranges_case(seed) for seed in range(30))
-    wrong = any(run.wrong for run in (run_case(case, MODES["unaligned"]) for case in runs))
-    assert wrong is not honest
-
-
-def ranges_case(seed: int) -> Case:
-    """Records dealt by range and then counted by key, at one parallelism after another."""
-    plan = impure_plan(Random(f"ranges {seed}"))
-    stages = (replace(s, edge="range" if s.edge == "impure" else s.edge) for s in plan.stages)
-    return replace(draw_case(seed), plan=replace(plan, stages=tuple(stages)))
-
-
 def stepwise(partitioning: Any) -> rt.Stream:
     return rt.Environment(parallelism=2).source(rt.SequenceSource(9)).partition_by(partitioning)
 
@@ -240,25 +214,35 @@ class Wrong(ByRange):
     name: ClassVar = "wrong"
 
     def targets(self, keys: Any, receivers: int) -> Any:
-        return self.bounds if keys else []
+        return self.bounds
 
     def column_targets(self, columns: Any, receivers: int) -> Any:
         return self.bounds
 
 
 @pytest.mark.parametrize(
-    ("bounds", "message"),
-    [((1, 2, 3), "returned 2"), ((1,), "returned 1 targets for 3 records"), ((0, 1, "1"), "'1'")],
+    ("targets", "message"),
+    [
+        ((0, 1, 2), "returned 2; it must return an index from 0 to 1"),
+        ((0, -1, 0), "returned -1; it must"),
+        ((0, 1, "1"), "returned '1'; it must"),
+        ((1,), "returned 1 targets for 3 records"),
+    ],
 )
-@pytest.mark.parametrize("form", ["rows", "columns"])
-def test_targets_that_are_none_fail_the_job(bounds: Any, message: str, form: str) -> None:
-    records = [{"n": n} for n in range(3)]
+def test_targets_that_are_none_are_refused(targets: Any, message: str) -> None:
+    site = DealingSite([Rows([], []), Rows([], [])], 128, "read", 16)  # type: ignore[list-item]
+    dealer = Wrong(KeySelector(("n",)), targets).dealer(site)
+    table = pa.RecordBatch.from_pylist([{"n": n} for n in range(3)])
+    with pytest.raises(UserCodeError, match=f"operator read: the partitioner {message}"):
+        dealer.rows(Rows(table.to_pylist()))
+    with pytest.raises(UserCodeError, match=f"operator read: the partitioner {message}"):
+        list(dealer.columns(Columns(table)))
+
+
+def test_a_record_that_cannot_be_dealt_is_named() -> None:
     env = rt.Environment(parallelism=2)
-    read = env.source(
-        rt.CollectionSource(records if form == "rows" else pa.Table.from_pylist(records)),
-        parallelism=1,
-    )
-    dealt = read.partition_by(Wrong(KeySelector(("n",)), bounds))
+    read = env.source(rt.CollectionSource([{"n": 1}, {"n": "x"}]), parallelism=1)
+    dealt = read.partition_by(ByRange(KeySelector(("n",)), BOUNDS))
     dealt.map(str, parallelism=2).sink(rt.CollectSink())
-    with pytest.raises(rt.JobFailedError, match=f"the partitioner {message}|{message}; it must"):
+    with pytest.raises(rt.JobFailedError, match=r"partitioner, failed on record \{'n': 'x'\}"):
         env.execute(runner="inline")
