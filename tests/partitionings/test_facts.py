@@ -28,6 +28,9 @@ from minirt.partitionings import (
     Rescale,
     Wiring,
 )
+from minirt.testing.conformance.edges import EDGES
+from minirt.testing.conformance.graphs import build
+from minirt.testing.conformance.plans import Plan, Stage
 from minirt.testing.contracts import PartitioningContract
 from tests.partitionings.outside import ByRange, Everywhere, Mirrored
 
@@ -157,6 +160,14 @@ def test_one_that_deals_otherwise_the_second_time_is_caught(one: type[ByRange]) 
     contract.test_captured_records_are_dealt_as_they_were(ByRange(NUMBER, (10, 20)), records)
     with pytest.raises(AssertionError):
         contract.test_captured_records_are_dealt_as_they_were(one(NUMBER, (10, 20)), records)
+
+
+def test_the_kit_deals_by_all() -> None:
+    source = Stage("source", (), "plain", True, 1, (2,))
+    dealt = [Stage("map", (0,), edge, False, 3, (2,)) for edge in EDGES]
+    plan = Plan((source, *dealt, Stage("count", (0,), "plain", True, 3, (2,))), 2, 8, forms=1)
+    [env] = build(plan).forms
+    assert {type(edge.partitioning) for edge in env.graph().edges} == set(PARTITIONINGS)
 
 
 # One new file and one line.
