@@ -64,7 +64,11 @@ class ReduceOperator(KeyedOperator):
         rows, key_of = batch.rows(), self._key_of
         results: list[Any] = []
         try:
-            keys, records = [key_of(record) for record in rows.records], rows.records
+            records = rows.records
+            try:
+                keys = [*map(key_of, records)]
+            except Exception:  # Once more, in a way that names the record.
+                keys = [key_of(record) for record in records]
             check_stored_keys(keys, records, self.ctx.label)
             if self._quick:
                 self.state.change(keys)
