@@ -90,8 +90,20 @@ def to_svg(figure: Figure, title: str) -> str:
         transparent=True,
         metadata={"Date": None, "Creator": "minirt", "Title": title},
     )
-    return file.getvalue()
+    head, root, body = _split(file.getvalue())
+    return f"{head}{root}\n {_PAPER}{body}"
 
+
+def _split(svg: str) -> tuple[str, str, str]:
+    """What is ahead of the root's tag, that tag, and what is behind it."""
+    found = _ROOT.search(svg)
+    if found is None:
+        raise ValueError("matplotlib has written no SVG")
+    return svg[: found.start()], found[0], svg[found.end() :]
+
+
+_PAPER = '<rect width="100%" height="100%" fill="#ffffff"/>'
+"""Behind a plot that stands alone: dark text needs it where a viewer is dark."""
 
 _ROOT = re.compile(r"<svg\b[^>]*?viewBox=\"([^\"]*)\"[^>]*>", re.DOTALL)
 _ID = re.compile(r'(\bid=")([^"]+)(")')
@@ -101,7 +113,7 @@ _NUMBER = re.compile(r"(?<=[ \d.])(-?\d+\.\d{2})\d+")
 
 def for_page(svg: str, name: str, title: str) -> str:
     """The same as a part of a page: without header, scaled to its place, coloured by the page."""
-    body = svg[svg.index("<svg") :]
+    body = "".join(_split(svg)[1:]).replace(_PAPER, "", 1)
     body = re.sub(r"<metadata>.*?</metadata>", "", body, flags=re.DOTALL)
     body = re.sub(r"<title>.*?</title>", "", body, count=1, flags=re.DOTALL)
     body = _ROOT.sub(

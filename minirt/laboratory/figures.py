@@ -115,6 +115,7 @@ def _runs(comparison: Comparison) -> Figure | None:
             _log(axis.xaxis, axis.set_xscale, axis.set_xlim, axis.get_xlim)
         else:
             axis.set_xlim(0, axis.get_xlim()[1] * 1.04)
+            axis.locator_params(axis="x", nbins=5)
         in_units(axis.xaxis, one.unit)
     return found
 
@@ -234,6 +235,8 @@ def _course(comparison: Comparison, name: str, title: str, unit: str) -> Figure 
         _mark_events(axis, runs[0])
         axis.set_title(label)
         in_units(axis.yaxis, unit)
+        if unit == "s":
+            axis.set_yscale("log")
     low, high = (pick(axis.get_ylim()[end] for axis in axes) for end, pick in ((0, min), (1, max)))
     for axis in axes:
         axis.set_ylim(low if unit == "s" else 0, high)

@@ -150,9 +150,8 @@ def _cell(comparison: Comparison, setting: int, one: Figure) -> Cell | None:
     spread = count_runs(found.n) if least == most else f"{least} to {most}, {count_runs(found.n)}"
     compared = against_first(comparison, setting, one)
     difference = ""
-    if compared is not None:
-        chance = "" if compared.p is None else f", p = {compared.p:.2g}"
-        difference = f"{compared.difference}{chance}"
+    if compared is not None and compared.p is not None:
+        difference = f"{compared.difference}, p = {compared.p:.2g}"
     return Cell(repr(found.median), shown(found.median, one.unit), spread, difference)
 
 

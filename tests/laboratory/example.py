@@ -63,7 +63,7 @@ def crossed() -> Comparison:
             mode, count, (Choice("options.debloat", debloat), Choice("record_ms", ms, "parameter"))
         )
         for debloat in ("off", "1s")
-        for ms in ("0.1", "10")
+        for ms in ("0.1",)
         for count in (2, 4)
         for mode in ("aligned", "unaligned", "aligned_with_timeout", "at_least_once", "of_others")
     ]
