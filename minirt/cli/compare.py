@@ -9,10 +9,27 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
+from minirt.cli.compare_options import (
+    CsvOption,
+    FromOption,
+    HtmlOption,
+    JobArgument,
+    JsonOption,
+    KillOption,
+    LatencyFromOption,
+    ModesOption,
+    ParallelismOption,
+    RepeatOption,
+    SecondsOption,
+    SeedOption,
+    SetOption,
+    SvgOption,
+    WorkloadOption,
+)
 from minirt.errors import ConfigurationError
 from minirt.units import seconds as read_seconds
 
@@ -23,8 +40,6 @@ if TYPE_CHECKING:
     from minirt.laboratory.workload import Defaults
 
 INTERRUPTED = 130
-SECONDS_MIN, SECONDS_MAX = 1.0, 24 * 3600.0
-REPEAT_MAX = 100
 
 _LAB = "minirt compare needs the extra lab: pip install 'minirt[lab]'"
 
@@ -56,72 +71,21 @@ class _Outputs:
 
 
 def compare(
-    job: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="[JOB.PY[:ENV]]",
-            help="The Python file of the job, and which Environment in it if there are several.",
-            show_default=False,
-        ),
-    ] = None,
-    workload: Annotated[
-        str | None, typer.Option(metavar="NAME", help="A job that comes with minirt instead.")
-    ] = None,
-    modes: Annotated[
-        str | None, typer.Option(metavar="MODE,MODE...", help="By default aligned,unaligned.")
-    ] = None,
-    seconds: Annotated[
-        float | None,
-        typer.Option(
-            min=SECONDS_MIN, max=SECONDS_MAX, help="How long each run is measured; 20 by default."
-        ),
-    ] = None,
-    repeat: Annotated[
-        int | None,
-        typer.Option(min=1, max=REPEAT_MAX, help="Runs of each setting; 3 by default."),
-    ] = None,
-    kill: Annotated[
-        str | None,
-        typer.Option(metavar="every=10s", help="Kill a random worker that often, by SIGKILL."),
-    ] = None,
-    set_: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set",
-            metavar="OPTION=VALUE,...",
-            help="An option of the job, or a parameter of the workload; several values are crossed "
-            "with all else. Can be given repeatedly.",
-        ),
-    ] = None,
-    parallelism: Annotated[
-        str | None, typer.Option(metavar="N,N...", help="Parallelisms, crossed with all else.")
-    ] = None,
-    latency_from: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FIELD",
-            help="Where a record at a sink says when it was made: a column, a key, a place in a tuple.",
-        ),
-    ] = None,
-    json: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Write everything there.")
-    ] = None,
-    html: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Write the report there.")
-    ] = None,
-    csv: Annotated[
-        str | None, typer.Option(metavar="FOLDER", help="Write the figures there as CSV.")
-    ] = None,
-    svg: Annotated[
-        str | None, typer.Option(metavar="FOLDER", help="Write the plots there as SVG.")
-    ] = None,
-    from_: Annotated[
-        str | None,
-        typer.Option("--from", metavar="FILE", help="Run nothing: draw what --json has written."),
-    ] = None,
-    seed: Annotated[
-        int | None, typer.Option(min=0, help="Of the kills; the same seed kills alike.")
-    ] = None,
+    job: JobArgument = None,
+    workload: WorkloadOption = None,
+    modes: ModesOption = None,
+    seconds: SecondsOption = None,
+    repeat: RepeatOption = None,
+    kill: KillOption = None,
+    set_: SetOption = None,
+    parallelism: ParallelismOption = None,
+    latency_from: LatencyFromOption = None,
+    json: JsonOption = None,
+    html: HtmlOption = None,
+    csv: CsvOption = None,
+    svg: SvgOption = None,
+    from_: FromOption = None,
+    seed: SeedOption = None,
 ) -> None:
     """Run a job in several checkpoint modes, and say what they differ in.
 

@@ -12,7 +12,7 @@ recovery    what each kill cost, from the notes; pure
 one_run     a program that runs a job once, and stores what was measured
 bench       runs one program after another, and survives what happens to them
 findings    what the figures say, in sentences
-figures     plots as SVG
+figures     the plots, with courses (those over time), drawing, canvas (SVG) and palette
 report      the page
 export      the same as CSV
 workloads   jobs that come with minirt, one file each

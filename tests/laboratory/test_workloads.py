@@ -117,3 +117,18 @@ def test_once_time_is_up_the_job_ends_and_nothing_is_slow(place):
     )
     assert time.monotonic() - began < 10
     assert verify_numbers(place).verdict in ("passed", "not verified")
+
+
+def test_a_record_that_comes_once_more_is_as_old_as_it_was(place):
+    source = NumberedSource(place, 10)
+    [split] = source.plan_splits(1)
+    reader = source.open_split(split, None)
+    first = [reader.read() or [], reader.read() or []]
+    reader.close()
+    time.sleep(0.3)
+    reader = source.open_split(split, 64)
+    again, new = reader.read() or [], reader.read() or []
+    made = {record[0]: record[2] for records in first for record in records}
+    assert [record[0] for record in again] == list(range(64, 192))
+    assert all(abs(record[2] - made[record[0]]) < 0.1e9 for record in again)
+    assert all(record[2] - made[255] > 0.25e9 for record in new if record[0] > 255)

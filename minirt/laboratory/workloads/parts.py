@@ -66,7 +66,8 @@ def steps(*course: tuple[float, float]) -> Pace:
 class NumberedSource(Source):
     """Endless, at a pace or as fast as there is room, until the time of the run is up. One split a subtask.
 
-    With a pace, a record was made when it was due, even if it is read later; else when it is read.
+    With a pace, a record was made when it was due, even if it is read later; else when it was read first:
+    one that comes once more after a kill is as old as it was, within 10 ms.
     """
 
     bounded = False
@@ -114,10 +115,11 @@ class _NumberedReader(SplitReader):
         self._began_ns = int(split.info["wall"] * 1e9)
         self._time_is_up = TimeIsUp(source.place)
         self._hot_below = int(source.hot_share * 1000)
-        opened = (
-            time.monotonic_ns()
-        )  # A reader is opened once in a generation; their notes must not mix.
-        self._notes = Notebook(str(source.place.notes), f"source-{split.info['number']}", opened)
+        self._wall_of = split.info["wall"] - split.info["monotonic"]
+        self._reached, self._reached_at = _first_reads(source.place, split.info["number"])
+        who = f"source-{split.info['number']}"
+        # By the time, as the notes of readers of several generations must not mix.
+        self._notes = Notebook(str(source.place.notes), who, time.monotonic_ns())
         self._notes.reach(offset)
 
     def read(self) -> list[Any] | None:
@@ -125,14 +127,21 @@ class _NumberedReader(SplitReader):
             self._notes.mark(_END)
             return None
         first, pace = self.offset, self._source.pace
-        if pace is None:
-            made_ns = [int(SYSTEM_CLOCK.now() * 1e9)] * BATCH_RECORDS
-        else:
-            made_ns = self._due_ns(pace, first)
+        made_ns = self._read_ns(first) if pace is None else self._due_ns(pace, first)
         records = [self._record(first + place, made) for place, made in enumerate(made_ns)]
         self.offset = first + len(records)
         self._notes.reach(self.offset)
         return records
+
+    def _read_ns(self, first: int) -> list[int]:
+        """When each of the next records was read first: now, unless it comes once more."""
+        now_ns = int(SYSTEM_CLOCK.now() * 1e9)
+        if not self._reached or first >= self._reached[-1]:
+            return [now_ns] * BATCH_RECORDS
+        known = min(BATCH_RECORDS, self._reached[-1] - first)
+        at = [self._reached_at[bisect_right(self._reached, first + n)] for n in range(known)]
+        again = [int((when + self._wall_of) * 1e9) for when in at]
+        return again + [now_ns] * (BATCH_RECORDS - known)
 
     def _due_ns(self, pace: Pace, first: int) -> list[int]:
         """When each of the next records was due, of those that are."""
@@ -152,6 +161,18 @@ class _NumberedReader(SplitReader):
 
     def close(self) -> None:
         self._notes.close()
+
+
+def _first_reads(place: Place, split: int) -> tuple[list[int], list[float]]:
+    """How many records of a split readers before had given out, and when; both only grow."""
+    own = [track for track in read_tracks(place.notes, "source") if track.who == f"source-{split}"]
+    reached: list[int] = []
+    at: list[float] = []
+    for when, records in sorted((note.at, note.records) for track in own for note in track.notes):
+        if records > (reached[-1] if reached else 0):
+            reached.append(records)
+            at.append(when)
+    return reached, at
 
 
 def _when_due(pace: Pace, records: int, now: float) -> float:
