@@ -25,11 +25,10 @@ def moments(seconds: float, every_s: float, seed: int) -> tuple[float, ...]:
     They depend on the seed alone, so that all modes are struck alike.
     """
     draw = random.Random(f"moments {seed}")
-    turns = int(seconds / every_s)
-    drawn = (
+    turns = int(seconds / every_s - SPREAD - 0.05)
+    return tuple(
         turn * every_s + draw.uniform(-SPREAD, SPREAD) * every_s for turn in range(1, turns + 1)
     )
-    return tuple(at for at in drawn if at <= seconds - every_s / 2)
 
 
 @dataclass(slots=True)

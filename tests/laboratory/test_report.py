@@ -7,6 +7,7 @@ import re
 import xml.etree.ElementTree as ElementTree
 from dataclasses import replace
 from html.parser import HTMLParser
+from pathlib import Path
 
 import pytest
 
@@ -14,8 +15,9 @@ pytest.importorskip("matplotlib", reason="the extra lab is not installed")
 pytest.importorskip("jinja2", reason="the extra lab is not installed")
 
 from minirt.laboratory.export import write_csv
+from minirt.laboratory.findings import findings
 from minirt.laboratory.matrix import Setting
-from minirt.laboratory.measured import from_json, to_json
+from minirt.laboratory.measured import from_json, read_json, to_json
 from minirt.laboratory.palette import ALL, styles
 from minirt.laboratory.report import HTML_BYTES_MAX, to_html, write_svg
 from minirt.laboratory.statistics import FIGURES, summary
@@ -141,3 +143,10 @@ def test_csv_has_every_run_and_every_checkpoint(tmp_path):
     assert [float(row["sink_rate"]) for row in rows] == [run.sink_records / 10 for run in made.runs]
     with (tmp_path / "csv/checkpoints.csv").open() as file:
         assert len(list(csv.reader(file))) == 1 + sum(len(run.checkpoints) for run in made.runs)
+
+
+def test_the_example_of_the_docs_says_what_was_measured():
+    docs = Path(__file__).parents[2] / "docs"
+    words = " ".join((docs / "comparing-modes.md").read_text().split())
+    for finding in findings(read_json(docs / "comparing/throttled.json")):
+        assert str(finding) in words
