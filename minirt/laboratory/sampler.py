@@ -22,7 +22,7 @@ from minirt.monitoring.queued import queued_bytes
 from minirt.monitoring.subtask_metrics import SubtaskMetrics
 from minirt.protocol.job_events import JobStatus
 from minirt.protocol.reports import CheckpointReport
-from minirt.runtime.program.observer import JobObserver
+from minirt.runtime.coordinator.observer import JobObserver
 
 EVERY_S = 0.2
 
