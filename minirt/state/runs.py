@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from minirt.data.batch import Columns
 from minirt.data.hashing import U64
 from minirt.state.numbers import Mask
 
@@ -63,7 +64,7 @@ class Run:
     def take(self, places: Places) -> Run:
         """These records, which stay sorted, as a run of its own."""
         part = Run(
-            self.table.take(pa.array(places)),
+            taken(self.table, places),
             self.hashes[places],
             self.times[places],
             self.until[places],
@@ -78,6 +79,11 @@ class Run:
         self.over_from = int(self.until.min())
 
 
+def taken(table: pa.RecordBatch, places: Places) -> pa.RecordBatch:
+    """The records at these places. Raises UnsupportedRecordError, as `Columns.take`."""
+    return Columns(table).take(places).table
+
+
 def sorted_run(
     table: pa.RecordBatch, hashes: U64, times: Times, until: Times, done: Mask
 ) -> tuple[Run, Places]:
@@ -86,9 +92,7 @@ def sorted_run(
     base, shift = first, max(0, (last - first).bit_length() - _TIME_BITS)
     order = _order(hashes, times, base, shift)
     places = np.argsort(order, kind="stable")
-    run = Run(
-        table.take(pa.array(places)), hashes[places], times[places], until[places], done[places]
-    )
+    run = Run(taken(table, places), hashes[places], times[places], until[places], done[places])
     run.base, run.shift, run.order = base, shift, order[places]
     run._measure()
     return run, places
