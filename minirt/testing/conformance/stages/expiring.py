@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import minirt as rt
 from minirt.testing.conformance.plans import Stage
@@ -36,26 +36,30 @@ class Expiring(rt.KeyedProcess):
 
     def process(self, record: Record, ctx: rt.KeyedContext) -> Iterable[Record]:
         now, field = max(record[1], ctx.watermark or 0), record[1] % 3
-        value, elements, fields = self.account.get() or [[], [], {}]
-        alive = [time for time in elements if now - time < TTL_MS]
-        if [time for time in value if now - time < TTL_MS] != _listed(self.value.get()):
-            raise AssertionError(f"a value is {self.value.get()} at {now}, after {value}")
-        if alive != self.elements.get():
-            raise AssertionError(f"elements are {self.elements.get()} at {now}, of {elements}")
-        if (now - fields.get(field, now - TTL_MS) < TTL_MS) != (field in self.fields):
-            raise AssertionError(f"a field is {self.fields.get(field)} at {now}, of {fields}")
+        value, elements, fields = self.account.get() or ({}, [], {})
+        # What is found expired is gone, also for an older record that comes behind.
+        value, fields[field] = _alive(value, now), _alive(fields.get(field, {}), now)
+        elements = [time for time in elements if now - time < TTL_MS]
+        found = self.value.get(), self.elements.get(), self.fields.get(field)
+        if found != (value.get("value"), elements, fields[field].get("value")):
+            raise AssertionError(f"at {now} there is {found}, not {(value, elements, fields)}")
+        if fields[field]:
+            fields[field]["time"] = max(now, fields[field]["time"])
         # What expires must be removed by itself, too: so some records only look.
         if record[1] % 4 == 1:
-            value, alive = [now], [*alive, now]
-            self.value.set(now)
+            self.value.set(record[1])
             self.elements.add(now)
-            self.fields[field] = now
-            fields[field] = now
-        elif field in self.fields:
-            fields[field] = now if self.fields[field] is not None else None
-        self.account.set([value, alive, fields])
+            self.fields[field] = record[1]
+            elements.append(now)
+            value = _written(value, record[1], now)
+            fields[field] = _written(fields[field], record[1], now)
+        self.account.set((value, elements, fields))
         yield record
 
 
-def _listed(value: Any) -> list[Any]:
-    return [] if value is None else [value]
+def _alive(entry: dict[str, int], now: int) -> dict[str, int]:
+    return entry if entry and now - entry["time"] < TTL_MS else {}
+
+
+def _written(entry: dict[str, int], value: int, now: int) -> dict[str, int]:
+    return {"value": value, "time": max(now, entry.get("time", now))}
