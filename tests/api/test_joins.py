@@ -63,11 +63,10 @@ def test_two_columns_of_one_name_are_refused() -> None:
 
 def test_keys_of_different_types_fail_a_job_of_rows() -> None:
     env = rt.Environment()
-    sides = (
-        env.source(rt.CollectionSource([{"k": key, "t": 1}]), uid=f"s{key}", watermarks=MARKS)
-        for key in (1, "1")
+    left, right = (
+        env.source(rt.CollectionSource([{"k": key, "t": 1}]), uid=uid, watermarks=MARKS)
+        for uid, key in (("l", 1), ("r", "1"))
     )
-    left, right = sides
     left.join(right, on="k", within=(0, 1)).sink(rt.DiscardSink())
     with pytest.raises(rt.JobFailedError, match="no key of one side can equal one of the other"):
         env.execute(runner="inline")

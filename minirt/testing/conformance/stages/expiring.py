@@ -11,6 +11,11 @@ from minirt.testing.conformance.stages.base import Record, Records, Site, StageK
 
 TTL_MS = 7
 
+Entry = dict[str, int]
+"""A value and the time it counts from; empty without one."""
+Account = tuple[Entry, list[int], dict[int, Entry]]
+"""What must be left of a value, of the elements of a list and of the fields of a map."""
+
 
 class ExpiringStage(StageKind):
     """Gives records on as they are, if state holds what it must."""
@@ -36,7 +41,8 @@ class Expiring(rt.KeyedProcess):
 
     def process(self, record: Record, ctx: rt.KeyedContext) -> Iterable[Record]:
         now, field = max(record[1], ctx.watermark or 0), record[1] % 3
-        value, elements, fields = self.account.get() or ({}, [], {})
+        account: Account = self.account.get() or ({}, [], {})
+        value, elements, fields = account
         # What is found expired is gone, also for an older record that comes behind.
         value, fields[field] = _alive(value, now), _alive(fields.get(field, {}), now)
         elements = [time for time in elements if now - time < TTL_MS]
@@ -57,9 +63,9 @@ class Expiring(rt.KeyedProcess):
         yield record
 
 
-def _alive(entry: dict[str, int], now: int) -> dict[str, int]:
+def _alive(entry: Entry, now: int) -> Entry:
     return entry if entry and now - entry["time"] < TTL_MS else {}
 
 
-def _written(entry: dict[str, int], value: int, now: int) -> dict[str, int]:
+def _written(entry: Entry, value: int, now: int) -> Entry:
     return {"value": value, "time": max(now, entry.get("time", now))}
