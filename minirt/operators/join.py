@@ -163,6 +163,9 @@ class JoinOperator(Operator):
     windows.
     """
 
+    # All runs are searched, whatever the number of records that are looked for.
+    least_piece: ClassVar = 4096
+
     def __init__(self, ctx: OperatorContext, spec: JoinSpec) -> None:
         super().__init__(ctx)
         self._how = spec.how

@@ -28,8 +28,15 @@ Places = npt.NDArray[np.intp]
 RUN_ROWS_MAX = 1 << 18
 """Runs of more records are not merged: that would take too long at a time."""
 
+RUN_ROWS_MIN = 1 << 13
+"""A run of fewer records is merged with whatever comes next: each run costs time at every search, however
+few records are looked for."""
+
 CANDIDATES_MAX = 1 << 18
 """How many pairs are looked at in one go."""
+
+_ROW_BYTES = 33
+"""What a record takes besides its columns."""
 
 _TIME_BITS = 32
 _LATEST = (1 << _TIME_BITS) - 1
@@ -57,6 +64,8 @@ class Run:
     """The least and the largest of its times."""
     over_from: int = 0
     """The least of `until` of the records that are not over."""
+    bytes: int = 0
+    """About what it takes in memory."""
 
     def __len__(self) -> int:
         return len(self.times)
@@ -77,6 +86,7 @@ class Run:
     def _measure(self) -> None:
         self.first, self.last = int(self.times.min()), int(self.times.max())
         self.over_from = int(self.until.min())
+        self.bytes = int(self.table.nbytes) + _ROW_BYTES * len(self)
 
 
 def taken(table: pa.RecordBatch, places: Places) -> pa.RecordBatch:
@@ -181,7 +191,7 @@ class Runs:
     @property
     def bytes(self) -> int:
         """About what they take."""
-        return sum(run.table.nbytes + 33 * len(run) for run in self.runs)
+        return sum(run.bytes for run in self.runs)
 
     def add(self, run: Run, over: int, *, only_done: bool) -> None:
         """Take up a run, and merge it with others of like size; what is over by `over` goes.
@@ -192,7 +202,7 @@ class Runs:
         self.runs.append(run)
         while len(self.runs) > 1:
             before, newest = self.runs[-2:]
-            if len(before) > min(2 * len(newest), RUN_ROWS_MAX):
+            if len(before) > max(RUN_ROWS_MIN, min(2 * len(newest), RUN_ROWS_MAX)):
                 return
             joined = merged((before, newest))
             del self.runs[-2:]

@@ -122,6 +122,7 @@ def test_interval_joins_find_what_a_look_at_all_pairs_finds(
     how: str, mode: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(runs_module, "RUN_ROWS_MAX", 8)
+    monkeypatch.setattr(runs_module, "RUN_ROWS_MIN", 2)
     monkeypatch.setattr(runs_module, "CANDIDATES_MAX", 4)
     for seed in range(RUNS):
         world = World(how, in_disorder, 12, within=(FIRST_MS / 1000, LAST_MS / 1000))
