@@ -29,9 +29,10 @@ from minirt.graph.operator_spec import OperatorSpec
 from minirt.io.base import Sink
 from minirt.operators.common.checks import check_instance
 from minirt.operators.common.functions import check_function
+from minirt.operators.common.join_side import How
 from minirt.operators.filter import FilterColumnsSpec, FilterSpec
 from minirt.operators.flat_map import FlatMapSpec
-from minirt.operators.join import How, JoinSpec
+from minirt.operators.join import JoinSpec
 from minirt.operators.map import MapSpec
 from minirt.operators.map_batches import MapBatchesSpec
 from minirt.operators.process import ProcessSpec

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import ClassVar, Literal, get_args
+from typing import ClassVar, get_args
 
 import numpy as np
 import pyarrow as pa
@@ -21,22 +21,19 @@ from minirt.operators.common.join_bounds import JoinBounds
 from minirt.operators.common.join_columns import (
     LEFT,
     RIGHT,
-    SIDES,
     JoinColumns,
-    SideColumns,
     equal_keys,
     key_misfit,
     simple_schema,
 )
+from minirt.operators.common.join_side import How, Side
 from minirt.protocol.key_groups import group_range
 from minirt.state.event_times import EventTimes
 from minirt.state.numbers import Mask
 from minirt.state.run_sections import pack_done, pack_run, unpack_done, unpack_run
-from minirt.state.runs import Places, Run, Runs, Times, candidates, sorted_run, taken
+from minirt.state.runs import Places, Run, Times, candidates, sorted_run, taken
 from minirt.state.sections import Section
 from minirt.state.stored import EVENT_TIME, GIVEN_OUT, JOINED
-
-How = Literal["inner", "left", "right", "full", "semi", "anti"]
 
 LATE_TAG = "late"
 """The side output that carries the records that came when their partners may be gone."""
@@ -110,51 +107,6 @@ class JoinSpec(OperatorSpec):
         return JoinOperator(ctx, self)
 
 
-class _Side:
-    """One of the two streams: its columns, and its records that wait for partners."""
-
-    def __init__(self, ctx: OperatorContext, spec: JoinSpec, number: int) -> None:
-        self.number = number
-        self.name = SIDES[number]
-        self.keys = ctx.keys[number].columns
-        self.columns = SideColumns(number, self.keys, ctx.label)
-        self.runs = Runs(f"{ctx.generation}-{ctx.subtask}")
-        self.loaded: list[tuple[Run, Places]] = []
-        """Runs of one old subtask, as far as they are restored, and how each was stored."""
-        one_sided = ("left", "full", "anti") if number == LEFT else ("right", "full")
-        self.gives_alone = spec.how in one_sided
-        """Whether a record without any partner is a result."""
-        self.once = number == LEFT and spec.how in ("semi", "anti")
-        """Whether the first partner of a record is all that matters."""
-        self.only_keys = number == RIGHT and spec.how in ("semi", "anti")
-        """Whether results have nothing of its records."""
-        known = spec.columns[number]
-        if known is not None:
-            self.columns.begin(
-                pa.schema([known.field(k) for k in self.keys]) if self.only_keys else known
-            )
-
-    @property
-    def flagged(self) -> bool:
-        """Whether it must be known which of its records have had a partner."""
-        return self.gives_alone or self.once
-
-    def arrays_of(self, table: pa.RecordBatch) -> list[pa.Array]:
-        return self.columns.key_arrays(table)
-
-    def fitting(self, table: pa.RecordBatch) -> pa.RecordBatch:
-        """The records with the columns of the side; those that wait get columns that are new, too."""
-        if self.only_keys:
-            missing = [key for key in self.keys if key not in table.schema.names]
-            table = table if missing else table.select(list(self.keys))
-        before = self.columns.schema
-        table = self.columns.fitting(table)
-        if before is not None and not before.equals(self.columns.schema):
-            for run in self.runs.runs:
-                run.table = self.columns.conform(run.table)
-        return table
-
-
 class JoinOperator(Operator):
     """Looks for the partners of each record among those of the other side that wait, then lets it wait.
 
@@ -170,7 +122,10 @@ class JoinOperator(Operator):
         super().__init__(ctx)
         self._how = spec.how
         self._bounds = spec.bounds
-        self._sides = (_Side(ctx, spec, LEFT), _Side(ctx, spec, RIGHT))
+        self._sides = (
+            Side(ctx, LEFT, spec.how, spec.columns[LEFT]),
+            Side(ctx, RIGHT, spec.how, spec.columns[RIGHT]),
+        )
         self._columns = JoinColumns((self._sides[0].keys, self._sides[1].keys), spec.suffix)
         self._times = EventTimes(group_range(ctx.subtask, ctx.parallelism, ctx.max_parallelism))
         self._late = ctx.side(LATE_TAG)
@@ -216,7 +171,7 @@ class JoinOperator(Operator):
 
     # Partners.
 
-    def _match(self, side: _Side, run: Run) -> None:
+    def _match(self, side: Side, run: Run) -> None:
         """Give out the pairs of a new run with what waits on the other side."""
         other = self._sides[1 - side.number]
         first, last = self._bounds.partners(side.number, run.times)
@@ -225,7 +180,7 @@ class JoinOperator(Operator):
                 self._pair(side, run, own, other, waiting, theirs)
 
     def _pair(
-        self, side: _Side, run: Run, own: Places, other: _Side, waiting: Run, theirs: Places
+        self, side: Side, run: Run, own: Places, other: Side, waiting: Run, theirs: Places
     ) -> None:
         own_rows = taken(run.table, own)
         their_rows = taken(waiting.table, theirs)
@@ -248,7 +203,7 @@ class JoinOperator(Operator):
         self.ctx.emit(Columns(self._joined(left, right), times))
 
     def _first_partners(
-        self, side: _Side, run: Run, own: Places, waiting: Run, theirs: Places, times: Times
+        self, side: Side, run: Run, own: Places, waiting: Run, theirs: Places, times: Times
     ) -> None:
         """Mark records of the left that have a partner by now; of a semi join, they are the results."""
         lefts, places = (run, own) if side.number == LEFT else (waiting, theirs)
@@ -259,7 +214,7 @@ class JoinOperator(Operator):
             rows = taken(lefts.table, distinct)
             self.ctx.emit(Columns(rows, times[new][at]))
 
-    def _let_wait(self, side: _Side, run: Run, seen: Times) -> None:
+    def _let_wait(self, side: Side, run: Run, seen: Times) -> None:
         """Keep what may still have partners; give out what had none and can have none."""
         waits = run.until > seen
         if side.once:
@@ -274,7 +229,7 @@ class JoinOperator(Operator):
         if len(left):
             self._add(side, run.take(left))
 
-    def _add(self, side: _Side, run: Run) -> None:
+    def _add(self, side: Side, run: Run) -> None:
         side.runs.add(run, self._times.least, only_done=side.gives_alone)
 
     def _free(self) -> Iterator[None]:
@@ -295,7 +250,7 @@ class JoinOperator(Operator):
     # Results.
 
     def _emit_alone(
-        self, side: _Side, table: pa.RecordBatch, times: Times, until: Times, places: Places
+        self, side: Side, table: pa.RecordBatch, times: Times, until: Times, places: Places
     ) -> None:
         """Give out records without partners, at the time at which that is certain."""
         if not len(places):
@@ -395,7 +350,7 @@ class JoinOperator(Operator):
     def open(self) -> None:
         self._count()
 
-    def _load(self, side: _Side, name: str, section: bytes) -> None:
+    def _load(self, side: Side, name: str, section: bytes) -> None:
         table, times = unpack_run(section)
         table = side.fitting(table)
         for run, _ in side.loaded:
@@ -409,7 +364,7 @@ class JoinOperator(Operator):
             # What is stored of it later goes by the order in which this file has its records.
             self._handed_over.append(run)
 
-    def _take_over(self, side: _Side, run: Run, *, exact: bool) -> None:
+    def _take_over(self, side: Side, run: Run, *, exact: bool) -> None:
         """Let the records of a stored run wait that are of the own keys."""
         groups = own_groups(self.ctx, exact=exact)
         if groups is not None:
