@@ -18,7 +18,7 @@ from minirt.operators.project import SelectSpec, WithColumnSpec
 from minirt.operators.reduce import ReduceSpec
 from minirt.operators.sink import SinkSpec
 from minirt.operators.source import SourceSpec
-from minirt.operators.window import WindowSpec
+from minirt.operators.window import WindowAllSpec, WindowSpec
 
 OPERATORS: tuple[type[OperatorSpec], ...] = (
     SourceSpec,
@@ -35,6 +35,7 @@ OPERATORS: tuple[type[OperatorSpec], ...] = (
     ReduceSpec,
     AggregateSpec,
     WindowSpec,
+    WindowAllSpec,
     KeyedProcessSpec,
     KeyedCoProcessSpec,
     SinkSpec,

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -16,14 +15,18 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from minirt.aggregates import Aggregate
+from minirt.data.expressions import ExpressionError, condition
 from minirt.data.hashing import U64
-from minirt.data.keys import check_key_type, group_columns, hash_columns
+from minirt.data.keys import group_columns, hash_columns
 from minirt.data.simple_columns import simple
 from minirt.errors import ConfigurationError, UserCodeError
 from minirt.state import segments
-from minirt.state.accumulators import Accumulator, accumulator
+from minirt.state.accumulator import Accumulator
+from minirt.state.accumulators import Arrivals
+from minirt.state.array_contents import Contents, Layout
 from minirt.state.array_layout import (
     ARRAY_TABLE,
+    GONE,
     PENDING,
     TIME,
     column_of,
@@ -33,8 +36,8 @@ from minirt.state.array_layout import (
     part_of,
 )
 from minirt.state.frozen import FrozenSlots
-from minirt.state.key_index import KeyIndex, Slots
-from minirt.state.numbers import Mask, grown
+from minirt.state.key_columns import Slots
+from minirt.state.numbers import Mask, grown, to_numbers
 from minirt.state.sections import Section, unpack_columns
 from minirt.state.segments import Segments
 from minirt.state.sums import SumOverflowError
@@ -46,20 +49,8 @@ Times = npt.NDArray[np.int64]
 
 _BEFORE_ALL = np.iinfo(np.int64).min
 
-
-@dataclass(slots=True)
-class _Contents:
-    """The content of a table, once the types of its columns are known."""
-
-    key_types: list[pa.DataType]
-    result_types: list[pa.DataType]
-    index: KeyIndex
-    accumulators: list[Accumulator]
-
-    def change_key_type(self, place: int, type: pa.DataType) -> None:
-        """A key column that was null so far turns out to be of this type."""
-        self.key_types[place] = type
-        self.index.change_type(place, type)
+_GONE_MIN = 1024
+"""So many slots may be of keys that are gone before the others are moved together."""
 
 
 class ArrayTable:
@@ -69,28 +60,100 @@ class ArrayTable:
     result is *pending*: changed since it was given out.
     """
 
-    def __init__(self, keys: Sequence[str], aggregates: Sequence[Aggregate], label: str) -> None:
+    def __init__(
+        self,
+        keys: Sequence[str],
+        aggregates: Sequence[Aggregate],
+        label: str,
+        *,
+        routing: int | None = None,
+        arrivals: Arrivals | None = None,
+    ) -> None:
+        """The first `routing` key columns tell the key group, all by default. `arrivals` as for
+        `accumulator`."""
+        routing = len(keys) if routing is None else routing
+        self._layout = Layout(keys, aggregates, label, routing, arrivals)
         self._keys = keys
+        self._routing = routing
         self._aggregates = aggregates
         self._label = label
-        self._contents: _Contents | None = None
+        self._contents: Contents | None = None
         self._segments = Segments()
         self._frozen: Callable[[], FrozenSlots | None] = lambda: None
         """The last snapshot, until it is stored or given up."""
         self._times: Times = np.full(1024, _BEFORE_ALL, np.int64)
         self._timed = False
         self._pending: Mask = np.zeros(1024, np.bool_)
+        self._gone: Mask = np.zeros(1024, np.bool_)
+        """By slot, whether it was dropped. Its key is still listed, until slots are moved together."""
+        self._gone_count = 0
         self._rows: Slots = np.zeros(1024, np.intp)
         """By slot, a row of the batch in work."""
 
     def without_keys(self) -> ArrayTable:
         """A table for columns of the same types, as far as these are known."""
-        table = ArrayTable(self._keys, self._aggregates, self._label)
+        layout = self._layout
+        table = ArrayTable(
+            self._keys,
+            self._aggregates,
+            self._label,
+            routing=layout.routing,
+            arrivals=layout.arrivals,
+        )
         if self._contents is not None:
-            table._contents = table._begin(self._contents.key_types, self._contents.result_types)
+            types = self._contents.key_types, self._contents.value_types
+            table._contents = layout.begin(*types)
         return table
 
+    def of_keys(self, count: int | None = None) -> ArrayTable:
+        """An empty table of the same keys, or of the first parts of keys, and of no aggregates."""
+        return ArrayTable(self._keys[:count], (), self._label, routing=self._routing)
+
+    def list_keys(self, keys: Sequence[pa.Array]) -> Slots:
+        """The slots of these keys; new ones are listed, as keys without records."""
+        contents = self._fitting(list(keys), None)
+        slots = contents.index.slots(keys, hash_columns(keys))
+        self._make_room(contents)
+        if self._gone_count:
+            self._before_change(slots)
+            self._revive(contents, slots)
+        self._segments.change(slots)
+        return slots
+
+    def times(self, slots: Slots) -> Times:
+        """The event times of the newest records of these keys; the earliest time there is without any."""
+        return self._times[slots]
+
+    def numbers(self, place: int, slots: Slots) -> tuple[npt.NDArray[np.int64], Mask]:
+        """What an aggregate of whole numbers has come to, not null, and where there is something."""
+        if self._contents is None:
+            return np.zeros(len(slots), np.int64), np.zeros(len(slots), np.bool_)
+        numbers, nulls = to_numbers(self._contents.accumulators[place].result(slots))
+        return numbers, np.ones(len(slots), np.bool_) if nulls is None else ~nulls
+
+    def set_numbers(
+        self, place: int, slots: Slots, numbers: npt.NDArray[np.int64], known: Mask
+    ) -> None:
+        """Have such an aggregate come to these numbers, and to null where they are not known."""
+        contents = self._contents
+        assert contents is not None
+        self._before_change(slots)
+        contents.accumulators[place].load(slots, [pa.array(numbers, mask=~known)])
+        self._segments.change(slots)
+
+    def fresh(self) -> tuple[list[pa.DataType], list[Accumulator]]:
+        """The types of the results, and empty accumulators of columns of the same types."""
+        assert self._contents is not None
+        contents = self._layout.begin(self._contents.key_types, self._contents.value_types)
+        return contents.result_types, contents.accumulators
+
     def __len__(self) -> int:
+        """How many keys there are."""
+        return self.used - self._gone_count
+
+    @property
+    def used(self) -> int:
+        """All slots are below it, those of keys that are gone included."""
         return 0 if self._contents is None else len(self._contents.index)
 
     def add(self, batch: pa.RecordBatch, times: Times | None) -> Slots:
@@ -98,32 +161,87 @@ class ArrayTable:
 
         Raises UserCodeError for a batch whose columns are not like those of the batches before.
         """
+        return self._distinct(self.add_rows(batch, times))
+
+    def add_rows(self, batch: pa.RecordBatch, times: Times | None) -> Slots:
+        """As `add`; returns the slot of each record."""
         keys = [self._column(batch, name) for name in self._keys]
-        values = [
-            keys[0] if aggregate.column is None else self._column(batch, aggregate.column)
-            for aggregate in self._aggregates
-        ]
+        values = [self._values(batch, aggregate, keys) for aggregate in self._aggregates]
         contents = self._fitting(keys, values)
         slots = contents.index.slots(keys, hash_columns(keys))
         self._make_room(contents)
         self._before_change(slots)
+        self._revive(contents, slots)
         for aggregate, held, array in zip(
             self._aggregates, contents.accumulators, values, strict=True
         ):
             try:
-                held.add(slots, array)
+                held.add(*self._counting(batch, aggregate, slots, array))
             except SumOverflowError as error:
                 raise self._beyond_range(aggregate, array.type, error.slot) from error
         if times is not None:
             np.maximum.at(self._times, slots, times)
             self._timed = True
-        changed = self._distinct(slots)
-        self._segments.change(changed)
-        return changed
+        self._segments.change(slots)
+        return slots
+
+    def merge(self, slots: Slots, others: Slots) -> None:
+        """Each slot takes in what another one holds, which stays as it is. No slot is named twice."""
+        contents = self._contents
+        assert contents is not None
+        self._before_change(slots)
+        for aggregate, held in zip(self._aggregates, contents.accumulators, strict=True):
+            try:
+                held.merge(slots, held, others)
+            except SumOverflowError as error:
+                place = self._aggregates.index(aggregate)
+                raise self._beyond_range(
+                    aggregate, contents.result_types[place], error.slot
+                ) from error
+        self._times[slots] = np.maximum(self._times[slots], self._times[others])
+        self._segments.change(slots)
+
+    def drop(self, slots: Slots) -> Slots | None:
+        """Forget the keys in these slots, each named once.
+
+        Returns None, or which old slots are now 0, 1, 2 and so on, because they were moved together: then
+        what the caller knows by slot is out of date.
+        """
+        if not len(slots):
+            return None
+        self._before_change(slots)
+        self._gone[slots] = True
+        self._pending[slots] = False
+        self._times[slots] = _BEFORE_ALL
+        self._gone_count += len(slots)
+        self._segments.change(slots)
+        if len(self) and self._gone_count <= max(_GONE_MIN, len(self)):
+            return None
+        return self._move_together()
+
+    def live(self) -> Slots:
+        """The slots of all keys."""
+        return np.flatnonzero(~self._gone[: self.used])
+
+    def keys(self, slots: Slots) -> list[pa.Array]:
+        """The key columns of these slots."""
+        assert self._contents is not None
+        return self._contents.index.keys(slots)
+
+    def hashes(self, slots: Slots) -> U64:
+        """The hashes of the keys in these slots."""
+        assert self._contents is not None
+        return self._contents.index.hashes[slots]
+
+    @property
+    def contents(self) -> tuple[list[pa.DataType], list[Accumulator]] | None:
+        """The types of the results, and the accumulators; None before the first record."""
+        held = self._contents
+        return None if held is None else (held.result_types, held.accumulators)
 
     def key_groups(self, batch: pa.RecordBatch, max_parallelism: int) -> U64:
         """The key group of each record. Raises UserCodeError if a key column is missing."""
-        keys = [self._column(batch, name) for name in self._keys]
+        keys = [self._column(batch, name) for name in self._keys[: self._routing]]
         return group_columns(keys, max_parallelism)
 
     def results(self, slots: Slots) -> Results:
@@ -142,7 +260,7 @@ class ArrayTable:
 
     def pending(self) -> Slots:
         """The slots whose results are pending."""
-        return np.flatnonzero(self._pending[: len(self)])
+        return np.flatnonzero(self._pending[: self.used])
 
     def give_out(self, slots: Slots) -> Results:
         """As `results`; marks them as given out."""
@@ -157,9 +275,14 @@ class ArrayTable:
         if contents is None or not total:
             return None
         self._complete_frozen()
-        waiting = np.zeros(total, np.bool_)
+        waiting = np.zeros(self.used, np.bool_)
         waiting[self._segments.next()] = True
-        frozen = FrozenSlots(waiting, partial(self._stored, contents, self._timed))
+        tells_gone = bool(self._gone_count)
+        if tells_gone and waiting.all():
+            # Nothing older counts any more, so nobody has to be told.
+            waiting &= ~self._gone[: self.used]
+            tells_gone = False
+        frozen = FrozenSlots(waiting, partial(self._stored, contents, self._timed, tells_gone))
         if total <= segments.STRETCH_MIN:
             return pack_table(frozen.pieces(), total)
         self._frozen = weakref.ref(frozen)
@@ -182,15 +305,17 @@ class ArrayTable:
         loaded = []
         for stored in unpack_columns(ARRAY_TABLE, data):
             self._check_columns(stored)
-            hashes = hash_columns(self._key_arrays(stored))
             if groups is not None:
-                group = hashes % np.uint64(max_parallelism)
+                routing = self._key_arrays(stored)[: self._routing]
+                group = group_columns(routing, max_parallelism)
                 mine = np.flatnonzero((group >= groups.start) & (group < groups.stop))
-                stored, hashes = stored.take(pa.array(mine)), hashes[mine]
-            loaded.append(self._load(stored, hashes))
+                stored = stored.take(pa.array(mine))
+            loaded.append(self._load(stored, hash_columns(self._key_arrays(stored))))
         self._segments.hand_over(np.concatenate(loaded))
 
-    def _stored(self, contents: _Contents, timed: bool, slots: Slots) -> pa.RecordBatch:
+    def _stored(
+        self, contents: Contents, timed: bool, tells_gone: bool, slots: Slots
+    ) -> pa.RecordBatch:
         """The whole content of these slots."""
         columns = dict(zip(map(key_part, self._keys), contents.index.keys(slots), strict=True))
         for aggregate, held in zip(self._aggregates, contents.accumulators, strict=True):
@@ -199,6 +324,8 @@ class ArrayTable:
         columns[PENDING] = pa.array(self._pending[slots])
         if timed:
             columns[TIME] = pa.array(self._times[slots])
+        if tells_gone:
+            columns[GONE] = pa.array(self._gone[slots])
         return pa.RecordBatch.from_pydict(columns)
 
     def _before_change(self, slots: Slots) -> None:
@@ -214,10 +341,10 @@ class ArrayTable:
     def _check_columns(self, stored: pa.RecordBatch) -> None:
         found = {part(name) for name in stored.schema.names}
         wanted = {*map(key_part, self._keys), *map(part_of, self._aggregates), PENDING}
-        if found - {TIME} != wanted:
+        if found - {TIME, GONE} != wanted:
             raise ConfigurationError(
                 f"operator {self._label}: the checkpoint holds state of other keys or aggregates: "
-                f"{', '.join(sorted(found - {PENDING, TIME}))}; give the operator that computes "
+                f"{', '.join(sorted(found - {PENDING, TIME, GONE}))}; give the operator that computes "
                 "something new a new uid"
             )
 
@@ -244,7 +371,63 @@ class ArrayTable:
         if TIME in stored.schema.names:
             self._times[slots] = stored.column(TIME).to_numpy()
             self._timed = True
+        gone = np.zeros(len(slots), np.bool_)
+        if GONE in stored.schema.names:
+            gone = stored.column(GONE).to_numpy(zero_copy_only=False)
+        self._gone_count += int(gone.sum()) - int(self._gone[slots].sum())
+        self._gone[slots] = gone
         return slots
+
+    def _revive(self, contents: Contents, slots: Slots) -> None:
+        """What was dropped of keys that have come again is not to be seen."""
+        if not self._gone_count:
+            return
+        again = np.unique(slots[self._gone[slots]])
+        for held in contents.accumulators:
+            held.clear(again)
+        self._gone[again] = False
+        self._gone_count -= len(again)
+
+    def _move_together(self) -> Slots:
+        """Give back the slots of keys that are gone. The next snapshot stores all others."""
+        contents, live = self._contents, self.live()
+        assert contents is not None
+        self._complete_frozen()
+        contents.index, kept = contents.index.only(live)
+        for held in contents.accumulators:
+            held.keep(kept)
+        count = len(kept)
+        self._times = grown(self._times[kept], count, 1024, _BEFORE_ALL)
+        self._pending = grown(self._pending[kept], count, 1024, False)
+        self._rows = np.zeros(len(self._times), np.intp)
+        self._gone = np.zeros(len(self._times), np.bool_)
+        self._gone_count = 0
+        self._segments = Segments()
+        self._segments.make_room(count)
+        self._segments.change(np.arange(count))
+        return kept
+
+    def _values(
+        self, batch: pa.RecordBatch, aggregate: Aggregate, keys: Sequence[pa.Array]
+    ) -> pa.Array:
+        arrays = [self._column(batch, name) for name in aggregate.inputs]
+        if len(arrays) > 1:
+            return pa.StructArray.from_arrays(arrays, names=["value", "by"])
+        return arrays[0] if arrays else keys[0]
+
+    def _counting(
+        self, batch: pa.RecordBatch, aggregate: Aggregate, slots: Slots, values: pa.Array
+    ) -> tuple[Slots, pa.Array]:
+        """The records that count for the aggregate."""
+        if aggregate.where is None:
+            return slots, values
+        try:
+            chosen = condition(batch, aggregate.where)
+        except ExpressionError as error:
+            raise UserCodeError(
+                f"operator {self._label}: {aggregate.output!r}, where: {error}"
+            ) from error
+        return slots[chosen], values.filter(pa.array(chosen))
 
     def _column(self, batch: pa.RecordBatch, name: str) -> pa.Array:
         if name not in batch.schema.names:
@@ -254,65 +437,29 @@ class ArrayTable:
             )
         return simple(batch.column(name))
 
-    def _fitting(self, keys: list[pa.Array], values: Sequence[pa.Array]) -> _Contents:
+    def _fitting(self, keys: list[pa.Array], values: Sequence[pa.Array] | None) -> Contents:
         """The contents, begun if need be, once the columns are known to be of fitting types.
 
-        A column of nothing but nulls may have no type of its own: it takes the known one, or it is
-        the known one that waits for a better.
+        Without values, only keys are looked at.
         """
         contents = self._contents
+        if values is None:
+            known = contents.value_types if contents is not None else []
+            values = [pa.nulls(0, type) for type in known]
         if contents is None:
             types = ([array.type for array in arrays] for arrays in (keys, values))
-            contents = self._contents = self._begin(*types)
-        for place, array in enumerate(keys):
-            known = contents.key_types[place]
-            if pa.types.is_null(array.type):
-                keys[place] = pa.nulls(len(array), known)
-            elif pa.types.is_null(known):
-                self._complete_frozen()
-                contents.change_key_type(place, array.type)
-            elif known != array.type:
-                raise self._misfit(f"key column {self._keys[place]!r}", known, array.type)
-        for place, (aggregate, array) in enumerate(zip(self._aggregates, values, strict=True)):
-            known, type = contents.result_types[place], self._result_type(aggregate, array.type)
-            if known == type or pa.types.is_null(type):
-                continue
-            if not pa.types.is_null(known):
-                raise self._misfit(
-                    f"column {aggregate.column!r}: its {aggregate.output!r}", known, type
-                )
+            contents = self._contents = self._layout.begin(*types)
+        late_keys, late_values = self._layout.unfitting(contents, keys, values)
+        if late_keys or late_values:
             self._complete_frozen()
-            contents.accumulators[place] = accumulator(aggregate, array.type)
-            contents.result_types[place] = type
+        for place in late_keys:
+            contents.change_key_type(place, keys[place].type)
+        for place in late_values:
+            aggregate, type = self._aggregates[place], values[place].type
+            contents.accumulators[place] = self._layout.accumulator(aggregate, type)
+            contents.value_types[place] = type
+            contents.result_types[place] = self._layout.result_type(aggregate, type)
         return contents
-
-    def _begin(
-        self, key_types: Sequence[pa.DataType], value_types: Sequence[pa.DataType]
-    ) -> _Contents:
-        """Empty contents. An aggregate can compute a result also from a column of its result's type."""
-        for name, type in zip(self._keys, key_types, strict=True):
-            problem = check_key_type(type)
-            if problem is not None:
-                raise UserCodeError(f"operator {self._label}: column {name!r}: {problem}")
-        pairs = list(zip(self._aggregates, value_types, strict=True))
-        return _Contents(
-            list(key_types),
-            [self._result_type(aggregate, type) for aggregate, type in pairs],
-            KeyIndex(key_types),
-            [accumulator(aggregate, type) for aggregate, type in pairs],
-        )
-
-    def _result_type(self, aggregate: Aggregate, type: pa.DataType) -> pa.DataType:
-        try:
-            return aggregate.result_type(type)
-        except ConfigurationError as error:
-            raise UserCodeError(f"operator {self._label}: {error}") from error
-
-    def _misfit(self, what: str, known: pa.DataType, type: pa.DataType) -> UserCodeError:
-        return UserCodeError(
-            f"operator {self._label}: {what} was of type {known} so far and is of type {type} in "
-            "a batch; cast the column to one type"
-        )
 
     def _beyond_range(self, aggregate: Aggregate, type: pa.DataType, slot: int) -> UserCodeError:
         assert self._contents is not None
@@ -320,12 +467,12 @@ class ArrayTable:
         key = dict(zip(self._keys, (array[0].as_py() for array in keys), strict=True))
         return UserCodeError(
             f"operator {self._label}: {aggregate.output!r}, the sum of column {aggregate.column!r} for "
-            f"the key {key}, is beyond the range of {self._result_type(aggregate, type)}; "
+            f"the key {key}, is beyond the range of {self._layout.result_type(aggregate, type)}; "
             "overflow='widen' makes it a decimal of 38 digits, also from a checkpoint of the job as it "
             "is, and a column that is cast to float64 has sums that are rounded"
         )
 
-    def _make_room(self, contents: _Contents) -> None:
+    def _make_room(self, contents: Contents) -> None:
         count = len(contents.index)
         self._segments.make_room(count)
         for held in contents.accumulators:
@@ -335,6 +482,7 @@ class ArrayTable:
             self._times = grown(self._times, used, count, _BEFORE_ALL)
             self._pending = grown(self._pending, used, count, False)
             self._rows = grown(self._rows, used, count, 0)
+            self._gone = grown(self._gone, used, count, False)
 
     def _distinct(self, slots: Slots) -> Slots:
         """Each slot once, where it comes last: cheaper than sorting them."""
