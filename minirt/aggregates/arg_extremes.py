@@ -58,7 +58,7 @@ class ArgMax(_ArgExtreme):
 
 
 class _ArgExtremes(Accumulator):
-    """Finds the best record of each key of a batch by sorting, then compares one of each with what is held."""
+    """Finds the best record of each key of a batch by sorting, and compares it with what is held."""
 
     def __init__(self, type: pa.DataType, *, greatest: bool) -> None:
         super().__init__([(np.object_, None), (np.object_, None), (np.bool_, False)])
@@ -104,7 +104,7 @@ class _ArgExtremes(Accumulator):
 
     def _ranks(self, by: pa.Array) -> Any:
         """Numbers in the order of the values; those of nulls mean nothing."""
-        if is_number(by.type) and not number_type(by.type) == np.uint64:
+        if is_number(by.type) and number_type(by.type) != np.uint64:
             numbers, _ = taken_apart(by, np.dtype(number_type(by.type)))
             return numbers
         ordered = by.unique().drop_null().sort()

@@ -49,7 +49,7 @@ class Aggregate(ABC):
 
     @property
     def computes(self) -> str:
-        """What it computes besides its kind, as a text: state of something else is not taken for its own."""
+        """What it computes besides its kind, as a text: so state of something else is not restored."""
         return (self.column or "") + self._condition
 
     @property
@@ -191,7 +191,7 @@ class Fold(Aggregate):
 
 
 class Accumulated(Aggregate):
-    """An aggregate of minirt that brings its own accumulator: one file, and a line in `minirt.aggregates`."""
+    """An aggregate that brings its own accumulator: one file, and a line in `minirt.aggregates`."""
 
     @abstractmethod
     def accumulator(self, type: pa.DataType) -> Accumulator:

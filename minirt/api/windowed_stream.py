@@ -47,8 +47,8 @@ class WindowedStream:
             return self._stream._then(spec, Settings(uid, name, parallelism, chain))
         if parallelism not in (None, 1):
             raise ConfigurationError(
-                f"window_all on {self._stream!r}: one subtask sees all records, so its parallelism is 1, not "
-                f"{parallelism!r}; with key_by and window there can be more"
+                f"window_all on {self._stream!r}: one subtask sees all records, so its parallelism is 1, "
+                f"not {parallelism!r}; with key_by and window there can be more"
             )
         everything = WindowAllSpec(aggregates, self._window, emission)
         return self._stream._then(everything, Settings(uid, name, 1, chain))

@@ -1,4 +1,4 @@
-"""`window` and `window_all`: aggregates of columns in windows. What runs is in `minirt.operators.windows`."""
+"""`window` and `window_all`: aggregates of columns in windows; `minirt.operators.windows` runs them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from minirt.operators.common.aggregation import aggregated_schema, check_aggrega
 from minirt.operators.common.base import Operator, OperatorContext
 from minirt.operators.windows import frame_of
 from minirt.operators.windows.frame import LATE_TAG, PANE, WINDOW_TIME, Task
-from minirt.windows import Emission, Window
+from minirt.windows import AT_THE_END, Emission, Window
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class WindowSpec(OperatorSpec):
 
     aggregates: tuple[Aggregate, ...]
     window: Window
-    emission: Emission = Emission("end")
+    emission: Emission = AT_THE_END
 
     @property
     def keyed(self) -> bool:

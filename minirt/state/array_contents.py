@@ -33,7 +33,7 @@ class Contents:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """What a table is made of. The first `routing` key columns tell the key group; `label` is for messages."""
+    """What a table is made of: the first `routing` key columns tell the key group."""
 
     keys: Sequence[str]
     aggregates: Sequence[Aggregate]

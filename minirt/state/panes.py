@@ -1,8 +1,8 @@
 """Panes of array state, merged into windows that overlap.
 
-A window of many panes is merged from blocks: a block holds four smaller ones, merged once and kept as long as
-none of them changes. So a window takes a few merges for each power of four among its panes, and what has
-to be kept besides the panes is about a third of them. As in the "pane" and "pair" methods of Krishnamurthy,
+A window of many panes is merged from blocks: a block holds four smaller ones, merged once and kept as
+long as none of them changes. So a window takes a few merges for each power of four among its panes, and
+what has to be kept besides the panes is about a third of them. As in the "pane" and "pair" methods of Krishnamurthy,
 Wu and Franklin, "On-the-Fly Sharing for Streamed Aggregation" (2006), records are added up once.
 """
 
@@ -37,7 +37,7 @@ class Part:
 
 
 class MergedPanes:
-    """Windows of panes that are tables of one kind; `panes` is the owner's, by number. Nothing of it is stored."""
+    """Windows of panes that are tables of one kind, by number. Nothing of it is stored."""
 
     def __init__(self, panes: Mapping[int, ArrayTable], empty: ArrayTable) -> None:
         self._panes = panes

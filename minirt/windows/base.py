@@ -83,6 +83,9 @@ class Emission:
         return round(self.interval_s * 1000)
 
 
+AT_THE_END = Emission("end")
+
+
 def duration_ms(value: Duration, what: str) -> int:
     """A duration of 1 ms to 100,000 days. Raises ConfigurationError."""
     found = milliseconds(value, what)

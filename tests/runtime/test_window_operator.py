@@ -17,8 +17,8 @@ import minirt as rt
 from minirt.data.batch import Batch, Columns, Rows
 from minirt.data.keys import key_group
 from minirt.graph.keys import KeySelector
-from minirt.operators.windows import tumbling
 from minirt.operators.common.base import OperatorContext
+from minirt.operators.windows import tumbling
 from minirt.operators.windows.frame import Task
 from minirt.operators.windows.tumbling import TumblingFrame
 from minirt.protocol.key_groups import group_range

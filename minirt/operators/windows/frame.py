@@ -24,7 +24,7 @@ from minirt.state.event_times import EventTimes
 from minirt.state.numbers import Mask
 from minirt.state.sections import Section
 from minirt.state.stored import EVENT_TIME, STATE
-from minirt.windows import Emission, Window
+from minirt.windows import AT_THE_END, Emission, Window
 
 LATE_TAG = "late"
 """The side output that carries the records that came too late for their window."""
@@ -46,7 +46,7 @@ class Task:
 
     window: Window
     aggregates: tuple[Aggregate, ...]
-    emission: Emission = Emission("end")
+    emission: Emission = AT_THE_END
     keyed: bool = True
 
     @property

@@ -134,7 +134,7 @@ class SlidingFrame(WindowFrame):
         self._fired.mark_all(end)
 
     def _follow(self, table: pa.RecordBatch, panes: Times) -> None:
-        """Give out windows that these records have changed: those that were given out before, and early ones."""
+        """Give out windows that these records have changed: those given out before, and early ones."""
         updates = self._task.emission.when == "updates"
         if not (updates or self._lateness or self._task.emission.when == "interval"):
             return
