@@ -2,8 +2,9 @@
 
 A window of many panes is merged from blocks: a block holds four smaller ones, merged once and kept as
 long as none of them changes. So a window takes a few merges for each power of four among its panes, and
-what has to be kept besides the panes is about a third of them. As in the "pane" and "pair" methods of Krishnamurthy,
-Wu and Franklin, "On-the-Fly Sharing for Streamed Aggregation" (2006), records are added up once.
+what has to be kept besides the panes is about a third of them. As in the "pane" and "pair" methods of
+Krishnamurthy, Wu and Franklin, "On-the-Fly Sharing for Streamed Aggregation" (2006), records are added
+up once.
 """
 
 from __future__ import annotations
