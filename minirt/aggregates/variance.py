@@ -20,8 +20,6 @@ from minirt.state.accumulator import Accumulator, present
 from minirt.state.key_columns import Slots
 from minirt.state.numbers import to_numbers
 
-Floats = npt.NDArray[np.float64]
-
 
 @dataclass(frozen=True)
 class Variance(Accumulated):
@@ -74,7 +72,11 @@ class _Moments(Accumulator):
         self._combine(slots, *(array[others] for array in other._arrays))
 
     def _combine(
-        self, slots: Slots, means: Floats, squares: Floats, counts: npt.NDArray[np.int64]
+        self,
+        slots: Slots,
+        means: npt.NDArray[Any],
+        squares: npt.NDArray[Any],
+        counts: npt.NDArray[Any],
     ) -> None:
         before, known = self._arrays[0][slots], self._arrays[2][slots]
         total = known + counts
