@@ -198,7 +198,7 @@ class ProcessCluster:
     def _receive(self, connection: MessageConnection, worker: int | None) -> bool:
         """Take the messages that have arrived; one that has come in part waits for its rest.
 
-        Whether there were any.
+        Returns whether there were any.
         """
         try:
             messages = connection.arrived()
@@ -287,7 +287,7 @@ class ProcessCluster:
         return left_s if timeout is None else min(left_s, timeout)
 
     def _report_unexplained(self) -> None:
-        """The processes may live, but nobody hears them any more."""
+        """Report workers lost whose end the template did not explain: they may live, unheard."""
         now = time.monotonic()
         for worker in [one for one, until in self._unexplained.items() if until <= now]:
             del self._unexplained[worker]
@@ -331,7 +331,7 @@ class ProcessCluster:
     # The template.
 
     def _on_template_ended(self, code: int) -> None:
-        """Nobody heard that it came up: unless it was killed, it has printed why to our standard error."""
+        """It ended before it was up. Unless it was killed, it has printed why to our standard error."""
         how = f"the template process {how_it_ended(code)}"
         if code < 0:
             self._on_template_lost(how)

@@ -32,7 +32,7 @@ class TemplateProcess:
 
     @property
     def connection(self) -> MessageConnection | None:
-        """Set while it is up."""
+        """The way to the template while it is up, else None."""
         return self._connection
 
     @property

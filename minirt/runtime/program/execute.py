@@ -37,11 +37,11 @@ from minirt.run_settings import RunSettings
 from minirt.runtime.control.package import JobPackage
 from minirt.runtime.coordinator.coordinator import Coordinator
 from minirt.runtime.coordinator.inline import InlineRunner
+from minirt.runtime.coordinator.observer import JobObserver
 from minirt.runtime.coordinator.process_cluster import ProcessCluster
 from minirt.runtime.coordinator.storage_tasks import RecordEvent, StorageTasks
 from minirt.runtime.program.at_exit import wait_at_exit
 from minirt.runtime.program.job import Job, JobResult, Recorder, job_result
-from minirt.runtime.program.observer import JobObserver
 from minirt.runtime.program.savepoint_desk import SavepointDesk
 from minirt.runtime.program.signals import SignalWatch, launching
 from minirt.storage.checkpoints import CheckpointStorage
@@ -55,7 +55,7 @@ logger = logger_of("job")
 def start_job(graph: JobGraph, settings: RunSettings, clock: Clock = SYSTEM_CLOCK) -> Job:
     """Start a job in worker processes, which all go by `clock`, and return at once.
 
-    The program does not end before it.
+    The program does not end before the job.
     """
     job = _launch(graph, settings, clock)
     wait_at_exit(job)
@@ -148,7 +148,7 @@ def place(graph: ExecutionGraph, options: Options) -> dict[SubtaskId, int]:
 
 
 def _offer_metrics(options: Options, monitor: JobMonitor, while_running: ExitStack) -> str | None:
-    """Where, if anywhere. Raises ConfigurationError if that cannot be."""
+    """Serve metrics; returns the URL, None if nobody asked. Raises ConfigurationError if that fails."""
     if options.metrics_port is None:
         return None
     from minirt.monitoring.prometheus import MetricsEndpoint

@@ -46,7 +46,7 @@ class _Visit:
 
 
 class Rendezvous:
-    """`call` whom this worker sends to, then `meet` them and those who send to it."""
+    """`call` the workers that this one sends to, then `meet` them and those that send to it."""
 
     def __init__(self, listener: socket.socket, token: bytes, generation: int) -> None:
         self._listener = listener
@@ -153,7 +153,7 @@ class Rendezvous:
         sock.close()
 
     def _close_others(self) -> None:
-        """Visitors who did not say what they want, and calls that came to nothing."""
+        """Close visitors who did not say what they want, and calls that came to nothing."""
         for key in list(self._selector.get_map().values()):
             if key.data is not None:
                 assert isinstance(key.fileobj, socket.socket)
