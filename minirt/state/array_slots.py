@@ -86,7 +86,8 @@ class ArraySlots:
 
     def list_keys(self, keys: Sequence[pa.Array]) -> Slots:
         """The slots of these keys; new ones are listed, as keys without records."""
-        contents = self._fitting(list(keys), None)
+        keys = list(keys)
+        contents = self._fitting(keys, None)
         slots = contents.index.slots(keys, hash_columns(keys))
         self._make_room(contents)
         if self._gone_count:

@@ -37,6 +37,8 @@ class EverythingFrame(WindowFrame):
     def fire(self) -> Iterator[None]:
         least = self._times.least
         turn = least // self._trigger.interval_ms
+        if self._turn is None:
+            self._turn = turn
         if least == MAX_WATERMARK or (self._trigger.clock == "event" and turn != self._turn):
             self._turn = turn
             yield from self.fire_early()

@@ -177,9 +177,8 @@ class SessionFrame(WindowFrame):
         self._sessions.hold_back(coming)
         if len(coming):
             end = int(self._ends(coming).min())
-            self._next_end = end if self._next_end is None else min(self._next_end, end)
-            if self._lateness:
-                self._next_end = None
+            if self._next_end is not None:
+                self._next_end = min(self._next_end, end)
         if self._task.emission.when == "updates":
             self._show_sessions(coming, "early")
         elif self._task.emission.when == "interval":

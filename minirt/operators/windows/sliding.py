@@ -71,6 +71,9 @@ class SlidingFrame(WindowFrame):
             self._merged.changed(pane)
         if self._times.least == MAX_WATERMARK:
             self._fired.clear()  # The end is not stored, as a restored job may go on.
+        else:
+            # Also windows without records: one that comes later is not to open them again.
+            self._fired.mark_all(self._times.least + 1)
 
     def fire_early(self) -> Iterator[None]:
         for window in sorted(self._changed):
