@@ -44,11 +44,25 @@ class Arrivals:
 
     def __init__(self) -> None:
         self._next = 1
+        self._batch: Slots | None = None
+        self._part: Slots | None = None
 
-    def take(self, count: int) -> int:
-        """The first of so many numbers."""
+    def come(self, count: int) -> None:
+        """A batch of so many records has come, which is added in parts."""
+        self._batch = self._next + np.arange(count)
+        self._next += count
+
+    def of_part(self, rows: Slots | None) -> None:
+        """These rows of the batch are added next; None for all."""
+        assert self._batch is not None
+        self._part = self._batch if rows is None else self._batch[rows]
+
+    def numbers(self, count: int) -> Slots:
+        """The numbers of so many records that are added."""
+        if self._part is not None:
+            return self._part
         first, self._next = self._next, self._next + count
-        return first
+        return first + np.arange(count)
 
     def seen(self, number: int) -> None:
         """This number was stored: those to come are higher."""
@@ -321,7 +335,7 @@ class _PickedByArrival(_Picked):
         self._fills.append(0)
 
     def add(self, slots: Slots, values: pa.Array) -> None:
-        numbers = self._arrivals.take(len(slots)) + np.arange(len(slots))
+        numbers = self._arrivals.numbers(len(slots))
         if values.null_count:
             there = ~values.is_null().to_numpy(zero_copy_only=False)
             numbers, filled = numbers[there], slots[there]

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from minirt.aggregates import Aggregate
+from minirt.aggregates import Aggregate, First, Last
 from minirt.data.expressions import ExpressionError, condition
 from minirt.data.hashing import U64
 from minirt.data.keys import group_columns, hash_columns
@@ -170,6 +171,9 @@ class ArrayTable(ArraySlots):
             raise UserCodeError(
                 f"operator {self._label}: {aggregate.output!r}, where: {error}"
             ) from error
+        if isinstance(aggregate, First | Last):
+            # They number all records, and leave nulls out.
+            return slots, pc.if_else(pa.array(chosen), values, pa.scalar(None, values.type))
         return slots[chosen], values.filter(pa.array(chosen))
 
     def _column(self, batch: pa.RecordBatch, name: str) -> pa.Array:

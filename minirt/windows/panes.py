@@ -185,8 +185,10 @@ def _check_zone(timezone: str | None, *sizes: int) -> None:
         return
     try:
         ZoneInfo(timezone)
-    except (OSError, ValueError, TypeError) as error:
-        raise ConfigurationError(f"there is no time zone {timezone!r} here: {error}") from error
+    except (KeyError, OSError, ValueError, TypeError) as error:
+        raise ConfigurationError(
+            f"there is no time zone {timezone!r} among those of this machine"
+        ) from error
     if any(size % DAY_MS for size in sizes):
         raise ConfigurationError(
             f"windows in a time zone ({timezone}) are of whole days, such as '1d'; hours are as long "

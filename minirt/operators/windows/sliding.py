@@ -37,7 +37,8 @@ class SlidingFrame(WindowFrame):
         super().__init__(ctx, task)
         assert isinstance(task.window, PanedWindow)
         self._window = task.window
-        self._empty = ArrayTable(self._keys, task.aggregates, ctx.label, arrivals=Arrivals())
+        self._arrivals = Arrivals()
+        self._empty = ArrayTable(self._keys, task.aggregates, ctx.label, arrivals=self._arrivals)
         self._panes: dict[int, ArrayTable] = {}
         self._merged = MergedPanes(self._panes, self._empty)
         self._fired = GroupMarks(self._groups)
@@ -53,8 +54,10 @@ class SlidingFrame(WindowFrame):
             self._put_aside(columns, late)
             columns, panes = columns.where(~late), panes[~late]
             groups = None if groups is None else groups[~late]
+        self._arrivals.come(len(columns))
         for pane, rows in by_value(panes):
             part = part_of(columns.table, rows)
+            self._arrivals.of_part(rows)
             try:
                 self._open(pane).add_rows(part, None)
             except Exception as error:
