@@ -46,15 +46,17 @@ class MergedPanes:
         self._listed = empty.of_keys()
         self._parts: dict[int, Part] = {}
         self._blocks: dict[tuple[int, int], Part] = {}
+        """By level and number."""
+        self._levels = 0
+        """The highest level at which there was a block."""
 
     def changed(self, pane: int) -> None:
         """More was added to a pane, or it is gone."""
-        part = self._parts.pop(pane, None)
-        if part is None:
-            return
-        level, block = 1, pane // _WIDTH
-        while self._blocks.pop((level, block), None) is not None or level == 1:
-            level, block = level + 1, block // _WIDTH
+        self._parts.pop(pane, None)
+        block = pane
+        for level in range(1, self._levels + 1):
+            block //= _WIDTH
+            self._blocks.pop((level, block), None)
 
     def window(self, first: int, stop: int) -> Part | None:
         """These panes merged, the earlier ones first; None if none of them holds anything."""
@@ -99,6 +101,7 @@ class MergedPanes:
             if not parts:
                 return None
             self._blocks[level, number] = self._merged(parts)
+            self._levels = max(self._levels, level)
         return self._blocks[level, number]
 
     def _part(self, pane: int) -> Part | None:
