@@ -27,7 +27,25 @@ Layout:
 
 from __future__ import annotations
 
-from minirt.aggregates import Aggregate, Count, First, Fold, Last, Max, Mean, Min, Sum
+from minirt.aggregates import (
+    Aggregate,
+    ArgMax,
+    ArgMin,
+    Collect,
+    Count,
+    CountDistinct,
+    First,
+    Fold,
+    Last,
+    Max,
+    Mean,
+    Min,
+    Quantile,
+    StdDev,
+    Sum,
+    TopN,
+    Variance,
+)
 from minirt.api.connected import ConnectedKeyedStreams, ConnectedStreams
 from minirt.api.environment import Environment
 from minirt.api.keyed_stream import KeyedStream
@@ -100,7 +118,16 @@ from minirt.runtime.coordinator.observer import JobObserver, JobProgress
 from minirt.runtime.program.job import Job, JobResult
 from minirt.settings import JobSettings, load_settings
 from minirt.state.handles import ListState, MapState, ValueState
-from minirt.windows import Tumbling
+from minirt.windows import (
+    AfterCount,
+    AfterTime,
+    CountWindow,
+    GlobalWindow,
+    Session,
+    Sliding,
+    Tumbling,
+    Window,
+)
 
 __all__ = [
     # writing a job
@@ -124,8 +151,23 @@ __all__ = [
     "First",
     "Last",
     "Fold",
+    "ArgMin",
+    "ArgMax",
+    "Collect",
+    "CountDistinct",
+    "Quantile",
+    "StdDev",
+    "TopN",
+    "Variance",
     "WindowedStream",
+    "Window",
     "Tumbling",
+    "Sliding",
+    "Session",
+    "CountWindow",
+    "GlobalWindow",
+    "AfterCount",
+    "AfterTime",
     "ValueState",
     "ListState",
     "MapState",

@@ -49,6 +49,10 @@ def join_bounds(
             raise ConfigurationError(
                 f"{label}: allowed_lateness has no effect on a join; leave it out"
             )
+        if window.timezone is not None:
+            raise ConfigurationError(
+                f"{label}: civil days have no fixed length, which a join needs; leave timezone out"
+            )
         return SameWindow(window.size_ms, window.offset_ms)
     if not isinstance(within, tuple | list) or len(within) != 2:
         raise ConfigurationError(

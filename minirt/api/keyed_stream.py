@@ -20,7 +20,7 @@ from minirt.operators.common.checks import check_instance
 from minirt.operators.keyed_process import KeyedProcessSpec
 from minirt.operators.reduce import ReduceSpec
 from minirt.units import Duration, seconds
-from minirt.windows import Tumbling
+from minirt.windows import Window
 
 
 class KeyedStream(Stream):
@@ -85,9 +85,9 @@ class KeyedStream(Stream):
         settings = Settings(uid, name, parallelism, chain)
         return self._then(AggregateSpec(aggregates, _emission(emit)), settings)
 
-    def window(self, window: Tumbling) -> WindowedStream:
-        """The records of each key in windows of event time; aggregate them next."""
-        check_instance(window, Tumbling, f"window on {self._label}")
+    def window(self, window: Window) -> WindowedStream:
+        """The records of each key in windows; say next what to compute from them."""
+        check_instance(window, Window, f"window on {self._label}")
         return WindowedStream(self, window)
 
     @overload

@@ -39,11 +39,12 @@ from minirt.partitionings import (
     Rescale,
 )
 from minirt.units import Duration, seconds
-from minirt.windows import Tumbling
+from minirt.windows import Tumbling, Window
 
 if TYPE_CHECKING:
     from minirt.api.connected import ConnectedStreams
     from minirt.api.keyed_stream import KeyedStream
+    from minirt.api.windowed_stream import WindowedStream
 
 
 class Stream:
@@ -231,6 +232,13 @@ class Stream:
         selector = hash_key(key, self._schema, f"key_by on {self._label}")
         ports = self._dealt(Hash(selector))._ports
         return KeyedStream(self._draft, ports, self._schema, selector)
+
+    def window_all(self, window: Window) -> WindowedStream:
+        """All records in windows, whatever their key: one subtask computes them."""
+        from minirt.api.windowed_stream import WindowedStream
+
+        check_instance(window, Window, f"window_all on {self._label}")
+        return WindowedStream(self, window, keyed=False)
 
     def union(self, *others: Stream) -> Stream:
         """The records of all streams, in no order between them."""

@@ -19,7 +19,7 @@ from minirt.operators.project import SelectSpec, WithColumnSpec
 from minirt.operators.reduce import ReduceSpec
 from minirt.operators.sink import SinkSpec
 from minirt.operators.source import SourceSpec
-from minirt.operators.window import WindowSpec
+from minirt.operators.window import WindowAllSpec, WindowSpec
 
 OPERATORS: tuple[type[OperatorSpec], ...] = (
     SourceSpec,
@@ -36,6 +36,7 @@ OPERATORS: tuple[type[OperatorSpec], ...] = (
     ReduceSpec,
     AggregateSpec,
     WindowSpec,
+    WindowAllSpec,
     JoinSpec,
     KeyedProcessSpec,
     KeyedCoProcessSpec,

@@ -6,7 +6,6 @@ columns, and load them again, also into other slots.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -14,17 +13,23 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from minirt.aggregates import WIDE_SUM, Aggregate, Count, First, Fold, Last, Max, Mean, Min, Sum
-from minirt.data.values import pack_value, unpack_value
-from minirt.state.key_index import Slots
-from minirt.state.numbers import (
-    Mask,
-    from_numbers,
-    grown,
-    is_number,
-    number_type,
-    to_numbers,
+from minirt.aggregates import (
+    WIDE_SUM,
+    Accumulated,
+    Aggregate,
+    Count,
+    First,
+    Fold,
+    Last,
+    Max,
+    Mean,
+    Min,
+    Sum,
 )
+from minirt.data.values import pack_value, unpack_value
+from minirt.state.accumulator import Accumulator, by_slot, present, taken_apart
+from minirt.state.key_columns import Slots
+from minirt.state.numbers import from_numbers, is_number, number_type, to_numbers
 from minirt.state.sums import (
     HALF_BITS,
     SumGuard,
@@ -33,11 +38,44 @@ from minirt.state.sums import (
     halves_of_decimals,
 )
 
-_FIRST_ROOM = 1024
+
+class Arrivals:
+    """Numbers the records of several tables in the order in which they came."""
+
+    def __init__(self) -> None:
+        self._next = 1
+        self._batch: Slots | None = None
+        self._part: Slots | None = None
+
+    def come(self, count: int) -> None:
+        """A batch of so many records has come, which is added in parts."""
+        self._batch = self._next + np.arange(count)
+        self._next += count
+
+    def of_part(self, rows: Slots | None) -> None:
+        """These rows of the batch are added next; None for all."""
+        assert self._batch is not None
+        self._part = self._batch if rows is None else self._batch[rows]
+
+    def numbers(self, count: int) -> Slots:
+        """The numbers of so many records that are added."""
+        if self._part is not None:
+            return self._part
+        first, self._next = self._next, self._next + count
+        return first + np.arange(count)
+
+    def seen(self, number: int) -> None:
+        """This number was stored: those to come are higher."""
+        self._next = max(self._next, number + 1)
 
 
-def accumulator(aggregate: Aggregate, type: pa.DataType) -> Accumulator:
-    """An empty accumulator for a column of this type. Raises ConfigurationError if it does not fit."""
+def accumulator(
+    aggregate: Aggregate, type: pa.DataType, arrivals: Arrivals | None = None
+) -> Accumulator:
+    """An empty accumulator for a column of this type. Raises ConfigurationError if it does not fit.
+
+    With `arrivals`, what is merged is told apart by when it came.
+    """
     result = aggregate.result_type(type)
     match aggregate:
         case Sum():
@@ -50,42 +88,15 @@ def accumulator(aggregate: Aggregate, type: pa.DataType) -> Accumulator:
             extremes = _Extremes if is_number(result) else _ExtremeObjects
             return extremes(result, greatest=isinstance(aggregate, Max))
         case First() | Last():
-            return _Picked(result, newest=isinstance(aggregate, Last))
+            newest = isinstance(aggregate, Last)
+            if arrivals is not None:
+                return _PickedByArrival(result, newest=newest, arrivals=arrivals)
+            return _Picked(result, newest=newest)
         case Fold():
             return _Folds(aggregate, result)
+        case Accumulated():
+            return aggregate.accumulator(type)
     raise TypeError(f"unknown aggregate {aggregate!r}")
-
-
-class Accumulator(ABC):
-    """One aggregate of all keys. Call `make_room` before slots are used, so that there is room for them."""
-
-    def __init__(self, arrays: Sequence[tuple[npt.DTypeLike, Any]]) -> None:
-        self._arrays = [np.full(_FIRST_ROOM, fill, dtype) for dtype, fill in arrays]
-        self._fills = [fill for _, fill in arrays]
-        self._count = 0
-
-    def make_room(self, count: int) -> None:
-        """Slots below `count` are about to be used."""
-        if count > len(self._arrays[0]):
-            for place, fill in enumerate(self._fills):
-                self._arrays[place] = grown(self._arrays[place], self._count, count, fill)
-        self._count = count
-
-    @abstractmethod
-    def add(self, slots: Slots, values: pa.Array) -> None:
-        """Take in a batch: value `i` belongs to the key in slot `slots[i]`."""
-
-    @abstractmethod
-    def result(self, slots: Slots) -> pa.Array:
-        """The results of these slots so far."""
-
-    def stored(self, slots: Slots) -> list[pa.Array]:
-        """The whole content of these slots, in columns."""
-        return [self.result(slots)]
-
-    @abstractmethod
-    def load(self, slots: Slots, stored: Sequence[pa.Array]) -> None:
-        """Replace the content of these slots by what was stored. No slot is named twice."""
 
 
 class _Valued(Accumulator):
@@ -102,11 +113,18 @@ class _Valued(Accumulator):
         return from_numbers(values, None if known.all() else ~known, self._type)
 
     def load(self, slots: Slots, stored: Sequence[pa.Array]) -> None:
-        values, nulls = _values(stored[0], self._arrays[0].dtype)
+        values, nulls = taken_apart(stored[0], self._arrays[0].dtype)
         self._arrays[0][slots] = (
             values if nulls is None else np.where(nulls, self._fills[0], values)
         )
         self._arrays[1][slots] = True if nulls is None else ~nulls
+
+    def known(self, slots: Slots, own: Slots) -> tuple[Slots, npt.NDArray[Any]]:
+        """The values of `own` that there are, with the slots that stand beside them."""
+        there = self._arrays[1][own]
+        if there.all():
+            return slots, self._arrays[0][own]
+        return slots[there], self._arrays[0][own[there]]
 
 
 class _Sums(_Valued):
@@ -118,10 +136,17 @@ class _Sums(_Valued):
         self._guard = SumGuard(dtype) if dtype.kind in "iu" else None
 
     def add(self, slots: Slots, values: pa.Array) -> None:
-        slots, numbers = _present(slots, values, self._arrays[0].dtype)
+        slots, numbers = present(slots, values, self._arrays[0].dtype)
         if self._guard is not None:
             self._guard.check(self._arrays[0], self._count, slots, numbers)
         np.add.at(self._arrays[0], slots, numbers)
+        self._arrays[1][slots] = True
+
+    def merge(self, slots: Slots, other: Any, others: Slots) -> None:
+        slots, numbers = other.known(slots, others)
+        if self._guard is not None:
+            self._guard.check(self._arrays[0], self._count, slots, numbers, distinct=True)
+        self._arrays[0][slots] += numbers
         self._arrays[1][slots] = True
 
     def load(self, slots: Slots, stored: Sequence[pa.Array]) -> None:
@@ -142,8 +167,17 @@ class _WideSums(Accumulator):
         if values.null_count:
             there = np.flatnonzero(~values.is_null().to_numpy(zero_copy_only=False))
             slots, values = slots[there], values.take(pa.array(there))
+        self._take_in(slots, *_halves(values))
+
+    def merge(self, slots: Slots, other: Any, others: Slots) -> None:
+        there = other._arrays[2][others]
+        own = others[there]
+        self._take_in(slots[there], other._arrays[0][own], other._arrays[1][own])
+
+    def _take_in(
+        self, slots: Slots, high: npt.NDArray[np.int64], low: npt.NDArray[np.int64]
+    ) -> None:
         highs, lows, known = self._arrays
-        high, low = _halves(values)
         self._guard.check(highs, self._count, slots, high)
         np.add.at(highs, slots, high)
         np.add.at(lows, slots, low)
@@ -177,11 +211,16 @@ class _Extremes(_Valued):
         super().__init__(type, dtype, fill)
 
     def add(self, slots: Slots, values: pa.Array) -> None:
-        slots, numbers = _present(slots, values, self._arrays[0].dtype)
+        slots, numbers = present(slots, values, self._arrays[0].dtype)
         if numbers.dtype.kind == "f":
             real = ~np.isnan(numbers)
             slots, numbers = slots[real], numbers[real]
         self._better.at(self._arrays[0], slots, numbers)
+        self._arrays[1][slots] = True
+
+    def merge(self, slots: Slots, other: Any, others: Slots) -> None:
+        slots, numbers = other.known(slots, others)
+        self._arrays[0][slots] = self._better(self._arrays[0][slots], numbers)
         self._arrays[1][slots] = True
 
 
@@ -196,8 +235,14 @@ class _ExtremeObjects(_Valued):
         name = self._better.__name__
         batch = pa.Table.from_arrays([pa.array(slots), values], ["slot", "value"])
         best = batch.group_by("slot", use_threads=False).aggregate([("value", name)])
+        self._compare(*(column.to_pylist() for column in best.columns))
+
+    def merge(self, slots: Slots, other: Any, others: Slots) -> None:
+        self._compare(*(array.tolist() for array in other.known(slots, others)))
+
+    def _compare(self, slots: Sequence[int], values: Sequence[Any]) -> None:
         held, known = self._arrays
-        for slot, value in zip(*(column.to_pylist() for column in best.columns), strict=True):
+        for slot, value in zip(slots, values, strict=True):
             if value is not None:
                 held[slot] = self._better(held[slot], value) if known[slot] else value
                 known[slot] = True
@@ -221,13 +266,16 @@ class _Counts(Accumulator):
     def load(self, slots: Slots, stored: Sequence[pa.Array]) -> None:
         self._arrays[0][slots], _ = to_numbers(stored[0])
 
+    def merge(self, slots: Slots, other: Any, others: Slots) -> None:
+        self._arrays[0][slots] += other._arrays[0][others]
+
 
 class _Means(Accumulator):
     def __init__(self) -> None:
         super().__init__([(np.float64, 0), (np.int64, 0)])
 
     def add(self, slots: Slots, values: pa.Array) -> None:
-        slots, numbers = _present(slots, values, self._arrays[0].dtype)
+        slots, numbers = present(slots, values, self._arrays[0].dtype)
         np.add.at(self._arrays[0], slots, numbers)
         np.add.at(self._arrays[1], slots, 1)
 
@@ -243,6 +291,10 @@ class _Means(Accumulator):
         for array, values in zip(self._arrays, stored, strict=True):
             array[slots], _ = to_numbers(values)
 
+    def merge(self, slots: Slots, other: Any, others: Slots) -> None:
+        for array, theirs in zip(self._arrays, other._arrays, strict=True):
+            array[slots] += theirs[others]
+
 
 class _Picked(_Valued):
     """The first or the last value of a key, of any type."""
@@ -255,7 +307,7 @@ class _Picked(_Valued):
         self._newest = newest
 
     def add(self, slots: Slots, values: pa.Array) -> None:
-        slots, picked = _present(slots, values, self._arrays[0].dtype)
+        slots, picked = present(slots, values, self._arrays[0].dtype)
         if not self._newest:
             # If several values go to one slot, numpy keeps the last: reverse them, so that it keeps the
             # first.
@@ -263,6 +315,54 @@ class _Picked(_Valued):
             slots, picked = slots[open], picked[open]
         self._arrays[0][slots] = picked
         self._arrays[1][slots] = True
+
+    def merge(self, slots: Slots, other: Any, others: Slots) -> None:
+        slots, picked = other.known(slots, others)
+        if not self._newest:
+            open = ~self._arrays[1][slots]
+            slots, picked = slots[open], picked[open]
+        self._arrays[0][slots] = picked
+        self._arrays[1][slots] = True
+
+
+class _PickedByArrival(_Picked):
+    """Remembers also when the value came: what is merged is in the order of event time."""
+
+    def __init__(self, type: pa.DataType, *, newest: bool, arrivals: Arrivals) -> None:
+        super().__init__(type, newest=newest)
+        self._arrivals = arrivals
+        self._arrays.append(np.zeros(len(self._arrays[0]), np.int64))
+        self._fills.append(0)
+
+    def add(self, slots: Slots, values: pa.Array) -> None:
+        numbers = self._arrivals.numbers(len(slots))
+        if values.null_count:
+            there = ~values.is_null().to_numpy(zero_copy_only=False)
+            numbers, filled = numbers[there], slots[there]
+        else:
+            filled = slots
+        if not self._newest:
+            open = np.flatnonzero(~self._arrays[1][filled])[::-1]
+            filled, numbers = filled[open], numbers[open]
+        self._arrays[2][filled] = numbers
+        super().add(slots, values)
+
+    def merge(self, slots: Slots, other: Any, others: Slots) -> None:
+        there = other._arrays[1][others]
+        slots, others = slots[there], others[there]
+        came, before = other._arrays[2][others], self._arrays[2][slots]
+        better = (came > before) if self._newest else (came < before) | ~self._arrays[1][slots]
+        for array, theirs in zip(self._arrays, other._arrays, strict=True):
+            array[slots[better]] = theirs[others[better]]
+
+    def stored(self, slots: Slots) -> list[pa.Array]:
+        return [*super().stored(slots), pa.array(self._arrays[2][slots])]
+
+    def load(self, slots: Slots, stored: Sequence[pa.Array]) -> None:
+        super().load(slots, stored)
+        numbers, _ = to_numbers(stored[1])
+        self._arrays[2][slots] = numbers
+        self._arrivals.seen(int(numbers.max(initial=0)))
 
 
 class _Folds(Accumulator):
@@ -274,14 +374,18 @@ class _Folds(Accumulator):
         self._type = type
 
     def add(self, slots: Slots, values: pa.Array) -> None:
-        order = np.argsort(slots, kind="stable")
-        ordered = slots[order]
-        starts = np.flatnonzero(np.diff(ordered, prepend=-1))
-        values = values.take(pa.array(order))
         remembered, known = self._arrays
-        for start, stop in zip(starts, [*starts[1:], len(ordered)], strict=True):
-            slot = ordered[start]
-            new = self._fold.of(values.slice(start, stop - start))
+        for slot, own in by_slot(slots, values):
+            new = self._fold.of(own)
+            remembered[slot] = self._fold.merge(remembered[slot], new) if known[slot] else new
+            known[slot] = True
+
+    def merge(self, slots: Slots, other: Any, others: Slots) -> None:
+        """What it takes over it takes a copy of: a fold may change what it remembers."""
+        remembered, known = self._arrays
+        there = other._arrays[1][others]
+        for slot, own in zip(slots[there].tolist(), others[there].tolist(), strict=True):
+            new = unpack_value(pack_value(other._arrays[0][own]))
             remembered[slot] = self._fold.merge(remembered[slot], new) if known[slot] else new
             known[slot] = True
 
@@ -312,23 +416,3 @@ def _halves(array: pa.Array) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int6
     if pa.types.is_decimal(array.type):
         return halves_of_decimals(array)
     return halves(to_numbers(array)[0])
-
-
-def _present(
-    slots: Slots, values: pa.Array, dtype: np.dtype[Any]
-) -> tuple[Slots, npt.NDArray[Any]]:
-    """Without the rows that are null."""
-    picked, nulls = _values(values, dtype)
-    return (slots, picked) if nulls is None else (slots[~nulls], picked[~nulls])
-
-
-def _values(array: pa.Array, dtype: np.dtype[Any]) -> tuple[npt.NDArray[Any], Mask | None]:
-    """A column as numbers or objects, and a mask of its nulls, None if it has none."""
-    if dtype != np.object_:
-        numbers, nulls = to_numbers(array)
-        return numbers.astype(dtype, copy=False), nulls
-    # Element by element, as numpy would make arrays of lists.
-    objects = np.empty(len(array), np.object_)
-    for place, value in enumerate(array.to_pylist()):
-        objects[place] = value
-    return objects, array.is_null().to_numpy(zero_copy_only=False) if array.null_count else None

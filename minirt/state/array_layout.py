@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from minirt.aggregates import Aggregate, Fold
 from minirt.data.codec import MalformedDataError
@@ -18,7 +19,7 @@ from minirt.data.values import unpack_value
 from minirt.state.sections import metadata_of_columns, pack_columns, unpack_columns
 
 ARRAY_TABLE = b"ARRY"
-TIME, PENDING = "time", "pending"
+TIME, PENDING, GONE = "time", "pending", "gone"
 
 _PLACE = "\x1f"
 """Before the place of a column among those of its aggregate."""
@@ -35,7 +36,7 @@ def key_part(column: str) -> str:
 
 def part_of(aggregate: Aggregate) -> str:
     """A text that says what the columns of an aggregate hold."""
-    return f"{aggregate.output} = {type(aggregate).__name__}({aggregate.column or ''})"
+    return f"{aggregate.output} = {type(aggregate).__name__}({aggregate.computes})"
 
 
 def column_of(aggregate: Aggregate, place: int) -> str:
@@ -61,6 +62,15 @@ def total_of(section: bytes) -> int:
         raise MalformedDataError("a table of arrays does not say how many keys it has") from error
 
 
+def gone_of(section: bytes) -> list[Any]:
+    """The keys that are gone, whatever older sections hold of them. Raises MalformedDataError."""
+    gone: list[Any] = []
+    for batch in unpack_columns(ARRAY_TABLE, section):
+        if GONE in batch.schema.names:
+            gone += _keys_of(batch.filter(batch.column(GONE)))
+    return gone
+
+
 def entries_of(section: bytes) -> Iterator[tuple[list[Any], list[Any]]]:
     """Keys, as tuples if they are of several columns; and dicts of what each aggregate has come to.
 
@@ -68,25 +78,27 @@ def entries_of(section: bytes) -> Iterator[tuple[list[Any], list[Any]]]:
     MalformedDataError.
     """
     for batch in unpack_columns(ARRAY_TABLE, section):
-        yield _entries(batch)
+        if GONE in batch.schema.names:
+            batch = batch.filter(pc.invert(batch.column(GONE)))
+        yield _keys_of(batch), _values_of(batch)
 
 
-def _entries(batch: pa.RecordBatch) -> tuple[list[Any], list[Any]]:
-    names = batch.schema.names
-    keys = [batch.column(name).to_pylist() for name in names if _is_key(name)]
+def _keys_of(batch: pa.RecordBatch) -> list[Any]:
+    keys = [batch.column(name).to_pylist() for name in batch.schema.names if _is_key(name)]
     if not keys:
         raise MalformedDataError("a table of arrays has no keys")
+    return keys[0] if len(keys) == 1 else list(zip(*keys, strict=True))
+
+
+def _values_of(batch: pa.RecordBatch) -> list[Any]:
     held: dict[str, list[list[Any]]] = {}
-    for name in names:
+    for name in batch.schema.names:
         if _PLACE in name and not _is_key(name):
             output, values = _held(part(name), batch.column(name).to_pylist())
             held.setdefault(output, []).append(values)
     columns = [found[0] if len(found) == 1 else _rows(found) for found in held.values()]
     rows = zip(*columns, strict=True) if columns else ((),) * len(batch)
-    return (
-        keys[0] if len(keys) == 1 else list(zip(*keys, strict=True)),
-        [dict(zip(held, row, strict=True)) for row in rows],
-    )
+    return [dict(zip(held, row, strict=True)) for row in rows]
 
 
 def _is_key(name: str) -> bool:

@@ -71,7 +71,7 @@ class EventTimes:
         if self._ahead is None:
             return pack_event_time(self._least, [GroupTimes(self._groups, self._least)])
         return pack_event_time(
-            self._least, _runs(self._groups, np.maximum(self._ahead, self._least))
+            self._least, runs_of(self._groups, np.maximum(self._ahead, self._least))
         )
 
     def restore(self, section: bytes) -> None:
@@ -95,7 +95,7 @@ class EventTimes:
         self._ahead = self._restored if (self._restored != self._least).any() else None
 
 
-def _runs(groups: range, times: Times) -> Iterable[GroupTimes]:
+def runs_of(groups: range, times: Times) -> Iterable[GroupTimes]:
     """Key groups next to each other with the same time, as one."""
     bounds = [0, *(np.flatnonzero(np.diff(times)) + 1).tolist(), len(times)]
     for first, stop in pairwise(bounds):

@@ -27,11 +27,12 @@ _SMALLEST_BITS = 10
 class KeyIndex:
     """Gives every distinct key a slot: 0, 1, 2 and so on, in the order in which keys appear.
 
-    `types` are those of the key columns. An index never gives a slot back: to forget keys, drop the whole
-    index. It holds at most 2**31 keys.
+    `types` are those of the key columns. An index never gives a slot back: to forget keys, go on with
+    `only` the others. It holds at most 2**31 keys.
     """
 
     def __init__(self, types: Sequence[pa.DataType]) -> None:
+        self._types = list(types)
         self._columns: list[KeyColumn] = [key_column(type) for type in types]
         self._bits = _SMALLEST_BITS
         self._table: npt.NDArray[np.int32] = np.full(1 << self._bits, _EMPTY, np.int32)
@@ -63,8 +64,17 @@ class KeyIndex:
         """The key columns of these slots."""
         return [column.take(slots) for column in self._columns]
 
+    def only(self, slots: Slots) -> tuple[KeyIndex, Slots]:
+        """An index of the keys in these slots, and which of them is in each of its slots."""
+        index = KeyIndex(self._types)
+        kept = np.empty(len(slots), np.intp)
+        if len(slots):
+            kept[index.slots(self.keys(slots), self._hashes[slots])] = slots
+        return index, kept
+
     def change_type(self, place: int, type: pa.DataType) -> None:
         """Give a column that has held nothing but nulls a type; the hash of null is that of every type."""
+        self._types[place] = type
         column = self._columns[place] = key_column(type)
         column.append(pa.nulls(self._count, type))
 

@@ -128,7 +128,8 @@ def _read_state(stream: ByteStream, allow_pickle: bool) -> Content:
     """State of any kind: a dict, what has changed in one, or arrays."""
     head = stream.read(HEAD_BYTES)
     if kind_of(head) == array_layout.ARRAY_TABLE:
-        return Content((), array_layout.entries_of(head + stream.read(_WHOLE_BYTES_MAX)))
+        section = head + stream.read(_WHOLE_BYTES_MAX)
+        return Content(array_layout.gone_of(section), array_layout.entries_of(section))
     gone: Sequence[Any] = ()
     if kind_of(head) == keyed_changes.KEYED_CHANGES:
         version = check_head(keyed_changes.KEYED_CHANGES, head)

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from minirt.state.key_index import Slots
+from minirt.state.key_columns import Slots
 from minirt.state.numbers import Mask, Numbers
 
 HALF_BITS = 32
@@ -44,9 +44,14 @@ class SumGuard:
         """These sums have replaced others."""
         self._bound = max(self._bound, _largest(numbers))
 
-    def check(self, held: Numbers, count: int, slots: Slots, numbers: Numbers) -> None:
-        """Raise SumOverflowError if the sums of the first `count` slots have no room for these numbers."""
-        added = _largest(numbers) * len(numbers)
+    def check(
+        self, held: Numbers, count: int, slots: Slots, numbers: Numbers, *, distinct: bool = False
+    ) -> None:
+        """Raise SumOverflowError if the sums of the first `count` slots have no room for these numbers.
+
+        `distinct` says that no slot is named twice.
+        """
+        added = _largest(numbers) * (1 if distinct else len(numbers))
         self._bound += added
         if self._bound > self._greatest:
             self._look_at_sums(held, count, slots, numbers, added)

@@ -32,6 +32,7 @@ def stream(env: rt.Environment, uid: str, watermarks: Any = MARKS, **columns: An
         ({"within": (0, 1), "on": {"k": "name"}}, "no key of one side can equal"),
         ({"within": (0, 1), "suffix": ""}, "suffix"),
         ({"window": rt.Tumbling("1s", allowed_lateness="1s")}, "allowed_lateness has no effect"),
+        ({"window": rt.Tumbling("1d", timezone="Europe/Berlin")}, "leave timezone out"),
         ({"within": (0, 1), "columns": (["k"], ["k"])}, "columns says k"),
     ],
 )

@@ -28,6 +28,7 @@ from minirt.operators import (
     SelectSpec,
     SinkSpec,
     SourceSpec,
+    WindowAllSpec,
     WindowSpec,
     WithColumnSpec,
 )
@@ -175,16 +176,42 @@ class TestKeyedTwoInputs(OperatorContract):
 AGGREGATES = (rt.Count("count"), rt.Sum("n", "sum"), rt.Max("n", "max"), rt.Mean("n", "mean"))
 
 
+WINDOWS: dict[str, rt.Window] = {
+    "tumbling": rt.Tumbling("50ms"),
+    "in a zone": rt.Tumbling("1d", timezone="Europe/Berlin"),
+    "sliding": rt.Sliding("60ms", "20ms", offset="5ms"),
+    "sessions": rt.Session("25ms"),
+    "open sessions": rt.Session("25ms", allowed_lateness="30ms"),
+    "counted": rt.CountWindow(2),
+    "counted, sliding": rt.CountWindow(3, 2),
+    "all, by count": rt.GlobalWindow(rt.AfterCount(2)),
+    "all, by count, purged": rt.GlobalWindow(rt.AfterCount(2), purge=True),
+    "all, by time": rt.GlobalWindow(rt.AfterTime("1h"), purge=True),
+}
+
+
 class TestWindow(OperatorContract):
     keys: ClassVar = ("k",)
 
-    @pytest.fixture
-    def spec(self) -> OperatorSpec:
-        return WindowSpec(AGGREGATES, rt.Tumbling("50ms"))
+    @pytest.fixture(params=WINDOWS.values(), ids=WINDOWS)
+    def spec(self, request: pytest.FixtureRequest) -> OperatorSpec:
+        return WindowSpec(AGGREGATES, request.param)
 
     @pytest.fixture
     def events(self) -> Sequence[Event]:
         return EVENTS
+
+
+class TestWindowAll(TestWindow):
+    keys: ClassVar = ()
+
+    @pytest.fixture(params=WINDOWS.values(), ids=WINDOWS)
+    def spec(self, request: pytest.FixtureRequest) -> OperatorSpec:
+        return WindowAllSpec(AGGREGATES, request.param)
+
+    @pytest.mark.skip("only one subtask has its state")
+    def test_snapshots_that_build_on_older_ones_restore(self) -> None:  # type: ignore[override]
+        pass
 
 
 class TestAggregateAtTheEnd(TestWindow):
@@ -212,6 +239,7 @@ def test_every_operator_between_source_and_sink_is_held_to_it() -> None:
         CoFlatMapSpec,
         KeyedCoProcessSpec,
         WindowSpec,
+        WindowAllSpec,
         AggregateSpec,
     }
     assert held | {SourceSpec, SinkSpec} == set(OPERATORS), "these two have contracts of their own"

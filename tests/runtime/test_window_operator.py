@@ -17,9 +17,10 @@ import minirt as rt
 from minirt.data.batch import Batch, Columns, Rows
 from minirt.data.keys import key_group
 from minirt.graph.keys import KeySelector
-from minirt.operators import window
 from minirt.operators.common.base import OperatorContext
-from minirt.operators.window import WindowOperator, WindowSpec
+from minirt.operators.windows import tumbling
+from minirt.operators.windows.frame import Task
+from minirt.operators.windows.tumbling import TumblingFrame
 from minirt.protocol.key_groups import group_range
 from minirt.protocol.watermarks import MAX_WATERMARK
 
@@ -42,8 +43,8 @@ class Running:
             self._emit,
             lambda _: self._side,
         )
-        self.operator = WindowOperator(
-            replace(ctx, keys=(KeySelector(("k",)),)), WindowSpec((rt.Count("n"),), tumbling)
+        self.operator = TumblingFrame(
+            replace(ctx, keys=(KeySelector(("k",)),)), Task(tumbling, (rt.Count("n"),))
         )
 
     def add(self, *records: tuple[str, int]) -> None:
@@ -63,7 +64,7 @@ class Running:
         rows = batch.rows()
         for row, time in zip(rows.records, rows.timestamps or (), strict=True):
             start = round(row["window_start"].timestamp() * 1000)
-            assert row["window_end"].timestamp() * 1000 - start == self.operator._size
+            assert row["window_end"].timestamp() * 1000 - start == self.operator._window.size_ms
             self.out.append((start, row["k"], row["n"], time))
 
     def _side(self, batch: Batch) -> None:
@@ -119,7 +120,7 @@ def test_with_allowed_lateness_results_are_given_out_once_more() -> None:
 
 
 def test_a_snapshot_between_two_chunks_of_a_window(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(window, "CHUNK_KEYS", 2)
+    monkeypatch.setattr(tumbling, "CHUNK_KEYS", 2)
     running = Running(rt.Tumbling("10ms"))
     running.add(*((key, 1) for key in "abcde"))
     firing = running.operator.on_watermark(9)

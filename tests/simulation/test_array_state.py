@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from minirt.modes import MODES
-from minirt.operators import window
+from minirt.operators.windows import tumbling
 from minirt.state import segments
 from minirt.state.array_table import ArrayTable
 from minirt.state.frozen import FrozenKeys, FrozenSlots
@@ -93,7 +93,7 @@ def test_a_window_that_is_given_out_again(monkeypatch: Patch) -> None:
         restore(self, *args)
         self.hold_back(np.arange(len(self)))
 
-    monkeypatch.setattr(window, "CHUNK_KEYS", 2)
+    monkeypatch.setattr(tumbling, "CHUNK_KEYS", 2)
     monkeypatch.setattr(ArrayTable, "restore", all_pending)
     assert_noticed(windowed=True)
 

@@ -5,39 +5,54 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from minirt.aggregates import Aggregate
+from minirt.data.expressions import ExpressionError, condition
 from minirt.data.simple_columns import simple_type
 from minirt.errors import ConfigurationError
 from minirt.graph.operator_spec import Site
 from minirt.operators.common.base import OperatorContext
 from minirt.operators.common.checks import check_column, check_instance
+from minirt.operators.common.columns import empty_batch
 from minirt.protocol.key_groups import group_range
 
 CHUNK_KEYS = 16384
 """How many results are given out in one step."""
 
 
-def check_aggregates(aggregates: Sequence[Aggregate], site: Site, *taken: str) -> None:
+def check_aggregates(
+    aggregates: Sequence[Aggregate], site: Site, *taken: str, keyed: bool = True
+) -> None:
     """Raise ConfigurationError for what is no aggregate, or whose name another column has.
 
     `taken` are the names of other columns of the results.
     """
     [key] = site.keys
-    if key is None or not key.columns:
+    if keyed and (key is None or not key.columns):
         raise ConfigurationError(
             f"{site.label}: aggregates go by key columns; name them, key_by('column'), after a map that "
             "computes the column if need be"
         )
     if not aggregates:
         raise ConfigurationError(f"{site.label}: name at least one aggregate, such as Count()")
-    names = [*key.columns, *taken]
+    names = [*(key.columns if keyed and key else ()), *taken]
     for aggregate in aggregates:
         check_instance(aggregate, Aggregate, site.label)
         if not hasattr(aggregate, "column"):
             raise ConfigurationError(
                 f"{site.label}: the __init__ of {type(aggregate).__name__} must call "
                 "super().__init__(column, name, type)"
+            )
+        if aggregate.where is not None and not isinstance(aggregate.where, pc.Expression):
+            raise ConfigurationError(
+                f"{site.label}: where of {aggregate.output!r} is an expression of columns, such as "
+                f"pc.field('x') > 5, not {aggregate.where!r}"
+            )
+        if "" in aggregate.inputs:
+            raise ConfigurationError(
+                f"{site.label}: {type(aggregate).__name__} of column {aggregate.column!r}: name the "
+                "column that decides, by='...'"
             )
         if aggregate.output in names:
             raise ConfigurationError(
@@ -47,24 +62,30 @@ def check_aggregates(aggregates: Sequence[Aggregate], site: Site, *taken: str) -
         names.append(aggregate.output)
 
 
-def aggregated_schema(aggregates: Sequence[Aggregate], site: Site) -> pa.Schema | None:
+def aggregated_schema(
+    aggregates: Sequence[Aggregate], site: Site, *, keyed: bool = True
+) -> pa.Schema | None:
     """The columns of the results, None if those of the input are unknown.
 
     Raises ConfigurationError for columns that are not there, or that an aggregate does not take.
     """
     [key], schema = site.keys, site.schema
-    if schema is None or key is None:
+    if schema is None or (keyed and key is None):
         return None
-    fields = [schema.field(column) for column in key.columns]
+    fields = [schema.field(column) for column in (key.columns if keyed and key else ())]
     fields = [field.with_type(simple_type(field.type)) for field in fields]
     for aggregate in aggregates:
-        type = pa.null()
-        if aggregate.column is not None:
-            check_column(aggregate.column, schema, site.label)
-            type = simple_type(schema.field(aggregate.column).type)
+        for column in aggregate.inputs:
+            check_column(column, schema, site.label)
+        types = [simple_type(schema.field(column).type) for column in aggregate.inputs]
+        type = types[0] if types else pa.null()
+        if len(types) > 1:
+            type = pa.struct(list(zip(("value", "by"), types, strict=True)))
         try:
             fields.append(pa.field(aggregate.output, aggregate.result_type(type)))
-        except ConfigurationError as error:
+            if aggregate.where is not None:
+                condition(empty_batch(schema), aggregate.where)
+        except (ConfigurationError, ExpressionError) as error:
             raise ConfigurationError(f"{site.label}: {error}") from error
     return pa.schema(fields)
 

@@ -83,6 +83,11 @@ class Subtasks:
         if spec.state is StateDealing.BY_KEY_GROUP:
             for subtask in range(parallelism):
                 self._restore(subtask, restore)
+        elif spec.state is StateDealing.BY_OPERATOR:
+            for stored in restore:
+                if stored.parallelism == parallelism:
+                    for sections in (*stored.older, stored.sections):
+                        self.operators[stored.subtask].restore(sections, exact=True)
         for operator in self.operators:
             operator.open()
 

@@ -1,4 +1,4 @@
-"""Aggregates: what a keyed stream computes of the records of each key.
+"""Aggregates that need an array or two, and what all aggregates have in common.
 
 Nulls are left out, as in SQL; of a key that has nothing but nulls, the result is null. A column that has
 held nothing but nulls so far may be of the type null, and then so is its result.
@@ -7,12 +7,16 @@ held nothing but nulls so far may be of the type null, and then so is its result
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
-from typing import Any, Literal
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from minirt.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from minirt.state.accumulator import Accumulator
 
 _NUMBERS = (pa.types.is_null, pa.types.is_boolean, pa.types.is_integer, pa.types.is_floating)
 _ORDERED = (
@@ -29,10 +33,28 @@ _ORDERED = (
 
 @dataclass(frozen=True)  # Without slots: subclasses have attributes of their own.
 class Aggregate(ABC):
-    """One result column. `column` is what it reads, None for whole records; `name` what it is called."""
+    """One result column. `column` is what it reads, None for whole records; `name` what it is called.
+
+    With `where`, an expression of columns, only records count for which it is true.
+    """
 
     column: str | None
     name: str | None = None
+    where: pc.Expression | None = field(default=None, kw_only=True, compare=False)
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """The columns that it reads; the values of several come as structs."""
+        return () if self.column is None else (self.column,)
+
+    @property
+    def computes(self) -> str:
+        """What it computes besides its kind, as a text: so state of something else is not restored."""
+        return (self.column or "") + self._condition
+
+    @property
+    def _condition(self) -> str:
+        return "" if self.where is None else f" where {self.where}"
 
     @property
     def output(self) -> str:
@@ -77,7 +99,7 @@ class Sum(Aggregate):
             return pa.float64()
         if pa.types.is_null(type):
             return type
-        raise _unfit(self, type, "numbers")
+        raise unfit(self, type, "numbers")
 
 
 @dataclass(frozen=True)
@@ -86,9 +108,16 @@ class Count(Aggregate):
 
     column: str | None = None
 
-    def __init__(self, name: str = "count", column: str | None = None) -> None:
+    def __init__(
+        self,
+        name: str = "count",
+        column: str | None = None,
+        *,
+        where: pc.Expression | None = None,
+    ) -> None:
         object.__setattr__(self, "column", column)
         object.__setattr__(self, "name", name)
+        object.__setattr__(self, "where", where)
 
     def result_type(self, type: pa.DataType) -> pa.DataType:
         return pa.int64()
@@ -96,9 +125,9 @@ class Count(Aggregate):
 
 class _Extreme(Aggregate):
     def result_type(self, type: pa.DataType) -> pa.DataType:
-        if any(check(type) for check in _ORDERED) and not pa.types.is_interval(type):
+        if has_order(type):
             return type
-        raise _unfit(self, type, "numbers, bools, texts, bytes, dates and times")
+        raise unfit(self, type, "numbers, bools, texts, bytes, dates and times")
 
 
 class Min(_Extreme):
@@ -113,9 +142,9 @@ class Mean(Aggregate):
     """The arithmetic mean, in float64."""
 
     def result_type(self, type: pa.DataType) -> pa.DataType:
-        if any(check(type) for check in _NUMBERS):
+        if is_number(type):
             return pa.float64()
-        raise _unfit(self, type, "numbers")
+        raise unfit(self, type, "numbers")
 
 
 class First(Aggregate):
@@ -161,7 +190,33 @@ class Fold(Aggregate):
         return self.type
 
 
-def _unfit(aggregate: Aggregate, type: pa.DataType, wanted: str) -> ConfigurationError:
+class Accumulated(Aggregate):
+    """An aggregate that brings its own accumulator: one file, and a line in `minirt.aggregates`."""
+
+    @abstractmethod
+    def accumulator(self, type: pa.DataType) -> Accumulator:
+        """An empty accumulator for a column of this type, for which `result_type` gives a type."""
+
+
+def is_number(type: pa.DataType) -> bool:
+    """Whether the values of such a column can be added up."""
+    return any(check(type) for check in _NUMBERS)
+
+
+def has_order(type: pa.DataType) -> bool:
+    """Whether there is a least and a greatest of such values."""
+    return any(check(type) for check in _ORDERED) and not pa.types.is_interval(type)
+
+
+def at_least_one(kind: str, column: str | None, option: str, value: object) -> None:
+    """Raise ConfigurationError unless the value is a whole number above 0."""
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise ConfigurationError(
+            f"{kind} of column {column!r}: {option} must be a whole number above 0, got {value!r}"
+        )
+
+
+def unfit(aggregate: Aggregate, type: pa.DataType, wanted: str) -> ConfigurationError:
     kind = aggregate.__class__.__name__
     return ConfigurationError(
         f"{kind} of column {aggregate.column!r}: it is of type {type}, but {kind} is for {wanted}"

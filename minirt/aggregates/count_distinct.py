@@ -1,0 +1,116 @@
+"""`CountDistinct`: how many different values there are, exactly or by a sketch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from minirt.aggregates.basic import Accumulated
+from minirt.aggregates.sketches import check_sketches
+from minirt.errors import ConfigurationError
+from minirt.state.accumulator import Accumulator, Objects
+
+
+@dataclass(frozen=True)
+class CountDistinct(Accumulated):
+    """How many different values there are, nulls left out; 0 where there are none.
+
+    By default exactly: each value is kept. With `approximate=True` by a HyperLogLog sketch of `2**bits`
+    counters of 4 bits, whose relative error is about `1.04 / sqrt(2**bits)`: with 12 bits it is 1.6 %
+    and takes 2 KiB. That needs the extra `sketches`.
+    """
+
+    approximate: bool = False
+    bits: int = 12
+
+    def __post_init__(self) -> None:
+        if not 4 <= self.bits <= 21:
+            raise ConfigurationError(
+                f"CountDistinct of column {self.column!r}: bits must be 4 to 21, got {self.bits!r}"
+            )
+        if self.approximate:
+            check_sketches(f"CountDistinct of column {self.column!r}, approximate,")
+
+    @property
+    def computes(self) -> str:
+        return super().computes + (f", approximate {self.bits}" if self.approximate else "")
+
+    def result_type(self, type: pa.DataType) -> pa.DataType:
+        return pa.int64()
+
+    def accumulator(self, type: pa.DataType) -> Accumulator:
+        return _Sketches(type, self.bits) if self.approximate else _Sets(type)
+
+
+class _Sets(Objects):
+    def __init__(self, type: pa.DataType) -> None:
+        super().__init__(type, pa.int64())
+
+    def of(self, values: pa.Array) -> Any:
+        return {_hashable(value) for value in values.drop_null().to_pylist()}
+
+    def united(self, earlier: Any, later: Any) -> Any:
+        earlier |= later
+        return earlier
+
+    def shown(self, held: Any) -> Any:
+        return len(held)
+
+    def nothing(self) -> Any:
+        return 0
+
+    def pack(self, held: Any) -> bytes:
+        return super().pack(list(held))
+
+    def unpack(self, packed: bytes) -> Any:
+        return set(super().unpack(packed))
+
+    def copied(self, held: Any) -> Any:
+        return set(held)
+
+
+class _Sketches(Objects):
+    def __init__(self, type: pa.DataType, bits: int) -> None:
+        super().__init__(type, pa.int64())
+        self._bits = bits
+
+    def of(self, values: pa.Array) -> Any:
+        from datasketches import hll_sketch
+
+        sketch = hll_sketch(self._bits)
+        for value in values.drop_null().to_pylist():
+            simple = type(value) in (int, float, str)
+            sketch.update(value if simple else super().pack(value).hex())
+        return sketch
+
+    def united(self, earlier: Any, later: Any) -> Any:
+        from datasketches import hll_union, tgt_hll_type
+
+        union = hll_union(self._bits)
+        union.update(earlier)
+        union.update(later)
+        return union.get_result(tgt_hll_type.HLL_4)
+
+    def shown(self, held: Any) -> Any:
+        return round(held.get_estimate())
+
+    def nothing(self) -> Any:
+        return 0
+
+    def pack(self, held: Any) -> bytes:
+        return bytes(held.serialize_compact())
+
+    def unpack(self, packed: bytes) -> Any:
+        from datasketches import hll_sketch
+
+        return hll_sketch.deserialize(packed)
+
+
+def _hashable(value: Any) -> Any:
+    if isinstance(value, list):
+        return tuple(map(_hashable, value))
+    if isinstance(value, dict):
+        return tuple((name, _hashable(each)) for name, each in value.items())
+    return value

@@ -1,0 +1,242 @@
+"""What all kinds of windows of columns have in common: event time, late records, and how results look."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from minirt.aggregates import Aggregate
+from minirt.data.batch import Batch, Columns
+from minirt.errors import UserCodeError
+from minirt.operators.common.aggregation import outputs
+from minirt.operators.common.base import Operator, OperatorContext, user_error
+from minirt.operators.common.columns import to_columns
+from minirt.protocol.key_groups import group_range
+from minirt.protocol.watermarks import MAX_WATERMARK
+from minirt.state.array_table import ArrayTable, Times
+from minirt.state.event_times import EventTimes
+from minirt.state.numbers import Mask
+from minirt.state.sections import Section
+from minirt.state.stored import EVENT_TIME, STATE
+from minirt.windows import AT_THE_END, Emission, Window
+
+LATE_TAG = "late"
+"""The side output that carries the records that came too late for their window."""
+
+WINDOW_TIME = pa.timestamp("ms", "UTC")
+
+PANE = "pane"
+"""The column that says which result of its window one is."""
+
+Pane = Literal["early", "on_time", "late", "retracted"]
+
+ALL = "\x1eall"
+"""The key column of a stream without keys."""
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """What is to be computed of which windows."""
+
+    window: Window
+    aggregates: tuple[Aggregate, ...]
+    emission: Emission = AT_THE_END
+    keyed: bool = True
+
+    @property
+    def marks_panes(self) -> bool:
+        """Whether results say which one of their window they are."""
+        return self.emission.early or self.window.takes_results_back
+
+
+class WindowFrame(Operator):
+    """Subclasses keep tables, named as they are stored, and say what becomes of records and watermarks."""
+
+    def __init__(self, ctx: OperatorContext, task: Task) -> None:
+        super().__init__(ctx)
+        self._task = task
+        self._keys: Sequence[str] = ctx.keys[0].columns if task.keyed and ctx.keys[0] else (ALL,)
+        self._groups = group_range(ctx.subtask, ctx.parallelism, ctx.max_parallelism)
+        self._times = EventTimes(self._groups)
+        self._late = ctx.side(LATE_TAG)
+        self._lateness = task.window.allowed_lateness_ms
+        self._early_at: float | None = None
+        """When early results are due by the monotonic clock."""
+        self._early_from: int | None = None
+        """The watermark at which the last early results were given out."""
+
+    # What a kind of window says.
+
+    @abstractmethod
+    def take(self, columns: Columns, times: Times | None) -> None:
+        """Take in records, at least one; `times` are there if the window is in event time."""
+
+    @abstractmethod
+    def fire(self) -> Iterator[None]:
+        """Give out what is over by `self._times`, in steps, and free what nobody needs any more."""
+
+    def fire_early(self) -> Iterator[None]:
+        """Give out what has changed of windows that are not over."""
+        yield from ()
+
+    @abstractmethod
+    def tables(self) -> Mapping[str, ArrayTable]:
+        """The tables by the names of their sections."""
+
+    @abstractmethod
+    def table_named(self, name: str) -> ArrayTable:
+        """The table that a stored section belongs to."""
+
+    def restored(self) -> None:
+        """All has been restored."""
+
+    # What the subtask sees.
+
+    def open(self) -> None:
+        self.restored()
+
+    def process(self, batch: Batch, input_index: int) -> None:
+        if not len(batch):
+            return
+        columns = to_columns(batch, self.ctx.label)
+        if self._task.window.in_event_time and columns.timestamps is None:
+            raise UserCodeError(
+                f"operator {self.ctx.label}: windows need event time, but these records have no "
+                "timestamps; give their source watermarks=..."
+            )
+        if not self._task.keyed:
+            one = pa.nulls(len(columns), pa.int8())
+            columns = Columns(columns.table.append_column(ALL, one), columns.timestamps)
+        self.take(columns, columns.timestamps)
+        emission = self._task.emission
+        if (
+            emission.when == "interval"
+            and emission.clock == "processing"
+            and self._early_at is None
+        ):
+            self._early_at = self.ctx.monotonic() + emission.interval_s
+
+    def on_watermark(self, watermark: int) -> Iterator[None]:
+        self.watermark = watermark
+        self._times.advance(watermark)
+        return self._advanced()
+
+    @property
+    def due_at(self) -> float | None:
+        return self._early_at
+
+    def on_due(self) -> Iterator[None]:
+        self._early_at = None
+        return self.fire_early()
+
+    def snapshot(self) -> Mapping[str, Section]:
+        sections: dict[str, Section] = {EVENT_TIME: self._times.snapshot()}
+        for name, table in self.tables().items():
+            section = table.snapshot()
+            if section is not None:
+                sections[STATE + name] = section
+        return sections
+
+    def builds_on(self) -> Mapping[str, Collection[str]]:
+        return {STATE + name: table.builds_on() for name, table in self.tables().items()}
+
+    def on_stored(self, path: str) -> None:
+        for table in self.tables().values():
+            table.on_stored(path)
+
+    def restore(self, sections: Mapping[str, bytes], *, exact: bool) -> None:
+        groups = None if exact else self._groups
+        for name, section in sections.items():
+            if name.startswith(STATE):
+                table = self.table_named(name.removeprefix(STATE))
+                table.restore(section, groups, self.ctx.max_parallelism)
+        if EVENT_TIME in sections:
+            self._times.restore(sections[EVENT_TIME])
+
+    # What kinds of windows use.
+
+    def _advanced(self) -> Iterator[None]:
+        yield from self.fire()
+        emission = self._task.emission
+        if emission.when == "interval" and emission.clock == "event":
+            turn = self._times.least // emission.interval_ms
+            if turn != self._early_from and self._times.least != MAX_WATERMARK:
+                self._early_from = turn
+                yield from self.fire_early()
+
+    def _table(self, *more: str, aggregates: Sequence[Aggregate] | None = None) -> ArrayTable:
+        """An empty table; `more` are key columns behind those of the stream."""
+        aggregates = self._task.aggregates if aggregates is None else aggregates
+        return ArrayTable([*self._keys, *more], aggregates, self.ctx.label, routing=len(self._keys))
+
+    def _seen(self, groups: npt.NDArray[np.integer]) -> Times:
+        """The watermark that the keys of these groups have seen."""
+        return self._times.of(groups)
+
+    def _put_aside(self, columns: Columns, late: Mask) -> None:
+        """Give late records to the side output."""
+        self.ctx.metrics.late_records += int(late.sum())
+        kept = columns.where(late)
+        if not self._task.keyed:
+            kept = Columns(kept.table.drop_columns([ALL]), kept.timestamps)
+        self._late(kept)
+
+    def _show(
+        self,
+        results: pa.RecordBatch,
+        bounds: tuple[Times | int, Times | int] | None,
+        pane: Pane,
+        times: Times | None = None,
+    ) -> None:
+        """Emit keys and results, with the bounds of their windows; else with `times`."""
+        count, keys = results.num_rows, len(self._keys)
+        if not count:
+            return
+        columns, names = list(results.columns), list(results.schema.names)
+        key_columns, key_names = columns[:keys], names[:keys]
+        if not self._task.keyed:
+            key_columns, key_names = [], []
+        window: list[pa.Array] = []
+        if bounds is not None:
+            ends = np.broadcast_to(np.asarray(bounds[1], np.int64), count)
+            times = ends - 1
+            window = [
+                pa.array(np.broadcast_to(np.asarray(at, np.int64), count)).cast(WINDOW_TIME)
+                for at in bounds
+            ]
+        window_names = [*self._task.window.bounds]
+        if self._task.marks_panes:
+            window.append(pa.repeat(pa.scalar(pane), count))
+            window_names.append(PANE)
+        shown = pa.RecordBatch.from_arrays(
+            [*key_columns, *window, *columns[keys:]], [*key_names, *window_names, *names[keys:]]
+        )
+        self.ctx.emit(Columns(shown, None if times is None else np.array(times)))
+
+    def _failed(self, error: Exception) -> Exception:
+        return user_error(self.ctx.label, error, outputs(self._task.aggregates))
+
+
+def by_value(values: Times) -> Iterator[tuple[int, npt.NDArray[np.intp] | None]]:
+    """Each value with the rows where it is, in their order; None stands for all rows."""
+    if not len(values):
+        return
+    if (values == values[0]).all():
+        yield int(values[0]), None
+        return
+    # Time mostly goes up, which numpy's stable sort makes use of.
+    order = np.argsort(values, kind="stable")
+    ordered = values[order]
+    firsts = np.flatnonzero(np.diff(ordered)) + 1
+    distinct = ordered[np.concatenate(([0], firsts))].tolist()
+    yield from zip(distinct, np.split(order, firsts), strict=True)
+
+
+def part_of(table: pa.RecordBatch, rows: npt.NDArray[np.intp] | None) -> pa.RecordBatch:
+    return table if rows is None else table.take(pa.array(rows))

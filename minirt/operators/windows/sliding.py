@@ -1,0 +1,228 @@
+"""Windows that overlap: a table for each pane, merged when a window is over."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from minirt.data.batch import Columns
+from minirt.operators.common.aggregation import CHUNK_KEYS
+from minirt.operators.common.base import OperatorContext, user_error
+from minirt.operators.windows.frame import Pane, Task, WindowFrame, by_value, part_of
+from minirt.protocol.watermarks import MAX_WATERMARK
+from minirt.state.accumulators import Arrivals
+from minirt.state.array_table import ArrayTable, Times
+from minirt.state.group_times import GroupMarks
+from minirt.state.key_columns import Slots
+from minirt.state.panes import MergedPanes, Part
+from minirt.state.sections import Section
+from minirt.state.stored import EVENT_TIME
+from minirt.windows import PanedWindow
+
+_PANE = "pane/"
+_FIRED = f"{EVENT_TIME}/fired"
+
+
+class SlidingFrame(WindowFrame):
+    """Keeps a table for each pane of which a window is open.
+
+    What was given out is known by key group: a mark says up to which end all windows were. A window is
+    given out group by group, and a snapshot in between stores the marks.
+    """
+
+    def __init__(self, ctx: OperatorContext, task: Task) -> None:
+        super().__init__(ctx, task)
+        assert isinstance(task.window, PanedWindow)
+        self._window = task.window
+        self._arrivals = Arrivals()
+        self._empty = ArrayTable(self._keys, task.aggregates, ctx.label, arrivals=self._arrivals)
+        self._panes: dict[int, ArrayTable] = {}
+        self._merged = MergedPanes(self._panes, self._empty)
+        self._fired = GroupMarks(self._groups)
+        self._changed: dict[int, list[pa.RecordBatch]] = {}
+        """By window, the keys that have changed since early results were given out."""
+
+    def take(self, columns: Columns, times: Times | None) -> None:
+        assert times is not None
+        panes = self._window.panes_of(times)
+        groups = self._groups_of(columns)
+        late = self._closings(panes) <= self._watermarks(groups, len(panes))
+        if late.any():
+            self._put_aside(columns, late)
+            columns, panes = columns.where(~late), panes[~late]
+            groups = None if groups is None else groups[~late]
+        self._arrivals.come(len(columns))
+        for pane, rows in by_value(panes):
+            part = part_of(columns.table, rows)
+            self._arrivals.of_part(rows)
+            try:
+                self._open(pane).add_rows(part, None)
+            except Exception as error:
+                raise user_error(self.ctx.label, error, part.schema.names) from error
+            self._merged.changed(pane)
+        self._follow(columns.table, panes)
+
+    def fire(self) -> Iterator[None]:
+        for window in self._due():
+            self._changed.pop(window, None)
+            yield from self._fire_window(window)
+        for pane in [pane for pane in self._panes if self._closes_at(pane) <= self._times.least]:
+            del self._panes[pane]
+            self._merged.changed(pane)
+        if self._times.least == MAX_WATERMARK:
+            self._fired.clear()  # The end is not stored, as a restored job may go on.
+        else:
+            # Also windows without records: one that comes later is not to open them again.
+            self._fired.mark_all(self._times.least + 1)
+
+    def fire_early(self) -> Iterator[None]:
+        for window in sorted(self._changed):
+            batch = pa.Table.from_batches(self._changed.pop(window)).combine_chunks()
+            self._give_again(window, batch.to_batches()[0], "early")
+            yield
+
+    def tables(self) -> Mapping[str, ArrayTable]:
+        return {f"{_PANE}{self._window.start_of(n)}": pane for n, pane in self._panes.items()}
+
+    def table_named(self, name: str) -> ArrayTable:
+        [number] = self._window.panes_of(np.array([int(name.removeprefix(_PANE))])).tolist()
+        return self._open(number)
+
+    def snapshot(self) -> Mapping[str, Section]:
+        return {**super().snapshot(), _FIRED: self._fired.snapshot()}
+
+    def restore(self, sections: Mapping[str, bytes], *, exact: bool) -> None:
+        super().restore(sections, exact=exact)
+        if _FIRED in sections:
+            self._fired.restore(sections[_FIRED])
+
+    def restored(self) -> None:
+        if self._task.emission.when == "interval":
+            for pane, table in self._panes.items():
+                keys = pa.RecordBatch.from_arrays(table.keys(table.live()), self._keys)
+                self._note(keys, pane)
+
+    def _due(self) -> Iterator[int]:
+        """The windows that are over and were not given out to all, in their order."""
+        if not self._panes:
+            return
+        window, last = self._window.first_window(min(self._panes)), max(self._panes)
+        newest, fired = self._window.last_window(last), self._fired.least
+        while window <= newest and self._window.end_of(window) - 1 <= self._times.least:
+            if self._window.end_of(window) > fired:
+                yield window
+            window += 1
+            if window * self._window.step not in self._panes:
+                window = self._first_filled(window)
+
+    def _first_filled(self, window: int) -> int:
+        """The first window from this one on that has a pane with records."""
+        first = window * self._window.step
+        ahead = [pane for pane in self._panes if pane >= first]
+        return max(window, self._window.first_window(min(ahead))) if ahead else window
+
+    def _fire_window(self, window: int) -> Iterator[None]:
+        end = self._window.end_of(window)
+        part = self._part(window)
+        if part is not None:
+            groups = self._merged.groups(part, self.ctx.max_parallelism)
+            if self._fired.least < end:
+                order = np.argsort(groups, kind="stable")
+                order = order[self._fired.of(groups[order]) < end]
+                for places in _by_group(groups, order):
+                    self._show_part(window, part, places, "on_time")
+                    self._fired.mark(groups[places], end)
+                    yield
+            self._merged.forget_unused(part)
+        self._fired.mark_all(end)
+
+    def _follow(self, table: pa.RecordBatch, panes: Times) -> None:
+        """Give out windows that these records have changed: those given out before, and early ones."""
+        updates = self._task.emission.when == "updates"
+        if not (updates or self._lateness or self._task.emission.when == "interval"):
+            return
+        again: dict[tuple[int, Pane], list[pa.RecordBatch]] = {}
+        for pane, rows in by_value(panes):
+            keys = part_of(table.select(list(self._keys)), rows)
+            groups = self._empty.key_groups(keys, self.ctx.max_parallelism)
+            fired, seen = self._fired.of(groups), self._seen(groups)
+            for window in self._windows(pane):
+                end = self._window.end_of(window)
+                out = (fired >= end) & (end - 1 + self._lateness > seen)
+                if out.any():
+                    again.setdefault((window, "late"), []).append(keys.filter(pa.array(out)))
+                coming = fired < end
+                if updates and coming.any():
+                    again.setdefault((window, "early"), []).append(keys.filter(pa.array(coming)))
+            if self._task.emission.when == "interval":
+                self._note(keys, pane)
+        for (window, mark), batches in sorted(again.items(), key=lambda item: item[0]):
+            for batch in batches:
+                self._give_again(window, batch, mark)
+
+    def _note(self, keys: pa.RecordBatch, pane: int) -> None:
+        for window in self._windows(pane):
+            if self._window.end_of(window) - 1 > self._times.least:
+                self._changed.setdefault(window, []).append(keys)
+
+    def _give_again(self, window: int, keys: pa.RecordBatch, mark: Pane) -> None:
+        part = self._part(window)
+        assert part is not None
+        self._show_part(window, part, self._merged.places(part, keys), mark)
+
+    def _part(self, window: int) -> Part | None:
+        first = window * self._window.step
+        try:
+            return self._merged.window(first, first + self._window.panes)
+        except Exception as error:
+            raise self._failed(error) from error
+
+    def _show_part(self, window: int, part: Part, places: Slots, mark: Pane) -> None:
+        chosen = Part(part.keys[places], part.slots[places], part.types, part.accumulators)
+        try:
+            columns = [held.result(chosen.slots) for held in chosen.accumulators]
+        except Exception as error:
+            raise self._failed(error) from error
+        names = [*self._keys, *(aggregate.output for aggregate in self._task.aggregates)]
+        results = pa.RecordBatch.from_arrays([*self._merged.keys(chosen), *columns], names)
+        start = self._window.start_of(window * self._window.step)
+        self._show(results, (start, self._window.end_of(window)), mark)
+
+    def _open(self, pane: int) -> ArrayTable:
+        if pane not in self._panes:
+            known = next(iter(self._panes.values()), self._empty)
+            self._panes[pane] = known.without_keys()
+        return self._panes[pane]
+
+    def _windows(self, pane: int) -> range:
+        return range(self._window.first_window(pane), self._window.last_window(pane) + 1)
+
+    def _closes_at(self, pane: int) -> int:
+        """The watermark that makes further records of the pane late, for all its windows."""
+        return self._window.end_of(self._window.last_window(pane)) - 1 + self._lateness
+
+    def _closings(self, panes: Times) -> Times:
+        distinct, places = np.unique(panes, return_inverse=True)
+        return np.array([self._closes_at(pane) for pane in distinct.tolist()])[places]
+
+    def _groups_of(self, columns: Columns) -> npt.NDArray[np.uint64] | None:
+        """The key groups of records, if watermarks differ between them."""
+        if not self._times.differ:
+            return None
+        return self._empty.key_groups(columns.table, self.ctx.max_parallelism)
+
+    def _watermarks(self, groups: npt.NDArray[np.uint64] | None, count: int) -> Times:
+        return np.full(count, self._times.least) if groups is None else self._seen(groups)
+
+
+def _by_group(groups: npt.NDArray[np.int64], order: Slots) -> Iterator[Slots]:
+    """Places that go by group, in chunks that end where a group does."""
+    ends = np.append(np.flatnonzero(np.diff(groups[order])) + 1, len(order))
+    first = 0
+    for end, following in zip(ends, [*ends[1:], None], strict=True):
+        if end > first and (following is None or following - first > CHUNK_KEYS):
+            yield order[first:end]
+            first = int(end)

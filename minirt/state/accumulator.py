@@ -1,0 +1,165 @@
+"""What every accumulator has in common: one aggregate of many keys at once, in arrays by slot.
+
+A file of an aggregate defines its accumulator with this, so it knows nothing of other aggregates.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from minirt.data.values import pack_value, unpack_value
+from minirt.state.key_columns import Slots
+from minirt.state.numbers import Mask, grown, to_numbers
+
+FIRST_ROOM = 1024
+
+
+class Accumulator(ABC):
+    """One aggregate of all keys. Call `make_room` before slots are used, so that there is room for them."""
+
+    def __init__(self, arrays: Sequence[tuple[npt.DTypeLike, Any]]) -> None:
+        """`arrays` are the types of the arrays, and what they hold for a slot without records."""
+        self._arrays = [np.full(FIRST_ROOM, fill, dtype) for dtype, fill in arrays]
+        self._fills = [fill for _, fill in arrays]
+        self._count = 0
+
+    def make_room(self, count: int) -> None:
+        """Slots below `count` are about to be used."""
+        if count > len(self._arrays[0]):
+            for place, fill in enumerate(self._fills):
+                self._arrays[place] = grown(self._arrays[place], self._count, count, fill)
+        self._count = count
+
+    @abstractmethod
+    def add(self, slots: Slots, values: pa.Array) -> None:
+        """Take in a batch: value `i` belongs to the key in slot `slots[i]`."""
+
+    @abstractmethod
+    def result(self, slots: Slots) -> pa.Array:
+        """The results of these slots so far."""
+
+    def stored(self, slots: Slots) -> list[pa.Array]:
+        """The whole content of these slots, in columns."""
+        return [self.result(slots)]
+
+    @abstractmethod
+    def load(self, slots: Slots, stored: Sequence[pa.Array]) -> None:
+        """Replace the content of these slots by what was stored. No slot is named twice."""
+
+    @abstractmethod
+    def merge(self, slots: Slots, other: Any, others: Slots) -> None:
+        """Take in what `other`, of the same aggregate, holds in its slots `others`.
+
+        What it holds comes after what is here, where that matters. No slot is named twice.
+        """
+
+    def clear(self, slots: Slots) -> None:
+        """These slots are as if nothing had been added."""
+        for array, fill in zip(self._arrays, self._fills, strict=True):
+            array[slots] = fill
+
+    def keep(self, slots: Slots) -> None:
+        """Forget all slots but these, which are 0, 1, 2 and so on from now on; gives memory back."""
+        for place, fill in enumerate(self._fills):
+            kept = self._arrays[place][slots]
+            self._arrays[place] = grown(kept, len(kept), FIRST_ROOM, fill)
+        self._count = len(slots)
+
+
+class Objects(Accumulator):
+    """An object for each slot, None without any; Python looks once at each key of a batch."""
+
+    def __init__(self, type: pa.DataType, result: pa.DataType) -> None:
+        """`type` is that of the values, `result` that of the results."""
+        super().__init__([(np.object_, None)])
+        self._type = type
+        self._result = result
+
+    @abstractmethod
+    def of(self, values: pa.Array) -> Any:
+        """What there is to remember of these values of one key, in their order; None for nothing."""
+
+    @abstractmethod
+    def united(self, earlier: Any, later: Any) -> Any:
+        """What there is to remember of both, which may be changed for it."""
+
+    @abstractmethod
+    def shown(self, held: Any) -> Any:
+        """The result of what is remembered."""
+
+    def nothing(self) -> Any:
+        """The result of a key without values."""
+        return None
+
+    def pack(self, held: Any) -> bytes:
+        """As it is stored."""
+        return pack_value(held)
+
+    def unpack(self, packed: bytes) -> Any:
+        return unpack_value(packed)
+
+    def copied(self, held: Any) -> Any:
+        """One that may change without the other."""
+        return self.unpack(self.pack(held))
+
+    def add(self, slots: Slots, values: pa.Array) -> None:
+        [held] = self._arrays
+        for slot, own in by_slot(slots, values):
+            new = self.of(own)
+            if new is not None:
+                held[slot] = new if held[slot] is None else self.united(held[slot], new)
+
+    def result(self, slots: Slots) -> pa.Array:
+        nothing = self.nothing()
+        shown = [nothing if held is None else self.shown(held) for held in self._arrays[0][slots]]
+        return pa.array(shown, self._result)
+
+    def stored(self, slots: Slots) -> list[pa.Array]:
+        """Nulls of the type of the values, by which a restore knows it; and what is remembered, packed."""
+        packed = [None if held is None else self.pack(held) for held in self._arrays[0][slots]]
+        return [pa.nulls(len(packed), self._type), pa.array(packed, pa.large_binary())]
+
+    def load(self, slots: Slots, stored: Sequence[pa.Array]) -> None:
+        for slot, packed in zip(slots, stored[1].to_pylist(), strict=True):
+            self._arrays[0][slot] = None if packed is None else self.unpack(packed)
+
+    def merge(self, slots: Slots, other: Any, others: Slots) -> None:
+        [held] = self._arrays
+        for slot, new in zip(slots.tolist(), other._arrays[0][others], strict=True):
+            if new is not None:
+                new = self.copied(new)
+                held[slot] = new if held[slot] is None else self.united(held[slot], new)
+
+
+def by_slot(slots: Slots, values: pa.Array) -> Iterator[tuple[int, pa.Array]]:
+    """The values of each slot, in their order."""
+    order = np.argsort(slots, kind="stable")
+    ordered = slots[order]
+    starts = np.flatnonzero(np.diff(ordered, prepend=-1))
+    values = values.take(pa.array(order))
+    for start, stop in zip(starts, [*starts[1:], len(ordered)], strict=True):
+        yield int(ordered[start]), values.slice(start, stop - start)
+
+
+def present(slots: Slots, values: pa.Array, dtype: np.dtype[Any]) -> tuple[Slots, npt.NDArray[Any]]:
+    """Without the rows that are null."""
+    picked, nulls = taken_apart(values, dtype)
+    return (slots, picked) if nulls is None else (slots[~nulls], picked[~nulls])
+
+
+def taken_apart(array: pa.Array, dtype: np.dtype[Any]) -> tuple[npt.NDArray[Any], Mask | None]:
+    """A column as numbers or objects, and a mask of its nulls, None if it has none."""
+    if dtype != np.object_:
+        numbers, nulls = to_numbers(array)
+        return numbers.astype(dtype, copy=False), nulls
+    # Element by element, as numpy would make arrays of lists.
+    objects = np.empty(len(array), np.object_)
+    for place, value in enumerate(array.to_pylist()):
+        objects[place] = value
+    return objects, array.is_null().to_numpy(zero_copy_only=False) if array.null_count else None

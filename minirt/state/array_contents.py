@@ -1,0 +1,104 @@
+"""The content of a table of array state, once the types of its columns are known, and how it gets known."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from minirt.aggregates import Aggregate
+from minirt.data.keys import check_key_type
+from minirt.errors import ConfigurationError, UserCodeError
+from minirt.state.accumulator import Accumulator
+from minirt.state.accumulators import Arrivals, accumulator
+from minirt.state.key_index import KeyIndex
+
+
+@dataclass(slots=True)
+class Contents:
+    """Keys and accumulators, with the types of the columns that these were made for."""
+
+    key_types: list[pa.DataType]
+    value_types: list[pa.DataType]
+    result_types: list[pa.DataType]
+    index: KeyIndex
+    accumulators: list[Accumulator]
+
+    def change_key_type(self, place: int, type: pa.DataType) -> None:
+        """A key column that was null so far turns out to be of this type."""
+        self.key_types[place] = type
+        self.index.change_type(place, type)
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """What a table is made of: the first `routing` key columns tell the key group."""
+
+    keys: Sequence[str]
+    aggregates: Sequence[Aggregate]
+    label: str
+    routing: int
+    arrivals: Arrivals | None
+
+    def begin(
+        self, key_types: Sequence[pa.DataType], value_types: Sequence[pa.DataType]
+    ) -> Contents:
+        """Empty contents. An aggregate can compute a result also from a column of its result's type."""
+        for name, type in zip(self.keys, key_types, strict=True):
+            problem = check_key_type(type)
+            if problem is not None:
+                raise UserCodeError(f"operator {self.label}: column {name!r}: {problem}")
+        pairs = list(zip(self.aggregates, value_types, strict=True))
+        return Contents(
+            list(key_types),
+            list(value_types),
+            [self.result_type(aggregate, type) for aggregate, type in pairs],
+            KeyIndex(key_types),
+            [self.accumulator(aggregate, type) for aggregate, type in pairs],
+        )
+
+    def unfitting(
+        self, contents: Contents, keys: list[pa.Array], values: Sequence[pa.Array]
+    ) -> tuple[list[int], list[int]]:
+        """Which columns, of keys and of values, have no type of their own yet and get one by these.
+
+        A column of nothing but nulls may have no type of its own: it takes the known one, or it is the
+        known one that waits for a better. Raises UserCodeError for columns of other types.
+        """
+        for place, array in enumerate(keys):
+            if pa.types.is_null(array.type):
+                keys[place] = pa.nulls(len(array), contents.key_types[place])
+        late_keys = [
+            place
+            for place, (known, array) in enumerate(zip(contents.key_types, keys, strict=True))
+            if self._differs(f"key column {self.keys[place]!r}", known, array.type)
+        ]
+        late_values = []
+        for place, (aggregate, array) in enumerate(zip(self.aggregates, values, strict=True)):
+            known, type = contents.result_types[place], self.result_type(aggregate, array.type)
+            if pa.types.is_null(type):
+                continue
+            what = f"column {aggregate.column!r}: its {aggregate.output!r}"
+            if self._differs(what, known, type):
+                late_values.append(place)
+        return late_keys, late_values
+
+    def accumulator(self, aggregate: Aggregate, type: pa.DataType) -> Accumulator:
+        return accumulator(aggregate, type, self.arrivals)
+
+    def result_type(self, aggregate: Aggregate, type: pa.DataType) -> pa.DataType:
+        try:
+            return aggregate.result_type(type)
+        except ConfigurationError as error:
+            raise UserCodeError(f"operator {self.label}: {error}") from error
+
+    def _differs(self, what: str, known: pa.DataType, type: pa.DataType) -> bool:
+        if known == type:
+            return False
+        if pa.types.is_null(known):
+            return True
+        raise UserCodeError(
+            f"operator {self.label}: {what} was of type {known} so far and is of type {type} in "
+            "a batch; cast the column to one type"
+        )

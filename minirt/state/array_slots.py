@@ -1,0 +1,318 @@
+"""The slots of a table of array state: which keys have one, how they are stored and given back.
+
+A table is stored in segments: record batches of keys and accumulators. Loading one replaces what its keys
+had before, so they are loaded one after the other, the newest last. A segment names keys that are gone.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Sequence
+from functools import partial
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from minirt.aggregates import Aggregate
+from minirt.data.hashing import U64
+from minirt.data.keys import group_columns, hash_columns
+from minirt.errors import ConfigurationError
+from minirt.state import segments
+from minirt.state.accumulator import Accumulator
+from minirt.state.accumulators import Arrivals
+from minirt.state.array_contents import Contents, Layout
+from minirt.state.array_layout import (
+    ARRAY_TABLE,
+    GONE,
+    PENDING,
+    TIME,
+    column_of,
+    key_part,
+    pack_table,
+    part,
+    part_of,
+)
+from minirt.state.frozen import FrozenSlots
+from minirt.state.key_columns import Slots
+from minirt.state.numbers import Mask, grown
+from minirt.state.sections import Section, unpack_columns
+from minirt.state.segments import Segments
+
+Times = npt.NDArray[np.int64]
+
+_BEFORE_ALL = np.iinfo(np.int64).min
+
+_GONE_MIN = 1024
+"""So many slots may be of keys that are gone before the others are moved together."""
+
+
+class ArraySlots:
+    """The keys of one subtask. `keys` names their columns; `label` is the operator's, for messages.
+
+    Besides the aggregates it holds for each key the event time of its newest record, and whether its
+    result is *pending*: changed since it was given out.
+    """
+
+    def __init__(
+        self,
+        keys: Sequence[str],
+        aggregates: Sequence[Aggregate],
+        label: str,
+        *,
+        routing: int | None = None,
+        arrivals: Arrivals | None = None,
+    ) -> None:
+        """The first `routing` key columns tell the key group, all by default. `arrivals` as for
+        `accumulator`."""
+        routing = len(keys) if routing is None else routing
+        self._layout = Layout(keys, aggregates, label, routing, arrivals)
+        self._keys = keys
+        self._routing = routing
+        self._aggregates = aggregates
+        self._label = label
+        self._contents: Contents | None = None
+        self._segments = Segments()
+        self._frozen: Callable[[], FrozenSlots | None] = lambda: None
+        """The last snapshot, until it is stored or given up."""
+        self._times: Times = np.full(1024, _BEFORE_ALL, np.int64)
+        self._timed = False
+        self._pending: Mask = np.zeros(1024, np.bool_)
+        self._gone: Mask = np.zeros(1024, np.bool_)
+        """By slot, whether it was dropped. Its key is still listed, until slots are moved together."""
+        self._gone_count = 0
+        self._rows: Slots = np.zeros(1024, np.intp)
+        """By slot, a row of the batch in work."""
+
+    def list_keys(self, keys: Sequence[pa.Array]) -> Slots:
+        """The slots of these keys; new ones are listed, as keys without records."""
+        keys = list(keys)
+        contents = self._fitting(keys, None)
+        slots = contents.index.slots(keys, hash_columns(keys))
+        self._make_room(contents)
+        if self._gone_count:
+            self._before_change(slots)
+            self._revive(contents, slots)
+        self._segments.change(slots)
+        return slots
+
+    def __len__(self) -> int:
+        """How many keys there are."""
+        return self.used - self._gone_count
+
+    @property
+    def used(self) -> int:
+        """All slots are below it, those of keys that are gone included."""
+        return 0 if self._contents is None else len(self._contents.index)
+
+    def drop(self, slots: Slots) -> Slots | None:
+        """Forget the keys in these slots, each named once.
+
+        Returns None, or which old slots are now 0, 1, 2 and so on, because they were moved together: then
+        what the caller knows by slot is out of date.
+        """
+        if not len(slots):
+            return None
+        self._before_change(slots)
+        self._gone[slots] = True
+        self._pending[slots] = False
+        self._times[slots] = _BEFORE_ALL
+        self._gone_count += len(slots)
+        self._segments.change(slots)
+        if len(self) and self._gone_count <= max(_GONE_MIN, len(self)):
+            return None
+        return self._move_together()
+
+    def live(self) -> Slots:
+        """The slots of all keys."""
+        return np.flatnonzero(~self._gone[: self.used])
+
+    def keys(self, slots: Slots) -> list[pa.Array]:
+        """The key columns of these slots."""
+        assert self._contents is not None
+        return self._contents.index.keys(slots)
+
+    def hashes(self, slots: Slots) -> U64:
+        """The hashes of the keys in these slots."""
+        assert self._contents is not None
+        return self._contents.index.hashes[slots]
+
+    @property
+    def contents(self) -> tuple[list[pa.DataType], list[Accumulator]] | None:
+        """The types of the results, and the accumulators; None before the first record."""
+        held = self._contents
+        return None if held is None else (held.result_types, held.accumulators)
+
+    def snapshot(self) -> Section | None:
+        """The section to be stored now, besides the files in `builds_on`; None if there are no keys."""
+        contents, total = self._contents, len(self)
+        if contents is None or not total:
+            return None
+        self._complete_frozen()
+        waiting = np.zeros(self.used, np.bool_)
+        waiting[self._segments.next()] = True
+        tells_gone = bool(self._gone_count)
+        if tells_gone and waiting.all():
+            # Nothing older counts any more, so nobody has to be told.
+            waiting &= ~self._gone[: self.used]
+            tells_gone = False
+        frozen = FrozenSlots(waiting, partial(self._stored, contents, self._timed, tells_gone))
+        if total <= segments.STRETCH_MIN:
+            return pack_table(frozen.pieces(), total)
+        self._frozen = weakref.ref(frozen)
+        return lambda: pack_table(frozen.pieces(), total)
+
+    def builds_on(self) -> list[str]:
+        """The files that the last snapshot needs besides itself, in no order."""
+        return self._segments.paths()
+
+    def on_stored(self, path: str) -> None:
+        """Note that this file holds the last snapshot, or the last restored one, and that it counts as
+        stored."""
+        self._segments.stored(path)
+
+    def restore(self, data: bytes, groups: range | None, max_parallelism: int) -> None:
+        """Take over a snapshot: the keys of these key groups, or all keys if None.
+
+        Raises MalformedDataError, and ConfigurationError if it was taken with other aggregates.
+        """
+        loaded = []
+        for stored in unpack_columns(ARRAY_TABLE, data):
+            self._check_columns(stored)
+            if groups is not None:
+                routing = self._key_arrays(stored)[: self._routing]
+                group = group_columns(routing, max_parallelism)
+                mine = np.flatnonzero((group >= groups.start) & (group < groups.stop))
+                stored = stored.take(pa.array(mine))
+            loaded.append(self._load(stored, hash_columns(self._key_arrays(stored))))
+        self._segments.hand_over(np.concatenate(loaded))
+
+    def _stored(
+        self, contents: Contents, timed: bool, tells_gone: bool, slots: Slots
+    ) -> pa.RecordBatch:
+        """The whole content of these slots."""
+        columns = dict(zip(map(key_part, self._keys), contents.index.keys(slots), strict=True))
+        for aggregate, held in zip(self._aggregates, contents.accumulators, strict=True):
+            for place, array in enumerate(held.stored(slots)):
+                columns[column_of(aggregate, place)] = array
+        columns[PENDING] = pa.array(self._pending[slots])
+        if timed:
+            columns[TIME] = pa.array(self._times[slots])
+        if tells_gone:
+            columns[GONE] = pa.array(self._gone[slots])
+        return pa.RecordBatch.from_pydict(columns)
+
+    def _before_change(self, slots: Slots) -> None:
+        frozen = self._frozen()
+        if frozen is not None:
+            frozen.before_change(slots)
+
+    def _complete_frozen(self) -> None:
+        frozen = self._frozen()
+        if frozen is not None:
+            frozen.complete()
+
+    def _check_columns(self, stored: pa.RecordBatch) -> None:
+        found = {part(name) for name in stored.schema.names}
+        wanted = {*map(key_part, self._keys), *map(part_of, self._aggregates), PENDING}
+        if found - {TIME, GONE} != wanted:
+            raise ConfigurationError(
+                f"operator {self._label}: the checkpoint holds state of other keys or aggregates: "
+                f"{', '.join(sorted(found - {PENDING, TIME, GONE}))}; give the operator that computes "
+                "something new a new uid"
+            )
+
+    def _key_arrays(self, stored: pa.RecordBatch) -> list[pa.Array]:
+        return [stored.column(key_part(name)) for name in self._keys]
+
+    def _load(self, stored: pa.RecordBatch, hashes: U64) -> Slots:
+        """Replace the content of the stored keys; returns their slots."""
+        keys = self._key_arrays(stored)
+        columns = [
+            [
+                stored.column(name)
+                for name in stored.schema.names
+                if part(name) == part_of(aggregate)
+            ]
+            for aggregate in self._aggregates
+        ]
+        contents = self._fitting(keys, [arrays[0] for arrays in columns])
+        slots = contents.index.slots(keys, hashes)
+        self._make_room(contents)
+        for held, arrays in zip(contents.accumulators, columns, strict=True):
+            held.load(slots, arrays)
+        self._pending[slots] = stored.column(PENDING).to_numpy(zero_copy_only=False)
+        if TIME in stored.schema.names:
+            self._times[slots] = stored.column(TIME).to_numpy()
+            self._timed = True
+        gone = np.zeros(len(slots), np.bool_)
+        if GONE in stored.schema.names:
+            gone = stored.column(GONE).to_numpy(zero_copy_only=False)
+        self._gone_count += int(gone.sum()) - int(self._gone[slots].sum())
+        self._gone[slots] = gone
+        return slots
+
+    def _revive(self, contents: Contents, slots: Slots) -> None:
+        """What was dropped of keys that have come again is not to be seen."""
+        if not self._gone_count:
+            return
+        again = np.unique(slots[self._gone[slots]])
+        for held in contents.accumulators:
+            held.clear(again)
+        self._gone[again] = False
+        self._gone_count -= len(again)
+
+    def _move_together(self) -> Slots:
+        """Give back the slots of keys that are gone. The next snapshot stores all others."""
+        contents, live = self._contents, self.live()
+        assert contents is not None
+        self._complete_frozen()
+        contents.index, kept = contents.index.only(live)
+        for held in contents.accumulators:
+            held.keep(kept)
+        count = len(kept)
+        self._times = grown(self._times[kept], count, 1024, _BEFORE_ALL)
+        self._pending = grown(self._pending[kept], count, 1024, False)
+        self._rows = np.zeros(len(self._times), np.intp)
+        self._gone = np.zeros(len(self._times), np.bool_)
+        self._gone_count = 0
+        self._segments = Segments()
+        self._segments.make_room(count)
+        self._segments.change(np.arange(count))
+        return kept
+
+    def _fitting(self, keys: list[pa.Array], values: Sequence[pa.Array] | None) -> Contents:
+        """The contents, begun if need be, once the columns are known to be of fitting types.
+
+        Without values, only keys are looked at.
+        """
+        contents = self._contents
+        if values is None:
+            known = contents.value_types if contents is not None else []
+            values = [pa.nulls(0, type) for type in known]
+        if contents is None:
+            types = ([array.type for array in arrays] for arrays in (keys, values))
+            contents = self._contents = self._layout.begin(*types)
+        late_keys, late_values = self._layout.unfitting(contents, keys, values)
+        if late_keys or late_values:
+            self._complete_frozen()
+        for place in late_keys:
+            contents.change_key_type(place, keys[place].type)
+        for place in late_values:
+            aggregate, type = self._aggregates[place], values[place].type
+            contents.accumulators[place] = self._layout.accumulator(aggregate, type)
+            contents.value_types[place] = type
+            contents.result_types[place] = self._layout.result_type(aggregate, type)
+        return contents
+
+    def _make_room(self, contents: Contents) -> None:
+        count = len(contents.index)
+        self._segments.make_room(count)
+        for held in contents.accumulators:
+            held.make_room(count)
+        used = len(self._times)
+        if count > used:
+            self._times = grown(self._times, used, count, _BEFORE_ALL)
+            self._pending = grown(self._pending, used, count, False)
+            self._rows = grown(self._rows, used, count, 0)
+            self._gone = grown(self._gone, used, count, False)

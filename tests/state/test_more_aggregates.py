@@ -1,0 +1,134 @@
+"""Aggregates that bring their own accumulator, against plain Python: added, merged, stored and loaded."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+import minirt as rt
+from minirt.aggregates import Aggregate
+from minirt.state.array_table import ArrayTable
+
+ROWS = [
+    {"k": f"k{n % 5}", "v": None if n % 7 == 3 else (n * 37) % 23, "t": (n * 11) % 13}
+    for n in range(120)
+]
+Row = dict[str, Any]
+
+
+def values(rows: list[Row]) -> list[int]:
+    return [row["v"] for row in rows if row["v"] is not None]
+
+
+def by_t(rows: list[Row], *, greatest: bool) -> list[Row]:
+    return sorted(rows, key=lambda row: row["t"], reverse=greatest)
+
+
+CASES: list[tuple[Aggregate, Callable[[list[Row]], Any]]] = [
+    (rt.Variance("v", "x"), lambda rows: statistics.variance(values(rows))),
+    (rt.StdDev("v", "x", ddof=0), lambda rows: statistics.pstdev(values(rows))),
+    (rt.CountDistinct("v", "x"), lambda rows: len(set(values(rows)))),
+    (rt.ArgMin("v", "x", by="t"), lambda rows: by_t(rows, greatest=False)[0]["v"]),
+    (rt.ArgMax("v", "x", by="t"), lambda rows: by_t(rows, greatest=True)[0]["v"]),
+    (rt.Collect("v", "x", limit=4), lambda rows: values(rows)[:4]),
+    (rt.TopN("v", "x", n=3), lambda rows: sorted(values(rows), reverse=True)[:3]),
+    (
+        rt.TopN("v", "x", n=3, by="t", least=True),
+        lambda rows: [row["v"] for row in by_t(rows, greatest=False)[:3]],
+    ),
+    (
+        rt.Count("x", where=pc.field("v") > 10),
+        lambda rows: sum(value > 10 for value in values(rows)),
+    ),
+]
+
+
+def batch(rows: list[Row]) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pylist(rows)
+
+
+def table(aggregate: Aggregate) -> ArrayTable:
+    return ArrayTable(["k"], [aggregate], "op")
+
+
+def shown(held: ArrayTable) -> dict[str, Any]:
+    results, _ = held.results(held.live())
+    return {row["k"]: row["x"] for row in results.to_pylist()}
+
+
+def check(held: ArrayTable, expected: Callable[[list[Row]], Any]) -> None:
+    found = shown(held)
+    assert len(found) == 5
+    for key, value in found.items():
+        wanted = expected([row for row in ROWS if row["k"] == key])
+        if isinstance(wanted, float):
+            assert math.isclose(value, wanted, rel_tol=1e-9)
+        else:
+            assert value == wanted
+
+
+@pytest.mark.parametrize(("aggregate", "expected"), CASES, ids=lambda case: type(case).__name__)
+def test_in_batches_stored_in_between(aggregate: Any, expected: Any) -> None:
+    held = table(aggregate)
+    for first in range(0, len(ROWS), 7):
+        held.add(batch(ROWS[first : first + 7]), None)
+        stored = held.snapshot()
+        held = table(aggregate)
+        held.restore(stored() if callable(stored) else stored, None, 8)  # type: ignore[arg-type]
+    check(held, expected)
+
+
+@pytest.mark.parametrize(("aggregate", "expected"), CASES, ids=lambda case: type(case).__name__)
+def test_merged(aggregate: Any, expected: Any) -> None:
+    early, late = table(aggregate), table(aggregate)
+    slots = early.add(batch(ROWS[:60]), None)
+    late.add(batch(ROWS[60:]), None)
+    order = [late.list_keys(early.keys(np.array([slot])))[0] for slot in slots.tolist()]
+    [into], [other] = early.contents[1], late.contents[1]  # type: ignore[index]
+    into.merge(slots, other, np.array(order))
+    check(early, expected)
+
+
+def test_sketches_are_near() -> None:
+    pytest.importorskip("datasketches")
+    rows = [{"k": "a", "v": (n * 7919) % 10_007} for n in range(20_000)]
+    aggregates = [
+        rt.CountDistinct("v", "distinct", approximate=True),
+        rt.Quantile("v", "median"),
+    ]
+    held = ArrayTable(["k"], aggregates, "op")
+    for first in range(0, len(rows), 5000):
+        held.add(batch(rows[first : first + 5000]), None)
+        stored = held.snapshot()
+        held = ArrayTable(["k"], aggregates, "op")
+        held.restore(stored() if callable(stored) else stored, None, 8)  # type: ignore[arg-type]
+    [row] = held.results(held.live())[0].to_pylist()
+    assert abs(row["distinct"] / 10_007 - 1) < 0.1
+    assert abs(row["median"] / 5_003 - 1) < 0.1
+
+
+def test_slots_of_keys_that_are_gone_are_given_back() -> None:
+    held = ArrayTable(["k"], [rt.Count("n"), rt.Collect("v")], "op")
+    for round in range(20):
+        rows = [{"k": f"{round}-{n}", "v": n} for n in range(2000)]
+        slots = held.add(batch(rows), None)
+        kept = held.drop(slots[: len(slots) - 1])
+        assert len(held) == round + 1
+        assert kept is None or len(kept) == held.used
+        assert held.used < 5000
+    again = held.add(batch([{"k": "0-0", "v": 7}]), None)
+    results, _ = held.results(again)
+    assert results.to_pylist() == [{"k": "0-0", "n": 1, "v_collect": [7]}]
+
+
+@pytest.mark.parametrize("bad", [lambda: rt.TopN("v", n=0), lambda: rt.Quantile("v", q=2)])
+def test_settings_that_cannot_be_are_refused(bad: Callable[[], Any]) -> None:
+    with pytest.raises(rt.ConfigurationError, match="column 'v'"):
+        bad()
