@@ -44,7 +44,7 @@ def ui(
     never the job.
     """
     try:
-        from minirt.ui import server
+        from minirt.ui.server import listen, make_app, serve
     except ImportError as error:
         raise ConfigurationError(f"the page needs pip install 'minirt[ui]': {error}") from None
     from minirt.ui.guard import Access, is_loopback
@@ -52,7 +52,7 @@ def ui(
 
     subject = _subject(job, storage_option)
     subject.read()
-    listener = server.listen(host, port)
+    listener = listen(host, port)
     bound = listener.getsockname()[1]
     access = Access(host, bound, secrets.token_urlsafe(32))
     shown = f"[{host}]" if ":" in host else host
@@ -62,7 +62,7 @@ def ui(
         typer.echo(message, err=True)
     sys.stdout.flush()
     try:
-        server.serve(server.make_app(Watch(subject), access), listener)
+        serve(make_app(Watch(subject), access), listener)
     except KeyboardInterrupt:
         return
 

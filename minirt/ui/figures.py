@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from minirt.ui.reading import Plain
@@ -13,6 +13,8 @@ CELLS_MAX = 48
 """How many cells show the subtasks of an operator; with more subtasks, a cell is the busiest of several."""
 RANKED_MAX = 10
 """How many subtasks a list names."""
+TOP_MAX = 3
+"""How many subtasks are named of each operator."""
 
 _TIMES = {
     "busy": "busy_ms",
@@ -44,6 +46,7 @@ def _operator(vertex: Plain, figures: Plain | None) -> Plain:
         "lag_s": None,
         "skew": None,
         "cells": [],
+        "top": [],
         "slowest_part": None,
     }
     if figures is None:
@@ -61,6 +64,7 @@ def _operator(vertex: Plain, figures: Plain | None) -> Plain:
         told["busiest"] = {"subtask": busiest["subtask"], "share": _busy_ms(busiest) / 1000}
         told["skew"] = skew(with_rates)
         told["cells"] = cells(with_rates)
+        told["top"] = _busiest_of([_ranked(figures, one) for one in with_rates], TOP_MAX)
     told["slowest_part"] = _slowest_part(subtasks)
     return told
 
@@ -127,32 +131,39 @@ def links(description: Plain, shown: Sequence[Plain]) -> list[Plain]:
 
 def busiest(figures: Plain) -> list[Plain]:
     """The subtasks that work most, over all operators."""
-    found = [one for one in _ranked(figures) if one["busy"] is not None]
-    return sorted(found, key=lambda one: -one["busy"])[:RANKED_MAX]
+    return _busiest_of(_all_ranked(figures), RANKED_MAX)
+
+
+def _busiest_of(ranked: Iterable[Plain], most: int) -> list[Plain]:
+    found = [one for one in ranked if one["busy"] is not None]
+    return sorted(found, key=lambda one: -float(one["busy"]))[:most]
 
 
 def lagging(figures: Plain) -> list[Plain]:
     """The subtasks whose event time is the furthest behind, over all operators."""
-    found = [one for one in _ranked(figures) if one["lag_s"] is not None]
-    return sorted(found, key=lambda one: -one["lag_s"])[:RANKED_MAX]
+    found = [one for one in _all_ranked(figures) if one["lag_s"] is not None]
+    return sorted(found, key=lambda one: -float(one["lag_s"]))[:RANKED_MAX]
 
 
-def _ranked(figures: Plain) -> list[Plain]:
-    return [
-        {
-            "name": operator["name"],
-            "uid": operator["operator"],
-            "subtask": one["subtask"],
-            "of": operator["parallelism"],
-            "pid": one["pid"],
-            "busy": None if (rates := one["per_second"]) is None else rates["busy_ms"] / 1000,
-            "blocked": None if rates is None else _blocked_ms(one) / 1000,
-            "records_in": None if rates is None else rates["records_in"],
-            "lag_s": one["watermark_lag_s"],
-        }
-        for operator in figures["operators"]
-        for one in operator["subtasks"]
-    ]
+def _all_ranked(figures: Plain) -> Iterator[Plain]:
+    for operator in figures["operators"]:
+        for subtask in operator["subtasks"]:
+            yield _ranked(operator, subtask)
+
+
+def _ranked(operator: Plain, subtask: Plain) -> Plain:
+    rates = subtask["per_second"]
+    return {
+        "name": operator["name"],
+        "uid": operator["operator"],
+        "subtask": subtask["subtask"],
+        "of": operator["parallelism"],
+        "pid": subtask["pid"],
+        "busy": None if rates is None else rates["busy_ms"] / 1000,
+        "blocked": None if rates is None else _blocked_ms(subtask) / 1000,
+        "records_in": None if rates is None else rates["records_in"],
+        "lag_s": subtask["watermark_lag_s"],
+    }
 
 
 def point(description: Plain, shown: Sequence[Plain], at: float) -> Plain:

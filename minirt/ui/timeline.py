@@ -82,8 +82,9 @@ def outlier_limit(took: Sequence[float]) -> float:
 
 def _row(part: Plain, of: Mapping[int, int], limit: float) -> Plain:
     took = part["acknowledged_after_s"]
+    found = _SUBTASK.fullmatch(part["name"])
     return {
-        "name": part["name"],
+        "name": found["name"] if found else part["name"],
         "number": part["subtask"] + 1,
         "of": of.get(part["vertex"]),
         "phases": [part[phase] for phase in _PHASES],

@@ -141,8 +141,10 @@ def of_checkpoints(facts: Facts) -> Iterator[Sentence]:
     pending = checkpoints["under_way"]
     if pending is not None and at - pending["triggered_at"] >= LONG_S:
         missing = pending["missing"]
-        waits = f"{len(missing)} subtasks are missing, first {missing[0]}"
-        waits = waits if missing else "its manifest is being stored"
+        waits = "its manifest is being stored"
+        if missing:
+            verb = "subtask is" if len(missing) == 1 else "subtasks are"
+            waits = f"{len(missing)} {verb} missing, first {missing[0]}"
         span = _duration(at - pending["triggered_at"])
         yield Sentence(
             "note", f"Checkpoint {pending['checkpoint_id']} has taken {span} so far: {waits}."

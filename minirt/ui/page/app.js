@@ -57,18 +57,18 @@ function App() {
       ${snapshot.actions.length > 0 && html`<${Actions} offered=${snapshot.actions} />`}</header>
     <main>
       ${trouble && html`<p class="trouble" role="alert">▲ ${trouble}</p>`}
-      ${snapshot.note && html`<p class="note">${snapshot.note}</p>`}
+      ${snapshot.note && html`<p class="remark">${snapshot.note}</p>`}
       <${Verdict} sentences=${snapshot.verdict} onChoose=${setChosen} />
       <section class="panel wide" aria-labelledby="h-graph"><div class="head"><h2 id="h-graph">Job graph</h2>
-        ${operator && html`<button class="link" onClick=${() => setChosen(null)}>tables show “${operator.name}”; show all</button>`}</div>
+        ${operator && html`<button class="link" onClick=${() => setChosen(null)}>“${operator.name}” is chosen; show all</button>`}</div>
         <${JobGraph} operators=${operators} links=${snapshot.links} leftOut=${snapshot.operators_left_out}
           chosen=${chosen} onChoose=${setChosen} /><${Legend} /></section>
       <div class="columns"><div class="column">
         <${Checkpoints} snapshot=${snapshot} /></div>
       <div class="column">
         ${snapshot.live && html`<${Course} points=${snapshot.course} />`}
-        <${Ranking} title="Busiest subtasks" rows=${snapshot.busiest} chosen=${operator?.uid} />
-        ${snapshot.lagging.length > 0 && html`<${Ranking} title="Most lagging subtasks" rows=${snapshot.lagging} chosen=${operator?.uid} />`}
+        <${Ranking} title=${operator ? `Busiest subtasks of “${operator.name}”` : "Busiest subtasks"} rows=${operator ? operator.top : snapshot.busiest} />
+        ${snapshot.lagging.length > 0 && html`<${Ranking} title="Most lagging subtasks" rows=${snapshot.lagging} />`}
         <${Events} events=${snapshot.events} />
         <${Configuration} told=${snapshot.configuration} storage=${snapshot.storage} /></div></div>
     </main>`;

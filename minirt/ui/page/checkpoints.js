@@ -44,7 +44,7 @@ export function Checkpoints({ snapshot }) {
       <button disabled=${strip.first <= 0} onClick=${() => turn(strip.first)}>Older</button>
       <button disabled=${strip.end >= snapshot.strip.total} onClick=${() => turn(strip.end + strip.shown.length)}>Newer</button>
       <button aria-pressed=${String(chosen === null && older === null)} onClick=${follow}>Follow the newest</button>
-      <span class="muted">${strip.total ? `${strip.first + 1} to ${strip.end} of ${strip.total}` : ""}</span>
+      <span class="muted">${strip.total ? `${strip.first + 1} to ${strip.end} of ${strip.total}; ✕ failed, S savepoint, u barriers overtook records` : ""}</span>
     </div>
     ${error && html`<p role="alert" class="bad">${error}</p>`}
     ${checkpoints.last_failure && html`<p class="failure">✕ Last failed checkpoint: ${checkpoints.last_failure}</p>`}
@@ -102,7 +102,7 @@ function Timeline({ one }) {
     <ul class="legend">${PHASES.map((name, i) => html`<li key=${name}><span class=${`swatch phase-${i}`}></span> ${name}</li>`)}
       <li><span class="swatch phase-missing"></span> not stored</li></ul>
     <table class="gantt"><caption class="hidden">${label}</caption>
-      <thead class="hidden"><tr><th>subtask</th><th>phases</th><th>stored after</th></tr></thead>
+      <colgroup><col class="c-name" /><col /><col class="c-number" /></colgroup>
       <tbody>${one.rows.map((row, i) => html`<${Row} key=${`${row.name} ${row.number ?? i}`} row=${row} longest=${longest} so_far=${one.so_far_s} />`)}</tbody>
     </table>
     ${one.others && html`<p class="muted">and ${one.others.count} more subtasks${

@@ -11,11 +11,11 @@ export const TIMES = {
 
 export function placed(operators, links, downwards) {
   const dag = new Dag({ multigraph: true });
-  dag.setGraph({ rankdir: downwards ? "TB" : "LR", nodesep: 24, ranksep: 20, marginx: 6, marginy: 6 });
+  dag.setGraph({ rankdir: downwards ? "TB" : "LR", nodesep: 24, ranksep: 44, marginx: 6, marginy: 6 });
   dag.setDefaultEdgeLabel(() => ({}));
   for (const one of operators) dag.setNode(String(one.id), { width: WIDTH, height: HEIGHT });
   links.forEach((link, place) => {
-    const label = { width: LABEL, height: downwards ? 44 : 40, labelpos: "c", place };
+    const label = { width: LABEL, height: 44, labelpos: downwards ? "r" : "c", place };
     dag.setEdge(String(link.source), String(link.target), label, String(place));
   });
   layout(dag);
@@ -36,6 +36,9 @@ export function JobGraph({ operators, links, leftOut, chosen, onChoose }) {
   const downwards = width < NARROW;
   const shape = JSON.stringify([operators.map((o) => o.id), links.map((l) => [l.source, l.target]), downwards]);
   const at = useMemo(() => placed(operators, links, downwards), [shape]);
+  useEffect(() => {
+    if (box.current) box.current.scrollLeft = (box.current.scrollWidth - box.current.clientWidth) / 2;
+  }, [shape]);
   if (!operators.length) return html`<p ref=${box} class="muted">Nothing is known of its graph.</p>`;
   return html`<div ref=${box} class="scrolls" tabindex="0" role="group" aria-label="job graph">
     <svg class="graph" width=${at.width} height=${at.height} viewBox=${`0 0 ${at.width} ${at.height}`}>
@@ -55,7 +58,7 @@ function Patterns() {
       <rect width="6" height="6" class="soft-ground" /><rect width="3" height="6" class="soft" /></pattern>
     <pattern id="hard" width="6" height="6" patternUnits="userSpaceOnUse">
       <rect width="6" height="6" class="hard-ground" /><path d="M0 0L6 6M6 0L0 6" class="hard-line" /></pattern>
-    <marker id="arrow" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto">
+    <marker id="arrow" viewBox="0 0 8 8" refX="7" refY="4" markerUnits="userSpaceOnUse" markerWidth="11" markerHeight="11" orient="auto">
       <path d="M0 0L8 4L0 8Z" class="arrow" /></marker>
   </defs>`;
 }
@@ -70,9 +73,8 @@ function Edge({ link, at }) {
   return html`<g class=${full ? "edge full" : "edge"}>
     <title>${link.kind} ${words}</title>
     <path d=${path} marker-end="url(#arrow)" />
-    <rect x=${at.x - LABEL / 2} y=${at.y - 20} width=${LABEL} height="40" class="label-ground" />
-    <text x=${at.x} y=${at.y - 3} text-anchor="middle" class="strong">${rate(link.rate)}</text>
-    <text x=${at.x} y=${at.y + 14} text-anchor="middle" class="small">${full ? "▲ " : ""}${queues}</text>
+    <text x=${at.x} y=${at.y - 7} text-anchor="middle" class="strong">${rate(link.rate)}</text>
+    <text x=${at.x} y=${at.y + 18} text-anchor="middle" class="small">${full ? "▲ " : ""}${queues}</text>
   </g>`;
 }
 

@@ -42,12 +42,11 @@ function Line({ title, lines, shown, points }) {
       ${lines.map(([name], i) => html`<path key=${name} class=${`line line-${i}`} d=${path(name)} />`)}</svg></figure>`;
 }
 
-export function Ranking({ title, rows, chosen }) {
-  const shown = chosen == null ? rows : rows.filter((row) => row.uid === chosen);
+export function Ranking({ title, rows }) {
   return html`<section class="panel"><h2>${title}</h2>
-    ${shown.length ? html`<div class="scrolls" tabindex="0" role="group" aria-label=${title}><table class="ranking">
+    ${rows.length ? html`<div class="scrolls" tabindex="0" role="group" aria-label=${title}><table class="ranking">
       <thead><tr><th>subtask</th><th>busy</th><th>waits</th><th>records/s</th><th>behind</th><th>process</th></tr></thead>
-      <tbody>${shown.map((row) => html`<tr key=${`${row.uid} ${row.subtask}`}>
+      <tbody>${rows.map((row) => html`<tr key=${`${row.uid} ${row.subtask}`}>
         <th scope="row" title=${row.name}>${row.name} <span class="nowrap">${row.subtask + 1}/${row.of}</span></th>
         <td>${percent(row.busy)}</td><td>${percent(row.blocked)}</td><td>${count(row.records_in)}</td>
         <td>${duration(row.lag_s)}</td><td>${row.pid ?? "–"}</td></tr>`)}</tbody></table></div>`
