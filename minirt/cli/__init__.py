@@ -10,13 +10,16 @@ from typing import Any, NoReturn
 
 import typer
 
+from minirt.cli.advise import advise
 from minirt.cli.bench import bench
 from minirt.cli.checkpoints import checkpoints
+from minirt.cli.compare import compare
 from minirt.cli.conformance import conformance
 from minirt.cli.demo import demo
 from minirt.cli.history import history
 from minirt.cli.jobs import cancel, jobs, rescale, savepoint, stop
 from minirt.cli.run import run
+from minirt.cli.simulate import simulate
 from minirt.cli.top import top
 from minirt.cli.ui import ui
 from minirt.cli.verify import verify
@@ -40,14 +43,17 @@ app.command()(jobs)
 app.command()(top)
 app.command()(ui)
 app.command()(history)
+app.command()(advise)
 app.command()(savepoint)
 app.command()(stop)
 app.command()(cancel)
 app.command()(rescale)
 app.command()(bench)
+app.command()(compare)
 app.command()(demo)
 app.command()(verify)
 app.command()(conformance)
+app.command()(simulate)
 app.add_typer(checkpoints, name="checkpoints")
 
 

@@ -22,9 +22,16 @@ from minirt.protocol.manifest import (
 from minirt.protocol.reasons import GenerationFailure, SavepointFailure
 from minirt.protocol.reports import CheckpointReport
 from minirt.protocol.savepoint_requests import Savepoint, SavepointRequest
+from minirt.protocol.source_offsets import (
+    SourceOffsets,
+    SourcesNotTold,
+    SourcesTold,
+    TellSources,
+)
 from minirt.protocol.starting_point import FROM_THE_BEGINNING, StartingPoint
 from minirt.protocol.stored_watermarks import SubtaskWatermarks
 from minirt.protocol.subtask_commands import SubtaskCommand
+from minirt.protocol.trace import CheckpointTrace, SubtaskTrace
 
 
 class TimerKind(Enum):
@@ -37,6 +44,7 @@ class TimerKind(Enum):
     LIVENESS = "look for silent workers"
     RESTART = "restart after the delay"
     COMMIT = "try a commit again"
+    TELL = "tell sources again how far they are stored"
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +134,8 @@ class SnapshotAcknowledged:
     handles: tuple[SinkHandles, ...] = ()
     in_flight: InFlightRef | None = None
     watermarks: SubtaskWatermarks | None = None
+    offsets: SourceOffsets | None = None
+    trace: SubtaskTrace | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,6 +228,8 @@ JobEvent = (
     | ManifestRefused
     | HandlesCommitted
     | CommitFailed
+    | SourcesTold
+    | SourcesNotTold
     | SavepointRequested
     | SavepointPublished
     | SavepointNotPublished
@@ -306,6 +318,13 @@ class RecordHistory:
 
 
 @dataclass(frozen=True, slots=True)
+class StoreTrace:
+    """Keep what a checkpoint did beside it, for as long as it is kept."""
+
+    trace: CheckpointTrace
+
+
+@dataclass(frozen=True, slots=True)
 class SetTimer:
     timer: Timer
     at: float
@@ -362,10 +381,12 @@ JobCommand = (
     | SubtaskCommand
     | StoreManifest
     | CommitHandles
+    | TellSources
     | CleanUp
     | PublishSavepoint
     | AnswerSavepoint
     | RecordHistory
+    | StoreTrace
     | SetTimer
     | AnnounceRestart
     | EndJob

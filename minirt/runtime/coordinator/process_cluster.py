@@ -13,6 +13,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from multiprocessing.connection import wait
 from typing import Any
 
@@ -25,18 +26,23 @@ from minirt.protocol.ids import SubtaskId
 from minirt.protocol.job_events import (
     GenerationFailed,
     JobEvent,
+    SnapshotAcknowledged,
     StopWorkers,
     WorkerFailed,
     WorkersConnected,
     WorkerSeen,
 )
 from minirt.protocol.subtask_commands import SubtaskCommand
+from minirt.protocol.trace import SubtaskTrace
 from minirt.runtime.channels.sockets import TOKEN_BYTES, Address
+from minirt.runtime.control.clock_offsets import ClockOffsets
 from minirt.runtime.control.connection import MessageConnection, UnreadableError, UnsendableError
 from minirt.runtime.control.control import ORPHANED_EXIT
 from minirt.runtime.control.entrance import Entrance
 from minirt.runtime.control.messages import (
     Assignment,
+    ClockAnswer,
+    ClockQuestion,
     Fork,
     Heartbeat,
     LifelineOpened,
@@ -96,6 +102,7 @@ class ProcessCluster:
         self._unexplained: dict[int, float] = {}
         """Workers whose connection has closed, and until when the template may say why."""
         self._stopping = False
+        self._clocks = ClockOffsets()
         self.pids: dict[int, int] = {}
         self.metrics: dict[SubtaskId, SubtaskMetrics] = {}
         self.figures_changed = False
@@ -122,6 +129,7 @@ class ProcessCluster:
         self._stopping = False
         self._unexplained = {}
         self._addresses, self.pids, self.metrics = {}, {}, {}
+        self._clocks.clear()
         for worker in sorted(set(self._placement.values())):
             self._template.fork(Fork(deployment.generation, worker))
 
@@ -230,6 +238,15 @@ class ProcessCluster:
                 self.metrics.update(metrics)
                 self.figures_changed = True
                 self._post(WorkerSeen(generation, worker))
+                if self._package.options.trace:
+                    self._tell(worker, ClockQuestion(self._package.clock.monotonic()))
+            case ClockAnswer(generation, worker, asked_at, answered_at):
+                if generation == self._generation:
+                    now = self._package.clock.monotonic()
+                    self._clocks.note(worker, asked_at, answered_at, now)
+            case SnapshotAcknowledged(subtask=subtask, trace=SubtaskTrace() as trace):
+                aligned = self._clocks.aligned(trace, self._placement[subtask])
+                self._post(replace(message, trace=aligned))
             case Exception():
                 self._post(GenerationFailed(message, fatal=True))
             case _:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,8 +12,6 @@ from minirt.errors import (
     UserCodeError,
 )
 from minirt.graph.execution import ExecutionGraph
-from minirt.graph.job_graph import OperatorNode
-from minirt.io.base import Handle, Sink
 from minirt.monitoring.logs import log_fields, logger_of
 from minirt.protocol.checkpoint_paths import CheckpointPaths
 from minirt.protocol.job_events import (
@@ -33,14 +30,17 @@ from minirt.protocol.job_events import (
     SavepointNotPublished,
     SavepointPublished,
     StoreManifest,
+    StoreTrace,
 )
-from minirt.protocol.manifest import Manifest, ManifestKey, SinkHandles
+from minirt.protocol.manifest import Manifest, ManifestKey
 from minirt.protocol.preparing import Preparation, PreparationStep
 from minirt.protocol.preparing_events import PreparingCommand
 from minirt.protocol.reports import CheckpointReport
 from minirt.protocol.restore_options import RestoreOptions
+from minirt.protocol.source_offsets import SourcesNotTold, SourcesTold, TellSources
 from minirt.protocol.starting_point import StartingPoint
 from minirt.runtime.control.package import Deployment
+from minirt.runtime.coordinator.ends import JobEnds
 from minirt.runtime.coordinator.preparation_tasks import PreparationTasks
 from minirt.storage.checkpoints import CheckpointStorage
 from minirt.storage.history import EVENTS_MAX, History
@@ -54,24 +54,30 @@ class RecordEvent:
     """Keep what happened to the job where it survives the coordinator; it decides nothing."""
 
     entry: dict[str, Any]
+    folder: str = CheckpointPaths.EVENTS
+    entries_max: int = EVENTS_MAX
 
 
 StorageCommand = (
     PrepareGeneration
     | StoreManifest
     | CommitHandles
+    | TellSources
     | PublishSavepoint
     | CleanUp
     | RecordHistory
+    | StoreTrace
     | RecordEvent
 )
 STORAGE_COMMANDS = (
     PrepareGeneration,
     StoreManifest,
     CommitHandles,
+    TellSources,
     PublishSavepoint,
     CleanUp,
     RecordHistory,
+    StoreTrace,
 )
 
 
@@ -85,7 +91,8 @@ class StorageTasks:
     restore: RestoreOptions
     _preparation: Preparation = field(init=False)
     _preparing: PreparationTasks = field(init=False)
-    _events: History | None = field(init=False, default=None)
+    _ends: JobEnds = field(init=False)
+    _events: dict[str, History] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         checkpointing = self.checkpointing
@@ -96,7 +103,9 @@ class StorageTasks:
             restored_watermarks=checkpointing is not None
             and checkpointing.watermarks == "restored",
         )
-        self._preparing = PreparationTasks(self.graph, self.storage)
+        staging = None if self.storage is None else self.storage.staging
+        self._ends = JobEnds(self.graph, staging)
+        self._preparing = PreparationTasks(self.graph, self._ends, self.storage)
 
     @property
     def _generation(self) -> int:
@@ -118,17 +127,27 @@ class StorageTasks:
             case StoreManifest(manifest):
                 return self._store(manifest)
             case CommitHandles(checkpoint_id, handles):
-                self._commit(handles)
+                self._ends.commit(handles)
                 return HandlesCommitted(checkpoint_id)
+            case TellSources(checkpoint_id, offsets):
+                self._ends.tell_sources(offsets)
+                return SourcesTold(checkpoint_id)
             case PublishSavepoint(manifest, path):
                 return self._publish(manifest, path)
             case CleanUp():
                 self._clean_up(command)
             case RecordHistory(report):
                 self._record(report)
-            case RecordEvent(entry):
-                self._record_event(entry)
+            case StoreTrace(trace):
+                if self.storage is not None:
+                    self.storage.write_trace(trace)
+            case RecordEvent():
+                self._record_event(command)
         return None
+
+    def close(self) -> None:
+        """The job is over: release what commits. In the thread that runs the commands."""
+        self._ends.close()
 
     def deployment(self, generation: int, start: StartingPoint) -> Deployment:
         """What the workers of a generation that was prepared are given."""
@@ -162,12 +181,16 @@ class StorageTasks:
             case CommitHandles(checkpoint_id):
                 logger.warning("commit of checkpoint %d failed: %s", checkpoint_id, known)
                 return CommitFailed(checkpoint_id, known)
+            case TellSources(checkpoint_id):
+                return SourcesNotTold(checkpoint_id, known)
             case PublishSavepoint(manifest):
                 return SavepointNotPublished(manifest.checkpoint_id, known)
             case CleanUp():
                 logger.warning("old checkpoints could not be deleted: %s", known)
             case RecordHistory():
                 logger.warning("the checkpoint history could not be written: %s", known)
+            case StoreTrace():
+                logger.warning("the trace of a checkpoint could not be written: %s", known)
             case RecordEvent():
                 logger.warning("the history of the job could not be written: %s", known)
         return None
@@ -181,18 +204,6 @@ class StorageTasks:
         if not (created and current):
             return ManifestRefused(checkpoint_id, SupersededError())
         return ManifestStored(checkpoint_id)
-
-    def _commit(self, held: Sequence[SinkHandles]) -> None:
-        for node, sink in self._sinks():
-            handles = _handles_of(held, node.uid)
-            if handles:
-                sink.commit(handles)
-
-    def _sinks(self) -> Iterator[tuple[OperatorNode, Sink]]:
-        for vertex in self.graph.vertices:
-            for node in vertex.operators:
-                if node.spec.writes_to is not None:
-                    yield node, node.spec.writes_to
 
     def _publish(self, manifest: Manifest, path: str | None) -> JobEvent:
         checkpoint_id, storage = manifest.checkpoint_id, self.storage
@@ -225,13 +236,14 @@ class StorageTasks:
         if self.storage is not None:
             self.storage.append_history(report.to_plain())
 
-    def _record_event(self, entry: dict[str, Any]) -> None:
+    def _record_event(self, command: RecordEvent) -> None:
         if self.storage is None:
             return
-        if self._events is None or self._events.generation != self._generation:
-            store, folder = self.storage.store, CheckpointPaths.EVENTS
-            self._events = History(store, folder, self._generation, EVENTS_MAX)
-        self._events.append(entry)
+        folder, events = command.folder, self._events.get(command.folder)
+        if events is None or events.generation != self._generation:
+            store, entries_max = self.storage.store, command.entries_max
+            events = self._events[folder] = History(store, folder, self._generation, entries_max)
+        events.append(command.entry)
 
 
 def _end_drain(storage: CheckpointStorage, key: ManifestKey) -> None:
@@ -239,7 +251,3 @@ def _end_drain(storage: CheckpointStorage, key: ManifestKey) -> None:
         storage.end_drain(key)
     except MinirtError as error:
         logger.warning("the job is drained, but its next start will end it once more: %s", error)
-
-
-def _handles_of(held: Sequence[SinkHandles], uid: str) -> list[Handle]:
-    return [handle for part in held if part.uid == uid for handle in part.handles]

@@ -67,7 +67,7 @@ function App() {
         <${Checkpoints} snapshot=${snapshot} /></div>
       <div class="column">
         ${snapshot.live && html`<${Course} points=${snapshot.course} />`}
-        <${Ranking} title=${operator ? `Busiest subtasks of “${operator.name}”` : "Busiest subtasks"} rows=${operator ? operator.top : snapshot.busiest} />
+        ${(snapshot.live || snapshot.busiest.length > 0) && html`<${Ranking} title=${operator ? `Busiest subtasks of “${operator.name}”` : "Busiest subtasks"} rows=${operator ? operator.top : snapshot.busiest} />`}
         ${snapshot.lagging.length > 0 && html`<${Ranking} title="Most lagging subtasks" rows=${snapshot.lagging} />`}
         <${Events} events=${snapshot.events} />
         <${Configuration} told=${snapshot.configuration} storage=${snapshot.storage} /></div></div>

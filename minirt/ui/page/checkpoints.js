@@ -96,7 +96,7 @@ function Timeline({ one }) {
   const status = one.under_way ? "being taken" : one.status;
   const label = `checkpoint ${one.checkpoint_id}: subtasks and their phases, those that were last on top`;
   return html`<div class="timeline">
-    <h3>${one.kind} ${one.checkpoint_id} <span class="muted">${one.mode}, ${status}, ${duration(one.so_far_s)}${
+    <h3>checkpoint ${one.checkpoint_id} <span class="muted">${one.kind === "checkpoint" ? "" : `${one.kind}, `}${one.mode}, ${status}, ${duration(one.so_far_s)}${
       one.bytes == null ? "" : `, ${bytes(one.bytes)}, ${bytes(one.in_flight_bytes)} of them in flight`}</span></h3>
     ${one.reason && html`<p class="failure">✕ ${one.reason}</p>`}
     <ul class="legend">${PHASES.map((name, i) => html`<li key=${name}><span class=${`swatch phase-${i}`}></span> ${name}</li>`)}

@@ -84,7 +84,7 @@ function Node({ one, at, chosen, onChoose }) {
   const state = !one.times ? "" : waits >= 0.1 ? "waiting" : (one.busiest?.share ?? one.times.busy) >= 0.8 ? "working" : "";
   const words = one.times
     ? `busy ${percent(one.times.busy)}, waits ${percent(waits)}`
-    : "no rates yet";
+    : "no rates known";
   const choose = () => onChoose(chosen ? null : one.id);
   const onKey = (event) => {
     if (event.key === "Enter" || event.key === " ") { event.preventDefault(); choose(); }

@@ -68,7 +68,7 @@ export function Configuration({ told, storage }) {
   const entries = Object.entries(told);
   return html`<section class="panel" aria-labelledby="h-config"><h2 id="h-config">Configuration</h2>
     <p class="muted">storage: ${storage ?? "none: this job takes no checkpoints"}</p>
-    ${entries.length > 0 && html`<details><summary>${entries.length} options</summary>
+    ${entries.length > 0 && html`<details><summary>${entries.length} ${entries.length === 1 ? "option" : "options"}</summary>
       <dl>${entries.map(([name, value]) => html`<div key=${name}><dt>${name}</dt><dd>${value || "–"}</dd></div>`)}</dl></details>`}
   </section>`;
 }
