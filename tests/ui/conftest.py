@@ -87,5 +87,5 @@ def done_job(folder: Path) -> Iterator[Path]:
     sums = numbers.key_by(lambda n: n % 7).reduce(lambda a, b: a + b, uid="sums", name="sums")
     sums.sink(rt.DiscardSink(), uid="out", name="out")
     checkpointing = rt.Checkpointing(folder / "done", interval="50ms")
-    env.execute(checkpointing=checkpointing)
+    env.execute(checkpointing=checkpointing, runner="inline")
     yield folder / "done"
