@@ -14,25 +14,30 @@ from minirt.protocol.reports import CheckpointReport
 from minirt.ui.reading import Plain, Reading
 
 AGAIN_S = 10.0
-"""How often storage is read again while somebody looks at a job that has not ended."""
+"""How often storage is asked for news while somebody looks at a job that has not ended."""
 _ENDS = ("finished", "stopped", "cancelled", "failed")
 
 
 class StoredJob:
-    """Reads storage once, and now and then again as long as no event says that the job has ended."""
+    """Reads storage once. As long as no event says that the job has ended, it looks for news now and then,
+    and reads all again if there are any: a long history takes seconds."""
 
     def __init__(self, checkpoints: Checkpoints) -> None:
         self._storage = checkpoints
         self._reports: list[CheckpointReport] = []
         self._reading: Reading | None = None
-        self._read_at = 0.0
+        self._looked_at = 0.0
+        self._seen: object = None
 
     def read(self) -> Reading:
-        now = SYSTEM_CLOCK.monotonic()
         reading = self._reading
-        if reading is None or (not _is_over(reading) and now - self._read_at >= AGAIN_S):
-            reading = self._reading = self._read()
-            self._read_at = now
+        rested = SYSTEM_CLOCK.monotonic() - self._looked_at >= AGAIN_S
+        if reading is None or (not _is_over(reading) and rested):
+            seen = self._storage.keys(), self._storage.events()[-1:]
+            if reading is None or seen != self._seen:
+                self._seen, reading = seen, self._read()
+                self._reading = reading
+            self._looked_at = SYSTEM_CLOCK.monotonic()
         return reading
 
     def checkpoint(self, checkpoint_id: int, generation: int) -> Plain:

@@ -21,11 +21,21 @@ PICTURES = os.environ.get("PAGE_PICTURES")
 """A folder for screenshots, to be looked at."""
 
 
-@pytest.fixture
-def browser() -> Iterator[Browser]:
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Browser]:
     with running_browser() as browser:
         yield browser
-        assert browser.complaints == []
+
+
+@pytest.fixture
+def browser(chromium: Browser) -> Iterator[Browser]:
+    """The same one for all tests, each with pages of its own."""
+    chromium.asked.clear()
+    yield chromium
+    for context in chromium.chromium.contexts:
+        context.close()
+    complaints, chromium.complaints[:] = [*chromium.complaints], []
+    assert complaints == []
 
 
 def picture(page: Any, name: str) -> None:
