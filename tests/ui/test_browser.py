@@ -28,8 +28,8 @@ def chromium() -> Iterator[Browser]:
 
 
 @pytest.fixture
-def browser(chromium: Browser) -> Iterator[Browser]:
-    """The same one for all tests, each with pages of its own."""
+def browser(chromium: Browser, serve: Serve) -> Iterator[Browser]:
+    """The same one for all tests, each with pages of its own, closed before their server ends."""
     chromium.asked.clear()
     yield chromium
     for context in chromium.chromium.contexts:
