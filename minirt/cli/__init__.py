@@ -21,6 +21,7 @@ from minirt.cli.jobs import cancel, jobs, rescale, savepoint, stop
 from minirt.cli.run import run
 from minirt.cli.simulate import simulate
 from minirt.cli.top import top
+from minirt.cli.ui import ui
 from minirt.cli.verify import verify
 from minirt.cli.wording import in_flags
 from minirt.errors import ConfigurationError, MinirtError
@@ -40,6 +41,7 @@ app = typer.Typer(
 app.command()(run)
 app.command()(jobs)
 app.command()(top)
+app.command()(ui)
 app.command()(history)
 app.command()(advise)
 app.command()(savepoint)

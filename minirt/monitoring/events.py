@@ -7,12 +7,12 @@ from typing import Any
 
 import msgpack
 
+from minirt.monitoring.causes import shortened
 from minirt.monitoring.figures import JobFigures, OperatorFigures
 from minirt.monitoring.monitor import JobMonitor
 from minirt.protocol.job_events import JobStatus
 from minirt.runtime.coordinator.observer import JobObserver
 
-CAUSE_TEXT_MAX = 2000
 FIGURES_BYTES_MAX = 32 * 1024
 """Figures of a job with so many operators that they take more are left out."""
 
@@ -55,18 +55,12 @@ class JobEvents(JobObserver):
         self._record(
             {
                 **_event(event, figures),
-                "cause": None if cause is None else _shortened(cause),
+                "cause": None if cause is None else shortened(cause),
                 "completed_checkpoints": figures.checkpoints.completed,
                 "failed_checkpoints": figures.checkpoints.failed,
                 "operators": operators if fits else [],
             }
         )
-
-
-def _shortened(text: str) -> str:
-    """Tracebacks say what matters first and last."""
-    half = CAUSE_TEXT_MAX // 2
-    return text if len(text) <= CAUSE_TEXT_MAX else f"{text[:half]} ... {text[-half:]}"
 
 
 def _event(event: str, figures: JobFigures) -> dict[str, Any]:

@@ -220,7 +220,9 @@ class CheckpointFigures:
             if self.newest is None
             else {name: getattr(self.newest, name) for name in _OF_NEWEST},
             "last_failure": None if self.last_failure is None else str(self.last_failure),
-            "under_way": None if self.under_way is None else asdict(self.under_way),
+            "under_way": None
+            if self.under_way is None
+            else {name: getattr(self.under_way, name) for name in _OF_UNDER_WAY},
         }
 
 
@@ -229,6 +231,9 @@ _OF_NEWEST = (
     *("bytes", "in_flight_bytes"),
 )
 """What the figures tell of the newest completed checkpoint."""
+
+_OF_UNDER_WAY = ("checkpoint_id", "mode", "kind", "triggered_at", "stored", "missing")
+"""What the figures tell of the one that is being taken: its parts would be too much for each second."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from minirt.clock import SYSTEM_CLOCK
 from minirt.graph.execution import ExecutionGraph
+from minirt.monitoring.causes import shortened
 from minirt.monitoring.figures import (
     CheckpointFigures,
     CheckpointPart,
@@ -18,6 +20,22 @@ from minirt.protocol.ids import SubtaskId
 from minirt.protocol.job_events import JobStatus
 from minirt.protocol.reports import CheckpointReport, CheckpointUnderWay
 from minirt.runtime.coordinator.observer import JobObserver, JobProgress
+
+RESTARTS_MAX = 20
+"""How many restarts are remembered with their errors, the newest."""
+RESTART_TEXT_MAX = 8000
+"""How many characters of an error are remembered."""
+
+
+@dataclass(frozen=True, slots=True)
+class RestartRecord:
+    """A generation that failed, and was followed by another one. `at` is in seconds since 1970."""
+
+    at: float
+    generation: int
+    delay_s: float
+    cause: str
+    """The error as it was raised, with the traceback of user code, shortened."""
 
 
 class JobMonitor(JobObserver):
@@ -40,6 +58,7 @@ class JobMonitor(JobObserver):
         self._generation = 0
         self._restarts = 0
         self._last_failure: str | None = None
+        self._restart_records: deque[RestartRecord] = deque(maxlen=RESTARTS_MAX)
         self._checkpoint_figures = CheckpointFigures()
         self._under_way: CheckpointUnderWay | None = None
         self._parts: Mapping[SubtaskId, CheckpointPart] = {}
@@ -65,6 +84,8 @@ class JobMonitor(JobObserver):
     def on_restart(self, error: Exception, delay_s: float) -> None:
         self._restarts += 1
         self._last_failure = str(error)
+        cause = shortened(self._last_failure, RESTART_TEXT_MAX)
+        self._restart_records.append(RestartRecord(self._now(), self._generation, delay_s, cause))
 
     def on_progress(self, progress: JobProgress) -> None:
         subtasks = []
@@ -84,6 +105,16 @@ class JobMonitor(JobObserver):
                 )
             )
         self._subtasks = tuple(subtasks)
+
+    @property
+    def restart_records(self) -> tuple[RestartRecord, ...]:
+        """The newest restarts, oldest first."""
+        return tuple(self._restart_records)
+
+    @property
+    def under_way(self) -> CheckpointUnderWay | None:
+        """The checkpoint that is being taken, with the parts that have come."""
+        return self._under_way
 
     def figures(self) -> JobFigures:
         """The job as it was heard of last."""

@@ -3,4 +3,5 @@
 registry   which jobs run on this machine: one file a job in a folder that is its user's alone
 control    one request and one answer over a socket, for callers that know the job's access token
 desk       what a caller can ask a job
+details    what the live page asks beside figures
 """

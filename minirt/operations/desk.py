@@ -10,6 +10,7 @@ from minirt.clock import SYSTEM_CLOCK
 from minirt.errors import ConfigurationError, MinirtError
 from minirt.monitoring.logs import logger_of
 from minirt.operations.control import ControlSocket, Plain
+from minirt.operations.details import details
 from minirt.operations.registry import Entry, Registry
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ class ControlDesk:
             "cancel": self._cancel,
             "savepoint": self._savepoint,
             "stop": self._stop,
+            **details(job, lambda: sorted(self._answers)),
         }
         self._entry = Entry.new(job.name, SYSTEM_CLOCK.now())
         self._registry: Registry | None = None

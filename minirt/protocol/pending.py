@@ -151,4 +151,5 @@ class PendingCheckpoint:
             self.triggered_at,
             len(self.stats),
             subtask_names(self.awaited, vertices),
+            tuple(self.stats),
         )

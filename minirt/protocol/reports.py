@@ -201,6 +201,8 @@ class CheckpointUnderWay:
     stored: int
     """How many subtasks have stored their part."""
     missing: tuple[str, ...]
+    parts: tuple[SubtaskStats, ...] = ()
+    """How it went in those subtasks, in the order in which their parts came."""
 
 
 def subtask_names(

@@ -11,6 +11,7 @@ import pytest
 
 import minirt as rt
 from minirt.monitoring import events
+from minirt.monitoring.causes import CAUSE_TEXT_MAX
 from minirt.monitoring.events import JobEvents
 from minirt.protocol.checkpoint_paths import CheckpointPaths
 from minirt.protocol.job_events import JobStatus
@@ -47,7 +48,7 @@ def test_only_starts_restarts_and_the_end_are_recorded():
 def test_an_entry_is_bounded(monkeypatch):
     error = ValueError("x" * 10**6)
     [entry] = recorded(lambda job: job.on_restart(error, 1))
-    assert len(msgpack.packb(entry)) < events.CAUSE_TEXT_MAX + 2000
+    assert len(msgpack.packb(entry)) < CAUSE_TEXT_MAX + 2000
     monkeypatch.setattr(events, "FIGURES_BYTES_MAX", 100)
     [entry] = recorded(lambda job: job.on_end(JobStatus.FINISHED, None))
     assert (entry["operators"], entry["cause"]) == ([], None)

@@ -21,6 +21,7 @@ from minirt.graph.planner import build_execution_graph
 from minirt.graph.queue_checks import check_queues
 from minirt.io.base import Sink
 from minirt.modes import DEFAULT_MODE, MODES, find_mode
+from minirt.monitoring.description import describe_job
 from minirt.monitoring.events import JobEvents
 from minirt.monitoring.load import LOAD_ENTRIES_MAX, JobSetup, LoadEntries
 from minirt.monitoring.logs import logger_of, set_up_program
@@ -92,7 +93,15 @@ def _launch(graph: JobGraph, settings: RunSettings, clock: Clock) -> Job:
         )
         recorder.observers += _noting_load(parts, settings, monitor, coordinator, clock)
         at_end = starting.pop_all()
-        job = Job(parts.protocol, options, recorder, monitor, url, coordinator, savepoints, at_end)
+        job = Job(
+            *(parts.protocol, options, recorder, monitor, url, coordinator, savepoints, at_end),
+            describe_job(
+                parts.execution,
+                settings,
+                parts.mode,
+                _chosen(settings.restart, settings.checkpointing),
+            ),
+        )
         attach_signals(job)
     return job
 
@@ -282,6 +291,15 @@ def _sinks(execution: ExecutionGraph) -> Iterator[Sink]:
     return (node.spec.writes_to for node in nodes if node.spec.writes_to is not None)
 
 
+def _chosen(
+    restart: RestartStrategy | None, checkpointing: Checkpointing | None
+) -> RestartStrategy:
+    """The restart strategy, or the default, which depends on whether there are checkpoints."""
+    if restart is not None:
+        return restart
+    return Restart.none() if checkpointing is None else Restart.exponential_delay()
+
+
 def job_protocol(
     execution: ExecutionGraph,
     checkpointing: Checkpointing | None,
@@ -301,14 +319,12 @@ def job_protocol(
             checkpointing.tolerable_failures,
             options.limits.savepoint_requests,
         )
-    if restart is None:
-        restart = Restart.none() if checkpointing is None else Restart.exponential_delay()
     return JobProtocol(
         execution.name,
         vertex_entries(execution.topology),
         frozenset(execution.subtasks()),
         settings,
-        restart.start(),
+        _chosen(restart, checkpointing).start(),
         Liveness(options.heartbeat_timeout_s),
         options.limits.connect_timeout_s,
         options.limits.start_timeout_s,

@@ -7,16 +7,17 @@ import os
 import threading
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from typing import Any
 
 from minirt.config import Options
 from minirt.errors import ConfigurationError, JobFailedError, ProtocolError
 from minirt.monitoring.figures import JobFigures
 from minirt.monitoring.logs import log_fields, logger_of
-from minirt.monitoring.monitor import JobMonitor
+from minirt.monitoring.monitor import JobMonitor, RestartRecord
 from minirt.monitoring.queued import queued_in_words
 from minirt.operations.desk import ControlDesk
 from minirt.protocol.barriers import CheckpointMode
@@ -63,9 +64,18 @@ class Recorder(JobObserver):
         self.observers = list(observers)
         self.checkpoints: deque[CheckpointReport] = deque(maxlen=entries_max)
         self.completed = 0
+        self._lock = threading.Lock()
+        self._over = 0
+        """How many checkpoints have completed or failed."""
         self._newest_error = ""
         self._times = 0
         """How often this error came in a row."""
+
+    @property
+    def remembered(self) -> tuple[int, tuple[CheckpointReport, ...]]:
+        """How many checkpoints have completed or failed, and the newest of them; for any thread."""
+        with self._lock:
+            return self._over, tuple(self.checkpoints)
 
     def on_status(self, status: JobStatus, generation: int) -> None:
         with log_fields(job=self.name, generation=generation):
@@ -74,7 +84,9 @@ class Recorder(JobObserver):
             observer.on_status(status, generation)
 
     def on_checkpoint(self, report: CheckpointReport) -> None:
-        self.checkpoints.append(report)
+        with self._lock:
+            self.checkpoints.append(report)
+            self._over += 1
         self.completed += report.completed
         id = report.checkpoint_id
         with log_fields(job=self.name, generation=report.generation, checkpoint=id):
@@ -139,9 +151,12 @@ class Job:
         coordinator: Coordinator,
         savepoints: SavepointDesk,
         at_end: ExitStack,
+        description: Mapping[str, Any],
     ) -> None:
         self.name = recorder.name
         self.options = options
+        self.description = description
+        """Its graph and its configuration, as JSON carries them; it holds no secrets."""
         self.metrics_url = metrics_url
         """Where Prometheus reads the metrics, if the job offers any."""
         self._protocol = protocol
@@ -179,6 +194,21 @@ class Job:
     def figures(self) -> JobFigures:
         """The newest figures with rates: where time goes, what flows, how checkpoints went."""
         return self._monitor.figures()
+
+    @property
+    def restart_records(self) -> tuple[RestartRecord, ...]:
+        """The newest restarts with their errors, oldest first."""
+        return self._monitor.restart_records
+
+    @property
+    def checkpoint_reports(self) -> tuple[int, tuple[CheckpointReport, ...]]:
+        """How many checkpoints have completed or failed, and the newest of them, oldest first."""
+        return self._recorder.remembered
+
+    @property
+    def checkpoint_under_way(self) -> CheckpointUnderWay | None:
+        """The checkpoint that is being taken, with the parts that have come."""
+        return self._monitor.under_way
 
     def savepoint(
         self,

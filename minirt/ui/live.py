@@ -1,0 +1,159 @@
+"""A running job, asked over its private socket."""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from minirt.errors import ConfigurationError, MinirtError
+from minirt.operations.control import ask
+from minirt.operations.registry import Entry, Registry
+from minirt.ui.reading import ACTIONS, Plain, Reading
+
+ANSWER_S_MAX = 5.0
+CHECKPOINTS_MAX = 20_000
+"""Of how many checkpoints summaries are kept, the newest."""
+UNDER_WAY_S_MIN = 1.0
+"""How long a checkpoint must be under way until its parts are asked for."""
+
+Ask = Callable[[Entry, Plain, float | None], Plain]
+
+
+class JobHasEndedError(MinirtError):
+    """Nobody listens at the socket of the job."""
+
+
+def ask_entry(entry: Entry, request: Plain, timeout: float | None) -> Plain:
+    """The answer of a job. Raises JobHasEndedError, or MinirtError as the job does."""
+    try:
+        return ask(Registry.of_user().socket_path(entry), entry.token, request, timeout)
+    except (ConnectionRefusedError, FileNotFoundError):
+        raise JobHasEndedError(f"job {entry.name!r} has ended") from None
+
+
+class LiveJob:
+    """Asks for what may have changed since the last reading, and nothing else.
+
+    If the job ends and another one of its name starts, as after `minirt rescale`, it goes on with that.
+    """
+
+    def __init__(
+        self,
+        entry: Entry,
+        ask: Ask = ask_entry,
+        successors: Callable[[], list[Entry]] | None = None,
+    ) -> None:
+        self._ask_entry = ask
+        self._successors = successors or (lambda: Registry.of_user().entries())
+        self._last: Reading | None = None
+        self._attach(entry)
+
+    def _attach(self, entry: Entry) -> None:
+        self._entry = entry
+        self._description: Plain | None = None
+        self._checkpoints: deque[Plain] = deque(maxlen=CHECKPOINTS_MAX)
+        self._known = 0
+        self._newest: Plain | None = None
+        self._restarts: list[Plain] = []
+        self._counted_restarts = 0
+
+    def read(self) -> Reading:
+        try:
+            self._last = self._read()
+        except JobHasEndedError:
+            following = [e for e in self._successors() if self._follows(e)]
+            if not following:
+                return self._ended()
+            self._attach(following[-1])
+            self._last = self._read()
+        return self._last
+
+    def checkpoint(self, checkpoint_id: int, generation: int) -> Plain:
+        wanted = {"checkpoint_id": checkpoint_id, "generation": generation}
+        return self._ask("checkpoint", **wanted)
+
+    def act(self, action: str, arguments: Plain) -> Plain:
+        path = arguments.get("path")
+        if isinstance(path, str):
+            arguments = {**arguments, "path": _absolute(path)}
+        return self._ask_entry(self._entry, {**arguments, "request": action}, None)
+
+    def _follows(self, entry: Entry) -> bool:
+        own = self._entry
+        return entry.name == own.name and entry.id != own.id and entry.started_at >= own.started_at
+
+    def _ask(self, request: str, **more: Any) -> Plain:
+        return self._ask_entry(self._entry, {"request": request, **more}, ANSWER_S_MAX)
+
+    def _read(self) -> Reading:
+        description = self._description
+        if description is None:
+            description = self._description = self._ask("description")
+        figures = self._ask("figures")
+        checkpoints, under_way = figures["checkpoints"], None
+        if self._known < checkpoints["completed"] + checkpoints["failed"]:
+            self._learn_checkpoints()
+        newest = checkpoints["newest"]
+        if newest is not None and newest["checkpoint_id"] != _id_of(self._newest):
+            self._newest = self._part_of(self._checkpoints, newest["checkpoint_id"])
+        if figures["restarts"] != self._counted_restarts:
+            self._restarts = [
+                {"event": "restarting", **one} for one in self._ask("restarts")["restarts"]
+            ]
+            self._counted_restarts = figures["restarts"]
+        pending = checkpoints["under_way"]
+        if pending is not None and figures["at"] - pending["triggered_at"] >= UNDER_WAY_S_MIN:
+            under_way = self._ask("under way")["checkpoint"]
+        return Reading(
+            figures,
+            description,
+            tuple(self._checkpoints),
+            self._newest,
+            under_way,
+            tuple(self._restarts),
+            uses=tuple(a for a in ACTIONS if a in description["requests"]),
+        )
+
+    def _learn_checkpoints(self) -> None:
+        while True:
+            told = self._ask("checkpoints", known=self._known)
+            self._checkpoints += told["checkpoints"]
+            self._known = told["next"]
+            if not told["checkpoints"] or self._known >= told["total"]:
+                return
+
+    def _part_of(self, known: deque[Plain], checkpoint_id: int) -> Plain | None:
+        for one in reversed(known):
+            if one["checkpoint_id"] == checkpoint_id:
+                try:
+                    return self.checkpoint(checkpoint_id, one["generation"])
+                except ConfigurationError:  # It was forgotten meanwhile.
+                    return None
+        return None
+
+    def _ended(self) -> Reading:
+        """What was known last, said to be over."""
+        if self._last is None:
+            raise ConfigurationError(f"job {self._entry.name!r} has just ended")
+        storage = self._last.description["storage"]
+        where = "" if storage is None else f"; what storage remembers: minirt ui {storage}"
+        return replace(
+            self._last,
+            figures={**self._last.figures, "status": "ended"},
+            under_way=None,
+            live=False,
+            note=f"The job has ended. These were its last figures{where}",
+            uses=(),
+        )
+
+
+def _id_of(checkpoint: Plain | None) -> int | None:
+    return None if checkpoint is None else checkpoint["checkpoint_id"]
+
+
+def _absolute(path: str) -> str:
+    """The job may have another working directory."""
+    return path if "://" in path else os.path.abspath(os.path.expanduser(path))

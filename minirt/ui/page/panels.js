@@ -1,0 +1,74 @@
+// Verdict, lines over time, tables, events, configuration.
+
+import { html } from "./vendor/htm-preact.js";
+import { count, dateTime, duration, percent, rate } from "./format.js";
+
+const SIGNS = { good: "✓", note: "●", bad: "▲" };
+
+export function Verdict({ sentences, onChoose }) {
+  return html`<section class="verdict" aria-label="verdict" aria-live="polite">
+    ${sentences.map((one, i) => html`<p key=${i} class=${one.level}>
+      <span class="sign" aria-hidden="true">${SIGNS[one.level]}</span>
+      <span>${one.text} ${one.operator != null && html`<button class="link"
+        onClick=${() => onChoose(one.operator)}>show</button>`}</span></p>`)}
+  </section>`;
+}
+
+const LINES = [
+  ["records/s", [["read", "read"], ["written", "written"]], rate],
+  ["watermark lag", [["lag_s", "furthest behind"]], duration],
+  ["fullest input queue", [["queue", "use"]], percent],
+];
+
+export function Course({ points }) {
+  return html`<section class="panel course" aria-labelledby="h-course"><h2 id="h-course">Last five minutes</h2>
+    ${points.length < 2 ? html`<p class="muted">Lines begin while this page is open.</p>` : ""}
+    ${LINES.map(([title, lines, shown]) => html`<${Line} key=${title} title=${title} lines=${lines} shown=${shown} points=${points} />`)}
+  </section>`;
+}
+
+function Line({ title, lines, shown, points }) {
+  const values = points.flatMap((point) => lines.map(([name]) => point[name])).filter((v) => v != null);
+  const most = Math.max(1e-9, ...values);
+  const last = points.at(-1) ?? {};
+  const now = lines.map(([name, words]) => `${words} ${shown(last[name])}`).join(", ");
+  const begin = points.length ? points[0].at : 0, end = (points.at(-1)?.at ?? 1) || 1;
+  const x = (at) => (300 * (at - begin)) / Math.max(1, end - begin);
+  const path = (name) => points.filter((p) => p[name] != null)
+    .map((p, i) => `${i ? "L" : "M"}${x(p.at).toFixed(1)} ${(40 - (38 * p[name]) / most).toFixed(1)}`).join("");
+  return html`<figure><figcaption><strong>${title}</strong> ${now}${values.length ? `; most ${shown(most)}` : ""}</figcaption>
+    <svg viewBox="0 0 300 42" preserveAspectRatio="none" role="img" aria-label=${`${title}: ${now}`}>
+      <path class="axis" d="M0 41H300" />
+      ${lines.map(([name], i) => html`<path key=${name} class=${`line line-${i}`} d=${path(name)} />`)}</svg></figure>`;
+}
+
+export function Ranking({ title, rows }) {
+  return html`<section class="panel"><h2>${title}</h2>
+    ${rows.length ? html`<div class="scrolls" tabindex="0" role="group" aria-label=${title}><table class="ranking">
+      <thead><tr><th>subtask</th><th>busy</th><th>waits</th><th>records/s</th><th>behind</th><th>process</th></tr></thead>
+      <tbody>${rows.map((row) => html`<tr key=${`${row.uid} ${row.subtask}`}>
+        <th scope="row" title=${row.name}>${row.name} <span class="nowrap">${row.subtask + 1}/${row.of}</span></th>
+        <td>${percent(row.busy)}</td><td>${percent(row.blocked)}</td><td>${count(row.records_in)}</td>
+        <td>${duration(row.lag_s)}</td><td>${row.pid ?? "–"}</td></tr>`)}</tbody></table></div>`
+      : html`<p class="muted">None known.</p>`}
+  </section>`;
+}
+
+export function Events({ events }) {
+  return html`<section class="panel" aria-labelledby="h-events"><h2 id="h-events">Restarts and ends</h2>
+    ${events.length ? [...events].reverse().map((one) => html`<details key=${`${one.at} ${one.event}`}>
+      <summary>${dateTime(one.at)} <strong>${one.event}</strong> <span class="muted">generation ${one.generation}</span>
+        <span class="cause">${(one.cause ?? "").split("\n")[0]}</span></summary>
+      <pre tabindex="0">${one.cause ?? "no cause given"}</pre></details>`)
+      : html`<p class="muted">None.</p>`}
+  </section>`;
+}
+
+export function Configuration({ told, storage }) {
+  const entries = Object.entries(told);
+  return html`<section class="panel" aria-labelledby="h-config"><h2 id="h-config">Configuration</h2>
+    <p class="muted">storage: ${storage ?? "none: this job takes no checkpoints"}</p>
+    ${entries.length > 0 && html`<details><summary>${entries.length} ${entries.length === 1 ? "option" : "options"}</summary>
+      <dl>${entries.map(([name, value]) => html`<div key=${name}><dt>${name}</dt><dd>${value || "–"}</dd></div>`)}</dl></details>`}
+  </section>`;
+}

@@ -1,0 +1,82 @@
+"""One moment of a job as the page gets it: everything that is on the screen, bounded in size."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import asdict
+
+from minirt.monitoring.causes import shortened
+from minirt.ui import figures, timeline
+from minirt.ui.reading import Plain, Reading
+from minirt.ui.verdict import Facts, verdict
+
+POINTS_MAX = 300
+"""How many moments the lines over time show: five minutes of one a second."""
+EVENTS_MAX = 20
+EVENT_TEXT_MAX = 4000
+
+
+class Course:
+    """The lines over time, kept by the page's server so that the job need not."""
+
+    def __init__(self) -> None:
+        self._points: deque[Plain] = deque(maxlen=POINTS_MAX)
+
+    def add(self, point: Plain) -> None:
+        if not self._points or point["at"] > self._points[-1]["at"]:
+            self._points.append(point)
+
+    @property
+    def points(self) -> list[Plain]:
+        return list(self._points)
+
+
+def snapshot(reading: Reading, course: Course) -> Plain:
+    """What the page shows of a reading."""
+    told, description = reading.figures, reading.description
+    operators = figures.operators(told, description)
+    links = figures.links(description, operators)
+    events = [_event(event) for event in reading.events[-EVENTS_MAX:]]
+    facts = Facts(told, operators, links, reading.under_way, events, reading.live)
+    if reading.live:
+        course.add(figures.point(description, operators, told["at"]))
+    return {
+        "job": {
+            key: told[key]
+            for key in ("name", "status", "generation", "restarts", "started_at", "at")
+        },
+        "live": reading.live,
+        "note": reading.note,
+        "actions": list(reading.uses),
+        "verdict": [asdict(sentence) for sentence in verdict(facts)],
+        "operators": operators,
+        "operators_left_out": len(description["vertices"]) - len(operators),
+        "links": links,
+        "busiest": figures.busiest(told),
+        "lagging": figures.lagging(told),
+        "checkpoints": {
+            key: told["checkpoints"][key] for key in ("completed", "failed", "last_failure")
+        },
+        "durations": timeline.durations(reading.checkpoints),
+        "strip": timeline.strip(reading.checkpoints),
+        "timeline": _timeline(reading),
+        "events": events,
+        "course": course.points,
+        "configuration": description["configuration"],
+        "storage": description["storage"],
+    }
+
+
+def _timeline(reading: Reading) -> Plain | None:
+    """That of the checkpoint under way, or else of the newest."""
+    vertices: Sequence[Plain] = reading.description["vertices"]
+    if reading.under_way is not None:
+        return timeline.timeline(reading.under_way, vertices, reading.figures["at"])
+    return None if reading.newest is None else timeline.timeline(reading.newest, vertices)
+
+
+def _event(event: Plain) -> Plain:
+    cause = event.get("cause")
+    text = None if cause is None else shortened(cause, EVENT_TEXT_MAX)
+    return {**{key: event.get(key) for key in ("at", "event", "generation")}, "cause": text}

@@ -1,0 +1,182 @@
+"""A job as its storage remembers it, also after it has died."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from minirt.clock import SYSTEM_CLOCK
+from minirt.errors import ConfigurationError
+from minirt.inspect import Checkpoints
+from minirt.monitoring.description import without_password
+from minirt.operations.details import summary, with_parts
+from minirt.protocol.manifest import Manifest, VertexEntry
+from minirt.protocol.reports import CheckpointReport
+from minirt.ui.reading import Plain, Reading
+
+AGAIN_S = 10.0
+"""How often storage is asked for news while somebody looks at a job that has not ended."""
+_ENDS = ("finished", "stopped", "cancelled", "failed")
+
+
+class StoredJob:
+    """Reads storage once. As long as no event says that the job has ended, it looks for news now and then,
+    and reads all again if there are any: a long history takes seconds."""
+
+    def __init__(self, checkpoints: Checkpoints) -> None:
+        self._storage = checkpoints
+        self._reports: list[CheckpointReport] = []
+        self._reading: Reading | None = None
+        self._looked_at = 0.0
+        self._seen: object = None
+
+    def read(self) -> Reading:
+        reading = self._reading
+        rested = SYSTEM_CLOCK.monotonic() - self._looked_at >= AGAIN_S
+        if reading is None or (not _is_over(reading) and rested):
+            seen = self._storage.keys(), self._storage.events()[-1:]
+            if reading is None or seen != self._seen:
+                self._seen, reading = seen, self._read()
+                self._reading = reading
+            self._looked_at = SYSTEM_CLOCK.monotonic()
+        return reading
+
+    def checkpoint(self, checkpoint_id: int, generation: int) -> Plain:
+        for report in reversed(self._reports):
+            if (report.checkpoint_id, report.generation) == (checkpoint_id, generation):
+                return with_parts(report)
+        raise ConfigurationError(f"{self._storage.root} remembers no checkpoint {checkpoint_id}")
+
+    def act(self, action: str, arguments: Plain) -> Plain:
+        raise ConfigurationError(f"cannot {action} a job by its storage; give its name")
+
+    def _read(self) -> Reading:
+        reports = self._reports = self._storage.history()
+        events = self._storage.events()
+        manifest = self._manifest()
+        if not (events or reports or manifest):
+            raise ConfigurationError(f"{self._storage.root} has no history of a job")
+        completed = [report for report in reports if report.completed]
+        newest = completed[-1] if completed else None
+        told = [event for event in events if event["event"] != "running"]
+        return Reading(
+            figures_of(events, reports, manifest),
+            {
+                **_plan(manifest, events, newest),
+                "storage": without_password(self._storage.root),
+                "configuration": {} if newest is None else {"checkpointing.mode": newest.mode},
+            },
+            [summary(report) for report in reports],
+            None if newest is None else with_parts(newest),
+            None,
+            [{key: event.get(key) for key in _OF_EVENT} for event in told],
+            live=False,
+            note="Read from storage. Times and rates are averages over the last generation that ended.",
+        )
+
+    def _manifest(self) -> Manifest | None:
+        keys = self._storage.keys()
+        return self._storage.open(keys[-1]).manifest if keys else None
+
+
+_OF_EVENT = ("at", "event", "generation", "cause")
+
+
+def figures_of(
+    events: Sequence[Plain], reports: Sequence[CheckpointReport], manifest: Manifest | None
+) -> Plain:
+    """What storage tells, in the form of the figures of a running job."""
+    last = events[-1] if events else None
+    ended = [event for event in events if event.get("operators")]
+    if last is not None:
+        name, status, at = last["job"], last["event"], last["at"]
+    else:
+        name = "job" if manifest is None else manifest.job
+        status, at = "not known", reports[-1].triggered_at if reports else 0.0
+    completed = [report for report in reports if report.completed]
+    failed = [report for report in reports if not report.completed]
+    newest = summary(completed[-1]) if completed else None
+    return {
+        "name": name,
+        "status": "last seen running" if status == "running" else status,
+        "generation": 0 if last is None else last["generation"],
+        "restarts": 0 if last is None else last["restarts"],
+        "started_at": events[0]["at"] if events else at,
+        "at": at,
+        "last_failure": next((e["cause"] for e in reversed(events) if e.get("cause")), None),
+        "checkpoints": {
+            "completed": len(completed),
+            "failed": len(failed),
+            "newest": newest,
+            "last_failure": str(failed[-1].failure) if failed else None,
+            "under_way": None,
+        },
+        "operators": [_operator(one) for one in ended[-1]["operators"]] if ended else [],
+    }
+
+
+def _operator(totals: Plain) -> Plain:
+    """Averages over the life of its subtasks."""
+    times = [f"{name}_s" for name in ("busy", "idle", "soft_backpressure", "hard_backpressure")]
+    lived_s = sum(totals[name] for name in times)
+    rates: Plain | None = None
+    if lived_s > 0:
+        life_s = lived_s / max(1, totals["parallelism"])
+        rates = {f"{name[:-2]}_ms": 1000 * totals[name] / lived_s for name in times}
+        flows = ("records_in", "records_out", "bytes_in", "bytes_out")
+        rates |= {name: totals[name] / life_s for name in flows}
+    return {
+        "operator": totals["operator"],
+        "name": totals["name"],
+        "parallelism": totals["parallelism"],
+        "per_second": rates,
+        "subtasks": [],
+    }
+
+
+def _plan(
+    manifest: Manifest | None, events: Sequence[Plain], newest: CheckpointReport | None
+) -> Plain:
+    """Vertices and links, as far as storage tells them."""
+    if manifest is not None:
+        return {
+            "vertices": [_vertex(vertex) for vertex in manifest.vertices],
+            "links": links_of(manifest.vertices),
+        }
+    ended = [event for event in events if event.get("operators")]
+    operators = ended[-1]["operators"] if ended else []
+    return {
+        "vertices": [
+            {"id": id, "name": o["name"], "uids": [o["operator"]], "parallelism": o["parallelism"]}
+            for id, o in enumerate(operators)
+        ],
+        "links": [],
+    }
+
+
+def _vertex(vertex: VertexEntry) -> Plain:
+    return {
+        "id": vertex.id,
+        "name": vertex.name,
+        "uids": list(vertex.uids),
+        "parallelism": vertex.parallelism,
+    }
+
+
+def links_of(vertices: Sequence[VertexEntry]) -> list[Plain]:
+    """The links of a job, from the keys of its edges; edges within a vertex are none.
+
+    A key is "sender > receiver:input", with "[tag]" behind the sender for a side output.
+    """
+    senders = {uid: vertex.id for vertex in vertices for uid in vertex.uids}
+    links = []
+    for vertex in vertices:
+        for edge in vertex.edges:
+            fitting = [uid for uid in senders if edge.key.startswith((f"{uid} > ", f"{uid}["))]
+            source = senders[max(fitting, key=len)] if fitting else None
+            if source is not None and source != vertex.id:
+                links.append({"source": source, "target": vertex.id, "kind": ""})
+    return links
+
+
+def _is_over(reading: Reading) -> bool:
+    return reading.figures["status"] in _ENDS

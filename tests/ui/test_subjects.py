@@ -1,0 +1,198 @@
+"""What a page asks a running job for, and what storage tells of one that is over."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import minirt as rt
+from minirt.errors import ConfigurationError
+from minirt.monitoring.description import without_password
+from minirt.operations.registry import Entry
+from minirt.protocol.manifest import VertexEntry
+from minirt.protocol.stored_edges import EdgeEntry
+from minirt.runtime.program.job import Job
+from minirt.ui.live import JobHasEndedError, LiveJob
+from minirt.ui.reading import Plain
+from minirt.ui.snapshot import Course, snapshot
+from minirt.ui.stored import StoredJob, figures_of, links_of
+from tests.ui.conftest import done_job
+from tests.ui.samples import NOW, SINK, SLOW, SOURCE, checkpoint, description, figures
+
+
+class Scripted:
+    """Answers as a job does, and notes what it was asked for."""
+
+    def __init__(self, checkpoints: int = 0) -> None:
+        self.asked: list[str] = []
+        self.ended = False
+        self.known = [checkpoint(id) for id in range(1, checkpoints + 1)]
+        self.figures = figures(SOURCE, SLOW, SINK)
+        self.under_way: Plain | None = None
+
+    def __call__(self, entry: Entry, request: Plain, timeout: float | None) -> Plain:
+        if self.ended and entry.id == "first":
+            raise JobHasEndedError("over")
+        self.asked.append(request["request"])
+        return getattr(self, request["request"].replace(" ", "_") + "_")(request)  # type: ignore[no-any-return]
+
+    def description_(self, request: Plain) -> Plain:
+        return {**description(SOURCE, SLOW, SINK), "requests": ["cancel", "figures", "stop"]}
+
+    def figures_(self, request: Plain) -> Plain:
+        newest = self.known[-1] if self.known else None
+        told = {"completed": len(self.known), "newest": newest, "under_way": self.under_way}
+        self.figures["checkpoints"] |= told
+        return self.figures
+
+    def checkpoints_(self, request: Plain) -> Plain:
+        shown = self.known[request["known"] :][:500]
+        end = request["known"] + len(shown)
+        return {"total": len(self.known), "next": end, "checkpoints": shown}
+
+    def checkpoint_(self, request: Plain) -> Plain:
+        return {**checkpoint(request["checkpoint_id"]), "subtasks": [], "missing": []}
+
+    def restarts_(self, request: Plain) -> Plain:
+        return {"restarts": [{"at": NOW, "generation": 1, "delay_s": 1.0, "cause": "boom"}]}
+
+    def under_way_(self, request: Plain) -> Plain:
+        return {"checkpoint": {**checkpoint(9), "subtasks": [], "missing": ["x"]}}
+
+
+FIRST = Entry("first", "sample", 1, NOW, "")
+
+
+def test_only_what_may_have_changed_is_asked_for() -> None:
+    answers = Scripted(checkpoints=1200)
+    job = LiveJob(FIRST, answers)
+    told = job.read()
+    assert answers.asked == ["description", "figures", *["checkpoints"] * 3, "checkpoint"]
+    assert [one["checkpoint_id"] for one in told.checkpoints] == [*range(1, 1201)]
+    assert told.uses == ("stop", "cancel")
+    answers.asked.clear()
+    job.read()
+    assert answers.asked == ["figures"]
+    answers.known.append(checkpoint(1201))
+    answers.figures["restarts"] = 1
+    answers.asked.clear()
+    told = job.read()
+    assert answers.asked == ["figures", "checkpoints", "checkpoint", "restarts"]
+    assert told.events[0]["cause"] == "boom"
+
+
+def test_parts_of_a_checkpoint_under_way_are_asked_for_once_it_takes_long() -> None:
+    answers = Scripted()
+    job = LiveJob(FIRST, answers)
+    answers.under_way = {"checkpoint_id": 9, "triggered_at": NOW - 0.5, "missing": ["x"]}
+    assert job.read().under_way is None
+    answers.under_way["triggered_at"] = NOW - 5
+    told = job.read().under_way
+    assert told is not None
+    assert told["missing"] == ["x"]
+
+
+def test_a_job_that_has_ended_is_shown_as_it_was_last() -> None:
+    answers = Scripted(checkpoints=2)
+    job = LiveJob(FIRST, answers, list)
+    job.read()
+    answers.ended = True
+    told = job.read()
+    assert (told.live, told.uses, told.figures["status"]) == (False, (), "ended")
+    assert "minirt ui /stored" in str(told.note)
+    assert snapshot(told, Course())["verdict"][0]["text"] == "The job is ended."
+
+
+def test_a_job_that_was_rescaled_is_followed() -> None:
+    answers = Scripted(checkpoints=2)
+    others = [Entry("other", "else", 1, NOW + 1, ""), Entry("older", "sample", 1, NOW - 9, "")]
+    job = LiveJob(FIRST, answers, lambda: others)
+    job.read()
+    answers.ended = True
+    assert not job.read().live
+    others.append(Entry("second", "sample", 1, NOW + 2, ""))
+    assert job.read().live
+
+
+def test_a_running_job_tells_its_graph_its_configuration_and_no_secrets(job: Job) -> None:
+    from minirt.cli.jobs import only_job
+
+    told = LiveJob(only_job()).read()
+    names = [vertex["name"] for vertex in told.description["vertices"]]
+    assert names == ["SequenceSource", "<script>alert(1)</script> > DiscardSink"]
+    assert told.description["links"] == [{"source": 0, "target": 1, "kind": "rebalance"}]
+    assert told.description["configuration"]["checkpointing.mode"] == "unaligned"
+    assert told.uses == ("savepoint", "stop", "cancel")
+    assert told.newest is not None
+    assert len(told.newest["subtasks"]) == 3
+    assert len(told.checkpoints) >= 3
+    part = told.newest["subtasks"][0]
+    assert part["acknowledged_after_s"] > 0
+
+
+def test_storage_options_and_passwords_are_not_told(tmp_path: Path) -> None:
+    from minirt.graph.planner import build_execution_graph
+    from minirt.monitoring.description import describe_job
+    from minirt.run_settings import RunSettings
+
+    env = rt.Environment("secret")
+    env.source(rt.SequenceSource(1), uid="numbers").sink(rt.DiscardSink(), uid="out")
+    checkpointing = rt.Checkpointing("s3://bucket/x", storage_options={"secret": "hidden-value"})
+    told = describe_job(
+        build_execution_graph(env.graph()), RunSettings(checkpointing), "aligned", rt.Restart.none()
+    )
+    assert "hidden-value" not in str(told)
+    assert told["configuration"]["checkpointing.storage_options"] == "secret"
+    assert without_password("ftp://user:pass@host/path") == "ftp://host/path"
+    assert without_password("/a@b/c") == "/a@b/c"
+
+
+def test_storage_tells_of_a_job_that_is_over(tmp_path: Path) -> None:
+    with done_job(tmp_path) as storage:
+        job = StoredJob(rt.open_checkpoints(storage))
+        told = job.read()
+        shown: Any = snapshot(told, Course())
+        newest = shown["strip"]["shown"][-1]
+        parts = job.checkpoint(newest["checkpoint_id"], newest["generation"])
+        with pytest.raises(ConfigurationError, match="remembers no checkpoint 999"):
+            job.checkpoint(999, 1)
+    assert shown["job"]["status"] == "finished"
+    assert [one["name"] for one in shown["operators"]] == ["numbers", "sums > out"]
+    assert [(link["source"], link["target"]) for link in shown["links"]] == [(0, 1)]
+    assert (shown["live"], shown["actions"]) == (False, [])
+    assert len(parts["subtasks"]) == 2
+    assert shown["events"][-1]["event"] == "finished"
+    assert job.read() is told  # It is over: nothing is read again.
+    with pytest.raises(ConfigurationError, match="cannot cancel a job by its storage"):
+        job.act("cancel", {})
+
+
+def test_the_totals_of_a_job_that_is_over_become_averages_over_its_life() -> None:
+    times = {"busy_s": 6.0, "idle_s": 10.0, "soft_backpressure_s": 4.0, "hard_backpressure_s": 0.0}
+    flows = {"records_in": 50, "records_out": 100, "bytes_in": 0, "bytes_out": 0}
+    one = {"operator": "a", "name": "a", "parallelism": 2, **times, **flows}
+    ended = {"event": "failed", "job": "x", "at": 9.0, "generation": 1, "restarts": 3}
+    told = figures_of([{**ended, "cause": "boom", "operators": [one]}], [], None)
+    rates = told["operators"][0]["per_second"]
+    # Two subtasks have lived for ten seconds each.
+    assert (rates["busy_ms"], rates["soft_backpressure_ms"]) == (300, 200)
+    assert (rates["records_in"], rates["records_out"]) == (5, 10)
+    assert (told["status"], told["restarts"], told["last_failure"]) == ("failed", 3, "boom")
+    killed = figures_of([{**ended, "event": "running"}], [], None)
+    assert killed["status"] == "last seen running"
+
+
+def test_edges_lead_from_the_uid_that_fits_best() -> None:
+    def vertex(id: int, *uids: str, edges: tuple[str, ...] = ()) -> VertexEntry:
+        return VertexEntry(id, uids, "x", 1, 128, tuple(EdgeEntry(key, 1, "") for key in edges))
+
+    found = links_of(
+        [
+            vertex(0, "a"),
+            vertex(1, "a > b"),
+            vertex(2, "c", "d", edges=("a > c:0", "a > b > c:0", "a[late] > c:1#1", "c > d:0")),
+        ]
+    )
+    assert [(link["source"], link["target"]) for link in found] == [(0, 2), (1, 2), (0, 2)]
