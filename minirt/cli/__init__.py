@@ -15,6 +15,7 @@ from minirt.cli.checkpoints import checkpoints
 from minirt.cli.conformance import conformance
 from minirt.cli.demo import demo
 from minirt.cli.history import history
+from minirt.cli.host import host
 from minirt.cli.jobs import cancel, jobs, rescale, savepoint, stop
 from minirt.cli.run import run
 from minirt.cli.top import top
@@ -42,6 +43,7 @@ app.command()(savepoint)
 app.command()(stop)
 app.command()(cancel)
 app.command()(rescale)
+app.command()(host)
 app.command()(bench)
 app.command()(demo)
 app.command()(verify)
