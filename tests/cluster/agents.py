@@ -15,7 +15,7 @@ from pathlib import Path
 import minirt as rt
 from tests.runtime.processes import children, is_alive, send
 
-_END_S_MAX = 20.0
+_END_S_MAX = 40.0
 
 
 class Agent:
@@ -50,6 +50,11 @@ class Agent:
     @property
     def workers(self) -> list[int]:
         return children(self.pid)
+
+    @property
+    def status(self) -> int | None:
+        """The exit status, None while it runs."""
+        return self._process.poll()
 
     def send(self, number: signal.Signals) -> None:
         send(self.pid, number)

@@ -239,12 +239,13 @@ def test_too_few_slots_end_the_job_with_what_to_do(tmp_path: Path) -> None:
     job = start(tmp_path, PlayedCluster(slots=(1,), wait="3s"))
     with agents_of(job), pytest.raises(rt.JobFailedError) as failed:
         job.wait(60)
-    assert "it needs 2 slots, and hosts with 1 have come within 3 s" in str(failed.value)
+    said = str(failed.value)
+    assert re.search(r"it needs 2 slots, and hosts with [01] have come within 3 s", said)
     assert "the test starts agents" in str(failed.value)
 
 
 def test_with_fewer_slots_subtasks_share_them_if_that_is_allowed(tmp_path: Path) -> None:
-    job = start(tmp_path, PlayedCluster(slots=(1,), wait="3s", min_slots=1))
+    job = start(tmp_path, PlayedCluster(slots=(1,), wait="10s", min_slots=1))
     with agents_of(job) as agents:
         running(job)
         assert [len(agent.workers) for agent in agents.all] == [2]
