@@ -19,7 +19,8 @@ import pyarrow as pa
 
 import minirt as rt
 from benchmarks.measure import milliseconds, print_rows
-from minirt.protocol.manifest import CheckpointPaths, ManifestKey, Reference, SnapshotRef
+from minirt.protocol.checkpoint_paths import CheckpointPaths
+from minirt.protocol.manifest import ManifestKey, Reference, SnapshotRef
 from minirt.state.array_table import ArrayTable
 from minirt.state.sections import section_bytes
 from minirt.storage.checkpoints import CheckpointStorage

@@ -98,8 +98,8 @@ from minirt.protocol.reports import (
 )
 from minirt.protocol.restarts import Restart
 from minirt.protocol.savepoint_requests import Savepoint
+from minirt.runtime.coordinator.observer import JobObserver, JobProgress
 from minirt.runtime.program.job import Job, JobResult
-from minirt.runtime.program.observer import JobObserver, JobProgress
 from minirt.settings import JobSettings, load_settings
 from minirt.state.handles import ListState, MapState, ValueState
 from minirt.windows import Tumbling

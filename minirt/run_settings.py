@@ -12,7 +12,7 @@ from minirt.protocol.restarts import RestartStrategy
 from minirt.protocol.restore_options import RestoreOptions
 
 if TYPE_CHECKING:
-    from minirt.runtime.program.observer import JobObserver
+    from minirt.runtime.coordinator.observer import JobObserver
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,13 +49,11 @@ FORBIDDEN = {
     "minirt.data": ("minirt.runtime", "minirt.api"),
     "minirt.state": ("minirt.runtime", "minirt.api"),
     "minirt.storage": ("minirt.runtime", "minirt.api"),
-    "minirt.runtime.control": (
-        "minirt.runtime.coordinator",
-        "minirt.runtime.program",
-        "minirt.runtime.subtask",
-        "minirt.runtime.worker",
-    ),
 }
+
+# The rooms of the runtime, lowest first: a room imports only those that stand before it, so there is no
+# cycle. docs/architecture.md shows the same order.
+ROOMS = ("channels", "control", "subtask", "worker", "coordinator", "program")
 
 # What a connector, as any package of a user, may rely on. Names of `minirt` itself are public too.
 PUBLIC = (
@@ -132,9 +130,25 @@ def layering_faults(module: str, tree: ast.AST, submodules: set[str]) -> list[st
             parts = found.name.split(".")
             of_minirt_itself = len(parts) <= 2 and parts[-1] not in submodules
             bad |= not of_minirt_itself and not within(found.name, PUBLIC)
+        bad |= enters_higher_room(module, found.name)
         if bad:
             faults.append(f"{module}:{found.line} imports {found.name}")
     return faults
+
+
+def room_of(name: str) -> int | None:
+    """The place in ROOMS of what a module or an import names, behind all for what is in no room of
+    the runtime; None outside of the runtime."""
+    if not within(name, ("minirt.runtime",)):
+        return None
+    room = name.split(".")[2:3]
+    return ROOMS.index(*room) if set(room) & set(ROOMS) else len(ROOMS)
+
+
+def enters_higher_room(module: str, imported: str) -> bool:
+    """Whether a module of the runtime imports from a room that stands above its own."""
+    here, there = room_of(module), room_of(imported)
+    return here is not None and there is not None and there > here
 
 
 def size_faults(module: str, tree: ast.AST, lines: int) -> list[str]:
@@ -261,6 +275,13 @@ def test_every_module_keeps_to_its_layer_size_and_names(path):
     ] == []
 
 
+def test_the_rooms_of_the_runtime_are_those_that_the_documentation_shows():
+    folders = {path.parent.name for path in (ROOT / "minirt/runtime").glob("*/__init__.py")}
+    assert folders == set(ROOMS)
+    shown = " <- ".join(ROOMS)
+    assert shown in re.sub(" +", " ", (ROOT / "docs/architecture.md").read_text())
+
+
 # `minirt/__init__.py` imports all that users want, so the package stands in for itself without it. The
 # interpreter starts without installed packages (-S): neither pyarrow nor numpy is there to be imported.
 IMPORT_WHAT_IS_PURE = """
@@ -328,6 +349,14 @@ def test_an_impure_import_is_found_wherever_it_is_reached(tmp_path, planted):
         ("minirt.state.keyed", "import minirt.runtime"),
         ("minirt.storage.manifest", "import minirt.runtime"),
         ("minirt.runtime.control.messages", "from minirt.runtime.subtask import assembly"),
+        ("minirt.runtime.channels.output", "from minirt.runtime.subtask import in_flight"),
+        ("minirt.runtime.worker.template", "from minirt.runtime import program"),
+        ("minirt.runtime.worker.worker", "def f():\n    import minirt.runtime.coordinator.shell"),
+        (
+            "minirt.runtime.coordinator.shell",
+            "if TYPE_CHECKING:\n    from minirt.runtime.program.job import Job",
+        ),
+        ("minirt.runtime.program.job", "import minirt.runtime"),
         ("minirt.api.environment", "from minirt.runtime.program.execute import execute_job"),
         ("minirt.api.environment", "if True:\n    import minirt.runtime.program.execute"),
         ("minirt_connectors.spark.source", "from minirt.runtime import execute"),
@@ -354,6 +383,8 @@ def test_an_import_against_the_layers_is_found(module, code):
             "if TYPE_CHECKING:\n    from minirt.runtime.program.execute import JobResult",
         ),
         ("minirt.runtime.worker.worker", "import time, socket, minirt.protocol.barriers"),
+        ("minirt.runtime.worker.worker", "from minirt.runtime.worker import uploader"),
+        ("minirt.runtime.coordinator.local", "from minirt.runtime.worker.orders import deliver"),
         ("minirt_connectors.spark.source", "import minirt as rt\nfrom minirt import Source"),
         ("minirt_connectors.spark.source", "from minirt.data.batch import Rows\nimport pyspark"),
         ("minirt_connectors.spark.source", "from minirt import errors"),

@@ -24,8 +24,8 @@ from minirt.run_settings import RunSettings
 from minirt.units import positive
 
 if TYPE_CHECKING:
+    from minirt.runtime.coordinator.observer import JobObserver
     from minirt.runtime.program.job import Job, JobResult
-    from minirt.runtime.program.observer import JobObserver
 
 
 class Environment:

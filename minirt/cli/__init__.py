@@ -22,7 +22,7 @@ from minirt.cli.top import top
 from minirt.cli.verify import verify
 from minirt.cli.wording import in_flags
 from minirt.errors import ConfigurationError, MinirtError
-from minirt.runtime.program.streams import flush_or_drop, outlive_readers
+from minirt.standard_streams import flush_or_drop, outlive_readers
 
 FAILED, WRONG_CALL, INTERRUPTED = 1, 2, 130
 """Exit statuses; 0 is success, and options that do not exist are a wrong call, too."""

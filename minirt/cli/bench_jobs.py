@@ -23,7 +23,7 @@ from minirt.monitoring.figures import Rates
 from minirt.monitoring.subtask_metrics import SubtaskMetrics
 from minirt.protocol.job_events import ENDED
 from minirt.protocol.reports import CheckpointReport
-from minirt.runtime.program.observer import JobObserver
+from minirt.runtime.coordinator.observer import JobObserver
 
 if TYPE_CHECKING:
     from minirt.runtime.program.job import Job

@@ -11,7 +11,7 @@ import typer
 
 from minirt.cli.arguments import Json, Storage, StorageOption, Which, open_storage
 from minirt.errors import ConfigurationError
-from minirt.runtime.program.streams import is_read
+from minirt.standard_streams import is_read
 
 
 class What(StrEnum):

@@ -20,7 +20,7 @@ from minirt.errors import ConfigurationError, JobFailedError, MinirtError
 from minirt.monitoring.queued import queued_bytes
 from minirt.protocol.job_events import JobStatus
 from minirt.protocol.reports import CheckpointReport
-from minirt.runtime.program.observer import JobObserver, JobProgress
+from minirt.runtime.coordinator.observer import JobObserver, JobProgress
 from minirt.runtime.program.signals import SignalWatch, exit_status
 from minirt.units import positive
 
@@ -187,7 +187,7 @@ def _run(
     line: LiveLine,
     rescaling: _Rescaling,
 ) -> JobResult:
-    """Until the job has ended; it goes on from `savepoint` if there is one already."""
+    """Wait until the job has ended; it goes on from `savepoint` if there is one already."""
     from minirt.settings.build import JobSettings, apply_settings
 
     code = env.defaults

@@ -15,7 +15,7 @@ import typer
 
 from minirt.cli.jobs import JsonOption, ask_job, find_job, only_job
 from minirt.errors import MinirtError
-from minirt.runtime.program.streams import is_read
+from minirt.standard_streams import is_read
 
 if TYPE_CHECKING:
     from minirt.operations.registry import Entry
@@ -82,7 +82,7 @@ def _print_tables(entry: Entry, first: dict[str, Any], *, once: bool) -> None:
 
 
 def _show(entry: Entry, first: dict[str, Any]) -> None:
-    """Until the job ends or the user has seen enough."""
+    """Show the job until it ends or the user has seen enough."""
     from rich.live import Live
 
     from minirt.cli.console import console

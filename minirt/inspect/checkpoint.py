@@ -10,7 +10,8 @@ from typing import Literal, get_args
 from minirt.errors import ConfigurationError, StorageError
 from minirt.inspect.entries import Kind, StoredChannel, StoredEntries, StoredSection
 from minirt.inspect.table import StoredTable, table_of_channels, table_of_entries
-from minirt.protocol.manifest import CheckpointPaths, Manifest, SnapshotRef, VertexEntry
+from minirt.protocol.checkpoint_paths import CheckpointPaths
+from minirt.protocol.manifest import Manifest, SnapshotRef, VertexEntry
 from minirt.state.stored import SectionName
 from minirt.storage.part_reader import PartReader, referred_part, stored_file
 from minirt.storage.store import ObjectStore

@@ -11,8 +11,9 @@ from minirt.config import Limits
 from minirt.errors import ConfigurationError
 from minirt.inspect.checkpoint import StoredCheckpoint
 from minirt.monitoring.events import TOTALS
+from minirt.protocol.checkpoint_paths import CheckpointPaths
 from minirt.protocol.job_events import JobStatus
-from minirt.protocol.manifest import CheckpointPaths, ManifestKey, restore_candidates
+from minirt.protocol.manifest import ManifestKey, restore_candidates
 from minirt.protocol.reports import CheckpointReport, Stored, completed_report
 from minirt.storage.checkpoints import CheckpointStorage
 from minirt.storage.history import EVENTS_MAX, History

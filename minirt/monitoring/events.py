@@ -10,7 +10,7 @@ import msgpack
 from minirt.monitoring.figures import JobFigures, OperatorFigures
 from minirt.monitoring.monitor import JobMonitor
 from minirt.protocol.job_events import JobStatus
-from minirt.runtime.program.observer import JobObserver
+from minirt.runtime.coordinator.observer import JobObserver
 
 CAUSE_TEXT_MAX = 2000
 FIGURES_BYTES_MAX = 32 * 1024

@@ -73,11 +73,11 @@ class CheckpointPart:
     start_delay_s: float
     """From the trigger to the first barrier."""
     alignment_s: float
-    """From there to the last barrier."""
+    """From the first barrier to the last one."""
     sync_s: float
     """The time in which the subtask did nothing else."""
     async_s: float
-    """From there until its part was stored."""
+    """From the end of the synchronous part until all was stored."""
     stored_s: float
     """From the trigger until its part was stored."""
 

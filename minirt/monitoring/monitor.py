@@ -17,7 +17,7 @@ from minirt.monitoring.figures import (
 from minirt.protocol.ids import SubtaskId
 from minirt.protocol.job_events import JobStatus
 from minirt.protocol.reports import CheckpointReport, CheckpointUnderWay
-from minirt.runtime.program.observer import JobObserver, JobProgress
+from minirt.runtime.coordinator.observer import JobObserver, JobProgress
 
 
 class JobMonitor(JobObserver):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from minirt.monitoring.subtask_metrics import SubtaskMetrics
-from minirt.runtime.program.observer import JobProgress
+from minirt.runtime.coordinator.observer import JobProgress
 
 
 def queued_bytes(metrics: SubtaskMetrics) -> int:

@@ -9,7 +9,7 @@ from dataclasses import asdict
 from minirt.clock import SYSTEM_CLOCK
 from minirt.monitoring.logs import logger_of
 from minirt.monitoring.monitor import JobMonitor
-from minirt.runtime.program.observer import JobObserver, JobProgress
+from minirt.runtime.coordinator.observer import JobObserver, JobProgress
 
 logger = logger_of("metrics")
 

@@ -8,7 +8,8 @@ What names things, and what is stored:
     ids                 subtasks and channels
     key_groups          the unit in which keyed state is dealt to subtasks
     topology            a job as the protocol knows it: its shape, without functions
-    manifest            what a checkpoint consists of, where it is stored, which one counts and why
+    manifest            what a checkpoint consists of, which one counts and why
+    checkpoint_paths    where everything of a checkpoint storage lies
     plain               dataclasses as plain values and back, for storage
 
 One checkpoint, in a subtask:

@@ -5,10 +5,10 @@ a subtask sees two events: *arrived* (the barrier was enqueued, data may lie ahe
 *reached* (everything ahead of it has been consumed); for each checkpoint there may be a third, a
 *timer*. The frame owns what is the same for all modes: which checkpoint is current, which barriers
 are stale, that a newer checkpoint subsumes an older one, that an abort ends it, that an ended
-channel owes no barrier, that channels are blocked until the snapshot at most, and that it is finished
-once all barriers are here and those sent on need not be watched any more. A mode only says what to do
-at the three events; its answers are commands, which the subtask carries out in order, before it
-touches the next record.
+channel owes no barrier, that channels are blocked until the snapshot at most, and that a snapshot is
+finished once all barriers are here and those sent on need not be watched any more. A mode only says
+what to do at the three events; its answers are commands, which the subtask carries out in order,
+before it touches the next record.
 
 The rows of `LIFECYCLE` are the whole life of a checkpoint in a subtask. A test leads
 the frame through all of them and looks for others; the diagram in docs/architecture.md shows them.
@@ -196,7 +196,7 @@ class BarrierHandler:
         self._current = None
 
     def _ask(self, alignment: Alignment, commands: list[Command]) -> list[Command]:
-        """Notes what the mode ordered, and opens the channels once it ordered the snapshot."""
+        """Note what the mode ordered, and open the channels once it ordered the snapshot."""
         taken_before = alignment.snapshot_taken
         for command in commands:
             match command:

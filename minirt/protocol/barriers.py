@@ -16,9 +16,9 @@ TRIGGER_CHANNEL = 0
 class Barrier:
     """The cut of one checkpoint in a channel. The mode belongs to the checkpoint and travels here.
 
-    `created_at` is when it was triggered, by the monotonic clock of the process that holds it: what carries
-    a barrier to another process says how old it is, and how long it was on its way. A savepoint's output
-    must not wait for what comes behind it, since others may go on from there.
+    `created_at` is when the coordinator triggered the checkpoint, by the monotonic clock of the process
+    that holds the barrier: what carries it to another process says how old it is. At a `savepoint`, sinks
+    hold no output back, since another job may go on from there.
     """
 
     checkpoint_id: int
@@ -29,7 +29,7 @@ class Barrier:
 
 @dataclass(frozen=True, slots=True)
 class Switch:
-    """That barriers overtook data: where, how long after the checkpoint's creation, and why."""
+    """Barriers overtook data: where, how long after the checkpoint's creation, and why."""
 
     where: Literal["inputs and outputs", "outputs"]
     after_s: float
@@ -54,7 +54,7 @@ class Alignment:
     channels: frozenset[int]
     uncapturable: frozenset[int]
     moment: Moment
-    """Of the event that is being handled."""
+    """When the event happened that is being handled."""
     arrived: set[int] = field(default_factory=set)
     reached: set[int] = field(default_factory=set)
     snapshot_taken: bool = False
@@ -65,12 +65,12 @@ class Alignment:
     began: Moment | None = None
     """When the first barrier was processed: reached, or handled by overtaking."""
     ended: Moment | None = None
-    """When the last one was."""
+    """When the last barrier was processed."""
     switches: list[Switch] = field(default_factory=list)
 
     @property
     def now(self) -> float:
-        """By the monotonic clock of the process."""
+        """When the event happened, by the monotonic clock of the process."""
         return self.moment.at
 
     @property
@@ -152,8 +152,8 @@ class WatchOutputs:
 
 @dataclass(frozen=True, slots=True)
 class OvertakeOutputs:
-    """Move the barriers that have not to the head of their output queues; what they overtake joins
-    the snapshot, which was taken without overtaking."""
+    """Move the barriers that are still queued to the head of their output queues. What they overtake
+    joins the snapshot, which was taken without overtaking."""
 
     checkpoint_id: int
     reason: str

@@ -68,7 +68,7 @@ class CheckpointSettings:
     min_pause_s: float = 0.0
     tolerable_failures: int = 10
     savepoint_requests: int = 16
-    """How many may be unanswered at a time."""
+    """How many requests for savepoints may wait for their answer at a time."""
 
 
 class CheckpointCoordinator:
@@ -98,7 +98,7 @@ class CheckpointCoordinator:
         self._carried: list[SinkHandles] = []
         self._drained: set[SubtaskId] = set()
         self._trigger_at: float | None = None
-        """When the next checkpoint is due; timers of an earlier generation come before that."""
+        """When the next checkpoint is due. A timer that fires earlier belongs to an earlier plan."""
         self._last_triggered_at = 0.0
         self._last_ended_at = 0.0
         self._failures_in_a_row = 0
@@ -282,7 +282,7 @@ class CheckpointCoordinator:
         return self._trigger(now)
 
     def _after_savepoint(self, now: float) -> list[JobCommand]:
-        """What had to wait for it."""
+        """Go on with what had to wait for a savepoint."""
         if self._savepoints.job_is_over or self._pending is not None:
             return []
         return self._plan_next(now)
@@ -378,7 +378,7 @@ class CheckpointCoordinator:
         return RecordHistory(pending.to_report(self._generation, failure, now))
 
     def _clean_up(self) -> JobCommand:
-        """Behind each checkpoint: storage may be full of what failed ones have left."""
+        """Clean up after each checkpoint, failed ones too: what they left may fill the storage."""
         return CleanUp(self._savepoints.needed, self._leftovers.take_unneeded())
 
     def _resume_if_paused(self) -> list[JobCommand]:

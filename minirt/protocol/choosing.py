@@ -13,9 +13,9 @@ from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from minirt.errors import ConfigurationError, CorruptCheckpointError, ProtocolError
+from minirt.protocol.checkpoint_paths import CheckpointPaths
 from minirt.protocol.damage import NO_OLDER_CHECKPOINT, cannot_restore, fallback_to
 from minirt.protocol.manifest import (
-    CheckpointPaths,
     InFlightRef,
     Manifest,
     ManifestKey,
@@ -52,7 +52,7 @@ class Choice:
     allow_fallback: bool = False
     """Let the next older checkpoint stand in for a damaged one."""
     damaged: Mapping[ManifestKey, CorruptCheckpointError] = field(default_factory=dict)
-    """What is wrong with those whose damage was noticed while they were read."""
+    """What is wrong with the checkpoints that subtasks found damaged while they read them."""
     without_in_flight_of: int | None = None
     """The id of a checkpoint whose in-flight data is left out, whether it is there or not."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from minirt.errors import CorruptCheckpointError
-from minirt.protocol.manifest import CheckpointPaths
+from minirt.protocol.checkpoint_paths import CheckpointPaths
 
 NO_OLDER_CHECKPOINT = "there is no older one"
 

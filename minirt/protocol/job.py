@@ -4,14 +4,14 @@ Each start and each restart is a *generation*. Preparing one claims its number o
 checkpoint to restore, and commits that checkpoint's sink handles again; then workers are deployed.
 Whatever fails ends the generation as a whole: its workers are killed, and the restart strategy says
 after which delay the next one begins, or that the job has failed. A ConfigurationError fails the job
-at once, since the next generation would meet it again. Events of ended generations are ignored. That
-the restored checkpoint is damaged is no failure of the job: the next generation is prepared at once, which
-finds an older one or says what can be done.
+at once, since the next generation would meet it again. Events of ended generations are ignored. A
+damaged checkpoint is no failure of the job: the next generation is prepared at once, which restores an
+older one or says what can be done.
 
 Once the checkpoint exists with which the job ends, it needs no workers: whatever becomes of them, output
 is committed, the savepoint of a drain is copied, and the job is over.
 
-Times are seconds of a clock that never goes back, but for the dates that people read.
+Times are seconds of a monotonic clock, except for the dates that people read.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ class JobProtocol:
     def handle(self, event: JobEvent, now: float, wall: float | None = None) -> list[JobCommand]:
         """What to do about an event, in order. Nothing follows after EndJob.
 
-        `wall` is what the wall clock shows at `now`, which it shows as well unless given.
+        `wall` is what the wall clock shows at `now`; without it, `now` counts as the date as well.
         """
         if self._status in ENDED:
             return []
@@ -218,7 +218,7 @@ class JobProtocol:
     def _choose_again(
         self, damaged: ManifestKey, error: CorruptCheckpointError, now: float
     ) -> list[JobCommand]:
-        """Once for each checkpoint, so this has an end."""
+        """Prepare a generation that passes the damaged one over: each once, so this has an end."""
         self._damaged[damaged] = error
         failure = GenerationFailure(GenerationFailureReason.DAMAGED, error)
         refused = self._savepoints.on_generation_failed(failure.of_savepoint())

@@ -69,7 +69,7 @@ class GenerationPrepared:
 
 @dataclass(frozen=True, slots=True)
 class GenerationFailed:
-    """Storage or the restore point stood in the way; `fatal` if trying again cannot help."""
+    """A generation cannot start or go on; `fatal` if another attempt would fail as well."""
 
     error: Exception
     fatal: bool
@@ -149,7 +149,7 @@ class ManifestStored:
 
 @dataclass(frozen=True, slots=True)
 class ManifestRefused:
-    """The manifest could not be written, or with a SupersededError is one that does not count."""
+    """The manifest could not be written; with a SupersededError it may exist, but does not count."""
 
     checkpoint_id: int
     error: Exception
@@ -183,7 +183,7 @@ class SavepointPublished:
 class SavepointNotPublished:
     """The checkpoint is complete, but could not be copied to where the savepoint was wanted.
 
-    `kept_at` is where it is itself, if nobody else has taken over.
+    `kept_at` is where the checkpoint itself is, if no other coordinator has taken over.
     """
 
     checkpoint_id: int

@@ -1,25 +1,26 @@
 """What failed checkpoints have left on storage, and which of it nobody will ever refer to.
 
 A snapshot may build on the file of a checkpoint that has failed. But once a subtask has stored a later
-snapshot that does not refer to a file of its own, no snapshot of it will. Nobody builds on what a declined
-one has stored, nor on in-flight data. Only files whose upload is over are named here, those of snapshots
-that were acknowledged or declined: all others may still be written.
+snapshot that does not refer to a file of its own, no snapshot of it will. Nobody builds on what was stored
+of a declined snapshot, nor on in-flight data. Only files whose upload is over are named here, those of
+snapshots that were acknowledged or declined: all others may still be written.
 """
 
 from __future__ import annotations
 
+from minirt.protocol.checkpoint_paths import CheckpointPaths
 from minirt.protocol.ids import SubtaskId
 from minirt.protocol.job_events import SnapshotAcknowledged, SnapshotDeclined
-from minirt.protocol.manifest import CheckpointPaths, ManifestKey
+from minirt.protocol.manifest import ManifestKey
 
 
 class Leftovers:
-    """Those of one generation."""
+    """What the failed checkpoints of one generation have left."""
 
     def __init__(self, generation: int) -> None:
         self._generation = generation
         self._parts: list[SnapshotAcknowledged] = []
-        """Of the checkpoint under way."""
+        """The parts that have come of the checkpoint under way."""
         self._state: dict[SubtaskId, set[str]] = {}
         """Files of failed checkpoints that a subtask may still build on."""
         self._unneeded: set[str] = set()

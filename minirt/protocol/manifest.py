@@ -21,7 +21,6 @@ claim disowns a manifest is wrong: a zombie that resolves late would disown what
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
@@ -115,16 +114,16 @@ class SubtaskStats:
     start_delay_s: float
     """From the trigger to the first barrier that was processed: reached, or handled by overtaking."""
     alignment_s: float
-    """From there to the last barrier."""
+    """From the first barrier to the last one."""
     sync_s: float
     async_s: float
     """From the end of the synchronous part until all is stored."""
     acknowledged_after_s: float
-    """Since the checkpoint was triggered."""
+    """From the trigger to the acknowledgement."""
     state_bytes: int
     in_flight_bytes: int
     processed_bytes: int
-    """What was taken in during alignment."""
+    """How much the subtask took in during alignment."""
     unaligned: bool
     """Whether barriers overtook data here."""
     switches: tuple[Switch, ...] = ()
@@ -262,119 +261,6 @@ class GenerationClaim:
     def __post_init__(self) -> None:
         if self.base is not None and self.base.generation >= self.generation:
             raise ProtocolError(f"generation {self.generation} cannot restore {self.base}")
-
-
-class CheckpointPaths:
-    """Every path in a checkpoint storage, relative to its root. Nothing else spells or parses them."""
-
-    GENERATIONS = "generations/"
-    MANIFESTS = "manifests/"
-    PROBE = "generations/probe"
-    IDENTITY = "generations/identity"
-    HISTORY = "history/"
-    EVENTS = "events/"
-
-    _IN_FLIGHT = ".in-flight"
-    _KEY = r"chk-(\d{8,})-g(\d{8,})"
-    _CLAIM = re.compile(r"generations/(\d{8,})\.claim")
-    _BASE = re.compile(rf"generations/(\d{{8,}})\.from-(?:nothing|{_KEY})")
-    _MANIFEST = re.compile(rf"manifests/{_KEY}\.manifest")
-    _FOLDER = re.compile(rf"{_KEY}/?")
-    _FILE = re.compile(rf"{_KEY}/.+")
-    _ENTRIES = re.compile(r"(?:history|events)/(\d{10,})-g(\d{8,})\.entries")
-
-    @staticmethod
-    def claim(generation: int) -> str:
-        return f"generations/{generation:08}.claim"
-
-    @staticmethod
-    def base(generation: int, base: ManifestKey | None) -> str:
-        """The base is part of the name: one listing tells the bases of all generations."""
-        origin = "nothing" if base is None else CheckpointPaths._name(base)
-        return f"generations/{generation:08}.from-{origin}"
-
-    @staticmethod
-    def manifest(key: ManifestKey) -> str:
-        return f"manifests/{CheckpointPaths._name(key)}.manifest"
-
-    @staticmethod
-    def drained(key: ManifestKey) -> str:
-        """Says that the drain which took this checkpoint is over."""
-        return f"manifests/{CheckpointPaths._name(key)}.drained"
-
-    @staticmethod
-    def folder(key: ManifestKey) -> str:
-        """Where the snapshots of a checkpoint are."""
-        return f"{CheckpointPaths._name(key)}/"
-
-    @staticmethod
-    def snapshot(key: ManifestKey, vertex: int, subtask: int) -> str:
-        return f"{CheckpointPaths._name(key)}/v{vertex}-s{subtask}.part"
-
-    @staticmethod
-    def in_flight(key: ManifestKey, vertex: int, subtask: int) -> str:
-        return f"{CheckpointPaths._name(key)}/v{vertex}-s{subtask}{CheckpointPaths._IN_FLIGHT}"
-
-    @staticmethod
-    def is_in_flight(path: str) -> bool:
-        """Whether in-flight data is stored there; also for paths that are not relative."""
-        return path.endswith(CheckpointPaths._IN_FLIGHT)
-
-    @staticmethod
-    def entries(folder: str, first: int, generation: int) -> str:
-        """A run of entries in HISTORY or EVENTS, of which the first is the `first`-th ever."""
-        return f"{folder}{first:010}-g{generation:08}.entries"
-
-    @staticmethod
-    def parse_manifest(path: str) -> ManifestKey | None:
-        return _key(CheckpointPaths._MANIFEST.fullmatch(path))
-
-    @staticmethod
-    def parse_folder(path: str) -> ManifestKey | None:
-        return _key(CheckpointPaths._FOLDER.fullmatch(path))
-
-    @staticmethod
-    def parse_file(path: str) -> ManifestKey | None:
-        """The checkpoint whose folder the file is in."""
-        return _key(CheckpointPaths._FILE.fullmatch(path))
-
-    @staticmethod
-    def age_of(path: str) -> ManifestKey:
-        """For sorting files of checkpoints, the oldest first."""
-        key = CheckpointPaths.parse_file(path)
-        if key is None:
-            raise ProtocolError(f"{path} belongs to no checkpoint")
-        return key
-
-    @staticmethod
-    def parse_entries(path: str) -> tuple[int, int] | None:
-        """The number of the run's first entry, and its generation."""
-        match = CheckpointPaths._ENTRIES.fullmatch(path)
-        return (int(match[1]), int(match[2])) if match else None
-
-    @staticmethod
-    def parse_claims(paths: Iterable[str]) -> list[GenerationClaim]:
-        """The claims that a listing of the generations shows, oldest first."""
-        claims: dict[int, GenerationClaim] = {}
-        for path in sorted(paths):
-            if match := CheckpointPaths._CLAIM.fullmatch(path):
-                claims.setdefault(int(match[1]), GenerationClaim(int(match[1])))
-            elif match := CheckpointPaths._BASE.fullmatch(path):
-                base = ManifestKey(int(match[2]), int(match[3])) if match[2] else None
-                if base is not None and base.generation >= int(match[1]):
-                    raise CorruptCheckpointError(
-                        "a generation cannot restore from a later one", path
-                    )
-                claims[int(match[1])] = GenerationClaim(int(match[1]), base, resolved=True)
-        return [claims[generation] for generation in sorted(claims)]
-
-    @staticmethod
-    def _name(key: ManifestKey) -> str:
-        return f"chk-{key.checkpoint_id:08}-g{key.generation:08}"
-
-
-def _key(match: re.Match[str] | None) -> ManifestKey | None:
-    return ManifestKey(int(match[1]), int(match[2])) if match else None
 
 
 def choose_restore_point(

@@ -104,7 +104,7 @@ class PendingCheckpoint:
     def to_report(
         self, generation: int, failure: CheckpointFailure, now: float
     ) -> CheckpointReport:
-        """What there is to tell of it now that it has failed: also of the parts that came."""
+        """The report of the checkpoint now that it has failed, with the parts that had come."""
         return CheckpointReport(
             self.barrier.checkpoint_id,
             generation,
@@ -117,7 +117,7 @@ class PendingCheckpoint:
         )
 
     def under_way(self, vertices: Iterable[VertexEntry]) -> CheckpointUnderWay:
-        """What there is of it by now."""
+        """Which parts have come by now, and which are missing."""
         return CheckpointUnderWay(
             self.barrier.checkpoint_id,
             self.barrier.mode,

@@ -246,7 +246,7 @@ def _check_in_flight_is_ignored(options: RestoreOptions, point: RestorePoint | N
 
 
 def _settle_drain(point: RestorePoint) -> Steps[None]:
-    """What a drain has taken ends the job, unless somebody asked for it by name: who does reads on."""
+    """A drain that is not over ends the job, unless the user asked for just this checkpoint."""
     if point.drains:
         yield Warn(
             f"checkpoint {point.manifest.checkpoint_id} was taken by a drain that did not come to its "
@@ -257,7 +257,7 @@ def _settle_drain(point: RestorePoint) -> Steps[None]:
 
 
 def _losses(point: RestorePoint) -> Iterable[str]:
-    """What was damaged or given up is never left out in silence."""
+    """Say what is lost: nothing damaged or given up is left out in silence."""
     for error in point.skipped:
         yield f"passed over: {error}"
     if not point.ignored:

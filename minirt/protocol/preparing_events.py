@@ -131,7 +131,7 @@ class GenerationClaimed:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointsListed:
-    """What is in a storage: `root` as messages show it; `own` if it is that of the job after all."""
+    """What is in a storage: `root` as messages show it; `own` if it is the job's own after all."""
 
     keys: tuple[ManifestKey, ...]
     claims: tuple[GenerationClaim, ...]
@@ -146,7 +146,7 @@ class CheckpointRead:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointDamaged:
-    """It cannot be restored; `deleted` if its manifest is not there any more."""
+    """The checkpoint cannot be restored; `deleted` if its manifest is gone."""
 
     error: CorruptCheckpointError
     deleted: bool = False
@@ -171,7 +171,7 @@ class GenerationResolved:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """A command that there is nothing to tell of was carried out."""
+    """A command was carried out, and there is nothing to tell of it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ class CheckpointFailureReason(Enum):
     DECLINED = "declined"
     """A subtask could not store its part."""
     GIVEN_UP = "given up"
-    """A subtask took it for given up."""
+    """A subtask dropped its part, since it took the checkpoint for given up."""
     EXPIRED = "expired"
     """Parts were missing when `Checkpointing.timeout` was over."""
     NOT_STORED = "not stored"
@@ -91,7 +91,7 @@ class GenerationFailureReason(Enum):
     CHECKPOINTS_FAILED = "checkpoints failed"
     """More checkpoints in a row failed than `Checkpointing.tolerable_failures`."""
     COMMITS_FAILED = "commits failed"
-    """More commits in a row failed than that."""
+    """More commits in a row failed than `Checkpointing.tolerable_failures`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +154,7 @@ class SavepointFailureReason(Enum):
     """Why a user who asked for a savepoint gets none."""
 
     TOO_MANY_REQUESTS = "too many requests"
-    """As many as `Limits.savepoint_requests` are unanswered."""
+    """As many requests as `Limits.savepoint_requests` wait for their answer."""
     CHECKPOINT_FAILED = "checkpoint failed"
     NOT_PUBLISHED = "not published"
     """It is complete, but could not be copied to where it was wanted."""
@@ -207,13 +207,13 @@ _CANCELLED = "the job was cancelled"
 
 
 def failed_by(error: Exception, otherwise: GenerationFailureReason) -> GenerationFailure:
-    """That of a generation in which `error` was raised: `otherwise`, unless another one has taken over."""
+    """Why a generation failed in which `error` was raised: `otherwise`, unless it was superseded."""
     superseded = isinstance(error, SupersededError)
     return GenerationFailure(GenerationFailureReason.SUPERSEDED if superseded else otherwise, error)
 
 
 def error_text(error: Exception) -> str:
-    """What an error says; its type and arguments if that is nothing."""
+    """The message of an error; its type and arguments if it has none."""
     return str(error) or repr(error)
 
 

@@ -99,7 +99,7 @@ class _CannotDealError(Exception):
 
 
 def _check_edges(manifest: Manifest, topology: Topology, edges: Mapping[str, EdgeFacts]) -> None:
-    """Records are not state: who gives up the state of an operator does not give up its input."""
+    """Records are not state: a user who gives up the state of an operator keeps its input."""
     held = {data.link for captured in manifest.in_flight for data in captured.channels}
     lost = held - edges.keys()
     if lost:
@@ -160,8 +160,8 @@ def _receivers(data: ChannelData, link: EdgeFacts, old: StoredEdge) -> list[tupl
             return [(receiver, False) for receiver in everyone]
     if link.ordered and link.receivers > 1 and old.keeps_order(data):
         raise _CannotDealError(
-            f"the {link.kind} edge would lose the order of records of one key, which it goes by "
-            "nothing to find",
+            f"the {link.kind} edge would lose the order of records of one key, as it does not look at "
+            "keys",
             "restore it at the old parallelism first; if their order does not matter, declare "
             f"{link.kind}(ordered=False) there",
         )

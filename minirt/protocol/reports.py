@@ -54,17 +54,17 @@ class SubtaskReport:
     start_delay_s: float = 0.0
     """From the trigger to the first barrier."""
     alignment_s: float = 0.0
-    """From there to the last barrier."""
+    """From the first barrier to the last one."""
     sync_s: float = 0.0
-    """In which the subtask did nothing else."""
+    """How long the subtask did nothing but take the snapshot: its synchronous part."""
     async_s: float = 0.0
-    """From there until its part was stored."""
+    """From the end of the synchronous part until all was stored."""
     acknowledged_after_s: float = 0.0
     """From the trigger until the coordinator knew that its part was stored."""
     state_bytes: int = 0
     in_flight_bytes: int = 0
     processed_bytes: int = 0
-    """What was taken in during alignment."""
+    """How much the subtask took in during alignment."""
     unaligned: bool = False
     """Whether barriers overtook data here."""
     switches: tuple[Switch, ...] = ()

@@ -1,7 +1,7 @@
 """Restart strategies: whether a job that failed is started again, and after how long.
 
 A strategy is a description; `start` gives the policy that counts the failures of one run of a job.
-Time is an argument: seconds of a clock that never goes back.
+Time is an argument: seconds of a monotonic clock.
 """
 
 from __future__ import annotations

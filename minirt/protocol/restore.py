@@ -26,7 +26,7 @@ class RestorePart:
 
 
 RestorePlan = Mapping[SubtaskId, Mapping[str, RestorePart]]
-"""Per subtask, per uid."""
+"""What each operator reads: by subtask, then by uid."""
 
 
 def vertex_entries(topology: Topology) -> tuple[VertexEntry, ...]:

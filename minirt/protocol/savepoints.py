@@ -1,6 +1,6 @@
 """Savepoints: what users ask for, in which order they get it, and what they are told.
 
-A savepoint is a checkpoint of the job like any other: it has an id of the same row, its output is
+A savepoint is a checkpoint of the job like any other: it has an id of the same sequence, its output is
 committed, and a restart may begin from it. One request at a time is *active*. Its checkpoint is taken
 (if the job is to be drained, once all subtasks have), is *complete* once the manifest exists, and is
 *published* once its output is committed: only then is it copied to the user's path, so that the copy
@@ -17,13 +17,14 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import replace
 
+from minirt.protocol.checkpoint_paths import CheckpointPaths
 from minirt.protocol.job_events import (
     AnswerSavepoint,
     JobCommand,
     PublishSavepoint,
     SavepointNotPublished,
 )
-from minirt.protocol.manifest import CheckpointKind, CheckpointPaths, Drain, Manifest, ManifestKey
+from minirt.protocol.manifest import CheckpointKind, Drain, Manifest, ManifestKey
 from minirt.protocol.reasons import SavepointFailure, SavepointFailureReason, error_text
 from minirt.protocol.savepoint_requests import Afterwards, Savepoint, SavepointRequest
 
@@ -35,7 +36,7 @@ class Savepoints:
         self._requests_max = requests_max
         self._waiting: deque[SavepointRequest] = deque()
         self._complete: Manifest | None = None
-        """That of the active request, once it exists."""
+        """The manifest of the active request's checkpoint, once it exists."""
         self._publishing = False
         self._failure: SavepointFailure | None = None
         """Why the generation has ended during which the active request, a drain, was under way."""
@@ -43,9 +44,9 @@ class Savepoints:
         self.job_is_over = False
         """The savepoint with which the job was to end is there, and nothing is left to do."""
         self.final: Savepoint | None = None
-        """That savepoint, unless it could not be copied to where it was wanted."""
+        """The savepoint with which the job ends, unless its copy failed."""
         self.ended_because: str | None = None
-        """The reason that came with the request for it."""
+        """The reason that came with the request for that savepoint."""
 
     @property
     def untaken(self) -> SavepointRequest | None:
@@ -132,7 +133,7 @@ class Savepoints:
         return [*answer]
 
     def on_not_published(self, event: SavepointNotPublished) -> list[JobCommand]:
-        """What was drained cannot go on: then the job ends all the same, with its own checkpoint."""
+        """The copy failed. A drained job cannot go on: it ends with the checkpoint in its own storage."""
         if self._complete is None or self._complete.checkpoint_id != event.checkpoint_id:
             return []
         self.job_is_over = self.drain_is_complete
@@ -155,7 +156,7 @@ class Savepoints:
         return commands
 
     def on_generation_failed(self, failure: SavepointFailure) -> list[JobCommand]:
-        """Requests fail with their generation. Whether a drain has, the next one finds on storage."""
+        """Requests fail with their generation. The next one finds on storage whether a drain has."""
         draining = self.active
         if draining is None or draining.afterwards is not Afterwards.DRAIN:
             return self.fail_all(failure)

@@ -87,12 +87,12 @@ def stored_edges(manifest: Manifest) -> dict[str, StoredEdge]:
 
 
 def doubtful_uids(manifest: Manifest, topology: Topology) -> set[str]:
-    """Uids that nobody gave, in this job, of which it is not sure that they mean the same operators.
+    """The uids of this job that nobody gave and that may mean other operators than at the checkpoint.
 
-    They do if all uids that were made from the same name are there again, and if of each either the code
-    or the place among others is what it was: an operator was edited, or something near it was, but not
-    both at once. Code that has moved from one uid to another shows that they do not. Uids that the user
-    gave mean what the user says.
+    They mean the same if all uids that were made from one name are there again, and if of each either the
+    code or the place among others is what it was: an operator was edited, or something near it was, but
+    not both at once. Code that has moved from one uid to another shows that they do not. Uids that the
+    user gave mean what the user says.
     """
     if not any(vertex.edges for vertex in manifest.vertices):
         return set()  # An older version has stored nothing to go by.

@@ -68,7 +68,7 @@ def plan_watermarks(
     """
     plan: dict[SubtaskId, RestoredWatermarks] = {}
     goes_on: dict[int, bool] = {}
-    """Of the vertices so far: whether each subtask goes on where it was. Not known of new ones."""
+    """By vertex: whether each subtask goes on where it was. New vertices are not in it."""
     fresh: set[int] = set()
     """Vertices that start without a watermark, although they had one."""
     for vertex in topology.vertices:

@@ -2,10 +2,12 @@
 
 program      the user's program: how a job is started, watched, asked and ended
 coordinator  a thread of that program: the loop that decides what a job does, and has it done
-control      between coordinator, template and workers: connections, and what is said over them
 worker       a worker process: its loop, its threads, and how the process comes about
 subtask      one subtask, wherever it runs: its input, its chain of operators, its snapshots
+control      between coordinator, template and workers: connections, and what is said over them
 channels     between subtasks: frames, credit, queues, and how records are dealt to receivers
+
+A room imports only the rooms below it in this list.
 
 Operators are in `minirt.operators`; what decides is in `minirt.protocol` and `minirt.modes`.
 """

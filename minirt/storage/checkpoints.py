@@ -17,10 +17,10 @@ from minirt.errors import (
     ProtocolError,
     StorageError,
 )
+from minirt.protocol.checkpoint_paths import CheckpointPaths
 from minirt.protocol.cleanup import CleanupPlan
 from minirt.protocol.manifest import (
     ChannelData,
-    CheckpointPaths,
     GenerationClaim,
     InFlightRef,
     Manifest,

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from minirt.errors import ConfigurationError, CorruptCheckpointError
-from minirt.protocol.manifest import CheckpointPaths, ManifestKey, choose_restore_point
+from minirt.protocol.checkpoint_paths import CheckpointPaths
+from minirt.protocol.manifest import ManifestKey, choose_restore_point
 from minirt.storage.checkpoints import CheckpointStorage
 
 

@@ -10,7 +10,7 @@ import msgpack
 from minirt.data.plain import unpack_plain
 from minirt.data.values import MalformedDataError
 from minirt.errors import CorruptCheckpointError
-from minirt.protocol.manifest import CheckpointPaths
+from minirt.protocol.checkpoint_paths import CheckpointPaths
 from minirt.storage.parts import decode_part, encode_part
 from minirt.storage.store import ObjectMissingError, ObjectStore
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hashlib import blake2b
 from uuid import uuid4
 
-from minirt.protocol.manifest import CheckpointPaths
+from minirt.protocol.checkpoint_paths import CheckpointPaths
 from minirt.storage.store import ObjectMissingError, ObjectStore
 
 

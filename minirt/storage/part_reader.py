@@ -7,7 +7,8 @@ from collections.abc import Callable
 from functools import cached_property
 
 from minirt.errors import CorruptCheckpointError
-from minirt.protocol.manifest import CheckpointPaths, ManifestKey, SnapshotRef
+from minirt.protocol.checkpoint_paths import CheckpointPaths
+from minirt.protocol.manifest import ManifestKey, SnapshotRef
 from minirt.storage.parts import (
     PartIndex,
     ReadRange,

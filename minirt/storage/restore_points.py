@@ -6,7 +6,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from minirt.errors import CorruptCheckpointError
-from minirt.protocol.manifest import CheckpointPaths, ManifestKey
+from minirt.protocol.checkpoint_paths import CheckpointPaths
+from minirt.protocol.manifest import ManifestKey
 from minirt.protocol.preparing_events import (
     CheckpointDamaged,
     CheckpointRead,

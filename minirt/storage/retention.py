@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
+from minirt.protocol.checkpoint_paths import CheckpointPaths
 from minirt.protocol.cleanup import CleanupPlan, plan_cleanup
 from minirt.protocol.manifest import (
-    CheckpointPaths,
     GenerationClaim,
     ManifestKey,
     ManifestSummary,

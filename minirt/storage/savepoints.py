@@ -6,7 +6,8 @@ from contextlib import suppress
 from dataclasses import replace
 
 from minirt.errors import ConfigurationError, StorageError
-from minirt.protocol.manifest import CheckpointPaths, Manifest
+from minirt.protocol.checkpoint_paths import CheckpointPaths
+from minirt.protocol.manifest import Manifest
 from minirt.storage.manifests import encode_manifest
 from minirt.storage.parts import decode_part
 from minirt.storage.store import ObjectStore

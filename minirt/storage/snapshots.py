@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from minirt.errors import CorruptCheckpointError
+from minirt.protocol.checkpoint_paths import CheckpointPaths
 from minirt.protocol.manifest import (
-    CheckpointPaths,
     Manifest,
     ManifestKey,
     Reference,

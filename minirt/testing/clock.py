@@ -85,7 +85,7 @@ class HeldClock:
 class ShiftedClock:
     """The clocks of the machine, as if somebody set its wall clock; for all processes of a job at once.
 
-    By how many seconds is in a file, which a test may replace at any time with `shift`.
+    A file holds by how many seconds; a test may replace it at any time with `shift`.
     """
 
     file: str

@@ -15,9 +15,10 @@ from minirt.runtime.control.messages import SentCommand
 from minirt.runtime.control.package import Deployment, JobPackage
 from minirt.runtime.coordinator.cluster import hosts
 from minirt.testing.faults import INJECTED, Chaos
-from minirt.testing.links import SimulatedLink
 from minirt.testing.schedule import Schedule
-from minirt.testing.worker import LINGER_STEPS, SimulatedWorker, SubtaskEnd
+from minirt.testing.simulated_channel import SimulatedChannel
+from minirt.testing.subtask_actor import SubtaskEnd
+from minirt.testing.worker import LINGER_STEPS, SimulatedWorker
 
 _NOTICE_STEPS = 60
 """Within how many steps the coordinator hears that a worker died."""
@@ -36,7 +37,7 @@ class SimulatedCluster:
         problem: Callable[[str], None],
     ) -> None:
         self.workers: list[SimulatedWorker] = []
-        """Those of the current generation."""
+        """The workers of the current generation."""
         self.on_message: Callable[[], None] = _nothing
         """Called when a message has arrived at the coordinator."""
         self.messages: dict[Hashable, deque[JobEvent]] = {}
@@ -112,7 +113,7 @@ class SimulatedCluster:
             for sender, actor, ends in built
             for id, end in ends.outputs.items()
         }
-        links = []
+        channels = []
         for receiver, actor, ends in built:
             for id, (index, input) in ends.inputs.items():
                 if id in self._connected or id not in outputs:
@@ -120,10 +121,10 @@ class SimulatedCluster:
                 self._connected.add(id)
                 sender, feeder, output = outputs[id]
                 end = SubtaskEnd(actor, index)
-                links.append(
-                    SimulatedLink(self._schedule, output, sender, feeder, input, receiver, end)
+                channels.append(
+                    SimulatedChannel(self._schedule, output, sender, feeder, input, receiver, end)
                 )
-        self._schedule.add(*links)
+        self._schedule.add(*channels)
 
     def on_died(self, worker: SimulatedWorker, error: Exception | None) -> None:
         """What it had sent may still arrive, or some of it."""

@@ -1,4 +1,4 @@
-"""A simulated coordinator process: the real protocol, shell and storage tasks, and a fate."""
+"""A simulated coordinator process: the real protocol, shell and storage tasks, with faults."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from minirt.graph.job_graph import OperatorNode
 from minirt.io.base import Handle, Sink, SinkContext, SinkIdentity, SinkWriter
 from minirt.modes import MODES, find_mode
 from minirt.operators.sink import SinkSpec
+from minirt.protocol.checkpoint_paths import CheckpointPaths
 from minirt.protocol.job_events import (
     AnswerSavepoint,
     CommitFailed,
@@ -23,21 +24,20 @@ from minirt.protocol.job_events import (
     SavepointNotPublished,
     Submitted,
 )
-from minirt.protocol.manifest import CheckpointPaths
 from minirt.protocol.restarts import RestartStrategy
 from minirt.protocol.restore_options import RestoreOptions
 from minirt.protocol.savepoint_requests import Savepoint
 from minirt.runtime.control.package import JobPackage
+from minirt.runtime.coordinator.observer import JobObserver
 from minirt.runtime.coordinator.shell import JobShell
 from minirt.runtime.coordinator.storage_tasks import StorageCommand, StorageTasks
 from minirt.runtime.program.execute import job_protocol, place
-from minirt.runtime.program.observer import JobObserver
 from minirt.storage.checkpoints import CheckpointStorage
 from minirt.testing.cluster import SimulatedCluster
-from minirt.testing.faults import INJECTED, Chaos, InjectedFaultError, ProcessDiedError
+from minirt.testing.faults import INJECTED, Chaos, ProcessDiedError
+from minirt.testing.gates import CoordinatorGate, WorkerGate
 from minirt.testing.schedule import Actor, Schedule
 from minirt.testing.storage import Disks, Gate, SimulatedStore
-from minirt.testing.worker import WorkerGate
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +155,7 @@ class SimulatedCoordinator(Actor):
 
     @property
     def savepoint(self) -> Savepoint | None:
-        """What the job was stopped with, once it has."""
+        """The savepoint with which the job was stopped, once it has."""
         return self._shell.ending.savepoint if self._shell.ending else None
 
     @property
@@ -253,38 +253,6 @@ class SimulatedCoordinator(Actor):
 
     def _note_event(self, event: JobEvent) -> None:
         self._schedule.note(self.name, f"hears {type(event).__name__}")
-
-
-class CoordinatorGate:
-    """Lets the world go on between any two operations of a coordinator; a `Gate`."""
-
-    def __init__(self, coordinator: SimulatedCoordinator, surroundings: Surroundings) -> None:
-        self._coordinator = coordinator
-        self._surroundings = surroundings
-
-    def unexpected(self, action: str) -> None:
-        error = self._surroundings.chaos.unexpected_error(action)
-        if error is not None:
-            raise error
-
-    def before(self, action: str) -> None:
-        self._surroundings.interleave(self._coordinator)
-        self._perhaps_die()
-        self._surroundings.schedule.note(self._coordinator.name, action)
-        if self._surroundings.chaos.strikes_operation("storage_errors"):
-            raise InjectedFaultError(f"cannot {action}")
-
-    def after(self, action: str) -> None:
-        self._perhaps_die()
-        if self._surroundings.chaos.strikes_operation("storage_errors"):
-            raise InjectedFaultError(f"no answer to: {action}")
-
-    def _perhaps_die(self) -> None:
-        struck = not self._coordinator.replaced and self._surroundings.chaos.strikes_operation(
-            "coordinator_crashes"
-        )
-        if self._coordinator.dead or struck:
-            raise ProcessDiedError
 
 
 class GatedSink(Sink):

@@ -12,7 +12,7 @@ _RATES = (1 / 20, 1 / 60, 1 / 150, 1 / 400)
 
 _BURST_RATE = 1 / 8
 _BURST_STEPS = 30
-"""Crashes like company: the worst ones come while a job still recovers from another."""
+"""How long further crashes are likely: the worst ones come while a job still recovers from one."""
 
 _PEACE_ROUNDS = (0, 0, 3, 8)
 

@@ -1,4 +1,4 @@
-"""Injected faults are no news: what minirt says of them is left out."""
+"""Keeps the log quiet in simulations, which inject faults many times a second."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Nothing is logged meanwhile: injected faults would be, many times a second."""
+    """Nothing is logged within: minirt would log each injected fault."""
     logger = logging.getLogger("minirt")
     level = logger.level
     logger.setLevel(logging.CRITICAL + 1)

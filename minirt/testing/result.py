@@ -16,7 +16,7 @@ class SimulationResult:
     finished: bool
     """Whether the job came to its end by itself."""
     problems: tuple[str, ...]
-    """What went wrong although nobody made it, the reason for not finishing included."""
+    """What went wrong that no fault explains, such as why the job did not finish."""
     committed: Mapping[str, Sequence[Any]] = field(repr=False)
     """The committed records of each TransactionalSink, by its uid."""
     steps: int

@@ -20,7 +20,7 @@ class StalledError(BaseException):
 
 
 class Actor(ABC):
-    """Something that can act: a subtask, a link, a worker's loop, a coordinator."""
+    """Something that can act: a subtask, a channel, a worker's loop, a coordinator."""
 
     ready = False
     """Whether the schedule considers it at all; kept by the schedule."""
@@ -90,7 +90,7 @@ class Schedule:
             self._ready.append(actor)
 
     def wake_all(self) -> None:
-        """Whoever has something to do can do it."""
+        """Let every actor look whether it has something to do."""
         for actor in self._actors:
             self.wake(actor)
 

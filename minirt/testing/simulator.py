@@ -1,9 +1,9 @@
 """Runs a whole job in one thread, with a schedule, a network, a storage and crashes drawn from a seed.
 
 Theory of operation. A simulation takes one step after another; in each, one *actor* does one small
-thing: a subtask works a slice, a link delivers a frame or a credit, a worker stores a snapshot or obeys
+thing: a subtask works a slice, a channel delivers a frame or credit, a worker stores a snapshot or obeys
 a message, the coordinator handles an event, a timer, or a storage command. All of them run the code
-that runs in production: only schedule, clock, links, storage and processes are simulated. Which actor
+that runs in production: only schedule, clock, wires, storage and processes are simulated. Which actor
 is next is drawn from the seed, so the same seed takes the same steps.
 
 A storage command of the coordinator is one call. To let the world go on between any two of its
@@ -29,7 +29,7 @@ from minirt.operators.sink import SinkSpec
 from minirt.protocol.job_events import AnswerSavepoint, JobStatus
 from minirt.protocol.reports import CheckpointReport
 from minirt.protocol.restarts import Restart, RestartStrategy
-from minirt.runtime.program.observer import JobObserver
+from minirt.runtime.coordinator.observer import JobObserver
 from minirt.testing.clock import SimulatedClock
 from minirt.testing.coordinator import SimulatedCoordinator, SimulatedJob, Surroundings
 from minirt.testing.faults import Chaos, Faults
@@ -91,8 +91,8 @@ def simulate(
     from the seed unless given: small queues and frames, so that there is backpressure. `on_checkpoint` is
     called with all stored objects and the path of each manifest once it was created. A job that has not
     finished after `steps_max` steps has made no progress, which is a problem like any other.
-    `stop_at_problem` ends the simulation, and so its trace, with the first problem. `may_refuse` tells of
-    the error of a job whether just this form of it may fail so: then another one is started.
+    `stop_at_problem` ends the simulation, and so its trace, with the first problem. `may_refuse` is given
+    the error of a job that failed: if it returns True, this form may fail so, and another one is started.
     """
     checkpointing = checkpointing or Checkpointing("simulated://", interval="20ms")
     random = Random(seed)
@@ -291,7 +291,7 @@ class _Simulation(Surroundings):
         return False
 
     def _let_zombies_end(self) -> None:
-        """What a zombie does after the job's end counts as well."""
+        """Let zombies go on: what one does after the end of the job counts as well."""
         steps = _SLEEP_STEPS + _ZOMBIE_STEPS
         self.schedule.run(steps, until=lambda: self._all_gone)
 
@@ -404,6 +404,6 @@ def _job_graph(job: Environment | JobGraph) -> JobGraph:
 
 
 def _turns(graph: ExecutionGraph) -> int:
-    """How many there are that take turns."""
+    """How many subtasks, workers and channels take turns."""
     subtasks = sum(vertex.parallelism for vertex in graph.vertices)
     return 2 * subtasks + sum(1 for link in graph.links for _ in link.channels())

@@ -45,7 +45,7 @@ class Disk:
     def __init__(self) -> None:
         self.objects: dict[str, bytes] = {}
         self.bytes_max: int | None = None
-        """What there is room for; None: for anything."""
+        """How many bytes there is room for; None for no limit."""
         self.on_create: Callable[[str], None] = _ignore
         """Told the path of each object that `create` has stored."""
 

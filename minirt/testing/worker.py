@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Protocol
 
 from minirt.errors import WorkerLostError
@@ -24,14 +24,14 @@ from minirt.runtime.control.messages import SentCommand, ToWorker, portable
 from minirt.runtime.control.package import Deployment, JobPackage
 from minirt.runtime.subtask.assembly import Assembled, assemble
 from minirt.runtime.subtask.snapshot import SnapshotUpload
-from minirt.runtime.subtask.subtask import Subtask
 from minirt.runtime.worker.orders import CommandReceiver, deliver_stored
 from minirt.runtime.worker.upload_queue import UploadQueue
 from minirt.testing.clock import SeededPacer
 from minirt.testing.faults import INJECTED, Chaos, InjectedFaultError, ProcessDiedError
-from minirt.testing.links import LinkEnd
 from minirt.testing.noting_mode import noting
 from minirt.testing.schedule import Actor, Schedule
+from minirt.testing.simulated_channel import ReceivingEnd
+from minirt.testing.subtask_actor import SubtaskActor
 
 _PIECES = ((1, 1), (3, 2), (40, 4))
 """Records a piece and pieces a slice, at most; a worker draws one of them."""
@@ -64,17 +64,6 @@ class WorkerPorts(Protocol):
 
     def on_unexpected(self, error: Exception) -> None:
         """Something failed that nobody made fail."""
-
-
-@dataclass(slots=True)
-class SubtaskEnd:
-    """Where the frames of one channel arrive."""
-
-    actor: SubtaskActor
-    channel: int
-
-    def on_frame(self, frame: Frame) -> None:
-        self.actor.subtask.on_frame(self.channel, frame)
 
 
 class SimulatedWorker(Actor):
@@ -195,7 +184,7 @@ class SimulatedWorker(Actor):
         self._guard(send_all)
         return frames
 
-    def receive(self, end: LinkEnd, frame: Frame) -> None:
+    def receive(self, end: ReceivingEnd, frame: Frame) -> None:
         self._guard(lambda: end.on_frame(frame))
 
     # What it does.
@@ -358,56 +347,11 @@ class SimulatedWorker(Actor):
 
     def _unhang(self) -> None:
         self.hanging = False
-        self._schedule.wake_all()  # Also the links, which had found nobody to send or receive.
+        self._schedule.wake_all()  # Also the channels, which had found nobody to send or receive.
 
     def _speed_up(self) -> None:
         self._upload_slow = False
         self._schedule.wake(self)
-
-
-class SubtaskActor(Actor):
-    """Gives one subtask its turns."""
-
-    def __init__(self, worker: SimulatedWorker, subtask: Subtask) -> None:
-        self._worker = worker
-        self.subtask = subtask
-        self.next_at: float | None = None
-        """When the subtask has something to do by the clock, as of the last time it had nothing."""
-
-    @property
-    def gone(self) -> bool:
-        return self._worker.gone
-
-    @property
-    def wake_at(self) -> float | None:
-        return self.next_at
-
-    def act(self) -> bool:
-        return self._worker.work(self)
-
-
-class WorkerGate:
-    """What a worker's storage does to it. A `minirt.testing.storage.Gate`."""
-
-    def __init__(self, chaos: Chaos) -> None:
-        self._chaos = chaos
-
-    def unexpected(self, action: str) -> None:
-        error = self._chaos.unexpected_error(action)
-        if error is not None:
-            raise error
-
-    def before(self, action: str) -> None:
-        if self._chaos.strikes_operation("worker_crashes"):
-            raise ProcessDiedError
-        if self._chaos.strikes_operation("storage_errors"):
-            raise InjectedFaultError(f"cannot {action}")
-
-    def after(self, action: str) -> None:
-        if self._chaos.strikes_operation("worker_crashes"):
-            raise ProcessDiedError
-        if self._chaos.strikes_operation("storage_errors"):
-            raise InjectedFaultError(f"no answer to: {action}")
 
 
 def _no_limit(channel: OutputChannel) -> None:

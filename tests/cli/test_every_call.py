@@ -22,7 +22,7 @@ import minirt as rt
 from minirt.cli import app, main
 from minirt.cli.tables import fitting
 from minirt.cli.wording import FLAGS, in_flags
-from minirt.runtime.program.streams import _outliving
+from minirt.standard_streams import _outliving
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Call, Called

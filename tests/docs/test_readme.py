@@ -9,7 +9,7 @@ import tomllib
 
 import pytest
 
-from tests.docs.blocks import ROOT, blocks, environment
+from tests.docs.blocks import ROOT, blocks, environment, run_python
 
 README = ROOT / "README.md"
 
@@ -28,7 +28,7 @@ sleep() {
 
 @pytest.mark.processes
 def test_the_first_job_survives_what_the_readme_does_to_it(tmp_path):
-    [program] = blocks(README, "python")
+    _, program = blocks(README, "python")
     [commands] = blocks(README, "bash")
     (tmp_path / "first_job.py").write_text(program)
     ran = subprocess.run(
@@ -45,6 +45,17 @@ def test_the_first_job_survives_what_the_readme_does_to_it(tmp_path):
     assert count.strip() == "600"
     assert "restarts in 0.05 s: worker" in ran.stderr
     assert _totals_are_right(tmp_path)
+
+
+@pytest.mark.processes
+def test_the_shortest_job_prints_its_counts(tmp_path):
+    shortest, _ = blocks(README, "python")
+    printed = run_python(shortest, tmp_path)
+    assert sorted(printed) == sorted(
+        f"({word!r}, {n})"
+        for word, count in {"to": 2, "be": 2, "or": 1, "not": 1}.items()
+        for n in range(1, count + 1)
+    )
 
 
 def test_every_other_command_is_known():

@@ -17,7 +17,7 @@ import minirt as rt
 from minirt.data.values import MalformedDataError, Pickled
 from minirt.inspect.export import export
 from minirt.inspect.values import json_text
-from minirt.protocol.manifest import CheckpointPaths
+from minirt.protocol.checkpoint_paths import CheckpointPaths
 from minirt.state.sections import CHUNK_ENTRIES
 from minirt.state.stored import KINDS, pack_event_time
 from minirt.storage.checkpoints import CheckpointStorage

@@ -14,7 +14,8 @@ import minirt as rt
 from minirt.errors import CorruptCheckpointError
 from minirt.inspect import open_checkpoints
 from minirt.inspect.export import export
-from minirt.protocol.manifest import CheckpointPaths, Manifest, Reference, SnapshotRef
+from minirt.protocol.checkpoint_paths import CheckpointPaths
+from minirt.protocol.manifest import Manifest, Reference, SnapshotRef
 from minirt.state import segments
 from minirt.state.array_table import ArrayTable
 from minirt.state.keyed import KeyedState

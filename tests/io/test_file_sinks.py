@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +25,10 @@ class FileSinkContract(SinkContract):
 
     sink_class: type[FileSink]
     target: str
+    storage_options: Mapping[str, Any] = {}
 
     def new_sink(self) -> Sink:
-        return self.sink_class(self.target)  # type: ignore[call-arg]
+        return self.sink_class(self.target, storage_options=self.storage_options)  # type: ignore[call-arg]
 
     def visible(self, sink: Sink) -> list[Any]:
         return [one for name in self.files() for one in self.content(name)]
@@ -39,12 +41,12 @@ class FileSinkContract(SinkContract):
         return [name for name in self.all_files() if "/_" not in name]
 
     def all_files(self) -> list[str]:
-        fs, folder = fsspec.core.url_to_fs(self.target)
+        fs, folder = fsspec.core.url_to_fs(self.target, **self.storage_options)
         fs.invalidate_cache()
         return sorted(fs.find(folder)) if fs.exists(folder) else []
 
     def content(self, name: str) -> list[Any]:
-        fs, _ = fsspec.core.url_to_fs(self.target)
+        fs, _ = fsspec.core.url_to_fs(self.target, **self.storage_options)
         data = fs.cat_file(name)
         if name.endswith(".parquet"):
             rows: list[Any] = pq.read_table(pa.BufferReader(data)).to_pylist()
@@ -75,7 +77,7 @@ class FileSinkContract(SinkContract):
         assert after | before == after
 
     def add_strangers(self) -> list[str]:
-        fs, _ = fsspec.core.url_to_fs(self.target)
+        fs, _ = fsspec.core.url_to_fs(self.target, **self.storage_options)
         folder = self.pending()[0].rpartition("/")[0]
         names = [".DS_Store", ".nfs0001", "00000-0001-x.pending", "a b", "old-1-y", "x/00000-0001"]
         for name in names:
@@ -86,7 +88,7 @@ class FileSinkContract(SinkContract):
     def test_a_crafted_handle_reaches_nothing_outside_of_the_folder(self) -> None:
         sink = self.new_sink()
         (handle,) = self.prepared(self.writer(sink), 1, row(1))
-        fs, folder = fsspec.core.url_to_fs(self.target)
+        fs, folder = fsspec.core.url_to_fs(self.target, **self.storage_options)
         pending, name = handle["pending"], handle["final"].rpartition("/")[2]
         other = f"{folder.rpartition('/')[0]}/other"
         owner = pending.removeprefix(folder).rpartition("/")[0]
@@ -128,7 +130,7 @@ class FileSinkContract(SinkContract):
         assert handle["final"] in str(caught.value)
 
     def test_large_output_is_rolled_into_several_files_in_order(self) -> None:
-        sink = self.sink_class(self.target, roll_bytes=1)
+        sink = self.sink_class(self.target, roll_bytes=1, storage_options=self.storage_options)
         writer = self.writer(sink)
         for number in range(3):
             writer.write(Rows([row(number)]))

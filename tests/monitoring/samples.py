@@ -13,7 +13,7 @@ from minirt.protocol.ids import SubtaskId
 from minirt.protocol.job_events import JobStatus
 from minirt.protocol.reasons import CheckpointFailure, CheckpointFailureReason
 from minirt.protocol.reports import CheckpointReport, CheckpointUnderWay, SubtaskReport
-from minirt.runtime.program.observer import JobProgress
+from minirt.runtime.coordinator.observer import JobProgress
 
 NOW = 1_700_000_000.0
 UNDER_WAY = CheckpointUnderWay(3, "aligned", "checkpoint", NOW - 5, 1, ("slow > out (1/2)",))

@@ -12,8 +12,8 @@ import pytest
 import minirt as rt
 from minirt.monitoring import events
 from minirt.monitoring.events import JobEvents
+from minirt.protocol.checkpoint_paths import CheckpointPaths
 from minirt.protocol.job_events import JobStatus
-from minirt.protocol.manifest import CheckpointPaths
 from minirt.storage.history import EVENTS_MAX, History
 from minirt.storage.store import ObjectStore
 from tests.monitoring.samples import running_job

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from minirt.errors import CorruptCheckpointError, ProtocolError
 from minirt.protocol.barriers import Switch
+from minirt.protocol.checkpoint_paths import CheckpointPaths
 from minirt.protocol.cleanup import CleanupPlan, plan_cleanup
 from minirt.protocol.manifest import (
     ChannelData,
-    CheckpointPaths,
     GenerationClaim,
     InFlightRef,
     Manifest,

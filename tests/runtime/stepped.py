@@ -23,10 +23,10 @@ from minirt.protocol.restarts import RestartStrategy
 from minirt.protocol.restore_options import RestoreOptions
 from minirt.runtime.control.package import JobPackage
 from minirt.runtime.coordinator.local import LocalCluster
+from minirt.runtime.coordinator.observer import JobObserver
 from minirt.runtime.coordinator.shell import JobShell
 from minirt.runtime.coordinator.storage_tasks import StorageCommand, StorageTasks
 from minirt.runtime.program.execute import job_protocol
-from minirt.runtime.program.observer import JobObserver
 from minirt.runtime.subtask.snapshot import SnapshotUpload
 from minirt.runtime.subtask.subtask import Subtask
 from minirt.storage.checkpoints import CheckpointStorage

@@ -17,8 +17,8 @@ from minirt.monitoring.subtask_metrics import SubtaskMetrics
 from minirt.protocol.barriers import Barrier
 from minirt.runtime.channels.channels import OutputChannel
 from minirt.runtime.channels.frames import Frame, Kind
-from minirt.runtime.channels.output import LinkOutput, Outlet, Outputs
-from minirt.runtime.subtask.in_flight import Overtaken, batch_of
+from minirt.runtime.channels.output import LinkOutput, Outlet, Outputs, Overtaken
+from minirt.runtime.subtask.in_flight import batch_of
 
 CODEC = RowCodec()
 BARRIER = Barrier(3, "any", 0.0)

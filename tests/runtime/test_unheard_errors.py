@@ -15,6 +15,7 @@ import pytest
 import minirt as rt
 from minirt.graph.planner import build_execution_graph
 from minirt.io.base import Prepared
+from minirt.protocol.checkpoint_paths import CheckpointPaths
 from minirt.protocol.ids import SubtaskId
 from minirt.protocol.job_events import (
     CleanUp,
@@ -30,7 +31,7 @@ from minirt.protocol.job_events import (
     SnapshotDeclined,
     StoreManifest,
 )
-from minirt.protocol.manifest import CheckpointPaths, Manifest, SinkHandles
+from minirt.protocol.manifest import Manifest, SinkHandles
 from minirt.protocol.reports import completed_report
 from minirt.protocol.restore_options import RestoreOptions
 from minirt.protocol.stored_watermarks import SubtaskWatermarks

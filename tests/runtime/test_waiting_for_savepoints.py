@@ -12,8 +12,8 @@ import minirt as rt
 from minirt.monitoring.queued import queued_in_words
 from minirt.monitoring.subtask_metrics import SubtaskMetrics
 from minirt.protocol.ids import SubtaskId
+from minirt.runtime.coordinator.observer import JobProgress
 from minirt.runtime.program import job as job_module
-from minirt.runtime.program.observer import JobProgress
 from tests.runtime.processes import wait_until
 
 

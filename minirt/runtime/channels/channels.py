@@ -1,6 +1,7 @@
 """Channels: byte-bounded queues at both ends of a connection, with credit in bytes.
 
-The receiver tells how many bytes it has consumed in all and how many it takes beyond that (the window).
+The receiver tells how many bytes it has consumed in all, that is taken from its queue, and how many it
+takes beyond that: its credit window.
 A sender never has more under way than the window, so everything on the wire fits the input queue
 and a transport can always drain its socket. A frame larger than the window travels alone.
 
@@ -146,7 +147,7 @@ class OutputChannel:
 class InputChannel:
     """The receiving end. `grant` is called with new credit once it is worth a message.
 
-    The window is `window_bytes`, unless a debloater is there to say how large it is.
+    The credit window is `window_bytes`, unless a debloater sizes it.
     """
 
     def __init__(self, window_bytes: int, debloater: Debloater | None = None) -> None:
@@ -187,9 +188,10 @@ class InputChannel:
             self.debloater.begin(frame_bytes, records)
 
     def processed(self, records: int) -> None:
-        """So many records of the frame in work have been processed. It is windows that follow, not credit.
+        """So many records of the frame in work have been processed: the credit window may follow.
 
-        A frame may be in work for long: so the sender hears at once how much less it may hold.
+        A frame may be in work for long, so the sender hears at once if it may hold less from now on. That
+        gives it no credit: a frame counts as consumed when it is taken.
         """
         if self.debloater is not None:
             self.debloater.processed(records)
@@ -235,7 +237,7 @@ class InputGate:
 
     @property
     def next_kind(self) -> int | None:
-        """Of what `take` would give."""
+        """The kind of the frame that `take` would give; None if it would give none."""
         return self.channels[self._ready[0]].frames[0].kind if self._ready else None
 
     def take(self) -> tuple[int, Frame] | None:

@@ -2,7 +2,7 @@
 
 A queue of fixed size holds milliseconds of work for a fast function and minutes for a slow one, and an
 aligned barrier waits behind all of it. So each channel measures its own throughput, in bytes per second of
-the time in which it had data, and holds what is consumed in about the target time. The input window gets
+the time in which it had data, and holds about what is consumed in the target time. The input window gets
 the same part of that as `input_queue_bytes` is of both queues; the sender scales its queue and its frames
 with the window.
 
@@ -36,8 +36,8 @@ def first_window_bytes(limits: Limits) -> int:
 class Debloater:
     """The window of one channel. It hears when data arrives and when records were processed.
 
-    `target_s` is for how long the data in both queues of the channel should last. `now` is a clock in
-    seconds that never goes back; it is read once for each piece of a batch.
+    `target_s` is for how long the data in both queues of the channel should last. `now` is a
+    monotonic clock in seconds; it is read once for each piece of a batch.
     """
 
     def __init__(self, target_s: float, limits: Limits, now: Callable[[], float]) -> None:

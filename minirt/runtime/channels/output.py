@@ -27,10 +27,9 @@ from minirt.runtime.channels.frames import (
 )
 from minirt.runtime.channels.row_dealing import row_dealer
 from minirt.runtime.channels.spill import SpilledFrame
-from minirt.runtime.subtask.in_flight import Overtaken
 
 _FIRST_RECORD_BYTES = 256
-"""What a record is taken to be large before the first one was packed."""
+"""How large a record is assumed to be before the first one was packed."""
 
 
 @dataclass(slots=True)
@@ -42,7 +41,7 @@ class Outlet:
     """
 
     name: str
-    """The subtask's, for messages."""
+    """The name of the subtask, for messages."""
     codec: RowCodec
     limits: Limits
     metrics: SubtaskMetrics
@@ -74,7 +73,7 @@ class ChannelBuffer:
         return self._fitting(self._outlet.limits.column_frame_bytes)
 
     def _fitting(self, frame_bytes: int) -> int:
-        """At most as much as a queue holds, and less where little is granted."""
+        """The size of a frame: at most what a queue holds, and less where the credit window is small."""
         sizes = (min(frame_bytes, end.queue_bytes_max) * end.share for end in self._channels)
         return max(1, int(min(sizes)))
 
@@ -127,6 +126,16 @@ class ChannelBuffer:
         learned = self._frame_bytes * count // max(1, len(payload))
         self.threshold = max(1, min(self._outlet.limits.frame_records, learned))
         self.put(Frame(Kind.ROWS, payload, count))
+
+
+@dataclass(frozen=True, slots=True)
+class Overtaken:
+    """The data frames that a barrier overtook in one output queue."""
+
+    link: Link
+    link_key: str
+    receiver: int
+    frames: Sequence[Frame | SpilledFrame]
 
 
 class LinkOutput:

@@ -39,7 +39,7 @@ class Spill:
 
     @property
     def used_bytes(self) -> int:
-        """What the segments take that any frame still refers to."""
+        """The size of the segments that any frame still refers to."""
         return sum(segment.size for segment in self._live())
 
     @property

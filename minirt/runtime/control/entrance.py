@@ -28,7 +28,7 @@ _ACCEPTED_MAX = 64
 
 
 class Entrance:
-    """Lets in who knows the token; nothing that others send is unpickled.
+    """Admits callers that know the connection token, and unpickles nothing that others send.
 
     Each caller is examined in a thread of its own, so that one who stays silent, or dies meanwhile,
     keeps nobody waiting. `admit` is called from these threads. The first stranger is logged.
@@ -89,8 +89,8 @@ class Entrance:
 
 
 def _refused(error: BaseException) -> None:
-    """Whoever was to be let in gives up, and its generation fails."""
-    logger.error("somebody could not be let in: %s", error, exc_info=error)
+    """The caller gives up, and its generation fails."""
+    logger.error("a caller could not be admitted: %s", error, exc_info=error)
 
 
 def _limit_sending(sock: Socket) -> None:

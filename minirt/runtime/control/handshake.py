@@ -2,8 +2,8 @@
 
 The caller sends a random number. The listener answers with another one and a proof: a keyed hash of both.
 The caller checks it, and only then sends its own proof, over both numbers and what it has come for, its
-*hello*. Whoever does not know the token learns nothing but random numbers, also who listens where a worker
-did before. A proof says whose it is, so that none can be sent back as one's own.
+*hello*. A process that does not know the token learns only random numbers, even if it listens at the
+address of a dead worker. A proof says which side made it, so that neither side can send back the other's.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ class Cluster(Protocol):
         """Start all subtasks of a generation."""
 
     def send(self, command: SubtaskCommand) -> None:
-        """Have the subtasks obey to which the command goes, unless their generation is over."""
+        """Hand a command to the subtasks that it is for, unless their generation is over."""
 
     def stop(self, command: StopWorkers) -> None:
         """End all subtasks of a generation."""
@@ -33,7 +33,7 @@ class WorkerCluster(Cluster, Protocol):
     """
 
     figures_changed: bool
-    """A worker has reported since somebody has reset this."""
+    """Set when a worker has reported its figures; the coordinator resets it."""
 
     @property
     def pids(self) -> Mapping[int, int]:

@@ -21,9 +21,9 @@ from minirt.protocol.job_events import (
 )
 from minirt.runtime.control.package import JobPackage
 from minirt.runtime.coordinator.cluster import WorkerCluster
+from minirt.runtime.coordinator.observer import JobObserver, JobProgress
 from minirt.runtime.coordinator.shell import JobShell
 from minirt.runtime.coordinator.storage_tasks import RecordEvent, StorageCommand, StorageTasks
-from minirt.runtime.program.observer import JobObserver, JobProgress
 from minirt.threads import start_thread
 
 logger = logger_of("coordinator")
@@ -53,7 +53,7 @@ class StorageThread:
             )
 
     def _on_error(self, error: BaseException) -> None:
-        """Nothing would be answered any more: the job must not wait for it."""
+        """Fail the job, which would wait for ever for the answers of this thread."""
         lost = MinirtError(f"the storage thread has ended: {type(error).__name__}: {error}")
         lost.__cause__ = error
         self._post(GenerationFailed(lost, fatal=True))

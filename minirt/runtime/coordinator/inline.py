@@ -16,9 +16,9 @@ from minirt.protocol.job_events import (
 from minirt.runtime.control.messages import portable
 from minirt.runtime.control.package import JobPackage
 from minirt.runtime.coordinator.local import LocalCluster
+from minirt.runtime.coordinator.observer import JobObserver
 from minirt.runtime.coordinator.shell import JobShell
 from minirt.runtime.coordinator.storage_tasks import StorageCommand, StorageTasks
-from minirt.runtime.program.observer import JobObserver
 from minirt.runtime.subtask.pacer import TimedPacer
 from minirt.runtime.subtask.snapshot import SnapshotUpload
 from minirt.runtime.worker.beside import Beside
@@ -28,7 +28,7 @@ _WAIT_S_MAX = 0.05
 
 
 class InlineRunner:
-    """Slices in turn; events, timers and frames between any two. Storage is waited for."""
+    """Gives subtasks slices in turn; between any two it handles events, timers, frames and storage."""
 
     def __init__(
         self, package: JobPackage, protocol: JobProtocol, tasks: StorageTasks, observer: JobObserver

@@ -30,11 +30,11 @@ T = TypeVar("T")
 
 
 def nobody_waits(subtask: SubtaskId) -> None:
-    """Who runs the loop looks at all subtasks."""
+    """A port `wake` that does nothing: whoever runs the loop looks at all subtasks."""
 
 
 def run_at_once(call: Callable[[], None]) -> None:
-    """There is no other thread."""
+    """A port `run_beside` that makes the call in this thread, since there is no other."""
     call()
 
 

@@ -52,7 +52,7 @@ class PreparationTasks:
         self._graph = graph
         self._storage = storage
         self._job = uuid4().hex if storage is None else ""
-        """What tells this job from every other. That of a run without storage is that of no other run."""
+        """The identity of the job. A run without storage gets one that no other run has."""
         self._splits: dict[str, Sequence[Split]] = {}
 
     def run(self, command: PreparingCommand) -> PreparingEvent:

@@ -208,7 +208,7 @@ class ProcessCluster:
     def _receive(self, connection: MessageConnection, worker: int | None) -> bool:
         """Take the messages that have arrived; one that has come in part waits for its rest.
 
-        Whether there were any.
+        Returns whether there were any.
         """
         try:
             messages = connection.arrived()
@@ -301,7 +301,7 @@ class ProcessCluster:
         return left_s if timeout is None else min(left_s, timeout)
 
     def _report_unexplained(self) -> None:
-        """The processes may live, but nobody hears them any more."""
+        """Report workers lost whose end the template did not explain: they may live, unheard."""
         now = time.monotonic()
         for worker in [one for one, until in self._unexplained.items() if until <= now]:
             del self._unexplained[worker]

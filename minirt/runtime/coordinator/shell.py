@@ -32,8 +32,8 @@ from minirt.protocol.job_events import (
 )
 from minirt.protocol.subtask_commands import SubtaskCommand
 from minirt.runtime.coordinator.cluster import Cluster
+from minirt.runtime.coordinator.observer import JobObserver
 from minirt.runtime.coordinator.storage_tasks import STORAGE_COMMANDS, StorageCommand, StorageTasks
-from minirt.runtime.program.observer import JobObserver
 
 _MOVES_CHECKPOINTS = (
     *(TimerFired, SnapshotAcknowledged, SnapshotDeclined, ManifestStored, ManifestRefused),
@@ -73,7 +73,7 @@ class JobShell:
 
     @property
     def next_timer_at(self) -> float | None:
-        """By the monotonic clock."""
+        """When the next timer is due, by the monotonic clock."""
         return self._timers[0][0] if self._timers else None
 
     def on_event(self, event: JobEvent) -> None:

@@ -16,6 +16,7 @@ from minirt.graph.execution import ExecutionGraph
 from minirt.graph.job_graph import OperatorNode
 from minirt.io.base import Handle, Sink
 from minirt.monitoring.logs import log_fields, logger_of
+from minirt.protocol.checkpoint_paths import CheckpointPaths
 from minirt.protocol.job_events import (
     CleanUp,
     CommitFailed,
@@ -33,7 +34,7 @@ from minirt.protocol.job_events import (
     SavepointPublished,
     StoreManifest,
 )
-from minirt.protocol.manifest import CheckpointPaths, Manifest, ManifestKey, SinkHandles
+from minirt.protocol.manifest import Manifest, ManifestKey, SinkHandles
 from minirt.protocol.preparing import Preparation, PreparationStep
 from minirt.protocol.preparing_events import PreparingCommand
 from minirt.protocol.reports import CheckpointReport
@@ -140,7 +141,7 @@ class StorageTasks:
         return step
 
     def begin(self, command: PrepareGeneration) -> PreparationStep:
-        """Begin to prepare a generation, for who wants to carry out one step at a time with `go_on`."""
+        """Begin to prepare a generation, for a caller that carries out each step with `go_on`."""
         return self._preparation.handle(command)
 
     def go_on(self, step: PreparingCommand) -> PreparationStep:
@@ -212,7 +213,7 @@ class StorageTasks:
         return event
 
     def _clean_up(self, command: CleanUp) -> None:
-        """Who was replaced deletes nothing: a successor may have restored what looks old from here."""
+        """A replaced coordinator deletes nothing: its successor may restore what looks old here."""
         storage = self.storage
         if storage is None or self.checkpointing is None:
             return
@@ -237,7 +238,7 @@ def _end_drain(storage: CheckpointStorage, key: ManifestKey) -> None:
     try:
         storage.end_drain(key)
     except MinirtError as error:
-        logger.warning("the job is drained, which its next start will do once more: %s", error)
+        logger.warning("the job is drained, but its next start will end it once more: %s", error)
 
 
 def _handles_of(held: Sequence[SinkHandles], uid: str) -> list[Handle]:

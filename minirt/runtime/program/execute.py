@@ -39,12 +39,12 @@ from minirt.runtime.coordinator.coordinator import Coordinator
 from minirt.runtime.coordinator.host_launch import HostLaunch
 from minirt.runtime.coordinator.inline import InlineRunner
 from minirt.runtime.coordinator.launching import Launch
+from minirt.runtime.coordinator.observer import JobObserver
 from minirt.runtime.coordinator.process_cluster import ProcessCluster
 from minirt.runtime.coordinator.storage_tasks import RecordEvent, StorageTasks
 from minirt.runtime.coordinator.template_process import LOCAL_LAUNCH
 from minirt.runtime.program.at_exit import wait_at_exit
 from minirt.runtime.program.job import Job, JobResult, Recorder, job_result
-from minirt.runtime.program.observer import JobObserver
 from minirt.runtime.program.savepoint_desk import SavepointDesk
 from minirt.runtime.program.signals import SignalWatch, launching
 from minirt.storage.checkpoints import CheckpointStorage
@@ -58,7 +58,7 @@ logger = logger_of("job")
 def start_job(graph: JobGraph, settings: RunSettings, clock: Clock = SYSTEM_CLOCK) -> Job:
     """Start a job in worker processes, which all go by `clock`, and return at once.
 
-    The program does not end before it.
+    The program does not end before the job.
     """
     job = _launch(graph, settings, clock)
     wait_at_exit(job)
@@ -156,7 +156,7 @@ def _launch_of(settings: RunSettings) -> Launch:
 
 
 def _offer_metrics(options: Options, monitor: JobMonitor, while_running: ExitStack) -> str | None:
-    """Where, if anywhere. Raises ConfigurationError if that cannot be."""
+    """Serve metrics; returns the URL, None if nobody asked. Raises ConfigurationError if that fails."""
     if options.metrics_port is None:
         return None
     from minirt.monitoring.prometheus import MetricsEndpoint

@@ -26,7 +26,7 @@ from minirt.protocol.reasons import SavepointFailure, SavepointFailureReason
 from minirt.protocol.reports import CheckpointReport, CheckpointUnderWay
 from minirt.protocol.savepoint_requests import Afterwards, Savepoint
 from minirt.runtime.coordinator.coordinator import Coordinator
-from minirt.runtime.program.observer import JobObserver, JobProgress
+from minirt.runtime.coordinator.observer import JobObserver, JobProgress
 from minirt.runtime.program.savepoint_desk import SavepointDesk
 from minirt.runtime.program.signals import OF_SERVICES, SignalWatch
 from minirt.threads import start_thread
@@ -64,7 +64,7 @@ class Recorder(JobObserver):
         self.completed = 0
         self._newest_error = ""
         self._times = 0
-        """How often it came in a row."""
+        """How often this error came in a row."""
 
     def on_status(self, status: JobStatus, generation: int) -> None:
         with log_fields(job=self.name, generation=generation):
@@ -152,7 +152,7 @@ class Job:
         """Unlike `Thread.join`, waiting for it may be interrupted and begun again."""
         self._left = threading.Event()
         self.desk = ControlDesk(self)
-        """Where other processes of the same user ask for the job."""
+        """Answers other processes of the same user, such as `minirt top`."""
         start_thread(f"minirt-{self.name}", self._run, self._on_error)
 
     @property
@@ -227,7 +227,7 @@ class Job:
         self._coordinator.cancel(reason)
 
     def wait(self, timeout: float | None = None) -> JobResult:
-        """Until the job has ended.
+        """Wait until the job has ended.
 
         Raises JobFailedError if it failed, TimeoutError if it still runs after `timeout` seconds. In the
         main thread, SIGTERM and SIGHUP end the job meanwhile, as `Options.on_signal` says, and then the
@@ -248,7 +248,7 @@ class Job:
         return result
 
     def wait_for_end(self) -> None:
-        """Until the job has ended, however it did."""
+        """Wait until the job has ended, however it did."""
         self._over.wait()
 
     def _ask(

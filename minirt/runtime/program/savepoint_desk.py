@@ -70,7 +70,7 @@ class SavepointDesk:
         return answer
 
     def answer(self, command: AnswerSavepoint) -> None:
-        """Tell whoever asked."""
+        """Hand the answer to the thread that asked."""
         with self._lock:
             waiting = self._waiting.pop(command.request_id)
         if command.savepoint is not None:
@@ -80,7 +80,7 @@ class SavepointDesk:
             waiting.set_exception(_no_savepoint(command.failure))
 
     def close(self, because: SavepointFailure) -> None:
-        """Nobody will answer any more."""
+        """Refuse all requests, those that wait and those to come: nobody will answer any more."""
         with self._lock:
             self._closed_because = because
             waiting, self._waiting = self._waiting, {}

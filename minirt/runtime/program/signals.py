@@ -37,11 +37,11 @@ OF_SERVICES = (signal.SIGTERM, signal.SIGHUP)
 OF_PROGRAMS = (signal.SIGINT, *OF_SERVICES)
 
 _ONE_S = 0.1
-"""Some programs, such as `timeout`, send a signal twice: to the process and to its group."""
+"""Within this time two signals count as one: `timeout` signals the process and then its group."""
 
 
 class SignalWatch:
-    """While it is entered, signals end the job that is attached; one that comes before it, the program.
+    """While it is entered, a signal ends the job that is attached, or the program if there is none yet.
 
     Anywhere but in the main thread, and within another watch, it does nothing.
     """
@@ -56,7 +56,7 @@ class SignalWatch:
         self._came_at = 0.0
         self._held = False
         self._asked: queue.SimpleQueue[str | None] | None = None
-        """To the thread that ends the job: a handler may neither wait nor take a lock."""
+        """Wakes the thread that ends the job: a handler may neither wait nor take a lock."""
         self.came: signal.Signals | None = None
         """The first signal."""
 
@@ -146,7 +146,7 @@ def launching() -> Iterator[Callable[[Job], None]]:
 
 
 def exit_status(number: signal.Signals) -> int:
-    """That of a program which this signal has ended, as shells give it."""
+    """The exit status of a program that this signal has ended, as shells give it."""
     return 128 + number
 
 

@@ -51,7 +51,7 @@ class Chain:
     """The first operator takes the input; the last one feeds the links. A source is no part of it, but
     has its place: what it has read enters behind it.
 
-    Records that were on their way to another operator of the chain, when that was no chain, go to it.
+    Recovered records that were on their way to a later operator enter the chain there.
     """
 
     def __init__(self, vertex: Vertex, links: Sequence[LinkOutput], context: ChainContext) -> None:
@@ -72,7 +72,7 @@ class Chain:
             emit = partial(feed, operators[-1])
             entrances.append(emit)
         self._entrances = entrances[::-1]
-        """By the place of an operator in the vertex."""
+        """The entrance of each operator, by its place in the vertex."""
         self.operators = operators[::-1]
         self._clocked = [one for one in self.operators if _overrides(one, *_ASKED_FOR_TIME)]
         self._addressed = [one for one in self.operators if _overrides(one, "on_mail")]
@@ -195,4 +195,4 @@ def _fan_out(targets: Sequence[Emit]) -> Emit:
 
 
 def _drop(batch: Batch) -> None:
-    """Records that nobody asked for."""
+    """Drop records that nobody asked for."""

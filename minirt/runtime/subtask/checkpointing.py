@@ -41,7 +41,7 @@ class SnapshotPorts(Protocol):
 
     @property
     def clock(self) -> Clock:
-        """What its process goes by."""
+        """The clocks of the process."""
 
     def upload(self, upload: SnapshotUpload) -> None:
         """Have the snapshot stored outside the record path and the coordinator told."""
@@ -172,7 +172,7 @@ class SubtaskCheckpoints:
             self.on_time()  # It may be due already.
 
     def _logging(self, checkpoint_id: int) -> AbstractContextManager[None]:
-        """Barriers come also while other subtasks of the process work."""
+        """Log as this subtask: a barrier may come while another one of the process works."""
         identity = self._identity
         return log_fields(
             operator=identity.head, subtask=identity.id.index, checkpoint=checkpoint_id

@@ -27,7 +27,7 @@ class Incoming:
 
 
 class GateInput(Input):
-    """The watermarks of the channels go on from those that were stored, if `watermarks` are given."""
+    """Reads channels. Their watermarks go on from those that were stored, if `watermarks` are given."""
 
     def __init__(
         self,
@@ -98,7 +98,7 @@ class GateInput(Input):
         return None
 
     def _begin(self) -> None:
-        """Channels are read: nothing was, until what was recovered had been consumed."""
+        """Begin to read channels: all that was recovered has been consumed."""
         for channel in self._gate.channels:
             channel.resume()
 

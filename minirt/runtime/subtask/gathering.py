@@ -63,7 +63,7 @@ class GatheringInput(GateInput):
         self._now = now
         self._held: deque[_Held] = deque()
         self._records = 0
-        """How many are held."""
+        """How many records are held."""
         self._mixed = False
         """Whether some of them cannot be in one batch with those before them."""
         self._given: Sequence[_Piece] = ()
@@ -138,7 +138,7 @@ class GatheringInput(GateInput):
         return super()._element(channel, frame)
 
     def _begin_work(self, channel: InputChannel, frame_bytes: int, records: int) -> None:
-        """It begins when the batch is given out."""
+        """Remember the channel only: work begins when the batch is given out."""
         self._taken = (channel, frame_bytes / max(1, records))
 
     def _hold(self, data: Data) -> None:

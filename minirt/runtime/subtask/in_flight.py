@@ -12,20 +12,11 @@ from minirt.errors import CorruptCheckpointError
 from minirt.graph.execution import Link
 from minirt.protocol.manifest import ChannelData
 from minirt.runtime.channels.frames import HEADER, Frame, Kind
+from minirt.runtime.channels.output import Overtaken
 from minirt.runtime.channels.spill import SpilledFrame
 from minirt.runtime.subtask.elements import Origin
 
 Side = Literal["out", "in"]
-
-
-@dataclass(frozen=True, slots=True)
-class Overtaken:
-    """The data frames that a barrier overtook in one output queue."""
-
-    link: Link
-    link_key: str
-    receiver: int
-    frames: Sequence[Frame | SpilledFrame]
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +76,7 @@ def _stored(
 
 
 def _records(frame: Frame | SpilledFrame) -> int:
-    """How many a frame holds: one that came from elsewhere has to be asked."""
+    """How many records a frame holds; counted in its payload if the frame does not say."""
     if isinstance(frame, Frame) and not frame.records:
         return count_records(frame.payload)
     return frame.records

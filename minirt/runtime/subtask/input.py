@@ -71,15 +71,15 @@ class Input(ABC):
     def __init__(self, origins: Sequence[Origin], parts: InputParts) -> None:
         links, restored = parts.links, parts.restored
         self.origins = origins
-        """By the index of its channel, where records come from."""
+        """Where records come from, by the index of the channel."""
         self.links = links
         self.in_work: InWork | None = None
         self._codec = parts.codec
         self._restored = restored
         self.channels = [TRIGGER_CHANNEL] if self.is_source else [*range(len(origins))]
-        """Those that the barriers of a checkpoint come through."""
+        """The channels that the barriers of a checkpoint come through."""
         self.uncapturable = [i for i, o in enumerate(origins) if not links[o.link].capturable]
-        """Those among them whose records no checkpoint may capture."""
+        """The channels among them whose records no checkpoint may capture."""
         self._recovering: int | None = None
         """A channel that no barrier comes through: that of recovered records which must not be captured
         again. It ends with the last of them."""
@@ -186,7 +186,7 @@ class Input(ABC):
 
     @property
     def window_bytes(self) -> int:
-        """How much its senders may have under way."""
+        """The credit windows of all channels: how much their senders may have under way."""
         return 0
 
     # How it works.
@@ -204,7 +204,7 @@ class Input(ABC):
         """So many more records were processed of the batch that `_poll_new` gave last."""
 
     def _begin(self) -> None:
-        """From here on, what is new is read."""
+        """Called before the first element that was not restored is read."""
 
     def _poll_restored(self) -> Element | None:
         """All that was polled of it by now is consumed; perhaps a checkpoint waits for just that."""
@@ -218,7 +218,7 @@ class Input(ABC):
         return self._poll_new()
 
     def _own(self, channels: Collection[int]) -> Collection[int]:
-        """Those among them that have a queue."""
+        """The channels among them that have a queue."""
         return [channel for channel in channels if channel < len(self.origins)]
 
     def _unread_frames(self) -> Iterator[ChannelFrames]:

@@ -1,4 +1,4 @@
-"""Those of a subtask that may have state, each under its uid."""
+"""The members of a subtask: all that may have state, each under its uid."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from minirt.errors import UserCodeError
 from minirt.io.base import Prepared
 from minirt.monitoring.logs import logger_of
 from minirt.operators.common.base import Member, opening_error
-from minirt.protocol.manifest import CheckpointPaths, Reference
+from minirt.protocol.checkpoint_paths import CheckpointPaths
+from minirt.protocol.manifest import Reference
 from minirt.state.sections import Section
 from minirt.state.stored import UID_SEPARATOR
 
@@ -34,7 +35,7 @@ class Members:
     def snapshot(self) -> dict[str, Section]:
         """The state of all operators by uid and section; raises UserCodeError if it cannot be stored.
 
-        So do sections that are made later.
+        To make a section later may raise the same.
         """
         sections: dict[str, Section] = {}
         for member in self._members:
@@ -111,7 +112,7 @@ def _storing(label: str) -> Iterator[None]:
 
 
 def _labelled(section: Section, label: str) -> Section:
-    """The same; what goes wrong when it is made names the operator."""
+    """The same section; an error that arises when it is made names the operator."""
     if not callable(section):
         return section
     make = section

@@ -62,7 +62,7 @@ class TimedPacer:
 
 
 class RowPieces:
-    """Pieces that take a slice, going by the time per record of the last one."""
+    """Makes pieces that take a slice, by the time per record of the last one."""
 
     def __init__(self, slice_s: float) -> None:
         self.size = 1
@@ -74,7 +74,7 @@ class RowPieces:
 
 
 class ColumnPieces:
-    """The largest pieces that take a slice; where all take longer, such that a larger one would not pay.
+    """Finds the largest piece that takes a slice or, where all take longer, the largest that pays.
 
     That is where twice the records take nearly twice the time: a function that takes long for each record
     gets one at a time, one that takes long for each call gets many.

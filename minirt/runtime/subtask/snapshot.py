@@ -56,9 +56,9 @@ class SnapshotUpload:
     """Everything of a snapshot that is left to do once its synchronous part is over.
 
     `run` may take long and is called outside the record path. It returns what to tell the coordinator.
-    An error while sink output is made durable is raised: those records would be lost, so the subtask
-    has failed. So it has where state cannot be stored whatever the storage.
-    An error while it is written only declines this checkpoint.
+    It raises an error that arises while sink output is made durable, since those records would be lost,
+    and one that says that no storage could hold the state: then the subtask has failed. An error of the
+    storage only declines this checkpoint.
     """
 
     generation: int

@@ -88,7 +88,7 @@ class _SplitState:
 
     @property
     def precedence(self) -> tuple[bool, int, int, int]:
-        """Of splits that are read side by side the least is next: what was never read, then the oldest.
+        """Among splits read side by side the least is next: what was never read, then the oldest.
 
         Splits that event time does not tell apart take turns.
         """

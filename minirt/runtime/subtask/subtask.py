@@ -67,7 +67,7 @@ class Subtask:
         self._room_pacer = RoomPacer()
         self._ports = ports
         self._work: list[Iterator[Step]] = []
-        """What takes several steps. The last one goes on; it may have come while the one before waits."""
+        """Work of several steps. The last one goes on; it may have come while the one before waits."""
         self._waiting = False
         """Whether the last one waits for mail."""
         self._log_fields = {"operator": parts.identity.head, "subtask": self.id.index}
@@ -226,7 +226,7 @@ class Subtask:
         return count
 
     def _step(self) -> bool:
-        """Whether that was the last one.
+        """Take one step of the work; returns whether it was the last one.
 
         Its time says nothing about that of a record: a fast timer must not make pieces larger.
         """

@@ -15,7 +15,7 @@ Call = Callable[[], None]
 
 
 class Beside:
-    """`on_error` is called in the thread in which a call has raised. That thread then ends."""
+    """Makes calls in threads of its own. A thread whose call raises calls `on_error`, and ends."""
 
     def __init__(self, on_error: Callable[[BaseException], None]) -> None:
         self._on_error = on_error

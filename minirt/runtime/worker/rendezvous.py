@@ -54,7 +54,7 @@ class _Visit:
 
 
 class Rendezvous:
-    """`call` whom this worker sends to, then `meet` them and those who send to it."""
+    """`call` the workers that this one sends to, then `meet` them and those that send to it."""
 
     def __init__(self, listener: socket.socket, network: Network, generation: int) -> None:
         self._listener = listener
@@ -181,7 +181,7 @@ class Rendezvous:
         sock.close()
 
     def _close_others(self) -> None:
-        """Visitors who did not say what they want, and calls that came to nothing."""
+        """Close visitors who did not say what they want, and calls that came to nothing."""
         for key in list(self._selector.get_map().values()):
             if key.data is not None:
                 assert isinstance(key.fileobj, Socket)

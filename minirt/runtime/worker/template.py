@@ -37,8 +37,8 @@ from minirt.runtime.control.messages import (
     portable,
 )
 from minirt.runtime.control.package import JobPackage
-from minirt.runtime.program.streams import outlive_readers
 from minirt.runtime.worker.worker import WorkerPlace, run_worker
+from minirt.standard_streams import outlive_readers
 
 PYTHON = (sys.executable, *(["-" + "O" * sys.flags.optimize] if sys.flags.optimize else []))
 """Other processes of a job remove assertions if this one does."""
@@ -80,7 +80,7 @@ class Template:
         """Generation and number of the worker, by process id."""
 
     def run(self, beat_s: float | None = None) -> None:
-        """Until the coordinator is gone; then no worker may be left.
+        """Serve the coordinator until it is gone; then no worker may be left.
 
         It gives a sign of life every `beat_s` seconds, if that is given.
         """
@@ -165,7 +165,7 @@ class Template:
                 os.kill(pid, signal.SIGKILL)
 
     def _end_workers(self) -> None:
-        """Until they are really gone: one may be about to put a file into the job's folder."""
+        """Wait until they are really gone: one may be about to put a file into the job's folder."""
         self._kill(list(self._workers))
         for pid in self._workers:
             with contextlib.suppress(ChildProcessError):

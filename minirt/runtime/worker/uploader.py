@@ -17,9 +17,8 @@ from minirt.threads import start_thread
 class Uploader:
     """Stores snapshots in a thread of its own, in order, and tells the coordinator from there.
 
-    What is logged meanwhile carries the fields of whoever has put them here.
-
-    Told by the worker's loop, a checkpoint would wait for one more record of a slow function.
+    If the worker's loop told the coordinator, a checkpoint could wait for one more record of a slow
+    function. Messages logged during an upload carry the log fields of the slice that ordered it.
     """
 
     def __init__(

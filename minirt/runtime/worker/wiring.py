@@ -44,7 +44,7 @@ class Wiring:
         self._generation = generation
         self._monotonic = monotonic
         self._buffer = memoryview(bytearray(_RECEIVE_BYTES))
-        self._links: list[LocalChannel] = []
+        self._local_channels: list[LocalChannel] = []
         self._woken: set[SocketSender] = set()
         self._blocked_senders: set[SocketSender] = set()
         self._upstream: defaultdict[SubtaskId, list[SocketReceiver]] = defaultdict(list)
@@ -73,7 +73,7 @@ class Wiring:
                 host = assignment.placement[target]
                 if host == worker:
                     subtask, index, end = inputs.pop(id)
-                    self._links.append(LocalChannel(output, end, subtask, index))
+                    self._local_channels.append(LocalChannel(output, end, subtask, index))
                 else:
                     away[id] = output
                     rendezvous.call(id, assignment.addresses[host])
@@ -116,14 +116,14 @@ class Wiring:
     def move_frames(self, working: Collection[Subtask]) -> None:
         """Send whatever credit and sockets take.
 
-        Inside a record nothing may arrive, a barrier could not be handled there: `working` are left out.
+        Nothing is delivered to the `working` subtasks: inside a record they could not handle a barrier.
         """
         moved = True
         while moved:
             moved = False
-            for link in self._links:
-                if link.receiver not in working:
-                    moved |= link.move()
+            for channel in self._local_channels:
+                if channel.receiver not in working:
+                    moved |= channel.move()
         woken, self._woken = self._woken, set()
         for sender in woken:
             self._send(sender)

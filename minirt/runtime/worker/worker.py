@@ -124,7 +124,7 @@ class Worker:
         self._heartbeat_at = 0.0
         self._serve_at = 0.0
         self._warned: set[SubtaskId] = set()
-        """Those that were blocked within a record."""
+        """The subtasks that were blocked within a record: each is logged once."""
         hosted = sum(host == place.worker for host in assignment.placement.values())
         uploads_max = self._limits.waiting_snapshots * hosted
         self._waker = Waker()
@@ -182,7 +182,7 @@ class Worker:
     # The loop.
 
     def run(self) -> None:
-        """Until told to stop."""
+        """Take turns until the coordinator tells the worker to stop."""
         self._on_control()  # What has come along with the assignment makes its socket readable no more.
         while not self._stopping:
             for subtask in self.subtasks:

@@ -112,5 +112,5 @@ def _run_chunk(run_seed: RunSeed, seeds: range) -> list[Run]:
 
 
 def _ignore_interrupts() -> None:
-    """They are the parent's business."""
+    """Leave Ctrl-C to the parent process."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)

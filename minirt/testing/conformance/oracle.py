@@ -31,7 +31,7 @@ class Expected:
     exact: dict[str, Records] = field(default_factory=dict)
     """What each sink gets; nothing of a sink whose records are left to chance."""
     consumed: list[Records] = field(default_factory=list)
-    """Of each stage, at all inputs together."""
+    """What each stage consumes, at all inputs together."""
 
 
 def expect(plan: Plan) -> Expected:

@@ -18,7 +18,7 @@ from minirt.testing.quiet import quiet
 RunCase = Callable[[Case], Run]
 
 STEPS_MAX = 2_000_000
-"""Of all runs of one search: half a minute or so."""
+"""How many steps all runs of one search may take: half a minute or so."""
 
 _SEEDS_PER_CANDIDATE = 25
 _LAST_SEEDS = 100

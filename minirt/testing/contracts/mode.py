@@ -99,7 +99,7 @@ class SimulatedSubtask:
     outputs: deque[int] = field(default_factory=deque)
     """Records and barriers that were not sent on yet."""
     left: list[int] = field(default_factory=list)
-    """Those that were."""
+    """Records and barriers that were sent on."""
     watched: int | None = None
 
     def __post_init__(self) -> None:

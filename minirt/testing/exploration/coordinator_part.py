@@ -23,10 +23,10 @@ from minirt.protocol.restarts import Restart
 from minirt.protocol.restore_options import RestoreOptions
 from minirt.protocol.subtask_commands import SubtaskCommand
 from minirt.runtime.control.package import Deployment
+from minirt.runtime.coordinator.observer import JobObserver
 from minirt.runtime.coordinator.shell import JobShell
 from minirt.runtime.coordinator.storage_tasks import StorageCommand, StorageTasks
 from minirt.runtime.program.execute import job_protocol
-from minirt.runtime.program.observer import JobObserver
 from minirt.testing.clock import START, HeldClock
 from minirt.testing.exploration.job import NEVER_S, ExploredJob
 from minirt.testing.exploration.local_states import Event

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from minirt.protocol.manifest import CheckpointPaths
+from minirt.protocol.checkpoint_paths import CheckpointPaths
 from minirt.testing.exploration.fingerprint import fingerprint
 from minirt.testing.sink import TransactionalSink
 from minirt.testing.storage import Disk, SimulatedObjects
@@ -55,7 +55,7 @@ class Storage:
     def save(self) -> int:
         """The number of what is durable now.
 
-        Who claimed a generation, and when, is written down for people only.
+        It leaves out who claimed a generation, and when: that is written down for people only.
         """
         objects = {
             path: b"" if path.endswith(".claim") else self.disk.objects[path]

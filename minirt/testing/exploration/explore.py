@@ -75,7 +75,7 @@ class ExplorationResult:
         return self.states / max(self.duration_s, 1e-9)
 
     def check(self) -> ExplorationResult:
-        """Itself. Raises AssertionError if something is wrong, or not everything was explored."""
+        """Return itself. Raises AssertionError if something is wrong, or not everything was explored."""
         if self.violation is not None:
             raise AssertionError(str(self.violation))
         if not self.complete:

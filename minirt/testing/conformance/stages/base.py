@@ -81,7 +81,7 @@ class Turns:
     """An impure partitioner: it deals in turn, and each copy of it begins elsewhere."""
 
     copies = 0
-    """Since a job was last written, so that the same seed does the same again."""
+    """How many copies were made since a job was last written, so that a seed does the same again."""
 
     def __init__(self) -> None:
         Turns.copies = self._turn = 0

@@ -12,11 +12,11 @@ from minirt.runtime.channels.transit import Transit, departing
 from minirt.testing.schedule import Actor, Schedule
 
 _LAGS = (0, 0, 5, 40)
-"""How many steps a link rests at most after each thing it did; each link draws one of them."""
+"""How many steps a channel rests at most after each thing it did; each channel draws one of them."""
 
 
 class Host(Protocol):
-    """A process that holds one end of a link."""
+    """A process that holds one end of a channel."""
 
     @property
     def clock(self) -> Clock: ...
@@ -31,11 +31,11 @@ class Host(Protocol):
     def send(self, output: OutputChannel) -> list[Frame]:
         """Put on the wire what credit allows."""
 
-    def receive(self, end: LinkEnd, frame: Frame) -> None:
+    def receive(self, end: ReceivingEnd, frame: Frame) -> None:
         """Take a frame off the wire."""
 
 
-class LinkEnd(Protocol):
+class ReceivingEnd(Protocol):
     """Where frames arrive."""
 
     def on_frame(self, frame: Frame) -> None: ...
@@ -45,7 +45,7 @@ class LinkEnd(Protocol):
         """Who has something to do once a frame has arrived."""
 
 
-class SimulatedLink(Actor):
+class SimulatedChannel(Actor):
     """Delivers in order, each way; when is up to the schedule. It ends with either of its hosts.
 
     `feeder` is who may go on once the output queue has room.
@@ -59,7 +59,7 @@ class SimulatedLink(Actor):
         feeder: Actor,
         input: InputChannel,
         receiver: Host,
-        end: LinkEnd,
+        end: ReceivingEnd,
     ) -> None:
         self._schedule = schedule
         self._random = schedule.random
