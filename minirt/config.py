@@ -69,6 +69,11 @@ class Limits:
     """How often the figures of all subtasks are logged, with `log_level` "info" or "debug"."""
     waiting_snapshots: int = 32
     """How many snapshots of a subtask may wait to be stored; with more, the job restarts."""
+    load_s: float = 10.0
+    """How often the load of all operators is stored beside the checkpoints, for advice."""
+    trace_events: int = 1000
+    """How many events of a checkpoint the trace of a subtask holds; channels whose barrier came early are
+    left out of larger ones."""
     savepoint_requests: int = 16
     """How many requests for savepoints may wait at a time; further ones are refused."""
     route_cache_entries: int = 1 << 20
@@ -133,6 +138,8 @@ class Options:
     """How messages are written to standard error: as lines of text, or as one JSON object a line."""
     log_level: Literal["debug", "info", "warning", "error"] = "warning"
     """Which messages are written: those of this level and above."""
+    trace: bool = False
+    """Note what each checkpoint does, event by event, and keep that beside it: for pictures of it."""
     on_signal: Literal["cancel", "stop"] = "cancel"
     """What SIGTERM, SIGHUP and Ctrl-C do: cancel the job, or stop it with a savepoint in its storage."""
     limits: Limits = field(default_factory=Limits)

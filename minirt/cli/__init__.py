@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 
 import typer
 
+from minirt.cli.advise import advise
 from minirt.cli.bench import bench
 from minirt.cli.checkpoints import checkpoints
 from minirt.cli.conformance import conformance
@@ -18,6 +19,7 @@ from minirt.cli.history import history
 from minirt.cli.host import host
 from minirt.cli.jobs import cancel, jobs, rescale, savepoint, stop
 from minirt.cli.run import run
+from minirt.cli.simulate import simulate
 from minirt.cli.top import top
 from minirt.cli.verify import verify
 from minirt.cli.wording import in_flags
@@ -39,6 +41,7 @@ app.command()(run)
 app.command()(jobs)
 app.command()(top)
 app.command()(history)
+app.command()(advise)
 app.command()(savepoint)
 app.command()(stop)
 app.command()(cancel)
@@ -48,6 +51,7 @@ app.command()(bench)
 app.command()(demo)
 app.command()(verify)
 app.command()(conformance)
+app.command()(simulate)
 app.add_typer(checkpoints, name="checkpoints")
 
 

@@ -8,6 +8,7 @@ from minirt.cli.arguments import Json, Storage, StorageOption, open_storage
 from minirt.cli.checkpoint_delete import delete_checkpoint
 from minirt.cli.checkpoint_diff import diff_checkpoints
 from minirt.cli.checkpoint_export import export_checkpoint
+from minirt.cli.checkpoint_picture import picture
 from minirt.cli.checkpoint_show import show
 from minirt.cli.checkpoint_verify import verify_checkpoints
 from minirt.cli.times import local_time
@@ -47,6 +48,7 @@ def _begun(report: CheckpointReport) -> str:
 
 
 checkpoints.command("show")(show)
+checkpoints.command("picture")(picture)
 checkpoints.command("diff")(diff_checkpoints)
 checkpoints.command("verify")(verify_checkpoints)
 checkpoints.command("export")(export_checkpoint)

@@ -12,9 +12,11 @@ from minirt.inspect.entries import Kind, StoredChannel, StoredEntries, StoredSec
 from minirt.inspect.table import StoredTable, table_of_channels, table_of_entries
 from minirt.protocol.checkpoint_paths import CheckpointPaths
 from minirt.protocol.manifest import Manifest, SnapshotRef, VertexEntry
+from minirt.protocol.trace import CheckpointTrace
 from minirt.state.stored import SectionName
 from minirt.storage.part_reader import PartReader, referred_part, stored_file
-from minirt.storage.store import ObjectStore
+from minirt.storage.store import ObjectMissingError, ObjectStore
+from minirt.storage.traces import decode_trace
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +168,15 @@ class StoredCheckpoint:
                 f"checkpoint {self.id} has no {what} {name!r}; there are: {names or 'none'}"
             )
         return table_of_entries(what, named)
+
+    def trace(self) -> CheckpointTrace | None:
+        """What it did, event by event; None unless the job ran with `Options(trace=True)`."""
+        path = CheckpointPaths.trace(self.manifest.key)
+        try:
+            data = self._store.read(path)
+        except ObjectMissingError:
+            return None
+        return decode_trace(data, self._store.full_path(path))
 
     @property
     def stored_bytes(self) -> int:

@@ -11,6 +11,7 @@ from minirt.config import Limits
 from minirt.errors import ConfigurationError
 from minirt.inspect.checkpoint import StoredCheckpoint
 from minirt.monitoring.events import TOTALS
+from minirt.monitoring.load import LOAD_ENTRIES_MAX, LoadEntry
 from minirt.protocol.checkpoint_paths import CheckpointPaths
 from minirt.protocol.job_events import JobStatus
 from minirt.protocol.manifest import ManifestKey, restore_candidates
@@ -140,6 +141,11 @@ class Checkpoints:
         stored = History(self._storage.store, CheckpointPaths.EVENTS, 0, EVENTS_MAX).read()
         return [event for event in stored if _is_event(event)]
 
+    def load(self) -> list[LoadEntry]:
+        """How busy and how backpressured each operator was over time, oldest first."""
+        stored = History(self._storage.store, CheckpointPaths.LOAD, 0, LOAD_ENTRIES_MAX).read()
+        return list(_readable_load(stored))
+
     def has_committed(self, checkpoint: StoredCheckpoint) -> bool:
         """Whether its generation ended well here, so that all its output is known to be committed."""
         ended_well = {
@@ -196,6 +202,14 @@ def _readable(entries: Iterable[object]) -> Iterator[CheckpointReport]:
     for entry in entries:
         try:
             yield CheckpointReport.from_plain(entry)
+        except ValueError:
+            continue
+
+
+def _readable_load(entries: Iterable[object]) -> Iterator[LoadEntry]:
+    for entry in entries:
+        try:
+            yield LoadEntry.from_plain(entry)
         except ValueError:
             continue
 

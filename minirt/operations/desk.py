@@ -33,6 +33,7 @@ class ControlDesk:
         self._answers: dict[str, Answer] = {
             "status": self._status,
             "figures": self._figures,
+            "storage": self._storage,
             "cancel": self._cancel,
             "savepoint": self._savepoint,
             "stop": self._stop,
@@ -79,6 +80,9 @@ class ControlDesk:
 
     def _figures(self, request: Mapping[str, Any]) -> Plain:
         return self._job.figures.to_plain()
+
+    def _storage(self, request: Mapping[str, Any]) -> Plain:
+        return {"storage": self._job.storage}
 
     def _cancel(self, request: Mapping[str, Any]) -> Plain:
         self._job.cancel(reason="`minirt cancel`")

@@ -18,6 +18,7 @@ class CheckpointPaths:
     IDENTITY = "generations/identity"
     HISTORY = "history/"
     EVENTS = "events/"
+    LOAD = "load/"
 
     _IN_FLIGHT = ".in-flight"
     _KEY = r"chk-(\d{8,})-g(\d{8,})"
@@ -26,7 +27,7 @@ class CheckpointPaths:
     _MANIFEST = re.compile(rf"manifests/{_KEY}\.manifest")
     _FOLDER = re.compile(rf"{_KEY}/?")
     _FILE = re.compile(rf"{_KEY}/.+")
-    _ENTRIES = re.compile(r"(?:history|events)/(\d{10,})-g(\d{8,})\.entries")
+    _ENTRIES = re.compile(r"(?:history|events|load)/(\d{10,})-g(\d{8,})\.entries")
 
     @staticmethod
     def claim(generation: int) -> str:
@@ -61,13 +62,18 @@ class CheckpointPaths:
         return f"{CheckpointPaths._name(key)}/v{vertex}-s{subtask}{CheckpointPaths._IN_FLIGHT}"
 
     @staticmethod
+    def trace(key: ManifestKey) -> str:
+        """What the checkpoint did; it may not exist."""
+        return f"{CheckpointPaths._name(key)}/trace"
+
+    @staticmethod
     def is_in_flight(path: str) -> bool:
         """Whether in-flight data is stored there; also for paths that are not relative."""
         return path.endswith(CheckpointPaths._IN_FLIGHT)
 
     @staticmethod
     def entries(folder: str, first: int, generation: int) -> str:
-        """A run of entries in HISTORY or EVENTS, of which the first is the `first`-th ever."""
+        """A run of entries in HISTORY, EVENTS or LOAD, of which the first is the `first`-th ever."""
         return f"{folder}{first:010}-g{generation:08}.entries"
 
     @staticmethod

@@ -32,6 +32,7 @@ from minirt.protocol.job_events import (
     SnapshotAcknowledged,
     SnapshotDeclined,
     StoreManifest,
+    StoreTrace,
     Timer,
     TimerKind,
 )
@@ -56,6 +57,7 @@ from minirt.protocol.subtask_commands import (
     ResumeSources,
     TriggerCheckpoint,
 )
+from minirt.protocol.trace import OpenTraces
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +98,7 @@ class CheckpointCoordinator:
         self._pending: PendingCheckpoint | None = None
         self._leftovers = Leftovers(generation)
         self._carried: list[SinkHandles] = []
+        self._traces = OpenTraces()
         self._drained: set[SubtaskId] = set()
         self._trigger_at: float | None = None
         """When the next checkpoint is due. A timer that fires earlier belongs to an earlier plan."""
@@ -201,6 +204,9 @@ class CheckpointCoordinator:
         if manifest.kind == "final":
             self._final_id = checkpoint_id
         self._savepoints.on_stored(manifest)
+        trace = pending.to_trace(self._job, self._generation, now)
+        if trace is not None:
+            self._traces.add(trace)
         return [
             CommitHandles(checkpoint_id, manifest.sink_handles),
             RecordHistory(completed_report(manifest)),
@@ -215,20 +221,22 @@ class CheckpointCoordinator:
         not_stored = CheckpointFailureReason.NOT_STORED
         return self._failed(pending, CheckpointFailure(not_stored, error_text(event.error)), now)
 
-    def on_committed(self, checkpoint_id: int) -> list[JobCommand]:
+    def on_committed(self, checkpoint_id: int, now: float) -> list[JobCommand]:
         # The manifest of a checkpoint holds every handle up to it that is not yet committed.
         self._carried = [held for held in self._carried if held.checkpoint_id > checkpoint_id]
         self._commit_failures_in_a_row = 0
         if checkpoint_id == self._final_id:
             self.final_committed = True
-        return self._savepoints.on_committed(checkpoint_id)
+        stored = map(StoreTrace, self._traces.committed(checkpoint_id, now))
+        return [*stored, *self._savepoints.on_committed(checkpoint_id)]
 
     def on_commit_failed(self, event: CommitFailed, now: float) -> list[JobCommand]:
         """The next checkpoint commits again; without one, a timer does."""
         self._last_commit_error = event.error
         self._commit_failures_in_a_row += 1
         delay = min(10.0, 0.1 * 2**self._commit_failures_in_a_row)
-        return [SetTimer(Timer(TimerKind.COMMIT, event.checkpoint_id), now + delay)]
+        again = SetTimer(Timer(TimerKind.COMMIT, event.checkpoint_id), now + delay)
+        return [again, *map(StoreTrace, self._traces.take(event.checkpoint_id))]
 
     def on_commit_timer(self, checkpoint_id: int) -> list[JobCommand]:
         held = tuple(held for held in self._carried if held.checkpoint_id <= checkpoint_id)

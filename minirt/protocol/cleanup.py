@@ -42,7 +42,8 @@ def plan_cleanup(
     newest = ages[: max(1, retain)]
     kept = [m for m in manifests if m.pinned or m.key in newest or not ages]
     kept_keys = {m.key for m in kept}
-    referenced = frozenset[str]().union(*(m.paths for m in kept))
+    traces = map(CheckpointPaths.trace, kept_keys)
+    referenced = frozenset[str](traces).union(*(m.paths for m in kept))
     current = max((claim.generation for claim in claims if claim.resolved), default=0)
 
     def may_go(path: str) -> bool:

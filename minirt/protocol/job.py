@@ -268,8 +268,9 @@ class JobProtocol:
             case SavepointNotPublished():
                 return self._unless_over(checkpoints.on_savepoint_not_published(event, now))
             case HandlesCommitted(checkpoint_id):
-                commands = checkpoints.on_committed(checkpoint_id)
-                return self._end(JobStatus.FINISHED) if checkpoints.final_committed else commands
+                commands = checkpoints.on_committed(checkpoint_id, now)
+                over = checkpoints.final_committed
+                return [*commands, *self._end(JobStatus.FINISHED)] if over else commands
 
     def _unless_over(self, commands: list[JobCommand]) -> list[JobCommand]:
         if not self._savepoints.job_is_over:

@@ -25,6 +25,7 @@ from minirt.protocol.savepoint_requests import Savepoint, SavepointRequest
 from minirt.protocol.starting_point import FROM_THE_BEGINNING, StartingPoint
 from minirt.protocol.stored_watermarks import SubtaskWatermarks
 from minirt.protocol.subtask_commands import SubtaskCommand
+from minirt.protocol.trace import CheckpointTrace, SubtaskTrace
 
 
 class TimerKind(Enum):
@@ -126,6 +127,7 @@ class SnapshotAcknowledged:
     handles: tuple[SinkHandles, ...] = ()
     in_flight: InFlightRef | None = None
     watermarks: SubtaskWatermarks | None = None
+    trace: SubtaskTrace | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -306,6 +308,13 @@ class RecordHistory:
 
 
 @dataclass(frozen=True, slots=True)
+class StoreTrace:
+    """Keep what a checkpoint did beside it, for as long as it is kept."""
+
+    trace: CheckpointTrace
+
+
+@dataclass(frozen=True, slots=True)
 class SetTimer:
     timer: Timer
     at: float
@@ -366,6 +375,7 @@ JobCommand = (
     | PublishSavepoint
     | AnswerSavepoint
     | RecordHistory
+    | StoreTrace
     | SetTimer
     | AnnounceRestart
     | EndJob

@@ -27,6 +27,7 @@ from minirt.protocol.reports import (
     subtask_reports,
 )
 from minirt.protocol.stored_watermarks import SubtaskWatermarks
+from minirt.protocol.trace import CheckpointTrace, SubtaskTrace
 
 
 @dataclass(slots=True)
@@ -44,6 +45,7 @@ class PendingCheckpoint:
     watermarks: list[SubtaskWatermarks] = field(default_factory=list)
     stats: list[SubtaskStats] = field(default_factory=list)
     handles: list[SinkHandles] = field(default_factory=list)
+    traces: list[SubtaskTrace] = field(default_factory=list)
     manifest: Manifest | None = None
     """Set once all parts are there and the manifest is being stored."""
 
@@ -59,6 +61,8 @@ class PendingCheckpoint:
         after = now - self.barrier.created_at
         self.stats.append(replace(part.stats, acknowledged_after_s=after))
         self.handles += part.handles
+        if part.trace is not None:
+            self.traces.append(replace(part.trace, acknowledged_at=now))
 
     @property
     def sorted_handles(self) -> list[SinkHandles]:
@@ -92,6 +96,24 @@ class PendingCheckpoint:
             ),
             watermarks=tuple(sorted(self.watermarks, key=lambda one: (one.head, one.subtask))),
             drain=self.drain,
+        )
+
+    def to_trace(self, job: str, generation: int, now: float) -> CheckpointTrace | None:
+        """What it did, now that it is complete; None if nobody has noted that."""
+        if not self.traces:
+            return None
+        barrier, traces = self.barrier, sorted(self.traces, key=lambda t: (t.vertex, t.subtask))
+        return CheckpointTrace(
+            job,
+            barrier.checkpoint_id,
+            generation,
+            barrier.mode,
+            self.kind,
+            self.triggered_at,
+            created_at=barrier.created_at,
+            completed_at=now,
+            committed_at=None,
+            subtasks=tuple(traces),
         )
 
     def with_missing(

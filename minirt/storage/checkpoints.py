@@ -30,6 +30,7 @@ from minirt.protocol.manifest import (
     SnapshotRef,
     next_generation,
 )
+from minirt.protocol.trace import CheckpointTrace
 from minirt.state.stored import entries_in
 from minirt.storage.history import History
 from minirt.storage.manifests import decode_manifest, encode_manifest
@@ -37,6 +38,7 @@ from minirt.storage.parts import part_checksum, part_head
 from minirt.storage.retention import Retention, sweep
 from minirt.storage.snapshots import read_object, read_referenced, read_sections
 from minirt.storage.store import ObjectStore
+from minirt.storage.traces import encode_trace
 
 _CLAIM_ATTEMPTS = 1000
 
@@ -275,6 +277,15 @@ class CheckpointStorage:
     def sweep(self) -> None:
         """Remove what crashed writers of earlier generations left half written."""
         sweep(self.store, self._generation)
+
+    # Traces
+
+    def write_trace(self, trace: CheckpointTrace) -> None:
+        """Keep what a checkpoint did for as long as the checkpoint."""
+        path = CheckpointPaths.trace(ManifestKey(trace.checkpoint_id, trace.generation))
+        self.store.write(path, encode_trace(trace))
+        if self._retention is not None:
+            self._retention.add_file(path)
 
     # History
 

@@ -66,6 +66,10 @@ class Retention:
         self._unfinished |= {ManifestKey(skip, self._generation) for skip in skipped}
         self._newest_id = max(self._newest_id, checkpoint_id)
 
+    def add_file(self, path: str) -> None:
+        """Take note of a file that no manifest refers to."""
+        self._paths.add(path)
+
     def cleanup(
         self, retain: int, active: Collection[ManifestKey], unneeded: Collection[str]
     ) -> CleanupPlan:

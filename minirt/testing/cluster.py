@@ -4,12 +4,19 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Hashable, Mapping
+from dataclasses import replace
 
 from minirt.clock import Clock
 from minirt.errors import WorkerLostError
 from minirt.graph.execution import ExecutionGraph
 from minirt.protocol.ids import ChannelId, SubtaskId
-from minirt.protocol.job_events import JobEvent, StopWorkers, WorkerFailed, WorkersConnected
+from minirt.protocol.job_events import (
+    JobEvent,
+    SnapshotAcknowledged,
+    StopWorkers,
+    WorkerFailed,
+    WorkersConnected,
+)
 from minirt.protocol.subtask_commands import SubtaskCommand
 from minirt.runtime.control.messages import SentCommand
 from minirt.runtime.control.package import Deployment, JobPackage
@@ -91,6 +98,10 @@ class SimulatedCluster:
     # What the workers say.
 
     def post(self, worker: SimulatedWorker, event: JobEvent) -> None:
+        if isinstance(event, SnapshotAcknowledged) and event.trace is not None:
+            ahead_s = worker.clock.monotonic() - self._clock.monotonic()
+            trace = replace(event.trace, clock_ahead_s=ahead_s, clock_error_s=0.0)
+            event = replace(event, trace=trace)
         if worker.heard:
             self.to_coordinator((worker.generation, worker.number), event)
 

@@ -7,6 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from minirt.protocol.reports import CheckpointReport
+from minirt.protocol.trace import CheckpointTrace
+from minirt.runtime.coordinator.observer import JobObserver
+
 
 @dataclass(frozen=True, slots=True)
 class SimulationResult:
@@ -32,6 +36,8 @@ class SimulationResult:
     """What each savepoint consists of: its objects by path."""
     trace: Sequence[str] = field(repr=False)
     """What happened, a line each: step, seconds, who, what."""
+    traces: Sequence[CheckpointTrace] = field(repr=False, default=())
+    """What each completed checkpoint did, with `Options(trace=True)`."""
 
     def check(self) -> SimulationResult:
         """Itself. Raises AssertionError with the seed and the end of the trace if anything is wrong."""
@@ -40,3 +46,19 @@ class SimulationResult:
         end = "\n".join(self.trace[-40:])
         reasons = "; ".join(self.problems) or "the job did not finish"
         raise AssertionError(f"seed {self.seed}: {reasons}\n{end}")
+
+
+class CheckpointCounter(JobObserver):
+    """Counts what became of checkpoints, and keeps their traces."""
+
+    def __init__(self) -> None:
+        self.completed = 0
+        self.failed = 0
+        self.traces: list[CheckpointTrace] = []
+
+    def on_checkpoint(self, report: CheckpointReport) -> None:
+        self.completed += report.completed
+        self.failed += not report.completed
+
+    def on_trace(self, trace: CheckpointTrace) -> None:
+        self.traces.append(trace)

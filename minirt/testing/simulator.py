@@ -14,6 +14,7 @@ be killed or replaced while it is stuck in the middle of its command.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from random import Random
 
 import cloudpickle
@@ -27,15 +28,13 @@ from minirt.graph.planner import build_execution_graph
 from minirt.modes import MODES, find_mode
 from minirt.operators.sink import SinkSpec
 from minirt.protocol.job_events import AnswerSavepoint, JobStatus
-from minirt.protocol.reports import CheckpointReport
 from minirt.protocol.restarts import Restart, RestartStrategy
-from minirt.runtime.coordinator.observer import JobObserver
 from minirt.testing.clock import SimulatedClock
 from minirt.testing.coordinator import SimulatedCoordinator, SimulatedJob, Surroundings
 from minirt.testing.faults import Chaos, Faults
 from minirt.testing.options import at_pace, drawn_options
 from minirt.testing.quiet import quiet
-from minirt.testing.result import SimulationResult
+from minirt.testing.result import CheckpointCounter, SimulationResult
 from minirt.testing.schedule import Schedule, StalledError
 from minirt.testing.sink import TransactionalSink
 from minirt.testing.user import Requests, SimulatedUser
@@ -71,6 +70,8 @@ def simulate(
     steps_max: int = 60_000,
     on_checkpoint: Callable[[Mapping[str, bytes], str], None] | None = None,
     stop_at_problem: bool = False,
+    trace: bool = False,
+    checkpoints_max: int | None = None,
     may_refuse: Callable[[Exception | None], bool] = lambda error: False,
 ) -> SimulationResult:
     """Run a job that ends by itself, with whatever the seed does to it; always returns.
@@ -91,8 +92,10 @@ def simulate(
     from the seed unless given: small queues and frames, so that there is backpressure. `on_checkpoint` is
     called with all stored objects and the path of each manifest once it was created. A job that has not
     finished after `steps_max` steps has made no progress, which is a problem like any other.
-    `stop_at_problem` ends the simulation, and so its trace, with the first problem. `may_refuse` is given
-    the error of a job that failed: if it returns True, this form may fail so, and another one is started.
+    `stop_at_problem` ends the simulation, and so its trace, with the first problem. `checkpoints_max` ends
+    it once so many are complete, also for a job that does not end. With `trace`, the result holds what each
+    checkpoint did, event by event. `may_refuse` is given the error of a job that failed: if it returns
+    True, this form may fail so, and another one is started.
     """
     checkpointing = checkpointing or Checkpointing("simulated://", interval="20ms")
     random = Random(seed)
@@ -100,6 +103,7 @@ def simulate(
     graphs = [build_execution_graph(_job_graph(form)) for form in (job, *rescaled)]
     round_s = checkpointing.interval_s / random.choice(_INTERVAL_ROUNDS)
     options = at_pace(options or drawn_options(random, round_s), round_s)
+    options = replace(options, trace=trace or options.trace)
     forms = [
         SimulatedJob(graph, cloudpickle.dumps(graph), checkpointing, restart, options)
         for graph in graphs
@@ -111,6 +115,7 @@ def simulate(
     user = SimulatedUser(requests or Requests(), MODES, mode, schedule, round_steps)
     simulation = _Simulation(forms, seed, schedule, chaos, user, stop_at_problem=stop_at_problem)
     simulation.may_refuse = may_refuse
+    simulation.checkpoints_max = checkpoints_max
     if origin is not None:
         simulation.start_from(origin)
     if on_checkpoint is not None:
@@ -118,18 +123,6 @@ def simulate(
     for sink in simulation.sinks.values():
         sink.clear()
     return simulation.run()
-
-
-class _Counter(JobObserver):
-    """Counts what became of checkpoints."""
-
-    def __init__(self) -> None:
-        self.completed = 0
-        self.failed = 0
-
-    def on_checkpoint(self, report: CheckpointReport) -> None:
-        self.completed += report.completed
-        self.failed += not report.completed
 
 
 class _Simulation(Surroundings):
@@ -156,9 +149,10 @@ class _Simulation(Surroundings):
         self._forms = forms
         self._user = user
         self._stop_at_problem = stop_at_problem
-        self._observer = _Counter()
+        self._observer = CheckpointCounter()
         self._look: Callable[[str], None] = _nobody_looks
         self.may_refuse: Callable[[Exception | None], bool] = lambda error: False
+        self.checkpoints_max: int | None = None
         self._coordinators: list[SimulatedCoordinator] = []
         self._starting = False
         self._form = forms[0]
@@ -192,7 +186,7 @@ class _Simulation(Surroundings):
             self._start_coordinator()
             while not self._over():
                 self.schedule.step()
-            if not self._stopped:
+            if not (self._stopped or self._enough):
                 self._let_zombies_end()
         except StalledError as stalled:
             self.problems.append(str(stalled))
@@ -210,14 +204,20 @@ class _Simulation(Surroundings):
             faults=self.chaos.struck,
             savepoints=[dict(self.disks[s.path].objects) for s in self._user.published],
             trace=self.schedule.notes,
+            traces=self._observer.traces,
         )
 
     @property
     def _stopped(self) -> bool:
         return self._stop_at_problem and bool(self.problems)
 
+    @property
+    def _enough(self) -> bool:
+        most = self.checkpoints_max
+        return most is not None and self._observer.completed >= most
+
     def _over(self) -> bool:
-        if self._finished or self._stopped:
+        if self._finished or self._stopped or self._enough:
             return True
         return self._anyone_failed and self._failed_for_good()
 

@@ -50,7 +50,7 @@ def test_the_commands_of_the_command_line_work_one_after_another(tmp_path):
         ["bash", "-ec", commands], cwd=tmp_path, env=environment(), capture_output=True, text=True
     )
     assert ran.returncode == 0, ran.stderr
-    assert (ran.stdout + ran.stderr).count("job 'sums' finished") == 4
+    assert (ran.stdout + ran.stderr).count("job 'sums' finished") == 5
     assert "goes on from there at another parallelism" in ran.stderr
     assert (tmp_path / "savepoints/monday").is_dir()
     assert f"savepoint: {tmp_path / 'savepoints/tuesday'}" in ran.stdout

@@ -503,10 +503,10 @@ def test_handles_stay_in_every_manifest_until_they_are_committed() -> None:
     take(checkpoints, 1, 10.0, handles(1))
     checkpoints.on_manifest_stored(1, 11.0)
     assert take(checkpoints, 2, 20.0, handles(2)).sink_handles == (handles(1), handles(2))
-    checkpoints.on_committed(1)
+    checkpoints.on_committed(1, 0.0)
     commit = checkpoints.on_manifest_stored(2, 21.0)[0]
     assert commit == CommitHandles(2, (handles(1), handles(2)))
-    checkpoints.on_committed(2)
+    checkpoints.on_committed(2, 0.0)
     assert take(checkpoints, 3, 30.0, handles(3)).sink_handles == (handles(3),)
 
 
@@ -516,7 +516,7 @@ def test_commit_leaves_what_later_checkpoints_prepared() -> None:
     checkpoints.on_manifest_stored(1, 11.0)
     checkpoints.on_trigger_timer(2, 20.0)
     checkpoints.on_declined(declined(2, SINK, handles(2)), 21.0)
-    checkpoints.on_committed(1)
+    checkpoints.on_committed(1, 0.0)
     assert take(checkpoints, 3, 30.0).sink_handles == (handles(2),)
 
 
@@ -565,7 +565,7 @@ def test_commit_timer_has_nothing_to_do_once_a_later_commit_has_covered_it() -> 
     take(checkpoints, 2, 20.0, handles(2))
     checkpoints.on_manifest_stored(2, 21.0)
     assert checkpoints.on_commit_timer(1) == [CommitHandles(1, (handles(1),))]
-    checkpoints.on_committed(2)
+    checkpoints.on_committed(2, 0.0)
     assert checkpoints.on_commit_timer(1) == []
 
 
@@ -574,7 +574,7 @@ def test_more_failed_commits_in_a_row_than_tolerated_are_too_many() -> None:
     for _ in range(2):
         checkpoints.on_commit_failed(CommitFailed(1, StorageError("no disk")), 12.0)
     assert checkpoints.too_many_failures is None
-    checkpoints.on_committed(1)
+    checkpoints.on_committed(1, 0.0)
     for _ in range(3):
         assert checkpoints.too_many_failures is None
         checkpoints.on_commit_failed(CommitFailed(2, StorageError("no disk")), 12.0)
@@ -597,7 +597,7 @@ def test_final_checkpoint_comes_once_after_the_last_subtask_is_drained() -> None
     ]
     assert not checkpoints.final_committed
     assert checkpoints.on_trigger_timer(2, 50.0) == []
-    checkpoints.on_committed(1)
+    checkpoints.on_committed(1, 0.0)
     assert checkpoints.final_committed
 
 
@@ -607,7 +607,7 @@ def test_checkpoint_that_is_pending_when_all_are_drained_is_followed_by_the_fina
     assert drain(checkpoints, 11.0) == []
     assert acknowledge_all(checkpoints, 1, 12.0).kind == "checkpoint"
     assert checkpoints.on_manifest_stored(1, 13.0)[-2:] == triggered(2, 13.0)
-    checkpoints.on_committed(1)
+    checkpoints.on_committed(1, 0.0)
     assert not checkpoints.final_committed
     assert acknowledge_all(checkpoints, 2, 14.0).kind == "final"
 
@@ -638,7 +638,7 @@ def test_final_commit_that_fails_is_tried_again_even_without_handles() -> None:
     [timer] = checkpoints.on_commit_failed(CommitFailed(1, StorageError("no disk")), 4.0)
     assert timer == SetTimer(Timer(TimerKind.COMMIT, 1), 4.2)
     assert checkpoints.on_commit_timer(1) == [CommitHandles(1, ())]
-    checkpoints.on_committed(1)
+    checkpoints.on_committed(1, 0.0)
     assert checkpoints.final_committed
 
 
@@ -649,7 +649,7 @@ def test_commit_of_an_earlier_checkpoint_does_not_end_the_job() -> None:
     drain(checkpoints, 12.0)
     acknowledge_all(checkpoints, 2, 13.0, handles(2))
     checkpoints.on_manifest_stored(2, 14.0)
-    checkpoints.on_committed(1)
+    checkpoints.on_committed(1, 0.0)
     assert not checkpoints.final_committed
-    checkpoints.on_committed(2)
+    checkpoints.on_committed(2, 0.0)
     assert checkpoints.final_committed

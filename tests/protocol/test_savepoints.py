@@ -86,7 +86,7 @@ class Job:
         return self.checkpoints.on_manifest_stored(checkpoint_id, now)
 
     def publish(self, checkpoint_id: int, now: float) -> list[JobCommand]:
-        [command] = self.checkpoints.on_committed(checkpoint_id)
+        [command] = self.checkpoints.on_committed(checkpoint_id, 0.0)
         assert isinstance(command, PublishSavepoint)
         published = SavepointPublished(checkpoint_id, "/there")
         return self.checkpoints.on_savepoint_published(published, now)
@@ -174,7 +174,7 @@ def test_periodic_checkpoints_go_on_while_a_savepoint_is_being_copied() -> None:
     job = Job()
     job.ask(7, 4.0, path="/there")
     job.complete(1, 5.0)
-    job.checkpoints.on_committed(1)
+    job.checkpoints.on_committed(1, 0.0)
     assert job.checkpoints.on_trigger_timer(2, 14.0) == triggered(2, 14.0, "aligned")
     published = SavepointPublished(1, "/there")
     assert told(job.checkpoints.on_savepoint_published(published, 15.0)) == {7: "/there"}
@@ -229,7 +229,7 @@ def test_it_is_committed_like_any_checkpoint_and_then_published_without_handles(
     assert isinstance(history, RecordHistory)
     assert isinstance(clean_up, CleanUp)
     published = replace(manifest, kind="savepoint", sink_handles=())
-    assert job.checkpoints.on_committed(1) == [PublishSavepoint(published, "/there")]
+    assert job.checkpoints.on_committed(1, 0.0) == [PublishSavepoint(published, "/there")]
 
 
 def test_it_is_not_published_before_its_output_is_committed() -> None:
@@ -242,10 +242,10 @@ def test_it_is_not_published_before_its_output_is_committed() -> None:
     )
     assert job.checkpoints.on_trigger_timer(2, 14.0) == triggered(2, 14.0, "aligned")
     job.complete(2, 15.0)
-    [publish] = job.checkpoints.on_committed(2)
+    [publish] = job.checkpoints.on_committed(2, 0.0)
     assert isinstance(publish, PublishSavepoint)
     assert publish.manifest.checkpoint_id == 1
-    assert job.checkpoints.on_committed(1) == []
+    assert job.checkpoints.on_committed(1, 0.0) == []
 
 
 def test_its_files_stay_until_they_are_copied() -> None:
@@ -301,7 +301,7 @@ def test_a_savepoint_that_cannot_be_copied_fails() -> None:
     job = Job()
     job.ask(7, 4.0, path="/there")
     job.complete(1, 5.0)
-    job.checkpoints.on_committed(1)
+    job.checkpoints.on_committed(1, 0.0)
     refused = SavepointNotPublished(1, StorageError("read-only"))
     commands = job.checkpoints.on_savepoint_not_published(refused, 6.0)
     assert told(commands) == {7: "no savepoint: read-only"}
@@ -359,7 +359,7 @@ def test_stop_whose_savepoint_cannot_be_copied_lets_the_sources_go_on() -> None:
     job = Job()
     job.ask(7, 4.0, path="/there", afterwards=STOP)
     job.complete(1, 5.0)
-    job.checkpoints.on_committed(1)
+    job.checkpoints.on_committed(1, 0.0)
     commands = job.checkpoints.on_savepoint_not_published(SavepointNotPublished(1, FULL), 6.0)
     assert commands == [
         ResumeSources(1),
@@ -406,7 +406,7 @@ def test_a_drained_job_whose_savepoint_cannot_be_copied_ends_all_the_same() -> N
     job.ask(7, 4.0, path="/there", afterwards=DRAIN)
     job.drain(5.0)
     job.complete(1, 6.0)
-    job.checkpoints.on_committed(1)
+    job.checkpoints.on_committed(1, 0.0)
     commands = job.checkpoints.on_savepoint_not_published(SavepointNotPublished(1, FULL), 7.0)
     assert told(commands) == {7: "no savepoint: full"}
     assert job.savepoints.job_is_over
@@ -428,7 +428,7 @@ def test_savepoints_that_wait_go_before_the_final_checkpoint() -> None:
     assert job.acknowledge(3, 15.0).kind == "final"
     job.checkpoints.on_manifest_stored(3, 15.0)
     assert job.ask(8, 16.0) == []
-    job.checkpoints.on_committed(3)
+    job.checkpoints.on_committed(3, 0.0)
     assert job.checkpoints.final_committed
 
 
@@ -439,7 +439,7 @@ def test_a_commit_that_failed_is_tried_again_although_others_have_committed_all_
     job.checkpoints.on_manifest_stored(1, 11.0)
     job.ask(7, 11.0)
     job.complete(2, 12.0)
-    job.checkpoints.on_committed(1)
+    job.checkpoints.on_committed(1, 0.0)
     job.checkpoints.on_commit_failed(CommitFailed(2, OSError("full")), 13.0)
     assert job.checkpoints.on_commit_timer(2) == [CommitHandles(2, ())]
     job.publish(2, 14.0)

@@ -66,8 +66,25 @@ class Heartbeat:
     metrics: Mapping[SubtaskId, SubtaskMetrics]
 
 
+@dataclass(frozen=True, slots=True)
+class ClockAnswer:
+    """What the clock of a worker showed when it read the question of `asked_at`."""
+
+    generation: int
+    worker: int
+    asked_at: float
+    answered_at: float
+
+
 ToCoordinator = (
-    TemplateReady | HostBeat | WorkerExited | LifelineOpened | WorkerHello | Heartbeat | JobEvent
+    TemplateReady
+    | HostBeat
+    | WorkerExited
+    | LifelineOpened
+    | WorkerHello
+    | Heartbeat
+    | ClockAnswer
+    | JobEvent
 )
 
 # From the coordinator
@@ -108,7 +125,14 @@ class SentCommand:
     sent_at: float
 
 
-ToWorker = Assignment | SentCommand | StopWorkers
+@dataclass(frozen=True, slots=True)
+class ClockQuestion:
+    """What does the worker's clock show? `asked_at` is by the clock of the coordinator."""
+
+    asked_at: float
+
+
+ToWorker = Assignment | SentCommand | ClockQuestion | StopWorkers
 
 
 def portable(error: BaseException) -> Exception:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import queue
 from collections.abc import Callable
-from typing import Any
 
 from minirt.errors import MinirtError
 from minirt.monitoring.logs import logger_of
@@ -108,9 +107,9 @@ class Coordinator:
         self._events.put(event)
         self._cluster.wake()
 
-    def record(self, entry: dict[str, Any]) -> None:
+    def record(self, event: RecordEvent) -> None:
         """Have something that happened to the job kept in its history."""
-        self._storage.put(RecordEvent(entry))
+        self._storage.put(event)
 
     def progress(self) -> JobProgress:
         pids = self._cluster.pids  # A restart replaces it.

@@ -9,6 +9,7 @@ from minirt.monitoring.subtask_metrics import SubtaskMetrics
 from minirt.protocol.ids import SubtaskId
 from minirt.protocol.job_events import JobStatus
 from minirt.protocol.reports import CheckpointReport, CheckpointUnderWay
+from minirt.protocol.trace import CheckpointTrace
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +32,9 @@ class JobObserver:
 
     def on_checkpoint_under_way(self, checkpoint: CheckpointUnderWay | None) -> None:
         """What there is of the checkpoint that is being taken has changed; None: none is being taken."""
+
+    def on_trace(self, trace: CheckpointTrace) -> None:
+        """What a completed checkpoint did, event by event; only with `Options(trace=True)`."""
 
     def on_restart(self, error: Exception, delay_s: float) -> None:
         """The job will be restarted after this many seconds because of `error`."""

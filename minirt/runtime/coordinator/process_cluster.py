@@ -11,6 +11,7 @@ import socket
 import tempfile
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from multiprocessing.connection import wait
 from typing import Any
@@ -23,18 +24,23 @@ from minirt.protocol.ids import SubtaskId
 from minirt.protocol.job_events import (
     GenerationFailed,
     JobEvent,
+    SnapshotAcknowledged,
     StopWorkers,
     WorkerFailed,
     WorkersConnected,
     WorkerSeen,
 )
 from minirt.protocol.subtask_commands import SubtaskCommand
+from minirt.protocol.trace import SubtaskTrace
 from minirt.runtime.channels.network import TOKEN_BYTES, Address
+from minirt.runtime.control.clock_offsets import ClockOffsets
 from minirt.runtime.control.connection import MessageConnection, UnreadableError, UnsendableError
 from minirt.runtime.control.control import ORPHANED_EXIT
 from minirt.runtime.control.entrance import Entrance
 from minirt.runtime.control.messages import (
     Assignment,
+    ClockAnswer,
+    ClockQuestion,
     Heartbeat,
     HostBeat,
     LifelineOpened,
@@ -95,6 +101,7 @@ class ProcessCluster:
         self._unexplained: dict[int, float] = {}
         """Workers whose connection has closed, and until when the template may say why."""
         self._stopping = False
+        self._clocks = ClockOffsets()
         self.pids: dict[int, int] = {}
         self.metrics: dict[SubtaskId, SubtaskMetrics] = {}
         self.figures_changed = False
@@ -124,6 +131,7 @@ class ProcessCluster:
         self._stopping = False
         self._unexplained = {}
         self._addresses, self.pids, self.metrics = {}, {}, {}
+        self._clocks.clear()
         self._reception.deploy(deployment.generation)
 
     def send(self, command: SubtaskCommand) -> None:
@@ -244,6 +252,15 @@ class ProcessCluster:
                 self.metrics.update(metrics)
                 self.figures_changed = True
                 self._post(WorkerSeen(generation, worker))
+                if self._package.options.trace:
+                    self._tell(worker, ClockQuestion(self._package.clock.monotonic()))
+            case ClockAnswer(generation, worker, asked_at, answered_at):
+                if generation == self._generation:
+                    now = self._package.clock.monotonic()
+                    self._clocks.note(worker, asked_at, answered_at, now)
+            case SnapshotAcknowledged(subtask=subtask, trace=SubtaskTrace() as trace):
+                aligned = self._clocks.aligned(trace, self._placement[subtask])
+                self._post(replace(message, trace=aligned))
             case Exception():
                 self._reception.on_error(sender, message)
             case _:

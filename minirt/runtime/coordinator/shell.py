@@ -25,6 +25,7 @@ from minirt.protocol.job_events import (
     SnapshotAcknowledged,
     SnapshotDeclined,
     StopWorkers,
+    StoreTrace,
     SubtaskDrained,
     Timer,
     TimerFired,
@@ -95,6 +96,8 @@ class JobShell:
         if isinstance(command, STORAGE_COMMANDS):
             if isinstance(command, RecordHistory):
                 self._observer.on_checkpoint(command.report)
+            elif isinstance(command, StoreTrace):
+                self._observer.on_trace(command.trace)
             self._run_storage(command)
             return
         match command:

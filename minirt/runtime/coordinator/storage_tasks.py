@@ -33,6 +33,7 @@ from minirt.protocol.job_events import (
     SavepointNotPublished,
     SavepointPublished,
     StoreManifest,
+    StoreTrace,
 )
 from minirt.protocol.manifest import Manifest, ManifestKey, SinkHandles
 from minirt.protocol.preparing import Preparation, PreparationStep
@@ -54,6 +55,8 @@ class RecordEvent:
     """Keep what happened to the job where it survives the coordinator; it decides nothing."""
 
     entry: dict[str, Any]
+    folder: str = CheckpointPaths.EVENTS
+    entries_max: int = EVENTS_MAX
 
 
 StorageCommand = (
@@ -63,6 +66,7 @@ StorageCommand = (
     | PublishSavepoint
     | CleanUp
     | RecordHistory
+    | StoreTrace
     | RecordEvent
 )
 STORAGE_COMMANDS = (
@@ -72,6 +76,7 @@ STORAGE_COMMANDS = (
     PublishSavepoint,
     CleanUp,
     RecordHistory,
+    StoreTrace,
 )
 
 
@@ -85,7 +90,7 @@ class StorageTasks:
     restore: RestoreOptions
     _preparation: Preparation = field(init=False)
     _preparing: PreparationTasks = field(init=False)
-    _events: History | None = field(init=False, default=None)
+    _events: dict[str, History] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         checkpointing = self.checkpointing
@@ -126,8 +131,11 @@ class StorageTasks:
                 self._clean_up(command)
             case RecordHistory(report):
                 self._record(report)
-            case RecordEvent(entry):
-                self._record_event(entry)
+            case StoreTrace(trace):
+                if self.storage is not None:
+                    self.storage.write_trace(trace)
+            case RecordEvent():
+                self._record_event(command)
         return None
 
     def deployment(self, generation: int, start: StartingPoint) -> Deployment:
@@ -168,6 +176,8 @@ class StorageTasks:
                 logger.warning("old checkpoints could not be deleted: %s", known)
             case RecordHistory():
                 logger.warning("the checkpoint history could not be written: %s", known)
+            case StoreTrace():
+                logger.warning("the trace of a checkpoint could not be written: %s", known)
             case RecordEvent():
                 logger.warning("the history of the job could not be written: %s", known)
         return None
@@ -225,13 +235,14 @@ class StorageTasks:
         if self.storage is not None:
             self.storage.append_history(report.to_plain())
 
-    def _record_event(self, entry: dict[str, Any]) -> None:
+    def _record_event(self, command: RecordEvent) -> None:
         if self.storage is None:
             return
-        if self._events is None or self._events.generation != self._generation:
-            store, folder = self.storage.store, CheckpointPaths.EVENTS
-            self._events = History(store, folder, self._generation, EVENTS_MAX)
-        self._events.append(entry)
+        folder, events = command.folder, self._events.get(command.folder)
+        if events is None or events.generation != self._generation:
+            store, entries_max = self.storage.store, command.entries_max
+            events = self._events[folder] = History(store, folder, self._generation, entries_max)
+        events.append(command.entry)
 
 
 def _end_drain(storage: CheckpointStorage, key: ManifestKey) -> None:

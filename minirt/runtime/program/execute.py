@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import cloudpickle
 
@@ -22,9 +22,11 @@ from minirt.graph.queue_checks import check_queues
 from minirt.io.base import Sink
 from minirt.modes import DEFAULT_MODE, MODES, find_mode
 from minirt.monitoring.events import JobEvents
+from minirt.monitoring.load import LOAD_ENTRIES_MAX, JobSetup, LoadEntries
 from minirt.monitoring.logs import logger_of, set_up_program
 from minirt.monitoring.monitor import JobMonitor
 from minirt.monitoring.report import FiguresReport
+from minirt.protocol.checkpoint_paths import CheckpointPaths
 from minirt.protocol.checkpoints import CheckpointSettings
 from minirt.protocol.ids import SubtaskId
 from minirt.protocol.job import JobProtocol
@@ -88,7 +90,10 @@ def _launch(graph: JobGraph, settings: RunSettings, clock: Clock) -> Job:
             recorder,
             savepoints.answer,
         )
-        recorder.observers.append(JobEvents(monitor, coordinator.record))
+        recorder.observers.append(
+            JobEvents(monitor, lambda entry: coordinator.record(RecordEvent(entry)))
+        )
+        recorder.observers += _noting_load(parts, settings, monitor, coordinator, clock)
         at_end = starting.pop_all()
         job = Job(parts.protocol, options, recorder, monitor, url, coordinator, savepoints, at_end)
         attach_signals(job)
@@ -166,6 +171,31 @@ def _offer_metrics(options: Options, monitor: JobMonitor, while_running: ExitSta
     return endpoint.url
 
 
+def _noting_load(
+    parts: _Parts,
+    settings: RunSettings,
+    monitor: JobMonitor,
+    coordinator: Coordinator,
+    clock: Clock,
+) -> list[JobObserver]:
+    """Whoever keeps the load of the job on its storage, if it has one."""
+    checkpointing, graph, options = settings.checkpointing, parts.execution, settings.options
+    if checkpointing is None:
+        return []
+    heads = {vertex.id: vertex.operators[0].uid for vertex in graph.vertices}
+    inputs: dict[str, list[str]] = {}
+    for link in graph.links:
+        inputs.setdefault(heads[link.target], []).append(heads[link.source])
+    times = (checkpointing.interval_s, checkpointing.timeout_s, options.debloat_s)
+    setup = JobSetup(parts.mode, *times)
+
+    def record(entry: dict[str, Any]) -> None:
+        coordinator.record(RecordEvent(entry, CheckpointPaths.LOAD, LOAD_ENTRIES_MAX))
+
+    load_s = options.limits.load_s
+    return [LoadEntries(monitor, setup, inputs, record, clock.monotonic, load_s)]
+
+
 def _watching(settings: RunSettings) -> list[JobObserver]:
     return [] if settings.observer is None else [settings.observer]
 
@@ -186,6 +216,10 @@ class _Parts:
         checkpointing, options = settings.checkpointing, settings.options
         check_queues(execution, options)
         if checkpointing is None:
+            if options.trace:
+                raise ConfigurationError(
+                    "trace=True needs checkpointing: it notes what checkpoints do"
+                )
             _check_output_shows(execution)
         storage = None
         if checkpointing is not None:

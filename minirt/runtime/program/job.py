@@ -25,6 +25,7 @@ from minirt.protocol.job_events import EndJob, JobStatus
 from minirt.protocol.reasons import SavepointFailure, SavepointFailureReason
 from minirt.protocol.reports import CheckpointReport, CheckpointUnderWay
 from minirt.protocol.savepoint_requests import Afterwards, Savepoint
+from minirt.protocol.trace import CheckpointTrace
 from minirt.runtime.coordinator.coordinator import Coordinator
 from minirt.runtime.coordinator.observer import JobObserver, JobProgress
 from minirt.runtime.program.savepoint_desk import SavepointDesk
@@ -90,6 +91,10 @@ class Recorder(JobObserver):
         for observer in self.observers:
             observer.on_checkpoint_under_way(checkpoint)
 
+    def on_trace(self, trace: CheckpointTrace) -> None:
+        for observer in self.observers:
+            observer.on_trace(trace)
+
     def on_restart(self, error: Exception, delay_s: float) -> None:
         text = str(error)
         self._times = self._times + 1 if text == self._newest_error else 1
@@ -145,6 +150,8 @@ class Job:
         self._coordinator = coordinator
         self._savepoints = savepoints
         self._at_end = at_end
+        self.storage = savepoints.storage_root
+        """Where it stores its checkpoints; None if it takes none."""
         self._began_at = time.monotonic()
         self._ending: EndJob | None = None
         self._crash: BaseException | None = None

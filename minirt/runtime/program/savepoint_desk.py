@@ -69,6 +69,11 @@ class SavepointDesk:
         post(SavepointRequested(request))
         return answer
 
+    @property
+    def storage_root(self) -> str | None:
+        """Where the job stores its checkpoints, if it does."""
+        return None if self._storage is None else self._storage.store.root
+
     def answer(self, command: AnswerSavepoint) -> None:
         """Hand the answer to the thread that asked."""
         with self._lock:

@@ -16,6 +16,7 @@ from minirt.operators.common.base import Member
 from minirt.protocol.ids import ChannelId, SubtaskId
 from minirt.protocol.manifest import ManifestKey
 from minirt.protocol.stored_watermarks import RestoredWatermarks
+from minirt.protocol.trace import TraceSender
 from minirt.runtime.channels.channels import InputChannel, OutputChannel
 from minirt.runtime.channels.debloat import Debloater, first_window_bytes
 from minirt.runtime.channels.output import LinkOutput, Outlet, Outputs
@@ -32,6 +33,7 @@ from minirt.runtime.subtask.parts import Identity, SubtaskParts
 from minirt.runtime.subtask.recovered import InFlightSource, RecoveredChannels, RestoredInput
 from minirt.runtime.subtask.source_input import SourceInput
 from minirt.runtime.subtask.subtask import Ports, Subtask
+from minirt.runtime.subtask.tracing import CheckpointTracer
 from minirt.storage.checkpoints import CheckpointStorage
 
 
@@ -85,8 +87,20 @@ def assemble(
         _restore(members, deployment, id, package.storage)
         members.open()
     outlets = Outputs(links, options.buffer_timeout_s)
-    parts = SubtaskParts(identity, input, chain, members, outlets, metrics)
+    tracer = _tracer(identity, input, options, ports) if options.trace else None
+    parts = SubtaskParts(identity, input, chain, members, outlets, metrics, tracer)
     return Assembled(Subtask(parts, package.modes, pacer, ports), inputs, outputs)
+
+
+def _tracer(identity: Identity, input: Input, options: Options, ports: Ports) -> CheckpointTracer:
+    origins = [] if input.is_source else input.origins
+    senders = [
+        TraceSender(input.links[origin.link].source, origin.sender, origin.link)
+        for origin in origins
+    ]
+    return CheckpointTracer(
+        identity.id, identity.name, senders, ports.clock.monotonic, options.limits.trace_events
+    )
 
 
 def _input(

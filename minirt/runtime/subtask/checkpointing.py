@@ -29,6 +29,7 @@ from minirt.protocol.barriers import (
 )
 from minirt.protocol.manifest import Reference, SnapshotRef
 from minirt.protocol.stored_watermarks import SubtaskWatermarks
+from minirt.protocol.trace import NO_CHANNEL, TraceEventKind
 from minirt.runtime.channels.frames import Frame, Kind, barrier_of
 from minirt.runtime.subtask.in_flight import Capture
 from minirt.runtime.subtask.parts import SubtaskParts
@@ -70,6 +71,7 @@ class SubtaskCheckpoints:
         self._input = parts.input
         self._members = parts.members
         self._outputs = parts.outputs
+        self._tracer = parts.tracer
         self._metrics = parts.metrics
         self._ports = ports
         channels, uncapturable = self._input.channels, self._input.uncapturable
@@ -95,22 +97,29 @@ class SubtaskCheckpoints:
             taken.capture.add(self._input.origins[channel], [frame])
         if frame.kind == Kind.BARRIER:
             barrier, now = barrier_of(frame), self._ports.clock.monotonic()
+            if self._tracer is not None:
+                self._tracer.on_barrier("arrived", channel, barrier, now)
             self._execute(self._barriers.on_arrived(channel, barrier, now, self._metrics.bytes_in))
 
     def on_trigger(self, barrier: Barrier) -> None:
         """The coordinator starts a checkpoint at this source."""
         now = self._ports.clock.monotonic()
+        if self._tracer is not None:
+            self._tracer.on_barrier("triggered", TRIGGER_CHANNEL, barrier, now)
         self._execute(self._barriers.on_arrived(TRIGGER_CHANNEL, barrier, now))
         self._execute(self._barriers.on_reached(TRIGGER_CHANNEL, barrier, now))
 
     def on_reached(self, channel: int, barrier: Barrier) -> None:
         """Everything ahead of the channel's barrier has been processed."""
         now, processed_bytes = self._ports.clock.monotonic(), self._metrics.bytes_in
+        if self._tracer is not None:
+            self._tracer.on_barrier("reached", channel, barrier, now)
         self._execute(self._barriers.on_reached(channel, barrier, now, processed_bytes))
 
     def on_ended(self, channel: int) -> None:
         """All records of a channel were processed, and no more will come through it."""
         now, processed_bytes = self._ports.clock.monotonic(), self._metrics.bytes_in
+        self._note("ended", channel)
         self._execute(self._barriers.on_channel_ended(channel, now, processed_bytes))
 
     def on_abort(self, checkpoint_id: int) -> None:
@@ -133,6 +142,7 @@ class SubtaskCheckpoints:
         due = [checkpoint_id for at, checkpoint_id in self._timers if at <= now]
         self._timers = [(at, id) for at, id in self._timers if at > now]
         for checkpoint_id in due:
+            self._note("timer")
             self._execute(
                 self._barriers.on_timer(
                     checkpoint_id, now, self._metrics.bytes_in, self._capture_bytes()
@@ -144,8 +154,10 @@ class SubtaskCheckpoints:
         for command in commands:
             match command:
                 case BlockChannel(channel):
+                    self._note("blocked", channel)
                     self._input.block(channel)
                 case UnblockChannels():
+                    self._note("unblocked")
                     self._input.unblock_all()
                 case ScheduleTimer(checkpoint_id, at):
                     self._timers.append((at, checkpoint_id))
@@ -190,6 +202,9 @@ class SubtaskCheckpoints:
             capture = Capture([])
         else:
             capture = Capture(self._outputs.overtake(barrier))
+        if self._tracer is not None:
+            self._tracer.sent(began_at, capture.overtaken_bytes)
+        if channels is not None:
             for origin, frames in self._input.in_flight(barrier, channels):
                 capture.add(origin, frames)
         sections, references = self._snapshot(barrier.checkpoint_id)
@@ -204,6 +219,7 @@ class SubtaskCheckpoints:
         self._taken = _Taken(
             barrier, sections, references, capture, self._watermarks(), sync_s, taken_at
         )
+        self._note("snapshot")
 
     def _snapshot(self, checkpoint_id: int) -> tuple[Mapping[str, Section], Sequence[Reference]]:
         """State, and the older files that it builds on."""
@@ -230,16 +246,18 @@ class SubtaskCheckpoints:
         return self._outputs.overtakable_bytes(None) + in_flight_bytes
 
     def _on_outputs_passed(self) -> None:
+        self._note("passed")
         self._execute(self._barriers.on_outputs_passed(self._current().barrier.checkpoint_id))
 
     def _overtake_outputs(self) -> None:
         self._outputs.unwatch()
         taken = self._current()
         taken.capture.overtaken = self._outputs.move_ahead(taken.barrier)
+        self._note("overtook", bytes=taken.capture.overtaken_bytes)
 
     def _finish(self, command: FinishSnapshot) -> None:
         taken, self._taken = self._current(), None
-        index = self._identity.id.index
+        in_flight = taken.capture.channels(self._identity.id.index, self._input.links)
         prepared, self._unsent = self._unsent, []
         self._timers.clear()
         self._ports.upload(
@@ -250,7 +268,7 @@ class SubtaskCheckpoints:
                 name=self._identity.name,
                 sections=taken.sections,
                 references=taken.references,
-                in_flight=taken.capture.channels(index, self._input.links),
+                in_flight=in_flight,
                 watermarks=taken.watermarks,
                 prepared=prepared,
                 start_delay_s=command.start_delay_s,
@@ -259,5 +277,10 @@ class SubtaskCheckpoints:
                 taken_at=taken.taken_at,
                 processed_bytes=command.processed_bytes,
                 switches=command.switches,
+                trace=None if self._tracer is None else self._tracer.whole(d for d, _ in in_flight),
             )
         )
+
+    def _note(self, kind: TraceEventKind, channel: int = NO_CHANNEL, bytes: int = 0) -> None:
+        if self._tracer is not None:
+            self._tracer.note(kind, channel, bytes)

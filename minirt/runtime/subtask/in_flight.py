@@ -38,6 +38,11 @@ class Capture:
     open_channels: frozenset[int] = frozenset()
     """Channels whose barrier is still missing."""
 
+    @property
+    def overtaken_bytes(self) -> int:
+        """What barriers overtook in output queues."""
+        return sum(frame.size for part in self.overtaken for frame in part.frames)
+
     def add(self, origin: Origin, frames: Iterable[Frame | SpilledFrame]) -> None:
         self.arrived.setdefault(origin, []).extend(frames)
 

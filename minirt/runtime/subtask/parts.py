@@ -10,6 +10,7 @@ from minirt.runtime.channels.output import Outputs
 from minirt.runtime.subtask.chain import Chain
 from minirt.runtime.subtask.input import Input
 from minirt.runtime.subtask.members import Members
+from minirt.runtime.subtask.tracing import CheckpointTracer
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,3 +36,5 @@ class SubtaskParts:
     members: Members
     outputs: Outputs
     metrics: SubtaskMetrics
+    tracer: CheckpointTracer | None = None
+    """Notes what checkpoints do, if anybody wants to know."""

@@ -20,6 +20,7 @@ from minirt.protocol.manifest import (
     SubtaskStats,
 )
 from minirt.protocol.stored_watermarks import SubtaskWatermarks
+from minirt.protocol.trace import SubtaskTrace, TraceEvent
 from minirt.state.sections import Section, section_bytes
 
 
@@ -78,6 +79,8 @@ class SnapshotUpload:
     """When the synchronous part was over, by the monotonic clock."""
     processed_bytes: int
     switches: tuple[Switch, ...]
+    trace: SubtaskTrace | None = None
+    """What happened so far, if anybody wants to know."""
 
     def without_state(self) -> SnapshotUpload:
         """What is left of it once its checkpoint was given up: the output of its sink."""
@@ -90,6 +93,7 @@ class SnapshotUpload:
         given_up: Callable[[], bool] = lambda: False,
     ) -> SnapshotAcknowledged | SnapshotDeclined:
         """`given_up` says whether nobody wants the checkpoint any more: then only sink output is kept."""
+        began_at = monotonic()
         for _, _, output in self.prepared:
             if output.finish is not None:
                 output.finish()
@@ -110,7 +114,11 @@ class SnapshotUpload:
                     in_flight = writer.write_in_flight(*place, self.in_flight)
             except StorageError as error:
                 return self._declined(str(error), handles)
-        stats = self._stats(monotonic() - self.taken_at, ref)
+        stored_at = monotonic()
+        stats = self._stats(stored_at - self.taken_at, ref)
+        trace = self.trace
+        if trace is not None:
+            trace = trace.and_then(TraceEvent(began_at, "upload"), TraceEvent(stored_at, "stored"))
         return SnapshotAcknowledged(
             self.generation,
             self.checkpoint_id,
@@ -120,6 +128,7 @@ class SnapshotUpload:
             handles,
             in_flight,
             self.watermarks,
+            trace,
         )
 
     def _declined(self, error: str | None, handles: tuple[SinkHandles, ...]) -> SnapshotDeclined:

@@ -33,6 +33,8 @@ from minirt.runtime.control.connection import connect_to
 from minirt.runtime.control.control import ORPHANED_EXIT, Control, end_broken, end_with_coordinator
 from minirt.runtime.control.messages import (
     Assignment,
+    ClockAnswer,
+    ClockQuestion,
     Heartbeat,
     SentCommand,
     ToCoordinator,
@@ -331,6 +333,9 @@ class Worker:
         match message:
             case SentCommand():
                 self._commands.receive(message, self.subtasks)
+            case ClockQuestion(asked_at):
+                place, now = self._place, self.clock.monotonic()
+                self._tell(ClockAnswer(place.generation, place.worker, asked_at, now))
             case StopWorkers():
                 self._stopping = True
 

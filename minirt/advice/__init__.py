@@ -1,0 +1,1 @@
+"""Advice on a job's checkpoints, from its own figures."""
