@@ -11,10 +11,12 @@ import pyarrow as pa
 
 from minirt.api.pickling import check_picklable
 from minirt.errors import ConfigurationError
-from minirt.graph.job_graph import Edge, Forward, JobGraph, OperatorNode, Partitioning, Rebalance
+from minirt.graph.job_graph import Edge, JobGraph, OperatorNode
 from minirt.graph.keys import KeySelector
 from minirt.graph.operator_spec import OperatorSpec, Site
-from minirt.graph.validate import check_forward, check_parallelism, validate
+from minirt.graph.partitioning import Partitioning
+from minirt.graph.validate import check_parallelism, check_partitioning, validate
+from minirt.partitionings import Forward, Rebalance
 
 _UID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,199}")
 
@@ -191,8 +193,7 @@ class Draft:
         source = self.node(port.operator)
         if port.partitioning is None:
             return Forward() if source.parallelism == target.parallelism else Rebalance()
-        if isinstance(port.partitioning, Forward):
-            check_forward(source, target)
+        check_partitioning(port.partitioning, source, target)
         return port.partitioning
 
     def _check_owned_is_new(self, node: OperatorNode) -> None:

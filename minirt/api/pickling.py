@@ -11,7 +11,7 @@ from typing import Any
 import cloudpickle
 
 from minirt.errors import ConfigurationError
-from minirt.graph.job_graph import Custom, Hash, JobGraph
+from minirt.graph.job_graph import JobGraph
 
 _DEPTH = 8
 """How deep to search captured objects; the message names the outer object if the culprit lies deeper."""
@@ -22,8 +22,7 @@ def check_picklable(graph: JobGraph) -> None:
     for node in graph.operators.values():
         _check(node.spec, node.label)
     for edge in graph.edges:
-        if isinstance(edge.partitioning, Hash | Custom):
-            _check(edge.partitioning, graph.operators[edge.target].label)
+        _check(edge.partitioning, graph.operators[edge.target].label)
 
 
 def _check(value: Any, label: str) -> None:

@@ -13,18 +13,9 @@ from minirt.api.draft import Draft, Input, Port, Settings
 from minirt.api.keys import KeySpec, hash_key, key_parts, routing_key
 from minirt.errors import ConfigurationError
 from minirt.functions import KeyedProcess, Process
-from minirt.graph.describe import describe_partitioning
-from minirt.graph.job_graph import (
-    Broadcast,
-    Custom,
-    Forward,
-    Hash,
-    Partitioning,
-    Rebalance,
-    Rescale,
-)
 from minirt.graph.keys import KeySelector
 from minirt.graph.operator_spec import OperatorSpec
+from minirt.graph.partitioning import Partitioning
 from minirt.io.base import Sink
 from minirt.operators.common.checks import check_instance
 from minirt.operators.common.functions import check_function
@@ -35,6 +26,15 @@ from minirt.operators.map_batches import MapBatchesSpec
 from minirt.operators.process import ProcessSpec
 from minirt.operators.project import SelectSpec, WithColumnSpec
 from minirt.operators.sink import SinkSpec
+from minirt.partitionings import (
+    PARTITIONINGS,
+    Broadcast,
+    Custom,
+    Forward,
+    Hash,
+    Rebalance,
+    Rescale,
+)
 from minirt.units import Duration, seconds
 
 if TYPE_CHECKING:
@@ -285,6 +285,23 @@ class Stream:
         selector = routing_key(key_parts(key), self._schema, label)
         return self._dealt(Custom(function, selector, pure))
 
+    def partition_by(self, partitioning: Partitioning) -> Stream:
+        """The next operator's subtasks receive what a partitioning of your own says.
+
+        For columns or a function of the record as a key there is `key_by`.
+        """
+        label = f"partition_by on {self._label}"
+        check_instance(partitioning, Partitioning, label)
+        partitioning.check_facts()
+        name = partitioning.name
+        if any(one.name == name and type(partitioning) is not one for one in PARTITIONINGS):
+            raise ConfigurationError(
+                f"{label}: {name!r} is the name of a partitioning of minirt, which checkpoints know it by; "
+                f"call {type(partitioning).__name__} otherwise"
+            )
+        partitioning.check(self._schema, label)
+        return self._dealt(partitioning)
+
     def _then(self, spec: OperatorSpec, settings: Settings) -> Stream:
         return added(self._draft, spec, settings, self._input)
 
@@ -308,7 +325,7 @@ class Stream:
         for port in self._ports:
             dealt = port.partitioning
             if dealt is not None and not isinstance(dealt, Hash):
-                first, then = describe_partitioning(dealt), describe_partitioning(partitioning)
+                first, then = dealt.described, partitioning.described
                 raise ConfigurationError(
                     f"{self._label}: its records are dealt twice, by {first} and then by {then}, which "
                     "alone would count; leave one out"

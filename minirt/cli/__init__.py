@@ -13,6 +13,7 @@ import typer
 from minirt.cli.advise import advise
 from minirt.cli.bench import bench
 from minirt.cli.checkpoints import checkpoints
+from minirt.cli.compare import compare
 from minirt.cli.conformance import conformance
 from minirt.cli.demo import demo
 from minirt.cli.history import history
@@ -48,6 +49,7 @@ app.command()(cancel)
 app.command()(rescale)
 app.command()(host)
 app.command()(bench)
+app.command()(compare)
 app.command()(demo)
 app.command()(verify)
 app.command()(conformance)

@@ -77,12 +77,28 @@ def hash_keys(keys: Sequence[Any]) -> U64:
 
 def check_keys(keys: Sequence[Any]) -> None:
     """Raise UnstableKeyError for the first key of a type that is refused; fast where there is none."""
-    kinds = set(map(type, keys))
-    if kinds == {tuple}:
-        kinds = set(map(type, chain.from_iterable(keys)))
-    if not kinds <= _SIMPLE_KINDS:
+    kinds = _kinds(keys)
+    if not kinds <= _SIMPLE_KINDS and not all(map(_has_hash, kinds)):
         for key in keys:
             key_hash(key)
+
+
+def _kinds(keys: Sequence[Any]) -> set[type]:
+    """The types of keys, and of the elements of those that are tuples."""
+    kinds = set(map(type, keys))
+    if tuple not in kinds:
+        return kinds
+    if len(kinds) > 1:
+        keys = [key for key in keys if type(key) is tuple]
+    elements = set(map(type, chain.from_iterable(keys)))
+    if tuple in elements:
+        elements = _kinds([*chain.from_iterable(keys)])
+    return (kinds - {tuple}) | elements
+
+
+def _has_hash(kind: type) -> bool:
+    """Whether all values of a type have a key hash."""
+    return kind in _SIMPLE_KINDS or (issubclass(kind, _INEXACT) and not issubclass(kind, Enum))
 
 
 def key_group(key: Any, max_parallelism: int) -> int:
@@ -123,7 +139,7 @@ class KeyRouter(dict[Any, Target]):
 
     Answers are remembered, at most `entries_max` of them, so that a known key costs a dict lookup.
     A key of a type that is refused goes unnoticed while an equal one is known (1.0 after 1): it
-    belongs to the same subtask, and to the same key there.
+    belongs to the same subtask. Operators that keep state by it look at types, with `check_keys`.
     """
 
     def __init__(self, targets: Sequence[Target], max_parallelism: int, entries_max: int) -> None:
@@ -173,6 +189,8 @@ _HASH_OF: dict[type, Callable[[Any], int]] = {
 }
 
 _SIMPLE_KINDS = _HASH_OF.keys() - {tuple}
+_INEXACT = (np.integer, np.bool_, np.str_, dt.datetime)
+"""Their subclasses are keys as well."""
 
 
 def _hash_inexact(key: Any) -> int:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from minirt.graph.job_graph import Broadcast, Custom, Forward, Hash, OperatorNode, Partitioning
+from minirt.graph.job_graph import OperatorNode
+from minirt.graph.partitioning import Partitioning
 
 
 def chain_break(
@@ -21,8 +22,8 @@ def chain_break(
     """
     if tag is not None:
         return "side outputs are sent over channels"
-    if not isinstance(partitioning, Forward):
-        return _REASONS.get(type(partitioning), "records are dealt out in turn")
+    if partitioning.unchained is not None:
+        return partitioning.unchained
     if source.parallelism != target.parallelism:
         return f"parallelism changes from {source.parallelism} to {target.parallelism}"
     if target_inputs != 1:
@@ -34,10 +35,3 @@ def chain_break(
     if not target.chain:
         return f"{target.label} has chain=False"
     return None
-
-
-_REASONS: dict[type[Partitioning], str] = {
-    Hash: "records go to the subtask of their key",
-    Broadcast: "every subtask gets every record",
-    Custom: "a function picks the subtask",
-}

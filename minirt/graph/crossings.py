@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from minirt.graph.execution import ExecutionGraph, Link
-from minirt.graph.job_graph import Custom, Hash, OperatorNode
-from minirt.graph.operator_spec import Form, Forms
+from minirt.graph.job_graph import OperatorNode
+from minirt.graph.operator_spec import Forms
 
 
 class Crossings:
@@ -30,11 +30,7 @@ class Crossings:
 
     def on_link(self, link: Link) -> str | None:
         """How the link changes the form of its records; columns that it carries stay columns."""
-        match link.partitioning:
-            case Hash(key) | Custom(_, key) if key.function is not None:
-                if Form.COLUMNS in self._carried(link):
-                    return "columns become rows for the key alone: it is found by a function"
-        return None
+        return link.partitioning.crossing(self._carried(link))
 
     def _carried(self, link: Link) -> Forms:
         if link.tag is None:

@@ -9,9 +9,10 @@ from functools import cached_property
 from typing import Any
 
 from minirt.graph.fingerprint import fingerprint
-from minirt.graph.job_graph import Custom, Forward, Hash, OperatorNode, Partitioning, Rescale
+from minirt.graph.job_graph import OperatorNode
+from minirt.graph.partitioning import Partitioning, Wiring
 from minirt.protocol.ids import ChannelId, SubtaskId
-from minirt.protocol.topology import EdgeFacts, OperatorFacts, Topology, VertexFacts
+from minirt.protocol.topology import EdgeFacts, OperatorFacts, Order, Topology, VertexFacts
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,65 +60,27 @@ class Link:
     @property
     def kind(self) -> str:
         """The name of its partitioning: "forward", "rebalance", "hash" and so on."""
-        return type(self.partitioning).__name__.lower()
+        return self.partitioning.name
 
     @property
     def dealing(self) -> str:
-        """A fingerprint of the key and the function by which it deals records; "" if it looks at none."""
-        match self.partitioning:
-            case Hash(key):
-                return fingerprint((key.columns, key.function, self.max_parallelism))
-            case Custom(function, key):
-                return fingerprint((key.columns, key.function, function))
-        return ""
+        """A fingerprint of what decides where a record goes; "" if kind and wiring tell all."""
+        identity = self.partitioning.identity(self.max_parallelism)
+        return "" if identity is None else fingerprint(identity)
 
     @property
-    def pointwise(self) -> bool:
-        """Whether all records of a sender go to one receiver, whatever is in them."""
-        match self.partitioning:
-            case Forward():
-                return True
-            case Rescale():
-                return self.senders >= self.receivers
-        return False
-
-    @property
-    def ordered(self) -> bool:
-        """Whether records of one key must keep their order although nothing here tells their key."""
-        match self.partitioning:
-            case Forward(ordered) | Rescale(ordered):
-                return ordered and self.pointwise
-        return False
-
-    @property
-    def pure(self) -> bool:
-        """Whether it would deal the same record to the same receiver again."""
-        return not isinstance(self.partitioning, Custom) or self.partitioning.pure
+    def order(self) -> Order:
+        """Which records that one subtask sends keep their order."""
+        return self.partitioning.order(self.senders, self.receivers)
 
     @property
     def capturable(self) -> bool:
-        """Whether a barrier may overtake its records, which are then dealt again after a restore.
-
-        An impure partitioner would deal them differently at each receiver: some twice, some not at all. And
-        behind an ordered link, at another parallelism, a key's captured records would be in one subtask
-        while its later records pass through another.
-        """
-        return self.pure and not self.ordered
+        """Whether a barrier may overtake its records, which are then dealt again after a restore."""
+        return self.partitioning.capturable(self.senders, self.receivers)
 
     def receivers_of(self, sender: int) -> range:
         """The subtasks of the target that this sender is connected to."""
-        match self.partitioning:
-            case Forward():
-                return range(sender, sender + 1)
-            case Rescale() if self.senders < self.receivers:
-                return range(
-                    sender * self.receivers // self.senders,
-                    (sender + 1) * self.receivers // self.senders,
-                )
-            case Rescale():
-                target = sender * self.receivers // self.senders
-                return range(target, target + 1)
-        return range(self.receivers)
+        return self.partitioning.receivers_of(sender, self.senders, self.receivers)
 
     def channels(self) -> Iterator[ChannelId]:
         for sender in range(self.senders):
@@ -156,10 +119,12 @@ class ExecutionGraph:
             senders=edge.senders,
             receivers=edge.receivers,
             fan_in=tuple(fan_in[receiver] for receiver in range(edge.receivers)),
-            pure=edge.pure,
-            ordered=edge.ordered,
+            in_flight=edge.partitioning.in_flight,
+            order=edge.order,
+            pointwise=edge.partitioning.wiring is Wiring.POINTWISE,
             dealing=edge.dealing,
             target_place=edge.target_place,
+            unordered=edge.partitioning.unordered,
         )
 
     def subtasks(self) -> Iterator[SubtaskId]:

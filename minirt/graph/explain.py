@@ -6,10 +6,9 @@ from collections.abc import Iterator
 
 from minirt.graph.chaining import chain_break
 from minirt.graph.crossings import Crossings
-from minirt.graph.describe import describe_partitioning
 from minirt.graph.execution import ExecutionGraph, Link, Vertex
 from minirt.graph.job_graph import OperatorNode
-from minirt.protocol.redistribution import redistribution
+from minirt.protocol.topology import Order
 
 
 def explain(execution: ExecutionGraph, mode_name: str | None = None) -> str:
@@ -58,7 +57,7 @@ def _link(execution: ExecutionGraph, link: Link, crossings: Crossings) -> Iterat
     output = "" if link.tag is None else f" side output {link.tag}"
     yield (
         f"    =>{origin}{output} to vertex {link.target} input {link.target_input}: "
-        f"{describe_partitioning(link.partitioning)}, {_count(_channel_count(link), 'channel')}"
+        f"{link.partitioning.described}, {_count(_channel_count(link), 'channel')}"
     )
     yield f"       not chained: {_why(execution, link, sender, receiver)}"
     crossing = crossings.on_link(link)
@@ -66,13 +65,13 @@ def _link(execution: ExecutionGraph, link: Link, crossings: Crossings) -> Iterat
         yield f"       {crossing}"
     if link.capturable:
         yield "       records that a barrier overtakes: captured"
-        dealt = redistribution(execution.topology.links[link.id])
-        yield f"       captured records at another parallelism: {dealt.value}"
-    elif link.ordered:
-        kind = link.kind
+        dealt = link.partitioning.in_flight_described
+        yield f"       captured records at another parallelism: {dealt}"
+    elif link.order is Order.STRAIGHT:
+        unordered = link.partitioning.unordered
         yield (
             "       not overtaken by barriers: records of a key would lose their order at another "
-            f"parallelism; {kind}(ordered=False) if it does not matter"
+            f"parallelism{f'; {unordered} if it does not matter' if unordered else ''}"
         )
     else:
         yield "       not overtaken by barriers: its function is impure, it could not deal records again"

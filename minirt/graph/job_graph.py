@@ -2,62 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import pyarrow as pa
 
 from minirt.graph.keys import KeySelector
 from minirt.graph.operator_spec import OperatorSpec, StateDealing
-
-# How records are dealt to the subtasks of the next operator.
-
-
-@dataclass(frozen=True, slots=True)
-class Forward:
-    """Subtask i to subtask i. `ordered`: records of one key keep their order at every restore."""
-
-    ordered: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class Rebalance:
-    """Round robin to all subtasks."""
-
-
-@dataclass(frozen=True, slots=True)
-class Rescale:
-    """Round robin to the subtasks of one's own block; `ordered` as for Forward, where that is one."""
-
-    ordered: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class Broadcast:
-    """Every record to every subtask."""
-
-
-@dataclass(frozen=True, slots=True)
-class Hash:
-    """By key group of the key."""
-
-    key: KeySelector
-
-
-@dataclass(frozen=True, slots=True)
-class Custom:
-    """`function(key, parallelism)` gives the index of the subtask.
-
-    A pure one gives the same index for the same arguments, always and everywhere.
-    """
-
-    function: Callable[[Any, int], int]
-    key: KeySelector
-    pure: bool = True
-
-
-Partitioning = Forward | Rebalance | Rescale | Broadcast | Hash | Custom
+from minirt.graph.partitioning import Partitioning
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 
 from minirt.errors import ConfigurationError
-from minirt.graph.job_graph import Edge, Forward, JobGraph, OperatorNode
+from minirt.graph.job_graph import Edge, JobGraph, OperatorNode
+from minirt.graph.partitioning import Partitioning, Wiring, check_wiring
 from minirt.protocol.key_groups import MAX_PARALLELISM_LIMIT
 
 
@@ -77,18 +78,21 @@ def _check_edge(graph: JobGraph, edge: Edge) -> None:
     source, target = graph.operators[edge.source], graph.operators[edge.target]
     if not source.spec.emits:
         raise ConfigurationError(f"{source.label} is a sink: nothing can follow it")
-    if isinstance(edge.partitioning, Forward):
-        check_forward(source, target)
+    check_partitioning(edge.partitioning, source, target)
 
 
-def check_forward(source: OperatorNode, target: OperatorNode) -> None:
-    """Raise ConfigurationError unless each subtask of one has its counterpart in the other."""
-    if source.parallelism != target.parallelism:
+def check_partitioning(
+    partitioning: Partitioning, source: OperatorNode, target: OperatorNode
+) -> None:
+    """Raise ConfigurationError unless the partitioning can deal the records of one to the other."""
+    one_to_one = partitioning.wiring is Wiring.ONE_TO_ONE
+    if one_to_one and source.parallelism != target.parallelism:
         raise ConfigurationError(
-            f"{target.label}: forward() needs equal parallelism, but {source.label} has "
+            f"{target.label}: {partitioning.name}() needs equal parallelism, but {source.label} has "
             f"{source.parallelism} and {target.label} has {target.parallelism}; use rescale() or "
             "rebalance()"
         )
+    check_wiring(partitioning, source.parallelism, target.parallelism, target.label)
 
 
 def _check_inputs(node: OperatorNode, inputs: set[int]) -> None:

@@ -207,6 +207,14 @@ class Sink(ABC):
         after it was replaced without noticing, while its successor's writers are at work.
         """
 
+    def redirected(self, folder: str) -> Sink | None:
+        """The same sink, writing below this local folder; None if it cannot.
+
+        For runs on trial, whose output must not mix with that of the job: `minirt compare` makes them. A
+        sink that writes nowhere else may return itself.
+        """
+        return None
+
     def on_fresh_start(self) -> None:
         """A job is about to start that goes on from no checkpoint: output of earlier runs stays.
 

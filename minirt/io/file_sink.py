@@ -18,6 +18,7 @@ import logging
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import copy
 from typing import Any, BinaryIO, Literal, get_args
 
 from minirt.errors import ConfigurationError
@@ -101,6 +102,13 @@ class FileSink(Sink, ABC):
             Rolling(self._roll_bytes, self._roll_interval_s, self.join),
             Partitioner(context.operator, self._partition_by) if self._partition_by else None,
         )
+
+    def redirected(self, folder: str) -> Sink:
+        """A copy with all its settings, but for the place."""
+        other = copy(self)
+        other._folder, other._url = folder, folder
+        other._options, other._existing = {}, "append"
+        return other
 
     def has_output(self) -> bool:
         """Whether the folder already holds committed files, of whichever job."""

@@ -59,6 +59,10 @@ class CollectSink(Sink):
     def open_writer(self, context: SinkContext) -> SinkWriter:
         return _CollectWriter(context)
 
+    def redirected(self, folder: str) -> Sink:
+        """Itself: it collects in memory."""
+        return self
+
     def commit(self, handles: Sequence[Handle]) -> None:
         for handle in sorted(handles, key=lambda handle: (handle["checkpoint"], handle["subtask"])):
             part = tuple(handle.get(name) for name in _PART)
@@ -110,6 +114,10 @@ class DiscardSink(Sink):
 
     def open_writer(self, context: SinkContext) -> SinkWriter:
         return _DiscardWriter()
+
+    def redirected(self, folder: str) -> Sink:
+        """Itself: it writes nowhere."""
+        return self
 
 
 class _DiscardWriter(SinkWriter):

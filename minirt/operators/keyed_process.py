@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
 
 from minirt.data.batch import Batch, Rows
-from minirt.data.keys import UnstableKeyError, check_keys, distinct_keys, key_groups, key_hash
+from minirt.data.keys import distinct_keys, key_groups
 from minirt.errors import UserCodeError
 from minirt.functions import KeyedCoProcess, KeyedProcess, TimeDomain
 from minirt.graph.operator_spec import Form, OperatorSpec, Site, StateDealing, class_name
-from minirt.operators.common.base import Operator, OperatorContext, shown, user_error
+from minirt.operators.common.base import Operator, OperatorContext, user_error
 from minirt.operators.common.checks import check_instance, check_methods
-from minirt.operators.common.keyed import KeyedOperator, named, only
+from minirt.operators.common.keyed import KeyedOperator, check_stored_keys, named, only
 from minirt.operators.common.results import (
     ContextOperator,
     Produced,
@@ -172,7 +172,7 @@ class KeyedProcessOperator(ContextOperator, KeyedOperator):
     def _results(self, rows: Rows, input_index: int) -> Iterator[Produced]:
         state, key_of, handle = self.state, self._keys[input_index], self._handlers[input_index]
         keys = [key_of(record) for record in rows.records]
-        self._check(keys, rows)
+        check_stored_keys(keys, rows.records, self.ctx.label)
         keys = distinct_keys(keys)
         state.change(keys)
         self._timers.goes_on(keys)
@@ -180,26 +180,6 @@ class KeyedProcessOperator(ContextOperator, KeyedOperator):
             state.key = key
             self.timestamp = time
             yield record, handle(record, self), time
-
-    def _check(self, keys: Sequence[Any], rows: Rows) -> None:
-        """Refuse keys that no other subtask could find: state and timers may be stored under any key.
-
-        Senders refuse them where they deal records, except keys that equal a key which they already know.
-        """
-        try:
-            check_keys(keys)
-        except UnstableKeyError as error:
-            raise self._refused(keys, rows) from error
-
-    def _refused(self, keys: Sequence[Any], rows: Rows) -> UserCodeError:
-        for key, record in zip(keys, rows.records, strict=True):
-            try:
-                key_hash(key)
-            except UnstableKeyError as error:
-                return UserCodeError(
-                    f"operator {self.ctx.label} failed on record {shown(record)}: {error}"
-                )
-        raise AssertionError("one of the keys was refused")
 
     def _fire(
         self, domain: TimeDomain, pop: Callable[[], tuple[int, Any] | None]

@@ -11,9 +11,11 @@ from minirt.data.keys import are_simple, distinct_keys
 from minirt.graph.operator_spec import Form, OperatorSpec, Site, StateDealing, function_name
 from minirt.operators.common.base import Operator, OperatorContext, user_error
 from minirt.operators.common.functions import check_function
-from minirt.operators.common.keyed import KeyedOperator
+from minirt.operators.common.keyed import KeyedOperator, check_stored_keys
 
 _NOTHING: frozenset[Any] = frozenset()
+_UNCHANGING = frozenset({int, float, str, bytes, bool, type(None)})
+"""Types all of whose values have a hash, and never change."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +64,12 @@ class ReduceOperator(KeyedOperator):
         rows, key_of = batch.rows(), self._key_of
         results: list[Any] = []
         try:
-            keys, records = [key_of(record) for record in rows.records], rows.records
+            records = rows.records
+            try:
+                keys = [*map(key_of, records)]
+            except Exception:  # Once more, in a way that names the record.
+                keys = [key_of(record) for record in records]
+            check_stored_keys(keys, records, self.ctx.label)
             if self._quick:
                 self.state.change(keys)
                 done = self._combine_quickly(keys, records, results)
@@ -82,10 +89,11 @@ class ReduceOperator(KeyedOperator):
         combined.
 
         Only a new key can be of a new type. State and results may be the same values, as nobody can change
-        them. A value that has a hash never changes: looking for it in a set is the cheapest way to ask, and
-        fails for all others.
+        them. A value that has a hash never changes. Those of most types need not be asked, and values are
+        mostly of the type of the one before; others are looked for in a set, which fails without a hash.
         """
         values, combine, append, nothing = self._values, self._function, results.append, _NOTHING
+        unchanging = None
         for key, record in zip(keys, records, strict=True):
             if key in values:
                 value = combine(values[key], record)
@@ -95,12 +103,15 @@ class ReduceOperator(KeyedOperator):
                 self._quick = False
                 break
             values[key] = value
-            try:
-                value in nothing  # noqa: B015 - the look-up is for its error
-            except TypeError:
-                self._quick = False
-                append(self.ctx.custody.lend(value))
-                break
+            if value.__class__ is not unchanging:
+                try:
+                    value in nothing  # noqa: B015 - the look-up is for its error
+                except TypeError:
+                    self._quick = False
+                    append(self.ctx.custody.lend(value))
+                    break
+                if value.__class__ in _UNCHANGING:
+                    unchanging = value.__class__
             append(value)
         return len(results)
 

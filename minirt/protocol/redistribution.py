@@ -11,34 +11,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import Enum
 
 from minirt.errors import ConfigurationError
 from minirt.protocol.ids import SubtaskId
 from minirt.protocol.manifest import ChannelData, Manifest, SnapshotRef
 from minirt.protocol.stored_edges import StoredEdge, doubtful_uids, stored_edges
-from minirt.protocol.topology import EdgeFacts, Topology, differ
-
-
-class Redistribution(Enum):
-    """How in-flight data finds its receivers when these are not the old ones; the values are for people."""
-
-    BY_KEY_GROUP = "each goes to the subtask of its key"
-    BY_FUNCTION = "each goes where the function sends it"
-    ONE_COPY = "each subtask gets what one old subtask had still to see"
-    WHOLE_CHANNELS = "dealt out in whole channels, any subtask may have them"
-
-
-def redistribution(link: EdgeFacts) -> Redistribution:
-    """How the in-flight data of this link is dealt out at another parallelism or partitioning."""
-    match link.kind:
-        case "hash":
-            return Redistribution.BY_KEY_GROUP
-        case "custom" if link.pure:
-            return Redistribution.BY_FUNCTION
-        case "broadcast":
-            return Redistribution.ONE_COPY
-    return Redistribution.WHOLE_CHANNELS
+from minirt.protocol.topology import EdgeFacts, InFlight, Order, Topology, differ
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +39,8 @@ InFlightPlan = Mapping[SubtaskId, tuple[RecoveredChannel, ...]]
 def plan_in_flight(manifest: Manifest, topology: Topology) -> InFlightPlan:
     """Deal the in-flight data of a checkpoint to the subtasks of a job.
 
-    At unchanged partitioning and parallelism every channel goes to its old receiver, otherwise as
-    `redistribution` says. Raises ConfigurationError if an edge is gone, if it is in doubt which one is
+    At unchanged partitioning and parallelism every channel goes to its old receiver, otherwise as the
+    edge's `InFlight` says. Raises ConfigurationError if an edge is gone, if it is in doubt which one is
     meant, or if records cannot be dealt right.
     """
     edges, old = topology.edges(), stored_edges(manifest)
@@ -145,25 +123,25 @@ def _receivers(data: ChannelData, link: EdgeFacts, old: StoredEdge) -> list[tupl
     if _deals_as_before(data, link, old):
         return [(data.receiver, False)]
     everyone = range(link.receivers)
-    if data.partitioning == "broadcast" and data.receivers > 1:
-        if link.kind != "broadcast":
+    if old.held_copies(data) and data.receivers > 1:
+        if link.in_flight is not InFlight.ONE_COPY:
             raise _CannotDealError(
                 f"its records were broadcast to {data.receivers} subtasks, each of which had seen as many "
                 "as it had come to, and are not broadcast any more",
-                "deal them by broadcast() once more",
+                f"deal them by {data.partitioning}() once more",
             )
         return [(r, False) for r in everyone if r % data.receivers == data.receiver]
-    match redistribution(link):
-        case Redistribution.BY_KEY_GROUP | Redistribution.BY_FUNCTION:
+    match link.in_flight:
+        case InFlight.DEALT_AGAIN:
             return [(receiver, True) for receiver in everyone]
-        case Redistribution.ONE_COPY:
+        case InFlight.ONE_COPY:
             return [(receiver, False) for receiver in everyone]
-    if link.ordered and link.receivers > 1 and old.keeps_order(data):
+    if link.order is Order.STRAIGHT and link.receivers > 1 and old.keeps_order(data):
+        declare = f"; if their order does not matter, declare {link.unordered} there"
         raise _CannotDealError(
             f"the {link.kind} edge would lose the order of records of one key, as it does not look at "
             "keys",
-            "restore it at the old parallelism first; if their order does not matter, declare "
-            f"{link.kind}(ordered=False) there",
+            f"restore it at the old parallelism first{declare if link.unordered else ''}",
         )
     return [(data.receiver % link.receivers, False)]
 
@@ -172,9 +150,7 @@ def _deals_as_before(data: ChannelData, link: EdgeFacts, old: StoredEdge) -> boo
     """Whether each record of the channel would go to its old receiver again."""
     if link.kind != data.partitioning or link.receivers != data.receivers:
         return False
-    if link.kind == "rescale":
-        return old.senders == link.senders
-    return not differ(old.dealing, link.dealing)
+    return old.reached_as_now(link) and not differ(old.dealing, link.dealing)
 
 
 def _order(channel: RecoveredChannel, edge: EdgeFacts) -> tuple[int, int, str, int, int, bool]:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from minirt.protocol.topology import Topology, VertexFacts, differ
+from minirt.protocol.topology import EdgeFacts, InFlight, Order, Topology, VertexFacts, differ
 
 if TYPE_CHECKING:
     from minirt.protocol.manifest import ChannelData, Manifest
@@ -19,11 +19,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class EdgeEntry:
-    """An edge as it was. `dealing` tells by which key and function, if any, it dealt its records."""
+    """An edge as it was. `dealing` tells by which key and function, if any, it dealt its records.
+
+    `in_flight` and `order` are names of those enums, as what an edge was called says nothing of
+    partitionings of other packages; "" in checkpoints of versions that had their own only.
+    """
 
     key: str
     senders: int
     dealing: str
+    in_flight: str = ""
+    order: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +47,10 @@ class UnnamedEntry:
 
 def edge_entries(topology: Topology, vertex: VertexFacts) -> tuple[EdgeEntry, ...]:
     """The edges into a vertex as manifests remember them."""
-    edges = topology.edges_into(vertex.id)
-    return tuple(EdgeEntry(edge.key, edge.senders, edge.dealing) for edge in edges)
+    return tuple(
+        EdgeEntry(edge.key, edge.senders, edge.dealing, edge.in_flight.name, edge.order.name)
+        for edge in topology.edges_into(vertex.id)
+    )
 
 
 def unnamed_entries(topology: Topology, vertex: VertexFacts) -> tuple[UnnamedEntry, ...]:
@@ -62,18 +70,37 @@ def unnamed_entries(topology: Topology, vertex: VertexFacts) -> tuple[UnnamedEnt
     )
 
 
+_COPIES = ("broadcast",)
+_ORDERED = ("hash", "custom", "forward")
+"""Partitionings of versions that stored their names alone; those of "rescale" depend on the senders."""
+
+
 @dataclass(frozen=True, slots=True)
 class StoredEdge:
     """What is known of an edge as it was at a checkpoint; older checkpoints say less of it."""
 
     senders: int | None = None
     dealing: str = ""
+    in_flight: str = ""
+    order: str = ""
+
+    def held_copies(self, data: ChannelData) -> bool:
+        """Whether each of its subtasks got a copy of every record."""
+        if self.in_flight:
+            return self.in_flight == InFlight.ONE_COPY.name
+        return data.partitioning in _COPIES
 
     def keeps_order(self, data: ChannelData) -> bool:
         """Whether records of one key that were sent over it come in order, as far as is known."""
+        if self.order:
+            return self.order != Order.NONE.name
         if data.partitioning == "rescale":
             return self.senders is None or self.senders >= data.receivers
-        return data.partitioning in ("hash", "custom", "forward")
+        return data.partitioning in _ORDERED
+
+    def reached_as_now(self, edge: EdgeFacts) -> bool:
+        """Whether each sender reached the receivers that it reaches now, if there are as many."""
+        return not edge.pointwise or self.senders == edge.senders
 
 
 def stored_edges(manifest: Manifest) -> dict[str, StoredEdge]:
@@ -82,7 +109,10 @@ def stored_edges(manifest: Manifest) -> dict[str, StoredEdge]:
         link.link: StoredEdge(link.senders) for one in manifest.watermarks for link in one.inputs
     }
     for vertex in manifest.vertices:
-        edges |= {edge.key: StoredEdge(edge.senders, edge.dealing) for edge in vertex.edges}
+        edges |= {
+            edge.key: StoredEdge(edge.senders, edge.dealing, edge.in_flight, edge.order)
+            for edge in vertex.edges
+        }
     return edges
 
 

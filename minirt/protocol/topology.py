@@ -7,9 +7,29 @@ text, which tell whether a job that is restored still does what it did.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from enum import Enum
 
 from minirt.protocol.ids import SubtaskId
+
+
+class InFlight(Enum):
+    """How in-flight records find receivers that are not the old ones; the values are for people."""
+
+    DEALT_AGAIN = "each is dealt again"
+    ONE_COPY = "each subtask gets what one old subtask had still to see"
+    WHOLE_CHANNELS = "dealt out in whole channels, any subtask may have them"
+    UNCAPTURED = "none are captured"
+    """It would deal a record elsewhere the second time. What it gets from an edge that it was before an
+    edit comes in whole channels."""
+
+
+class Order(Enum):
+    """Which records that one subtask sends keep their order; the values are for people."""
+
+    BY_KEY = "those of a key, as all of them go to one subtask, also when dealt again"
+    STRAIGHT = "all, as the subtask has one receiver; nothing tells their keys"
+    NONE = "none"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,14 +83,16 @@ class EdgeFacts:
     receivers: int
     fan_in: tuple[int, ...]
     """How many channels it has to each receiver."""
-    pure: bool = True
-    """Whether it would deal the same record to the same receiver again."""
-    ordered: bool = False
-    """Whether records of one key must keep their order although nothing here tells their key."""
+    in_flight: InFlight = field(kw_only=True)
+    order: Order = field(kw_only=True)
+    pointwise: bool = field(kw_only=True)
+    """Whether a sender reaches some receivers only, which depend on how many senders there are."""
     dealing: str = ""
-    """The fingerprint of the key and function by which it deals records; "" if it looks at none."""
+    """The fingerprint of what decides where a record goes; "" if that is told by the rest."""
     target_place: int = 0
     """Where in the chain of `target` the operator is that gets the records."""
+    unordered: str = ""
+    """How a user writes down that its order does not matter; "" if that cannot be said."""
 
 
 @dataclass(frozen=True, slots=True)

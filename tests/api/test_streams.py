@@ -7,7 +7,7 @@ import functools
 import pytest
 
 from minirt import ConfigurationError, KeyedCoProcess, KeyedProcess, Process, Watermarks
-from minirt.graph.job_graph import Broadcast, Custom, Edge, Forward, Hash, Rebalance, Rescale
+from minirt.graph.job_graph import Edge
 from minirt.graph.keys import KeySelector
 from minirt.operators.flat_map import CoFlatMapSpec
 from minirt.operators.keyed_process import KeyedCoProcessSpec, KeyedProcessSpec
@@ -15,6 +15,7 @@ from minirt.operators.map import CoMapSpec
 from minirt.operators.map_batches import MapBatchesSpec
 from minirt.operators.process import ProcessSpec
 from minirt.operators.reduce import ReduceSpec
+from minirt.partitionings import Broadcast, Custom, Forward, Hash, Rebalance, Rescale
 
 
 class Pass(Process):

@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 
 from minirt import Sink, Source
-from minirt.graph.job_graph import Edge, Forward, JobGraph, OperatorNode
+from minirt.graph.job_graph import Edge, JobGraph, OperatorNode
 from minirt.operators.map import CoMapSpec, MapSpec
 from minirt.operators.sink import SinkSpec
 from minirt.operators.source import SourceSpec
+from minirt.partitionings import Forward
 
 
 class Anywhere(Source):

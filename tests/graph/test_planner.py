@@ -7,9 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from minirt.graph.chaining import chain_break
-from minirt.graph.job_graph import Broadcast, Custom, Forward, Hash, Rebalance, Rescale
 from minirt.graph.keys import KeySelector
 from minirt.graph.planner import build_execution_graph
+from minirt.partitionings import Broadcast, Custom, Forward, Hash, Rebalance, Rescale
+from minirt.protocol.topology import Order
 
 KEY = KeySelector(("k",))
 
@@ -233,7 +234,7 @@ def test_a_sender_that_deals_in_turn_to_several_receivers_keeps_no_order(job, no
     nodes = ["source", node("map", parallelism=4), node("sink", parallelism=4)]
     graph = job(nodes, [edge("source", "map", Rescale()), edge("map", "sink")])
     (link,) = build_execution_graph(graph).links
-    assert (link.senders, link.receivers, link.ordered) == (2, 4, False)
+    assert (link.senders, link.receivers, link.order) == (2, 4, Order.NONE)
 
 
 def test_calls_within_a_chain_have_keys_as_links_have(job, node, edge):

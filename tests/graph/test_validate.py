@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from minirt.errors import ConfigurationError
-from minirt.graph.job_graph import JobGraph, Rebalance
+from minirt.graph.job_graph import JobGraph
 from minirt.graph.planner import build_execution_graph
 from minirt.graph.validate import validate
+from minirt.partitionings import Rebalance
 
 
 def refused(pattern):

@@ -8,19 +8,20 @@ import pytest
 
 from minirt.errors import ConfigurationError
 from minirt.graph.execution import ExecutionGraph, Link, Vertex
-from minirt.graph.job_graph import (
-    Broadcast,
-    Custom,
-    Forward,
-    Hash,
-    OperatorNode,
-    Partitioning,
-    Rebalance,
-)
+from minirt.graph.job_graph import OperatorNode
 from minirt.graph.keys import KeySelector
 from minirt.operators.map import MapSpec
-from minirt.protocol.manifest import ChannelData, InFlightRef, Manifest, SnapshotRef
+from minirt.partitionings import Broadcast, Custom, Forward, Hash, Partitioning, Rebalance
+from minirt.protocol.manifest import (
+    ChannelData,
+    InFlightRef,
+    Manifest,
+    SnapshotRef,
+    VertexEntry,
+)
+from minirt.protocol.plain import from_plain
 from minirt.protocol.redistribution import plan_in_flight
+from minirt.protocol.stored_edges import EdgeEntry, edge_entries
 
 KEY = KeySelector(("k",))
 
@@ -131,3 +132,44 @@ def test_lost_link_is_refused_with_its_name() -> None:
 
 def test_nothing_captured_is_nothing_to_plan() -> None:
     assert plan_in_flight(captured(kind="hash", receivers=1), graph(Hash(KEY), 1, 1).topology) == {}
+
+
+def stored_as(manifest: Manifest, in_flight: str, order: str) -> Manifest:
+    """The checkpoint with what it remembers of its edge, as `InFlight` and `Order` call it."""
+    edge = EdgeEntry("a > b:0", 2, "", in_flight, order)
+    vertex = VertexEntry(1, ("b",), "b", 2, 128, (edge,))
+    return replace(manifest, vertices=(vertex,))
+
+
+@pytest.mark.parametrize(("in_flight", "order"), [("", ""), ("WHOLE_CHANNELS", "NONE")])
+def test_an_unknown_name_tells_nothing_but_that_dealing_has_changed(
+    in_flight: str, order: str
+) -> None:
+    manifest = stored_as(captured((0, 1, "in"), kind="own", receivers=2), in_flight, order)
+    assert readers(manifest, graph(Rebalance(), 2, 1)) == {0: [("in-0-1", False)]}
+    assert readers(manifest, graph(Hash(KEY), 2, 1)) == {0: [("in-0-1", True)]}
+
+
+def test_copies_that_a_partitioning_of_another_package_made_are_told_by_what_it_said() -> None:
+    manifest = captured((0, 0, "in"), (0, 1, "in"), kind="everywhere", receivers=2)
+    copies = stored_as(manifest, "ONE_COPY", "NONE")
+    assert readers(copies, graph(Broadcast(), 2, 3))[2] == [("in-0-0", False)]
+    with pytest.raises(ConfigurationError, match=r"deal them by everywhere\(\) once more"):
+        plan_in_flight(copies, graph(Rebalance(), 2, 3).topology)
+
+
+def test_order_that_a_partitioning_of_another_package_kept_is_not_lost() -> None:
+    manifest = captured((0, 1, "in"), kind="range", receivers=2)
+    ordered = graph(Forward(), 3, 3)
+    with pytest.raises(ConfigurationError, match="would lose the order of records of one key"):
+        plan_in_flight(stored_as(manifest, "DEALT_AGAIN", "BY_KEY"), ordered.topology)
+    unordered = stored_as(manifest, "WHOLE_CHANNELS", "NONE")
+    assert readers(unordered, ordered) == {1: [("in-0-1", False)]}
+
+
+def test_manifests_tell_what_their_edges_were() -> None:
+    job = graph(Custom(max, KEY, pure=False), 2, 2).topology
+    [entry] = edge_entries(job, job.vertices[1])
+    assert (entry.in_flight, entry.order) == ("UNCAPTURED", "NONE")
+    older = {"key": "a > b:0", "senders": 2, "dealing": ""}
+    assert from_plain(EdgeEntry, older) == EdgeEntry("a > b:0", 2, "")

@@ -53,12 +53,24 @@ from minirt.protocol.preparing_events import (
 from minirt.protocol.restore import RestorePart
 from minirt.protocol.restore_options import RestoreOptions
 from minirt.protocol.starting_point import CheckpointLocation, StartingPoint
-from minirt.protocol.topology import EdgeFacts, OperatorFacts, Topology, VertexFacts
+from minirt.protocol.topology import (
+    EdgeFacts,
+    InFlight,
+    OperatorFacts,
+    Order,
+    Topology,
+    VertexFacts,
+)
 from tests.protocol.parts import VERTICES, handles
 
 NUMBERS = OperatorFacts("numbers", stateful=True, reads=True)
 OUT = OperatorFacts("out", stateful=True, writes=True)
-EDGE = EdgeFacts("numbers > out:0", 0, "numbers", 1, "out", "forward", 1, 1, (1,))
+EDGE = EdgeFacts(
+    *("numbers > out:0", 0, "numbers", 1, "out", "forward", 1, 1, (1,)),
+    in_flight=InFlight.WHOLE_CHANNELS,
+    order=Order.STRAIGHT,
+    pointwise=False,
+)
 JOB = Topology(
     (VertexFacts(0, "numbers", (NUMBERS,), 1, 128), VertexFacts(1, "out", (OUT,), 1, 128)), (EDGE,)
 )

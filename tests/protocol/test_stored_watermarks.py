@@ -7,9 +7,10 @@ from itertools import pairwise
 import pytest
 
 from minirt.graph.execution import ExecutionGraph, Link, Vertex
-from minirt.graph.job_graph import Forward, Hash, OperatorNode, Partitioning, Rebalance, Rescale
+from minirt.graph.job_graph import OperatorNode
 from minirt.graph.keys import KeySelector
 from minirt.operators.map import MapSpec
+from minirt.partitionings import Forward, Hash, Partitioning, Rebalance, Rescale
 from minirt.protocol.ids import SubtaskId
 from minirt.protocol.stored_watermarks import (
     LinkWatermarks,

@@ -16,17 +16,9 @@ from minirt.data.batch import Batch, Columns, Rows
 from minirt.data.codec import RowCodec
 from minirt.errors import UserCodeError
 from minirt.graph.execution import Link
-from minirt.graph.job_graph import (
-    Broadcast,
-    Custom,
-    Forward,
-    Hash,
-    Partitioning,
-    Rebalance,
-    Rescale,
-)
 from minirt.graph.keys import KeySelector
 from minirt.monitoring.subtask_metrics import SubtaskMetrics
+from minirt.partitionings import Broadcast, Custom, Forward, Hash, Partitioning, Rebalance, Rescale
 from minirt.runtime.channels.channels import OutputChannel
 from minirt.runtime.channels.frames import Frame, Kind, watermark_frame
 from minirt.runtime.channels.output import LinkOutput, Outlet

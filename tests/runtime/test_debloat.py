@@ -13,8 +13,8 @@ from minirt import ConfigurationError, Limits, Options
 from minirt.data.batch import Rows
 from minirt.data.codec import RowCodec
 from minirt.graph.execution import Link
-from minirt.graph.job_graph import Rebalance
 from minirt.monitoring.subtask_metrics import SubtaskMetrics
+from minirt.partitionings import Rebalance
 from minirt.protocol.barriers import Barrier
 from minirt.runtime.channels.channels import InputChannel, OutputChannel
 from minirt.runtime.channels.debloat import Debloater

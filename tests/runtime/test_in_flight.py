@@ -15,9 +15,9 @@ from minirt.data.codec import RowCodec
 from minirt.data.keys import key_group, subtask_of_group
 from minirt.errors import CorruptCheckpointError, UserCodeError
 from minirt.graph.execution import Link
-from minirt.graph.job_graph import Custom, Hash, Partitioning, Rebalance
 from minirt.graph.keys import KeySelector
 from minirt.monitoring.subtask_metrics import SubtaskMetrics
+from minirt.partitionings import Custom, Hash, Partitioning, Rebalance
 from minirt.protocol.barriers import Barrier
 from minirt.protocol.manifest import ManifestKey
 from minirt.protocol.redistribution import RecoveredChannel

@@ -11,9 +11,9 @@ from minirt.config import Limits
 from minirt.data.batch import Rows
 from minirt.data.codec import RowCodec
 from minirt.graph.execution import Link
-from minirt.graph.job_graph import Custom, Partitioning, Rebalance
 from minirt.graph.keys import KeySelector
 from minirt.monitoring.subtask_metrics import SubtaskMetrics
+from minirt.partitionings import Custom, Partitioning, Rebalance
 from minirt.protocol.barriers import Barrier
 from minirt.runtime.channels.channels import OutputChannel
 from minirt.runtime.channels.frames import Frame, Kind

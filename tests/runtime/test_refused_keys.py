@@ -70,13 +70,13 @@ def test_a_key_in_the_middle_of_a_batch(key: Any, consumer: str, parallelism: in
 
 
 @pytest.mark.parametrize("parallelism", [1, 2])
-@pytest.mark.parametrize("consumer", ["process", "connect"])
+@pytest.mark.parametrize("consumer", ["reduce", "process", "connect"])
 @pytest.mark.parametrize(("known", "key"), [(1, 1.0), (1, Decimal(1)), ((1, 2), (1, 2.0))])
 def test_a_key_that_equals_one_that_is_known(
     known: Any, key: Any, consumer: str, parallelism: int
 ) -> None:
     with pytest.raises(JobFailedError, match=r"failed on record.*cannot be a key"):
-        run([known, key], CONSUMERS[consumer], parallelism)
+        run([known] * 100 + [key], CONSUMERS[consumer], parallelism)
 
 
 @pytest.mark.parametrize("parallelism", [1, 2])

@@ -14,10 +14,10 @@ from minirt import Limits, Options
 from minirt.data.batch import Columns, Rows
 from minirt.data.codec import RowCodec
 from minirt.graph.execution import Link
-from minirt.graph.job_graph import Broadcast, Rebalance
 from minirt.graph.planner import build_execution_graph
 from minirt.modes import MODES
 from minirt.monitoring.subtask_metrics import SubtaskMetrics
+from minirt.partitionings import Broadcast, Rebalance
 from minirt.protocol.ids import SubtaskId
 from minirt.runtime.channels.channels import OutputChannel
 from minirt.runtime.channels.frames import Frame, Kind

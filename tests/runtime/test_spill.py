@@ -17,8 +17,8 @@ from minirt.data.batch import Rows
 from minirt.data.codec import RowCodec
 from minirt.errors import StorageError
 from minirt.graph.execution import Link
-from minirt.graph.job_graph import Rebalance
 from minirt.monitoring.subtask_metrics import SubtaskMetrics
+from minirt.partitionings import Rebalance
 from minirt.protocol.barriers import Barrier
 from minirt.protocol.manifest import ManifestKey
 from minirt.runtime.channels import spill as spill_module

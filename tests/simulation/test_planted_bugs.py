@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 from minirt.errors import StorageError
-from minirt.graph.execution import Link
 from minirt.modes import aligned_with_timeout
 from minirt.modes.aligned import Aligned
 from minirt.modes.unaligned import Unaligned
+from minirt.partitionings import Custom, InFlight
 from minirt.protocol.barriers import (
     Alignment,
     Barrier,
@@ -386,7 +386,7 @@ def test_a_timer_that_switches_a_checkpoint_finished_before_its_barriers_had_pas
 
 
 def test_an_impure_partitioner_that_deals_captured_records_again(monkeypatch: Patch) -> None:
-    monkeypatch.setattr(Link, "pure", property(lambda self: True))
+    monkeypatch.setattr(Custom, "in_flight", InFlight.DEALT_AGAIN)
     assert_noticed(impure, "lost", "too many")
 
 

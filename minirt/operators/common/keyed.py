@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
 
-from minirt.operators.common.base import Operator, OperatorContext
+from minirt.data.keys import UnstableKeyError, check_keys, key_hash
+from minirt.errors import UserCodeError
+from minirt.operators.common.base import Operator, OperatorContext, shown
 from minirt.protocol.key_groups import group_range
 from minirt.state.keyed import KeyedState
 from minirt.state.sections import Section
@@ -31,6 +34,26 @@ class KeyedOperator(Operator):
 
     def restore(self, sections: Mapping[str, bytes], *, exact: bool) -> None:
         self.state.restore(only(STATE, sections), filter_groups=not exact)
+
+
+def check_stored_keys(keys: Sequence[Any], records: Sequence[Any], label: str) -> None:
+    """Raise UserCodeError for a key that no other subtask could find: state is stored under any key.
+
+    Senders refuse them where they deal records, except keys that equal a key which they already know.
+    """
+    try:
+        check_keys(keys)
+    except UnstableKeyError as error:
+        raise _refused(keys, records, label) from error
+
+
+def _refused(keys: Sequence[Any], records: Sequence[Any], label: str) -> UserCodeError:
+    for key, record in zip(keys, records, strict=True):
+        try:
+            key_hash(key)
+        except UnstableKeyError as error:
+            return UserCodeError(f"operator {label} failed on record {shown(record)}: {error}")
+    raise AssertionError("one of the keys was refused")
 
 
 def named(prefix: str, sections: Mapping[str, Section]) -> dict[str, Section]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,11 +11,11 @@ from minirt.data.batch import Batch, Columns, Rows
 from minirt.data.codec import RowCodec, UnsupportedRecordError, encode_columns
 from minirt.errors import UserCodeError
 from minirt.graph.execution import Link
-from minirt.graph.job_graph import Broadcast, Custom, Hash
 from minirt.monitoring.subtask_metrics import SubtaskMetrics
+from minirt.partitionings.common.dealing import DealingSite
 from minirt.protocol.barriers import Barrier
+from minirt.protocol.topology import InFlight
 from minirt.runtime.channels.channels import OutputChannel
-from minirt.runtime.channels.column_dealing import ColumnRouter, Gathered, dealt, in_turn
 from minirt.runtime.channels.frames import (
     ACTIVE_FRAME,
     END_FRAME,
@@ -25,7 +25,7 @@ from minirt.runtime.channels.frames import (
     barrier_frame,
     watermark_frame,
 )
-from minirt.runtime.channels.row_dealing import row_dealer
+from minirt.runtime.channels.gathered import Gathered
 from minirt.runtime.channels.spill import SpilledFrame
 
 _FIRST_RECORD_BYTES = 256
@@ -159,19 +159,17 @@ class LinkOutput:
         self.began_at = 0.0
         """When the slice in work began. What it emits counts as old as that: so what a long call emits is
         due right behind it."""
-        self._turn = 0
         self._timed = False
-        together = isinstance(link.partitioning, Broadcast) or len(channels) == 1
+        together = link.partitioning.in_flight is InFlight.ONE_COPY or len(channels) == 1
         groups = [channels] if together else [[channel] for channel in channels]
         self._buffers = [ChannelBuffer(group, outlet) for group in groups]
         self._gathered = Gathered()
         self._frame_bytes = 0
         """How large frames of what is gathered should be; looked at when gathering begins."""
-        self._router: ColumnRouter | None = None
-        if isinstance(link.partitioning, Hash | Custom):
-            self._router = ColumnRouter(link, label)
         entries = outlet.limits.route_cache_entries
-        self._deal = row_dealer(link, self._buffers, label, entries)
+        site = DealingSite(self._buffers, link.max_parallelism, label, entries)
+        self._dealer = link.partitioning.dealer(site)
+        self._deal_rows = self._dealer.rows
 
     def emit(self, batch: Batch) -> None:
         """Rows are dealt at once and wait in the buffers; columns wait to be dealt many at a time."""
@@ -186,7 +184,7 @@ class LinkOutput:
             # All records of a frame carry timestamps, or none does; and what came first goes first.
             self.flush()
             self._timed = timed
-        self._deal(batch)
+        self._deal_rows(batch)
         for buffer in self._buffers:
             buffer.settle(self.began_at)
 
@@ -245,23 +243,14 @@ class LinkOutput:
         if gathered.since is None or not gathered.fits(batch):
             self.flush()
             self._frame_bytes = min(buffer.column_frame_bytes for buffer in self._buffers)
-            if isinstance(self.link.partitioning, Hash) and self._router is not None:
-                self._router.check(batch.table)
+            self._dealer.check_columns(batch.table)
         gathered.add(batch, self.began_at)
         if gathered.bytes >= self._frame_bytes * len(self._buffers):
             self.flush()
 
     def _deal_columns(self, batch: Columns, frame_records: int) -> None:
-        count = len(self._buffers)
-        if count == 1:
-            parts: Iterable[tuple[int, Columns]] = [(0, batch)]
-        elif self._router is not None:
-            parts = dealt(batch, self._router.targets(batch.table), count)
-        else:
-            parts = in_turn(batch, self._turn, count)
-            self._turn = (self._turn + len(batch)) % count
         try:
-            for place, part in parts:
+            for place, part in self._dealer.columns(batch):
                 self._buffers[place].send_columns(part, frame_records)
         except UnsupportedRecordError as error:
             raise UserCodeError(f"what operator {self._label} emits: {error}") from error

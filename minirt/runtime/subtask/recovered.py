@@ -10,11 +10,10 @@ from typing import Any
 from minirt.data.batch import Batch, Columns, Rows
 from minirt.data.codec import RowCodec
 from minirt.graph.execution import Link
+from minirt.partitionings.common.dealing import DealingSite
 from minirt.protocol.manifest import ManifestKey, SnapshotRef
 from minirt.protocol.redistribution import RecoveredChannel
-from minirt.runtime.channels.column_dealing import ColumnRouter
 from minirt.runtime.channels.frames import Frame
-from minirt.runtime.channels.row_dealing import row_dealer
 from minirt.runtime.channels.spill import Room, SpilledFrame
 from minirt.runtime.subtask.elements import Advance, Data, Element, Origin
 from minirt.runtime.subtask.in_flight import batch_of, data_frame, stored_frames
@@ -142,13 +141,14 @@ class _Dealer:
     def __init__(self, link: Link, receiver: int) -> None:
         self._receiver = receiver
         self._dealt = [_Dealt() for _ in range(link.receivers)]
-        self._deal_rows = row_dealer(link, self._dealt, link.source_uid, _ROUTES_MAX)
-        self._columns = ColumnRouter(link, link.source_uid)
+        site = DealingSite(self._dealt, link.max_parallelism, link.source_uid, _ROUTES_MAX)
+        self._dealer = link.partitioning.dealer(site)
 
     def keep(self, batch: Batch) -> Batch:
         if isinstance(batch, Columns):
-            return batch.where(self._columns.targets(batch.table) == self._receiver)
-        self._deal_rows(batch)
+            parts = dict(self._dealer.columns(batch))
+            return parts.get(self._receiver, batch.slice(0, 0))
+        self._dealer.rows(batch)
         own = self._dealt[self._receiver]
         kept = Rows(own.records[:], None if batch.timestamps is None else own.timestamps[:])
         for dealt in self._dealt:

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from random import Random
 
-from minirt.testing.conformance.plans import EDGES, Edit, Plan, Stage
+from minirt.testing.conformance.edges import EDGES
+from minirt.testing.conformance.plans import Edit, Plan, Stage
 from minirt.testing.conformance.stages import SOURCE, STAGES, kind_of
 
 _WIDTHS = (1, 1, 2, 2, 3, 3, 4, 5)
@@ -34,12 +35,12 @@ def _draw_stage(
     inputs = tuple(
         open_ends[-1 - int(random.random() ** 2 * len(open_ends))] for _ in range(kind.streams)
     )
-    edge = random.choice(EDGES)
-    if edge not in kind.edges:
+    edge = random.choice([*EDGES])
+    if not kind.takes(EDGES[edge]):
         edge = "plain"
-    if edge == "forward" and all(len(set(drawn[i].parallelism)) == 1 for i in inputs):
+    if EDGES[edge].equal and all(len(set(drawn[i].parallelism)) == 1 for i in inputs):
         parallelism = drawn[inputs[0]].parallelism
-    if edge == "broadcast":  # How often records come depends on it.
+    if EDGES[edge].copies:  # How often records come depends on it.
         parallelism = parallelism[:1] * forms
     chain = random.random() < 0.7
     return Stage(kind.name, inputs, edge, chain, random.randint(1, 5), parallelism)
@@ -57,7 +58,7 @@ def edited(plan: Plan, random: Random) -> Plan:
 
 def _in_two_forms(stage: Stage, random: Random) -> Stage:
     [width] = stage.parallelism
-    other = width if stage.edge == "broadcast" else random.choice((width, *_WIDTHS))
+    other = width if EDGES[stage.edge].copies else random.choice((width, *_WIDTHS))
     return replace(stage, parallelism=(width, other))
 
 
@@ -65,8 +66,9 @@ def _edited(stage: Stage, forms: int, random: Random) -> Stage:
     if not stage.inputs:
         return stage
     # How often records come depends on a broadcast.
-    others = [edge for edge in kind_of(stage).edges if edge != "broadcast"]
-    if stage.edge == "broadcast":
+    kinds = [kind for kind in EDGES.values() if kind_of(stage).takes(kind)]
+    others = [kind.name for kind in kinds if not kind.copies]
+    if EDGES[stage.edge].copies:
         others = [stage.edge]
     edits = [Edit(stage.edge, stage.chain, int(random.random() < 0.2))]
     while len(edits) < forms:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from minirt.testing.conformance.edges import EDGES
 from minirt.testing.conformance.graphs import Job
 from minirt.testing.conformance.plans import Plan, Stage
 from minirt.testing.conformance.stages import kind_of
@@ -52,7 +53,7 @@ def arriving(stage: Stage, emitted: Sequence[Records]) -> list[Records]:
     """What arrives at each input of a stage's operator, of what the stages before have emitted."""
     kind = kind_of(stage)
     copies = kind.copies
-    if stage.edge == "broadcast" and not kind.keyed:  # Otherwise, keys decide.
+    if EDGES[stage.edge].copies and not kind.keyed:  # Otherwise, keys decide.
         copies *= stage.parallelism[0]
     streams = [Counter({r: n * copies for r, n in emitted[i].items()}) for i in stage.inputs]
     return streams if kind.inputs > 1 else [sum(streams, Records())]
@@ -129,9 +130,4 @@ def _keys_of_edge(stage: Stage, edge: str, senders: int, receivers: int) -> tupl
     keys = kind_of(stage).dealt_by(stage, edge)
     if keys is not None:
         return (keys,)
-    match edge:
-        case "plain" | "forward" if senders == receivers:
-            return ()
-        case "rescale" if senders >= receivers:
-            return ()
-    return None
+    return () if EDGES[edge].straight(senders, receivers) else None

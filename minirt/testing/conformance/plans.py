@@ -6,8 +6,6 @@ from dataclasses import dataclass
 
 from minirt.testing.conformance.sources import OUT_OF_ORDER_MS
 
-EDGES = ("plain", "rebalance", "rescale", "broadcast", "forward", "custom", "impure")
-
 
 @dataclass(frozen=True)
 class Stage:
@@ -17,6 +15,7 @@ class Stage:
     """The name of a `StageKind`."""
     inputs: tuple[int, ...]
     edge: str
+    """The name of an `EdgeKind`."""
     chain: bool
     keys: int
     parallelism: tuple[int, ...]

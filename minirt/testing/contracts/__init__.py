@@ -1,4 +1,4 @@
-"""What operators, sources, sinks and checkpoint modes must keep to, as tests for pytest.
+"""What operators, partitionings, sources, sinks and checkpoint modes must keep to, as tests for pytest.
 
 Inherit a contract. pytest has to be installed. The contract of modes, in
 `minirt.testing.contracts.mode`, needs hypothesis too, and is imported from there.
@@ -6,11 +6,12 @@ Inherit a contract. pytest has to be installed. The contract of modes, in
 
 import pytest
 
-_PARTS = ("operator", "source", "sink", "mode")
+_PARTS = ("operator", "partitioning", "source", "sink", "mode")
 pytest.register_assert_rewrite(*(f"{__name__}.{part}" for part in _PARTS))
 
 from minirt.testing.contracts.operating import Advance, Event, Given, Result  # noqa: E402
 from minirt.testing.contracts.operator import OperatorContract  # noqa: E402
+from minirt.testing.contracts.partitioning import PartitioningContract  # noqa: E402
 from minirt.testing.contracts.sink import JOB, OPERATOR, SinkContract, row  # noqa: E402
 from minirt.testing.contracts.source import (  # noqa: E402
     SourceContract,
@@ -25,6 +26,7 @@ __all__ = [
     "Event",
     "Given",
     "OperatorContract",
+    "PartitioningContract",
     "Result",
     "SinkContract",
     "SourceContract",

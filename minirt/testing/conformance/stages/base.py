@@ -17,7 +17,8 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import minirt as rt
-from minirt.testing.conformance.plans import EDGES, Plan, Stage
+from minirt.testing.conformance.edges import EDGES, EdgeKind
+from minirt.testing.conformance.plans import Plan, Stage
 from minirt.testing.conformance.stored import StoredCheckpoint
 
 Path = tuple[Any, ...]
@@ -73,28 +74,6 @@ def pick_up(fields: Mapping[str, Any]) -> Record:
     return ((*path, fields["via"]) if "via" in fields else path, time, notes)
 
 
-def choose(key: int, parallelism: int) -> int:
-    return (key * 5 + 1) % parallelism
-
-
-class Turns:
-    """An impure partitioner: it deals in turn, and each copy of it begins elsewhere."""
-
-    copies = 0
-    """How many copies were made since a job was last written, so that a seed does the same again."""
-
-    def __init__(self) -> None:
-        Turns.copies = self._turn = 0
-
-    def __setstate__(self, state: object) -> None:
-        Turns.copies += 1
-        self._turn = Turns.copies
-
-    def __call__(self, key: int, parallelism: int) -> int:
-        self._turn += 1
-        return self._turn % parallelism
-
-
 @dataclass(frozen=True)
 class Site:
     """Where a stage stands in one form of a job. `streams` are those that lead into it."""
@@ -140,30 +119,13 @@ class Site:
 
     def dealt_by_column(self, stream: rt.Stream, column: str) -> rt.Stream:
         """A stream of columns dealt as the edge says, by the key in a column if it looks at keys."""
-        match self.edge:
-            case "plain":
-                return stream.key_by(column)
-            case "custom":
-                return stream.partition_custom(choose, column)
-            case "impure":
-                return stream.partition_custom(Turns(), column, pure=False)
-        return self._deal(stream, self.senders[0])
+        return EDGES[self.edge].deal(stream, column, *self._widths(self.senders[0]))
 
     def _deal(self, stream: rt.Stream, sender: Stage) -> rt.Stream:
-        match self.edge:
-            case "rebalance":
-                return stream.rebalance()
-            case "rescale":
-                return stream.rescale()
-            case "broadcast":
-                return stream.broadcast()
-            case "forward" if sender.parallelism[self.form] == self.width:
-                return stream.forward()
-            case "custom":
-                return stream.partition_custom(choose, key_function(CUSTOM_KEYS))
-            case "impure":
-                return stream.partition_custom(Turns(), key_function(CUSTOM_KEYS), pure=False)
-        return stream
+        return EDGES[self.edge].deal(stream, key_function(CUSTOM_KEYS), *self._widths(sender))
+
+    def _widths(self, sender: Stage) -> tuple[int, int]:
+        return sender.parallelism[self.form], self.width
 
 
 @dataclass
@@ -222,8 +184,6 @@ class StageKind(ABC):
     """How often each of them does."""
     inputs: ClassVar[int] = 1
     """How many inputs its operator tells apart."""
-    edges: ClassVar[Sequence[str]] = EDGES
-    """How records may be dealt to it."""
     keyed: ClassVar[bool] = False
     """Whether records go to it by the key of the stage, whatever its edge."""
     keeps_order: ClassVar[bool] = True
@@ -243,6 +203,10 @@ class StageKind(ABC):
     def passed_on(self, stage: Stage, uid: str, consumed: Sequence[Records]) -> Records:
         """What it emits of what it has consumed at each input, once all timers have fired."""
 
+    def takes(self, edge: EdgeKind) -> bool:
+        """Whether records may be dealt to it so."""
+        return True
+
     def for_sink(self, stream: rt.Stream) -> rt.Stream:
         """What a sink behind it gets."""
         return stream
@@ -255,7 +219,7 @@ class StageKind(ABC):
         """By how many keys records are dealt to it; None if not by keys."""
         if self.keyed:
             return stage.keys
-        return CUSTOM_KEYS if edge == "custom" else None
+        return CUSTOM_KEYS if EDGES[edge].by_key else None
 
     def captured(self, record: Any) -> Record:
         """The record that is stored in flight in front of it, or of an operator behind that is its own."""

@@ -8,7 +8,8 @@ from typing import ClassVar
 import pyarrow.compute as pc
 
 import minirt as rt
-from minirt.testing.conformance.plans import EDGES, Stage
+from minirt.testing.conformance.edges import EDGES, EdgeKind
+from minirt.testing.conformance.plans import Stage
 from minirt.testing.conformance.stages.base import (
     BACK,
     Records,
@@ -23,8 +24,6 @@ from minirt.testing.conformance.stages.laid_out import laid_out
 class ColumnsStage(StageKind):
     name: ClassVar = "columns"
     words: ClassVar = "columns by key"
-    # What is in flight before it is not copied yet.
-    edges: ClassVar = tuple(edge for edge in EDGES if edge != "broadcast")
 
     def add(self, site: Site) -> rt.Stream:
         uid, width = site.uid, site.width
@@ -37,4 +36,7 @@ class ColumnsStage(StageKind):
         return renamed(consumed[0], lambda path: (*path, uid))
 
     def dealt_by(self, stage: Stage, edge: str) -> int | None:
-        return stage.keys if edge in ("plain", "custom") else None
+        return stage.keys if edge == "plain" or EDGES[edge].by_key else None
+
+    def takes(self, edge: EdgeKind) -> bool:
+        return not edge.copies  # What is in flight before it is not copied yet.

@@ -1,0 +1,1 @@
+"""What partitionings are written with."""

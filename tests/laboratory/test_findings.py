@@ -1,0 +1,63 @@
+"""Sentences: what differs, what is noise, and what went wrong."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from minirt.laboratory.findings import findings, groups
+from minirt.laboratory.matrix import Factor, Setting, cross
+from minirt.laboratory.measured import Comparison, Verification
+from tests.laboratory.example import comparison
+
+
+def words(made: Comparison, kind: str) -> list[str]:
+    return [str(one) for one in findings(made) if one.kind == kind]
+
+
+def test_a_difference_names_both_figures_and_how_much_it_is():
+    first = words(comparison(), "differs")[0]
+    assert first.startswith("Checkpoints took 15 ms (14 ms to 16 ms) with unaligned, 1.8 s")
+    assert first.endswith("119 times less (p = 0.1).")
+
+
+def test_what_is_within_the_noise_is_called_so():
+    [noise] = words(comparison(), "noise")
+    assert noise.startswith("Within the noise between unaligned and aligned: records at sinks (")
+
+
+def test_two_runs_are_too_few():
+    made = comparison(repeat=2)
+    assert words(made, "differs") == []
+    assert all("too few to tell noise" in one for one in words(made, "fact") if " with " in one)
+
+
+def test_an_interrupted_run_counts_for_nothing():
+    made = comparison()
+    cut = replace(made.runs[-1], ended="interrupted")
+    assert words(replace(made, runs=(*made.runs[:-1], cut)), "differs") == []
+
+
+def test_wrong_output_stands_first():
+    made = comparison()
+    wrong = replace(made.runs[1], verification=Verification("failed", "1 missing", 10, 1, 0))
+    first = findings(replace(made, runs=(made.runs[0], wrong, *made.runs[2:])))[0]
+    assert (first.kind, first.words) == (
+        "wrong",
+        "The output of run 1 of unaligned is wrong: 1 missing.",
+    )
+
+
+def test_a_setting_without_a_checkpoint_is_told():
+    made = comparison()
+    runs = tuple(replace(run, checkpoints=()) if run.setting == 0 else run for run in made.runs)
+    assert any(
+        "With aligned no checkpoint completed" in one
+        for one in words(replace(made, runs=runs), "wrong")
+    )
+
+
+def test_modes_are_compared_where_all_else_is_the_same():
+    settings = cross(["aligned", "unaligned"], [], [Factor("debloat", ("off", "1s"))])
+    assert groups(comparison(settings, repeat=1)) == [[0, 1], [2, 3]]
+    alone = [Setting("aligned", 2), Setting("aligned", 4)]
+    assert groups(comparison(alone, repeat=1)) == [[0, 1]]

@@ -1,0 +1,134 @@
+"""The check of the workloads finds what is missing, what came twice, and what nobody sent."""
+
+from __future__ import annotations
+
+import time
+import zlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import minirt as rt
+from minirt.laboratory.notes import Notebook
+from minirt.laboratory.workload import Place
+from minirt.laboratory.workloads.parts import (
+    NumberedSource,
+    source_lag,
+    steps,
+    verify_numbers,
+)
+
+SECOND_SPLIT = 1 << 40
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    made = Place(str(tmp_path))
+    made.notes.mkdir()
+    made.outputs.mkdir()
+    return made
+
+
+def end_sources(place: Place, *counts: int) -> None:
+    for split, count in enumerate(counts):
+        book = Notebook(str(place.notes), f"source-{split}", 1)
+        book.reach(count)
+        book.mark(-1)
+        book.close()
+
+
+def commit(place: Place, name: str, *ids: int) -> None:
+    content = np.diff(np.array(ids, np.int64), prepend=0).tobytes()
+    (place.outputs / f"{name}.ids").write_bytes(zlib.compress(content))
+
+
+def test_everything_once_passes(place):
+    end_sources(place, 3, 2)
+    commit(place, "0-1-1", 0, SECOND_SPLIT, 2)
+    commit(place, "0-1-2", SECOND_SPLIT + 1, 1)
+    found = verify_numbers(place)
+    assert (found.verdict, found.expected, found.missing, found.twice) == ("passed", 5, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("ids", "missing", "twice"),
+    [((0, 1), 1, 0), ((0, 1, 1, 2), 0, 1), ((0, 0, 2), 1, 1), ((0, 1, 2, 3), 0, 0), ((), 3, 0)],
+)
+def test_anything_else_fails(place, ids, missing, twice):
+    end_sources(place, 3)
+    if ids:
+        commit(place, "0-1-1", *ids)
+    found = verify_numbers(place)
+    assert (found.verdict, found.missing, found.twice) == ("failed", missing, twice)
+
+
+def test_what_was_not_committed_is_missing(place):
+    end_sources(place, 1)
+    commit(place, "0-1-1", 0)
+    (place.outputs / "0-1-1.ids").rename(place.outputs / "0-1-1.pending")
+    assert verify_numbers(place).missing == 1
+
+
+def test_sources_that_did_not_end_leave_it_open(place):
+    Notebook(str(place.notes), "source-0", 1).reach(3)
+    assert verify_numbers(place).verdict == "not verified"
+
+
+def test_a_paced_source_gives_out_what_is_due_and_says_when_it_was(place):
+    source = NumberedSource(place, 10, steps((0.1, 1000), (1.0, 0.0)))
+    splits = source.plan_splits(2)
+    wall = splits[0].info["wall"]
+    time.sleep(0.15)
+    readers = [source.open_split(split, None) for split in splits]
+    records = [record for reader in readers for record in reader.read() or []]
+    assert len({record[0] for record in records}) == len(records) == 100
+    late = [record[2] / 1e9 - wall for record in records]
+    assert min(late) >= 0
+    assert max(late) == pytest.approx(0.1, abs=0.002)
+    assert len({record[3] for record in records}) > 40
+    for reader in readers:
+        reader.close()
+    lag = source_lag(place, lambda at: 150.0, time.monotonic() - 0.5)
+    assert lag.values[-1] in (50.0, 150.0)
+
+
+def test_a_split_read_again_gives_the_same_records(place):
+    source = NumberedSource(place, 10, payload_chars=250)
+    [split] = source.plan_splits(1)
+    first = source.open_split(split, None)
+    one, two = first.read(), first.read()
+    again = source.open_split(split, len(one or [])).read()
+    assert [(id, key, text) for id, key, _, text in two or []] == [
+        (id, key, text) for id, key, _, text in again or []
+    ]
+    assert {len(record[3]) for record in one or []} == {250}
+
+
+def test_once_time_is_up_the_job_ends_and_nothing_is_slow(place):
+    from minirt.laboratory.workloads.throttled import Throttled
+
+    place.finish.touch()
+    began = time.monotonic()
+    env = Throttled(record_ms=1000).environment(1, place)
+    env.execute(
+        runner="inline",
+        checkpointing=rt.Checkpointing(f"{place.folder}/checkpoints", interval="1h"),
+    )
+    assert time.monotonic() - began < 10
+    assert verify_numbers(place).verdict in ("passed", "not verified")
+
+
+def test_a_record_that_comes_once_more_is_as_old_as_it_was(place):
+    source = NumberedSource(place, 10)
+    [split] = source.plan_splits(1)
+    reader = source.open_split(split, None)
+    first = [reader.read() or [], reader.read() or []]
+    reader.close()
+    time.sleep(0.3)
+    reader = source.open_split(split, 64)
+    again, new = reader.read() or [], reader.read() or []
+    made = {record[0]: record[2] for records in first for record in records}
+    assert [record[0] for record in again] == list(range(64, 192))
+    assert all(abs(record[2] - made[record[0]]) < 0.1e9 for record in again)
+    assert all(record[2] - made[255] > 0.25e9 for record in new if record[0] > 255)
