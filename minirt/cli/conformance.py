@@ -24,8 +24,19 @@ RUNS = 2000
 
 def conformance(
     mode: Annotated[
-        str, typer.Argument(metavar="MODE", help="package.module:Mode, or a registered name.")
+        str,
+        typer.Argument(
+            metavar="MODE|sink", help="package.module:Mode, or a registered name; or the word sink."
+        ),
     ],
+    sink: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[SINK]",
+            help="After the word sink: package.module:factory.",
+            show_default=False,
+        ),
+    ] = None,
     runs: Annotated[
         int | None, typer.Option(min=1, help=f"How many; {RUNS} by default.", show_default=False)
     ] = None,
@@ -41,14 +52,18 @@ def conformance(
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False,
 ) -> None:
-    """Put a checkpoint mode to the test.
+    """Put a checkpoint mode to the test, or a sink.
 
     Simulates random jobs with crashes and rescales. Every completed checkpoint must be a consistent cut,
     and the output what the mode claims: exactly once, or at least once with repetitions only after a
     restart. The first case that fails is made smaller and shown.
 
-    The exit status is 0 if all is well, 1 if not, 2 if there is no such mode.
+    For a sink, `conformance sink package.module:factory`, the factory gives a SinkTrial. Random lives of
+    its output are played, with crashes before and after every call, lost answers and replaced coordinators.
+
+    The exit status is 0 if all is well, 1 if not, 2 if there is no such mode or sink.
     """
+    from minirt.cli.conformance_sink import check
     from minirt.cli.console import console
     from minirt.testing.conformance.cases import Case, draw_case
     from minirt.testing.conformance.loading import load_mode
@@ -61,17 +76,39 @@ def conformance(
             raise ConfigurationError(f"{option} has no effect with {only}, which runs one case")
     # As `python -m` does: a mode may lie in the current folder.
     sys.path.insert(0, os.getcwd())
-    tested = load_mode(mode)
+    first = start or 0
+    of_sink = _of_sink(mode, sink, jobs, first, runs, seed)
+    if sink is not None and of_sink is not None:
+        if not check(sink, of_sink, replay, json=json):
+            raise typer.Exit(1)
+        return
     if replay is not None:
-        passed = _replay(Case.from_token(replay), tested, json=json)
+        passed = _replay(Case.from_token(replay), load_mode(mode), json=json)
     elif seed is not None:
-        passed = _replay(draw_case(seed), tested, json=json)
+        passed = _replay(draw_case(seed), load_mode(mode), json=json)
     else:
-        first = start or 0
         seeds = range(first, first + (runs or RUNS))
-        passed = _campaign(console(stderr=json), mode, tested, seeds, jobs or 1, json=json)
+        out = console(stderr=json)
+        passed = _campaign(out, mode, load_mode(mode), seeds, jobs or 1, json=json)
     if not passed:
         raise typer.Exit(1)
+
+
+def _of_sink(
+    mode: str, sink: str | None, jobs: int | None, first: int, runs: int | None, seed: int | None
+) -> range | None:
+    """The seeds to put a sink to the test with; None for a mode."""
+    from minirt.cli.conformance_sink import SINK_RUNS
+
+    if (mode == "sink") != (sink is not None):
+        raise ConfigurationError(
+            "name a mode, or the word sink and a factory: minirt conformance sink package.module:factory"
+        )
+    if sink is None:
+        return None
+    if jobs is not None:
+        raise ConfigurationError("--jobs has no effect on a sink, whose place is one for all")
+    return range(first, first + (runs or SINK_RUNS)) if seed is None else range(seed, seed + 1)
 
 
 def _replay(case: Case, mode: CheckpointMode, *, json: bool) -> bool:

@@ -2,16 +2,20 @@
 
 from minirt.io.base import (
     BadRecord,
+    Committable,
+    CommitterContext,
     Handle,
     Offset,
     Prepared,
     Sink,
+    SinkCommitter,
     SinkContext,
     SinkIdentity,
     SinkWriter,
     Source,
     Split,
     SplitReader,
+    Staging,
 )
 from minirt.io.collection import CollectionSource, SequenceSource
 from minirt.io.csv import CsvSource
@@ -22,16 +26,20 @@ from minirt.io.simple_sinks import CollectSink, DiscardSink, PrintSink
 
 __all__ = [
     "BadRecord",
+    "Committable",
+    "CommitterContext",
     "Handle",
     "Offset",
     "Prepared",
     "Sink",
+    "SinkCommitter",
     "SinkContext",
     "SinkIdentity",
     "SinkWriter",
     "Source",
     "Split",
     "SplitReader",
+    "Staging",
     "CollectionSource",
     "CsvSource",
     "JsonlSource",

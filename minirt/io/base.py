@@ -17,10 +17,10 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from typing import Any
+from typing import Any, Protocol
 
 import pyarrow as pa
 
@@ -107,6 +107,21 @@ class Source(ABC):
         """Whether splits are read side by side: as `interleave` says, or as holds by default."""
         return not self.bounded if self.interleave is None else self.interleave
 
+    def committed(self, offsets: Mapping[str, Offset]) -> None:
+        """Everything before these offsets, by the ids of splits, is part of a stored checkpoint.
+
+        Called in the coordinator, in the thread that commits, after a checkpoint is complete and never
+        before: to tell monitors how far the job is, or to let the system free what is behind. It should
+        take no longer than a few seconds. What it raises is logged, and it is called again, with newer
+        offsets if there are any; a JobFailedError ends the job. A job that has restored an older checkpoint
+        comes with older offsets than before: whoever frees what is behind takes that way from it.
+        """
+
+    @property
+    def wants_committed(self) -> bool:
+        """Whether `committed` is to be called at all."""
+        return type(self).committed is not Source.committed
+
     def schema(self) -> pa.Schema | None:
         """The columns, if they are known before the job runs; lets unknown columns be refused early."""
         return None
@@ -135,15 +150,70 @@ class SinkIdentity:
         return f"{readable}-{digest.hexdigest()}"
 
 
+class Staging(Protocol):
+    """Durable objects beside the checkpoints of a job, for output that waits for its commit.
+
+    Paths are relative. Every failure is a StorageError. Usable from several threads.
+    """
+
+    @property
+    def root(self) -> str:
+        """What the paths are relative to, as an absolute URL or path."""
+
+    def write(self, path: str, data: bytes | Iterable[bytes]) -> None:
+        """Store an object; durable on return, never half visible."""
+
+    def read(self, path: str) -> bytes:
+        """The whole object."""
+
+    def delete(self, path: str) -> None:
+        """Remove an object; one that is absent is fine."""
+
+    def list(self, prefix: str = "") -> Sequence[str]:
+        """The paths of all objects in the folder `prefix` and below."""
+
+    def at(self, url: str) -> Staging:
+        """The objects below another root, reached with the same options."""
+
+
 @dataclass(frozen=True, slots=True)
 class SinkContext:
-    """The facts that a writer may know. `operator` names the sink in error messages, and nowhere else."""
+    """The facts that a writer may know. `operator` names the sink in error messages, and nowhere else.
+
+    `staging` is in the storage of the job's checkpoints; None if the job takes none.
+    """
 
     identity: SinkIdentity
     operator: str
     subtask: int
     parallelism: int
     generation: int
+    staging: Staging | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Committable:
+    """A handle, and the checkpoint that it was prepared for.
+
+    Ids of checkpoints grow over all starts of a job. A commit may also hold handles of older checkpoints,
+    which failed. Once it has succeeded, handles of these checkpoints come again only as repetitions.
+    """
+
+    checkpoint_id: int
+    handle: Handle
+
+
+@dataclass(frozen=True, slots=True)
+class CommitterContext:
+    """Who commits: generations of one identity grow, and a higher one has replaced all lower ones.
+
+    `operator` and `staging` are as in `SinkContext`.
+    """
+
+    identity: SinkIdentity
+    operator: str
+    generation: int
+    staging: Staging | None = None
 
 
 @dataclass(slots=True)
@@ -179,11 +249,45 @@ class SinkWriter(ABC):
         """Release resources. Output that was never prepared is dropped."""
 
 
+class SinkCommitter(ABC):
+    """Commits for one generation of a job: in the coordinator, in one thread; closed exactly once."""
+
+    @abstractmethod
+    def commit(self, committables: Sequence[Committable]) -> None:
+        """Make visible what a complete checkpoint holds, all in order; idempotent.
+
+        An error is logged, and the commit is repeated, perhaps with more. A ConfigurationError, a
+        SinkDataError or a JobFailedError ends the job: repeating it would not help.
+        """
+
+    def commit_restored(self, committables: Sequence[Committable]) -> None:
+        """As `commit`, for what a restored checkpoint holds."""
+        self.commit(committables)
+
+    def discard_uncommitted(self, committed: Sequence[Handle]) -> None:
+        """Remove pending output that no checkpoint refers to, see `Sink.discard_uncommitted`."""
+
+    def close(self) -> None:
+        """Release connections."""
+
+
 class Sink(ABC):
-    """Where records go. Instances are pickled into every worker: hold no open resources."""
+    """Where records go. Instances are pickled into every worker: hold no open resources.
+
+    Most sinks say in `commit` how to commit. One that keeps a connection for it, or has to know who commits
+    and for which checkpoint, overrides `open_committer` instead.
+    """
 
     @abstractmethod
     def open_writer(self, context: SinkContext) -> SinkWriter: ...
+
+    def open_committer(self, context: CommitterContext) -> SinkCommitter:
+        """What commits for a generation: opened at its start, before anything is committed.
+
+        The place to fence coordinators of earlier generations. Raises SupersededError if a later one has
+        begun.
+        """
+        return _OwnCommitter(self, context)
 
     def commit(self, handles: Sequence[Handle]) -> None:
         """Make the output behind `handles` visible, all in order; idempotent. Runs in the coordinator."""
@@ -223,3 +327,21 @@ class Sink(ABC):
 
     def validate(self) -> None:
         """Raise ConfigurationError if this sink cannot work. Called when the job is built."""
+
+
+class _OwnCommitter(SinkCommitter):
+    """Asks the sink itself, which takes handles for all that it needs."""
+
+    def __init__(self, sink: Sink, context: CommitterContext) -> None:
+        self._sink = sink
+        self._context = context
+
+    def commit(self, committables: Sequence[Committable]) -> None:
+        self._sink.commit([one.handle for one in committables])
+
+    def commit_restored(self, committables: Sequence[Committable]) -> None:
+        self._sink.commit_restored([one.handle for one in committables])
+
+    def discard_uncommitted(self, committed: Sequence[Handle]) -> None:
+        identity, generation = self._context.identity, self._context.generation
+        self._sink.discard_uncommitted(committed, identity, generation)

@@ -64,6 +64,7 @@ class SinkOperator(Operator):
                 ctx.subtask,
                 ctx.parallelism,
                 ctx.generation,
+                ctx.staging,
             )
         )
 

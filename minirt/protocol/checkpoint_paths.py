@@ -18,6 +18,8 @@ class CheckpointPaths:
     IDENTITY = "generations/identity"
     HISTORY = "history/"
     EVENTS = "events/"
+    STAGED = "staged/"
+    """What sinks keep there until it is committed; they name it themselves."""
     LOAD = "load/"
 
     _IN_FLIGHT = ".in-flight"

@@ -51,12 +51,14 @@ from minirt.protocol.reasons import (
 from minirt.protocol.reports import CheckpointUnderWay, completed_report, subtask_names
 from minirt.protocol.savepoint_requests import Afterwards
 from minirt.protocol.savepoints import Savepoints, drain_of, kind_of
+from minirt.protocol.source_offsets import SourcesNotTold
 from minirt.protocol.subtask_commands import (
     AbortCheckpoint,
     DrainSources,
     ResumeSources,
     TriggerCheckpoint,
 )
+from minirt.protocol.telling import SourceTelling
 from minirt.protocol.trace import OpenTraces
 
 
@@ -97,6 +99,7 @@ class CheckpointCoordinator:
         self._dates = dates or Dates()
         self._pending: PendingCheckpoint | None = None
         self._leftovers = Leftovers(generation)
+        self._telling = SourceTelling()
         self._carried: list[SinkHandles] = []
         self._traces = OpenTraces()
         self._drained: set[SubtaskId] = set()
@@ -209,6 +212,7 @@ class CheckpointCoordinator:
             self._traces.add(trace)
         return [
             CommitHandles(checkpoint_id, manifest.sink_handles),
+            *self._telling.on_stored(checkpoint_id, tuple(pending.offsets)),
             RecordHistory(completed_report(manifest)),
             self._clean_up(),
             *self._plan_next(now),
@@ -244,6 +248,16 @@ class CheckpointCoordinator:
         if not held and checkpoint_id not in awaited:
             return []
         return [CommitHandles(checkpoint_id, held)]
+
+    def on_told(self, checkpoint_id: int) -> list[JobCommand]:
+        """Sources have taken in how far they are stored."""
+        return self._telling.on_told(checkpoint_id)
+
+    def on_not_told(self, event: SourcesNotTold, now: float) -> list[JobCommand]:
+        return self._telling.on_not_told(event, now)
+
+    def on_tell_timer(self, checkpoint_id: int) -> list[JobCommand]:
+        return self._telling.on_timer(checkpoint_id)
 
     def on_generation_ended(self, failure: CheckpointFailure, now: float) -> list[JobCommand]:
         """The subtasks are gone: a checkpoint that was pending has failed."""

@@ -16,7 +16,13 @@ Times are seconds of a monotonic clock, except for the dates that people read.
 
 from __future__ import annotations
 
-from minirt.errors import ConfigurationError, CorruptCheckpointError, SupersededError
+from minirt.errors import (
+    ConfigurationError,
+    CorruptCheckpointError,
+    JobFailedError,
+    SinkDataError,
+    SupersededError,
+)
 from minirt.protocol.checkpoints import CheckpointCoordinator, CheckpointSettings
 from minirt.protocol.dates import Dates
 from minirt.protocol.ids import SubtaskId
@@ -67,6 +73,10 @@ from minirt.protocol.reasons import (
 from minirt.protocol.reports import CheckpointUnderWay
 from minirt.protocol.restarts import RestartPolicy
 from minirt.protocol.savepoints import Savepoints
+from minirt.protocol.source_offsets import SourcesNotTold, SourcesTold
+
+COMMITS_NEVER = (ConfigurationError, JobFailedError, SinkDataError)
+"""Errors of a commit that the next attempt would meet again."""
 
 
 class JobProtocol:
@@ -143,6 +153,8 @@ class JobProtocol:
                 | ManifestRefused()
                 | HandlesCommitted()
                 | CommitFailed()
+                | SourcesTold()
+                | SourcesNotTold()
                 | SavepointPublished()
                 | SavepointNotPublished()
             ):
@@ -246,6 +258,8 @@ class JobProtocol:
         | ManifestRefused
         | HandlesCommitted
         | CommitFailed
+        | SourcesTold
+        | SourcesNotTold
         | SavepointPublished
         | SavepointNotPublished,
         now: float,
@@ -256,11 +270,25 @@ class JobProtocol:
         match event:
             case ManifestStored(checkpoint_id):
                 return checkpoints.on_manifest_stored(checkpoint_id, now)
-            case ManifestRefused(error=SupersededError() as error):
+            case (
+                ManifestRefused(error=SupersededError() as error)
+                | CommitFailed(error=SupersededError() as error)
+            ):
                 superseded = GenerationFailure(GenerationFailureReason.SUPERSEDED, error)
                 return self._end_failed(superseded, now)
             case ManifestRefused():
                 return self._unless_too_many(checkpoints.on_manifest_refused(event, now), now)
+            case CommitFailed(error=error) if isinstance(error, COMMITS_NEVER):
+                never = GenerationFailure(GenerationFailureReason.COMMIT_REFUSED, error)
+                return self._end_failed(never, now)
+            case SourcesNotTold(error=JobFailedError() as error):
+                return self._end_failed(
+                    failed_by(error, GenerationFailureReason.SOURCE_GAVE_UP), now
+                )
+            case SourcesNotTold():
+                return checkpoints.on_not_told(event, now)
+            case SourcesTold(checkpoint_id):
+                return checkpoints.on_told(checkpoint_id)
             case CommitFailed():
                 return self._unless_too_many(checkpoints.on_commit_failed(event, now), now)
             case SavepointPublished():
@@ -307,6 +335,8 @@ class JobProtocol:
                 return checkpoints.on_trigger_timer(checkpoint_id, now)
             case Timer(TimerKind.EXPIRE, checkpoint_id):
                 return self._unless_too_many(checkpoints.on_expired(checkpoint_id, now), now)
+            case Timer(TimerKind.TELL, checkpoint_id):
+                return checkpoints.on_tell_timer(checkpoint_id)
         return checkpoints.on_commit_timer(timer.id)
 
     def _on_connect_timeout(self, generation: int, now: float) -> list[JobCommand]:

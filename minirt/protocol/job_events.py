@@ -22,6 +22,12 @@ from minirt.protocol.manifest import (
 from minirt.protocol.reasons import GenerationFailure, SavepointFailure
 from minirt.protocol.reports import CheckpointReport
 from minirt.protocol.savepoint_requests import Savepoint, SavepointRequest
+from minirt.protocol.source_offsets import (
+    SourceOffsets,
+    SourcesNotTold,
+    SourcesTold,
+    TellSources,
+)
 from minirt.protocol.starting_point import FROM_THE_BEGINNING, StartingPoint
 from minirt.protocol.stored_watermarks import SubtaskWatermarks
 from minirt.protocol.subtask_commands import SubtaskCommand
@@ -38,6 +44,7 @@ class TimerKind(Enum):
     LIVENESS = "look for silent workers"
     RESTART = "restart after the delay"
     COMMIT = "try a commit again"
+    TELL = "tell sources again how far they are stored"
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +134,7 @@ class SnapshotAcknowledged:
     handles: tuple[SinkHandles, ...] = ()
     in_flight: InFlightRef | None = None
     watermarks: SubtaskWatermarks | None = None
+    offsets: SourceOffsets | None = None
     trace: SubtaskTrace | None = None
 
 
@@ -220,6 +228,8 @@ JobEvent = (
     | ManifestRefused
     | HandlesCommitted
     | CommitFailed
+    | SourcesTold
+    | SourcesNotTold
     | SavepointRequested
     | SavepointPublished
     | SavepointNotPublished
@@ -371,6 +381,7 @@ JobCommand = (
     | SubtaskCommand
     | StoreManifest
     | CommitHandles
+    | TellSources
     | CleanUp
     | PublishSavepoint
     | AnswerSavepoint

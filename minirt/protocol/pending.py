@@ -26,6 +26,7 @@ from minirt.protocol.reports import (
     subtask_names,
     subtask_reports,
 )
+from minirt.protocol.source_offsets import SourceOffsets
 from minirt.protocol.stored_watermarks import SubtaskWatermarks
 from minirt.protocol.trace import CheckpointTrace, SubtaskTrace
 
@@ -45,6 +46,7 @@ class PendingCheckpoint:
     watermarks: list[SubtaskWatermarks] = field(default_factory=list)
     stats: list[SubtaskStats] = field(default_factory=list)
     handles: list[SinkHandles] = field(default_factory=list)
+    offsets: list[SourceOffsets] = field(default_factory=list)
     traces: list[SubtaskTrace] = field(default_factory=list)
     manifest: Manifest | None = None
     """Set once all parts are there and the manifest is being stored."""
@@ -58,6 +60,8 @@ class PendingCheckpoint:
             self.in_flight.append(part.in_flight)
         if part.watermarks is not None:
             self.watermarks.append(part.watermarks)
+        if part.offsets is not None:
+            self.offsets.append(part.offsets)
         after = now - self.barrier.created_at
         self.stats.append(replace(part.stats, acknowledged_after_s=after))
         self.handles += part.handles

@@ -15,7 +15,6 @@ what is on record.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 from minirt.errors import (
     ConfigurationError,
@@ -23,6 +22,7 @@ from minirt.errors import (
     JobFailedError,
     MinirtError,
     ProtocolError,
+    SinkDataError,
     SupersededError,
     UserCodeError,
 )
@@ -42,6 +42,7 @@ from minirt.protocol.preparing_events import (
     GenerationClaimed,
     GenerationResolved,
     ListCheckpoints,
+    OpenCommitter,
     PlanSplits,
     PreparingCommand,
     PreparingEvent,
@@ -58,7 +59,13 @@ from minirt.protocol.starting_point import SplitPlan, StartingPoint
 from minirt.protocol.stored_watermarks import WatermarkPlan, plan_watermarks
 from minirt.protocol.topology import Topology
 
-FATAL = (ConfigurationError, CorruptCheckpointError, JobFailedError, UserCodeError)
+FATAL = (
+    ConfigurationError,
+    CorruptCheckpointError,
+    JobFailedError,
+    SinkDataError,
+    UserCodeError,
+)
 """Errors that the next attempt would meet again."""
 
 Damaged = Mapping[ManifestKey, CorruptCheckpointError]
@@ -178,9 +185,11 @@ class Preparation:
             for operator in vertex.operators:
                 if not operator.writes:
                     continue
-                handles = _handles_of(held, operator.uid)
-                if handles:
-                    yield from ask(CommitRestored(operator.uid, handles), Done)
+                own = tuple(part for part in held if part.uid == operator.uid and part.handles)
+                yield from ask(OpenCommitter(operator.uid, self.generation), Done)
+                if own:
+                    yield from ask(CommitRestored(operator.uid, own), Done)
+                handles = tuple(handle for part in own for handle in part.handles)
                 discard = DiscardUncommitted(operator.uid, handles, self.generation)
                 yield from ask(discard, Done)
 
@@ -268,7 +277,3 @@ def _losses(point: RestorePoint) -> Iterable[str]:
         f"checkpoint {point.manifest.checkpoint_id} is restored without its in-flight data: "
         f"{sum(channel.bytes for channel in channels)} bytes of records in {count} channels are lost"
     )
-
-
-def _handles_of(held: Sequence[SinkHandles], uid: str) -> tuple[Any, ...]:
-    return tuple(handle for part in held if part.uid == uid for handle in part.handles)

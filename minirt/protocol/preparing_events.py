@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from minirt.errors import CorruptCheckpointError
-from minirt.protocol.manifest import GenerationClaim, Manifest, ManifestKey
+from minirt.protocol.manifest import GenerationClaim, Manifest, ManifestKey, SinkHandles
 
 # Commands
 
@@ -82,11 +82,19 @@ class Sweep:
 
 
 @dataclass(frozen=True, slots=True)
+class OpenCommitter:
+    """Have a sink commit for this generation from now on, and for no earlier one."""
+
+    uid: str
+    generation: int
+
+
+@dataclass(frozen=True, slots=True)
 class CommitRestored:
     """Have a sink publish what the restored checkpoint holds of it, once more."""
 
     uid: str
-    handles: tuple[Any, ...]
+    held: tuple[SinkHandles, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +123,7 @@ PreparingCommand = (
     | BuildOn
     | EndDrain
     | Sweep
+    | OpenCommitter
     | CommitRestored
     | DiscardUncommitted
     | Warn

@@ -92,6 +92,10 @@ class GenerationFailureReason(Enum):
     """More checkpoints in a row failed than `Checkpointing.tolerable_failures`."""
     COMMITS_FAILED = "commits failed"
     """More commits in a row failed than `Checkpointing.tolerable_failures`."""
+    COMMIT_REFUSED = "commit refused"
+    """A sink said that what it has to commit can never be committed as it is."""
+    SOURCE_GAVE_UP = "source gave up"
+    """A source that was told how far it is stored said that the job must end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +123,7 @@ class GenerationFailure:
                 return WorkerLostError(str(self))
             case why.CHECKPOINTS_FAILED | why.COMMITS_FAILED:
                 return StorageError(str(self))
-            case why.NOT_PREPARED | why.SUPERSEDED | why.DAMAGED | why.WORKER_FAILED:
+            case _:
                 assert self.raised is not None
                 return self.raised
 
@@ -146,7 +150,7 @@ class GenerationFailure:
                 return f"{self.count} checkpoints in a row failed, at last: {self.checkpoint}"
             case why.COMMITS_FAILED:
                 return f"{self.count} commits in a row failed, at last: {self.raised}"
-            case why.NOT_PREPARED | why.SUPERSEDED | why.DAMAGED | why.WORKER_FAILED:
+            case _:
                 return str(self.raised)
 
 

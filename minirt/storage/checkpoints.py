@@ -74,6 +74,11 @@ class CheckpointStorage:
     def __reduce__(self) -> tuple[type[CheckpointStorage], tuple[ObjectStore, int, int]]:
         return (type(self), (self.store, self._inline_bytes_max, self._history_entries))
 
+    @property
+    def staging(self) -> ObjectStore:
+        """Where sinks of the job may keep output until its commit."""
+        return self.store.at(self.store.full_path(CheckpointPaths.STAGED).rstrip("/"))
+
     def check_writable(self) -> None:
         """Raise StorageError if nothing can be stored here, before a job starts to rely on it."""
         self.store.write(CheckpointPaths.PROBE, b"")

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from minirt.config import Checkpointing, Options
 from minirt.errors import SupersededError
 from minirt.graph.execution import ExecutionGraph
 from minirt.graph.job_graph import OperatorNode
-from minirt.io.base import Handle, Sink, SinkContext, SinkIdentity, SinkWriter
 from minirt.modes import MODES, find_mode
 from minirt.operators.sink import SinkSpec
 from minirt.protocol.checkpoint_paths import CheckpointPaths
@@ -35,6 +34,7 @@ from minirt.runtime.program.execute import job_protocol, place
 from minirt.storage.checkpoints import CheckpointStorage
 from minirt.testing.cluster import SimulatedCluster
 from minirt.testing.faults import INJECTED, Chaos, ProcessDiedError
+from minirt.testing.gated_sink import GatedSink
 from minirt.testing.gates import CoordinatorGate, WorkerGate
 from minirt.testing.schedule import Actor, Schedule
 from minirt.testing.storage import Disks, Gate, SimulatedStore
@@ -253,42 +253,6 @@ class SimulatedCoordinator(Actor):
 
     def _note_event(self, event: JobEvent) -> None:
         self._schedule.note(self.name, f"hears {type(event).__name__}")
-
-
-class GatedSink(Sink):
-    """A sink whose commits can fail, and be the last thing that its process did."""
-
-    def __init__(self, sink: Sink, gate: Gate, problem: Callable[[str], None]) -> None:
-        self._sink = sink
-        self._gate = gate
-        self._problem = problem
-
-    def open_writer(self, context: SinkContext) -> SinkWriter:
-        return self._sink.open_writer(context)
-
-    def commit(self, handles: Sequence[Handle]) -> None:
-        for handle in handles:
-            self._gate.before("commit a handle")
-            self._expect(lambda handle=handle: self._sink.commit([handle]))  # type: ignore[misc]
-            self._gate.after("commit a handle")
-
-    def commit_restored(self, handles: Sequence[Handle]) -> None:
-        self.commit(handles)  # One by one, since a crash may fall between any two.
-        self._expect(lambda: self._sink.commit_restored(handles))
-
-    def discard_uncommitted(
-        self, committed: Sequence[Handle], identity: SinkIdentity, before_generation: int
-    ) -> None:
-        self._gate.before("discard uncommitted output")
-        self._sink.discard_uncommitted(committed, identity, before_generation)
-        self._gate.after("discard uncommitted output")
-
-    def _expect(self, action: Callable[[], None]) -> None:
-        try:
-            action()
-        except Exception as error:
-            self._problem(f"commit failed: {error}")
-            raise
 
 
 def _gated(graph: ExecutionGraph, gate: Gate, problem: Callable[[str], None]) -> ExecutionGraph:

@@ -20,7 +20,7 @@ from minirt.runtime.channels.tls import Certificate
 from minirt.runtime.control.connection import connect_to
 from minirt.runtime.control.handshake import NONCE_BYTES, REPLY_BYTES
 from minirt.runtime.control.host_hello import Credentials, HostHello
-from tests.cluster.agents import Agents, PlayedCluster, agents_of, temporary_folders
+from tests.cluster.agents import Agents, PlayedCluster, agents_of
 from tests.runtime.campaign import compare, write_files
 from tests.runtime.jobs import CASES, build
 from tests.runtime.processes import is_alive, needs_proc, send, wait_until
@@ -63,8 +63,13 @@ def running(job: rt.Job) -> None:
     wait_until(lambda: job.status is JobStatus.RUNNING, "the job runs", 60)
 
 
-def test_a_job_runs_on_two_agents_and_leaves_nothing(tmp_path: Path) -> None:
-    folders = temporary_folders()
+def test_a_job_runs_on_two_agents_and_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(temporary))
+    monkeypatch.setenv("TMPDIR", str(temporary))
     job = start(tmp_path, PlayedCluster(slots=(1, 1)))
     with agents_of(job) as agents:
         running(job)
@@ -73,7 +78,7 @@ def test_a_job_runs_on_two_agents_and_leaves_nothing(tmp_path: Path) -> None:
         assert [agent.wait() for agent in agents.all] == [0, 0]
         assert "Traceback" not in "".join(agent.said() for agent in agents.all)
     assert not list((tmp_path / "checkpoints" / "probes").glob("*"))
-    assert temporary_folders() == folders
+    assert not list(temporary.iterdir())
 
 
 @pytest.mark.parametrize(

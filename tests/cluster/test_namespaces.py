@@ -15,7 +15,7 @@ import pytest
 import minirt as rt
 from tests.cluster.agents import Agent, PlayedCluster, agents_of
 from tests.cluster.test_agents import finishes, running, start
-from tests.runtime.processes import is_alive, needs_proc, wait_until
+from tests.runtime.processes import is_alive, needs_proc, send, wait_until
 
 pytest.importorskip("cryptography")
 pytestmark = [pytest.mark.processes, pytest.mark.hosts, needs_proc]
@@ -88,8 +88,8 @@ def test_a_host_that_is_lost_is_replaced_by_another_one(
         time.sleep(0.3)
         busy = next(agent for agent in agents.all if agent.workers)
         for pid in [busy.pid, *busy.workers]:
-            os.kill(pid, signal.SIGKILL)
-        assert finishes(job, tmp_path).restarts == 1
+            send(pid, signal.SIGKILL)  # Workers may notice first.
+        assert finishes(job, tmp_path).restarts >= 1
 
 
 def test_a_host_that_is_cut_off_ends_its_workers_and_comes_back(

@@ -42,7 +42,7 @@ def run_python(code: str, folder: Path) -> list[str]:
         env=environment(),
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=280,
     )
     assert ran.returncode == 0, ran.stderr
     return ran.stdout.splitlines()

@@ -11,6 +11,7 @@ from minirt.errors import (
     ConfigurationError,
     CorruptCheckpointError,
     JobFailedError,
+    SinkDataError,
     StorageError,
     SupersededError,
     UserCodeError,
@@ -57,6 +58,12 @@ from minirt.protocol.reasons import (
     GenerationFailureReason,
 )
 from minirt.protocol.restarts import Restart, RestartStrategy
+from minirt.protocol.source_offsets import (
+    SourceOffsets,
+    SourcesNotTold,
+    SourcesTold,
+    TellSources,
+)
 from minirt.protocol.subtask_commands import AbortCheckpoint, TriggerCheckpoint
 from tests.protocol.parts import (
     SINK,
@@ -218,7 +225,55 @@ def test_final_commit_that_fails_is_tried_again_and_then_finishes_the_job() -> N
     assert protocol.handle(HandlesCommitted(1), 6.0)[-1] == EndJob(JobStatus.FINISHED)
 
 
+def test_sources_are_told_once_the_manifest_is_stored_and_not_before() -> None:
+    protocol, offsets = running(), SourceOffsets("numbers", {"a": 3})
+    protocol.handle(TimerFired(trigger_timer(1)), 10.0)
+    part = replace(acknowledged(1, SOURCE), offsets=offsets)
+    before = tell(protocol, 11.0, part, acknowledged(1, SINK))
+    assert not any(isinstance(command, TellSources) for command in before)
+    assert TellSources(1, (offsets,)) in protocol.handle(ManifestStored(1), 12.0)
+    assert protocol.handle(SourcesTold(1), 12.0) == []
+
+
+def test_a_checkpoint_that_is_not_stored_tells_sources_nothing() -> None:
+    protocol, offsets = running(), SourceOffsets("numbers", {"a": 3})
+    protocol.handle(TimerFired(trigger_timer(1)), 10.0)
+    part = replace(acknowledged(1, SOURCE), offsets=offsets)
+    refused = ManifestRefused(1, StorageError("down"))
+    commands = tell(protocol, 11.0, part, acknowledged(1, SINK), refused)
+    assert not any(isinstance(command, TellSources) for command in commands)
+
+
+def test_a_source_that_cannot_be_told_does_not_fail_the_job() -> None:
+    protocol = running()
+    protocol.handle(TimerFired(trigger_timer(1)), 10.0)
+    part = replace(acknowledged(1, SOURCE), offsets=SourceOffsets("numbers", {"a": 3}))
+    tell(protocol, 11.0, part, acknowledged(1, SINK), ManifestStored(1))
+    [again] = protocol.handle(SourcesNotTold(1, OSError("no answer")), 12.0)
+    assert isinstance(again, SetTimer)
+    told = protocol.handle(TimerFired(again.timer), again.at)
+    assert told == [TellSources(1, (SourceOffsets("numbers", {"a": 3}),))]
+    assert protocol.status is JobStatus.RUNNING
+
+
 # Failures.
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        CommitFailed(1, SupersededError()),
+        CommitFailed(1, ConfigurationError("another table")),
+        CommitFailed(1, SinkDataError("unique")),
+        SourcesNotTold(1, JobFailedError("the slot is gone")),
+    ],
+    ids=lambda event: f"{type(event).__name__}-{type(event.error).__name__}",
+)
+def test_what_no_repetition_mends_ends_the_job(event: CommitFailed | SourcesNotTold) -> None:
+    protocol = running()
+    commands = protocol.handle(event, 12.0)
+    assert isinstance(commands[-1], EndJob)
+    assert (protocol.status, commands[-1].error) == (JobStatus.FAILED, event.error)
 
 
 @pytest.mark.parametrize("status", [JobStatus.DEPLOYING, JobStatus.RUNNING])

@@ -41,6 +41,7 @@ from minirt.protocol.preparing_events import (
     GenerationResolved,
     ListCheckpoints,
     LookForDrain,
+    OpenCommitter,
     PlanSplits,
     PreparingEvent,
     ReadCheckpoint,
@@ -116,7 +117,7 @@ def told(
 
 
 BEGIN = (PrepareGeneration(), GenerationClaimed(2))
-SETTLE = (Done(), Done(), LISTED, Done(), Done())
+SETTLE = (Done(), Done(), LISTED, Done(), Done(), Done())
 """The answers from `BuildOn` to the end, for a checkpoint of the job's own storage."""
 
 
@@ -126,7 +127,8 @@ def settled(key: ManifestKey = NEW, generation: int = 2) -> list[PreparationStep
         BuildOn(manifest(key)),
         Sweep(),
         ListCheckpoints(),
-        CommitRestored("out", KEPT),
+        OpenCommitter("out", generation),
+        CommitRestored("out", (HELD,)),
         DiscardUncommitted("out", KEPT, generation),
         GenerationPrepared(generation, manifest(key), 6, start=from_checkpoint(key)),
     ]
@@ -147,7 +149,8 @@ def test_without_checkpoints_sources_start_from_their_beginning() -> None:
     nothing = CheckpointsListed((), (SECOND,), ROOT)
     start = StartingPoint(splits={SOURCE: (0, 1, 2)})
     events = (
-        *BEGIN, nothing, SplitsPlanned(3), GenerationResolved(current=True), Done(), nothing, Done(),
+        *BEGIN, nothing, SplitsPlanned(3), GenerationResolved(current=True), Done(), nothing,
+        Done(), Done(),
     )  # fmt: skip
     assert told(preparation(), *events) == [
         ClaimGeneration(),
@@ -156,6 +159,7 @@ def test_without_checkpoints_sources_start_from_their_beginning() -> None:
         ResolveGeneration(2, None),
         Sweep(),
         ListCheckpoints(),
+        OpenCommitter("out", 2),
         DiscardUncommitted("out", (), 2),
         GenerationPrepared(2, None, 1, start=start),
     ]
@@ -164,12 +168,14 @@ def test_without_checkpoints_sources_start_from_their_beginning() -> None:
 def test_without_storage_generations_are_counted_and_splits_planned_once() -> None:
     preparing = preparation(RestoreOptions(), stored=False)
     start = StartingPoint(splits={SOURCE: (0, 1)})
-    assert told(preparing, PrepareGeneration(), SplitsPlanned(2), Done()) == [
+    assert told(preparing, PrepareGeneration(), SplitsPlanned(2), Done(), Done()) == [
         PlanSplits("numbers"),
+        OpenCommitter("out", 1),
         DiscardUncommitted("out", (), 1),
         GenerationPrepared(1, None, 1, start=start),
     ]
-    assert told(preparing, PrepareGeneration(), Done()) == [
+    assert told(preparing, PrepareGeneration(), Done(), Done()) == [
+        OpenCommitter("out", 2),
         DiscardUncommitted("out", (), 2),
         GenerationPrepared(2, None, 1, start=start),
     ]
@@ -265,7 +271,17 @@ def test_a_checkpoint_from_elsewhere_is_no_base(which: str, root: str) -> None:
     resolved = GenerationResolved(current=True)
     assert told(
         preparation(RestoreOptions(which)),
-        *(*BEGIN, there, CheckpointRead(manifest()), resolved, Done(), here, Done(), Done()),
+        *(
+            *BEGIN,
+            there,
+            CheckpointRead(manifest()),
+            resolved,
+            Done(),
+            here,
+            Done(),
+            Done(),
+            Done(),
+        ),
     ) == [
         ClaimGeneration(),
         ListCheckpoints(root),
@@ -273,7 +289,8 @@ def test_a_checkpoint_from_elsewhere_is_no_base(which: str, root: str) -> None:
         ResolveGeneration(2, None),
         Sweep(),
         ListCheckpoints(),
-        CommitRestored("out", KEPT),
+        OpenCommitter("out", 2),
+        CommitRestored("out", (HELD,)),
         DiscardUncommitted("out", KEPT, 2),
         GenerationPrepared(2, manifest(), 6, start=from_checkpoint(root=root)),
     ]

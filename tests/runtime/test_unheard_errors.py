@@ -323,6 +323,7 @@ def upload_of(checkpoint_id: int, handles: list[Any]) -> SnapshotUpload:
         references=(),
         in_flight=(),
         watermarks=SubtaskWatermarks("out", 0, None, ()),
+        offsets=None,
         prepared=[("out", checkpoint_id, Prepared(handles))],
         start_delay_s=0.0,
         alignment_s=0.0,

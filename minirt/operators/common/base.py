@@ -14,7 +14,7 @@ from minirt.data.batch import Batch
 from minirt.data.custody import Custody
 from minirt.errors import MinirtError, UserCodeError
 from minirt.graph.keys import KeySelector
-from minirt.io.base import Prepared, Split
+from minirt.io.base import Prepared, Split, Staging
 from minirt.monitoring.subtask_metrics import SubtaskMetrics
 from minirt.operators.common.mailbox import Mailbox
 from minirt.state.sections import Section
@@ -69,6 +69,8 @@ class OperatorContext:
     """Whether event time goes on after a restore from where it was."""
     job: str = ""
     """What tells this job from every other, see `SinkIdentity`."""
+    staging: Staging | None = None
+    """Where a sink may keep output until its commit, beside the checkpoints of the job."""
     mailbox: Mailbox[Any] = field(default_factory=Mailbox)
     """Where other threads leave results for this operator; see `on_mail`."""
     run_beside: Callable[[Callable[[], None]], None] = _run_at_once

@@ -62,6 +62,7 @@ class StorageThread:
             event = self._tasks.run(command)
             if event is not None:
                 self._post(event)
+        self._tasks.close()
 
 
 class Coordinator:

@@ -60,9 +60,12 @@ class InlineRunner:
 
     def run(self) -> EndJob:
         """The whole life of the job."""
-        while self._shell.ending is None:
-            if not self._turn():
-                self._wait()
+        try:
+            while self._shell.ending is None:
+                if not self._turn():
+                    self._wait()
+        finally:
+            self._tasks.close()
         return self._shell.ending
 
     def _turn(self) -> bool:

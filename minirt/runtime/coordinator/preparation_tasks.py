@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import TypeVar
+from collections.abc import Sequence
 from uuid import uuid4
 
 from minirt.errors import MinirtError
 from minirt.graph.execution import ExecutionGraph
-from minirt.graph.job_graph import OperatorNode
-from minirt.io.base import Sink, SinkIdentity, Split
+from minirt.io.base import Split
 from minirt.monitoring.logs import logger_of
 from minirt.protocol.preparing_events import (
     BuildOn,
@@ -23,6 +21,7 @@ from minirt.protocol.preparing_events import (
     GenerationResolved,
     ListCheckpoints,
     LookForDrain,
+    OpenCommitter,
     PlanSplits,
     PreparingCommand,
     PreparingEvent,
@@ -35,6 +34,7 @@ from minirt.protocol.preparing_events import (
 )
 from minirt.protocol.starting_point import StartingPoint
 from minirt.runtime.control.package import Deployment
+from minirt.runtime.coordinator.ends import JobEnds, given
 from minirt.runtime.coordinator.split_checks import check_splits
 from minirt.storage.checkpoints import CheckpointStorage
 from minirt.storage.identity import job_identity
@@ -42,14 +42,15 @@ from minirt.storage.restore_points import list_checkpoints, read_checkpoint
 
 logger = logger_of("coordinator")
 
-T = TypeVar("T")
-
 
 class PreparationTasks:
     """Keeps what the protocol does not know: the splits of sources, and the identity of the job."""
 
-    def __init__(self, graph: ExecutionGraph, storage: CheckpointStorage | None) -> None:
+    def __init__(
+        self, graph: ExecutionGraph, ends: JobEnds, storage: CheckpointStorage | None
+    ) -> None:
         self._graph = graph
+        self._ends = ends
         self._storage = storage
         self._job = uuid4().hex if storage is None else ""
         """The identity of the job. A run without storage gets one that no other run has."""
@@ -68,11 +69,13 @@ class PreparationTasks:
         match command:
             case PlanSplits(uid):
                 return self._plan_splits(uid)
-            case CommitRestored(uid, handles):
-                self._sink(uid).commit_restored(handles)
-            case DiscardUncommitted(uid, handles, generation):
-                identity = SinkIdentity(self._job, uid)
-                self._sink(uid).discard_uncommitted(handles, identity, generation)
+            case OpenCommitter(uid, generation):
+                self._ends.begin(self._job, generation)
+                self._ends.committer(uid)
+            case CommitRestored(uid, held):
+                self._ends.commit_restored(uid, held)
+            case DiscardUncommitted(uid, handles):
+                self._ends.committer(uid).discard_uncommitted(handles)
             case Warn(text):
                 logger.warning("%s", text)
             case _:
@@ -128,30 +131,14 @@ class PreparationTasks:
         return GenerationClaimed(generation)
 
     def _plan_splits(self, uid: str) -> PreparingEvent:
-        node = self._node(uid)
-        planned = list(_given(node.spec.reads_from).plan_splits(node.parallelism))
+        node = self._ends.node(uid)
+        planned = list(given(node.spec.reads_from).plan_splits(node.parallelism))
         check_splits(planned, node)
         self._splits[uid] = planned
         return SplitsPlanned(len(planned))
 
     def _split(self, vertex: int, place: int) -> Split:
         return self._splits[self._graph.vertices[vertex].operators[0].uid][place]
-
-    def _sink(self, uid: str) -> Sink:
-        return _given(self._node(uid).spec.writes_to)
-
-    def _node(self, uid: str) -> OperatorNode:
-        return next(node for node in _nodes(self._graph) if node.uid == uid)
-
-
-def _nodes(graph: ExecutionGraph) -> Iterator[OperatorNode]:
-    return (node for vertex in graph.vertices for node in vertex.operators)
-
-
-def _given(end: T | None) -> T:
-    """The source or sink of an operator that has one."""
-    assert end is not None
-    return end
 
 
 def _sweep(storage: CheckpointStorage) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,8 +12,6 @@ from minirt.errors import (
     UserCodeError,
 )
 from minirt.graph.execution import ExecutionGraph
-from minirt.graph.job_graph import OperatorNode
-from minirt.io.base import Handle, Sink
 from minirt.monitoring.logs import log_fields, logger_of
 from minirt.protocol.checkpoint_paths import CheckpointPaths
 from minirt.protocol.job_events import (
@@ -35,13 +32,15 @@ from minirt.protocol.job_events import (
     StoreManifest,
     StoreTrace,
 )
-from minirt.protocol.manifest import Manifest, ManifestKey, SinkHandles
+from minirt.protocol.manifest import Manifest, ManifestKey
 from minirt.protocol.preparing import Preparation, PreparationStep
 from minirt.protocol.preparing_events import PreparingCommand
 from minirt.protocol.reports import CheckpointReport
 from minirt.protocol.restore_options import RestoreOptions
+from minirt.protocol.source_offsets import SourcesNotTold, SourcesTold, TellSources
 from minirt.protocol.starting_point import StartingPoint
 from minirt.runtime.control.package import Deployment
+from minirt.runtime.coordinator.ends import JobEnds
 from minirt.runtime.coordinator.preparation_tasks import PreparationTasks
 from minirt.storage.checkpoints import CheckpointStorage
 from minirt.storage.history import EVENTS_MAX, History
@@ -63,6 +62,7 @@ StorageCommand = (
     PrepareGeneration
     | StoreManifest
     | CommitHandles
+    | TellSources
     | PublishSavepoint
     | CleanUp
     | RecordHistory
@@ -73,6 +73,7 @@ STORAGE_COMMANDS = (
     PrepareGeneration,
     StoreManifest,
     CommitHandles,
+    TellSources,
     PublishSavepoint,
     CleanUp,
     RecordHistory,
@@ -90,6 +91,7 @@ class StorageTasks:
     restore: RestoreOptions
     _preparation: Preparation = field(init=False)
     _preparing: PreparationTasks = field(init=False)
+    _ends: JobEnds = field(init=False)
     _events: dict[str, History] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -101,7 +103,9 @@ class StorageTasks:
             restored_watermarks=checkpointing is not None
             and checkpointing.watermarks == "restored",
         )
-        self._preparing = PreparationTasks(self.graph, self.storage)
+        staging = None if self.storage is None else self.storage.staging
+        self._ends = JobEnds(self.graph, staging)
+        self._preparing = PreparationTasks(self.graph, self._ends, self.storage)
 
     @property
     def _generation(self) -> int:
@@ -123,8 +127,11 @@ class StorageTasks:
             case StoreManifest(manifest):
                 return self._store(manifest)
             case CommitHandles(checkpoint_id, handles):
-                self._commit(handles)
+                self._ends.commit(handles)
                 return HandlesCommitted(checkpoint_id)
+            case TellSources(checkpoint_id, offsets):
+                self._ends.tell_sources(offsets)
+                return SourcesTold(checkpoint_id)
             case PublishSavepoint(manifest, path):
                 return self._publish(manifest, path)
             case CleanUp():
@@ -137,6 +144,10 @@ class StorageTasks:
             case RecordEvent():
                 self._record_event(command)
         return None
+
+    def close(self) -> None:
+        """The job is over: release what commits. In the thread that runs the commands."""
+        self._ends.close()
 
     def deployment(self, generation: int, start: StartingPoint) -> Deployment:
         """What the workers of a generation that was prepared are given."""
@@ -170,6 +181,8 @@ class StorageTasks:
             case CommitHandles(checkpoint_id):
                 logger.warning("commit of checkpoint %d failed: %s", checkpoint_id, known)
                 return CommitFailed(checkpoint_id, known)
+            case TellSources(checkpoint_id):
+                return SourcesNotTold(checkpoint_id, known)
             case PublishSavepoint(manifest):
                 return SavepointNotPublished(manifest.checkpoint_id, known)
             case CleanUp():
@@ -191,18 +204,6 @@ class StorageTasks:
         if not (created and current):
             return ManifestRefused(checkpoint_id, SupersededError())
         return ManifestStored(checkpoint_id)
-
-    def _commit(self, held: Sequence[SinkHandles]) -> None:
-        for node, sink in self._sinks():
-            handles = _handles_of(held, node.uid)
-            if handles:
-                sink.commit(handles)
-
-    def _sinks(self) -> Iterator[tuple[OperatorNode, Sink]]:
-        for vertex in self.graph.vertices:
-            for node in vertex.operators:
-                if node.spec.writes_to is not None:
-                    yield node, node.spec.writes_to
 
     def _publish(self, manifest: Manifest, path: str | None) -> JobEvent:
         checkpoint_id, storage = manifest.checkpoint_id, self.storage
@@ -250,7 +251,3 @@ def _end_drain(storage: CheckpointStorage, key: ManifestKey) -> None:
         storage.end_drain(key)
     except MinirtError as error:
         logger.warning("the job is drained, but its next start will end it once more: %s", error)
-
-
-def _handles_of(held: Sequence[SinkHandles], uid: str) -> list[Handle]:
-    return [handle for part in held if part.uid == uid for handle in part.handles]

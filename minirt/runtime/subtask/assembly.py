@@ -131,6 +131,7 @@ def _chain_context(
     return ChainContext(
         subtask=id,
         job=deployment.job,
+        staging=None if package.storage is None else package.storage.staging,
         generation=deployment.generation,
         splits=deployment.splits.get(id, ()),
         clock=ports.clock,

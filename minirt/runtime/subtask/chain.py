@@ -14,7 +14,7 @@ from minirt.data.custody import Watching, custody_of
 from minirt.errors import UserCodeError
 from minirt.graph.execution import Vertex
 from minirt.graph.job_graph import OperatorNode
-from minirt.io.base import Split
+from minirt.io.base import Split, Staging
 from minirt.monitoring.subtask_metrics import SubtaskMetrics
 from minirt.operators.common.base import Emit, Operator, OperatorContext, Step
 from minirt.operators.common.mailbox import Mailbox
@@ -34,6 +34,7 @@ class ChainContext:
 
     subtask: SubtaskId
     job: str
+    staging: Staging | None
     generation: int
     splits: Sequence[tuple[int, Split]]
     clock: Clock
@@ -127,6 +128,7 @@ class Chain:
             metrics=context.metrics,
             custody=custody_of(context.options, f"operator {node.label}"),
             job=context.job,
+            staging=context.staging,
             monotonic=context.clock.monotonic,
             keys=tuple(key for key in node.keys if key is not None),
             splits=context.splits,

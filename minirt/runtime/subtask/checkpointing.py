@@ -28,6 +28,7 @@ from minirt.protocol.barriers import (
     WatchOutputs,
 )
 from minirt.protocol.manifest import Reference, SnapshotRef
+from minirt.protocol.source_offsets import SourceOffsets
 from minirt.protocol.stored_watermarks import SubtaskWatermarks
 from minirt.protocol.trace import NO_CHANNEL, TraceEventKind
 from minirt.runtime.channels.frames import Frame, Kind, barrier_of
@@ -57,6 +58,7 @@ class _Taken:
     references: Sequence[Reference]
     capture: Capture
     watermarks: SubtaskWatermarks
+    offsets: SourceOffsets | None
     sync_s: float
     taken_at: float
 
@@ -214,10 +216,11 @@ class SubtaskCheckpoints:
             (uid, barrier.checkpoint_id, prepared)
             for uid, prepared in self._members.prepare(barrier.checkpoint_id)
         ]
+        watermarks, offsets = self._watermarks(), self._offsets()
         taken_at = self._ports.clock.monotonic()
         sync_s = max(0.0, taken_at - began_at)
         self._taken = _Taken(
-            barrier, sections, references, capture, self._watermarks(), sync_s, taken_at
+            barrier, sections, references, capture, watermarks, offsets, sync_s, taken_at
         )
         self._note("snapshot")
 
@@ -233,6 +236,10 @@ class SubtaskCheckpoints:
         watermark, links = self._input.watermarks()
         identity = self._identity
         return SubtaskWatermarks(identity.head, identity.id.index, watermark, links)
+
+    def _offsets(self) -> SourceOffsets | None:
+        offsets = self._input.offsets()
+        return None if offsets is None else SourceOffsets(self._identity.head, offsets)
 
     def _capture_bytes(self) -> int:
         """What barriers would overtake if they did so now."""
@@ -270,6 +277,7 @@ class SubtaskCheckpoints:
                 references=taken.references,
                 in_flight=in_flight,
                 watermarks=taken.watermarks,
+                offsets=taken.offsets,
                 prepared=prepared,
                 start_delay_s=command.start_delay_s,
                 alignment_s=command.alignment_s,

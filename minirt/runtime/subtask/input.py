@@ -11,6 +11,7 @@ from minirt.data.batch import Batch
 from minirt.data.codec import RowCodec
 from minirt.errors import ProtocolError
 from minirt.graph.execution import Link
+from minirt.io.base import Offset
 from minirt.monitoring.subtask_metrics import SubtaskMetrics
 from minirt.protocol.barriers import TRIGGER_CHANNEL, Barrier
 from minirt.protocol.stored_watermarks import LinkWatermarks
@@ -145,6 +146,10 @@ class Input(ABC):
     @abstractmethod
     def watermarks(self) -> tuple[int | None, tuple[LinkWatermarks, ...]]:
         """How far event time has come: in all, and by channel."""
+
+    def offsets(self) -> Mapping[str, Offset] | None:
+        """How far a source is in its splits, by their ids, if it wants to know once that is stored."""
+        return None
 
     def unread(self) -> Iterator[Data]:
         """What was taken from channels and is not processed yet, in order."""

@@ -19,6 +19,7 @@ from minirt.protocol.manifest import (
     SnapshotRef,
     SubtaskStats,
 )
+from minirt.protocol.source_offsets import SourceOffsets
 from minirt.protocol.stored_watermarks import SubtaskWatermarks
 from minirt.protocol.trace import SubtaskTrace, TraceEvent
 from minirt.state.sections import Section, section_bytes
@@ -70,6 +71,7 @@ class SnapshotUpload:
     references: Sequence[Reference]
     in_flight: Sequence[tuple[ChannelData, Iterable[bytes]]]
     watermarks: SubtaskWatermarks
+    offsets: SourceOffsets | None
     prepared: Sequence[tuple[str, int, Prepared]]
     """Sink uid, the checkpoint it was prepared for, and the output."""
     start_delay_s: float
@@ -128,6 +130,7 @@ class SnapshotUpload:
             handles,
             in_flight,
             self.watermarks,
+            self.offsets,
             trace,
         )
 

@@ -210,6 +210,11 @@ class SourceInput(Input, Member):
     def snapshot(self) -> Mapping[str, bytes]:
         return {SPLITS: msgpack.packb([state.to_plain() for state in self._states])}
 
+    def offsets(self) -> Mapping[str, Offset] | None:
+        if not self._source.wants_committed:
+            return None
+        return {state.split.id: state.offset for state in self._states}
+
     def close(self) -> None:
         for state in self._states:
             if state.reader is not None:

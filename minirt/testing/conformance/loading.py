@@ -1,14 +1,16 @@
-"""Finds the mode that a command line names."""
+"""Finds the mode or the sink that a command line names."""
 
 from __future__ import annotations
 
 import inspect
 from importlib import import_module
 from importlib.util import find_spec
+from typing import Any
 
 from minirt.errors import ConfigurationError
 from minirt.modes import find_mode
 from minirt.protocol.barriers import CheckpointMode
+from minirt.testing.sinks.trial import SinkTrial
 
 
 def load_mode(name: str) -> CheckpointMode:
@@ -17,30 +19,57 @@ def load_mode(name: str) -> CheckpointMode:
     `Mode` may be a mode, or a class or function that makes one without arguments. Raises
     ConfigurationError if there is none; what the module itself raises is passed on.
     """
-    module_name, colon, attribute = name.partition(":")
-    if not colon:
+    if ":" not in name:
         try:
             return find_mode(name)
         except ConfigurationError as error:
             raise ConfigurationError(
                 f"{error}; name one of your own as package.module:Mode"
             ) from error
+    found = load_object(name)
+    if not callable(found):
+        return find_mode(found)
+    _check_callable(found, name, "a mode")
+    return find_mode(found())
+
+
+def load_trial(name: str) -> SinkTrial:
+    """What the factory `package.module:factory` of a sink under test gives.
+
+    Raises ConfigurationError if there is none; what the module itself raises is passed on.
+    """
+    found = load_object(name)
+    if callable(found):
+        _check_callable(found, name, "a SinkTrial")
+        found = found()
+    if not isinstance(found, SinkTrial):
+        raise ConfigurationError(
+            f"{name} gives {type(found).__name__}, and no minirt.testing.sinks.SinkTrial"
+        )
+    return found
+
+
+def load_object(name: str) -> Any:
+    """What is called `package.module:attribute`."""
+    module_name, colon, attribute = name.partition(":")
+    if not colon:
+        raise ConfigurationError(f"{name} is not of the form package.module:attribute")
     if not _exists(module_name):
         raise ConfigurationError(f"{name}: there is no module {module_name!r}")
     module = import_module(module_name)
     if not hasattr(module, attribute):
         raise ConfigurationError(f"{name}: module {module_name!r} has no {attribute!r}")
-    found = getattr(module, attribute)
-    if not callable(found):
-        return find_mode(found)
+    return getattr(module, attribute)
+
+
+def _check_callable(found: Any, name: str, what: str) -> None:
     try:
         inspect.signature(found).bind()
     except TypeError as error:
         raise ConfigurationError(
-            f"{name} cannot be called without arguments ({error}); name a mode, or a function that"
+            f"{name} cannot be called without arguments ({error}); name {what}, or a function that"
             " makes one"
         ) from error
-    return find_mode(found())
 
 
 def _exists(module: str) -> bool:

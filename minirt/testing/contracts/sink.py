@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import pickle
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -14,7 +14,18 @@ import pyarrow as pa
 import pytest
 
 from minirt.data.batch import Columns, Rows
-from minirt.io import Handle, Sink, SinkContext, SinkIdentity, SinkWriter
+from minirt.errors import SupersededError
+from minirt.io import (
+    Committable,
+    CommitterContext,
+    Handle,
+    Sink,
+    SinkCommitter,
+    SinkContext,
+    SinkIdentity,
+    SinkWriter,
+    Staging,
+)
 
 OPERATOR = "out"
 
@@ -44,10 +55,19 @@ class SinkContract(ABC):
     def _crashed_writers(self) -> Iterator[None]:
         """Keeps writers that a test leaves open, as a crash does, and closes them after it."""
         self._writers: list[SinkWriter] = []
+        self._committers: dict[tuple[int, SinkIdentity, int], tuple[Sink, SinkCommitter]] = {}
+        self._checkpoints: dict[str, int] = {}
+        """By handle, the checkpoint that it was prepared for."""
         yield
         for writer in self._writers:
             writer.close()
+        for _, committer in self._committers.values():
+            committer.close()
         gc.collect()
+
+    def staging(self) -> Staging | None:
+        """Where output may wait beside checkpoints, for sinks that ask for it."""
+        return None
 
     def add_strangers(self) -> list[str]:
         """Put things of others where pending output is, as file systems and people do; their names.
@@ -59,11 +79,53 @@ class SinkContract(ABC):
     def writer(
         self, sink: Sink, subtask: int = 0, generation: int = 1, identity: SinkIdentity = JOB
     ) -> SinkWriter:
-        context = SinkContext(identity, OPERATOR, subtask, parallelism=2, generation=generation)
+        context = SinkContext(identity, OPERATOR, subtask, 2, generation, self.staging())
         in_worker: Sink = pickle.loads(pickle.dumps(sink))
         writer = in_worker.open_writer(context)
         self._writers.append(writer)
         return writer
+
+    def commit(self, sink: Sink, handles: Sequence[Handle]) -> None:
+        """As the coordinator of the newest generation of the job does."""
+        own = [generation for _, identity, generation in self._committers if identity == JOB]
+        committer = self._committer(sink, JOB, max(own, default=1))
+        committer.commit(self._committables(handles))
+
+    def commit_restored(
+        self,
+        sink: Sink,
+        handles: Sequence[Handle],
+        identity: SinkIdentity = JOB,
+        generation: int = 1,
+    ) -> None:
+        """As the coordinator of a later start does."""
+        committer = self._committer(sink, identity, generation)
+        committer.commit_restored(self._committables(handles))
+
+    def discard_uncommitted(
+        self,
+        sink: Sink,
+        handles: Sequence[Handle],
+        identity: SinkIdentity,
+        before_generation: int,
+    ) -> None:
+        """As the coordinator of a later generation does, at its start; one that is too late may refuse."""
+        with suppress(SupersededError):
+            committer = self._committer(sink, identity, before_generation)
+            committer.discard_uncommitted(handles)
+
+    def _committer(
+        self, sink: Sink, identity: SinkIdentity = JOB, generation: int = 1
+    ) -> SinkCommitter:
+        """What commits in a coordinator of this generation: one for each process that has the sink."""
+        key = (id(sink), identity, generation)
+        if key not in self._committers:
+            context = CommitterContext(identity, OPERATOR, generation, self.staging())
+            self._committers[key] = (sink, sink.open_committer(context))
+        return self._committers[key][1]
+
+    def _committables(self, handles: Sequence[Handle]) -> list[Committable]:
+        return [Committable(self._checkpoints.get(repr(one), 1), one) for one in handles]
 
     def prepared(self, writer: SinkWriter, checkpoint_id: int, *rows: Any) -> list[Handle]:
         """Durable handles for the rows, as they come back from a checkpoint."""
@@ -76,13 +138,14 @@ class SinkContract(ABC):
         if prepared.finish is not None:
             prepared.finish()
         handles: list[Handle] = msgpack.unpackb(stored)
+        self._checkpoints |= {repr(handle): checkpoint_id for handle in handles}
         return handles
 
     def test_nothing_is_visible_before_the_commit_and_everything_after(self) -> None:
         sink = self.new_sink()
         handles = self.prepared(self.writer(sink), 1, row(1), row(2))
         assert self.visible(sink) == []
-        sink.commit(handles)
+        self.commit(sink, handles)
         assert self.visible(sink) == [row(1), row(2)]
 
     def test_rows_and_columns_come_out_alike(self) -> None:
@@ -90,31 +153,33 @@ class SinkContract(ABC):
         writer = self.writer(sink)
         writer.write(Rows([row(1)]))
         writer.write(Columns(pa.RecordBatch.from_pylist([row(2), row(3)])))
-        sink.commit(self.finished(writer, 1))
+        self.commit(sink, self.finished(writer, 1))
         assert self.visible(sink) == [row(1), row(2), row(3)]
 
     def test_committing_twice_changes_nothing(self) -> None:
         sink = self.new_sink()
         handles = self.prepared(self.writer(sink), 1, row(1))
-        sink.commit(handles)
-        sink.commit(handles)
+        self.commit(sink, handles)
+        self.commit(sink, handles)
         assert self.visible(sink) == [row(1)]
 
     def test_a_commit_that_crashed_halfway_is_completed_by_the_next(self) -> None:
         sink = self.new_sink()
+        # Where handles are not committed one by one, a commit is over with a whole checkpoint.
+        as_one = type(sink).open_committer is not Sink.open_committer
         first = self.prepared(self.writer(sink, 0), 1, row(1))
-        second = self.prepared(self.writer(sink, 1), 1, row(2))
-        sink.commit(first)
+        second = self.prepared(self.writer(sink, 1), 2 if as_one else 1, row(2))
+        self.commit(sink, first)
         sink = self.after_crash(sink)
-        sink.commit([*first, *second])
+        self.commit(sink, [*first, *second])
         assert self.visible(sink) == [row(1), row(2)]
 
     def test_a_crash_between_snapshot_and_commit_loses_nothing(self) -> None:
         sink = self.new_sink()
         handles = self.prepared(self.writer(sink), 1, row(1))
         sink = self.after_crash(sink)
-        sink.commit(handles)
-        sink.discard_uncommitted(handles, JOB, 2)
+        self.commit(sink, handles)
+        self.discard_uncommitted(sink, handles, JOB, 2)
         assert self.visible(sink) == [row(1)]
 
     def test_output_that_was_never_prepared_is_never_visible(self) -> None:
@@ -122,7 +187,7 @@ class SinkContract(ABC):
         writer = self.writer(sink)
         handles = self.prepared(writer, 1, row(1))
         writer.write(Rows([row(2)]))
-        sink.commit(handles)
+        self.commit(sink, handles)
         writer.close()
         assert self.visible(sink) == [row(1)]
         assert self.pending() == []
@@ -132,9 +197,9 @@ class SinkContract(ABC):
         writer = self.writer(sink)
         first = self.prepared(writer, 1, row(1))
         second = self.prepared(writer, 2, row(2))
-        sink.commit(first)
+        self.commit(sink, first)
         assert self.visible(sink) == [row(1)]
-        sink.commit(second)
+        self.commit(sink, second)
         assert self.visible(sink) == [row(1), row(2)]
 
     def test_replayed_records_appear_once_after_a_restore(self) -> None:
@@ -144,32 +209,32 @@ class SinkContract(ABC):
         self.prepared(writer, 2, row(2))
         writer.write(Rows([row(3)]))
         sink = self.after_crash(sink)
-        sink.commit(completed)
-        sink.discard_uncommitted(completed, JOB, 2)
+        self.commit(sink, completed)
+        self.discard_uncommitted(sink, completed, JOB, 2)
         replay = self.prepared(self.writer(sink, generation=2), 3, row(2), row(3))
-        sink.commit(replay)
+        self.commit(sink, replay)
         assert self.visible(sink) == [row(1), row(2), row(3)]
 
     def test_discarding_removes_exactly_what_no_checkpoint_refers_to(self) -> None:
         sink = self.new_sink()
         writer = self.writer(sink)
         committed = self.prepared(writer, 1, row(1))
-        sink.commit(committed)
+        self.commit(sink, committed)
         waiting = self.prepared(writer, 2, row(2))
         kept = self.pending()
         self.prepared(writer, 3, row(3))
         writer.write(Rows([row(4)]))
         sink = self.after_crash(sink)
-        sink.discard_uncommitted([*committed, *waiting], JOB, 2)
+        self.discard_uncommitted(sink, [*committed, *waiting], JOB, 2)
         assert self.pending() == kept
-        sink.commit(waiting)
+        self.commit(sink, waiting)
         assert self.visible(sink) == [row(1), row(2)]
 
     def test_a_start_without_a_checkpoint_discards_all_pending_output(self) -> None:
         sink = self.new_sink()
         self.prepared(self.writer(sink), 1, row(1))
         sink = self.after_crash(sink)
-        sink.discard_uncommitted([], JOB, 2)
+        self.discard_uncommitted(sink, [], JOB, 2)
         assert self.pending() == []
         assert self.visible(sink) == []
 
@@ -178,10 +243,10 @@ class SinkContract(ABC):
         self.prepared(self.writer(sink, generation=1), 1, row(1))
         successors = self.prepared(self.writer(sink, generation=2), 2, row(2))
         kept = self.pending()
-        sink.discard_uncommitted([], JOB, before_generation=2)
+        self.discard_uncommitted(sink, [], JOB, before_generation=2)
         assert len(self.pending()) < len(kept) or kept == []
-        sink.discard_uncommitted([], JOB, before_generation=1)
-        sink.commit(successors)
+        self.discard_uncommitted(sink, [], JOB, before_generation=1)
+        self.commit(sink, successors)
         assert self.visible(sink) == [row(2)]
 
     @pytest.mark.parametrize(
@@ -200,15 +265,15 @@ class SinkContract(ABC):
         waiting = self.prepared(running, 1, row(1))
         running.write(Rows([row(2)]))
         newcomer = self.new_sink()
-        newcomer.discard_uncommitted([], other, before_generation=9)
+        self.discard_uncommitted(newcomer, [], other, before_generation=9)
         theirs = self.prepared(self.writer(newcomer, identity=other), 1, row(3))
-        newcomer.commit(theirs)
-        newcomer.discard_uncommitted(theirs, other, before_generation=9)
+        self.commit_restored(newcomer, theirs, other, 9)
+        self.discard_uncommitted(newcomer, theirs, other, before_generation=9)
         assert self.visible(sink) == [row(3)]
         waiting += self.finished(running, 2)
         sink = self.after_crash(sink)
-        sink.commit_restored(waiting)
-        sink.discard_uncommitted(waiting, JOB, before_generation=2)
+        self.commit_restored(sink, waiting)
+        self.discard_uncommitted(sink, waiting, JOB, before_generation=2)
         assert sorted(self.visible(sink), key=_id) == [row(1), row(2), row(3)]
         assert self.pending() == []
 
@@ -220,9 +285,9 @@ class SinkContract(ABC):
         saved = self.prepared(writer, 1, row(1))
         later = self.prepared(writer, 2, row(2))
         fork = self.new_sink()
-        fork.commit_restored(saved)
-        fork.discard_uncommitted(saved, SinkIdentity("job b", OPERATOR), before_generation=9)
-        sink.commit([*saved, *later])
+        self.commit_restored(fork, saved, SinkIdentity("job b", OPERATOR), 9)
+        self.discard_uncommitted(fork, saved, SinkIdentity("job b", OPERATOR), before_generation=9)
+        self.commit(sink, [*saved, *later])
         assert self.visible(sink) == [row(1), row(2)]
 
     def test_what_strangers_put_beside_pending_output_stays_and_does_no_harm(self) -> None:
@@ -232,8 +297,8 @@ class SinkContract(ABC):
         self.prepared(writer, 2, row(2))
         strangers = self.add_strangers()
         sink = self.after_crash(sink)
-        sink.commit_restored(handles)
-        sink.discard_uncommitted(handles, JOB, before_generation=2)
+        self.commit_restored(sink, handles)
+        self.discard_uncommitted(sink, handles, JOB, before_generation=2)
         assert self.visible(sink) == [row(1)]
         assert self.pending() == strangers
 
@@ -244,14 +309,14 @@ class SinkContract(ABC):
         before = self.pending()
         for crafted in (fake for handle in handles for fake in self.crafted(handle)):
             with suppress(Exception):
-                sink.commit([crafted])
+                self.commit(sink, [crafted])
             with suppress(Exception):
-                sink.commit_restored([crafted])
+                self.commit_restored(sink, [crafted])
             with suppress(Exception):
-                sink.discard_uncommitted([crafted], SinkIdentity("job b", OPERATOR), 9)
+                self.discard_uncommitted(sink, [crafted], SinkIdentity("job b", OPERATOR), 9)
             assert self.visible(sink) == []
             assert self.pending() == before
-        sink.commit(handles)
+        self.commit(sink, handles)
         assert self.visible(sink) == [row(1)]
 
     def crafted(self, handle: Handle) -> Iterator[Handle]:
@@ -267,7 +332,7 @@ class SinkContract(ABC):
         writer = self.writer(sink)
         writer.write(Rows([]))
         assert self.finished(writer, 1) == []
-        sink.commit([])
+        self.commit(sink, [])
         assert self.visible(sink) == []
         assert self.pending() == []
 
@@ -278,7 +343,7 @@ class SinkContract(ABC):
             for subtask in (0, 1)
             for handle in self.prepared(self.writer(sink, subtask), 1, row(subtask))
         ]
-        sink.commit(handles)
+        self.commit(sink, handles)
         assert self.visible(sink) == [row(0), row(1)]
 
     def test_validates(self) -> None:

@@ -1,0 +1,262 @@
+"""Writes to a PostgreSQL table by a ledger: what a checkpoint commits is one transaction.
+
+Output is staged as Arrow beside the checkpoints of the job. The coordinator copies it into the table with
+binary COPY, and writes the checkpoint's id into the table `minirt_commits` in the same transaction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any, BinaryIO, Literal, get_args
+
+import pyarrow as pa
+
+from minirt.data.batch import Batch
+from minirt.errors import ConfigurationError, MinirtError, SinkDataError, StorageError
+from minirt.io.encoder import Encoder
+from minirt.io.ledger import LedgerConnection, LedgerEntry, LedgerSink, LedgerTransaction
+from minirt.io.schemas import ColumnEncoder
+from minirt_connectors.postgres.server import Server, closed, quoted, rows, run
+from minirt_connectors.postgres.tables import Table, read_table
+
+LEDGER = "minirt_commits"
+
+_CREATE_LEDGER = f"""
+CREATE TABLE IF NOT EXISTS {LEDGER} (
+    sink text PRIMARY KEY,
+    checkpoint_id bigint NOT NULL,
+    generation bigint NOT NULL,
+    written_by bigint NOT NULL,
+    at timestamptz NOT NULL DEFAULT now()
+)"""
+_CREATION_LOCK = 0x6D696E697274
+"""Two jobs that create the ledger at once would meet in the catalogue of the server."""
+
+_ORDER = "minirt_order"
+
+Mode = Literal["append", "upsert"]
+
+
+class PostgresSink(LedgerSink):
+    """Adds records to the table `table` of the database `uri`, each exactly once.
+
+    `mode="append"` inserts. `mode="upsert"` replaces the row of the same `key`, which must be unique in the
+    table; of several records of a key in one commit the last one counts. `columns` names those that records
+    have; without it, all that the table does not fill in by itself. The job needs checkpointing, and
+    shows its records when a checkpoint completes.
+    """
+
+    def __init__(
+        self,
+        uri: str,
+        table: str,
+        *,
+        mode: Mode = "append",
+        key: str | Sequence[str] | None = None,
+        columns: Sequence[str] | None = None,
+    ) -> None:
+        self._server = Server(uri)
+        self._table_name = table
+        if mode not in get_args(Mode):
+            raise ConfigurationError(
+                f"mode must be one of {', '.join(get_args(Mode))}, got {mode!r}"
+            )
+        if (mode == "upsert") != (key is not None):
+            raise ConfigurationError(
+                'mode="upsert" needs key=..., the unique columns; others take none'
+            )
+        self._mode = mode
+        self._key = (key,) if isinstance(key, str) else tuple(key or ())
+        self._columns = None if columns is None else tuple(columns)
+        self._plan: tuple[Table, pa.Schema] | None = None
+
+    def validate(self) -> None:
+        """Look at the table, so that what does not fit is refused before anything starts."""
+        try:
+            connection = self._server.connect()
+        except StorageError as error:
+            raise ConfigurationError(str(error)) from error
+        try:
+            table = read_table(self._server, connection, self._table_name)
+        finally:
+            closed(connection)
+        names = self._columns or tuple(one.name for one in table.columns if not one.given)
+        for name in names:
+            if table.column(name).generated:
+                raise ConfigurationError(f"column {name!r} of {table.sql} is always generated")
+        missing = [
+            c.name for c in table.columns if c.not_null and not c.given and c.name not in names
+        ]
+        if missing:
+            raise ConfigurationError(
+                f"columns of {table.sql} that must not be null are left out: {', '.join(missing)}"
+            )
+        self._check_key(table, names)
+        self._plan = (table, table.arrow_schema(names))
+
+    def encoding(self, operator: str) -> Callable[[BinaryIO], Encoder]:
+        columns = ColumnEncoder(operator, self._planned[1])
+        return lambda stream: _ArrowEncoder(stream, columns)
+
+    def connect(self) -> LedgerConnection:
+        return PostgresConnection(self._server, *self._planned, self._key)
+
+    @property
+    def _planned(self) -> tuple[Table, pa.Schema]:
+        if self._plan is None:
+            self.validate()
+        assert self._plan is not None
+        return self._plan
+
+    def _check_key(self, table: Table, names: Sequence[str]) -> None:
+        for name in self._key:
+            table.column(name)
+            if name not in names:
+                raise ConfigurationError(
+                    f"key column {name!r} is none of the columns that are written"
+                )
+        if self._key and frozenset(self._key) not in table.unique:
+            raise ConfigurationError(
+                f"table {table.sql} has no unique index on {', '.join(self._key)}, which upserts need"
+            )
+
+
+class PostgresConnection(LedgerConnection):
+    """One session; the ledger is created if it is not there."""
+
+    def __init__(
+        self, server: Server, table: Table, schema: pa.Schema, key: tuple[str, ...]
+    ) -> None:
+        self._server = server
+        self._table = table
+        self._schema = schema
+        self._key = key
+        self._connection = server.connect()
+        try:
+            with server.errors(f"cannot create the table {LEDGER}"):
+                # Who may only write to the ledger may not even ask to create it.
+                [(missing,)] = rows(self._connection, f"SELECT to_regclass('{LEDGER}') IS NULL")
+                if missing:
+                    rows(self._connection, f"SELECT pg_advisory_xact_lock({_CREATION_LOCK})::text")
+                    run(self._connection, _CREATE_LEDGER)
+                self._connection.commit()
+        except MinirtError:
+            self.close()
+            raise
+
+    @contextmanager
+    def transaction(self) -> Iterator[LedgerTransaction]:
+        transaction = _Transaction(
+            self._server, self._connection, self._table, self._schema, self._key
+        )
+        try:
+            yield transaction
+            transaction.finish()
+            with self._server.errors("cannot commit", SinkDataError):
+                self._connection.commit()
+        except BaseException:
+            with suppress(Exception):  # Whoever uses it closes it then, which does as much.
+                self._connection.rollback()
+            raise
+
+    def close(self) -> None:
+        closed(self._connection)
+
+
+class _Transaction(LedgerTransaction):
+    def __init__(
+        self,
+        server: Server,
+        connection: Any,
+        table: Table,
+        schema: pa.Schema,
+        key: tuple[str, ...],
+    ) -> None:
+        self._server = server
+        self._connection = connection
+        self._table = table
+        self._schema = schema
+        self._key = key
+        self._merged = 0
+        """How many rows wait in the temporary table for the end of the transaction."""
+
+    def entry(self, owner: str) -> LedgerEntry | None:
+        with self._server.errors("cannot read the ledger"):
+            asked = f"SELECT checkpoint_id, generation, written_by FROM {LEDGER} WHERE sink = $1 FOR UPDATE"
+            found = rows(self._connection, asked, (owner,))
+            if not found:
+                # Whoever comes second waits here for the first one, as they would for its lock.
+                added = f"INSERT INTO {LEDGER} VALUES ($1, 0, 0, 0) ON CONFLICT DO NOTHING"
+                run(self._connection, added, (owner,))
+                found = rows(self._connection, asked, (owner,))
+        known = LedgerEntry(*found[0])
+        return None if known == LedgerEntry() else known
+
+    def write(self, piece: bytes) -> None:
+        with pa.ipc.open_stream(piece) as reader:
+            data = reader.read_all()
+        place = {} if self._table.schema is None else {"db_schema_name": self._table.schema}
+        doing = self._server.errors(f"cannot write to {self._table.sql}", SinkDataError)
+        with doing, self._connection.cursor() as cursor:
+            if self._key:
+                self._gather(cursor, data)
+            else:
+                cursor.adbc_ingest(self._table.name, data, mode="append", **place)
+
+    def record(self, owner: str, entry: LedgerEntry) -> None:
+        with self._server.errors("cannot write to the ledger"):
+            run(
+                self._connection,
+                f"UPDATE {LEDGER} SET checkpoint_id = $2, generation = $3, written_by = $4, at = now() "
+                "WHERE sink = $1",
+                (owner, entry.checkpoint_id, entry.generation, entry.written_by),
+            )
+
+    def finish(self) -> None:
+        """Merge what was gathered: of each key, the last row."""
+        if not self._merged:
+            return
+        names = ", ".join(quoted(name) for name in self._schema.names)
+        key = ", ".join(quoted(name) for name in self._key)
+        others = [quoted(name) for name in self._schema.names if name not in self._key]
+        change = ", ".join(f"{name} = EXCLUDED.{name}" for name in others)
+        with self._server.errors(f"cannot write to {self._table.sql}", SinkDataError):
+            run(
+                self._connection,
+                f"INSERT INTO {self._table.sql} ({names}) SELECT DISTINCT ON ({key}) {names} "
+                f"FROM pg_temp.{_ORDER} ORDER BY {key}, {_ORDER} DESC "
+                f"ON CONFLICT ({key}) DO " + (f"UPDATE SET {change}" if change else "NOTHING"),
+            )
+            run(self._connection, f"DROP TABLE pg_temp.{_ORDER}")
+
+    def _gather(self, cursor: Any, data: pa.Table) -> None:
+        """Put rows into a temporary table, with their order."""
+        first = self._merged
+        self._merged += len(data)
+        order = pa.array(range(first, self._merged), pa.int64())
+        mode = "append" if first else "create"
+        cursor.adbc_ingest(_ORDER, data.append_column(_ORDER, order), mode=mode, temporary=True)
+
+
+class _ArrowEncoder(Encoder):
+    """A piece is a stream of Arrow record batches."""
+
+    def __init__(self, stream: BinaryIO, columns: ColumnEncoder) -> None:
+        self._stream = stream
+        self._columns = columns
+        self._writer: pa.RecordBatchStreamWriter | None = None
+
+    def write(self, batch: Batch) -> None:
+        encoded = self._columns.encode(batch)
+        if self._writer is None:
+            options = pa.ipc.IpcWriteOptions(compression="lz4")
+            self._writer = pa.ipc.new_stream(self._stream, encoded.schema, options=options)
+        self._writer.write_batch(encoded)
+
+    def finish(self) -> None:
+        if self._writer is not None:
+            self._writer.close()
+
+    def abandon(self) -> None:
+        self._writer = None

@@ -1,0 +1,96 @@
+"""What a server says of a table: its columns, and what they take."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from minirt.errors import ConfigurationError
+from minirt_connectors.postgres.server import TYPES, Server, quoted, rows
+
+_COLUMNS = """
+SELECT a.attname::text, t.typname::text, a.attnotnull, a.atthasdef OR a.attidentity <> '',
+       a.attgenerated <> '' OR a.attidentity = 'a', a.atttypmod::int8
+FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid
+WHERE a.attrelid = to_regclass($1) AND a.attnum > 0 AND NOT a.attisdropped
+ORDER BY a.attnum
+"""
+
+_UNIQUE = """
+SELECT i.indexrelid::int8, a.attname::text
+FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = ANY(i.indkey)
+WHERE i.indrelid = to_regclass($1) AND i.indisunique AND i.indpred IS NULL
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of a table. `given`: the table fills it in by itself, if nothing is written to it."""
+
+    name: str
+    kind: str
+    not_null: bool
+    given: bool
+    generated: bool
+    modifier: int
+
+    @property
+    def arrow(self) -> pa.DataType | None:
+        """How it is written and read as it is; None for a type that ADBC has no exact match for."""
+        if self.kind == "numeric" and self.modifier >= 4:
+            precision, scale = (self.modifier - 4) >> 16, (self.modifier - 4) & 0x7FF
+            return pa.decimal128(precision, scale) if precision <= 38 and scale <= 38 else None
+        return TYPES.get(self.kind)
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table as it is now. `sql` names it in statements, `schema` and `name` to the driver."""
+
+    sql: str
+    schema: str | None
+    name: str
+    columns: tuple[Column, ...]
+    unique: frozenset[frozenset[str]]
+    """The sets of columns that are unique together."""
+
+    def column(self, name: str) -> Column:
+        """Raises ConfigurationError if there is none."""
+        for column in self.columns:
+            if column.name == name:
+                return column
+        known = ", ".join(column.name for column in self.columns)
+        raise ConfigurationError(f"table {self.sql} has no column {name!r}; it has {known}")
+
+    def arrow_schema(self, names: Sequence[str]) -> pa.Schema:
+        """The columns as Arrow has them. Raises ConfigurationError for a type that it has no match for."""
+        fields = []
+        for column in map(self.column, names):
+            kind = column.arrow
+            if kind is None:
+                raise ConfigurationError(
+                    f"column {column.name!r} of {self.sql} is of type {column.kind}, which cannot be "
+                    f"carried; those that can: {', '.join(TYPES)}, numeric(p, s)"
+                )
+            fields.append(pa.field(column.name, kind, nullable=not column.not_null))
+        return pa.schema(fields)
+
+
+def read_table(server: Server, connection: Any, name: str) -> Table:
+    """What the server says of a table, `name` or `schema.name`; ConfigurationError if it is missing."""
+    schema, _, short = name.rpartition(".")
+    sql = f"{quoted(schema)}.{quoted(short)}" if schema else quoted(short)
+    with server.errors(f"cannot look at table {name}"):
+        found = rows(connection, _COLUMNS, (sql,))
+        indexes = rows(connection, _UNIQUE, (sql,))
+        connection.rollback()
+    if not found:
+        raise ConfigurationError(f"{server.name} has no table {sql}; create it first")
+    unique: dict[int, set[str]] = {}
+    for index, column in indexes:
+        unique.setdefault(index, set()).add(column)
+    columns = tuple(Column(*each) for each in found)
+    return Table(sql, schema or None, short, columns, frozenset(map(frozenset, unique.values())))

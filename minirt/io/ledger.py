@@ -1,0 +1,340 @@
+"""Sinks with a ledger: what a checkpoint commits is written in one transaction with the record of it.
+
+A system with transactions cannot be asked whether it holds a record already, but it can hold a *ledger*:
+an entry for each `SinkIdentity` that says which checkpoint was committed last. A commit reads the entry,
+leaves out what is not newer, writes the rest and the new entry, all in one transaction. So a commit that
+is repeated changes nothing, whatever became of the answer to the first one, and also if it is an older one.
+Between two commits nothing is open on the other side: no outage is too long.
+
+Until then output is *staged*: writers store it in pieces beside the checkpoints of the job, and the
+coordinator reads these when it commits. That writes everything twice, and through one process; it asks for
+no more of the other system than transactions.
+
+The entry also says which generation of the job commits. A generation enters itself before it commits
+anything, and who finds a higher one than its own is over: it was replaced.
+
+A connector says how to encode a piece (`LedgerSink.encoding`) and gives a `LedgerConnection`.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import uuid
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import dataclass, field
+from typing import BinaryIO
+
+from minirt.data.batch import Batch
+from minirt.errors import (
+    ConfigurationError,
+    CorruptCheckpointError,
+    JobFailedError,
+    StorageError,
+    SupersededError,
+)
+from minirt.io.base import (
+    Committable,
+    CommitterContext,
+    Handle,
+    Prepared,
+    Sink,
+    SinkCommitter,
+    SinkContext,
+    SinkWriter,
+    Staging,
+)
+from minirt.io.encoder import Encoder
+
+PIECE_BYTES = 32 << 20
+"""A writer stores a piece of its output as soon as it is this large; a commit holds one in memory."""
+
+_OWNER = re.compile(r"([A-Za-z0-9][A-Za-z0-9.-]*)?-[0-9a-f]{16}")
+_PIECE = re.compile(r"\d{5,}-(?P<generation>\d{4,})-\d{4,}-[0-9a-f]{8}", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerEntry:
+    """What a ledger knows of one owner of output.
+
+    `generation` is the highest that has ever begun to commit, and `written_by` the highest whose writers'
+    output is committed. All are 0 before the first time.
+    """
+
+    checkpoint_id: int = 0
+    generation: int = 0
+    written_by: int = 0
+
+
+class LedgerTransaction(ABC):
+    """All that is done here shows at once, when the transaction is committed, or not at all."""
+
+    @abstractmethod
+    def entry(self, owner: str) -> LedgerEntry | None:
+        """What was recorded of the owner. Nobody else changes it until this transaction is over.
+
+        Where the system cannot promise that, it must refuse the later of two transactions that record.
+        """
+
+    @abstractmethod
+    def write(self, piece: bytes) -> None:
+        """Write the records of a piece, as `LedgerSink.encoding` has made it."""
+
+    @abstractmethod
+    def record(self, owner: str, entry: LedgerEntry) -> None:
+        """Replace the entry of the owner."""
+
+
+class LedgerConnection(ABC):
+    """A connection to the system that output goes to. Used by one thread.
+
+    Its methods, and those of transactions, raise SinkDataError or ConfigurationError for what trying again
+    cannot mend, and StorageError for all else.
+    """
+
+    @abstractmethod
+    def transaction(self) -> AbstractContextManager[LedgerTransaction]:
+        """Commits at the end; rolls back if the block raises."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Release it, also if it is broken. Raises nothing."""
+
+
+class LedgerSink(Sink, ABC):
+    """A sink that stages output and commits it with a ledger. It needs a job that takes checkpoints."""
+
+    piece_bytes: int = PIECE_BYTES
+
+    @abstractmethod
+    def encoding(self, operator: str) -> Callable[[BinaryIO], Encoder]:
+        """How one writer turns records into pieces: a function that gives the encoder of a stream."""
+
+    @abstractmethod
+    def connect(self) -> LedgerConnection:
+        """Connect, within seconds. Called in the coordinator."""
+
+    def open_writer(self, context: SinkContext) -> SinkWriter:
+        staging = _given(context.staging, context.operator)
+        return _LedgerWriter(staging, context, self.encoding(context.operator), self.piece_bytes)
+
+    def open_committer(self, context: CommitterContext) -> SinkCommitter:
+        return LedgerCommitter(self.connect, context)
+
+
+@dataclass(frozen=True, slots=True)
+class StagedPiece:
+    """A handle: output that waits in one object of a staging."""
+
+    checkpoint_id: int
+    root: str
+    owner: str
+    name: str
+    generation: int
+
+    @property
+    def path(self) -> str:
+        return f"{self.owner}/{self.name}"
+
+    @classmethod
+    def parse(cls, committable: Committable) -> StagedPiece:
+        """Raises CorruptCheckpointError for whatever no writer of a ledger sink has made."""
+        handle = committable.handle
+        try:
+            root, owner, name = (_text(handle[key]) for key in ("root", "owner", "piece"))
+            match = _PIECE.fullmatch(name)
+            if match is None or not _OWNER.fullmatch(owner):
+                raise ValueError(f"{owner!a} and {name!a} name no staged piece")
+        except (KeyError, TypeError, ValueError) as error:
+            raise CorruptCheckpointError(
+                f"a handle was not made by a ledger sink ({error}): {handle!a:.500}"
+            ) from error
+        return cls(committable.checkpoint_id, root, owner, name, int(match["generation"]))
+
+
+class LedgerCommitter(SinkCommitter):
+    """Commits staged pieces for one generation, and refuses to once a later one has begun."""
+
+    def __init__(self, connect: Callable[[], LedgerConnection], context: CommitterContext) -> None:
+        self._connect = connect
+        self._operator = context.operator
+        self._owner = context.identity.name
+        self._generation = context.generation
+        self._staging = _given(context.staging, context.operator)
+        self._connection: LedgerConnection | None = None
+        self._begin()
+
+    def commit(self, committables: Sequence[Committable]) -> None:
+        pieces = [StagedPiece.parse(one) for one in committables]
+        stagings = {piece.root: self._staging_at(piece.root) for piece in pieces}
+        with self._transaction() as transaction:
+            own = self._checked(transaction.entry(self._owner))
+            for owner in sorted({piece.owner for piece in pieces}):
+                theirs = [piece for piece in pieces if piece.owner == owner]
+                # A job that goes on from another's checkpoint commits in its place, and fences nobody.
+                known = own if owner == self._owner else transaction.entry(owner)
+                self._write(transaction, known or LedgerEntry(), theirs, stagings)
+        for piece in pieces:
+            if piece.root == self._staging.root:
+                self._remove(piece.path)
+
+    def discard_uncommitted(self, committed: Sequence[Handle]) -> None:
+        keep = {StagedPiece.parse(Committable(0, handle)).path for handle in committed}
+        for path in self._staging.list(self._owner):
+            match = _PIECE.fullmatch(path.rpartition("/")[2])
+            earlier = match is not None and int(match["generation"]) < self._generation
+            if earlier and path not in keep:
+                self._remove(path)
+
+    def close(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+
+    def _begin(self) -> None:
+        """From here on, whoever commits for an earlier generation is refused."""
+        with self._transaction() as transaction:
+            known = transaction.entry(self._owner) or LedgerEntry()
+            if known.generation > self._generation:
+                raise SupersededError
+            entry = LedgerEntry(known.checkpoint_id, self._generation, known.written_by)
+            if entry != known:
+                transaction.record(self._owner, entry)
+
+    def _checked(self, entry: LedgerEntry | None) -> LedgerEntry:
+        if entry is None or entry.generation < self._generation:
+            raise JobFailedError(
+                f"{self._operator}: the ledger has lost what it knew of {self._owner} while the job runs: "
+                "nobody can tell what is committed already. Restore the ledger, or start the job anew, "
+                "into an empty target"
+            )
+        if entry.generation > self._generation:
+            raise SupersededError
+        return entry
+
+    def _write(
+        self,
+        transaction: LedgerTransaction,
+        known: LedgerEntry,
+        pieces: Sequence[StagedPiece],
+        stagings: dict[str, Staging],
+    ) -> None:
+        done = [piece for piece in pieces if piece.checkpoint_id <= known.checkpoint_id]
+        if later := [piece for piece in done if piece.generation > known.written_by]:
+            raise JobFailedError(
+                f"{self._operator}: checkpoint {later[0].checkpoint_id} is new, but the ledger knows "
+                f"{known.checkpoint_id} of {later[0].owner}: part of the checkpoint storage was deleted or "
+                "set back. Start the job with a storage of its own"
+            )
+        new = [piece for piece in pieces if piece.checkpoint_id > known.checkpoint_id]
+        if not new:
+            return
+        for piece in new:
+            transaction.write(stagings[piece.root].read(piece.path))
+        newest = max(piece.checkpoint_id for piece in new)
+        written_by = max(known.written_by, *(piece.generation for piece in new))
+        transaction.record(new[0].owner, LedgerEntry(newest, known.generation, written_by))
+
+    def _staging_at(self, root: str) -> Staging:
+        if root == self._staging.root:
+            return self._staging
+        staging = self._staging.at(root)
+        if staging.root != root:
+            raise CorruptCheckpointError(
+                "a handle names a storage in a way that no sink does", root
+            )
+        return staging
+
+    @contextmanager
+    def _transaction(self) -> Iterator[LedgerTransaction]:
+        """After an error the connection is given up: nobody knows what state it is in."""
+        if self._connection is None:
+            self._connection = self._connect()
+        try:
+            with self._connection.transaction() as transaction:
+                yield transaction
+        except BaseException:
+            self.close()
+            raise
+
+    def _remove(self, path: str) -> None:
+        """It does no harm where it stays: the next start removes it."""
+        with suppress(StorageError):
+            self._staging.delete(path)
+
+
+@dataclass(slots=True)
+class _OpenPiece:
+    name: str
+    stream: io.BytesIO
+    encoder: Encoder
+    rows: int = 0
+
+
+@dataclass(slots=True)
+class _LedgerWriter(SinkWriter):
+    """Stores large pieces at once, and the last one of each checkpoint outside of the record path."""
+
+    staging: Staging
+    context: SinkContext
+    encoding: Callable[[BinaryIO], Encoder]
+    piece_bytes: int
+    _open: _OpenPiece | None = None
+    _stored: list[Handle] = field(default_factory=list)
+    _named: int = 0
+    _unique: str = field(default_factory=lambda: uuid.uuid4().hex[:8])
+
+    def write(self, batch: Batch) -> None:
+        if len(batch) == 0:
+            return
+        if self._open is None:
+            stream = io.BytesIO()
+            self._open = _OpenPiece(self._next_name(), stream, self.encoding(stream))
+        piece = self._open
+        piece.encoder.write(batch)
+        piece.rows += len(batch)
+        if piece.stream.tell() >= self.piece_bytes:
+            self._open = None
+            self._store(piece)
+            self._stored.append(self._handle(piece))
+
+    def prepare(self, checkpoint_id: int) -> Prepared:
+        handles, self._stored = self._stored, []
+        piece, self._open = self._open, None
+        if piece is None:
+            return Prepared(handles)
+        return Prepared([*handles, self._handle(piece)], lambda: self._store(piece))
+
+    def close(self) -> None:
+        if self._open is not None:
+            self._open.encoder.abandon()
+
+    def _next_name(self) -> str:
+        context, number = self.context, self._named
+        self._named += 1
+        return f"{context.subtask:05d}-{context.generation:04d}-{number:04d}-{self._unique}"
+
+    def _handle(self, piece: _OpenPiece) -> Handle:
+        owner, root = self.context.identity.name, self.staging.root
+        return {"root": root, "owner": owner, "piece": piece.name, "rows": piece.rows}
+
+    def _store(self, piece: _OpenPiece) -> None:
+        piece.encoder.finish()
+        self.staging.write(f"{self.context.identity.name}/{piece.name}", piece.stream.getvalue())
+
+
+def _given(staging: Staging | None, operator: str) -> Staging:
+    if staging is None:
+        raise ConfigurationError(
+            f"{operator} keeps output beside the checkpoints of the job until its commit, and this job "
+            "takes none: give `execute` checkpointing=Checkpointing(...)"
+        )
+    return staging
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{value!a} is no text")
+    return value

@@ -1,0 +1,112 @@
+"""The sources and sinks of a job, as its coordinator deals with them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TypeVar
+
+from minirt.errors import JobFailedError, MinirtError
+from minirt.graph.execution import ExecutionGraph
+from minirt.graph.job_graph import OperatorNode
+from minirt.io.base import (
+    Committable,
+    CommitterContext,
+    Offset,
+    SinkCommitter,
+    SinkIdentity,
+    Staging,
+)
+from minirt.monitoring.logs import logger_of
+from minirt.protocol.manifest import SinkHandles
+from minirt.protocol.source_offsets import SourceOffsets
+
+logger = logger_of("coordinator")
+
+T = TypeVar("T")
+
+
+class JobEnds:
+    """Keeps what commits for the current generation, each for one sink.
+
+    Without `begin`, which says for which one that is, sinks commit for nobody in particular.
+    """
+
+    def __init__(self, graph: ExecutionGraph, staging: Staging | None) -> None:
+        nodes = [node for vertex in graph.vertices for node in vertex.operators]
+        self._nodes = {node.uid: node for node in nodes}
+        self._committers: dict[str, SinkCommitter] = {}
+        self._staging = staging
+        self._job, self._generation = "", 0
+
+    def node(self, uid: str) -> OperatorNode:
+        return self._nodes[uid]
+
+    def begin(self, job: str, generation: int) -> None:
+        """A generation is prepared: what committed for an earlier one is closed."""
+        if (job, generation) != (self._job, self._generation):
+            self.close()
+        self._job, self._generation = job, generation
+
+    def committer(self, uid: str) -> SinkCommitter:
+        """What commits for a sink in the current generation."""
+        if uid not in self._committers:
+            node, identity = self._nodes[uid], SinkIdentity(self._job, uid)
+            place = (node.label, self._generation, self._staging)
+            context = CommitterContext(identity, *place)
+            self._committers[uid] = given(node.spec.writes_to).open_committer(context)
+        return self._committers[uid]
+
+    def commit(self, held: Sequence[SinkHandles]) -> None:
+        """Have every sink publish its part."""
+        for uid in self._sinks():
+            if own := [part for part in held if part.uid == uid and part.handles]:
+                self.committer(uid).commit(_committables(own))
+
+    def commit_restored(self, uid: str, held: Sequence[SinkHandles]) -> None:
+        self.committer(uid).commit_restored(_committables(held))
+
+    def tell_sources(self, told: Sequence[SourceOffsets]) -> None:
+        """Tell each source how far it is stored. Raises the first error once all were told."""
+        offsets: dict[str, dict[str, Offset]] = {}
+        for part in told:
+            offsets.setdefault(part.uid, {}).update(part.offsets)
+        errors = list[Exception]()
+        for uid, known in offsets.items():
+            node = self._nodes[uid]
+            try:
+                given(node.spec.reads_from).committed(known)
+            except (Exception, SystemExit) as error:  # A source may even call `sys.exit`.
+                logger.warning("%s cannot take in how far it is stored: %s", node.label, error)
+                known_error = error if isinstance(error, Exception) else None
+                errors.append(known_error or MinirtError(f"{node.label} raised {error!r}"))
+        errors.sort(key=lambda error: not isinstance(error, JobFailedError))
+        if errors:
+            raise errors[0]
+
+    def close(self) -> None:
+        """Release what commits."""
+        for uid in list(self._committers):
+            self._close(uid)
+
+    def _close(self, uid: str) -> None:
+        committer = self._committers.pop(uid, None)
+        if committer is None:
+            return
+        try:
+            committer.close()
+        except (Exception, SystemExit) as error:
+            label = self._nodes[uid].label
+            logger.warning("what commits for %s could not be closed: %s", label, error)
+
+    def _sinks(self) -> Iterator[str]:
+        return (uid for uid, node in self._nodes.items() if node.spec.writes_to is not None)
+
+
+def given(end: T | None) -> T:
+    """The source or sink of an operator that has one."""
+    assert end is not None
+    return end
+
+
+def _committables(held: Sequence[SinkHandles]) -> list[Committable]:
+    return [Committable(part.checkpoint_id, handle) for part in held for handle in part.handles]

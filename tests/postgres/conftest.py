@@ -1,0 +1,42 @@
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("adbc_driver_postgresql", reason="the extra postgres is not installed")
+pytest.importorskip("psycopg", reason="psycopg, which the tests read with, is not installed")
+
+from tests.needs import lacks
+from tests.postgres.server import Postgres, programs
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[Postgres]:
+    bin = programs()
+    if bin is None:
+        lacks(
+            "postgres",
+            "initdb is missing: .ci/install-services installs it, TEST_POSTGRES_BIN names it",
+        )
+    # Not below the folder of pytest, which only this user may enter.
+    folder = Path(tempfile.mkdtemp(prefix="minirt-postgres-"))
+    started: Postgres | None = None
+    try:
+        started = Postgres(folder, bin)
+        yield started
+    finally:
+        if started is not None:
+            started.stop()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture
+def table(server: Postgres, request: pytest.FixtureRequest) -> Iterator[str]:
+    """An empty table `id`, `name` of its own."""
+    server.run("DROP TABLE IF EXISTS results", "CREATE TABLE results (id bigint, name text)")
+    yield "results"
+    server.run("DROP TABLE IF EXISTS results, minirt_commits")

@@ -1,0 +1,96 @@
+"""A PostgreSQL server of the tests: made, stopped, killed and started again."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import psycopg
+
+_START_TIMEOUT_S = 60
+
+
+def programs() -> Path | None:
+    """Where initdb and postgres are: `TEST_POSTGRES_BIN`, those of Debian, or those on the path."""
+    named = os.environ.get("TEST_POSTGRES_BIN")
+    known = [Path(named)] if named else sorted(Path("/usr/lib/postgresql").glob("*/bin"))
+    on_path = shutil.which("initdb")
+    known += [Path(on_path).parent] if on_path else []
+    return next((folder for folder in reversed(known) if (folder / "initdb").exists()), None)
+
+
+class Postgres:
+    """One server on a free port of this machine; it refuses to run as root, so root runs it as nobody."""
+
+    def __init__(self, folder: Path, bin: Path) -> None:
+        self._data = folder / "data"
+        self._bin = bin
+        self._as: dict[str, Any] = {}
+        if os.getuid() == 0:
+            self._as = {"user": "nobody", "extra_groups": []}
+            shutil.chown(folder, "nobody")
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port = free.getsockname()[1]
+        self._server: subprocess.Popen[bytes] | None = None
+        made = subprocess.run(
+            [bin / "initdb", "-D", self._data, "-U", "minirt", "-A", "trust", "-E", "UTF8"],
+            capture_output=True, text=True, timeout=120, cwd=folder, check=False, **self._as,
+        )  # fmt: skip
+        if made.returncode:
+            raise RuntimeError(f"initdb failed: {made.stderr}")
+        self.start()
+
+    @property
+    def uri(self) -> str:
+        return f"postgresql://minirt@127.0.0.1:{self.port}/postgres"
+
+    def start(self) -> None:
+        """Start it and wait until it answers."""
+        options = {
+            "listen_addresses": "127.0.0.1",
+            "unix_socket_directories": "",
+            "wal_level": "logical",
+            "max_connections": "50",
+        }
+        settings = [part for item in options.items() for part in ("-c", "=".join(item))]
+        self._server = subprocess.Popen(
+            [self._bin / "postgres", "-D", self._data, "-p", str(self.port), *settings],
+            stderr=subprocess.DEVNULL, cwd=self._data.parent, **self._as,
+        )  # fmt: skip
+        end = time.monotonic() + _START_TIMEOUT_S
+        while True:
+            try:
+                psycopg.connect(self.uri, connect_timeout=5).close()
+                return
+            except psycopg.OperationalError:
+                if time.monotonic() > end:
+                    raise
+                time.sleep(0.1)
+
+    def stop(self, how: signal.Signals = signal.SIGINT) -> None:
+        """Stop it: SIGINT ends all sessions, SIGQUIT leaves the rest to its recovery."""
+        if self._server is not None:
+            self._server.send_signal(how)
+            self._server.wait(60)
+            self._server = None
+
+    def restart(self, how: signal.Signals) -> None:
+        self.stop(how)
+        self.start()
+
+    def run(self, *statements: str) -> None:
+        with psycopg.connect(self.uri) as connection:
+            for statement in statements:
+                connection.execute(statement.encode())
+
+    def rows(self, query: str) -> list[tuple[Any, ...]]:
+        """What a reader sees that is none of ours."""
+        with psycopg.connect(self.uri) as connection:
+            return connection.execute(query.encode()).fetchall()

@@ -1,0 +1,189 @@
+"""The PostgreSQL sink against a real server, read back with psycopg."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import minirt as rt
+from minirt.io.base import Sink, Staging
+from minirt.storage.store import ObjectStore
+from minirt.testing.contracts import SinkContract
+from minirt.testing.sinks import SinkTrial, check_sink
+from minirt_connectors.postgres import PostgresSink
+from tests.postgres.server import Postgres
+
+pytestmark = [pytest.mark.postgres, pytest.mark.processes]
+
+
+class TestContract(SinkContract):
+    @pytest.fixture(autouse=True)
+    def _place(self, server: Postgres, table: str, tmp_path: Path) -> None:
+        self.server, self.table = server, table
+        self.store = ObjectStore(str(tmp_path / "staged"))
+
+    def new_sink(self) -> Sink:
+        sink = PostgresSink(self.server.uri, self.table)
+        sink.validate()
+        return sink
+
+    def visible(self, sink: Sink) -> list[Any]:
+        rows = self.server.rows("SELECT id, name FROM results ORDER BY ctid")
+        return [{"id": id, "name": name} for id, name in rows]
+
+    def pending(self) -> list[str]:
+        return list(self.store.list())
+
+    def staging(self) -> Staging:
+        return self.store
+
+
+class PostgresTrial(SinkTrial):
+    def __init__(self, server: Postgres) -> None:
+        self.server = server
+
+    def begin(self) -> None:
+        self.server.run("TRUNCATE results", "DROP TABLE IF EXISTS minirt_commits")
+
+    def sink(self) -> Sink:
+        return PostgresSink(self.server.uri, "results")
+
+    def visible(self) -> Sequence[int]:
+        return [id for (id,) in self.server.rows("SELECT id FROM results")]
+
+
+def test_the_kit_finds_nothing(server: Postgres, table: str) -> None:
+    check_sink(PostgresTrial(server), runs=8)
+
+
+def job(sink: Sink, records: int, pause_s: float = 0.0) -> rt.Environment:
+    def named(number: int) -> dict[str, Any]:
+        time.sleep(pause_s)
+        return {"id": number, "name": f"row {number}"}
+
+    env = rt.Environment("to-postgres", parallelism=2)
+    numbers = env.source(rt.SequenceSource(records, splits=4), uid="numbers")
+    numbers.map(named, uid="named").sink(sink, uid="out")
+    return env
+
+
+def test_a_job_writes_each_record_once(server: Postgres, table: str, tmp_path: Path) -> None:
+    checkpointing = rt.Checkpointing(tmp_path / "chk", interval=0.2)
+    job(PostgresSink(server.uri, table), 5000).execute(checkpointing=checkpointing)
+    assert server.rows("SELECT count(*), count(DISTINCT id) FROM results") == [(5000, 5000)]
+    assert not list(ObjectStore(str(tmp_path / "chk" / "staged")).list())
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGQUIT], ids=["stopped", "crashed"])
+def test_a_server_that_restarts_under_load_loses_and_repeats_nothing(
+    server: Postgres, table: str, tmp_path: Path, how: signal.Signals
+) -> None:
+    def stop_twice() -> None:
+        for _ in range(2):
+            time.sleep(1.0)
+            server.restart(how)
+
+    checkpointing = rt.Checkpointing(tmp_path / "chk", interval=0.1, tolerable_failures=1000)
+    stopping = threading.Thread(target=stop_twice)
+    stopping.start()
+    job(PostgresSink(server.uri, table), 4000, 0.001).execute(
+        checkpointing=checkpointing, restart=rt.Restart.fixed_delay(None, 0.1)
+    )
+    stopping.join()
+    assert server.rows("SELECT count(*), count(DISTINCT id) FROM results") == [(4000, 4000)]
+
+
+def test_upserts_keep_the_last_record_of_each_key(server: Postgres, tmp_path: Path) -> None:
+    server.run(
+        "DROP TABLE IF EXISTS totals", "CREATE TABLE totals (word text PRIMARY KEY, total bigint)"
+    )
+    words = [f"w{n % 7}" for n in range(700)]
+    env = rt.Environment("totals", parallelism=2)
+    counted = env.source(rt.CollectionSource(words, splits=4), uid="words").key_by(lambda w: w)
+    sink = PostgresSink(server.uri, "totals", mode="upsert", key="word")
+    counted.process(Counting(), uid="count").sink(sink, uid="out")
+    env.execute(checkpointing=rt.Checkpointing(tmp_path / "chk", interval=0.1))
+    assert dict(server.rows("SELECT word, total FROM totals")) == dict(Counter(words))
+
+
+class Counting(rt.KeyedProcess):
+    total = rt.ValueState(0)
+
+    def process(self, record: str, ctx: Any) -> Any:
+        self.total.value += 1
+        yield {"word": record, "total": self.total.value}
+
+
+# Bad input.
+
+
+def test_a_server_that_is_down_is_told_at_once(tmp_path: Path) -> None:
+    began = time.monotonic()
+    sink = PostgresSink("postgresql://me:secret-word@127.0.0.1:1/db", "results")
+    with pytest.raises(rt.ConfigurationError, match=r"127\.0\.0\.1:1/db") as caught:
+        job(sink, 10).execute(checkpointing=rt.Checkpointing(tmp_path / "chk"))
+    assert "secret-word" not in str(caught.value)
+    assert time.monotonic() - began < 10
+
+
+@pytest.mark.parametrize(
+    ("ddl", "options", "message"),
+    [
+        ("id bigint", {"columns": ["id", "name"]}, "no column 'name'"),
+        ("id bigint, name jsonb", {}, "jsonb"),
+        ("id bigint, name text, more int NOT NULL", {"columns": ["id", "name"]}, "must not be null"),
+        ("id bigint, name text", {"mode": "upsert", "key": "id"}, "no unique index"),
+    ],
+)  # fmt: skip
+def test_a_table_that_does_not_fit_is_refused_before_the_start(
+    server: Postgres, ddl: str, options: dict[str, Any], message: str
+) -> None:
+    server.run("DROP TABLE IF EXISTS other", f"CREATE TABLE other ({ddl})")
+    with pytest.raises(rt.ConfigurationError, match=message):
+        PostgresSink(server.uri, "other", **options).validate()
+
+
+def test_a_table_that_is_missing_is_refused(server: Postgres) -> None:
+    with pytest.raises(rt.ConfigurationError, match="has no table"):
+        PostgresSink(server.uri, "nowhere").validate()
+
+
+def test_a_job_without_checkpoints_is_told_what_it_needs(server: Postgres, table: str) -> None:
+    with pytest.raises(rt.ConfigurationError, match="Checkpointing"):
+        job(PostgresSink(server.uri, table), 10).execute()
+
+
+def test_a_unique_violation_ends_the_job_and_output_waits_for_its_mending(
+    server: Postgres, table: str, tmp_path: Path
+) -> None:
+    server.run("ALTER TABLE results ADD PRIMARY KEY (id)", "INSERT INTO results VALUES (7, 'mine')")
+    checkpointing = rt.Checkpointing(tmp_path / "chk", interval=0.1)
+    with pytest.raises(rt.JobFailedError, match="results_pkey"):
+        job(PostgresSink(server.uri, table), 100).execute(
+            checkpointing=checkpointing, restart=rt.Restart.fixed_delay(None, 0.1)
+        )
+    assert server.rows("SELECT name FROM results WHERE id = 7") == [("mine",)]
+    server.run("DELETE FROM results WHERE name = 'mine'")
+    job(PostgresSink(server.uri, table), 100).execute(checkpointing=checkpointing, restore="latest")
+    assert server.rows("SELECT count(*), count(DISTINCT id) FROM results") == [(100, 100)]
+
+
+def test_a_record_of_a_wrong_type_is_named(server: Postgres, table: str, tmp_path: Path) -> None:
+    env = rt.Environment("wrong")
+    records = [{"id": "seven", "name": "x"}]
+    env.source(rt.CollectionSource(records), uid="s").sink(
+        PostgresSink(server.uri, table), uid="out"
+    )
+    with pytest.raises(rt.MinirtError, match="column 'id'"):
+        env.execute(
+            runner="inline",
+            checkpointing=rt.Checkpointing(tmp_path / "chk"),
+            restart=rt.Restart.none(),
+        )
