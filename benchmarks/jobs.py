@@ -17,6 +17,7 @@ from benchmarks.check_sink import CheckSink, See
 from benchmarks.index_source import IndexSource, Maker, named_pairs, numbered, pairs, timed
 from benchmarks.workload import (
     BUCKET_NS,
+    JOIN_MS,
     KEY_PREFIX,
     RECORDS_PER_WINDOW,
     SPREAD,
@@ -157,6 +158,24 @@ def _tumbling_count(env: rt.Environment, work: Work) -> CheckSink:
     return sink
 
 
+def _interval_join(env: rt.Environment, work: Work) -> CheckSink:
+    """Half of the records on each side. Each finds the one of its number in each split of the other."""
+    per_ms = RECORDS_PER_WINDOW // WINDOW_MS // work.parallelism
+    schema = pa.schema([("k", pa.int64()), ("at", pa.int64())])
+    left, right = (
+        env.source(
+            IndexSource(work.records // 2, partial(timed, work.keys, per_ms), schema),
+            uid=uid,
+            watermarks=rt.Watermarks.monotonous(timestamp="at"),
+        )
+        for uid in ("left", "right")
+    )
+    sink = CheckSink(_count_and_sum("k"))
+    joined = left.join(right, on="k", within=(-JOIN_MS / 1000, JOIN_MS / 1000), uid="join")
+    joined.sink(sink, uid="out")
+    return sink
+
+
 def _latency(env: rt.Environment, work: Work) -> CheckSink:
     """Records of a key, 1 and the moment of creation, one by one through Python functions."""
     total = last_total(work)
@@ -198,6 +217,7 @@ BUILDS: dict[str, Build] = {
     "keyed-pass": _keyed_pass,
     "filter-project": _filter_project,
     "tumbling-count": _tumbling_count,
+    "interval-join": _interval_join,
     "latency": _latency,
 }
 

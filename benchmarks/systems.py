@@ -84,7 +84,7 @@ def _peer(
 
 MINIRT = System(
     "minirt",
-    _COLUMN_WORKS | _works("keyed-sum-rows", "keyed-pass", "latency"),
+    _COLUMN_WORKS | _works("keyed-sum-rows", "keyed-pass", "interval-join", "latency"),
     (sys.executable, "-m", "benchmarks.jobs"),
 )
 

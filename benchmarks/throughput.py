@@ -43,6 +43,7 @@ CASES: Mapping[str, Case] = {
     "keyed-pass-columns": _one("keyed-pass", 50_000_000),
     "filter-project": _one("filter-project", 100_000_000),
     "tumbling-count": _one("tumbling-count", 50_000_000),
+    "interval-join": _one("interval-join", 20_000_000, keys=1_000_000),
     "array-updates": _one("keyed-sum", 20_000_000, keys=5_000_000),
     "latency": Case(
         {

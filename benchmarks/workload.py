@@ -22,6 +22,10 @@ RECORDS_PER_WINDOW = 1_000_000
 WINDOW_MS = 1000
 """Event time of tumbling-count: each split begins at 0, and a million records of all make a second."""
 
+JOIN_MS = 500
+"""How far apart in event time the records of a pair of interval-join may be. A key comes again after more
+than that."""
+
 BUCKET_NS = 50_000
 """Latencies are counted in buckets of this width."""
 
@@ -70,6 +74,8 @@ class Check:
 
 def record_unit(work: str, keys: int) -> int:
     """The number of records must be a multiple of this one: then every key has equally many."""
+    if work == "interval-join":
+        return 4 * keys
     return RECORDS_PER_WINDOW if work == "tumbling-count" else 2 * keys
 
 
@@ -84,6 +90,7 @@ def expected(work: Work) -> Check:
     Of running sums: the results that reach the last total of a key, and the sum of these keys. Of windows:
     the results, and the sum of (key + 1) x (number of the window + 1) x count. Of filter-project: the
     records, and the sum of the computed columns. Of keyed-pass: the records, and the sum of their numbers.
+    Of interval-join: the pairs, and the sum of their keys.
     """
     if work.work == "tumbling-count":
         windows = work.records // RECORDS_PER_WINDOW
@@ -91,6 +98,9 @@ def expected(work: Work) -> Check:
             windows * work.keys,
             RECORDS_PER_WINDOW // work.keys * _sum_to(work.keys) * _sum_to(windows),
         )
+    if work.work == "interval-join":
+        pairs = work.records // 2 * work.parallelism
+        return Check(pairs, pairs // work.keys * _sum_to(work.keys - 1))
     if work.work == "filter-project":
         kept = work.records // 2
         return Check(kept, 8 * _sum_to(kept - 1) + 13 * kept)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from minirt.api.draft import Draft, Input, Port, Settings
+from minirt.api.joins import JoinKeys, join_bounds, join_columns, join_keys
 from minirt.api.keys import KeySpec, hash_key, key_parts, routing_key
 from minirt.errors import ConfigurationError
 from minirt.functions import KeyedProcess, Process
@@ -19,8 +20,10 @@ from minirt.graph.partitioning import Partitioning
 from minirt.io.base import Sink
 from minirt.operators.common.checks import check_instance
 from minirt.operators.common.functions import check_function
+from minirt.operators.common.join_side import How
 from minirt.operators.filter import FilterColumnsSpec, FilterSpec
 from minirt.operators.flat_map import FlatMapSpec
+from minirt.operators.join import JoinSpec
 from minirt.operators.map import MapSpec
 from minirt.operators.map_batches import MapBatchesSpec
 from minirt.operators.process import ProcessSpec
@@ -36,6 +39,7 @@ from minirt.partitionings import (
     Rescale,
 )
 from minirt.units import Duration, seconds
+from minirt.windows import Tumbling
 
 if TYPE_CHECKING:
     from minirt.api.connected import ConnectedStreams
@@ -244,6 +248,40 @@ class Stream:
 
         self._check_same_environment(other, "connect")
         return ConnectedStreams(self, other)
+
+    def join(
+        self,
+        right: Stream,
+        *,
+        on: JoinKeys,
+        within: tuple[Duration, Duration] | None = None,
+        window: Tumbling | None = None,
+        how: How = "inner",
+        suffix: str = "_right",
+        columns: tuple[Sequence[str], Sequence[str]] | None = None,
+        uid: str | None = None,
+        name: str | None = None,
+        parallelism: int | None = None,
+        chain: bool = True,
+    ) -> Stream:
+        """Columns of this stream and of `right`, for each pair of records of one key near in event time.
+
+        `on` names the key columns. `within=("-5min", "10min")`: the record of the right is at most 5
+        minutes older and 10 minutes newer than that of the left. `window=Tumbling(...)`: both are in one
+        window. `how`: "inner" gives pairs; "left", "right" and "full" also records that have no partner,
+        once none can come; "semi" the records of the left that have a partner, "anti" those that have
+        none. The side output "late" has what came behind the watermark. `columns` names the columns of
+        both sides where they are not known, as those of dicts: results without a partner have all of them.
+        """
+        from minirt.api.connected import ConnectedStreams
+
+        label = f"join on {self._label}"
+        self._check_same_environment(right, "join")
+        lefts, rights = join_keys(on, label)
+        known = join_columns(columns, (self._schema, right._schema), label)
+        spec = JoinSpec(join_bounds(within, window, label), how, suffix, known)
+        settings = Settings(uid, name, parallelism, chain)
+        return ConnectedStreams(self.key_by(*lefts), right.key_by(*rights))._then(spec, settings)
 
     def rebalance(self) -> Stream:
         """The next operator's subtasks receive the records in turn."""

@@ -100,8 +100,6 @@ class OperatorSpec(ABC):
 
     emits: ClassVar[bool] = True
     """Whether another operator must follow."""
-    needs_event_time: ClassVar[bool] = False
-    """Whether it waits for watermarks, and so must stand behind sources that give them."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -136,6 +134,11 @@ class OperatorSpec(ABC):
     def reading(self) -> Reading | None:
         """What is read in the subtasks of an operator without inputs."""
         return None
+
+    @property
+    def needs_event_time(self) -> bool:
+        """Whether it goes by watermarks, and so must stand behind sources that give them."""
+        return False
 
     # What it is called.
 

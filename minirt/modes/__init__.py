@@ -8,6 +8,7 @@ from minirt.errors import ConfigurationError
 from minirt.modes.aligned import Aligned
 from minirt.modes.aligned_with_timeout import AlignedWithTimeout
 from minirt.modes.at_least_once import AtLeastOnce
+from minirt.modes.chandy_lamport import ChandyLamport
 from minirt.modes.unaligned import Unaligned
 from minirt.protocol.barriers import CheckpointMode
 
@@ -15,6 +16,7 @@ MODES: dict[str, CheckpointMode] = {
     "aligned": Aligned(),
     "aligned_with_timeout": AlignedWithTimeout(),
     "at_least_once": AtLeastOnce(),
+    "chandy_lamport": ChandyLamport(),
     "unaligned": Unaligned(),
 }
 

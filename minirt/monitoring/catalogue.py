@@ -205,6 +205,16 @@ CATALOGUE: tuple[Metric, ...] = (
     _total(
         "minirt_late_records_total", "late_records", "Records that came too late for their window."
     ),
+    _now(
+        "minirt_waiting_records",
+        "Records of joins that wait for partners.",
+        lambda totals: totals.waiting_records,
+    ),
+    _now(
+        "minirt_waiting_bytes",
+        "About what the records of joins that wait for partners take in memory.",
+        lambda totals: totals.waiting_bytes,
+    ),
     _total(
         "minirt_spilled_bytes_total",
         "spilled_bytes",

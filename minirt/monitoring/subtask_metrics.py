@@ -36,6 +36,9 @@ class SubtaskMetrics:
     """How many bytes the input channels may hold together; debloating changes it."""
     late_records: int = 0
     """Records that came too late for their window."""
+    waiting_records: int = 0
+    waiting_bytes: int = 0
+    """Records of joins that wait for partners, and about what they take in memory."""
 
     @property
     def input_queue_use(self) -> float:

@@ -10,6 +10,7 @@ from minirt.operators.common.base import Operator, OperatorContext, Step, Wait
 from minirt.operators.common.keyed import KeyedOperator
 from minirt.operators.filter import FilterColumnsSpec, FilterSpec
 from minirt.operators.flat_map import CoFlatMapSpec, FlatMapSpec
+from minirt.operators.join import JoinSpec
 from minirt.operators.keyed_process import KeyedCoProcessSpec, KeyedProcessSpec
 from minirt.operators.map import CoMapSpec, MapSpec
 from minirt.operators.map_batches import MapBatchesSpec
@@ -35,6 +36,7 @@ OPERATORS: tuple[type[OperatorSpec], ...] = (
     ReduceSpec,
     AggregateSpec,
     WindowSpec,
+    JoinSpec,
     KeyedProcessSpec,
     KeyedCoProcessSpec,
     SinkSpec,

@@ -23,10 +23,19 @@ from minirt.operators.common.results import (
     rows_with_times,
 )
 from minirt.protocol.watermarks import MAX_WATERMARK
+from minirt.state.binding import bind_states, goes_by
 from minirt.state.event_times import EventTimes
-from minirt.state.handles import bind_states
+from minirt.state.expiring import Sweeper
+from minirt.state.expiry import EventClock, ProcessingClock
 from minirt.state.sections import Section
-from minirt.state.stored import EVENT_TIME, NO_WATERMARK, TIMERS
+from minirt.state.stored import (
+    EVENT_TIME,
+    NO_WATERMARK,
+    STATE_CLOCK,
+    TIMERS,
+    pack_event_time,
+    unpack_event_time,
+)
 from minirt.state.timers import Timers
 from minirt.units import event_time_ms
 
@@ -47,6 +56,10 @@ class KeyedProcessSpec(OperatorSpec):
     @property
     def owned(self) -> object | None:
         return self.process
+
+    @property
+    def needs_event_time(self) -> bool:
+        return goes_by(self.process, "event")
 
     def check(self, site: Site) -> None:
         check_instance(self.process, KeyedProcess, site.label)
@@ -87,6 +100,9 @@ class KeyedProcessOperator(ContextOperator, KeyedOperator):
         self._timers = Timers(ctx.max_parallelism, self._groups)
         self.domain: TimeDomain = "event"
         self._ended = False
+        self._clock = ProcessingClock(ctx.now, ctx.monotonic)
+        self._sweeper: Sweeper | None = None
+        """If any state expires."""
 
     # What the user's function sees of it.
 
@@ -121,7 +137,15 @@ class KeyedProcessOperator(ContextOperator, KeyedOperator):
     # What the subtask sees of it.
 
     def open(self) -> None:
-        bind_states(self._process, self.state, self.ctx.custody)
+        event = EventClock(self._event_time, self._event_time_of_all)
+        expiring = bind_states(
+            self._process,
+            self.state,
+            self.ctx.custody,
+            {"event": event, "processing": self._clock},
+        )
+        if expiring:
+            self._sweeper = Sweeper(expiring, self.ctx.monotonic)
         self._process.open()
 
     def close(self) -> None:
@@ -147,6 +171,24 @@ class KeyedProcessOperator(ContextOperator, KeyedOperator):
     def next_processing_time(self) -> int | None:
         return None if self._ended else self._timers.next("processing")
 
+    @property
+    def due_at(self) -> float | None:
+        timers_at = super().due_at
+        if self._sweeper is None or self._ended:
+            return timers_at
+        sweep_at = self._sweeper.due_at
+        if timers_at is None or sweep_at is None:
+            return sweep_at if timers_at is None else timers_at
+        return min(timers_at, sweep_at)
+
+    def on_due(self) -> Iterator[None] | None:
+        sweeper, timers_at = self._sweeper, super().due_at
+        sweep_at = None if sweeper is None else sweeper.due_at
+        if sweeper is None or sweep_at is None or (timers_at is not None and timers_at < sweep_at):
+            return self.on_processing_time(int(self.ctx.now() * 1000))
+        sweeper.sweep()
+        return None
+
     def on_end(self) -> Iterator[None]:
         """Fire the processing-time timers that are still pending, because they would never fire otherwise.
 
@@ -161,11 +203,14 @@ class KeyedProcessOperator(ContextOperator, KeyedOperator):
             **super().snapshot(),
             **named(TIMERS, self._timers.snapshot()),
             EVENT_TIME: self._times.snapshot(),
+            **({STATE_CLOCK: pack_event_time(self._clock.tick())} if self._sweeper else {}),
         }
 
     def restore(self, sections: Mapping[str, bytes], *, exact: bool) -> None:
         super().restore(sections, exact=exact)
         self._timers.restore(only(TIMERS, sections), filter_groups=not exact)
+        if STATE_CLOCK in sections:
+            self._clock.restore(unpack_event_time(sections[STATE_CLOCK])[0])
         if self.ctx.watermarks_restored and EVENT_TIME in sections:
             self._times.restore(sections[EVENT_TIME])
 
@@ -176,10 +221,32 @@ class KeyedProcessOperator(ContextOperator, KeyedOperator):
         keys = distinct_keys(keys)
         state.change(keys)
         self._timers.goes_on(keys)
+        if self._sweeper is not None:
+            self._clock.tick()
         for key, (record, time) in zip(keys, rows_with_times(rows), strict=True):
             state.key = key
             self.timestamp = time
             yield record, handle(record, self), time
+
+    def _event_time(self) -> int:
+        """How far event time has come for the current key, as its state sees it."""
+        seen = self._times.reached
+        if self._times.differ:
+            groups = key_groups([self.state.key], self.ctx.max_parallelism)
+            seen = int(self._times.reached_by(groups)[0])
+        if self.timestamp is not None and self.domain == "event":
+            seen = max(seen, self.timestamp)
+        if seen == NO_WATERMARK:
+            raise UserCodeError(
+                f"operator {self.ctx.label}: its state expires by event time, but a record of the key "
+                f"{self.state.key!r} has none and no watermark has come; give all sources watermarks=..., "
+                "or the state clock='processing'"
+            )
+        return seen
+
+    def _event_time_of_all(self) -> int | None:
+        seen = self._times.reached
+        return None if seen == NO_WATERMARK else seen
 
     def _fire(
         self, domain: TimeDomain, pop: Callable[[], tuple[int, Any] | None]
@@ -188,6 +255,7 @@ class KeyedProcessOperator(ContextOperator, KeyedOperator):
         while (due := pop()) is not None:
             at, key = due
             self.domain, self.state.key = domain, key
+            self._clock.tick()
             self.timestamp = at
             self.state.change((key,))
             try:

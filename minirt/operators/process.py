@@ -18,7 +18,8 @@ from minirt.operators.common.results import (
     emit_results,
     rows_with_times,
 )
-from minirt.state.handles import Handle, declarations
+from minirt.state.binding import declarations
+from minirt.state.handles import Handle
 
 
 @dataclass(frozen=True, slots=True)

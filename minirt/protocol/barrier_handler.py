@@ -200,12 +200,13 @@ class BarrierHandler:
         taken_before = alignment.snapshot_taken
         for command in commands:
             match command:
-                case TakeSnapshot(_, capture, reason):
+                case TakeSnapshot(_, capture, reason, overtake):
                     if alignment.snapshot_taken:
                         raise self._error(alignment, "ordered a second snapshot for {}")
                     alignment.snapshot_taken = True
                     if capture is not None:
                         self._check_capture(alignment, capture)
+                    if capture is not None and overtake:
                         switch = Switch("inputs and outputs", alignment.age_s, reason)
                         alignment.switches.append(switch)
                 case WatchOutputs():

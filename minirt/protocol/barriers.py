@@ -119,14 +119,16 @@ class ScheduleTimer:
 class TakeSnapshot:
     """Forward `barrier` to all outputs and snapshot the operators, as one step.
 
-    With `capture` the barrier overtakes, for the `reason` given: the data ahead of it in the output
-    queues joins the snapshot in that step, as does what is queued ahead of it in those input channels.
-    Without, it lies behind the data of its output queues, and all data ahead of it was consumed.
+    With `capture`, what is queued ahead of the barrier in those input channels joins the snapshot in that
+    step. So does the data ahead of it in the output queues, which it overtakes, unless not `overtake`:
+    then it lies behind that data. The `reason` says why it overtakes. Without `capture` it overtakes
+    nothing, and all data ahead of it was consumed.
     """
 
     barrier: Barrier
     capture: frozenset[int] | None = None
     reason: str = ""
+    overtake: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,8 +193,10 @@ Command = (
 )
 
 
-def unaligned_snapshot(alignment: Alignment, reason: str) -> list[Command]:
-    """Orders a snapshot that overtakes whatever is queued; nothing while a channel forbids it.
+def unaligned_snapshot(
+    alignment: Alignment, reason: str = "", overtake: bool = True
+) -> list[Command]:
+    """Orders a snapshot that captures what is ahead of barriers; nothing while a channel forbids it.
 
     A reached channel has no data ahead of its barrier: what lies in its queue is behind it.
     """
@@ -200,7 +204,7 @@ def unaligned_snapshot(alignment: Alignment, reason: str) -> list[Command]:
         return []
     ahead = alignment.channels - alignment.reached
     missing = alignment.channels - alignment.arrived
-    return [TakeSnapshot(alignment.barrier, ahead, reason), StartCapture(missing)]
+    return [TakeSnapshot(alignment.barrier, ahead, reason, overtake), StartCapture(missing)]
 
 
 class CheckpointMode(Protocol):

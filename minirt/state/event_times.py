@@ -38,15 +38,26 @@ class EventTimes:
         return MAX_WATERMARK if self._ended else self._least
 
     @property
+    def reached(self) -> int:
+        """As `least`, but the end of input does not count: nothing is older for it."""
+        return self._least
+
+    def reached_by(self, groups: npt.NDArray[np.integer]) -> Times:
+        """As `of`, but the end of input does not count."""
+        if self._ahead is None:
+            return np.full(len(groups), self._least, np.int64)
+        return np.maximum(self._ahead[groups.astype(np.int64) - self._groups.start], self._least)
+
+    @property
     def differ(self) -> bool:
         """Whether some keys have seen more than others."""
         return self._ahead is not None and not self._ended
 
     def of(self, groups: npt.NDArray[np.integer]) -> Times:
         """The watermark that keys of these key groups have seen."""
-        if self._ahead is None or self._ended:
-            return np.full(len(groups), self.least, np.int64)
-        return np.maximum(self._ahead[groups.astype(np.int64) - self._groups.start], self._least)
+        if self._ended:
+            return np.full(len(groups), MAX_WATERMARK, np.int64)
+        return self.reached_by(groups)
 
     def advance(self, watermark: int) -> None:
         if watermark == MAX_WATERMARK:

@@ -71,6 +71,10 @@ class FrozenSlots:
         return [self._copy(slots)]
 
 
+Trim = Callable[[Sequence[Any], Sequence[Any]], tuple[Sequence[Any], Sequence[Any]]]
+"""Leaves out of keys and values what is not to be stored."""
+
+
 class FrozenKeys:
     """Some keys of a dict of state, which may be gone from it. `pack` makes a piece of keys and values.
 
@@ -84,8 +88,10 @@ class FrozenKeys:
         keys: Sequence[Any],
         only: Set[Any] | None,
         pack: Callable[[Sequence[Any], Sequence[Any]], bytes],
+        trim: Trim | None = None,
     ) -> None:
         """`only` are the keys as a set, None if they are all that the table has."""
+        self._trim = trim
         self._table = table
         self._keys = keys
         self._only = only
@@ -97,7 +103,7 @@ class FrozenKeys:
         """Keys that have changed since, and were saved before if it was not their turn yet."""
         self._saved: list[bytes] = []
         self.gone: list[Any] = []
-        """Keys that the table did not have. They are known once all pieces are copied."""
+        """Keys of which there is nothing to store. They are known once all pieces are copied."""
         self._lock = threading.Lock()
 
     def before_change(self, keys: Collection[Any]) -> None:
@@ -146,10 +152,14 @@ class FrozenKeys:
 
     def _packed(self, keys: Sequence[Any]) -> list[bytes]:
         table = self._table
-        there = [key for key in keys if key in table]
+        there: Sequence[Any] = [key for key in keys if key in table]
+        values: Sequence[Any] = [table[key] for key in there]
+        if self._trim is not None:
+            there, values = self._trim(there, values)
         if self._only is not None and len(there) < len(keys):
-            self.gone += [key for key in keys if key not in table]
+            kept = set(there)
+            self.gone += [key for key in keys if key not in kept]
         return [
-            self._pack(piece, [table[key] for key in piece])
-            for piece in (there[i : i + PIECE_KEYS] for i in range(0, len(there), PIECE_KEYS))
+            self._pack(there[i : i + PIECE_KEYS], values[i : i + PIECE_KEYS])
+            for i in range(0, len(there), PIECE_KEYS)
         ]

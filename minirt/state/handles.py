@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterable, Iterator, MutableMapping
 from typing import Any
 
 from minirt.data.custody import Custody
 from minirt.errors import ConfigurationError
+from minirt.functions import TimeDomain
+from minirt.state.expiry import Refresh, time_to_live
 from minirt.state.keyed import KeyedState
+from minirt.units import Duration
 
 
 class Handle:
     """A declaration, or a bound copy of one: that alone has `_state`, `_table` and `_custody`.
+
+    With a `ttl`, what is stored expires so long after it was last written, or with `refresh="read"` also
+    read. `clock` says what time it goes by: "processing", the default, or "event".
 
     State and the functions of users share no value: both what is stored and what is read is a copy.
     """
@@ -21,7 +26,15 @@ class Handle:
     _table: dict[Any, Any]
     _custody: Custody
 
-    def __init__(self, name: str | None) -> None:
+    def __init__(
+        self,
+        name: str | None,
+        ttl: Duration | None = None,
+        refresh: Refresh | None = None,
+        clock: TimeDomain | None = None,
+    ) -> None:
+        self.ttl = time_to_live(ttl, refresh, clock, f"a {type(self).__name__}")
+        """When what it holds expires; None if never."""
         if name is not None and (not isinstance(name, str) or not name):
             raise ConfigurationError(f"the name of a state is a non-empty str, not {name!r}")
         self._name = name
@@ -47,8 +60,16 @@ class ValueState(Handle):
     in a ListState or MapState, which copy single elements.
     """
 
-    def __init__(self, default: Any = None, *, name: str | None = None) -> None:
-        super().__init__(name)
+    def __init__(
+        self,
+        default: Any = None,
+        *,
+        name: str | None = None,
+        ttl: Duration | None = None,
+        refresh: Refresh | None = None,
+        clock: TimeDomain | None = None,
+    ) -> None:
+        super().__init__(name, ttl, refresh, clock)
         if type(default).__hash__ is None:
             raise ConfigurationError(
                 f"the default of a ValueState must not be a {type(default).__name__}, as all keys "
@@ -77,10 +98,18 @@ class ValueState(Handle):
 
 
 class ListState(Handle):
-    """A list for every key; an empty one takes no room. Elements are copied in and out."""
+    """A list for every key; an empty one takes no room. Elements are copied in and out, and expire one
+    by one."""
 
-    def __init__(self, *, name: str | None = None) -> None:
-        super().__init__(name)
+    def __init__(
+        self,
+        *,
+        name: str | None = None,
+        ttl: Duration | None = None,
+        refresh: Refresh | None = None,
+        clock: TimeDomain | None = None,
+    ) -> None:
+        super().__init__(name, ttl, refresh, clock)
 
     def get(self) -> list[Any]:
         """The elements, as a list of the caller's own."""
@@ -106,10 +135,18 @@ class ListState(Handle):
 
 
 class MapState(Handle, MutableMapping[Any, Any]):
-    """A dict for every key; an empty one takes no room. Values are copied in and out."""
+    """A dict for every key; an empty one takes no room. Values are copied in and out, and expire field by
+    field."""
 
-    def __init__(self, *, name: str | None = None) -> None:
-        super().__init__(name)
+    def __init__(
+        self,
+        *,
+        name: str | None = None,
+        ttl: Duration | None = None,
+        refresh: Refresh | None = None,
+        clock: TimeDomain | None = None,
+    ) -> None:
+        super().__init__(name, ttl, refresh, clock)
 
     def __getitem__(self, field: Any) -> Any:
         return self._custody.lend(self._current()[field])
@@ -138,46 +175,3 @@ class MapState(Handle, MutableMapping[Any, Any]):
     def _current(self) -> dict[Any, Any]:
         current: dict[Any, Any] | None = self._table.get(self._state.key)
         return {} if current is None else current
-
-
-def bind_states(process: object, state: KeyedState, custody: Custody) -> None:
-    """Give a process its own handles for the states that its class and their parents declare.
-
-    Raises ConfigurationError for two states of one name, and for handles that are no declarations.
-    """
-    declared = declarations(type(process))
-    attributes = getattr(process, "__dict__", None)
-    if attributes is None:
-        if declared:
-            raise ConfigurationError(
-                f"{type(process).__name__} declares state and has __slots__; remove these"
-            )
-        return
-    for attribute, value in attributes.items():
-        if isinstance(value, Handle) and attribute not in declared:
-            raise ConfigurationError(
-                f"{type(process).__name__}.{attribute}: declare state as a class attribute, not in "
-                "__init__"
-            )
-    owner: dict[str, str] = {}
-    for attribute, handle in declared.items():
-        name = handle._name or attribute
-        other = owner.setdefault(name, attribute)
-        if other != attribute:
-            raise ConfigurationError(
-                f"{type(process).__name__}: {other} and {attribute} declare a state of the same "
-                f"name, {name!r}"
-            )
-        bound = copy.copy(handle)
-        bound._state = state
-        bound._table = state.table(name)
-        bound._custody = custody
-        attributes[attribute] = bound
-
-
-def declarations(kind: type) -> dict[str, Handle]:
-    """The states that a class declares, by attribute; what a class defines hides what its parents do."""
-    visible: dict[str, object] = {}
-    for parent in reversed(kind.__mro__):
-        visible.update(vars(parent))
-    return {name: value for name, value in visible.items() if isinstance(value, Handle)}

@@ -6,7 +6,7 @@ A snapshot holds a table as a whole, or what has changed in it: keys that are go
 from __future__ import annotations
 
 import weakref
-from collections.abc import Collection, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Mapping, Sequence, Set
 from functools import partial
 from itertools import compress
 from typing import Any
@@ -14,7 +14,7 @@ from typing import Any
 from minirt.data.codec import UnsupportedRecordError
 from minirt.data.keys import distinct_keys, key_groups
 from minirt.state.dict_segments import DictSegments, is_small
-from minirt.state.frozen import FrozenKeys
+from minirt.state.frozen import FrozenKeys, Trim
 from minirt.state.keyed_changes import pack_changes, unpack_changes
 from minirt.state.sections import Section, join_chunks, kind_of, pack_chunk, unpack_section
 from minirt.state.stored import KEYED_TABLE
@@ -35,6 +35,7 @@ class KeyedState:
         self._segments: dict[str, DictSegments] = {}
         self._changed: set[Any] | None = None
         """The keys that may have changed since the last snapshot; None if these are not counted."""
+        self._trims: dict[str, Callable[[], Trim | None]] = {}
         self._frozen: list[weakref.ref[FrozenKeys]] = []
         """The parts of the last snapshot that are made later, until it is stored or given up."""
 
@@ -42,6 +43,17 @@ class KeyedState:
         """The values of the state `name` by key; always the same dict, free to be read and changed."""
         self._segments.setdefault(name, DictSegments())
         return self._tables.setdefault(name, {})
+
+    def trim(self, name: str, as_of_now: Callable[[], Trim | None]) -> None:
+        """Leave out of snapshots of a table what the function, asked at each of them, says."""
+        self._trims[name] = as_of_now
+
+    def empty(self, name: str) -> None:
+        """Forget all that a table holds, if there is one of this name."""
+        table = self._tables.get(name)
+        if table:
+            self.change(list(table))
+            table.clear()
 
     def change(self, keys: Collection[Any]) -> None:
         """Note that the state of these keys may be about to change.
@@ -121,7 +133,8 @@ class KeyedState:
     def _section(self, name: str, table: dict[Any, Any], only: Set[Any] | None) -> Section:
         """These keys of a table, None for all, as they are now; made later unless the table is small."""
         keys = self._segments[name].keys if only is None else list(only)
-        frozen = FrozenKeys(table, keys, only, partial(self._pack, name))
+        trim = self._trims[name]() if name in self._trims else None
+        frozen = FrozenKeys(table, keys, only, partial(self._pack, name), trim)
         total = len(table)
 
         def make() -> bytes:

@@ -17,6 +17,7 @@ import msgpack
 from minirt.data.codec import MalformedDataError
 from minirt.data.plain import unpack_plain
 from minirt.state import array_layout, keyed_changes
+from minirt.state.run_sections import count_run, entries_of_run
 from minirt.state.sections import (
     HEAD_BYTES,
     ByteStream,
@@ -29,6 +30,8 @@ from minirt.state.sections import (
 
 UID_SEPARATOR = "\x1f"
 STATE, TIMERS, SPLITS, EVENT_TIME = "state/", "timers/", "splits", "time"
+STATE_CLOCK = "clock"
+JOINED, GIVEN_OUT = "joined/", "given/"
 """How the names of sections begin, by kind."""
 
 KEYED_TABLE, TIMER_TABLE = b"KEYD", b"TIME"
@@ -38,6 +41,7 @@ _WHOLE_BYTES_MAX = 1 << 30
 """The largest section in bytes that is read at once, if it cannot be read in pieces."""
 
 _ARRAY_HEADER_BYTES = 5
+_GIVEN_BYTES = 8
 _EVENT_TIME = struct.Struct("<q")
 _GROUP_TIMES = struct.Struct("<IIq")
 NO_WATERMARK = -(2**63)
@@ -170,6 +174,31 @@ def _read_event_time(stream: ByteStream, allow_pickle: bool) -> Content:
     return Content((), iter([(list(shown), times)]))
 
 
+def _read_run(stream: ByteStream, allow_pickle: bool) -> Content:
+    return Content((), entries_of_run(stream.read(_WHOLE_BYTES_MAX)))
+
+
+def _count_given(section: bytes) -> int:
+    return -(-len(section) // _GIVEN_BYTES)
+
+
+def _read_given(stream: ByteStream, allow_pickle: bool) -> Content:
+    """Bits, in lines of 64."""
+    return Content((), _given(stream))
+
+
+def _given(stream: ByteStream) -> Entries:
+    place = 0
+    while bits := stream.read(_GIVEN_BYTES):
+        yield [place], ["".join(f"{byte:08b}" for byte in bits)]
+        place += 8 * len(bits)
+
+
+def _read_clock(stream: ByteStream, allow_pickle: bool) -> Content:
+    ms, _ = unpack_event_time(stream.read(_EVENT_TIME.size))
+    return Content((), iter([(["processing"], [ms])]))
+
+
 def _count_event_times(section: bytes) -> int:
     runs = (len(section) - _EVENT_TIME.size) // _GROUP_TIMES.size
     return 1 if runs < 2 else 1 + runs
@@ -185,5 +214,8 @@ KINDS: dict[str, SectionKind] = {
     "state": SectionKind(("key", "value"), _count_state, _read_state),
     "timers": SectionKind(("time", "key"), partial(count_entries, TIMER_TABLE), _read_timers),
     "time": SectionKind(("clock", "ms"), _count_event_times, _read_event_time),
+    "clock": SectionKind(("clock", "ms"), _count_event_times, _read_clock),
+    "joined": SectionKind(("time", "record"), count_run, _read_run),
+    "given": SectionKind(("from record", "records"), _count_given, _read_given),
     "splits": SectionKind(("split", "progress"), _count_splits, _read_splits),
 }

@@ -10,7 +10,8 @@ import pytest
 
 from minirt.data.custody import Custody
 from minirt.errors import ConfigurationError
-from minirt.state.handles import ListState, MapState, ValueState, bind_states
+from minirt.state.binding import bind_states
+from minirt.state.handles import ListState, MapState, ValueState
 from minirt.state.keyed import KeyedState
 
 

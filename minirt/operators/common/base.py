@@ -7,7 +7,7 @@ from abc import ABC
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any
+from typing import Any, ClassVar
 
 from minirt.clock import SYSTEM_CLOCK
 from minirt.data.batch import Batch
@@ -134,6 +134,10 @@ class Operator(Member):
     looks around between steps. Whatever state they leave at a step must be fit for a snapshot. A step that
     yields `Wait.FOR_MAIL` is followed by the next one once mail was handed over.
     """
+
+    least_piece: ClassVar[int] = 1
+    """Fewer records at a time cost it about as much as so many. Larger batches are cut into pieces that
+    take a slice, but are never cut smaller than this."""
 
     def __init__(self, ctx: OperatorContext) -> None:
         super().__init__(ctx)

@@ -75,6 +75,8 @@ class Chain:
         self._entrances = entrances[::-1]
         """The entrance of each operator, by its place in the vertex."""
         self.operators = operators[::-1]
+        self.least_piece = max((one.least_piece for one in self.operators), default=1)
+        """No batch is to be cut into smaller pieces."""
         self._clocked = [one for one in self.operators if _overrides(one, *_ASKED_FOR_TIME)]
         self._addressed = [one for one in self.operators if _overrides(one, "on_mail")]
 

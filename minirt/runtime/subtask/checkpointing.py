@@ -164,9 +164,9 @@ class SubtaskCheckpoints:
                 case ScheduleTimer(checkpoint_id, at):
                     self._timers.append((at, checkpoint_id))
                     asked_for_timer = True
-                case TakeSnapshot(barrier, capture):
+                case TakeSnapshot(barrier, capture, _, overtake):
                     with self._logging(barrier.checkpoint_id):
-                        self._take(barrier, capture)
+                        self._take(barrier, capture, overtake)
                 case StartCapture(channels):
                     self._current().capture.open_channels = channels
                 case StopCapture(channel):
@@ -196,10 +196,10 @@ class SubtaskCheckpoints:
         assert self._taken is not None
         return self._taken
 
-    def _take(self, barrier: Barrier, channels: frozenset[int] | None) -> None:
-        """The synchronous part of a snapshot; with `channels`, the barrier overtakes."""
+    def _take(self, barrier: Barrier, channels: frozenset[int] | None, overtake: bool) -> None:
+        """The synchronous part of a snapshot, with what is queued in `channels`."""
         began_at = self._ports.clock.monotonic()
-        if channels is None:
+        if channels is None or not overtake:
             self._outputs.barrier(barrier)
             capture = Capture([])
         else:

@@ -217,6 +217,7 @@ class Subtask:
     def _process_piece(self, work: InWork) -> int:
         data = work.data
         piece = self._pacer.piece(columns=isinstance(data.batch, Columns))
+        piece = max(piece, self.chain.least_piece)
         count = min(work.left, piece, self._room_pacer.piece)
         if self.input.piece_records is not None:
             count = min(work.left, self.input.piece_records)

@@ -16,13 +16,14 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from minirt.testing.conformance.graphs import MORE, Job
+from minirt.testing.conformance.graphs import Job
 from minirt.testing.conformance.oracle import arriving
 from minirt.testing.conformance.plans import Plan, Stage
 from minirt.testing.conformance.stages import kind_of
 from minirt.testing.conformance.stages.base import (
     BACK,
     LAID,
+    MORE,
     CutOf,
     Record,
     Records,

@@ -9,10 +9,7 @@ import minirt as rt
 from minirt.testing import TransactionalSink
 from minirt.testing.conformance.plans import Plan, Stage
 from minirt.testing.conformance.stages import SOURCE, kind_of
-from minirt.testing.conformance.stages.base import Site
-
-MORE = "-more"
-"""Behind the uid of an operator: those in front of each input of it that change nothing."""
+from minirt.testing.conformance.stages.base import MORE, Site
 
 
 @dataclass

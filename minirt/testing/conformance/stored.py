@@ -83,6 +83,22 @@ class StoredCheckpoint:
                 }
                 yield from ((section.partition("state/")[2], row) for row in rows.values())
 
+    def waiting(self, uid: str, side: str) -> Iterator[tuple[Mapping[str, Any], bool]]:
+        """The records of one side of a join that wait, and whether nothing more is to come of each.
+
+        A run of them may be in an older file; the newest says which of its records are done: one bit each.
+        """
+        start, flags = f"{uid}\x1fjoined/{side}/", f"{uid}\x1fgiven/{side}/"
+        for ref, snapshot in zip(self._manifest["snapshots"], self._snapshots, strict=True):
+            runs = {name: data for name, data in snapshot.items() if name.startswith(start)}
+            for older in ref["references"]:
+                held = self._older(older["path"])
+                runs |= {name: held[name] for name in older["sections"] if name.startswith(start)}
+            for name, section in runs.items():
+                bits = snapshot.get(flags + name.removeprefix(start), b"")
+                for place, row in enumerate(_rows(section)):
+                    yield row, bool(bits and bits[place // 8] >> (7 - place % 8) & 1)
+
     def in_flight(self) -> Iterator[tuple[str, int, Any]]:
         """All captured records, with the uid of the operator that was to get them, and at which input."""
         for captured in self._manifest["in_flight"]:

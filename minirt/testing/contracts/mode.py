@@ -189,9 +189,9 @@ class SimulatedSubtask:
                     self.blocked.clear()
                 case ScheduleTimer(checkpoint_id, at):
                     self.timers.append((at, checkpoint_id))
-                case TakeSnapshot(barrier, capture):
+                case TakeSnapshot(barrier, capture, _, overtake):
                     assert not self.taken, "a snapshot was taken before the last one had ended"
-                    self.take(barrier.checkpoint_id, capture)
+                    self.take(barrier.checkpoint_id, capture, overtake)
                 case StartCapture(channels):
                     assert not channels & self.uncapturable
                     self.capturing = channels
@@ -216,12 +216,13 @@ class SimulatedSubtask:
         if any(isinstance(command, ScheduleTimer) for command in commands):
             self.fire_timers()
 
-    def take(self, checkpoint_id: int, capture: frozenset[int] | None) -> None:
+    def take(self, checkpoint_id: int, capture: frozenset[int] | None, overtake: bool) -> None:
         cut = Cut(frozenset(self.state), set(), set())
         self.outputs.append(-checkpoint_id)
         if capture is not None:
             assert not capture & self.uncapturable
             cut.captured = self.queued(checkpoint_id, capture)
+        if capture is not None and overtake:
             cut.overtaken = self.move_ahead(checkpoint_id)
         self.taken[checkpoint_id] = cut
 

@@ -23,6 +23,8 @@ from minirt.testing.conformance.stages.elements import (
     MapStage,
     SplitStage,
 )
+from minirt.testing.conformance.stages.expiring import ExpiringStage
+from minirt.testing.conformance.stages.joined import IntervalStage
 from minirt.testing.conformance.stages.reduce import ReduceStage
 from minirt.testing.conformance.stages.source import SourceStage
 from minirt.testing.conformance.stages.timers import TimersStage
@@ -57,6 +59,8 @@ STAGES: dict[str, StageKind] = {
         ReduceStage(),
         AggregateStage(),
         WindowStage(),
+        ExpiringStage(),
+        IntervalStage(),
     )
 }
 

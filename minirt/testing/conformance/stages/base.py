@@ -34,6 +34,8 @@ CUSTOM_KEYS = 7
 BUCKET_MS = 16
 LAID = "-laid"
 """Behind the uid of an operator on columns: the one that lays them out for it."""
+MORE = "-more"
+"""Behind the uid of an operator: those in front of each input of it that change nothing."""
 BACK = "-back"
 """Behind the uid of an operator: the one that makes records of what it gives out."""
 

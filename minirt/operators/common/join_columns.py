@@ -1,0 +1,221 @@
+"""The columns of joins: which there are, the keys of both sides, and records of both side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from minirt.data.column_keys import check_key_type, hash_columns
+from minirt.data.hashing import U64
+from minirt.data.simple_columns import simple, simple_type
+from minirt.errors import ConfigurationError, UserCodeError
+
+LEFT, RIGHT = 0, 1
+SIDES = "left", "right"
+
+_KINDS: tuple[tuple[str, Callable[[pa.DataType], bool], pa.DataType], ...] = (
+    ("boolean", pa.types.is_boolean, pa.bool_()),
+    ("unsigned 64-bit integer", pa.types.is_uint64, pa.uint64()),
+    ("integer", pa.types.is_integer, pa.int64()),
+    ("string", pa.types.is_string, pa.large_string()),
+    ("string", pa.types.is_large_string, pa.large_string()),
+    ("binary", pa.types.is_binary, pa.large_binary()),
+    ("binary", pa.types.is_large_binary, pa.large_binary()),
+    ("binary", pa.types.is_fixed_size_binary, pa.large_binary()),
+    ("date", pa.types.is_date, pa.date32()),
+)
+"""What keys can be: types of one name can equal each other, once they are cast to the last one."""
+
+
+def key_kind(type: pa.DataType) -> tuple[str, pa.DataType] | None:
+    """What keys of this type are compared as; None if they are all null."""
+    type = simple_type(type)
+    if pa.types.is_null(type):
+        return None
+    if pa.types.is_timestamp(type):
+        zone = "with a zone" if type.tz else "without a zone"
+        return f"timestamp {zone}", pa.timestamp("us", "UTC" if type.tz else None)
+    for name, check, compared in _KINDS:
+        if check(type):
+            return name, compared
+    raise ConfigurationError(check_key_type(type) or f"columns of type {type} cannot be keys")
+
+
+def key_misfit(keys: Sequence[Sequence[str]], schemas: Sequence[pa.Schema | None]) -> str | None:
+    """Why the keys of both sides, as far as their columns are known, can never be equal; None if they can.
+
+    Raises ConfigurationError for a type that cannot be a key.
+    """
+    left, right = schemas
+    if left is None or right is None:
+        return None
+    for one, other in zip(*keys, strict=True):
+        types = left.field(one).type, right.field(other).type
+        kinds = [key_kind(type) for type in types]
+        if None not in kinds and kinds[0] != kinds[1]:
+            return (
+                f"key column {one!r} of the left is of type {types[0]} and {other!r} of the right of "
+                f"type {types[1]}: no key of one side can equal one of the other; cast one of them"
+            )
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class JoinColumns:
+    """The columns of results: those of the left, then those of the right.
+
+    A key column that is called alike on both sides is there once, with the key of the side that there is.
+    Another column of the right whose name the left has gets a suffix.
+    """
+
+    keys: tuple[tuple[str, ...], tuple[str, ...]]
+    suffix: str
+
+    def schema(self, left: pa.Schema | None, right: pa.Schema | None) -> pa.Schema:
+        """Raises ConfigurationError if two columns would have one name. None stands for no columns yet."""
+        left, right = (pa.schema([]) if one is None else one for one in (left, right))
+        shared = self._shared
+        fields = [self._field(each, right) for each in left]
+        if not left.names:
+            fields += [right.field(name) for name in self.keys[LEFT] if name in shared]
+        names = set(left.names) | shared
+        for each in right:
+            if each.name in shared:
+                continue
+            name = each.name + self.suffix if each.name in names else each.name
+            if name in names:
+                raise ConfigurationError(
+                    f"two columns of the result would be called {name!r}; rename one with select, or give "
+                    "another suffix"
+                )
+            names.add(name)
+            fields.append(pa.field(name, each.type))
+        return pa.schema(fields)
+
+    def side_by_side(
+        self,
+        schemas: Sequence[pa.Schema | None],
+        left: pa.RecordBatch | None,
+        right: pa.RecordBatch | None,
+    ) -> pa.RecordBatch:
+        """Records of both sides as results; None for a side stands for nulls."""
+        schema = self.schema(*schemas)
+        count = left.num_rows if left is not None else right.num_rows if right is not None else 0
+        sources: dict[str, pa.Array] = {}
+        if right is not None:
+            of_left = schemas[LEFT]
+            known = self._shared.union(() if of_left is None else of_left.names)
+            for name, column in zip(right.schema.names, right.columns, strict=True):
+                own = name + self.suffix if name in known and name not in self._shared else name
+                sources[own] = column
+        if left is not None:
+            sources |= dict(zip(left.schema.names, left.columns, strict=True))
+        columns = [
+            sources[each.name].cast(each.type)
+            if each.name in sources
+            else pa.nulls(count, each.type)
+            for each in schema
+        ]
+        return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+    def _field(self, field: pa.Field, right: pa.Schema) -> pa.Field:
+        """A column of the left; the type of a key may be known from the right only."""
+        is_key = field.name in self._shared and field.name in right.names
+        if is_key and pa.types.is_null(field.type):
+            return right.field(field.name)
+        return field
+
+    @property
+    def _shared(self) -> set[str]:
+        return {one for one, other in zip(*self.keys, strict=True) if one == other}
+
+
+class SideColumns:
+    """The columns that the records of one side have had so far."""
+
+    def __init__(self, side: int, keys: Sequence[str], label: str) -> None:
+        self._side = side
+        self._keys = keys
+        self._label = label
+        self.schema: pa.Schema | None = None
+
+    def begin(self, schema: pa.Schema) -> None:
+        """The columns are known before the first record."""
+        self.schema = simple_schema(schema)
+
+    def fitting(self, table: pa.RecordBatch) -> pa.RecordBatch:
+        """The records with all columns known; columns that are new become known.
+
+        Raises UserCodeError for a column whose type does not go with what it had.
+        """
+        for name in self._keys:
+            if name not in table.schema.names:
+                raise UserCodeError(
+                    f"operator {self._label}: a batch of the {SIDES[self._side]} has no key column "
+                    f"{name!r}, only {', '.join(table.schema.names)}"
+                )
+        if self.schema is not None and table.schema.equals(self.schema):
+            return table
+        columns = [simple(column) for column in table.columns]
+        table = pa.RecordBatch.from_arrays(columns, names=table.schema.names)
+        if self.schema is None:
+            self.schema = table.schema
+        elif not table.schema.equals(self.schema):
+            try:
+                self.schema = pa.unify_schemas(
+                    [self.schema, table.schema], promote_options="permissive"
+                )
+            except pa.ArrowException as error:
+                raise UserCodeError(
+                    f"operator {self._label}: the columns of the {SIDES[self._side]} changed their types: "
+                    f"{error}; cast them to one type"
+                ) from error
+        return self.conform(table)
+
+    def conform(self, table: pa.RecordBatch) -> pa.RecordBatch:
+        """Records that came before, with the columns known by now."""
+        assert self.schema is not None
+        if table.schema.equals(self.schema):
+            return table
+        columns = [
+            table.column(each.name).cast(each.type)
+            if each.name in table.schema.names
+            else pa.nulls(table.num_rows, each.type)
+            for each in self.schema
+        ]
+        return pa.RecordBatch.from_arrays(columns, schema=self.schema)
+
+    def hashes(self, table: pa.RecordBatch) -> U64:
+        """Those of the keys by which records are dealt; of equal keys of both sides they are equal."""
+        return hash_columns([table.column(name) for name in self._keys])
+
+    def key_arrays(self, table: pa.RecordBatch) -> list[pa.Array]:
+        """The keys, in the types in which those of both sides are compared."""
+        arrays = []
+        for name in self._keys:
+            array = table.column(name)
+            kind = key_kind(array.type)
+            arrays.append(array if kind is None else array.cast(kind[1], safe=False))
+        return arrays
+
+
+def simple_schema(schema: pa.Schema) -> pa.Schema:
+    return pa.schema([pa.field(each.name, simple_type(each.type)) for each in schema])
+
+
+def equal_keys(left: Sequence[pa.Array], right: Sequence[pa.Array]) -> npt.NDArray[np.bool_] | None:
+    """Whether the keys in each row are equal; none of them is null. None if all are."""
+    same = None
+    for one, other in zip(left, right, strict=True):
+        matches = pc.equal(one, other)
+        same = matches if same is None else pc.and_(same, matches)
+    assert same is not None
+    if pc.all(same).as_py():
+        return None
+    found: npt.NDArray[np.bool_] = same.to_numpy(zero_copy_only=False)
+    return found

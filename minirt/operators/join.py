@@ -1,0 +1,376 @@
+"""`join`: pairs of records of two streams that have one key and lie near each other in event time."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import ClassVar, get_args
+
+import numpy as np
+import pyarrow as pa
+
+from minirt.data.batch import Batch, Columns
+from minirt.data.hashing import U64
+from minirt.errors import ConfigurationError, UserCodeError
+from minirt.graph.operator_spec import Form, OperatorSpec, Site, StateDealing
+from minirt.operators.common.aggregation import CHUNK_KEYS, own_groups
+from minirt.operators.common.base import Operator, OperatorContext
+from minirt.operators.common.columns import to_columns
+from minirt.operators.common.join_bounds import JoinBounds
+from minirt.operators.common.join_columns import (
+    LEFT,
+    RIGHT,
+    JoinColumns,
+    equal_keys,
+    key_misfit,
+    simple_schema,
+)
+from minirt.operators.common.join_side import How, Side
+from minirt.protocol.key_groups import group_range
+from minirt.state.event_times import EventTimes
+from minirt.state.numbers import Mask
+from minirt.state.run_sections import pack_done, pack_run, unpack_done, unpack_run
+from minirt.state.runs import Places, Run, Times, candidates, sorted_run, taken
+from minirt.state.sections import Section
+from minirt.state.stored import EVENT_TIME, GIVEN_OUT, JOINED
+
+LATE_TAG = "late"
+"""The side output that carries the records that came when their partners may be gone."""
+
+
+@dataclass(frozen=True, slots=True)
+class JoinSpec(OperatorSpec):
+    """Joins two streams by key columns; `bounds` say which times partners have."""
+
+    kind: ClassVar = "join"
+    inputs: ClassVar = 2
+    state: ClassVar = StateDealing.BY_KEY_GROUP
+    takes: ClassVar = Form.COLUMNS
+    needs_event_time: ClassVar = True
+
+    bounds: JoinBounds
+    how: How = "inner"
+    suffix: str = "_right"
+    columns: tuple[pa.Schema | None, pa.Schema | None] = (None, None)
+    """Those of both sides, as far as they are known: a column whose type is not known is of type null."""
+
+    @property
+    def details(self) -> str:
+        return f", {self.how}, {self.bounds.text}"
+
+    def check(self, site: Site) -> None:
+        if self.how not in get_args(How):
+            raise ConfigurationError(
+                f"{site.label}: how is one of {', '.join(get_args(How))}, not {self.how!r}"
+            )
+        if not isinstance(self.suffix, str) or not self.suffix:
+            raise ConfigurationError(
+                f"{site.label}: suffix is a non-empty str, not {self.suffix!r}"
+            )
+        keys = []
+        for key in site.keys:
+            if key is None or not key.columns:
+                raise ConfigurationError(
+                    f"{site.label}: joins go by key columns; name them in on=..., after a map that "
+                    "computes the column if need be"
+                )
+            keys.append(key.columns)
+        try:
+            misfit = key_misfit(keys, site.schemas)
+        except ConfigurationError as error:
+            raise ConfigurationError(f"{site.label}: {error}") from error
+        if misfit is not None:
+            raise ConfigurationError(f"{site.label}: {misfit}")
+
+    def side_output(self, tag: str, label: str) -> Form:
+        if tag != LATE_TAG:
+            raise ConfigurationError(
+                f"{label}: joins have one side output, {LATE_TAG!r}, and no {tag!r}"
+            )
+        return Form.COLUMNS
+
+    def output_schema(self, site: Site) -> pa.Schema | None:
+        left, right = site.schemas
+        if left is None or right is None:
+            return None
+        left, right = simple_schema(left), simple_schema(right)
+        if self.how in ("semi", "anti"):
+            return left
+        keys = tuple(() if key is None else key.columns for key in site.keys)
+        try:
+            return JoinColumns((keys[LEFT], keys[RIGHT]), self.suffix).schema(left, right)
+        except ConfigurationError as error:
+            raise ConfigurationError(f"{site.label}: {error}") from error
+
+    def build(self, ctx: OperatorContext) -> Operator:
+        return JoinOperator(ctx, self)
+
+
+class JoinOperator(Operator):
+    """Looks for the partners of each record among those of the other side that wait, then lets it wait.
+
+    A record waits until the watermark says that no partner can come. It is *late* if the watermark that
+    its key has seen is not before it: its partners may be gone. That watermark is part of the state, as for
+    windows.
+    """
+
+    # All runs are searched, whatever the number of records that are looked for.
+    least_piece: ClassVar = 4096
+
+    def __init__(self, ctx: OperatorContext, spec: JoinSpec) -> None:
+        super().__init__(ctx)
+        self._how = spec.how
+        self._bounds = spec.bounds
+        self._sides = (
+            Side(ctx, LEFT, spec.how, spec.columns[LEFT]),
+            Side(ctx, RIGHT, spec.how, spec.columns[RIGHT]),
+        )
+        self._columns = JoinColumns((self._sides[0].keys, self._sides[1].keys), spec.suffix)
+        self._times = EventTimes(group_range(ctx.subtask, ctx.parallelism, ctx.max_parallelism))
+        self._late = ctx.side(LATE_TAG)
+        self._handed_over: list[Run] = []
+        self._counted = 0, 0
+
+    def process(self, batch: Batch, input_index: int) -> None:
+        if not len(batch):
+            return
+        side, columns = self._sides[input_index], to_columns(batch, self.ctx.label)
+        if columns.timestamps is None:
+            raise UserCodeError(
+                f"operator {self.ctx.label}: joins need event time, but these records have no "
+                "timestamps; give their source watermarks=..."
+            )
+        table, times = side.fitting(columns.table), columns.timestamps
+        self._check_kinds()
+        keys = side.arrays_of(table)
+        hashes = side.columns.hashes(table)
+        keyed, seen = self._with_key(keys), self._seen(hashes)
+        on_time = times > seen
+        if not on_time.all():
+            self.ctx.metrics.late_records += int(len(times) - np.count_nonzero(on_time))
+            self._late(columns.where(~on_time))
+        if not keyed.all() and side.gives_alone:
+            self._emit_alone(side, table, times, times, np.flatnonzero(on_time & ~keyed))
+        places = np.flatnonzero(on_time & keyed)
+        if len(places) < len(times):
+            if not len(places):
+                return
+            table, hashes, times = taken(table, places), hashes[places], times[places]
+            seen = seen[places]
+        _, until = self._bounds.partners(side.number, times)
+        run, order = sorted_run(table, hashes, times, until, np.zeros(len(times), np.bool_))
+        self._match(side, run)
+        self._let_wait(side, run, seen[order])
+        self._count()
+
+    def on_watermark(self, watermark: int) -> Iterator[None]:
+        self.watermark = watermark
+        self._times.advance(watermark)
+        return self._free()
+
+    # Partners.
+
+    def _match(self, side: Side, run: Run) -> None:
+        """Give out the pairs of a new run with what waits on the other side."""
+        other = self._sides[1 - side.number]
+        first, last = self._bounds.partners(side.number, run.times)
+        for waiting in other.runs.runs:
+            for own, theirs in candidates(run.hashes, first, last, waiting):
+                self._pair(side, run, own, other, waiting, theirs)
+
+    def _pair(
+        self, side: Side, run: Run, own: Places, other: Side, waiting: Run, theirs: Places
+    ) -> None:
+        own_rows = taken(run.table, own)
+        their_rows = taken(waiting.table, theirs)
+        same = equal_keys(side.arrays_of(own_rows), other.arrays_of(their_rows))
+        if same is not None:
+            kept = np.flatnonzero(same)
+            if not len(kept):
+                return
+            own, theirs = own[kept], theirs[kept]
+            own_rows, their_rows = (taken(rows, kept) for rows in (own_rows, their_rows))
+        times = np.maximum(run.times[own], waiting.times[theirs])
+        if self._how in ("semi", "anti"):
+            self._first_partners(side, run, own, waiting, theirs, times)
+            return
+        if side.flagged:
+            run.done[own] = True
+        if other.flagged:
+            waiting.done[theirs] = True
+        left, right = (own_rows, their_rows) if side.number == LEFT else (their_rows, own_rows)
+        self.ctx.emit(Columns(self._joined(left, right), times))
+
+    def _first_partners(
+        self, side: Side, run: Run, own: Places, waiting: Run, theirs: Places, times: Times
+    ) -> None:
+        """Mark records of the left that have a partner by now; of a semi join, they are the results."""
+        lefts, places = (run, own) if side.number == LEFT else (waiting, theirs)
+        new = np.flatnonzero(~lefts.done[places])
+        distinct, at = np.unique(places[new], return_index=True)
+        lefts.done[distinct] = True
+        if self._how == "semi" and len(distinct):
+            rows = taken(lefts.table, distinct)
+            self.ctx.emit(Columns(rows, times[new][at]))
+
+    def _let_wait(self, side: Side, run: Run, seen: Times) -> None:
+        """Keep what may still have partners; give out what had none and can have none."""
+        waits = run.until > seen
+        if side.once:
+            waits &= ~run.done
+        if waits.all():
+            self._add(side, run)
+            return
+        if side.gives_alone:
+            alone = np.flatnonzero(~waits & ~run.done)
+            self._emit_alone(side, run.table, run.times, run.until, alone)
+        left = np.flatnonzero(waits)
+        if len(left):
+            self._add(side, run.take(left))
+
+    def _add(self, side: Side, run: Run) -> None:
+        side.runs.add(run, self._times.least, only_done=side.gives_alone)
+
+    def _free(self) -> Iterator[None]:
+        """Give out what has had no partner and can have none, in steps; then forget it."""
+        least = self._times.least
+        for side in self._sides:
+            for run in [run for run in side.runs.runs if run.over_from <= least]:
+                if side.gives_alone:
+                    alone = np.flatnonzero((run.until <= least) & ~run.done)
+                    for start in range(0, len(alone), CHUNK_KEYS):
+                        piece = alone[start : start + CHUNK_KEYS]
+                        run.done[piece] = True
+                        self._emit_alone(side, run.table, run.times, run.until, piece)
+                        yield
+                side.runs.let_go(run, least)
+        self._count()
+
+    # Results.
+
+    def _emit_alone(
+        self, side: Side, table: pa.RecordBatch, times: Times, until: Times, places: Places
+    ) -> None:
+        """Give out records without partners, at the time at which that is certain."""
+        if not len(places):
+            return
+        rows = taken(table, places)
+        if self._how != "anti":
+            rows = self._joined(*((rows, None) if side.number == LEFT else (None, rows)))
+        self.ctx.emit(Columns(rows, np.maximum(times[places], until[places])))
+
+    def _joined(self, left: pa.RecordBatch | None, right: pa.RecordBatch | None) -> pa.RecordBatch:
+        schemas = [side.columns.schema for side in self._sides]
+        try:
+            return self._columns.side_by_side(schemas, left, right)
+        except (ConfigurationError, pa.ArrowException) as error:
+            raise UserCodeError(f"operator {self.ctx.label}: {error}") from error
+
+    # Keys and time.
+
+    def _with_key(self, keys: list[pa.Array]) -> Mask:
+        """Whether no part of the key is null: as in SQL, null equals nothing."""
+        keyed = np.ones(len(keys[0]), np.bool_)
+        for array in keys:
+            if array.null_count:
+                keyed &= ~array.is_null().to_numpy(zero_copy_only=False)
+        return keyed
+
+    def _seen(self, hashes: U64) -> Times:
+        """The watermark that the key of each record has seen."""
+        return self._times.of((hashes % np.uint64(self.ctx.max_parallelism)).astype(np.int64))
+
+    def _check_kinds(self) -> None:
+        left, right = (side.columns.schema for side in self._sides)
+        if left is None or right is None:
+            return
+        try:
+            misfit = key_misfit((self._sides[0].keys, self._sides[1].keys), (left, right))
+        except ConfigurationError as error:
+            misfit = str(error)
+        if misfit is not None:
+            raise UserCodeError(f"operator {self.ctx.label}: {misfit}")
+
+    def _count(self) -> None:
+        metrics, (records, size) = self.ctx.metrics, self._counted
+        now = sum(len(s.runs) for s in self._sides), sum(s.runs.bytes for s in self._sides)
+        metrics.waiting_records += now[0] - records
+        metrics.waiting_bytes += now[1] - size
+        self._counted = now
+
+    # State.
+
+    def snapshot(self) -> Mapping[str, Section]:
+        sections: dict[str, Section] = {EVENT_TIME: self._times.snapshot()}
+        self._handed_over = []
+        for side in self._sides:
+            for run in side.runs.runs:
+                if run.path is None:
+                    section = partial(pack_run, run.table, run.times)
+                    sections[f"{JOINED}{side.name}/{run.name}"] = section
+                    self._handed_over.append(run)
+                if side.flagged:
+                    sections[f"{GIVEN_OUT}{side.name}/{run.name}"] = pack_done(run.done)
+        return sections
+
+    def builds_on(self) -> Mapping[str, Collection[str]]:
+        return {
+            f"{JOINED}{side.name}/{run.name}": [run.path]
+            for side in self._sides
+            for run in side.runs.runs
+            if run.path is not None
+        }
+
+    def on_stored(self, path: str) -> None:
+        for run in self._handed_over:
+            run.path = path
+        self._handed_over = []
+
+    def restore(self, sections: Mapping[str, bytes], *, exact: bool) -> None:
+        """Runs may be in older files than what says which of their records are done: that is in the
+        newest."""
+        self._handed_over = []
+        for side in self._sides:
+            prefix = f"{JOINED}{side.name}/"
+            for name in sections:
+                if name.startswith(prefix):
+                    self._load(side, name.removeprefix(prefix), sections[name])
+        if EVENT_TIME not in sections:
+            return
+        self._times.restore(sections[EVENT_TIME])
+        for side in self._sides:
+            for run, order in side.loaded:
+                flags = sections.get(f"{GIVEN_OUT}{side.name}/{run.name}")
+                if flags is not None:
+                    run.done = unpack_done(flags, len(run))[order]
+                self._take_over(side, run, exact=exact)
+            side.loaded = []
+
+    def open(self) -> None:
+        self._count()
+
+    def _load(self, side: Side, name: str, section: bytes) -> None:
+        table, times = unpack_run(section)
+        table = side.fitting(table)
+        for run, _ in side.loaded:
+            run.table = side.columns.conform(run.table)
+        _, until = self._bounds.partners(side.number, times)
+        hashes, done = side.columns.hashes(table), np.zeros(len(times), np.bool_)
+        run, order = sorted_run(table, hashes, times, until, done)
+        run.name = name
+        side.loaded.append((run, order))
+        if (order == np.arange(len(order))).all():
+            # What is stored of it later goes by the order in which this file has its records.
+            self._handed_over.append(run)
+
+    def _take_over(self, side: Side, run: Run, *, exact: bool) -> None:
+        """Let the records of a stored run wait that are of the own keys."""
+        groups = own_groups(self.ctx, exact=exact)
+        if groups is not None:
+            of = run.hashes % np.uint64(self.ctx.max_parallelism)
+            mine = np.flatnonzero((of >= groups.start) & (of < groups.stop))
+            if not len(mine):
+                return
+            run = run.take(mine)
+        side.runs.restored(run)

@@ -1,0 +1,95 @@
+"""Gives a process its own handles for the states that its class declares."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+
+from minirt.data.custody import Custody
+from minirt.errors import ConfigurationError
+from minirt.functions import TimeDomain
+from minirt.state.expiring import Expiring, ExpiringList, ExpiringMap, ExpiringValue, times_name
+from minirt.state.expiry import StateClock
+from minirt.state.handles import Handle, ListState, MapState, ValueState
+from minirt.state.keyed import KeyedState
+
+_EXPIRING: Mapping[type[Handle], type[Expiring]] = {
+    ValueState: ExpiringValue,
+    ListState: ExpiringList,
+    MapState: ExpiringMap,
+}
+_CLOCKS: tuple[TimeDomain, ...] = ("event", "processing")
+
+
+def bind_states(
+    process: object,
+    state: KeyedState,
+    custody: Custody,
+    clocks: Mapping[TimeDomain, StateClock] | None = None,
+) -> list[Expiring]:
+    """Give a process its own handles for the states that its class and their parents declare.
+
+    Returns those whose state expires; `clocks` are what they go by.
+
+    Raises ConfigurationError for two states of one name, and for handles that are no declarations.
+    """
+    declared = declarations(type(process))
+    attributes = getattr(process, "__dict__", None)
+    if attributes is None:
+        if declared:
+            raise ConfigurationError(
+                f"{type(process).__name__} declares state and has __slots__; remove these"
+            )
+        return []
+    for attribute, value in attributes.items():
+        if isinstance(value, Handle) and attribute not in declared:
+            raise ConfigurationError(
+                f"{type(process).__name__}.{attribute}: declare state as a class attribute, not in "
+                "__init__"
+            )
+    owner: dict[str, str] = {}
+    expiring: list[Expiring] = []
+    for attribute, handle in declared.items():
+        name = handle._name or attribute
+        other = owner.setdefault(name, attribute)
+        if other != attribute:
+            raise ConfigurationError(
+                f"{type(process).__name__}: {other} and {attribute} declare a state of the same "
+                f"name, {name!r}"
+            )
+        bound = copy.copy(handle)
+        bound._state = state
+        bound._table = state.table(name)
+        bound._custody = custody
+        attributes[attribute] = bound
+        for clock in _CLOCKS:
+            if handle.ttl is None or handle.ttl.clock != clock:
+                state.empty(times_name(name, clock))
+        if handle.ttl is not None:
+            assert clocks is not None
+            expiring.append(_expiring(bound, name, clocks[handle.ttl.clock]))
+    return expiring
+
+
+def goes_by(process: object, clock: TimeDomain) -> bool:
+    """Whether a state that the class of a process declares expires by this clock."""
+    handles = declarations(type(process)).values()
+    return any(handle.ttl is not None and handle.ttl.clock == clock for handle in handles)
+
+
+def _expiring(bound: Handle, name: str, clock: StateClock) -> Expiring:
+    """The same handle, of the class that knows of times."""
+    assert bound.ttl is not None
+    kind = next(_EXPIRING[parent] for parent in type(bound).__mro__ if parent in _EXPIRING)
+    bound.__class__ = kind
+    assert isinstance(bound, Expiring)
+    bound.begin(name, bound.ttl, clock)
+    return bound
+
+
+def declarations(kind: type) -> dict[str, Handle]:
+    """The states that a class declares, by attribute; what a class defines hides what its parents do."""
+    visible: dict[str, object] = {}
+    for parent in reversed(kind.__mro__):
+        visible.update(vars(parent))
+    return {name: value for name, value in visible.items() if isinstance(value, Handle)}

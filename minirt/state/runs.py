@@ -1,0 +1,244 @@
+"""Records that wait for partners of their key: sorted runs, as in a log-structured merge tree.
+
+A batch that comes in becomes a run, sorted by key and time. Runs of like size are merged, so there are few,
+and each record is copied a few times in its life. A run is looked through by binary search for all keys of
+a batch at once. Source of the method: O'Neil et al., "The Log-Structured Merge-Tree", 1996.
+
+Runs are sorted by one number for each record: half the hash of its key, then its time within the run. What
+such a search finds are candidates, whose keys and times are then compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from minirt.data.batch import Columns
+from minirt.data.hashing import U64
+from minirt.state.numbers import Mask
+
+Times = npt.NDArray[np.int64]
+Places = npt.NDArray[np.intp]
+
+RUN_ROWS_MAX = 1 << 18
+"""Runs of more records are not merged: that would take too long at a time."""
+
+RUN_ROWS_MIN = 1 << 13
+"""A run of fewer records is merged with whatever comes next: each run costs time at every search, however
+few records are looked for."""
+
+CANDIDATES_MAX = 1 << 18
+"""How many pairs are looked at in one go."""
+
+_ROW_BYTES = 33
+"""What a record takes besides its columns."""
+
+_TIME_BITS = 32
+_LATEST = (1 << _TIME_BITS) - 1
+_KEY_PART = ~np.uint64(_LATEST)
+
+
+@dataclass(slots=True, eq=False)
+class Run:
+    """Records sorted by `order`. `done` marks those of which nothing more is to be given out."""
+
+    table: pa.RecordBatch
+    hashes: U64
+    times: Times
+    until: Times
+    """By record, the watermark from which on no partner of it can come."""
+    done: Mask
+    name: str = ""
+    path: str | None = None
+    """The file that holds all but `done`."""
+    base: int = 0
+    shift: int = 0
+    order: U64 = field(default_factory=lambda: np.empty(0, np.uint64))
+    first: int = 0
+    last: int = 0
+    """The least and the largest of its times."""
+    over_from: int = 0
+    """The least of `until` of the records that are not over."""
+    bytes: int = 0
+    """About what it takes in memory."""
+
+    def __len__(self) -> int:
+        return len(self.times)
+
+    def take(self, places: Places) -> Run:
+        """These records, which stay sorted, as a run of its own."""
+        part = Run(
+            taken(self.table, places),
+            self.hashes[places],
+            self.times[places],
+            self.until[places],
+            self.done[places],
+        )
+        part.base, part.shift, part.order = self.base, self.shift, self.order[places]
+        part._measure()
+        return part
+
+    def _measure(self) -> None:
+        self.first, self.last = int(self.times.min()), int(self.times.max())
+        self.over_from = int(self.until.min())
+        self.bytes = int(self.table.nbytes) + _ROW_BYTES * len(self)
+
+
+def taken(table: pa.RecordBatch, places: Places) -> pa.RecordBatch:
+    """The records at these places. Raises UnsupportedRecordError, as `Columns.take`."""
+    return Columns(table).take(places).table
+
+
+def sorted_run(
+    table: pa.RecordBatch, hashes: U64, times: Times, until: Times, done: Mask
+) -> tuple[Run, Places]:
+    """A run of these records, at least one, and the place of each of them before."""
+    first, last = int(times.min()), int(times.max())
+    base, shift = first, max(0, (last - first).bit_length() - _TIME_BITS)
+    order = _order(hashes, times, base, shift)
+    places = np.argsort(order, kind="stable")
+    run = Run(taken(table, places), hashes[places], times[places], until[places], done[places])
+    run.base, run.shift, run.order = base, shift, order[places]
+    run._measure()
+    return run, places
+
+
+def merged(runs: Sequence[Run]) -> Run:
+    """The records of all. Of equal ones, those of the first run come first."""
+    joined = [np.concatenate([getattr(run, name) for run in runs]) for name in _ARRAYS]
+    table = pa.concat_batches([run.table for run in runs])
+    run, _ = sorted_run(table, *joined)
+    return run
+
+
+_ARRAYS = ("hashes", "times", "until", "done")
+
+
+def candidates(hashes: U64, first: Times, last: Times, run: Run) -> Iterator[tuple[Places, Places]]:
+    """Pairs of places: a needle, and a record of the run that has the needle's key, but for collisions, and
+    a time from `first` to `last`. In pieces. `hashes` had better be in ascending order.
+    """
+    wanted = np.flatnonzero((first <= run.last) & (last >= run.first))
+    if not len(wanted):
+        return
+    if len(wanted) < len(hashes):
+        hashes, first, last = hashes[wanted], first[wanted], last[wanted]
+    starts = np.searchsorted(run.order, _order(hashes, first, run.base, run.shift), "left")
+    # Most keys are not in the run at all: only those that are need a second search.
+    at = np.minimum(starts, len(run) - 1)
+    hits = np.flatnonzero((run.order[at] ^ hashes) & _KEY_PART == 0)
+    if not len(hits):
+        return
+    starts, wanted = starts[hits], wanted[hits]
+    first, last, hashes = first[hits], last[hits], hashes[hits]
+    ends = np.searchsorted(run.order, _order(hashes, last, run.base, run.shift), "right")
+    counts = ends - starts
+    for begin, stop in _pieces(counts):
+        number = counts[begin:stop]
+        needles = np.repeat(np.arange(begin, stop), number)
+        offsets = np.arange(len(needles)) - np.repeat(np.cumsum(number) - number, number)
+        places = np.repeat(starts[begin:stop], number) + offsets
+        times = run.times[places]
+        fits = (
+            (times >= first[needles])
+            & (times <= last[needles])
+            & (run.hashes[places] == hashes[needles])
+        )
+        if not fits.all():
+            needles, places = needles[fits], places[fits]
+        if len(places):
+            yield wanted[needles], places
+
+
+def _order(hashes: U64, times: Times, base: int, shift: int) -> U64:
+    """What runs are sorted by. A time outside of the run counts as its first or its last one."""
+    within = np.clip((times - base) >> shift, 0, _LATEST).astype(np.uint64)
+    order: U64 = (hashes & _KEY_PART) | within
+    return order
+
+
+def _pieces(counts: npt.NDArray[Any]) -> Iterator[tuple[int, int]]:
+    """Stretches of at least one needle, with about as many candidates as are looked at in one go."""
+    sums = np.cumsum(counts)
+    if not len(sums) or sums[-1] <= CANDIDATES_MAX:
+        yield 0, len(counts)
+        return
+    begin, done = 0, 0
+    while begin < len(counts):
+        stop = max(begin + 1, int(np.searchsorted(sums, done + CANDIDATES_MAX, "right")))
+        yield begin, stop
+        begin, done = stop, int(sums[stop - 1])
+
+
+class Runs:
+    """All records of one side that wait, in runs."""
+
+    def __init__(self, prefix: str) -> None:
+        """`prefix` begins the name of each run, and must differ from those of all other subtasks, also of
+        those of earlier generations."""
+        self.runs: list[Run] = []
+        self._prefix = prefix
+        self._count = 0
+
+    def __len__(self) -> int:
+        return sum(map(len, self.runs))
+
+    @property
+    def bytes(self) -> int:
+        """About what they take."""
+        return sum(run.bytes for run in self.runs)
+
+    def add(self, run: Run, over: int, *, only_done: bool) -> None:
+        """Take up a run, and merge it with others of like size; what is over by `over` goes.
+
+        `only_done` keeps what is over and has still to be given out.
+        """
+        self._name(run)
+        self.runs.append(run)
+        while len(self.runs) > 1:
+            before, newest = self.runs[-2:]
+            if len(before) > max(RUN_ROWS_MIN, min(2 * len(newest), RUN_ROWS_MAX)):
+                return
+            joined = merged((before, newest))
+            del self.runs[-2:]
+            gone = joined.until <= over
+            if only_done:
+                gone &= joined.done
+            if gone.any():
+                left = np.flatnonzero(~gone)
+                if not len(left):
+                    return
+                joined = joined.take(left)
+            self._name(joined)
+            self.runs.append(joined)
+
+    def restored(self, run: Run) -> None:
+        """Take up a run as it was stored, also its name if it has one."""
+        prefix, _, number = run.name.rpartition("-")
+        if not run.name:
+            self._name(run)
+        elif prefix == self._prefix:
+            self._count = max(self._count, int(number))
+        self.runs.append(run)
+
+    def let_go(self, run: Run, over: int) -> None:
+        """What is over by `over` was given out: free a run that holds little else."""
+        alive = run.until > over
+        left = int(np.count_nonzero(alive))
+        place = self.runs.index(run)
+        if not left:
+            del self.runs[place]
+        elif 2 * left < len(run):
+            self.runs[place] = run.take(np.flatnonzero(alive))
+            self._name(self.runs[place])
+        else:
+            run.over_from = int(run.until[alive].min())
+
+    def _name(self, run: Run) -> None:
+        self._count += 1
+        run.name = f"{self._prefix}-{self._count}"
