@@ -20,6 +20,7 @@ Layout:
     aggregates  what keyed streams compute, for users to name and to subclass
     windows     the stretches of event time that aggregates go by
     config      every option and limit;  units: "10s", "64KiB";  errors: one root, one child per cause
+    clusters    hosts that a job runs on, if not on this machine alone
     run_settings  what a single run is given besides the job
     operations  running jobs as other processes of their user find and ask them
     settings    options from TOML files, environment variables and assignments
@@ -51,6 +52,7 @@ from minirt.api.environment import Environment
 from minirt.api.keyed_stream import KeyedStream
 from minirt.api.stream import Stream
 from minirt.api.windowed_stream import WindowedStream
+from minirt.clusters import HostCluster, Invitation, Launched
 from minirt.config import Checkpointing, Limits, Options, Queues
 from minirt.errors import (
     ConfigurationError,
@@ -178,6 +180,9 @@ __all__ = [
     "Limits",
     "Queues",
     "Restart",
+    "HostCluster",
+    "Invitation",
+    "Launched",
     "Job",
     "JobResult",
     "JobStatus",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from minirt.clusters import HostCluster
 from minirt.config import Checkpointing, Options
 from minirt.errors import ConfigurationError
 from minirt.protocol.restarts import RestartStrategy
@@ -24,11 +25,15 @@ class RunSettings:
     """None stands for the default, which depends on whether there are checkpoints."""
     options: Options = field(default_factory=Options)
     observer: JobObserver | None = None
+    cluster: HostCluster | None = None
+    """None: all workers run on this machine."""
 
     def __post_init__(self) -> None:
         if self.checkpointing is not None:
             _check_type("checkpointing", self.checkpointing, Checkpointing)
         _check_type("options", self.options, Options)
+        if self.cluster is not None:
+            _check_type("cluster", self.cluster, HostCluster)
         if self.restart is not None and not callable(getattr(self.restart, "start", None)):
             raise ConfigurationError(
                 f"restart is a strategy such as Restart.fixed_delay(), not {self.restart!r}"

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from minirt.api import launch
 from minirt.api.draft import Draft, Settings
 from minirt.api.stream import Stream, added
+from minirt.clusters import HostCluster
 from minirt.config import DEFAULT_MAX_PARALLELISM, Checkpointing, Options
 from minirt.errors import ConfigurationError
 from minirt.functions import Watermarks
@@ -112,6 +113,7 @@ class Environment:
         allow_restore_fallback: bool = False,
         ignore_in_flight_data_of: int | None = None,
         observer: JobObserver | None = None,
+        cluster: HostCluster | None = None,
     ) -> JobResult:
         """Run the job to its end.
 
@@ -122,7 +124,7 @@ class Environment:
         gives way to the one before it only with `allow_restore_fallback`. `ignore_in_flight_data_of`
         is the id of the checkpoint that is to be restored without its in-flight records: they are lost,
         a last resort where their file is. The runner "inline" runs everything in the calling thread.
-        `observer` hears what happens.
+        `observer` hears what happens. With a `cluster` workers run on its hosts, see `HostCluster`.
 
         Raises ConfigurationError before anything is started, JobFailedError if the job fails for good.
         """
@@ -131,7 +133,7 @@ class Environment:
         origin = RestoreOptions(
             restore, allow_non_restored_state, allow_restore_fallback, ignore_in_flight_data_of
         )
-        settings = self._settings(checkpointing, origin, restart, options, observer)
+        settings = self._settings(checkpointing, origin, restart, options, observer, cluster)
         if runner not in ("processes", "inline"):
             raise ConfigurationError(f'runner must be "processes" or "inline", got {runner!r}')
         from minirt.runtime.program.execute import execute_job
@@ -150,6 +152,7 @@ class Environment:
         allow_restore_fallback: bool = False,
         ignore_in_flight_data_of: int | None = None,
         observer: JobObserver | None = None,
+        cluster: HostCluster | None = None,
     ) -> Job:
         """As `execute`, but return at once: the job runs in worker processes meanwhile."""
         launch.refuse_to_run()
@@ -157,7 +160,7 @@ class Environment:
         origin = RestoreOptions(
             restore, allow_non_restored_state, allow_restore_fallback, ignore_in_flight_data_of
         )
-        settings = self._settings(checkpointing, origin, restart, options, observer)
+        settings = self._settings(checkpointing, origin, restart, options, observer, cluster)
         from minirt.runtime.program.execute import start_job
 
         return start_job(graph, settings)
@@ -169,6 +172,7 @@ class Environment:
         restart: RestartStrategy | None,
         options: Options | None,
         observer: JobObserver | None,
+        cluster: HostCluster | None,
     ) -> RunSettings:
         defaults = self._defaults
         return RunSettings(
@@ -177,6 +181,7 @@ class Environment:
             defaults.restart if restart is None else restart,
             defaults.options if options is None else options,
             observer,
+            cluster,
         )
 
 

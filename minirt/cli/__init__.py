@@ -17,6 +17,7 @@ from minirt.cli.compare import compare
 from minirt.cli.conformance import conformance
 from minirt.cli.demo import demo
 from minirt.cli.history import history
+from minirt.cli.host import host
 from minirt.cli.jobs import cancel, jobs, rescale, savepoint, stop
 from minirt.cli.run import run
 from minirt.cli.simulate import simulate
@@ -48,6 +49,7 @@ app.command()(savepoint)
 app.command()(stop)
 app.command()(cancel)
 app.command()(rescale)
+app.command()(host)
 app.command()(bench)
 app.command()(compare)
 app.command()(demo)

@@ -11,7 +11,7 @@ import pytest
 
 from minirt import WorkerLostError
 from minirt.protocol.ids import ChannelId
-from minirt.runtime.channels.sockets import listen
+from minirt.runtime.channels.network import Network
 from minirt.runtime.control.connection import MessageConnection, UnreadableError, UnsendableError
 from minirt.runtime.control.handshake import (
     NONCE_BYTES,
@@ -24,6 +24,7 @@ from minirt.runtime.control.handshake import (
 from minirt.runtime.worker.rendezvous import Rendezvous
 
 TOKEN = b"the token of the job, 32 bytes.."
+NETWORK = Network(TOKEN, "")
 CHANNEL = ChannelId(3, 1, 2)
 
 
@@ -64,7 +65,7 @@ class Impostor:
     def __init__(self, *replies: bytes) -> None:
         self.heard = b""
         self._replies = replies
-        self._socket, self.address = listen("", "", "tcp")
+        self._socket, self.address = Network(TOKEN, "", "127.0.0.1").listen("")
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
@@ -87,8 +88,8 @@ class Impostor:
 @pytest.mark.parametrize("reply", [bytes(REPLY_BYTES), b"\xff" * 500], ids=["zeros", "noise"])
 def test_who_listens_at_the_port_of_a_dead_worker_learns_nothing(reply, tmp_path):
     impostor = Impostor(reply)
-    own, _ = listen(str(tmp_path), "own", "unix")
-    rendezvous = Rendezvous(own, TOKEN, generation=1)
+    own, _ = Network(TOKEN, str(tmp_path)).listen("own")
+    rendezvous = Rendezvous(own, NETWORK, generation=1)
     rendezvous.call(CHANNEL, impostor.address)
     with pytest.raises(WorkerLostError, match="does not know the job's token"):
         rendezvous.meet([], timeout_s=10)
@@ -111,7 +112,7 @@ def test_nor_does_who_listens_where_the_coordinator_did():
 def test_workers_that_call_each_other_wait_for_nobody_in_particular(tmp_path: Path):
     """Each calls before it listens, some strangers are there first, and stay silent or talk nonsense."""
     count = 6
-    listeners = [listen(str(tmp_path), f"w{n}", "unix") for n in range(count)]
+    listeners = [Network(TOKEN, str(tmp_path)).listen(f"w{n}") for n in range(count)]
     strangers = []
     for _, address in listeners:
         for noise in (b"", b"x" * 10, bytes(200)):
@@ -122,7 +123,7 @@ def test_workers_that_call_each_other_wait_for_nobody_in_particular(tmp_path: Pa
     met: dict[int, tuple[int, int]] = {}
 
     def meet(worker: int) -> None:
-        rendezvous = Rendezvous(listeners[worker][0], TOKEN, generation=7)
+        rendezvous = Rendezvous(listeners[worker][0], NETWORK, generation=7)
         others = [other for other in range(count) if other != worker]
         for other in others:
             rendezvous.call(ChannelId(0, worker, other), listeners[other][1])
@@ -143,9 +144,9 @@ def test_workers_that_call_each_other_wait_for_nobody_in_particular(tmp_path: Pa
 
 
 def test_a_worker_of_another_generation_is_turned_away(tmp_path):
-    listener, address = listen(str(tmp_path), "w", "unix")
-    outdated_listener, _ = listen(str(tmp_path), "old", "unix")
-    outdated = Rendezvous(outdated_listener, TOKEN, generation=1)
+    listener, address = Network(TOKEN, str(tmp_path)).listen("w")
+    outdated_listener, _ = Network(TOKEN, str(tmp_path)).listen("old")
+    outdated = Rendezvous(outdated_listener, NETWORK, generation=1)
     outdated.call(CHANNEL, address)
 
     def meet() -> None:
@@ -155,7 +156,7 @@ def test_a_worker_of_another_generation_is_turned_away(tmp_path):
     thread = threading.Thread(target=meet, daemon=True)
     thread.start()
     with pytest.raises(WorkerLostError, match="have not opened their channels"):
-        Rendezvous(listener, TOKEN, generation=2).meet([CHANNEL], timeout_s=1)
+        Rendezvous(listener, NETWORK, generation=2).meet([CHANNEL], timeout_s=1)
     thread.join(10)
     listener.close()
     outdated_listener.close()

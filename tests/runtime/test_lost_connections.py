@@ -17,6 +17,7 @@ import cloudpickle
 import pytest
 
 import minirt as rt
+from minirt.filesystems import Protocols
 from minirt.graph.planner import build_execution_graph
 from minirt.modes import MODES
 from minirt.protocol.ids import SubtaskId
@@ -29,11 +30,11 @@ from minirt.protocol.job_events import (
     WorkersConnected,
     WorkerSeen,
 )
+from minirt.runtime.channels.network import Address, Network
 from minirt.runtime.control.connection import MessageConnection, connect_to
 from minirt.runtime.control.control import ORPHANED_EXIT, Control
 from minirt.runtime.control.messages import (
     Assignment,
-    Fork,
     TemplateReady,
     ToCoordinator,
     WorkerExited,
@@ -42,7 +43,7 @@ from minirt.runtime.control.messages import (
 from minirt.runtime.control.package import Deployment, JobPackage
 from minirt.runtime.coordinator import process_cluster
 from minirt.runtime.coordinator.process_cluster import ProcessCluster
-from minirt.runtime.coordinator.template_process import TemplateProcess
+from minirt.runtime.coordinator.template_process import LocalLaunch, TemplateProcess
 from minirt.runtime.program.execute import place
 from minirt.runtime.worker.template import TemplateStart
 
@@ -54,19 +55,25 @@ GENERATION = 1
 class PlayedTemplate(TemplateProcess):
     """Starts no process: a test plays the template, and the workers."""
 
-    start: TemplateStart
-
     def __init__(self, start: TemplateStart) -> None:
-        PlayedTemplate.start = start
-        self._connection = None
-        self._waiting: list[Fork] = []
+        self.start = start
 
-    @property
-    def exit_code(self) -> int | None:
+    def failure(self) -> None:
         return None
 
-    def close(self) -> None:
-        self._disconnect()
+    def close(self, *, orderly: bool) -> None:
+        pass
+
+
+class PlayedLaunch(LocalLaunch):
+    played: PlayedTemplate
+
+    def start(
+        self, package: JobPackage, network: Network, address: Address, slots: int
+    ) -> TemplateProcess:
+        start = TemplateStart(address, network, [], Protocols({}, {}), b"")
+        PlayedLaunch.played = PlayedTemplate(start)
+        return PlayedLaunch.played
 
 
 class PlayedCluster:
@@ -80,7 +87,9 @@ class PlayedCluster:
         graph, options = build_execution_graph(env.graph()), rt.Options()
         package = JobPackage(cloudpickle.dumps(graph), options, MODES, None)
         self.events: queue.SimpleQueue[JobEvent] = queue.SimpleQueue()
-        self.cluster = ProcessCluster(package, place(graph, options), self.events.put)
+        self.cluster = ProcessCluster(
+            package, place(graph, options), self.events.put, PlayedLaunch()
+        )
         self.template = self.connect(TemplateReady(1))
         self.cluster.deploy(Deployment(GENERATION))
         self.workers = [self.connect(self.hello(worker)) for worker in (0, WORKER)]
@@ -95,7 +104,8 @@ class PlayedCluster:
         made: list[MessageConnection] = []
 
         def call() -> None:
-            made.append(connect_to(PlayedTemplate.start.coordinator, PlayedTemplate.start.token))
+            start = PlayedLaunch.played.start
+            made.append(connect_to(start.coordinator, start.network))
             made[0].send(greeting)
 
         caller = threading.Thread(target=call)
@@ -126,7 +136,6 @@ class PlayedCluster:
 
 @pytest.fixture
 def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[PlayedCluster]:
-    monkeypatch.setattr(process_cluster, "TemplateProcess", PlayedTemplate)
     monkeypatch.setattr(process_cluster, "_EXPLAINED_S_MAX", 1.0)
     cluster = PlayedCluster()
     yield cluster

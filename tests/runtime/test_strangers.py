@@ -25,7 +25,7 @@ from minirt import (
     SequenceSource,
     WorkerLostError,
 )
-from minirt.runtime.channels.sockets import TOKEN_BYTES, Address
+from minirt.runtime.channels.network import TOKEN_BYTES, Address, Network
 from minirt.runtime.control.connection import connect_to
 from minirt.runtime.control.handshake import REPLY_BYTES
 from tests.runtime.jobs import numbers_of
@@ -91,7 +91,7 @@ def test_strangers_at_the_sockets_of_coordinator_and_workers_do_not_disturb_the_
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     assert folder.stat().st_uid == os.getuid()
     with pytest.raises(WorkerLostError, match="does not know the job's token"):
-        connect_to(str(folder / "coordinator"), b"wrong")
+        connect_to(str(folder / "coordinator"), Network(b"wrong", ""))
     receiver = folder / "w1-1"
     wait_until(receiver.exists, "the worker of the second operator listens")
     with visit(str(receiver)) as liar:
@@ -122,7 +122,7 @@ def test_over_tcp_only_this_host_can_knock_and_in_vain(temporary):
     assert len(doors) >= 2
     assert {address for address, _ in doors} == {"0100007F"}
     with pytest.raises(WorkerLostError, match="does not know the job's token"):
-        connect_to(("127.0.0.1", door[1]), b"wrong")
+        connect_to(("127.0.0.1", door[1]), Network(b"wrong", ""))
     assert job.wait(60).restarts == 0
     assert sorted(sink.rows) == list(range(COUNT))
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from minirt_connectors.spark.cluster import SparkCluster
 from minirt_connectors.spark.session import local_session, require_java
 from minirt_connectors.spark.source import SparkSource
 from minirt_connectors.spark.verify import Verdict, verify
@@ -15,7 +16,15 @@ from minirt_connectors.spark.verify import Verdict, verify
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["SparkSource", "Verdict", "local_session", "register", "require_java", "verify"]
+__all__ = [
+    "SparkCluster",
+    "SparkSource",
+    "Verdict",
+    "local_session",
+    "register",
+    "require_java",
+    "verify",
+]
 
 
 def register(spark: SparkSession) -> None:

@@ -1,4 +1,4 @@
-"""Channels over stream sockets on one machine: Unix domain sockets, or TCP over the loopback address.
+"""Channels over stream sockets, of whatever kind their `network` makes them.
 
 Data flows one way as frames, credit the other way. Both ends are non-blocking. How they find each other is
 in `minirt.runtime.worker.rendezvous`.
@@ -6,50 +6,15 @@ in `minirt.runtime.worker.rendezvous`.
 
 from __future__ import annotations
 
-import os
-import socket
 from collections.abc import Callable
 
 from minirt.clock import SYSTEM_CLOCK
 from minirt.runtime.channels.channels import InputChannel, OutputChannel
 from minirt.runtime.channels.frames import CREDIT, Frame, FrameDecoder
+from minirt.runtime.channels.network import Socket
 from minirt.runtime.channels.transit import Transit, departing
 
-Address = str | tuple[str, int]
-"""A path of a Unix socket, or host and port."""
-
-TOKEN_BYTES = 32
 _SEND_BYTES = 128 * 1024
-
-
-def listen(folder: str, name: str, transport: str) -> tuple[socket.socket, Address]:
-    """A listening socket, in `folder` or on a free port of this host, and where it can be reached."""
-    if transport == "unix":
-        path = os.path.join(folder, name)
-        listener = socket.socket(socket.AF_UNIX)
-        listener.bind(path)
-        address: Address = path
-    else:
-        listener = socket.socket(socket.AF_INET)
-        listener.bind(("127.0.0.1", 0))
-        address = listener.getsockname()
-    listener.listen(4096)
-    return listener, address
-
-
-def connected(address: Address, timeout_s: float) -> socket.socket:
-    """A blocking socket with somebody at the other end. Raises OSError."""
-    family = socket.AF_UNIX if isinstance(address, str) else socket.AF_INET
-    sock = socket.socket(family)
-    try:
-        sock.settimeout(timeout_s)
-        sock.connect(address)
-        if family == socket.AF_INET:
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    except OSError:
-        sock.close()
-        raise
-    return sock
 
 
 class SocketSender:
@@ -57,7 +22,7 @@ class SocketSender:
 
     def __init__(
         self,
-        sock: socket.socket,
+        sock: Socket,
         channel: OutputChannel,
         monotonic: Callable[[], float] = SYSTEM_CLOCK.monotonic,
     ) -> None:
@@ -114,7 +79,7 @@ class SocketReceiver:
 
     def __init__(
         self,
-        sock: socket.socket,
+        sock: Socket,
         channel: InputChannel,
         deliver: Callable[[Frame], None],
         frame_bytes_max: int,
@@ -127,7 +92,9 @@ class SocketReceiver:
         self._monotonic = monotonic
         self._transit = Transit()
         self._decoder = FrameDecoder(frame_bytes_max)
-        self._credit = b""
+        self._credit = memoryview(b"")
+        """What the socket has not taken of a credit that is on its way."""
+        self._newest = b""
         channel.grant = self._grant
 
     def on_readable(self, buffer: memoryview) -> bool:
@@ -144,7 +111,9 @@ class SocketReceiver:
 
     def flush_credit(self) -> bool:
         """Send credit that the socket did not take; True if it still does not."""
-        while self._credit:
+        while self._credit or self._newest:
+            if not self._credit:
+                self._credit, self._newest = memoryview(self._newest), b""
             try:
                 self._credit = self._credit[self.sock.send(self._credit) :]
             except BlockingIOError:
@@ -152,11 +121,11 @@ class SocketReceiver:
         return False
 
     def _grant(self, consumed_bytes: int, window_bytes: int) -> None:
-        # Only the newest credit counts, but one that is partly sent must be completed first.
-        partial = self._credit[: len(self._credit) % CREDIT.size]
-        self._credit = partial + CREDIT.pack(consumed_bytes, window_bytes)
+        # Only the newest credit counts, but one that is on its way must be completed first.
+        self._newest = CREDIT.pack(consumed_bytes, window_bytes)
         try:
             if self.flush_credit():
                 self._on_stuck(self)
         except OSError:
-            self._credit = b""  # The sender is gone; the coordinator hears of that from its worker.
+            # The sender is gone; the coordinator hears of that from its worker.
+            self._credit, self._newest = memoryview(b""), b""

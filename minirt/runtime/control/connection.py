@@ -14,7 +14,8 @@ from typing import Any
 import cloudpickle
 
 from minirt.errors import ConfigurationError, MinirtError
-from minirt.runtime.channels.sockets import Address, connected
+from minirt.runtime.channels.network import Address, Network, Socket, connected
+from minirt.runtime.channels.tls import has_pending
 from minirt.runtime.control.handshake import call
 
 _LENGTH = struct.Struct("<Q")
@@ -35,7 +36,7 @@ class UnreadableError(MinirtError):
 class MessageConnection:
     """One end. The other end has proved that it knows the token: what it sends is unpickled."""
 
-    def __init__(self, sock: socket.socket) -> None:
+    def __init__(self, sock: Socket) -> None:
         self._sock = sock
         self._received = bytearray()
 
@@ -46,6 +47,11 @@ class MessageConnection:
     def fileno(self) -> int:
         """Readable when something has arrived."""
         return self._sock.fileno()
+
+    @property
+    def own_address(self) -> str:
+        """The address of this host from which the other one is reached; not for Unix sockets."""
+        return str(self._sock.getsockname()[0])
 
     def close(self) -> None:
         self._sock.close()
@@ -73,6 +79,8 @@ class MessageConnection:
         """
         try:
             for _ in range(_READS_MAX):
+                self._take(self._sock.recv(_RECEIVE_BYTES, socket.MSG_DONTWAIT))
+            while has_pending(self._sock):
                 self._take(self._sock.recv(_RECEIVE_BYTES, socket.MSG_DONTWAIT))
         except BlockingIOError:
             pass
@@ -111,11 +119,11 @@ class MessageConnection:
         return message
 
 
-def connect_to(address: Address, token: bytes) -> MessageConnection:
+def connect_to(address: Address, network: Network) -> MessageConnection:
     """A connection to the coordinator. Raises OSError if it is gone, WorkerLostError for a stranger."""
-    sock = connected(address, _HANDSHAKE_S_MAX)
+    sock = connected(address, _HANDSHAKE_S_MAX, network.certificate)
     try:
-        call(sock, token, _HANDSHAKE_S_MAX)
+        call(sock, network.token, _HANDSHAKE_S_MAX)
     except BaseException:
         sock.close()
         raise

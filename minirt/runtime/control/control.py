@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from minirt.runtime.channels.sockets import Address
+from minirt.runtime.channels.network import Address, Network
 from minirt.runtime.control.connection import MessageConnection, connect_to
 from minirt.runtime.control.messages import LifelineOpened, ToCoordinator
 from minirt.threads import start_thread
@@ -76,12 +76,12 @@ def end_broken(error: BaseException) -> None:
     os._exit(BROKEN_EXIT)
 
 
-def end_with_coordinator(address: Address, token: bytes) -> None:
+def end_with_coordinator(address: Address, network: Network) -> None:
     """End this process as soon as the coordinator is gone, whatever the user's code is doing.
 
     Only code that keeps the interpreter to itself can delay it; then the template kills the process.
     """
-    lifeline = connect_to(address, token)
+    lifeline = connect_to(address, network)
     lifeline.send(LifelineOpened())
 
     def wait() -> None:

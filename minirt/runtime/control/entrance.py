@@ -1,16 +1,17 @@
-"""Where workers and the template reach their coordinator, and prove the job's token."""
+"""Where workers and templates reach their coordinator, and prove the job's token."""
 
 from __future__ import annotations
 
 import contextlib
 import socket
 import struct
+import threading
 from collections.abc import Callable
 from functools import partial
 
 from minirt.errors import MinirtError
 from minirt.monitoring.logs import logger_of
-from minirt.runtime.channels.sockets import listen
+from minirt.runtime.channels.network import Network, Socket
 from minirt.runtime.control.connection import MessageConnection
 from minirt.runtime.control.handshake import welcome
 from minirt.threads import start_thread
@@ -20,49 +21,71 @@ logger = logger_of("coordinator")
 _HANDSHAKE_S_MAX = 5.0
 _SEND_S_MAX = 5.0
 """How long a process may refuse to take a message, before its connection counts as broken."""
+_VISITORS_MAX = 256
+"""How many are examined at a time; then the oldest has to go, since whoever knows the token is quick."""
+_ACCEPTED_MAX = 64
+"""How many are let to the door at a time: a crowd must not keep the coordinator from all else."""
 
 
 class Entrance:
     """Admits callers that know the connection token, and unpickles nothing that others send.
 
     Each caller is examined in a thread of its own, so that one who stays silent, or dies meanwhile,
-    keeps nobody waiting. `admit` is called from these threads.
+    keeps nobody waiting. `admit` is called from these threads. The first stranger is logged.
     """
 
     def __init__(
-        self,
-        folder: str,
-        transport: str,
-        token: bytes,
-        admit: Callable[[MessageConnection], None],
+        self, network: Network, admit: Callable[[MessageConnection], None], port: int = 0
     ) -> None:
-        self.listener, self.address = listen(folder, "coordinator", transport)
+        self.listener, self.address = network.listen("coordinator", port)
         """Readable when somebody has come."""
         self.listener.setblocking(False)
-        self._token = token
+        self._network = network
         self._admit = admit
+        self._visitors: dict[socket.socket, None] = {}
+        """Those under examination, the oldest first."""
+        self._lock = threading.Lock()
+        self._strangers = 0
 
     def accept(self) -> None:
-        """Begin to examine everybody who has come."""
-        while True:
+        """Begin to examine those who have come."""
+        for _ in range(_ACCEPTED_MAX):
             try:
-                sock, _ = self.listener.accept()
+                sock, whence = self.listener.accept()
             except OSError:  # Nobody is left, or somebody has gone again.
                 return
-            start_thread("minirt-entrance", partial(self._examine, sock), _refused)
+            with self._lock:
+                self._visitors[sock] = None
+                oldest = next(iter(self._visitors)) if len(self._visitors) > _VISITORS_MAX else None
+            if oldest is not None:
+                with contextlib.suppress(OSError):
+                    oldest.shutdown(socket.SHUT_RDWR)  # Its own thread closes it.
+            start_thread("minirt-entrance", partial(self._examine, sock, str(whence)), _refused)
 
     def close(self) -> None:
         self.listener.close()
+        if self._strangers > 1:
+            logger.warning("%d strangers were turned away in all", self._strangers)
 
-    def _examine(self, sock: socket.socket) -> None:
-        known = False
-        with contextlib.suppress(OSError, MinirtError):
-            known = welcome(sock, self._token, _HANDSHAKE_S_MAX)
-            _limit_sending(sock)
+    def _examine(self, raw: socket.socket, whence: str) -> None:
+        known, why = False, "it does not know the job's token"
+        sock: Socket = raw
+        try:
+            sock = self._network.accepted(raw)
+            known = welcome(sock, self._network.token, _HANDSHAKE_S_MAX)
+        except (OSError, MinirtError) as error:
+            why = str(error)
+        with self._lock:
+            self._visitors.pop(raw, None)
+            self._strangers += not known
+            first = not known and self._strangers == 1
         if known:
+            _limit_sending(sock)
             self._admit(MessageConnection(sock))
-        else:
-            sock.close()
+            return
+        sock.close()
+        if first and self._network.interface is not None:
+            logger.warning("a stranger from %s was turned away: %s", whence or "this machine", why)
 
 
 def _refused(error: BaseException) -> None:
@@ -70,8 +93,11 @@ def _refused(error: BaseException) -> None:
     logger.error("a caller could not be admitted: %s", error, exc_info=error)
 
 
-def _limit_sending(sock: socket.socket) -> None:
-    """Let calls that send fail after a time; those that read wait."""
+def _limit_sending(sock: Socket) -> None:
+    """Let calls that send fail after a time; those that read wait for nothing anyway."""
+    if not isinstance(sock, socket.socket):
+        sock.settimeout(_SEND_S_MAX)
+        return
     whole = int(_SEND_S_MAX)
     timeval = struct.pack("ll", whole, int((_SEND_S_MAX - whole) * 1e6))
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, timeval)

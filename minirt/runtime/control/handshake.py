@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import hmac
 import secrets
-import socket
 import time
 
 from minirt.errors import WorkerLostError
+from minirt.runtime.channels.network import Socket
 
 NONCE_BYTES = 32
 PROOF_BYTES = 32
@@ -56,7 +56,7 @@ class Listener:
         return hello if known else None
 
 
-def call(sock: socket.socket, token: bytes, timeout_s: float) -> None:
+def call(sock: Socket, token: bytes, timeout_s: float) -> None:
     """Prove to a listener who is calling, on a blocking socket.
 
     Raises WorkerLostError if it does not know the token, OSError if it hangs up or takes too long.
@@ -68,7 +68,7 @@ def call(sock: socket.socket, token: bytes, timeout_s: float) -> None:
     sock.settimeout(None)
 
 
-def welcome(sock: socket.socket, token: bytes, timeout_s: float) -> bool:
+def welcome(sock: Socket, token: bytes, timeout_s: float) -> bool:
     """Whether the caller on a blocking socket knows the token. Raises OSError as `call` does."""
     deadline, listener = time.monotonic() + timeout_s, Listener(token)
     sock.settimeout(timeout_s)
@@ -78,7 +78,7 @@ def welcome(sock: socket.socket, token: bytes, timeout_s: float) -> bool:
     return known
 
 
-def _receive(sock: socket.socket, count: int, deadline: float) -> bytes:
+def _receive(sock: Socket, count: int, deadline: float) -> bytes:
     data = b""
     while len(data) < count:
         left_s = deadline - time.monotonic()

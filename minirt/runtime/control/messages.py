@@ -14,7 +14,7 @@ from minirt.monitoring.subtask_metrics import SubtaskMetrics
 from minirt.protocol.ids import SubtaskId
 from minirt.protocol.job_events import JobEvent, StopWorkers
 from minirt.protocol.subtask_commands import SubtaskCommand
-from minirt.runtime.channels.sockets import Address
+from minirt.runtime.channels.network import Address
 from minirt.runtime.control.package import Deployment
 
 # To the coordinator
@@ -26,6 +26,11 @@ class TemplateReady:
 
     pid: int
     threads: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class HostBeat:
+    """The template of another host is there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +77,14 @@ class ClockAnswer:
 
 
 ToCoordinator = (
-    TemplateReady | WorkerExited | LifelineOpened | WorkerHello | Heartbeat | ClockAnswer | JobEvent
+    TemplateReady
+    | HostBeat
+    | WorkerExited
+    | LifelineOpened
+    | WorkerHello
+    | Heartbeat
+    | ClockAnswer
+    | JobEvent
 )
 
 # From the coordinator

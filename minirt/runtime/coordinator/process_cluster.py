@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import os
-import pickle
 import queue
 import secrets
 import shutil
 import socket
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from multiprocessing.connection import wait
 from typing import Any
 
 from minirt.errors import ConfigurationError, WorkerLostError
-from minirt.filesystems import Protocols
 from minirt.graph.execution import ExecutionGraph
 from minirt.monitoring.logs import logger_of
 from minirt.monitoring.subtask_metrics import SubtaskMetrics
@@ -34,7 +32,7 @@ from minirt.protocol.job_events import (
 )
 from minirt.protocol.subtask_commands import SubtaskCommand
 from minirt.protocol.trace import SubtaskTrace
-from minirt.runtime.channels.sockets import TOKEN_BYTES, Address
+from minirt.runtime.channels.network import TOKEN_BYTES, Address
 from minirt.runtime.control.clock_offsets import ClockOffsets
 from minirt.runtime.control.connection import MessageConnection, UnreadableError, UnsendableError
 from minirt.runtime.control.control import ORPHANED_EXIT
@@ -43,8 +41,8 @@ from minirt.runtime.control.messages import (
     Assignment,
     ClockAnswer,
     ClockQuestion,
-    Fork,
     Heartbeat,
+    HostBeat,
     LifelineOpened,
     SentCommand,
     TemplateReady,
@@ -55,8 +53,10 @@ from minirt.runtime.control.messages import (
 )
 from minirt.runtime.control.package import Deployment, JobPackage
 from minirt.runtime.coordinator.cluster import hosts
-from minirt.runtime.coordinator.template_process import TemplateProcess, how_it_ended
-from minirt.runtime.worker.template import TemplateStart
+from minirt.runtime.coordinator.hosts import slots_of
+from minirt.runtime.coordinator.launching import Launch
+from minirt.runtime.coordinator.reception import Reception
+from minirt.runtime.coordinator.template_process import LOCAL_LAUNCH, how_it_ended
 
 logger = logger_of("coordinator")
 
@@ -68,14 +68,9 @@ _EXPLAINED_S_MAX = 2.0
 
 _UNHEARD = "has lost its connection to the coordinator"
 
-_THREADS = (
-    "loading the job started threads (%s), so workers cannot be forked: each one loads the job by itself, "
-    "and starts and restarts take longer; start threads in open() of a process function instead"
-)
-
 
 class ProcessCluster:
-    """Worker processes that a template on this machine forks; a `WorkerCluster`.
+    """Worker processes that templates fork, on this machine or on others; a `WorkerCluster`.
 
     A worker is lost when its connection closes, or when the template, whose child it is, says that it
     ended. Either way all that it had told is posted first. A connection alone does not tell what happened,
@@ -87,13 +82,17 @@ class ProcessCluster:
         package: JobPackage,
         placement: Mapping[SubtaskId, int],
         post: Callable[[JobEvent], None],
+        launch: Launch = LOCAL_LAUNCH,
     ) -> None:
         self._package = package
         self._graph: ExecutionGraph = package.load_graph()
         self._placement = placement
         self._post = post
-        self._folder = _private_folder(package.options.transport)
-        self._admitted: queue.SimpleQueue[MessageConnection] = queue.SimpleQueue()
+        self._folder = _private_folder(
+            launch is LOCAL_LAUNCH and package.options.transport == "unix"
+        )
+        self._inbox: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        """What other threads leave for the one that polls."""
         self._unknown: list[MessageConnection] = []
         self._lifelines: list[MessageConnection] = []
         self._deployment: Deployment | None = None
@@ -109,18 +108,21 @@ class ProcessCluster:
         self._wake_receiver, self._wake_sender = socket.socketpair()
         self._wake_receiver.setblocking(False)
         self._wake_sender.setblocking(False)
-        token = secrets.token_bytes(TOKEN_BYTES)
-        self._entrance = Entrance(self._folder, package.options.transport, token, self._admit)
-        self._template = TemplateProcess(
-            TemplateStart(
-                coordinator=self._entrance.address,
-                token=token,
-                folder=self._folder,
-                import_path=sys.path,
-                protocols=Protocols.of_this_process(),
-                package=pickle.dumps(package),
+        with contextlib.ExitStack() as undo:
+            undo.callback(shutil.rmtree, self._folder, ignore_errors=True)
+            undo.callback(self._wake_receiver.close)
+            undo.callback(self._wake_sender.close)
+            network, port = launch.network(
+                secrets.token_bytes(TOKEN_BYTES), self._folder, package.options.transport
             )
-        )
+            self._entrance = Entrance(network, self._admit, port)
+            undo.callback(self._entrance.close)
+            slots = slots_of(placement)
+            launcher = launch.start(
+                package, network, self._entrance.address, len(set(slots.values()))
+            )
+            self._reception = Reception(package.options, slots, launch, launcher, post, self._leave)
+            undo.pop_all()
 
     # What the coordinator orders.
 
@@ -130,8 +132,7 @@ class ProcessCluster:
         self._unexplained = {}
         self._addresses, self.pids, self.metrics = {}, {}, {}
         self._clocks.clear()
-        for worker in sorted(set(self._placement.values())):
-            self._template.fork(Fork(deployment.generation, worker))
+        self._reception.deploy(deployment.generation)
 
     def send(self, command: SubtaskCommand) -> None:
         if command.generation != self._generation:
@@ -144,8 +145,9 @@ class ProcessCluster:
             return
         self._stopping = True
         self._unexplained = {}
+        self._reception.call_off()
         if command.kill:
-            self._template.kill_generation(command.generation)
+            self._reception.kill(command.generation)
             self._drop_workers()
             return
         for worker in list(self._workers):
@@ -160,23 +162,23 @@ class ProcessCluster:
 
     def poll(self, timeout: float | None) -> None:
         """Wait for messages, at most `timeout` seconds, and post what they mean."""
-        if self._template.exit_code is not None:
-            self._on_template_ended(self._template.exit_code)
+        if not self._reception.starts():
             return
         self._report_unexplained()
         known = {connection: worker for worker, connection in self._workers.items()}
-        template = self._template.connection
-        connections: list[Any] = [*known, *self._unknown, *([template] if template else [])]
+        templates = [host.connection for host in self._reception.hosts]
+        connections: list[Any] = [*known, *self._unknown, *templates]
         waking = [self._wake_receiver, self._entrance.listener, *connections]
         for ready in wait(waking, self._patience_s(timeout)):
             if ready is self._wake_receiver:
                 self._wake_receiver.recv(4096)
-                while not self._admitted.empty():
-                    self._unknown.append(self._admitted.get())
+                while not self._inbox.empty():
+                    self._inbox.get()()
             elif ready is self._entrance.listener:
                 self._entrance.accept()
             elif isinstance(ready, MessageConnection) and not ready.closed:
                 self._receive(ready, known.get(ready))
+        self._reception.look_around()
 
     def close(self, timeout: float) -> None:
         """Wait for workers that were told to stop, then end whatever is left."""
@@ -185,11 +187,11 @@ class ProcessCluster:
             self.poll(0.05)
         for worker in self._workers if self._stopping else ():
             logger.warning("worker %d did not end within %g s: it is killed", worker, timeout)
-        self._template.close()
-        self._drop_workers()
         self._entrance.close()
-        while not self._admitted.empty():
-            self._unknown.append(self._admitted.get())
+        self._reception.close()
+        self._drop_workers()
+        while not self._inbox.empty():
+            self._inbox.get()()
         for connection in self._unknown:
             connection.close()
         self._wake_receiver.close()
@@ -200,8 +202,16 @@ class ProcessCluster:
 
     def _admit(self, connection: MessageConnection) -> None:
         """Called by the threads of the entrance."""
-        self._admitted.put(connection)
+        self._leave(partial(self._on_admitted, connection))
+
+    def _leave(self, what: Callable[[], None]) -> None:
+        """Have the thread that polls do something; may be called from any thread."""
+        self._inbox.put(what)
         self.wake()
+
+    def _on_admitted(self, connection: MessageConnection) -> None:
+        self._unknown.append(connection)
+        self._receive(connection, None)  # What came with the handshake makes no socket readable.
 
     def _receive(self, connection: MessageConnection, worker: int | None) -> bool:
         """Take the messages that have arrived; one that has come in part waits for its rest.
@@ -220,14 +230,18 @@ class ProcessCluster:
             self._post(WorkerFailed(self._generation, error))
         return False
 
-    def _on_message(self, sender: MessageConnection, message: ToCoordinator) -> None:
+    def _on_message(
+        self, sender: MessageConnection, message: ToCoordinator | dict[str, Any]
+    ) -> None:
         if sender in self._unknown:
             self._unknown.remove(sender)
         match message:
-            case TemplateReady(_, threads):
-                self._template.on_ready(sender)
-                if threads:
-                    logger.warning(_THREADS, ", ".join(threads))
+            case dict():
+                self._reception.on_hello(sender, message)
+            case TemplateReady():
+                self._reception.on_ready(sender, message)
+            case HostBeat():
+                self._reception.on_beat(sender)
             case LifelineOpened():
                 self._lifelines.append(sender)
             case WorkerHello():
@@ -248,7 +262,7 @@ class ProcessCluster:
                 aligned = self._clocks.aligned(trace, self._placement[subtask])
                 self._post(replace(message, trace=aligned))
             case Exception():
-                self._post(GenerationFailed(message, fatal=True))
+                self._reception.on_error(sender, message)
             case _:
                 self._post(message)
 
@@ -273,8 +287,8 @@ class ProcessCluster:
         connection.close()
         if connection in self._unknown:
             self._unknown.remove(connection)
-        elif connection is self._template.connection:
-            self._on_template_lost(f"the template process {self._template.how_it_ended()}")
+        elif self._reception.on_closed(connection):
+            pass
         elif worker is not None and self._workers.get(worker) is connection:
             del self._workers[worker]
             if not self._stopping:
@@ -313,6 +327,7 @@ class ProcessCluster:
     def _lose(self, worker: int, how: str) -> None:
         names = [self._graph.subtask_name(i) for i, at in self._placement.items() if at == worker]
         process = f"process {self.pids[worker]}" if worker in self.pids else "not yet up"
+        process += self._reception.name_of(worker)
         lost = WorkerLostError(f"worker {worker} ({process}: {', '.join(names)}) {how}")
         self._post(WorkerFailed(self._generation, lost))
 
@@ -345,27 +360,11 @@ class ProcessCluster:
     def _generation(self) -> int:
         return 0 if self._deployment is None else self._deployment.generation
 
-    # The template.
 
-    def _on_template_ended(self, code: int) -> None:
-        """It ended before it was up. Unless it was killed, it has printed why to our standard error."""
-        how = f"the template process {how_it_ended(code)}"
-        if code < 0:
-            self._on_template_lost(how)
-        else:
-            lost = WorkerLostError(f"{how} before it was up")
-            self._post(GenerationFailed(lost, fatal=True))
-
-    def _on_template_lost(self, how: str) -> None:
-        """Its workers cannot be told apart from living ones any more, and die with it."""
-        self._template.restart()
-        self._post(WorkerFailed(self._generation, WorkerLostError(how)))
-
-
-def _private_folder(transport: str) -> str:
+def _private_folder(for_sockets: bool) -> str:
     """A new folder that only this user can enter. Raises ConfigurationError if sockets cannot be there."""
     folder = tempfile.mkdtemp(prefix="minirt-")
-    if transport == "unix" and len(os.fsencode(folder)) > _FOLDER_BYTES_MAX:
+    if for_sockets and len(os.fsencode(folder)) > _FOLDER_BYTES_MAX:
         os.rmdir(folder)
         raise ConfigurationError(
             f"the folder for temporary files has too long a path for sockets: {folder}; set TMPDIR to a "

@@ -1,4 +1,4 @@
-"""The template process as its coordinator sees it."""
+"""The launcher of jobs on one machine: a template process, whose coordinator starts it by itself."""
 
 from __future__ import annotations
 
@@ -8,93 +8,101 @@ import pickle
 import signal
 import subprocess
 import sys
+from dataclasses import dataclass
+from typing import Any
 
-from minirt.runtime.control.connection import MessageConnection
-from minirt.runtime.control.messages import Fork, KillGeneration
+from minirt.errors import ConfigurationError, WorkerLostError
+from minirt.filesystems import Protocols
+from minirt.runtime.channels.network import Address, Network
+from minirt.runtime.control.host_hello import HostHello, HostWelcome
+from minirt.runtime.control.package import JobPackage
+from minirt.runtime.coordinator.launching import LaunchFailed
 from minirt.runtime.worker.template import PYTHON, TemplateStart
 
 _END_S_MAX = 2.0
 """How long it may take to end its workers in an orderly way."""
 
 
+@dataclass(frozen=True, slots=True)
+class LocalLaunch:
+    """Everything runs on this machine."""
+
+    wait_s: float | None = None
+    slots_min: int | None = None
+
+    def network(self, token: bytes, folder: str, transport: str) -> tuple[Network, int]:
+        return Network(token, folder, None if transport == "unix" else "127.0.0.1"), 0
+
+    def start(
+        self, package: JobPackage, network: Network, address: Address, slots: int
+    ) -> TemplateProcess:
+        protocols = Protocols.of_this_process()
+        return TemplateProcess(
+            TemplateStart(address, network, sys.path, protocols, pickle.dumps(package))
+        )
+
+
+LOCAL_LAUNCH = LocalLaunch()
+
+
 class TemplateProcess:
-    """Starts the template and hands it orders; those that come before it is up are kept for it.
+    """A `Launcher`: starts the template, and another one when it is lost.
 
     It and the workers that it forks are a process group of their own: signals from a terminal do not
-    reach them, and whoever is left of them can be killed together.
+    reach them, and whoever is left of them can be killed together. Without its connection it ends its
+    workers, and itself.
     """
+
+    advice = ""
 
     def __init__(self, start: TemplateStart) -> None:
         self._start = pickle.dumps(start)
-        self._connection: MessageConnection | None = None
-        self._waiting: list[Fork] = []
         self._process = self._spawn()
 
-    @property
-    def connection(self) -> MessageConnection | None:
-        """The way to the template while it is up, else None."""
-        return self._connection
+    def failure(self) -> LaunchFailed | None:
+        """Asked as long as nobody has heard that it came up.
 
-    @property
-    def exit_code(self) -> int | None:
-        """How it ended before it was up, negative for a signal; None as long as it may still come."""
-        return self._process.poll() if self._connection is None else None
+        Unless it was killed, it has printed why it ended to our standard error.
+        """
+        code = self._process.poll()
+        if code is None:
+            return None
+        how = f"the template process {how_it_ended(code)}"
+        if code >= 0:
+            return LaunchFailed(WorkerLostError(f"{how} before it was up"), fatal=True)
+        self._restart()
+        return LaunchFailed(WorkerLostError(how), fatal=False)
 
-    def how_it_ended(self) -> str:
-        """What became of it, once its connection is gone."""
+    def on_lost(self) -> str:
         try:
-            return how_it_ended(self._process.wait(_END_S_MAX))
+            how = how_it_ended(self._process.wait(_END_S_MAX))
         except subprocess.TimeoutExpired:
-            return "has hung up"
+            how = "has hung up"
+        self._restart()
+        return f"the template process {how}"
 
-    def on_ready(self, connection: MessageConnection) -> None:
-        """It is up, and this is the way to it."""
-        self._connection = connection
-        waiting, self._waiting = self._waiting, []
-        for fork in waiting:
-            self.fork(fork)
+    def welcome(self, said: dict[str, Any]) -> tuple[HostHello, HostWelcome]:
+        raise ConfigurationError("the job runs on one machine; give it cluster=HostCluster(...)")
 
-    def fork(self, fork: Fork) -> None:
-        if self._connection is None:
-            self._waiting.append(fork)
-        else:
-            self._tell(self._connection, fork)
+    def prove(self, welcome: HostWelcome) -> None:
+        """One machine sees one storage."""
 
-    def kill_generation(self, generation: int) -> None:
-        self._waiting = [fork for fork in self._waiting if fork.generation != generation]
-        if self._connection is not None:
-            self._tell(self._connection, KillGeneration(generation))
-
-    def restart(self) -> None:
-        """Start another one in its place, which has no workers yet."""
-        self._disconnect()
-        self._kill()
-        self._process = self._spawn()
-
-    def close(self) -> None:
+    def close(self, *, orderly: bool) -> None:
         """End it together with all its workers."""
-        if self._connection is not None:
-            self._disconnect()
+        if orderly:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._process.wait(_END_S_MAX)
         self._kill()
 
-    def _disconnect(self) -> None:
-        """Without the connection it ends its workers, and itself."""
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
+    def _restart(self) -> None:
+        self._kill()
+        self._process = self._spawn()
 
     def _kill(self) -> None:
         if self._process.returncode is None:  # Else its id may belong to somebody else by now.
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait()
-
-    def _tell(self, connection: MessageConnection, message: Fork | KillGeneration) -> None:
-        # Its end is noticed where its connection is read.
-        with contextlib.suppress(OSError):
-            connection.send(message)
 
     def _spawn(self) -> subprocess.Popen[bytes]:
         process = subprocess.Popen(

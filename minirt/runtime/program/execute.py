@@ -39,10 +39,13 @@ from minirt.protocol.restore_options import FRESH, RestoreOptions
 from minirt.run_settings import RunSettings
 from minirt.runtime.control.package import JobPackage
 from minirt.runtime.coordinator.coordinator import Coordinator
+from minirt.runtime.coordinator.host_launch import HostLaunch
 from minirt.runtime.coordinator.inline import InlineRunner
+from minirt.runtime.coordinator.launching import Launch
 from minirt.runtime.coordinator.observer import JobObserver
 from minirt.runtime.coordinator.process_cluster import ProcessCluster
 from minirt.runtime.coordinator.storage_tasks import RecordEvent, StorageTasks
+from minirt.runtime.coordinator.template_process import LOCAL_LAUNCH
 from minirt.runtime.program.at_exit import wait_at_exit
 from minirt.runtime.program.job import Job, JobResult, Recorder, job_result
 from minirt.runtime.program.savepoint_desk import SavepointDesk
@@ -83,7 +86,7 @@ def _launch(graph: JobGraph, settings: RunSettings, clock: Clock) -> Job:
             placement,
             parts.protocol,
             parts.tasks,
-            ProcessCluster(parts.package, placement, events.put),
+            ProcessCluster(parts.package, placement, events.put, _launch_of(settings)),
             events,
             recorder,
             savepoints.answer,
@@ -118,6 +121,7 @@ def execute_job(
     for option, given in (
         ("metrics_port", settings.options.metrics_port is not None),
         ("on_signal", settings.options.on_signal != "cancel"),
+        ("cluster", settings.cluster is not None),
     ):
         if given:
             raise ConfigurationError(f'{option} has no effect with runner="inline"')
@@ -159,6 +163,10 @@ def place(graph: ExecutionGraph, options: Options) -> dict[SubtaskId, int]:
             *(graph.name, workers, options.workers, widest),
         )
     return {id: id.index % workers for id in graph.subtasks()}
+
+
+def _launch_of(settings: RunSettings) -> Launch:
+    return LOCAL_LAUNCH if settings.cluster is None else HostLaunch(settings.cluster)
 
 
 def _offer_metrics(options: Options, monitor: JobMonitor, while_running: ExitStack) -> str | None:
@@ -246,7 +254,10 @@ class _Parts:
         return cls(
             execution,
             JobPackage(pickled, options, {**MODES, mode.name: mode}, storage, clock),
-            job_protocol(execution, checkpointing, mode.name, settings.restart, options),
+            job_protocol(
+                *(execution, checkpointing, mode.name, settings.restart, options),
+                hosts_wait_s=_launch_of(settings).wait_s or 0.0,
+            ),
             StorageTasks(execution, storage, checkpointing, settings.restore),
             mode.name,
         )
@@ -306,8 +317,12 @@ def job_protocol(
     mode: str,
     restart: RestartStrategy | None,
     options: Options,
+    hosts_wait_s: float = 0.0,
 ) -> JobProtocol:
-    """The protocol of a job that has not begun, with the defaults filled in."""
+    """The protocol of a job that has not begun, with the defaults filled in.
+
+    Workers may wait `hosts_wait_s` for hosts before they can connect.
+    """
     if checkpointing is None:
         settings = CheckpointSettings(mode, interval_s=None)
     else:
@@ -326,6 +341,6 @@ def job_protocol(
         settings,
         _chosen(restart, checkpointing).start(),
         Liveness(options.heartbeat_timeout_s),
-        options.limits.connect_timeout_s,
+        hosts_wait_s + options.limits.connect_timeout_s,
         options.limits.start_timeout_s,
     )

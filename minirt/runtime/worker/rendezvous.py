@@ -15,13 +15,18 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from minirt.errors import WorkerLostError
+from minirt.monitoring.logs import logger_of
 from minirt.protocol.ids import ChannelId
-from minirt.runtime.channels.sockets import Address, connected
+from minirt.runtime.channels.network import Address, Network, Socket, connected
 from minirt.runtime.control.handshake import NONCE_BYTES, REPLY_BYTES, Caller, Listener
 
 _HELLO = struct.Struct("<QIII")
 """Generation, link, sender and receiver."""
 _CONNECT_S_MAX = 5.0
+_VISITORS_MAX = 256
+"""How many may be examined at a time, besides those that are expected; then the oldest one has to go."""
+
+logger = logger_of("worker")
 
 
 @dataclass(slots=True)
@@ -31,6 +36,7 @@ class _Call:
     id: ChannelId
     address: Address
     caller: Caller
+    unsent: bytes
     received: bytes = b""
     wanted: int = REPLY_BYTES
 
@@ -40,6 +46,8 @@ class _Visit:
     """Somebody who has called this worker."""
 
     listener: Listener
+    whence: str
+    unsent: bytes = b""
     received: bytes = b""
     wanted: int = NONCE_BYTES
     greeted: bool = False
@@ -48,30 +56,34 @@ class _Visit:
 class Rendezvous:
     """`call` the workers that this one sends to, then `meet` them and those that send to it."""
 
-    def __init__(self, listener: socket.socket, token: bytes, generation: int) -> None:
+    def __init__(self, listener: socket.socket, network: Network, generation: int) -> None:
         self._listener = listener
-        self._token = token
+        self._network = network
         self._generation = generation
         self._selector = selectors.DefaultSelector()
         self._expected: set[ChannelId] = set()
-        self._opened: dict[ChannelId, socket.socket] = {}
-        self._accepted: dict[ChannelId, socket.socket] = {}
+        self._opened: dict[ChannelId, Socket] = {}
+        self._accepted: dict[ChannelId, Socket] = {}
+        self._visitors: dict[Socket, _Visit] = {}
+        """Those who have called and not yet said who they are, the oldest first."""
+        self._has_warned = False
 
     def call(self, id: ChannelId, address: Address) -> None:
         """Begin to open a channel to the worker that hosts its receiver. Raises WorkerLostError."""
         hello = _HELLO.pack(self._generation, id.link, id.sender, id.receiver)
-        caller = Caller(self._token, hello)
+        caller = Caller(self._network.token, hello)
+        call = _Call(id, address, caller, caller.greeting)
         try:
-            sock = connected(address, _CONNECT_S_MAX)
+            sock = connected(address, _CONNECT_S_MAX, self._network.certificate)
             sock.setblocking(False)
-            sock.send(caller.greeting)
+            _send(sock, call)
         except OSError as error:
             raise _lost(address, error) from error
-        self._selector.register(sock, selectors.EVENT_READ, _Call(id, address, caller))
+        self._selector.register(sock, selectors.EVENT_READ, call)
 
     def meet(
         self, expected: Collection[ChannelId], timeout_s: float
-    ) -> tuple[dict[ChannelId, socket.socket], dict[ChannelId, socket.socket]]:
+    ) -> tuple[dict[ChannelId, Socket], dict[ChannelId, Socket]]:
         """The non-blocking sockets of the channels that were called, and of those `expected` from others.
 
         Raises WorkerLostError if somebody who was called is not a worker of the job, or if it takes longer.
@@ -93,40 +105,51 @@ class Rendezvous:
 
     def _on_ready(self, key: selectors.SelectorKey) -> None:
         sock = key.fileobj
-        assert isinstance(sock, socket.socket)
+        assert isinstance(sock, Socket)
         match key.data:
             case _Call() as call:
                 self._on_called(sock, call)
             case _Visit() as visit:
-                self._on_visitor(sock, visit)
+                if sock in self._visitors:
+                    self._on_visitor(sock, visit)
             case _:
                 self._admit()
 
     def _admit(self) -> None:
         try:
-            sock, _ = self._listener.accept()
+            raw, whence = self._listener.accept()
+            sock = self._network.accepted(raw)
         except OSError:  # Whoever came has gone again.
             return
         sock.setblocking(False)
-        visit = _Visit(Listener(self._token, _HELLO.size))
+        visit = _Visit(Listener(self._network.token, _HELLO.size), str(whence or "this machine"))
         self._selector.register(sock, selectors.EVENT_READ, visit)
+        self._visitors[sock] = visit
+        if len(self._visitors) > _VISITORS_MAX + len(self._expected):
+            self._turn_away(next(iter(self._visitors)))
 
-    def _on_called(self, sock: socket.socket, call: _Call) -> None:
+    def _on_called(self, sock: Socket, call: _Call) -> None:
         try:
+            _send(sock, call)
             if not _received(sock, call):
                 return
-            sock.send(call.caller.answer(call.received))
+            call.unsent = call.caller.answer(call.received)
+            _send(sock, call)
+            if call.unsent:
+                raise ConnectionError("it takes no answer")
         except (OSError, WorkerLostError) as error:
             raise _lost(call.address, error) from error
         self._selector.unregister(sock)
         self._opened[call.id] = sock
 
-    def _on_visitor(self, sock: socket.socket, visit: _Visit) -> None:
+    def _on_visitor(self, sock: Socket, visit: _Visit) -> None:
         try:
+            _send(sock, visit)
             if not _received(sock, visit):
                 return
             if not visit.greeted:
-                sock.send(visit.listener.reply(visit.received))
+                visit.unsent = visit.listener.reply(visit.received)
+                _send(sock, visit)
                 visit.received, visit.greeted = b"", True
                 visit.wanted = visit.listener.answer_bytes
                 return
@@ -138,6 +161,7 @@ class Rendezvous:
             self._turn_away(sock)
             return
         self._selector.unregister(sock)
+        del self._visitors[sock]
         self._accepted[id] = sock
 
     def _wanted_by(self, visit: _Visit) -> ChannelId | None:
@@ -148,7 +172,11 @@ class Rendezvous:
         generation, link, sender, receiver = _HELLO.unpack(hello)
         return ChannelId(link, sender, receiver) if generation == self._generation else None
 
-    def _turn_away(self, sock: socket.socket) -> None:
+    def _turn_away(self, sock: Socket) -> None:
+        visit = self._visitors.pop(sock)
+        if not self._has_warned:
+            self._has_warned = True
+            logger.warning("a stranger was turned away that came from %s", visit.whence)
         self._selector.unregister(sock)
         sock.close()
 
@@ -156,12 +184,21 @@ class Rendezvous:
         """Close visitors who did not say what they want, and calls that came to nothing."""
         for key in list(self._selector.get_map().values()):
             if key.data is not None:
-                assert isinstance(key.fileobj, socket.socket)
+                assert isinstance(key.fileobj, Socket)
                 key.fileobj.close()
         self._selector.close()
 
 
-def _received(sock: socket.socket, side: _Call | _Visit) -> bool:
+def _send(sock: Socket, side: _Call | _Visit) -> None:
+    """What has to be sent, unless a handshake of TLS comes first. Raises OSError."""
+    while side.unsent:
+        try:
+            side.unsent = side.unsent[sock.send(side.unsent) :]
+        except BlockingIOError:
+            return
+
+
+def _received(sock: Socket, side: _Call | _Visit) -> bool:
     """Whether all that is wanted has come. Raises OSError if the other side is gone."""
     try:
         part = sock.recv(side.wanted - len(side.received))

@@ -19,15 +19,18 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 import traceback
 from dataclasses import dataclass
+from types import FrameType
 
 from minirt.errors import WorkerLostError
 from minirt.filesystems import Protocols
-from minirt.runtime.channels.sockets import Address
+from minirt.runtime.channels.network import Address, Network
 from minirt.runtime.control.connection import MessageConnection, connect_to
 from minirt.runtime.control.messages import (
     Fork,
+    HostBeat,
     KillGeneration,
     TemplateReady,
     WorkerExited,
@@ -52,8 +55,7 @@ class TemplateStart:
     """
 
     coordinator: Address
-    token: bytes
-    folder: str
+    network: Network
     import_path: list[str]
     protocols: Protocols
     package: bytes
@@ -77,8 +79,17 @@ class Template:
         self._workers: dict[int, tuple[int, int]] = {}
         """Generation and number of the worker, by process id."""
 
-    def run(self) -> None:
-        """Serve the coordinator until it is gone; then no worker may be left."""
+    def run(self, beat_s: float | None = None) -> None:
+        """Serve the coordinator until it is gone; then no worker may be left.
+
+        It gives a sign of life every `beat_s` seconds, if that is given.
+        """
+        try:
+            self._run(beat_s)
+        finally:
+            self._end_workers()
+
+    def _run(self, beat_s: float | None) -> None:
         read_end, write_end = os.pipe()
         os.set_blocking(write_end, False)
         signal.set_wakeup_fd(write_end)
@@ -87,14 +98,17 @@ class Template:
         selector.register(self._control, selectors.EVENT_READ)
         selector.register(read_end, selectors.EVENT_READ)
         self._control.send(TemplateReady(os.getpid(), self._threads))
-        while True:
-            for key, _ in selector.select():
+        beat_at = time.monotonic()
+        while self._obey():  # Also at first: what has come already makes no socket readable.
+            left_s = None if beat_s is None else max(0.0, beat_at - time.monotonic())
+            for key, _ in selector.select(left_s):
                 if key.fileobj == read_end:
                     os.read(read_end, 4096)
                     self._reap()
-                elif not self._obey():
-                    self._end_workers()
-                    return
+            if beat_s is not None and time.monotonic() >= beat_at:
+                beat_at = time.monotonic() + beat_s
+                with contextlib.suppress(OSError):  # Its end is noticed where it is read.
+                    self._control.send(HostBeat())
 
     def _obey(self) -> bool:
         try:
@@ -111,7 +125,7 @@ class Template:
 
     def _start_worker(self, generation: int, worker: int) -> None:
         start = self._start
-        place = WorkerPlace(generation, worker, start.coordinator, start.token, start.folder)
+        place = WorkerPlace(generation, worker, start.coordinator, start.network)
         pid = self._spawn(place) if self._threads else self._fork(place)
         self._workers[pid] = (generation, worker)
 
@@ -135,6 +149,8 @@ class Template:
         try:
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            if signal.getsignal(signal.SIGTERM) is end_orderly:
+                signal.signal(signal.SIGTERM, signal.SIG_DFL)
             self._control.close()
             run_worker(self._package, place)
             status = _FORKED_OK
@@ -169,23 +185,23 @@ class Template:
 def main() -> None:
     """Entry point of the process."""
     start: TemplateStart = pickle.load(sys.stdin.buffer)
-    _set_up(start)
+    set_up(start)
     try:
         _serve(start)
     finally:
         # The coordinator may have been killed; if it has not, it has no more use for it either.
-        shutil.rmtree(start.folder, ignore_errors=True)
+        shutil.rmtree(start.network.folder, ignore_errors=True)
 
 
 def spawned() -> None:
     """Entry point of a worker that was not forked."""
     start, place = pickle.load(sys.stdin.buffer)
-    _set_up(start)
-    run_worker(_load(start), place)
+    set_up(start)
+    run_worker(load(start), place)
     os._exit(_FORKED_OK)  # As a fork does, without waiting for threads of the job.
 
 
-def _load(start: TemplateStart) -> JobPackage:
+def load(start: TemplateStart) -> JobPackage:
     """The job, with all modules that it needs imported."""
     start.protocols.register()
     package: JobPackage = pickle.loads(start.package)
@@ -193,7 +209,8 @@ def _load(start: TemplateStart) -> JobPackage:
     return package
 
 
-def _set_up(start: TemplateStart) -> None:
+def set_up(start: TemplateStart) -> None:
+    """Make the process what all processes of a job are."""
     sys.path[:] = start.import_path
     outlive_readers()
     for stream in (sys.stdout, sys.stderr):  # Workers are killed, and share what they print to.
@@ -204,13 +221,23 @@ def _set_up(start: TemplateStart) -> None:
 
 def _serve(start: TemplateStart) -> None:
     try:
-        control = connect_to(start.coordinator, start.token)
+        control = connect_to(start.coordinator, start.network)
     except (OSError, WorkerLostError):  # The coordinator has gone meanwhile.
         return
     try:
-        package = _load(start)
+        template = Template(start, load(start), control, threads_of_job())
     except Exception as error:
         control.send(portable(error))
         return
+    template.run()
+
+
+def end_orderly(number: int, frame: FrameType | None) -> None:
+    """A signal handler for a template that is on its own: no worker may be left."""
+    sys.exit(128 + number)
+
+
+def threads_of_job() -> tuple[str, ...]:
+    """The names of the threads that loading the job has started."""
     started = [one for one in threading.enumerate() if one is not threading.main_thread()]
-    Template(start, package, control, tuple(thread.name for thread in started)).run()
+    return tuple(thread.name for thread in started)

@@ -12,7 +12,9 @@ from minirt.config import Limits
 from minirt.graph.execution import ExecutionGraph
 from minirt.protocol.ids import ChannelId, SubtaskId
 from minirt.runtime.channels.channels import InputChannel, OutputChannel
+from minirt.runtime.channels.network import Network, Socket
 from minirt.runtime.channels.sockets import SocketReceiver, SocketSender
+from minirt.runtime.channels.tls import has_pending
 from minirt.runtime.control.messages import Assignment
 from minirt.runtime.subtask.assembly import Assembled
 from minirt.runtime.subtask.local_channel import LocalChannel
@@ -25,20 +27,20 @@ _RECEIVE_BYTES = 256 * 1024
 class Wiring:
     """Moves the frames of one worker. Its sockets are in the selector of the worker's loop.
 
-    `token` and `generation` prove to other workers who is calling.
+    `network` and `generation` prove to other workers who is calling.
     """
 
     def __init__(
         self,
         selector: selectors.BaseSelector,
         limits: Limits,
-        token: bytes,
+        network: Network,
         generation: int,
         monotonic: Callable[[], float],
     ) -> None:
         self._selector = selector
         self._limits = limits
-        self._token = token
+        self._network = network
         self._generation = generation
         self._monotonic = monotonic
         self._buffer = memoryview(bytearray(_RECEIVE_BYTES))
@@ -63,7 +65,7 @@ class Wiring:
             for assembled in built.values()
             for id, (index, end) in assembled.inputs.items()
         }
-        rendezvous = Rendezvous(listener, self._token, self._generation)
+        rendezvous = Rendezvous(listener, self._network, self._generation)
         away: dict[ChannelId, OutputChannel] = {}
         for assembled in built.values():
             for id, output in assembled.outputs.items():
@@ -81,13 +83,13 @@ class Wiring:
         for id, sock in accepted.items():
             self._open_receiver(sock, *inputs[id])
 
-    def _open_sender(self, sock: socket.socket, output: OutputChannel) -> None:
+    def _open_sender(self, sock: Socket, output: OutputChannel) -> None:
         sender = SocketSender(sock, output, self._monotonic)
         output.wake = lambda: self._woken.add(sender)
         self._selector.register(sock, selectors.EVENT_READ, sender)
 
     def _open_receiver(
-        self, sock: socket.socket, subtask: Subtask, index: int, channel: InputChannel
+        self, sock: Socket, subtask: Subtask, index: int, channel: InputChannel
     ) -> None:
         receiver = SocketReceiver(
             sock,
@@ -99,6 +101,8 @@ class Wiring:
         )
         self._upstream[subtask.id].append(receiver)
         self._selector.register(sock, selectors.EVENT_READ, receiver)
+        if has_pending(sock):  # The sender's first frames came with its hello.
+            self._on_receiver(self._selector.get_key(sock), receiver, selectors.EVENT_READ)
 
     # The loop.
 
@@ -144,6 +148,8 @@ class Wiring:
             if mask & selectors.EVENT_WRITE and not receiver.flush_credit():
                 self._selector.modify(receiver.sock, selectors.EVENT_READ, receiver)
             alive = receiver.on_readable(self._buffer) if mask & selectors.EVENT_READ else True
+            while alive and has_pending(receiver.sock):
+                alive = receiver.on_readable(self._buffer)
         except ConnectionError:
             alive = False
         if not alive:
@@ -158,6 +164,8 @@ class Wiring:
     def _on_sender(self, key: selectors.SelectorKey, sender: SocketSender, mask: int) -> None:
         try:
             alive = sender.on_readable() if mask & selectors.EVENT_READ else True
+            while alive and has_pending(sender.sock):
+                alive = sender.on_readable()
         except ConnectionError:
             alive = False
         if not alive:

@@ -27,7 +27,8 @@ from minirt.protocol.job_events import (
     WorkerFailed,
 )
 from minirt.runtime.channels.channels import OutputChannel
-from minirt.runtime.channels.sockets import Address, SocketReceiver, SocketSender, listen
+from minirt.runtime.channels.network import Address, Network
+from minirt.runtime.channels.sockets import SocketReceiver, SocketSender
 from minirt.runtime.control.connection import connect_to
 from minirt.runtime.control.control import ORPHANED_EXIT, Control, end_broken, end_with_coordinator
 from minirt.runtime.control.messages import (
@@ -62,21 +63,18 @@ class WorkerPlace:
     generation: int
     worker: int
     coordinator: Address
-    token: bytes
-    folder: str
+    network: Network
 
 
 def run_worker(package: JobPackage, place: WorkerPlace) -> None:
     """The whole life of a worker, in its own process."""
     try:
-        control = Control(connect_to(place.coordinator, place.token))
-        end_with_coordinator(place.coordinator, place.token)
+        control = Control(connect_to(place.coordinator, place.network))
+        end_with_coordinator(place.coordinator, place.network)
     except (OSError, WorkerLostError):
         os._exit(ORPHANED_EXIT)
     options = package.options
-    listener, address = listen(
-        place.folder, f"w{place.generation}-{place.worker}", options.transport
-    )
+    listener, address = place.network.listen(f"w{place.generation}-{place.worker}")
     control.send(WorkerHello(place.generation, place.worker, os.getpid(), address))
     try:
         assignment = control.receive()
@@ -119,7 +117,7 @@ class Worker:
         self._limits: Limits = package.options.limits
         self._selector = selectors.DefaultSelector()
         self._wiring = Wiring(
-            self._selector, self._limits, place.token, place.generation, self.clock.monotonic
+            self._selector, self._limits, place.network, place.generation, self.clock.monotonic
         )
         self._working: list[Subtask] = []
         self._stopping = False
@@ -172,7 +170,7 @@ class Worker:
                 self,
                 TimedPacer(pace),
                 partial(self._make_room, id),
-                self._place.folder,
+                self._place.network.folder,
             )
             for id in sorted(mine)
         }
@@ -187,6 +185,7 @@ class Worker:
 
     def run(self) -> None:
         """Take turns until the coordinator tells the worker to stop."""
+        self._on_control()  # What has come along with the assignment makes its socket readable no more.
         while not self._stopping:
             for subtask in self.subtasks:
                 self._note_wait(subtask)

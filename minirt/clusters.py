@@ -1,0 +1,125 @@
+"""Where a job runs if not on this machine alone: on hosts whose agents come to the job by themselves.
+
+An agent is `minirt host`. Whoever starts agents, a person or a scheduler, is a *launcher*: a subclass of
+`HostCluster` that says how in `launch`, and nothing else.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from minirt.errors import ConfigurationError
+from minirt.units import Duration, positive, seconds
+
+CREDENTIALS_VARIABLE = "MINIRT_CREDENTIALS"
+"""The environment variable that gives credentials to an agent."""
+
+
+@dataclass(frozen=True, slots=True)
+class Invitation:
+    """What agents need to come to a job. `credentials` are secret: they belong in no argument or log."""
+
+    job: str
+    coordinator: str
+    """HOST:PORT, for `minirt host --coordinator`."""
+    credentials: str = field(repr=False)
+    """For the file of `--credentials`, or the environment variable MINIRT_CREDENTIALS."""
+    slots: int
+    """How many slots the job fills."""
+
+
+class Launched(Protocol):
+    """What `launch` has started."""
+
+    @property
+    def how(self) -> str:
+        """What to do if too few agents come, for messages."""
+
+    def failure(self) -> str | None:
+        """Why no agents will come any more, once that is known. Called often: it must not wait."""
+
+    def close(self) -> None:
+        """The job is over: end whatever still runs, and leave nothing behind."""
+
+
+@dataclass(frozen=True)
+class HostCluster:
+    """Hosts on which somebody starts `minirt host`: by ssh, systemd, a scheduler.
+
+    The coordinator listens at `listen`, "HOST:PORT", and binds no other address; port 0 is any free one.
+    Agents need the file `credentials`, which is written anew for each run and removed at its end. By
+    default it is in a temporary folder, and a message says where.
+
+    The job needs as many slots as its widest operator has subtasks, or `Options.workers`. It waits for
+    them for `wait`, at the start and after each loss of a host. If fewer have come by then, but at least
+    `min_slots`, it goes on with several subtasks of an operator in one slot.
+
+    Without `tls` whoever sees the network reads the records; the secret is never sent in either case.
+    Raises ConfigurationError for values that cannot work.
+    """
+
+    listen: str
+    credentials: str | os.PathLike[str] | None = None
+    wait: Duration = "60s"
+    min_slots: int | None = None
+    tls: bool = True
+
+    def __post_init__(self) -> None:
+        parse_address(self.listen, f"{type(self).__name__}: listen")
+        seconds(self.wait, f"{type(self).__name__}: wait")
+        if self.min_slots is not None:
+            positive(f"{type(self).__name__}: min_slots", self.min_slots)
+
+    def launch(self, invitation: Invitation) -> Launched:
+        """Have agents started. Called when the coordinator listens; must not wait for them."""
+        return WrittenCredentials(self.credentials, invitation)
+
+
+class WrittenCredentials:
+    """The file that tells agents the secret; only its owner can read it."""
+
+    def __init__(self, path: str | os.PathLike[str] | None, invitation: Invitation) -> None:
+        self._folder = None
+        if path is None:
+            self._folder = tempfile.mkdtemp(prefix="minirt-credentials-")
+            path = os.path.join(self._folder, "credentials.json")
+        self._path = os.path.abspath(path)
+        written = f"{self._path}.{os.getpid()}"
+        try:
+            descriptor = os.open(written, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+            with os.fdopen(descriptor, "w") as file:
+                file.write(invitation.credentials)
+            os.replace(written, self._path)
+        except OSError as error:
+            raise ConfigurationError(f"the credentials cannot be written: {error}") from error
+        self._text = invitation.credentials
+        self.how = (
+            f"run `minirt host --coordinator {invitation.coordinator} --slots N "
+            f"--credentials {self._path}` on each host"
+        )
+
+    def failure(self) -> str | None:
+        return None
+
+    def close(self) -> None:
+        try:
+            with open(self._path) as file:
+                mine = file.read() == self._text
+            if mine:  # Else it is that of a later job by now.
+                os.remove(self._path)
+            if self._folder is not None:
+                os.rmdir(self._folder)
+        except OSError:
+            pass
+
+
+def parse_address(text: str, what: str) -> tuple[str, int]:
+    """Host and port from "HOST:PORT" or "[HOST]:PORT". Raises ConfigurationError, naming `what`."""
+    host, colon, port = text.rpartition(":") if isinstance(text, str) else ("", "", "")
+    host = host.removeprefix("[").removesuffix("]")
+    if not colon or not host or not port.isascii() or not port.isdigit() or int(port) > 65535:
+        raise ConfigurationError(f"{what} is HOST:PORT, not {text!r}")
+    return host, int(port)

@@ -1,0 +1,109 @@
+"""The hosts of a job: templates that are up, here or elsewhere, and which of them runs which worker."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+from minirt.protocol.ids import SubtaskId
+from minirt.runtime.control.connection import MessageConnection
+from minirt.runtime.control.messages import Fork, KillGeneration
+
+
+@dataclass(slots=True, eq=False)
+class Host:
+    """A template and the connection to it. Without `slots` it takes any number of workers."""
+
+    connection: MessageConnection
+    name: str
+    slots: int | None
+    beats: bool
+    """Whether it gives signs of life."""
+    heard_at: float
+    ready: bool = False
+    """Whether it has the job loaded."""
+
+    def tell(self, message: Fork | KillGeneration) -> None:
+        """Its end is noticed where its connection is read."""
+        with contextlib.suppress(OSError):
+            self.connection.send(message)
+
+
+class Hosts:
+    """All templates that have come. `monotonic` is the clock of the coordinator.
+
+    A host that was silent for `silence_s_max` gets no workers until it is heard again: it may be frozen.
+    """
+
+    def __init__(self, monotonic: Callable[[], float], silence_s_max: float) -> None:
+        self._monotonic = monotonic
+        self._silence_s_max = silence_s_max
+        self._hosts: dict[MessageConnection, Host] = {}
+
+    def __iter__(self) -> Iterator[Host]:
+        return iter(list(self._hosts.values()))
+
+    def __len__(self) -> int:
+        return len(self._hosts)
+
+    def add(self, connection: MessageConnection, name: str, slots: int | None = None) -> Host:
+        """A host that has come; it is not `ready` yet. One with slots gives signs of life."""
+        beats = slots is not None
+        host = Host(connection, name, slots, beats, self._monotonic())
+        self._hosts[connection] = host
+        return host
+
+    def of(self, connection: MessageConnection) -> Host | None:
+        return self._hosts.get(connection)
+
+    def on_heard(self, host: Host) -> None:
+        host.heard_at = self._monotonic()
+
+    def silent_s(self, host: Host) -> float:
+        """How long it has given no sign of life."""
+        return self._monotonic() - host.heard_at if host.beats else 0.0
+
+    def remove(self, host: Host) -> None:
+        self._hosts.pop(host.connection, None)
+        host.connection.close()
+
+    def close(self) -> None:
+        """Without their connections templates end their workers, and themselves."""
+        for host in self:
+            self.remove(host)
+
+    def usable_slots(self) -> int | None:
+        """How many there are now; None for any number."""
+        usable = [host.slots for host in self if self._usable(host)]
+        return None if None in usable else sum(slots or 0 for slots in usable)
+
+    def place(self, slot_of: Mapping[int, int], slots_min: int | None = None) -> dict[int, Host]:
+        """A host for each worker; `slot_of` says which slot of the job a worker belongs to.
+
+        Each slot of the job gets one of a host, spread evenly; with at least `slots_min`, they share
+        what there is. Empty if there are too few.
+        """
+        usable = [host for host in self if self._usable(host)]
+        slots = sorted(set(slot_of.values()))
+        there = self.usable_slots() if usable else 0
+        if there is not None and there < (len(slots) if slots_min is None else slots_min):
+            return {}
+        taken = dict.fromkeys(usable, 0)
+        chosen: dict[int, Host] = {}
+        for slot in slots:
+            host = min(usable, key=lambda one: taken[one] / one.slots if one.slots else 0.0)
+            taken[host] += 1
+            chosen[slot] = host
+        return {worker: chosen[slot] for worker, slot in slot_of.items()}
+
+    def _usable(self, host: Host) -> bool:
+        return host.ready and self.silent_s(host) < self._silence_s_max
+
+
+def slots_of(placement: Mapping[SubtaskId, int]) -> dict[int, int]:
+    """The slot of each worker: it has one subtask of every operator, in one or several workers."""
+    slots: dict[int, int] = {}
+    for id, worker in placement.items():
+        slots[worker] = min(slots.get(worker, id.index), id.index)
+    return slots

@@ -1,0 +1,145 @@
+"""Several hosts on one machine: network namespaces with addresses of their own, joined by a bridge."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import minirt as rt
+from tests.cluster.agents import Agent, PlayedCluster, agents_of
+from tests.cluster.test_agents import finishes, running, start
+from tests.runtime.processes import is_alive, needs_proc, send, wait_until
+
+pytest.importorskip("cryptography")
+pytestmark = [pytest.mark.processes, pytest.mark.hosts, needs_proc]
+
+
+class Hosts:
+    """Host 0 is where the test runs; the others are namespaces. All have addresses of one network."""
+
+    def __init__(self, count: int) -> None:
+        self._id = os.getpid() % 10_000
+        self._net = f"10.{200 + self._id % 50}.{self._id // 50 % 250}"
+        self._bridge = f"mrt{self._id}"
+        self.names = [f"mrt{self._id}-{n}" for n in range(1, count + 1)]
+        self.address = f"{self._net}.254"
+        ip("link", "add", self._bridge, "type", "bridge")
+        ip("address", "add", f"{self.address}/24", "dev", self._bridge)
+        ip("link", "set", self._bridge, "up")
+        for number, name in enumerate(self.names, 1):
+            ip("netns", "add", name)
+            ip("link", "add", self._link(number), "type", "veth", "peer", "eth0", "netns", name)
+            ip("link", "set", self._link(number), "master", self._bridge, "up")
+            ip("-n", name, "address", "add", f"{self._net}.{number}/24", "dev", "eth0")
+            for device in ("eth0", "lo"):
+                ip("-n", name, "link", "set", device, "up")
+
+    def prefix(self, number: int) -> tuple[str, ...]:
+        """What runs a command on a host."""
+        return ("ip", "netns", "exec", self.names[number - 1])
+
+    def cut_off(self, number: int) -> None:
+        ip("link", "set", self._link(number), "down")
+
+    def join_again(self, number: int) -> None:
+        ip("link", "set", self._link(number), "up")
+
+    def close(self) -> None:
+        for name in self.names:
+            ip("netns", "delete", name, check=False)
+        ip("link", "delete", self._bridge, check=False)
+
+    def _link(self, number: int) -> str:
+        return f"{self._bridge}-{number}"
+
+
+def ip(*arguments: str, check: bool = True) -> None:
+    subprocess.run(["ip", *arguments], check=check, capture_output=True, timeout=20)
+
+
+@pytest.fixture(scope="module")
+def hosts() -> Iterator[Hosts]:
+    if shutil.which("ip") is None:
+        pytest.skip("needs iproute2")
+    try:
+        hosts = Hosts(3)
+    except subprocess.CalledProcessError as error:
+        pytest.skip(f"network namespaces are not allowed: {error.stderr.decode().strip()}")
+    yield hosts
+    hosts.close()
+
+
+@pytest.mark.parametrize("mode", ["aligned", "unaligned"])
+def test_a_host_that_is_lost_is_replaced_by_another_one(
+    hosts: Hosts, tmp_path: Path, mode: str
+) -> None:
+    job = start(tmp_path, PlayedCluster(listen=f"{hosts.address}:0"), mode=mode)
+    with agents_of(job) as agents:
+        for number in (1, 2, 3):
+            agents.add(1, prefix=hosts.prefix(number))
+        running(job)
+        time.sleep(0.3)
+        busy = next(agent for agent in agents.all if agent.workers)
+        for pid in [busy.pid, *busy.workers]:
+            send(pid, signal.SIGKILL)  # Workers may notice first.
+        assert finishes(job, tmp_path).restarts >= 1
+
+
+def test_a_host_that_is_cut_off_ends_its_workers_and_comes_back(
+    hosts: Hosts, tmp_path: Path
+) -> None:
+    cluster = PlayedCluster(listen=f"{hosts.address}:0")
+    job = start(tmp_path, cluster, mode="unaligned", heartbeat_timeout="2s", case="reduced")
+    with agents_of(job) as agents:
+        for number in (1, 2, 3):
+            agents.add(1, prefix=hosts.prefix(number))
+        running(job)
+        time.sleep(0.3)
+        number, cut = next((n, agent) for n, agent in enumerate(agents.all, 1) if agent.workers)
+        zombies = cut.workers
+        hosts.cut_off(number)
+        try:
+            wait_until(lambda: job.restarts >= 1, "its generation fails")
+            running(job)
+            assert all(is_alive(pid) for pid in zombies)
+        finally:
+            hosts.join_again(number)
+        wait_until(lambda: not any(is_alive(pid) for pid in zombies), "zombies end", 60)
+        finishes(job, tmp_path, "reduced")
+
+
+def test_a_local_folder_of_each_host_is_refused_in_one_line(hosts: Hosts, tmp_path: Path) -> None:
+    if subprocess.run(["unshare", "--mount", "true"], capture_output=True).returncode:
+        pytest.skip("mount namespaces are not allowed")
+    own = tmp_path / "checkpoints"
+    job = start(tmp_path, PlayedCluster(listen=f"{hosts.address}:0"))
+    with agents_of(job) as agents:
+        hidden = f'mount -t tmpfs none {own} && exec "$@"'
+        agents.add(2, prefix=(*hosts.prefix(1), "unshare", "--mount", "sh", "-c", hidden, "sh"))
+        with pytest.raises(rt.ConfigurationError) as failed:
+            job.wait(60)
+        assert f"does not see in {own} what the job's program has stored there" in str(failed.value)
+        assert agents.all[0].wait() == 2
+        said = agents.all[0].said()
+        assert said.count("does not see") == 1
+
+
+def test_hosts_that_could_not_call_each_other_are_refused(hosts: Hosts, tmp_path: Path) -> None:
+    job = start(tmp_path, PlayedCluster(listen="0.0.0.0:0"))
+    with agents_of(job) as agents:
+        port = agents.invitation.coordinator.split(":")[1]
+        there = []
+        for address, prefix in (("127.0.0.1", ()), (hosts.address, hosts.prefix(1))):
+            invitation = rt.Invitation("job", f"{address}:{port}", agents.invitation.credentials, 1)
+            there.append(Agent(invitation, 1, prefix=prefix))
+        agents.all += there
+        wait_until(lambda: any(agent.status == 2 for agent in there), "one is refused", 60)
+        [refused] = [agent.said() for agent in there if agent.status == 2]
+        assert refused.count("could not reach each other; give --address") == 1
