@@ -68,6 +68,8 @@ GENERATIONS = {
     GenerationFailure(
         GENERATION.COMMITS_FAILED, ERROR, count=3
     ): "3 commits in a row failed, at last: no disk",
+    GenerationFailure(GENERATION.COMMIT_REFUSED, ERROR): "no disk",
+    GenerationFailure(GENERATION.SOURCE_GAVE_UP, ERROR): "no disk",
 }
 SAVEPOINTS = {
     SavepointFailure(

@@ -16,6 +16,7 @@ from minirt.protocol.manifest import (
 )
 from minirt.protocol.preparing import first_checkpoint_id
 from minirt.protocol.preparing_events import StepFailed
+from minirt.runtime.coordinator.ends import JobEnds
 from minirt.runtime.coordinator.preparation_tasks import PreparationTasks
 from minirt.storage.checkpoints import CheckpointStorage
 from minirt.storage.restore_points import list_checkpoints
@@ -94,7 +95,8 @@ def restore_point(
 ) -> RestorePoint | None:
     """What the protocol chooses from this storage."""
     steps = choose(Choice(which, **choice))
-    tasks = PreparationTasks(ExecutionGraph("job", (), ()), storage)
+    graph = ExecutionGraph("job", (), ())
+    tasks = PreparationTasks(graph, JobEnds(graph, None), storage)
     try:
         command = next(steps)
         while True:

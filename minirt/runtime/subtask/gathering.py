@@ -148,7 +148,7 @@ class GatheringInput(GateInput):
         if not len(data.batch):
             return
         last = next((one for one in reversed(self._held) if isinstance(one, _Piece)), None)
-        self._mixed |= last is not None and not _alike(last.data.batch, data.batch)
+        self._mixed |= last is not None and not _alike(last.data, data)
         self._held.append(_Piece(data, self._now(), channel, record_bytes))
         self._records += len(data.batch)
 
@@ -161,7 +161,7 @@ class GatheringInput(GateInput):
             self._given = self._cut(min(self._size, len(self._given[0])))
             batch = self._given[0].data.batch
         self._records -= len(batch)
-        rest = [piece.data.batch for piece in self._held if isinstance(piece, _Piece)]
+        rest = [piece.data for piece in self._held if isinstance(piece, _Piece)]
         self._mixed = any(not _alike(one, other) for one, other in pairwise(rest))
         return Data(batch, self._given[0].data.input_index, MANY_CHANNELS)
 
@@ -174,7 +174,7 @@ class GatheringInput(GateInput):
             if isinstance(next, tuple):
                 passed.append(self._held.popleft())
                 continue
-            if pieces and not _alike(pieces[-1].data.batch, next.data.batch):
+            if pieces and not _alike(pieces[-1].data, next.data):
                 break
             self._held.popleft()
             if len(next) > room:
@@ -186,13 +186,16 @@ class GatheringInput(GateInput):
         return pieces
 
 
-def _alike(one: Batch, other: Batch) -> bool:
+def _alike(one: Data, other: Data) -> bool:
     """Whether these may be in one batch."""
-    if (one.timestamps is None) is not (other.timestamps is None):
+    first, second = one.batch, other.batch
+    if one.input_index != other.input_index:
         return False
-    if isinstance(one, Columns) and isinstance(other, Columns):
-        return bool(one.table.schema.equals(other.table.schema, check_metadata=True))
-    return isinstance(one, Rows) and isinstance(other, Rows)
+    if (first.timestamps is None) is not (second.timestamps is None):
+        return False
+    if isinstance(first, Columns) and isinstance(second, Columns):
+        return bool(first.table.schema.equals(second.table.schema, check_metadata=True))
+    return isinstance(first, Rows) and isinstance(second, Rows)
 
 
 def _joined(batches: Sequence[Batch]) -> Batch | None:
