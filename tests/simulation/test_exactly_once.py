@@ -23,6 +23,7 @@ EXACT_MODES = {
     "unaligned": MODES["unaligned"],
     "timeout": AlignedWithTimeout(timeout="5ms"),
     "size": AlignedWithTimeout(timeout=None, switch_below=100),
+    "chandy_lamport": MODES["chandy_lamport"],
 }
 
 

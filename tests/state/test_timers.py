@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from minirt.data.codec import MalformedDataError
-from minirt.data.keys import group_range, key_group
+from minirt.data.keys import distinct_keys, group_range, key_group
 from minirt.functions import TimeDomain
 from minirt.state import timers as timers_module
 from minirt.state.timers import Timers
@@ -149,7 +149,7 @@ def test_restored_timers_fire_in_the_order_they_would_have(
 ) -> None:
     timers, other = Timers(GROUPS, ALL), Timers(GROUPS, ALL)
     for domain, at, key in wanted:
-        timers.set(domain, at, key)
+        timers.set(domain, at, *distinct_keys([key]))
     other.restore(timers.snapshot(), filter_groups=False)
     for domain in DOMAINS:
         assert drain(other, domain) == drain(timers, domain)

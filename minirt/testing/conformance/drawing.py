@@ -35,6 +35,8 @@ def _draw_stage(
     inputs = tuple(
         open_ends[-1 - int(random.random() ** 2 * len(open_ends))] for _ in range(kind.streams)
     )
+    if kind.multiplies and any(_many(drawn, i) for i in inputs):
+        inputs = (0,) * kind.streams
     edge = random.choice([*EDGES])
     if not kind.takes(EDGES[edge]):
         edge = "plain"
@@ -44,6 +46,13 @@ def _draw_stage(
         parallelism = parallelism[:1] * forms
     chain = random.random() < 0.7
     return Stage(kind.name, inputs, edge, chain, random.randint(1, 5), parallelism)
+
+
+def _many(drawn: Sequence[Stage], number: int) -> bool:
+    """Whether a stage may give out many times as many records as there are."""
+    stage = drawn[number]
+    own = kind_of(stage).multiplies or EDGES[stage.edge].copies
+    return own or any(_many(drawn, i) for i in stage.inputs)
 
 
 def edited(plan: Plan, random: Random) -> Plan:

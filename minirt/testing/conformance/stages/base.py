@@ -190,6 +190,8 @@ class StageKind(ABC):
     """Whether records go to it by the key of the stage, whatever its edge."""
     keeps_order: ClassVar[bool] = True
     """Whether it gives records on in the order in which they came."""
+    multiplies: ClassVar[bool] = False
+    """Whether it gives out many times as many records as it gets: then it gets few."""
     by_chance: ClassVar[bool] = False
     """Whether what it gives out depends on the course of a run: then nothing but a sink is behind it."""
     needs_uid: ClassVar[bool] = True

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 import minirt as rt
+from minirt.testing.conformance.edges import EdgeKind
 from minirt.testing.conformance.plans import Stage
 from minirt.testing.conformance.stages.base import (
     BACK,
@@ -37,6 +38,11 @@ class IntervalStage(StageKind):
     inputs: ClassVar = 2
     keyed: ClassVar = True
     keeps_order: ClassVar = False
+    multiplies: ClassVar = True
+
+    def takes(self, edge: EdgeKind) -> bool:
+        """Copies of both sides would be joined with each other."""
+        return super().takes(edge) and not edge.copies
 
     def add(self, site: Site) -> rt.Stream:
         left, right = (_laid(site, side) for side in (0, 1))
