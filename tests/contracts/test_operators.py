@@ -19,6 +19,7 @@ from minirt.operators import (
     FilterColumnsSpec,
     FilterSpec,
     FlatMapSpec,
+    JoinSpec,
     KeyedCoProcessSpec,
     KeyedProcessSpec,
     MapBatchesSpec,
@@ -240,6 +241,7 @@ def test_every_operator_between_source_and_sink_is_held_to_it() -> None:
         KeyedCoProcessSpec,
         WindowSpec,
         WindowAllSpec,
+        JoinSpec,
         AggregateSpec,
     }
     assert held | {SourceSpec, SinkSpec} == set(OPERATORS), "these two have contracts of their own"

@@ -16,6 +16,7 @@ import minirt.protocol.redistribution as redistribution
 from minirt.errors import ConfigurationError, UserCodeError
 from minirt.graph.execution import Link
 from minirt.protocol.restore_options import RestoreOptions
+from minirt.protocol.topology import Order
 from minirt.runtime.subtask.chain import Chain
 from minirt.runtime.subtask.recovered import RestoredInput
 from minirt.testing.conformance.cases import is_refusal
@@ -122,5 +123,6 @@ def test_checkpoints_that_do_not_wait_for_records_within_a_chain(
 
 
 def test_pointwise_edges_whose_records_are_captured(monkeypatch: Patch, tmp_path: Path) -> None:
-    monkeypatch.setattr(Link, "ordered", False)
+    monkeypatch.setattr(Link, "capturable", True)
+    monkeypatch.setattr(Link, "order", Order.NONE)
     assert "were counted in the order" in first_wrong("ordered", tmp_path)
