@@ -9,7 +9,7 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +50,7 @@ from minirt.runtime.worker.template import TemplateStart
 WORKER = 1
 PID = 4711
 GENERATION = 1
+RESTARTS = 5
 
 
 class PlayedTemplate(TemplateProcess):
@@ -278,3 +279,56 @@ def test_a_job_restarts_at_once_when_a_worker_that_lives_cannot_be_heard(tmp_pat
     assert "has lost its connection to the coordinator" in str(Hears.restarts[0])
     assert time.monotonic() - began < 40
     assert sorted(sink.rows) == list(range(100))
+
+
+class FailsFirst(rt.Sink):
+    """Fails as it is opened at one subtask, in whose worker others then find nobody."""
+
+    def __init__(self, marks: Path) -> None:
+        self._marks = marks
+
+    def open_writer(self, context: rt.SinkContext) -> rt.SinkWriter:
+        if context.subtask == 0 and len(list(self._marks.iterdir())) < RESTARTS:
+            (self._marks / str(time.monotonic_ns())).touch()
+            raise RuntimeError("the first to fail")
+        return Forgets()
+
+    def commit(self, handles: Sequence[Any]) -> None:
+        pass
+
+
+class Forgets(rt.SinkWriter):
+    def write(self, batch: Any) -> None:
+        pass
+
+    def prepare(self, checkpoint_id: int) -> rt.Prepared:
+        return rt.Prepared()
+
+
+@pytest.mark.processes
+def test_the_worker_that_failed_is_heard_and_not_those_that_miss_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Hears(rt.JobObserver):
+        def __init__(self) -> None:
+            self.restarts: list[str] = []
+
+        def on_restart(self, error: Exception, delay_s: float) -> None:
+            self.restarts.append(str(error))
+
+    def late_and_reversed(connections: Any, timeout: float | None = None) -> list[Any]:
+        """What the coordinator hears at one time, it hears from the last worker first."""
+        waiting = set(real_wait(connections, timeout))
+        time.sleep(0.05)
+        waiting |= set(real_wait(connections, 0))
+        return [one for one in reversed(connections) if one in waiting]
+
+    real_wait = process_cluster.wait
+    monkeypatch.setattr(process_cluster, "wait", late_and_reversed)
+    hears, marks = Hears(), tmp_path / "marks"
+    marks.mkdir()
+    env = rt.Environment("first", parallelism=3)
+    numbers = env.source(rt.SequenceSource(100), uid="numbers").rebalance()
+    numbers.map(abs).rebalance().sink(FailsFirst(marks), uid="out")
+    env.execute(restart=rt.Restart.fixed_delay(RESTARTS, 0), observer=hears)
+    assert ["the first to fail" in error for error in hears.restarts] == [True] * RESTARTS

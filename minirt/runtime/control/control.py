@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from multiprocessing.connection import wait
 from typing import Any
 
+from minirt.protocol.job_events import StopWorkers
 from minirt.runtime.channels.network import Address, Network
 from minirt.runtime.control.connection import MessageConnection, connect_to
 from minirt.runtime.control.messages import LifelineOpened, ToCoordinator
@@ -44,6 +47,16 @@ class Control:
             return self._connection.arrived()
         except (EOFError, OSError):
             os._exit(ORPHANED_EXIT)
+
+    def is_told_to_stop(self, timeout_s: float) -> bool:
+        """Whether the coordinator ends the worker within this time; other messages go unread."""
+        deadline = time.monotonic() + timeout_s
+        while (left_s := deadline - time.monotonic()) > 0:
+            if not wait([self.fileno()], left_s):
+                return False
+            if any(isinstance(message, StopWorkers) for message in self.arrived()):
+                return True
+        return False
 
     def send(self, message: ToCoordinator) -> None:
         """May be called from any thread. Raises UnsendableError for what no message can carry."""

@@ -53,6 +53,9 @@ from minirt.runtime.worker.uploader import Uploader
 from minirt.runtime.worker.waker import Waker
 from minirt.runtime.worker.wiring import Wiring
 
+_HEARD_FIRST_S = 2.0
+"""How long the coordinator may take to hear why another worker ended, before it hears that it did."""
+
 logger = logger_of("worker")
 
 
@@ -84,7 +87,9 @@ def run_worker(package: JobPackage, place: WorkerPlace) -> None:
                 worker = Worker(package, place, control, listener, assignment)
             worker.run()
     except (Exception, SystemExit, KeyboardInterrupt) as error:
-        control.send(WorkerFailed(place.generation, portable(error)))
+        # A worker that finds another one gone is not the first to fail: let it be heard first.
+        if not (isinstance(error, WorkerLostError) and control.is_told_to_stop(_HEARD_FIRST_S)):
+            control.send(WorkerFailed(place.generation, portable(error)))
     # The connection still is open: once it is closed this process may be killed.
     with contextlib.suppress(OSError, ValueError):
         sys.stdout.flush()

@@ -73,7 +73,8 @@ class IntervalStage(StageKind):
                     path, time, _ = ast.literal_eval(row[SIDES[side]])
                     waiting[_alone_record(side, path, time)] += 1
             cut.compare(f"what waits at the {SIDES[side]} of {cut.uid}", waiting, waiting & alone)
-            given += alone - waiting
+            if cut.exactly_once:  # Otherwise a partner from behind the cut may have come already.
+                given += alone - waiting
         return given
 
 
