@@ -6,6 +6,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Generator, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -33,6 +34,15 @@ def _registry() -> Iterator[None]:
         patch.setenv("XDG_RUNTIME_DIR", folder)
         yield
     shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture
+def registry(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The registry of jobs, one of the test's own."""
+    short = tempfile.mkdtemp(prefix="jobs-")  # Paths of sockets must be short.
+    monkeypatch.setenv("XDG_RUNTIME_DIR", short)
+    yield Path(short) / "minirt" / "jobs"
+    shutil.rmtree(short)
 
 
 @pytest.hookimpl(wrapper=True)

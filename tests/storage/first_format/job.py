@@ -1,7 +1,7 @@
 """A job of version 0.1 with every kind of state that it had, and what it puts out.
 
 It uses only what version 0.1 had. With the code of commit 308812a on the path, `write` stored
-`checkpoint.zip`: a checkpoint of mode unaligned in the middle of the job, with records in flight, timers, and
+`checkpoint.zip`: an unaligned checkpoint from the middle of the job, with records in flight, timers, and
 output that waits for its commit. `shown.json` in it is the output that was committed by then.
 """
 
