@@ -140,7 +140,7 @@ def test_errors_with_a_reason_keep_it_on_their_way_to_another_process(
     [
         (WHY.EXPIRED, "checkpoints.py"),
         (WHY.NOT_STORED, "checkpoints.py"),
-        (GENERATION.SILENT, "job.py"),
+        (GENERATION.SILENT, "workers.py"),
         (SAVEPOINT.TOO_MANY_REQUESTS, "savepoints.py"),
     ],
     ids=str,
