@@ -13,10 +13,12 @@ recovery     what each kill cost, from the notes; pure
 one_run      a program that runs a job once, and stores what was measured
 bench        runs one program after another, and survives what happens to them
 findings     what the figures say, in sentences
-figures      the plots, with courses (those over time), drawing, canvas (SVG) and palette
-report       the page
+wording      figures as people read them
+figures, courses   the plots; courses are those over time
+drawing, canvas, palette   what plots share: axes and names, SVG, one colour for each mode
+report, extra   the page, and what it needs beyond the core
 export       the same as CSV
-workloads    jobs that come with minirt, one file each
+workload, workloads   what a workload is, and those that come with minirt, one file each
 
 Its clock is the monotonic one of the machine, which on Linux all processes share.
 """
