@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import msgpack
 
-from minirt.data.codec import MalformedDataError
+from minirt.data.errors import MalformedDataError
 from minirt.data.plain import unpack_plain
 from minirt.state import array_layout, keyed_changes
 from minirt.state.run_sections import count_run, entries_of_run
