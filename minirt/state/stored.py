@@ -57,6 +57,11 @@ class GroupTimes(NamedTuple):
     groups: range
     time: int
 
+    def within(self, owned: range) -> slice:
+        """The places of those groups among `owned`, which a subtask has."""
+        first = max(self.groups.start - owned.start, 0)
+        return slice(first, max(first, min(self.groups.stop, owned.stop) - owned.start))
+
 
 class SectionName(NamedTuple):
     """The name of a stored section, taken apart; `kind` is "" if nobody knows it."""

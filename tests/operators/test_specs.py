@@ -88,7 +88,7 @@ MORE: dict[type[OperatorSpec], set[str]] = {
         "testing/coordinator.py",
         "testing/exploration/job.py",
         "testing/rehearsal.py",
-        "testing/simulator.py",
+        "testing/simulation.py",
     },
     WindowAllSpec: {"testing/conformance/stages/__init__.py"},  # It says why no stage draws it.
 }
