@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.campaigns import FACTOR
+
 pytest.register_assert_rewrite("tests.contracts")
 
 # The fixtures that property tests use are folders and objects without state.
@@ -43,6 +45,15 @@ def registry(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setenv("XDG_RUNTIME_DIR", short)
     yield Path(short) / "minirt" / "jobs"
     shutil.rmtree(short)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """What is marked as soak takes long, and is like what stays: `make soak` runs it."""
+    if FACTOR > 1 or "::" in " ".join(config.args):  # Who names a test wants it.
+        return
+    left = [item for item in items if item.get_closest_marker("soak")]
+    config.hook.pytest_deselected(items=left)
+    items[:] = [item for item in items if item not in left]
 
 
 @pytest.hookimpl(wrapper=True)
