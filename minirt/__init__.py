@@ -69,11 +69,13 @@ from minirt.errors import (
     WorkerLostError,
 )
 from minirt.functions import (
+    AsyncFunction,
     KeyedContext,
     KeyedCoProcess,
     KeyedProcess,
     Process,
     ProcessContext,
+    Retry,
     Watermarks,
 )
 from minirt.inspect import Checkpoints, StoredCheckpoint, open_checkpoints
@@ -144,6 +146,8 @@ __all__ = [
     "KeyedCoProcess",
     "ProcessContext",
     "KeyedContext",
+    "AsyncFunction",
+    "Retry",
     "Aggregate",
     "Sum",
     "Count",
