@@ -208,6 +208,8 @@ class MapAsyncOperator(Operator):
         }
 
     def restore(self, sections: Mapping[str, bytes], *, exact: bool) -> None:
+        if REQUESTS not in sections:
+            return
         stored = unpack_section(
             REQUEST_TABLE, sections[REQUESTS], allow_pickle=self.ctx.allow_pickle
         )

@@ -31,7 +31,7 @@ from minirt.state.sections import (
 UID_SEPARATOR = "\x1f"
 STATE, TIMERS, SPLITS, EVENT_TIME = "state/", "timers/", "splits", "time"
 STATE_CLOCK = "clock"
-REQUESTS = "requests"
+REQUESTS = "asked"
 JOINED, GIVEN_OUT = "joined/", "given/"
 """How the names of sections begin, by kind."""
 
@@ -226,7 +226,7 @@ KINDS: dict[str, SectionKind] = {
     "clock": SectionKind(("clock", "ms"), _count_event_times, _read_clock),
     "joined": SectionKind(("time", "record"), count_run, _read_run),
     "given": SectionKind(("from record", "records"), _count_given, _read_given),
-    "requests": SectionKind(
+    "asked": SectionKind(
         ("record", "time"), partial(count_entries, REQUEST_TABLE), _read_requests
     ),
     "splits": SectionKind(("split", "progress"), _count_splits, _read_splits),
