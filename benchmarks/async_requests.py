@@ -133,7 +133,8 @@ def server() -> Iterator[str]:
     command = [sys.executable, "-m", "benchmarks.async_requests", "--serve"]
     pipe = subprocess.PIPE
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) as process:
-        assert process.stdout is not None and process.stdin is not None
+        assert process.stdout is not None
+        assert process.stdin is not None
         try:
             yield f"http://127.0.0.1:{int(process.stdout.readline())}"
         finally:

@@ -148,7 +148,11 @@ class Retry:
 
     @classmethod
     def fixed_delay(
-        cls, attempts: int = 3, delay: Duration = "1s", *, on: type[Exception] | tuple[type[Exception], ...] = Exception
+        cls,
+        attempts: int = 3,
+        delay: Duration = "1s",
+        *,
+        on: type[Exception] | tuple[type[Exception], ...] = Exception,
     ) -> Retry:
         """The same delay before each attempt."""
         delay_s = seconds(delay, "delay")
@@ -192,7 +196,9 @@ class Retry:
 
 def _errors(on: Any) -> tuple[type[Exception], ...]:
     kinds = on if isinstance(on, tuple) else (on,)
-    if not kinds or not all(isinstance(kind, type) and issubclass(kind, Exception) for kind in kinds):
+    if not kinds or not all(
+        isinstance(kind, type) and issubclass(kind, Exception) for kind in kinds
+    ):
         raise ConfigurationError(f"on is a class of exceptions or a tuple of them, not {on!r}")
     return kinds
 

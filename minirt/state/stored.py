@@ -226,8 +226,6 @@ KINDS: dict[str, SectionKind] = {
     "clock": SectionKind(("clock", "ms"), _count_event_times, _read_clock),
     "joined": SectionKind(("time", "record"), count_run, _read_run),
     "given": SectionKind(("from record", "records"), _count_given, _read_given),
-    "asked": SectionKind(
-        ("record", "time"), partial(count_entries, REQUEST_TABLE), _read_requests
-    ),
+    "asked": SectionKind(("record", "time"), partial(count_entries, REQUEST_TABLE), _read_requests),
     "splits": SectionKind(("split", "progress"), _count_splits, _read_splits),
 }

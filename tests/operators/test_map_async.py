@@ -30,7 +30,7 @@ SQUARES = Counter(number * number for number in range(COUNT))
 
 
 class InOrder(rt.KeyedProcess):
-    """Answers of a key come in the order of the records, none behind a watermark that it should be ahead of."""
+    """Answers of a key come in the order of the records; none comes behind its watermark."""
 
     last = rt.ValueState(-1)
 
@@ -90,7 +90,9 @@ def test_a_watermark_that_is_not_held_passes_records(monkeypatch: pytest.MonkeyP
     """A planted bug: event time goes on at once."""
     monkeypatch.setattr(MapAsyncOperator, "holds_time", False)
     monkeypatch.setattr(MapAsyncOperator, "_signal", lambda self, signal: None)
-    rows = [row for seed in range(5) for row in simulated("aligned", seed, keyed=True, ordered=True)]
+    rows = [
+        row for seed in range(5) for row in simulated("aligned", seed, keyed=True, ordered=True)
+    ]
     assert any(late for *_, late in rows)
 
 
@@ -229,7 +231,7 @@ def test_the_delays_of_a_retry() -> None:
 
 
 class Client(rt.AsyncFunction):
-    log: list[str] = []  # noqa: RUF012 - shared by all, on purpose
+    log: list[str] = []
 
     async def open(self) -> None:
         self.log.append("open")
@@ -313,7 +315,10 @@ def test_no_barrier_waits_for_a_request(tmp_path: Path, mode: str) -> None:
 REFUSED: dict[str, tuple[Callable[[rt.Stream], Any], str]] = {
     "a plain function": (lambda s: s.map_async(len), "map_async calls a coroutine function"),
     "a class": (lambda s: s.map_async(Client), r"give an instance, Client\(...\), not the class"),
-    "capacity": (lambda s: s.map_async(square, capacity=0), "capacity must be a whole number above 0"),
+    "capacity": (
+        lambda s: s.map_async(square, capacity=0),
+        "capacity must be a whole number above 0",
+    ),
     "no time": (lambda s: s.map_async(square, timeout=0), "timeout must be above 0"),
     "side without timeout": (
         lambda s: s.map_async(square, timeout=None, on_timeout="side"),

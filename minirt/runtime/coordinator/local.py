@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from minirt.clock import Clock
+from minirt.operators.common.base import CoroutineStart
 from minirt.protocol.ids import ChannelId, SubtaskId
 from minirt.protocol.job_events import (
     JobEvent,
@@ -16,7 +17,6 @@ from minirt.protocol.job_events import (
     WorkerFailed,
     WorkersConnected,
 )
-from minirt.operators.common.base import CoroutineStart
 from minirt.protocol.subtask_commands import SubtaskCommand
 from minirt.runtime.channels.channels import InputChannel, OutputChannel
 from minirt.runtime.control.package import Deployment, JobPackage

@@ -90,6 +90,7 @@ def run_worker(package: JobPackage, place: WorkerPlace) -> None:
             with control.repeating(life, options.limits.heartbeat_s):
                 worker = Worker(package, place, control, listener, assignment)
             worker.run()
+            worker.finish()
     except (Exception, SystemExit, KeyboardInterrupt) as error:
         # A worker that finds another one gone is not the first to fail: let it be heard first.
         if not (isinstance(error, WorkerLostError) and control.is_told_to_stop(_HEARD_FIRST_S)):
@@ -208,8 +209,11 @@ class Worker:
             self._take_turns(self.subtasks)
         for subtask in self.subtasks:
             subtask.close()
-        self._event_loop.finish(_CLOSE_S_MAX)
         self._report()
+
+    def finish(self) -> None:
+        """Let coroutines end that subtasks have begun when they were closed."""
+        self._event_loop.finish(_CLOSE_S_MAX)
 
     def _patience_s(self) -> float:
         """How long to wait for what may arrive: not at all if a subtask has anything else to do."""
