@@ -1,4 +1,4 @@
-"""Requests to a real server: a worker is killed while they are under way, and no answer is lost or doubled."""
+"""Requests to a real server: workers are killed meanwhile, and no answer is lost or doubled."""
 
 from __future__ import annotations
 
