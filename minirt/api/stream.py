@@ -193,8 +193,8 @@ class Stream:
         Each subtask has at most `capacity` requests under way, in one event loop. Answers leave in the
         order of the records, or with `ordered=False` as they come, but never across a watermark. What is
         under way is part of checkpoints and is sent again after a restore: so the other system may get a
-        request twice. A request that takes longer than `timeout`, all attempts of `retry` included, fails the job,
-        or with `on_timeout="side"` its record goes to the side output "timeout".
+        request twice. One that takes longer than `timeout`, all attempts of `retry` included, fails the
+        job, or with `on_timeout="side"` its record goes to the side output "timeout".
         """
         timeout_s = None if timeout is None else seconds(timeout, "timeout")
         keyed = self._key is not None

@@ -143,6 +143,7 @@ class MapAsyncOperator(Operator):
         self._client = RequestClient(
             ctx.label,
             spec.function,
+            spec.capacity,
             spec.timeout_s,
             spec.retry,
             ctx.custody,
@@ -152,11 +153,14 @@ class MapAsyncOperator(Operator):
         self._side = ctx.side(TIMEOUT_TAG)
         self._piece = 1
         """How many answers are handed on at a time: those behind may be slow."""
+        self._restored: list[Request] = []
         self._dealt = 0
         """How many requests of old subtasks were dealt out so far."""
 
     def open(self) -> None:
-        self._send()
+        if self._restored:
+            self._client.send(self._restored)
+            self._restored = []
 
     def close(self) -> None:
         self._client.close()
@@ -167,9 +171,9 @@ class MapAsyncOperator(Operator):
 
     def process(self, batch: Batch, input_index: int) -> None:
         add = self._queue.add
-        for record, time in rows_with_times(batch.rows()):
-            add(record, time)
-        self._send()
+        requests = [add(record, time) for record, time in rows_with_times(batch.rows())]
+        if requests:
+            self._client.send(requests)
 
     def on_watermark(self, watermark: int) -> Iterable[Step]:
         if watermark != MAX_WATERMARK:  # Those behind hear of the end when all answers are there.
@@ -186,7 +190,6 @@ class MapAsyncOperator(Operator):
                 if request is None:
                     raise opening_error(self.ctx.label, error)
                 self._queue.on_answered(request, result, error)
-        self._send()
         return self._emit()
 
     def on_end(self) -> Iterator[Step]:
@@ -217,7 +220,7 @@ class MapAsyncOperator(Operator):
             mine = [True] * len(records) if exact else self._mine(records)
             for record, time, is_mine in zip(records, times, mine, strict=True):
                 if is_mine:
-                    self._queue.add(record, time)
+                    self._restored.append(self._queue.add(record, time))
 
     def _mine(self, records: list[Any]) -> list[bool]:
         """Which of the records that old subtasks have stored are for this one."""
@@ -235,10 +238,6 @@ class MapAsyncOperator(Operator):
         self._queue.signal(signal)
         self.ctx.mailbox.put([])
 
-    def _send(self) -> None:
-        if requests := self._queue.to_send():
-            self._client.send(requests)
-
     def _emit(self) -> Iterator[Step]:
         """Hand on all that can be."""
         queue, monotonic = self._queue, self.ctx.monotonic
@@ -248,7 +247,6 @@ class MapAsyncOperator(Operator):
                 continue
             began_at = monotonic()
             self._emit_answers(taken)
-            self._send()
             slow = monotonic() - began_at > _EMIT_S
             self._piece = max(1, self._piece // 2) if slow else min(2 * self._piece, CAPACITY_MAX)
             yield None

@@ -60,7 +60,7 @@ class SteppedLoop(asyncio.BaseEventLoop):
         """Nothing goes on any more."""
         for task in asyncio.all_tasks(self):
             with contextlib.suppress(Exception):
-                task.get_coro().close()  # type: ignore[union-attr]
+                task.get_coro().close()
 
     def turn(self) -> None:
         """Run what is ready or due, once. Raises what a coroutine has raised that was begun."""

@@ -23,14 +23,14 @@ def watermark(at: int) -> TimeSignal:
 
 
 def filled(ordered: bool, *events: Any, capacity: int = 10) -> tuple[RequestQueue, list[Request]]:
-    """A queue with requests, which are numbers, and signals; and what is to be sent of them."""
-    queue = RequestQueue(capacity, ordered=ordered)
+    """A queue with requests, which are numbers, and signals; and the requests."""
+    queue, requests = RequestQueue(capacity, ordered=ordered), []
     for event in events:
         if isinstance(event, TimeSignal):
             queue.signal(event)
         else:
-            queue.add(event, None)
-    return queue, queue.to_send()
+            requests.append(queue.add(event, None))
+    return queue, requests
 
 
 def test_in_order_an_answer_waits_for_those_before_it() -> None:
@@ -63,23 +63,11 @@ def test_signals_that_nothing_lies_between_are_one() -> None:
     assert emptied(queue) == [watermark(8)]
 
 
-def test_no_more_are_sent_than_the_capacity_allows() -> None:
-    queue, sent = filled(True, *range(5), capacity=3)
-    assert [request.record for request in sent] == [0, 1, 2]
-    queue.on_answered(sent[1], None, None)
-    assert queue.to_send() == [], "its answer still waits in the queue"
-    queue.on_answered(sent[0], None, None)
-    assert emptied(queue) == [0, 1]
-    assert [request.record for request in queue.to_send()] == [3, 4]
-
-
 def test_there_is_room_for_a_few_more_than_can_be_sent() -> None:
     queue = RequestQueue(8, ordered=True)
     assert queue.room == 10
-    for number in range(10):
-        queue.add(number, None)
+    [request, *_] = [queue.add(number, None) for number in range(10)]
     assert queue.room == 0
-    [request, *_] = queue.to_send()
     queue.on_answered(request, None, None)
     assert emptied(queue) == [0]
     assert queue.room == 0, "one at a time is not worth it"
@@ -88,15 +76,14 @@ def test_there_is_room_for_a_few_more_than_can_be_sent() -> None:
 def test_one_at_a_time() -> None:
     queue = RequestQueue(1, ordered=True)
     assert queue.room == 1
-    queue.add("a", 1)
+    request = queue.add("a", 1)
     assert queue.room == 0
-    [request] = queue.to_send()
     queue.on_answered(request, None, None)
     assert emptied(queue) == ["a"]
     assert queue.room == 1
 
 
-EVENTS = st.lists(st.sampled_from(["add", "signal", "send", "answer", "take"]), max_size=60)
+EVENTS = st.lists(st.sampled_from(["add", "signal", "answer", "take"]), max_size=60)
 
 
 @given(EVENTS, st.booleans(), st.integers(1, 4), st.randoms(use_true_random=False))
@@ -107,18 +94,16 @@ def test_nothing_is_lost_and_nothing_passes_a_signal(
     went_in: list[Any] = []
     came_out: list[Any] = []
     under_way: list[Request] = []
-    for number, event in enumerate([*events, *["send", "answer", "take"] * (len(events) + 1)]):
+    for number, event in enumerate([*events, *["answer", "take"] * (len(events) + 1)]):
         match event:
             case "add":
-                queue.add(number, None)
+                under_way.append(queue.add(number, None))
                 went_in.append(number)
             case "signal":
                 queue.signal(watermark(number))
                 if went_in and isinstance(went_in[-1], TimeSignal) and went_in[-1] not in came_out:
                     went_in.pop()
                 went_in.append(watermark(number))
-            case "send":
-                under_way += queue.to_send()
             case "answer" if under_way:
                 request = under_way.pop(random.randrange(len(under_way)))
                 queue.on_answered(request, None, None)

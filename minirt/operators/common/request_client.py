@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from functools import partial
+from math import inf
 from typing import Any
 
 from minirt.data.custody import Custody
@@ -27,14 +29,17 @@ RunAsync = Callable[[Callable[[], Coroutine[Any, Any, None]]], None]
 class RequestClient:
     """Awaits the function for each request, again where `retry` says so, and posts lists of answers.
 
-    The owner calls `send` and `close` in its thread. All else happens in the event loop. A record is lent
-    to the function for each attempt, and its result is taken before any other code of the user runs.
+    The owner calls `send` and `close` in its thread. All else happens in the event loop, in at most
+    `capacity` lanes: a lane is a task that sends one request after another, since a task for each would
+    cost much more. A record is lent to the function for each attempt, and its result is taken before any
+    other code of the user runs.
     """
 
     def __init__(
         self,
         label: str,
         function: Callable[[Any], Awaitable[Any]],
+        capacity: int,
         timeout_s: float | None,
         retry: Retry | None,
         custody: Custody,
@@ -43,6 +48,7 @@ class RequestClient:
     ) -> None:
         self._label = label
         self._function = function
+        self._capacity = capacity
         self._timeout_s = timeout_s
         self._retry = retry
         self._lend, self._take = custody.lend, custody.take
@@ -51,8 +57,13 @@ class RequestClient:
         self._used = False
         self._closed = False
         self._opening: asyncio.Future[None] | None = None
+        self._unsent: deque[Request] = deque()
+        self._starting: set[asyncio.Task[None]] = set()
+        """Lanes that have sent nothing yet; the loop does not refer to its tasks."""
+        self._lanes = 0
+        """How many there are, but for those whose request was given up."""
         self._under_way: dict[Request, tuple[float, asyncio.Task[None]]] = {}
-        """The deadline and the task of each request, in the order of the deadlines."""
+        """The deadline and the lane of each request, in the order of the deadlines."""
         self._timer: asyncio.TimerHandle | None = None
         self._sent = 0
         self._answers: list[Answer] = []
@@ -78,16 +89,9 @@ class RequestClient:
         except (Exception, asyncio.CancelledError) as error:
             self._post((None, None, error))
             return
-        if self._closed:
-            return
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + (self._timeout_s or 0.0)
-        for request in requests:
-            self._sent += 1
-            task = loop.create_task(self._ask(request, self._sent))
-            self._under_way[request] = (deadline, task)
-        if self._timeout_s is not None and self._timer is None:
-            self._timer = loop.call_at(deadline, self._give_up_late)
+        if not self._closed:
+            self._unsent.extend(requests)
+            self._add_lanes()
 
     async def _open(self) -> None:
         if not isinstance(self._function, AsyncFunction):
@@ -97,29 +101,47 @@ class RequestClient:
             self._opening = asyncio.ensure_future(opening)
         await asyncio.shield(self._opening)
 
-    async def _ask(self, request: Request, number: int) -> None:
+    def _add_lanes(self) -> None:
+        """As many as there are requests for, within the capacity."""
+        loop = asyncio.get_running_loop()
+        for _ in range(min(len(self._unsent), self._capacity - self._lanes)):
+            self._lanes += 1
+            self._starting.add(loop.create_task(self._send_all()))
+
+    async def _send_all(self) -> None:
+        """A lane: send what is unsent. It ends with a request that was given up."""
+        loop, lane = asyncio.get_running_loop(), asyncio.current_task()
+        assert lane is not None
+        self._starting.discard(lane)
+        unsent, under_way, timeout_s = self._unsent, self._under_way, self._timeout_s
+        while unsent:
+            request = unsent.popleft()
+            self._sent += 1
+            deadline = loop.time() + timeout_s if timeout_s is not None else inf
+            under_way[request] = (deadline, lane)
+            if self._timer is None and timeout_s is not None:
+                self._timer = loop.call_at(deadline, self._give_up_late)
+            result, error = await self._ask(request, self._sent)
+            if under_way.pop(request, None) is None:
+                return
+            self._post((request, result, error))
+        self._lanes -= 1
+
+    async def _ask(self, request: Request, number: int) -> tuple[Any, BaseException | None]:
         function, retry, attempts = self._function, self._retry, 0
         while True:
             try:
-                result = self._take(await function(self._lend(request.record)))
+                return self._take(await function(self._lend(request.record))), None
             except asyncio.CancelledError as cancelled:
                 if request not in self._under_way:
                     raise
                 error: BaseException = cancelled
             except (Exception, SystemExit, KeyboardInterrupt) as failure:
                 error = failure
-            else:
-                self._answer(request, result, None)
-                return
             attempts += 1
             if retry is None or not retry.again(attempts, error):
-                self._answer(request, None, error)
-                return
+                return None, error
             await asyncio.sleep(retry.delay_s(attempts, number))
-
-    def _answer(self, request: Request, result: Any, error: BaseException | None) -> None:
-        if self._under_way.pop(request, None) is not None:
-            self._post((request, result, error))
 
     def _post(self, answer: Answer) -> None:
         """All that comes within one turn of the loop goes into the mailbox at once."""
@@ -133,27 +155,34 @@ class RequestClient:
             self._mailbox.put(answers)
 
     def _give_up_late(self) -> None:
-        """The first of the deadlines has come, unless its request was answered meanwhile."""
+        """The first of the deadlines has come, unless its request was answered meanwhile.
+
+        A lane whose request is given up counts no more, even if the function will not be cancelled.
+        """
         self._timer = None
         loop = asyncio.get_running_loop()
         now, late = loop.time(), []
-        for request, (deadline, task) in self._under_way.items():
+        for request, (deadline, lane) in self._under_way.items():
             if deadline > now:
                 self._timer = loop.call_at(deadline, self._give_up_late)
                 break
-            late.append((request, task))
-        for request, task in late:
-            self._answer(request, None, TIMED_OUT)
-            task.cancel()
+            late.append((request, lane))
+        for request, lane in late:
+            del self._under_way[request]
+            self._post((request, None, TIMED_OUT))
+            lane.cancel()
+            self._lanes -= 1
+        self._add_lanes()
 
     async def _close(self) -> None:
-        tasks = [task for _, task in self._under_way.values()]
+        lanes = [*self._starting, *(lane for _, lane in self._under_way.values())]
+        self._unsent.clear()
         self._under_way.clear()
         if self._timer is not None:
             self._timer.cancel()
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        for lane in lanes:
+            lane.cancel()
+        await asyncio.gather(*lanes, return_exceptions=True)
         if self._opening is None or not isinstance(self._function, AsyncFunction):
             return
         try:

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 AHEAD_PART = 4
-"""A queue takes up one record more than its capacity for each so many: they are sent at once when
-answers come, and need not be asked for first."""
+"""A queue takes up one record more than its capacity for each so many: they wait where answers come, and
+are sent at once."""
 
 
 class Request:
@@ -112,10 +112,8 @@ class _AsTheyCome:
 
 
 class RequestQueue:
-    """Records go in and answers come out, at most `capacity` of them under way; so do signals of time,
-    each behind all that went in before it and ahead of all that went in after it.
-
-    A request is under way from when it was given out to be sent until its answer was taken.
+    """Records go in and answers come out; so do signals of time, each behind all that went in before it and
+    ahead of all that went in after it. `capacity` says how many requests are under way at a time.
     """
 
     def __init__(self, capacity: int, *, ordered: bool) -> None:
@@ -123,7 +121,6 @@ class RequestQueue:
         self._size = capacity + capacity // AHEAD_PART
         self._new_stretch: type[_Stretch] = _InOrder if ordered else _AsTheyCome
         self._stretches: deque[_Stretch] = deque([self._new_stretch()])
-        self._unsent: deque[Request] = deque()
         self._count = 0
 
     def __len__(self) -> int:
@@ -141,25 +138,20 @@ class RequestQueue:
         room = self._size - self._count
         return room if room > 0 and 2 * room > self._size - self._capacity else 0
 
-    def add(self, record: Any, time: int | None) -> None:
+    def add(self, record: Any, time: int | None) -> Request:
+        """Take up a record, whatever room there is; the request is to be sent."""
         stretch = self._stretches[-1]
         if stretch.signal is not None:
             stretch = self._new_stretch()
             self._stretches.append(stretch)
         request = Request(record, time, stretch)
         stretch.add(request)
-        self._unsent.append(request)
         self._count += 1
+        return request
 
     def signal(self, signal: TimeSignal) -> None:
         last = self._stretches[-1]
         last.signal = signal if last.signal is None else last.signal.and_then(signal)
-
-    def to_send(self) -> list[Request]:
-        """The requests that are to be sent now."""
-        under_way = self._count - len(self._unsent)
-        count = min(len(self._unsent), self._capacity - under_way)
-        return [self._unsent.popleft() for _ in range(count)]
 
     def on_answered(self, request: Request, result: Any, error: BaseException | None) -> None:
         request.answered, request.result, request.error = True, result, error
