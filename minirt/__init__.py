@@ -90,11 +90,13 @@ from minirt.errors import (
     WorkerLostError,
 )
 from minirt.functions import (
+    AsyncFunction,
     KeyedContext,
     KeyedCoProcess,
     KeyedProcess,
     Process,
     ProcessContext,
+    Retry,
     Watermarks,
 )
 from minirt.inspect import Checkpoints, StoredCheckpoint, open_checkpoints
@@ -165,6 +167,8 @@ __all__ = [
     "KeyedCoProcess",
     "ProcessContext",
     "KeyedContext",
+    "AsyncFunction",
+    "Retry",
     "Aggregate",
     "Sum",
     "Count",

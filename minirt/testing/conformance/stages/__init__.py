@@ -13,6 +13,7 @@ from minirt.graph.operator_spec import OperatorSpec
 from minirt.operators.window import WindowAllSpec
 from minirt.testing.conformance.plans import Stage
 from minirt.testing.conformance.stages.aggregate import AggregateStage
+from minirt.testing.conformance.stages.asked import AskStage, KeyedAskStage
 from minirt.testing.conformance.stages.base import StageKind
 from minirt.testing.conformance.stages.clock import ClockStage
 from minirt.testing.conformance.stages.columns import ColumnsStage
@@ -62,6 +63,8 @@ STAGES: dict[str, StageKind] = {
         WindowStage(),
         ExpiringStage(),
         IntervalStage(),
+        AskStage(),
+        KeyedAskStage(),
     )
 }
 
