@@ -75,6 +75,8 @@ from minirt.functions import (
     Process,
     ProcessContext,
     Watermarks,
+    WindowContext,
+    WindowProcess,
 )
 from minirt.inspect import Checkpoints, StoredCheckpoint, open_checkpoints
 from minirt.io import (
@@ -161,6 +163,8 @@ __all__ = [
     "StdDev",
     "TopN",
     "Variance",
+    "WindowContext",
+    "WindowProcess",
     "WindowedStream",
     "Window",
     "Tumbling",

@@ -7,7 +7,8 @@ from collections.abc import Iterator, Mapping
 from minirt.data.batch import Columns
 from minirt.operators.common.aggregation import CHUNK_KEYS
 from minirt.operators.common.base import OperatorContext, user_error
-from minirt.operators.windows.frame import Task, WindowFrame
+from minirt.operators.windows.frame import WindowFrame
+from minirt.operators.windows.outlet import Outlet, Task
 from minirt.protocol.watermarks import MAX_WATERMARK
 from minirt.state.array_table import ArrayTable, Times
 from minirt.windows import AfterTime, GlobalWindow
@@ -16,8 +17,8 @@ _TABLE = "value"
 
 
 class EverythingFrame(WindowFrame):
-    def __init__(self, ctx: OperatorContext, task: Task) -> None:
-        super().__init__(ctx, task)
+    def __init__(self, ctx: OperatorContext, task: Task, outlet: Outlet | None = None) -> None:
+        super().__init__(ctx, task, outlet)
         assert isinstance(task.window, GlobalWindow)
         assert isinstance(task.window.trigger, AfterTime)
         self._trigger, self._purge = task.window.trigger, task.window.purge

@@ -12,8 +12,9 @@ from minirt.aggregates import Max, Min
 from minirt.data.batch import Columns
 from minirt.operators.common.aggregation import CHUNK_KEYS
 from minirt.operators.common.base import OperatorContext, user_error
-from minirt.operators.windows.frame import Pane, Task, WindowFrame
+from minirt.operators.windows.frame import WindowFrame
 from minirt.operators.windows.intervals import joined
+from minirt.operators.windows.outlet import Outlet, Pane, Task
 from minirt.state.accumulators import Arrivals
 from minirt.state.array_table import ArrayTable, Times
 from minirt.state.chains import Chains
@@ -38,8 +39,8 @@ class SessionFrame(WindowFrame):
     is over and not open for late records any more is dropped.
     """
 
-    def __init__(self, ctx: OperatorContext, task: Task) -> None:
-        super().__init__(ctx, task)
+    def __init__(self, ctx: OperatorContext, task: Task, outlet: Outlet | None = None) -> None:
+        super().__init__(ctx, task, outlet)
         assert isinstance(task.window, Session)
         self._gap = task.window.gap_ms
         self._own = len(task.aggregates)
@@ -48,7 +49,7 @@ class SessionFrame(WindowFrame):
             [*self._keys, SESSION],
             (*task.aggregates, *bounds),
             ctx.label,
-            routing=len(self._keys),
+            routing=self._routing,
             arrivals=Arrivals(),
         )
         self._listed = self._sessions.of_keys(len(self._keys))
@@ -85,6 +86,8 @@ class SessionFrame(WindowFrame):
         live = self._sessions.live()
         ends = self._ends(live)
         closed = ends - 1 + self._lateness <= least
+        if self._outlet.follows_windows and closed.any():
+            self._tell_closed(live[closed])
         self._drop(live[closed])
         left = self._sessions.pending()
         self._next_end = None
@@ -187,7 +190,7 @@ class SessionFrame(WindowFrame):
     def _give_out(self, slots: Slots, pane: Pane) -> None:
         if len(slots):
             self._show_sessions(slots, pane)
-            self._sessions.give_out(slots)
+            self._sessions.given_out(slots)
 
     def _show_sessions(self, slots: Slots, pane: Pane) -> None:
         if not len(slots):
@@ -210,11 +213,12 @@ class SessionFrame(WindowFrame):
         known, starts, ends = self._shown(slots)
         slots = slots[known]
         results, _ = self._sessions.results(slots)
-        for place in range(len(self._keys) + 1, len(self._keys) + 1 + self._own):
-            field = results.schema.field(place)
-            results = results.set_column(place, field.name, pa.nulls(len(slots), field.type))
         shown = self._without_bounds(results)
         self._show(shown, (starts[known], ends[known]), "retracted")
+
+    def _tell_closed(self, slots: Slots) -> None:
+        results, _ = self._sessions.results(slots)
+        self._outlet.closed(self._without_bounds(results), (self._starts(slots), self._ends(slots)))
 
     def _without_bounds(self, results: pa.RecordBatch) -> pa.RecordBatch:
         keys = len(self._keys)

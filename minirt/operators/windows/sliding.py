@@ -11,7 +11,8 @@ import pyarrow as pa
 from minirt.data.batch import Columns
 from minirt.operators.common.aggregation import CHUNK_KEYS
 from minirt.operators.common.base import OperatorContext, user_error
-from minirt.operators.windows.frame import Pane, Task, WindowFrame, by_value, part_of
+from minirt.operators.windows.frame import WindowFrame, by_value, part_of
+from minirt.operators.windows.outlet import Outlet, Pane, Task
 from minirt.protocol.watermarks import MAX_WATERMARK
 from minirt.state.accumulators import Arrivals
 from minirt.state.array_table import ArrayTable, Times
@@ -33,12 +34,18 @@ class SlidingFrame(WindowFrame):
     given out group by group, and a snapshot in between stores the marks.
     """
 
-    def __init__(self, ctx: OperatorContext, task: Task) -> None:
-        super().__init__(ctx, task)
+    def __init__(self, ctx: OperatorContext, task: Task, outlet: Outlet | None = None) -> None:
+        super().__init__(ctx, task, outlet)
         assert isinstance(task.window, PanedWindow)
         self._window = task.window
         self._arrivals = Arrivals()
-        self._empty = ArrayTable(self._keys, task.aggregates, ctx.label, arrivals=self._arrivals)
+        self._empty = ArrayTable(
+            self._keys,
+            task.aggregates,
+            ctx.label,
+            routing=self._routing,
+            arrivals=self._arrivals,
+        )
         self._panes: dict[int, ArrayTable] = {}
         self._merged = MergedPanes(self._panes, self._empty)
         self._fired = GroupMarks(self._groups)
