@@ -207,9 +207,7 @@ class RowWindowOperator(ContextOperator, Outlet):
         self, results: pa.RecordBatch, bounds: Bounds | None, pane: Pane, times: Times | None
     ) -> None:
         shown, starts, ends = self._entries(results, bounds)
-        stamps = [end - 1 for end in ends if end is not None]
-        if bounds is None:
-            stamps = [] if times is None else times.tolist()
+        stamps = [] if times is None else times.tolist()
         if self._process is not None:
             try:
                 emit_results(self._processed(shown, starts, ends, stamps, pane), self.ctx)

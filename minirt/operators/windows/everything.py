@@ -11,6 +11,7 @@ from minirt.operators.windows.frame import WindowFrame
 from minirt.operators.windows.outlet import Outlet, Task
 from minirt.protocol.watermarks import MAX_WATERMARK
 from minirt.state.array_table import ArrayTable, Times
+from minirt.state.stored import NO_WATERMARK
 from minirt.windows import AfterTime, GlobalWindow
 
 _TABLE = "value"
@@ -62,5 +63,7 @@ class EverythingFrame(WindowFrame):
         return self._values
 
     def restored(self) -> None:
+        if self._times.least != NO_WATERMARK:
+            self._turn = self._times.least // self._trigger.interval_ms
         if self._trigger.clock == "processing" and len(self._values.pending()):
             self._early_at = self.ctx.monotonic() + self._trigger.interval_ms / 1000

@@ -167,9 +167,12 @@ class WindowFrame(Operator):
         pane: Pane,
         times: Times | None = None,
     ) -> None:
-        """Give out keys and results, with the bounds of their windows; else with `times`."""
-        if results.num_rows:
-            self._outlet.show(results, bounds, pane, times)
+        """Give out keys and results, at `times` or the last millisecond of their window."""
+        if not results.num_rows:
+            return
+        if times is None and bounds is not None:
+            times = np.broadcast_to(np.asarray(bounds[1], np.int64) - 1, results.num_rows)
+        self._outlet.show(results, bounds, pane, times)
 
     def _failed(self, error: Exception) -> Exception:
         return user_error(self.ctx.label, error, outputs(self._task.aggregates))

@@ -65,7 +65,7 @@ class Outlet(ABC):
     def show(
         self, results: pa.RecordBatch, bounds: Bounds | None, pane: Pane, times: Times | None
     ) -> None:
-        """Give out keys and results, at least one, with the bounds of their windows; else with `times`.
+        """Give out keys and results, at least one, with the bounds of their windows and their event times.
 
         Those of a window that is taken back are the last ones of it, and not to be given out.
         """
@@ -99,8 +99,6 @@ class ColumnOutlet(Outlet):
             key_columns, key_names = [], []
         window: list[pa.Array] = []
         if bounds is not None:
-            ends = np.broadcast_to(np.asarray(bounds[1], np.int64), count)
-            times = ends - 1
             window = [
                 pa.array(np.broadcast_to(np.asarray(at, np.int64), count)).cast(WINDOW_TIME)
                 for at in bounds

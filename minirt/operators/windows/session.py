@@ -36,7 +36,8 @@ class SessionFrame(WindowFrame):
     """Joins the records of a batch with the sessions that are open, all keys at once, by sorting intervals.
 
     A table holds beside the aggregates when a session begins and when its last record was; a session that
-    is over and not open for late records any more is dropped.
+    is over and not open for late records any more is dropped. A record at the end of a session still is
+    part of it, so the session is over, and its result has its event time, at that very millisecond.
     """
 
     def __init__(self, ctx: OperatorContext, task: Task, outlet: Outlet | None = None) -> None:
@@ -62,7 +63,7 @@ class SessionFrame(WindowFrame):
 
     def take(self, columns: Columns, times: Times | None) -> None:
         assert times is not None
-        late = times + self._gap - 1 + self._lateness <= self._watermarks(columns)
+        late = times + self._gap + self._lateness <= self._watermarks(columns)
         if late.any():
             self._put_aside(columns, late)
             columns, times = columns.where(~late), times[~late]
@@ -76,16 +77,16 @@ class SessionFrame(WindowFrame):
 
     def fire(self) -> Iterator[None]:
         least = self._times.least
-        if self._next_end is not None and self._next_end - 1 > least:
+        if self._next_end is not None and self._next_end > least:
             return
         pending = self._sessions.pending()
-        due = pending[self._ends(pending) - 1 <= least]
+        due = pending[self._ends(pending) <= least]
         for first in range(0, len(due), CHUNK_KEYS):
             self._give_out(due[first : first + CHUNK_KEYS], "on_time")
             yield
         live = self._sessions.live()
         ends = self._ends(live)
-        closed = ends - 1 + self._lateness <= least
+        closed = ends + self._lateness <= least
         if self._outlet.follows_windows and closed.any():
             self._tell_closed(live[closed])
         self._drop(live[closed])
@@ -174,7 +175,7 @@ class SessionFrame(WindowFrame):
 
     def _follow(self, touched: Slots) -> None:
         """Give out sessions that are over already, and early results."""
-        over = self._ends(touched) - 1 <= self._times.least
+        over = self._ends(touched) <= self._times.least
         self._give_out(touched[over], "late")
         coming = touched[~over]
         self._sessions.hold_back(coming)
@@ -191,6 +192,7 @@ class SessionFrame(WindowFrame):
         if len(slots):
             self._show_sessions(slots, pane)
             self._sessions.given_out(slots)
+            self._changed[slots] = False
 
     def _show_sessions(self, slots: Slots, pane: Pane) -> None:
         if not len(slots):
@@ -204,7 +206,7 @@ class SessionFrame(WindowFrame):
             results, _ = self._sessions.results(slots)
         except Exception as error:
             raise self._failed(error) from error
-        self._show(self._without_bounds(results), (starts, ends), pane)
+        self._show(self._without_bounds(results), (starts, ends), pane, ends)
 
     def _retract(self, slots: Slots) -> None:
         """Take back results that were given out of sessions that are others now."""
@@ -214,7 +216,7 @@ class SessionFrame(WindowFrame):
         slots = slots[known]
         results, _ = self._sessions.results(slots)
         shown = self._without_bounds(results)
-        self._show(shown, (starts[known], ends[known]), "retracted")
+        self._show(shown, (starts[known], ends[known]), "retracted", ends[known])
 
     def _tell_closed(self, slots: Slots) -> None:
         results, _ = self._sessions.results(slots)
