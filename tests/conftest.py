@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.campaigns import FACTOR
+
 pytest.register_assert_rewrite("tests.contracts")
 
 # The fixtures that property tests use are folders and objects without state.
@@ -33,6 +35,15 @@ def _registry() -> Iterator[None]:
         patch.setenv("XDG_RUNTIME_DIR", folder)
         yield
     shutil.rmtree(folder, ignore_errors=True)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """What is marked as soak takes long, and is like what stays: `make soak` runs it."""
+    if FACTOR > 1 or "::" in " ".join(config.args):  # Who names a test wants it.
+        return
+    left = [item for item in items if item.get_closest_marker("soak")]
+    config.hook.pytest_deselected(items=left)
+    items[:] = [item for item in items if item not in left]
 
 
 @pytest.hookimpl(wrapper=True)
