@@ -98,6 +98,8 @@ from minirt.functions import (
     ProcessContext,
     Retry,
     Watermarks,
+    WindowContext,
+    WindowProcess,
 )
 from minirt.inspect import Checkpoints, StoredCheckpoint, open_checkpoints
 from minirt.io import (
@@ -186,6 +188,8 @@ __all__ = [
     "StdDev",
     "TopN",
     "Variance",
+    "WindowContext",
+    "WindowProcess",
     "WindowedStream",
     "Window",
     "Tumbling",
