@@ -90,12 +90,16 @@ from minirt.errors import (
     WorkerLostError,
 )
 from minirt.functions import (
+    AsyncFunction,
     KeyedContext,
     KeyedCoProcess,
     KeyedProcess,
     Process,
     ProcessContext,
+    Retry,
     Watermarks,
+    WindowContext,
+    WindowProcess,
 )
 from minirt.inspect import Checkpoints, StoredCheckpoint, open_checkpoints
 from minirt.io import (
@@ -165,6 +169,8 @@ __all__ = [
     "KeyedCoProcess",
     "ProcessContext",
     "KeyedContext",
+    "AsyncFunction",
+    "Retry",
     "Aggregate",
     "Sum",
     "Count",
@@ -182,6 +188,8 @@ __all__ = [
     "StdDev",
     "TopN",
     "Variance",
+    "WindowContext",
+    "WindowProcess",
     "WindowedStream",
     "Window",
     "Tumbling",

@@ -38,15 +38,6 @@ def _registry() -> Iterator[None]:
     shutil.rmtree(folder, ignore_errors=True)
 
 
-@pytest.fixture
-def registry(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """The registry of jobs, one of the test's own."""
-    short = tempfile.mkdtemp(prefix="jobs-")  # Paths of sockets must be short.
-    monkeypatch.setenv("XDG_RUNTIME_DIR", short)
-    yield Path(short) / "minirt" / "jobs"
-    shutil.rmtree(short)
-
-
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """What is marked as soak takes long, and is like what stays: `make soak` runs it."""
     if FACTOR > 1 or "::" in " ".join(config.args):  # Who names a test wants it.
@@ -54,6 +45,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     left = [item for item in items if item.get_closest_marker("soak")]
     config.hook.pytest_deselected(items=left)
     items[:] = [item for item in items if item not in left]
+
+
+@pytest.fixture
+def registry(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The registry of jobs, one of the test's own."""
+    short = tempfile.mkdtemp(prefix="jobs-")  # Paths of sockets must be short.
+    monkeypatch.setenv("XDG_RUNTIME_DIR", short)
+    yield Path(short) / "minirt" / "jobs"
+    shutil.rmtree(short)
 
 
 @pytest.hookimpl(wrapper=True)

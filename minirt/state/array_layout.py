@@ -24,6 +24,9 @@ TIME, PENDING, GONE = "time", "pending", "gone"
 _PLACE = "\x1f"
 """Before the place of a column among those of its aggregate."""
 
+_PACKED = (Fold.__name__, "HeldRecords", "HeldValue")
+"""The aggregates that are stored as packed values."""
+
 _KEY = "key "
 _TOTAL = b"keys"
 _PART = re.compile(r"(?P<output>.*) = (?P<kind>\w+)\(.*\)", re.DOTALL)
@@ -110,7 +113,7 @@ def _held(of: str, values: list[Any]) -> tuple[str, list[Any]]:
     found = _PART.fullmatch(of)
     if found is None:
         raise MalformedDataError(f"a table of arrays has a column {of!r} of nothing that is known")
-    if found["kind"] == Fold.__name__:
+    if found["kind"] in _PACKED:
         values = [None if packed is None else unpack_value(packed) for packed in values]
     return found["output"], values
 

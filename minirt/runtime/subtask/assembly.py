@@ -142,6 +142,7 @@ def _chain_context(
         metrics=metrics,
         wake=partial(ports.wake, id),
         run_beside=ports.run_beside,
+        run_async=ports.run_async,
         watermarks_restored=deployment.watermarks.get(id) is not None,
     )
 
