@@ -18,6 +18,7 @@ figures, courses   the plots; courses are those over time
 drawing, canvas, palette   what plots share: axes and names, SVG, one colour for each mode
 report, extra   the page, and what it needs beyond the core
 export       the same as CSV
+peer, peers  other systems that a comparison runs beside minirt, one file each
 workload, workloads   what a workload is, and those that come with minirt, one file each
 
 Its clock is the monotonic one of the machine, which on Linux all processes share.

@@ -20,7 +20,7 @@ from minirt.operators import (
     StateDealing,
 )
 from minirt.operators.sink import SinkSpec
-from minirt.operators.window import WindowAllSpec
+from minirt.testing.conformance.stages import NOT_DRAWN
 from tests.naming import compares_with, files_that, names_in
 
 FACTS = {
@@ -90,8 +90,10 @@ MORE: dict[type[OperatorSpec], set[str]] = {
         "testing/rehearsal.py",
         "testing/simulation.py",
     },
-    WindowAllSpec: {"testing/conformance/stages/__init__.py"},  # It says why no stage draws it.
+    # It says why no stage draws these.
+    **{spec: {"testing/conformance/stages/__init__.py"} for spec in NOT_DRAWN},
 }
+"""Which other files of minirt know an operator, and why: whoever adds one needs none of these."""
 
 
 OTHER_MEANINGS: dict[str, set[str]] = {
