@@ -2,37 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from minirt.api.dealing import check_own, custom, dealt_ports
 from minirt.api.draft import Draft, Input, Port, Settings
 from minirt.api.joins import JoinKeys, join_bounds, join_columns, join_keys
-from minirt.api.keys import KeySpec, hash_key, key_parts, routing_key
+from minirt.api.keys import KeySpec, hash_key
 from minirt.errors import ConfigurationError
-from minirt.functions import KeyedProcess, Process
+from minirt.functions import KeyedProcess, Process, Retry
 from minirt.graph.keys import KeySelector
 from minirt.graph.operator_spec import OperatorSpec
 from minirt.graph.partitioning import Partitioning
 from minirt.io.base import Sink
 from minirt.operators.common.checks import check_instance
-from minirt.operators.common.functions import check_function
 from minirt.operators.common.join_side import How
 from minirt.operators.filter import FilterColumnsSpec, FilterSpec
 from minirt.operators.flat_map import FlatMapSpec
 from minirt.operators.join import JoinSpec
 from minirt.operators.map import MapSpec
+from minirt.operators.map_async import MapAsyncSpec, OnTimeout
 from minirt.operators.map_batches import MapBatchesSpec
 from minirt.operators.process import ProcessSpec
 from minirt.operators.project import SelectSpec, WithColumnSpec
 from minirt.operators.sink import SinkSpec
 from minirt.partitionings import (
-    PARTITIONINGS,
     Broadcast,
-    Custom,
     Forward,
     Hash,
     Rebalance,
@@ -172,6 +170,33 @@ class Stream:
         """
         settings = Settings(uid, name, parallelism, chain)
         return self._then(MapBatchesSpec(function, format, size, seconds(wait, "wait")), settings)
+
+    def map_async(
+        self,
+        function: Callable[[Any], Awaitable[Any]],
+        *,
+        capacity: int = 100,
+        timeout: Duration | None = "10s",
+        on_timeout: OnTimeout = "fail",
+        ordered: bool = True,
+        retry: Retry | None = None,
+        uid: str | None = None,
+        name: str | None = None,
+        parallelism: int | None = None,
+        chain: bool = True,
+    ) -> Stream:
+        """The answer for each record, of a coroutine function that waits for other systems.
+
+        Each subtask has at most `capacity` requests under way, in one event loop. Answers leave in the
+        order of the records, or with `ordered=False` as they come, but never across a watermark. What is
+        under way is part of checkpoints and is sent again after a restore: so the other system may get a
+        request twice. One that takes longer than `timeout`, all attempts of `retry` included, fails the
+        job, or with `on_timeout="side"` its record goes to the side output "timeout".
+        """
+        timeout_s = None if timeout is None else seconds(timeout, "timeout")
+        keyed = self._key is not None
+        spec = MapAsyncSpec(function, capacity, timeout_s, on_timeout, ordered, retry, keyed)
+        return self._then(spec, Settings(uid, name, parallelism, chain))
 
     def process(
         self,
@@ -325,11 +350,7 @@ class Stream:
         no barrier then overtakes records on their way to the next operator.
         """
         label = f"partition_custom on {self._label}"
-        check_function(function, label, "the key", "the parallelism")
-        if not isinstance(pure, bool):
-            raise ConfigurationError(f"{label}: pure is True or False, not {pure!r}")
-        selector = routing_key(key_parts(key), self._schema, label)
-        return self._dealt(Custom(function, selector, pure))
+        return self._dealt(custom(function, key, pure, self._schema, label))
 
     def partition_by(self, partitioning: Partitioning) -> Stream:
         """The next operator's subtasks receive what a partitioning of your own says.
@@ -337,15 +358,7 @@ class Stream:
         For columns or a function of the record as a key there is `key_by`.
         """
         label = f"partition_by on {self._label}"
-        check_instance(partitioning, Partitioning, label)
-        partitioning.check_facts()
-        name = partitioning.name
-        if any(one.name == name and type(partitioning) is not one for one in PARTITIONINGS):
-            raise ConfigurationError(
-                f"{label}: {name!r} is the name of a partitioning of minirt, which checkpoints know it by; "
-                f"call {type(partitioning).__name__} otherwise"
-            )
-        partitioning.check(self._schema, label)
+        check_own(partitioning, self._schema, label)
         return self._dealt(partitioning)
 
     def _then(self, spec: OperatorSpec, settings: Settings) -> Stream:
@@ -368,15 +381,7 @@ class Stream:
         return ordered
 
     def _dealt(self, partitioning: Partitioning) -> Stream:
-        for port in self._ports:
-            dealt = port.partitioning
-            if dealt is not None and not isinstance(dealt, Hash):
-                first, then = dealt.described, partitioning.described
-                raise ConfigurationError(
-                    f"{self._label}: its records are dealt twice, by {first} and then by {then}, which "
-                    "alone would count; leave one out"
-                )
-        ports = tuple(replace(port, partitioning=partitioning) for port in self._ports)
+        ports = dealt_ports(self._ports, partitioning, self._label)
         return Stream(self._draft, ports, self._schema)
 
     @property

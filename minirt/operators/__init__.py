@@ -13,6 +13,7 @@ from minirt.operators.flat_map import CoFlatMapSpec, FlatMapSpec
 from minirt.operators.join import JoinSpec
 from minirt.operators.keyed_process import KeyedCoProcessSpec, KeyedProcessSpec
 from minirt.operators.map import CoMapSpec, MapSpec
+from minirt.operators.map_async import MapAsyncSpec
 from minirt.operators.map_batches import MapBatchesSpec
 from minirt.operators.process import ProcessSpec
 from minirt.operators.project import SelectSpec, WithColumnSpec
@@ -31,6 +32,7 @@ OPERATORS: tuple[type[OperatorSpec], ...] = (
     SelectSpec,
     WithColumnSpec,
     MapBatchesSpec,
+    MapAsyncSpec,
     ProcessSpec,
     CoMapSpec,
     CoFlatMapSpec,

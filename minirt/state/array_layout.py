@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from minirt.aggregates import Aggregate, Fold
-from minirt.data.codec import MalformedDataError
+from minirt.data.errors import MalformedDataError
 from minirt.data.values import unpack_value
 from minirt.state.sections import metadata_of_columns, pack_columns, unpack_columns
 

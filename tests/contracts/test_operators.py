@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
@@ -22,6 +23,7 @@ from minirt.operators import (
     JoinSpec,
     KeyedCoProcessSpec,
     KeyedProcessSpec,
+    MapAsyncSpec,
     MapBatchesSpec,
     MapSpec,
     ProcessSpec,
@@ -133,6 +135,31 @@ class TestMapBatches(OperatorContract):
     @pytest.fixture
     def events(self) -> Sequence[Event]:
         return EVENTS
+
+
+async def asked(record: Row) -> Row:
+    await asyncio.sleep(record["n"] * 7 % 5 / 100)
+    return {**record, "answer": [record["n"]]}
+
+
+class TestMapAsync(OperatorContract):
+    """Every other request has company when its answer comes, and some wait for room."""
+
+    @pytest.fixture(params=[True, False], ids=["ordered", "as they come"])
+    def spec(self, request: pytest.FixtureRequest) -> OperatorSpec:
+        return MapAsyncSpec(asked, capacity=4, ordered=request.param)
+
+    @pytest.fixture
+    def events(self) -> Sequence[Event]:
+        return EVENTS
+
+
+class TestMapAsyncByKey(TestMapAsync):
+    keys: ClassVar = ("k",)
+
+    @pytest.fixture(params=[True, False], ids=["ordered", "as they come"])
+    def spec(self, request: pytest.FixtureRequest) -> OperatorSpec:
+        return MapAsyncSpec(asked, capacity=4, ordered=request.param, keyed=True)
 
 
 class TestTwoInputs(OperatorContract):
@@ -277,6 +304,7 @@ def test_every_operator_between_source_and_sink_is_held_to_it() -> None:
     held = {type(spec) for spec in (*PLAIN.values(), *KEYED.values())}
     held |= {
         MapBatchesSpec,
+        MapAsyncSpec,
         CoMapSpec,
         CoFlatMapSpec,
         KeyedCoProcessSpec,

@@ -16,7 +16,8 @@ import pyarrow as pa
 
 from minirt.aggregates import Accumulated
 from minirt.data.custody import Custody
-from minirt.data.values import UnsupportedRecordError, pack_value, unpack_value
+from minirt.data.errors import UnsupportedRecordError
+from minirt.data.values import pack_value, unpack_value
 from minirt.operators.common.base import OperatorContext, user_error
 from minirt.state.accumulator import Accumulator
 from minirt.state.key_columns import Slots

@@ -106,6 +106,11 @@ class StoredCheckpoint:
                 for place, row in enumerate(_rows(section)):
                     yield row, bool(bits and bits[place // 8] >> (7 - place % 8) & 1)
 
+    def requests(self, uid: str) -> list[tuple[Any, Any]]:
+        """The records whose request is under way, with their event times."""
+        sections = (snapshot.get(f"{uid}\x1fasked") for snapshot in self._snapshots)
+        return [entry for section in sections if section for entry in _entries(section)]
+
     def in_flight(self) -> Iterator[tuple[str, int, Any]]:
         """All captured records, with the uid of the operator that was to get them, and at which input."""
         for captured in self._manifest["in_flight"]:

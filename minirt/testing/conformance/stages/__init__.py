@@ -14,6 +14,7 @@ from minirt.operators.window import WindowAllSpec
 from minirt.operators.window_rows import RowWindowAllSpec
 from minirt.testing.conformance.plans import Stage
 from minirt.testing.conformance.stages.aggregate import AggregateStage
+from minirt.testing.conformance.stages.asked import AskStage, KeyedAskStage
 from minirt.testing.conformance.stages.base import StageKind
 from minirt.testing.conformance.stages.clock import ClockStage
 from minirt.testing.conformance.stages.columns import ColumnsStage
@@ -65,6 +66,8 @@ STAGES: dict[str, StageKind] = {
         WindowsStage(),
         ExpiringStage(),
         IntervalStage(),
+        AskStage(),
+        KeyedAskStage(),
     )
 }
 
