@@ -2,7 +2,8 @@
 
 A template is an interpreter that imports minirt, which takes most of the time of a small job. Here it is
 the child of a *nursery*, which is started once for each process of pytest and imports minirt once. From
-then on a template does what it always does. Jobs that programs of the tests start have templates of the usual kind.
+then on a template does what it always does. Jobs that programs of the tests start have templates of the
+usual kind.
 """
 
 from __future__ import annotations
