@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
 import subprocess
@@ -31,7 +32,7 @@ def job(registry: Path, tmp_path: Path) -> Iterator[Job]:
     """One with text that must be escaped, which has taken checkpoints."""
     env = rt.Environment("orders <b>&", parallelism=2)
     numbers = env.source(rt.SequenceSource.endless(), uid="numbers", parallelism=1)
-    doubled = numbers.rebalance().map(lambda n: 2 * n, uid="same", name="<script>alert(1)</script>")
+    doubled = numbers.rebalance().map(_doubled, uid="same", name="<script>alert(1)</script>")
     doubled.sink(rt.DiscardSink(), uid="out")
     job = env.start(
         checkpointing=rt.Checkpointing(tmp_path / "stored", interval="300ms", mode="unaligned"),
@@ -42,12 +43,19 @@ def job(registry: Path, tmp_path: Path) -> Iterator[Job]:
             len(job.figures.subtasks) == 3
             and all(one.rates is not None for one in job.figures.subtasks)
             and job.figures.checkpoints.completed > 2
+            and job.logs_since(0)[0] >= 2
         ),
         "figures and checkpoints",
     )
     yield job
     job.cancel()
     job.wait(60)
+
+
+def _doubled(number: int) -> int:
+    if number in (3, 4):
+        logging.getLogger("shop").warning("no price <b> for item %d", number)
+    return 2 * number
 
 
 Serve = Callable[..., str]

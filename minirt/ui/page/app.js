@@ -5,7 +5,7 @@ import { Actions } from "./actions.js";
 import { Checkpoints } from "./checkpoints.js";
 import { span } from "./format.js";
 import { JobGraph, Legend } from "./graph.js";
-import { Configuration, Course, Events, Ranking, Verdict } from "./panels.js";
+import { Configuration, Course, Events, Log, Ranking, Verdict } from "./panels.js";
 
 const LATE_MS = 5000;
 
@@ -70,6 +70,7 @@ function App() {
         ${(snapshot.live || snapshot.busiest.length > 0) && html`<${Ranking} title=${operator ? `Busiest subtasks of “${operator.name}”` : "Busiest subtasks"} rows=${operator ? operator.top : snapshot.busiest} />`}
         ${snapshot.lagging.length > 0 && html`<${Ranking} title="Most lagging subtasks" rows=${snapshot.lagging} />`}
         <${Events} events=${snapshot.events} />
+        ${(snapshot.live || snapshot.logs.length > 0) && html`<${Log} lines=${snapshot.logs} operator=${operator} />`}
         <${Configuration} told=${snapshot.configuration} storage=${snapshot.storage} /></div></div>
     </main>`;
 }
