@@ -7,8 +7,8 @@ from typing import Any
 
 import msgpack
 
+from minirt.data.errors import MalformedDataError
 from minirt.data.plain import unpack_plain
-from minirt.data.values import MalformedDataError
 from minirt.errors import CorruptCheckpointError
 from minirt.protocol.checkpoint_paths import CheckpointPaths
 from minirt.storage.parts import decode_part, encode_part
