@@ -62,7 +62,7 @@ function App() {
       <section class="panel wide" aria-labelledby="h-graph"><div class="head"><h2 id="h-graph">Job graph</h2>
         ${operator && html`<button class="link" onClick=${() => setChosen(null)}>“${operator.name}” is chosen; show all</button>`}</div>
         <${JobGraph} operators=${operators} links=${snapshot.links} leftOut=${snapshot.operators_left_out}
-          chosen=${chosen} onChoose=${setChosen} /><${Legend} /></section>
+          chosen=${chosen} onChoose=${setChosen} />${operators.length > 0 && html`<${Legend} />`}</section>
       <div class="columns"><div class="column">
         <${Checkpoints} snapshot=${snapshot} /></div>
       <div class="column">
