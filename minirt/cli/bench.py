@@ -45,7 +45,8 @@ def bench(
         finally:
             line.close()
     if json:
-        typer.echo(json_format.dumps({"throughput": throughput, "checkpoints": modes}, indent=2))
+        found = {"throughput": throughput, "checkpoints": modes, "measured_elsewhere": _elsewhere()}
+        typer.echo(json_format.dumps(found, indent=2))
         return
     _print(throughput, modes)
 
@@ -62,11 +63,26 @@ def _summary(mode: str, reports: Sequence[CheckpointReport]) -> dict[str, Any]:
     }
 
 
+def _elsewhere() -> list[dict[str, Any]]:
+    from minirt.cli.bench_peers import MACHINE, rows
+
+    return [
+        {"case": case, "system": system, "records_per_s": rate, "measured_on": MACHINE}
+        for case, system, rate in rows()
+    ]
+
+
 def _print(throughput: list[dict[str, Any]], modes: list[dict[str, Any]]) -> None:
+    from minirt.cli.bench_peers import MACHINE
     from minirt.cli.checkpoint_table import duration
     from minirt.cli.tables import print_table
 
     print_table("throughput", ("job", "records/s"), [list(row.values()) for row in throughput])
+    print_table(
+        f"benchmarks of these names, not measured now but on another machine ({MACHINE})",
+        ("job", "system", "records/s"),
+        [[row["case"], row["system"], row["records_per_s"]] for row in _elsewhere()],
+    )
     print_table(
         "checkpoints while all queues are full",
         ("mode", "completed", "median", "longest", "bytes in flight"),

@@ -61,7 +61,7 @@ class Checkpoints:
     def check_not_empty(self) -> None:
         """Raise ConfigurationError if there is nothing of minirt here."""
         storage = self._storage
-        if not (storage.manifest_keys() or storage.claims() or storage.history()):
+        if not (storage.manifest_keys() or storage.claims() or storage.history_runs()):
             raise ConfigurationError(f"{self.root} holds no checkpoints")
 
     def __iter__(self) -> Iterator[StoredCheckpoint]:

@@ -103,6 +103,12 @@ def set_up_worker(format: str, level: str, **always: object) -> None:
         handler.addFilter(AddFields(**always))
 
 
+def keep_lines(handler: logging.Handler) -> None:
+    """Have this handler hear of all messages of the process, with their fields."""
+    handler.addFilter(AddFields())
+    logging.getLogger().addHandler(handler)
+
+
 def set_up_program(format: str, level: str) -> Callable[[], None]:
     """The same for what minirt itself logs in the user's program; returns what undoes it.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from minirt.clock import SYSTEM_CLOCK
@@ -16,6 +16,7 @@ from minirt.monitoring.figures import (
     RateMeter,
     SubtaskFigures,
 )
+from minirt.monitoring.log_lines import LogBook, LogLine
 from minirt.protocol.ids import SubtaskId
 from minirt.protocol.job_events import JobStatus
 from minirt.protocol.reports import CheckpointReport, CheckpointUnderWay
@@ -64,6 +65,8 @@ class JobMonitor(JobObserver):
         self._parts: Mapping[SubtaskId, CheckpointPart] = {}
         self._meters: dict[SubtaskId, RateMeter] = {}
         self._subtasks: tuple[SubtaskFigures, ...] = ()
+        self.log_book = LogBook()
+        """The newest messages of workers."""
 
     def on_status(self, status: JobStatus, generation: int) -> None:
         if generation != self._generation:
@@ -80,6 +83,9 @@ class JobMonitor(JobObserver):
 
     def on_checkpoint_under_way(self, checkpoint: CheckpointUnderWay | None) -> None:
         self._under_way = checkpoint
+
+    def on_logs(self, lines: Sequence[LogLine]) -> None:
+        self.log_book.add(lines)
 
     def on_restart(self, error: Exception, delay_s: float) -> None:
         self._restarts += 1

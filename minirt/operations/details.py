@@ -30,6 +30,7 @@ def details(
 
     description   its graph and its configuration, which stay the same, and its `requests`
     restarts      the newest, with their errors
+    logs          the newest messages, from the number `known` on
     checkpoints   summaries of those that are over, from the number `known` on
     checkpoint    all of one, by `checkpoint_id` and `generation`
     under way     the one that is being taken, with the parts that have come
@@ -37,6 +38,7 @@ def details(
     return {
         "description": lambda request: {**job.description, "requests": requests()},
         "restarts": lambda request: {"restarts": [asdict(one) for one in job.restart_records]},
+        "logs": lambda request: _logs(job, _number(request, "known")),
         "checkpoints": lambda request: _summaries(job, _number(request, "known")),
         "checkpoint": lambda request: _report(job, request),
         "under way": lambda request: _under_way(job),
@@ -75,6 +77,12 @@ def _summaries(job: Job, known: int) -> Plain:
         "next": first + len(wanted),
         "checkpoints": [summary(report) for report in wanted],
     }
+
+
+def _logs(job: Job, known: int) -> Plain:
+    """`total` counts all that were ever logged; the oldest of them may be forgotten by now."""
+    total, lines = job.logs_since(known)
+    return {"total": total, "lines": [asdict(line) for line in lines]}
 
 
 def _report(job: Job, request: Mapping[str, Any]) -> Plain:

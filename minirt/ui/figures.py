@@ -36,6 +36,7 @@ def _operator(vertex: Plain, figures: Plain | None) -> Plain:
         "id": vertex["id"],
         "name": vertex["name"],
         "uid": vertex["uids"][0],
+        "uids": vertex["uids"],
         "parallelism": vertex["parallelism"],
         "times": None,
         "busiest": None,

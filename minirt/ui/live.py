@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from minirt.errors import ConfigurationError, MinirtError
+from minirt.monitoring.log_lines import LINES_MAX
 from minirt.operations.control import ask
 from minirt.operations.registry import Entry, Registry
 from minirt.ui.reading import ACTIONS, Plain, Reading
@@ -57,6 +58,8 @@ class LiveJob:
         self._checkpoints: deque[Plain] = deque(maxlen=CHECKPOINTS_MAX)
         self._known = 0
         self._newest: Plain | None = None
+        self._logs: deque[Plain] = deque(maxlen=LINES_MAX)
+        self._logged = 0
         self._restarts: list[Plain] = []
         self._counted_restarts = 0
 
@@ -104,6 +107,10 @@ class LiveJob:
                 {"event": "restarting", **one} for one in self._ask("restarts")["restarts"]
             ]
             self._counted_restarts = figures["restarts"]
+        if "logs" in description["requests"]:
+            told = self._ask("logs", known=self._logged)
+            self._logs += told["lines"]
+            self._logged = told["total"]
         pending = checkpoints["under_way"]
         if pending is not None and figures["at"] - pending["triggered_at"] >= UNDER_WAY_S_MIN:
             under_way = self._ask("under way")["checkpoint"]
@@ -114,6 +121,7 @@ class LiveJob:
             self._newest,
             under_way,
             tuple(self._restarts),
+            tuple(self._logs),
             uses=tuple(a for a in ACTIONS if a in description["requests"]),
         )
 

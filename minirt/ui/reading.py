@@ -30,6 +30,8 @@ class Reading:
     """The one that is being taken, with the parts that have come."""
     events: Sequence[Plain] = ()
     """Restarts and ends, oldest first: `at`, `event`, `generation`, `cause`."""
+    logs: Sequence[Plain] = ()
+    """The newest messages, oldest first: `at`, `level`, `logger`, `text`, `operator`, `subtask`."""
     live: bool = True
     """Whether figures are of this second, and the job can be asked to do something."""
     note: str | None = None

@@ -14,6 +14,8 @@ from minirt.ui.verdict import Facts, verdict
 POINTS_MAX = 300
 """How many moments the lines over time show: five minutes of one a second."""
 EVENTS_MAX = 20
+LOGS_MAX = 50
+"""How many messages are on the page; `TEXT_MAX` of `minirt.monitoring.log_lines` bounds each."""
 EVENT_TEXT_MAX = 4000
 
 
@@ -62,6 +64,7 @@ def snapshot(reading: Reading, course: Course) -> Plain:
         "strip": timeline.strip(reading.checkpoints),
         "timeline": _timeline(reading),
         "events": events,
+        "logs": list(reading.logs[-LOGS_MAX:]),
         "course": course.points,
         "configuration": description["configuration"],
         "storage": description["storage"],

@@ -86,7 +86,7 @@ def _row(part: Plain, of: Mapping[int, int], limit: float) -> Plain:
     return {
         "name": found["name"] if found else part["name"],
         "number": part["subtask"] + 1,
-        "of": of.get(part["vertex"]),
+        "of": of.get(part["vertex"]) or (int(found["of"]) if found else None),
         "phases": [part[phase] for phase in _PHASES],
         "stored_s": took,
         "state_bytes": part["state_bytes"],

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from minirt.cli.bench_peers import MILLION_RECORDS_PER_S
 from minirt.modes import MODES
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Call
+
+DOCS = Path(__file__).parents[2] / "docs" / "performance.md"
 
 
 @pytest.mark.processes
@@ -23,8 +27,23 @@ def test_it_measures_every_case_and_every_mode(call: Call) -> None:
     assert rates.keys() == {"keyed-sum-rows", "keyed-sum-columns"}
     assert min(rates.values()) > 0
     assert [row["mode"] for row in measured["checkpoints"]] == list(MODES)
+    elsewhere = {(row["case"], row["system"]) for row in measured["measured_elsewhere"]}
+    assert {("keyed-sum-columns", "flink"), ("keyed-sum-rows", "pyflink")} < elsewhere
     for row in measured["checkpoints"]:
         assert (row["median_s"] is None) == (row["checkpoints"] == 0)
+
+
+def test_figures_of_other_systems_are_those_of_the_documentation() -> None:
+    told: dict[tuple[str, str], str] = {}
+    case = ""
+    for line in DOCS.read_text(encoding="utf-8").splitlines():
+        cells = [cell.strip() for cell in line.strip().strip("|").split("|")]
+        if line.startswith("|") and len(cells) == 6:
+            case = cells[0] or case
+            told[case, cells[1]] = cells[2]
+    for case, systems in MILLION_RECORDS_PER_S.items():
+        for system, rate in systems.items():
+            assert told[case, system] == rate
 
 
 @pytest.mark.parametrize("seconds", ["0", "-1", "nan", "x", "601"])

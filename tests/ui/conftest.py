@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import subprocess
 import sys
@@ -21,13 +22,19 @@ def job(registry: Path, tmp_path: Path) -> Iterator[Job]:
     """One with text that must be escaped, which has taken checkpoints."""
     env = rt.Environment("orders <b>&", parallelism=2)
     numbers = env.source(rt.SequenceSource.endless(), uid="numbers", parallelism=1)
-    doubled = numbers.rebalance().map(lambda n: 2 * n, uid="same", name="<script>alert(1)</script>")
+    doubled = numbers.rebalance().map(_doubled, uid="same", name="<script>alert(1)</script>")
     doubled.sink(rt.DiscardSink(), uid="out")
     job = env.start(
         checkpointing=rt.Checkpointing(tmp_path / "stored", interval="300ms", mode="unaligned"),
         restart=rt.Restart.fixed_delay(None, "100ms"),
     )
     yield from measured(job, subtasks=3, checkpoints=3)
+
+
+def _doubled(number: int) -> int:
+    if number in (3, 4):
+        logging.getLogger("shop").warning("no price <b> for item %d", number)
+    return 2 * number
 
 
 Serve = Callable[..., str]

@@ -65,6 +65,7 @@ def test_a_running_job_at_every_size_and_in_both_schemes(
                 page.locator(".node title").all_text_contents()
             )
             assert page.locator(".verdict p").count() >= 2
+            assert "no price <b> for item 3" in page.locator(".log").inner_text()
             picture(page, f"running-{size}-{scheme}")
             assert page.evaluate(OVERLAPS) == []
             assert page.evaluate(CONTRAST) == []

@@ -71,6 +71,8 @@ def test_a_timeline_has_the_missing_on_top_then_stragglers_and_sums_up_the_rest(
     assert (second["number"], second["outlier"], second["stored_s"]) == (61, True, 1.0)
     assert not third["outlier"]
     assert len(found["rows"]) == timeline.ROWS_MAX
+    unknown = timeline.timeline(told, [])["rows"][1]  # Its name tells it where the graph does not.
+    assert (unknown["number"], unknown["of"]) == (61, 100)
     rest = 101 - timeline.ROWS_MAX
     assert found["others"] == {"count": rest, "missing": 0, "median_s": 0.1, "max_s": 0.1}
 

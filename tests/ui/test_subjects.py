@@ -130,6 +130,11 @@ def test_a_running_job_tells_its_graph_its_configuration_and_no_secrets(job: Job
     assert len(told.checkpoints) >= 3
     part = told.newest["subtasks"][0]
     assert part["acknowledged_after_s"] > 0
+    logged = {line["text"]: line for line in told.logs}
+    assert set(logged) == {f"no price <b> for item {number}" for number in (3, 4)}
+    line = logged["no price <b> for item 3"]
+    assert (line["level"], line["logger"], line["operator"]) == ("WARNING", "shop", "same")
+    assert {one["subtask"] for one in logged.values()} == {0, 1}
 
 
 def test_storage_options_and_passwords_are_not_told(tmp_path: Path) -> None:

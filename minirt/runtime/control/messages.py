@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import cloudpickle
 
 from minirt.errors import MinirtError
+from minirt.monitoring.log_lines import LogLine
 from minirt.monitoring.subtask_metrics import SubtaskMetrics
 from minirt.protocol.ids import SubtaskId
 from minirt.protocol.job_events import JobEvent, StopWorkers
@@ -64,6 +65,8 @@ class Heartbeat:
     generation: int
     worker: int
     metrics: Mapping[SubtaskId, SubtaskMetrics]
+    logs: tuple[LogLine, ...] = ()
+    """What has been logged since the heartbeat before."""
 
 
 @dataclass(frozen=True, slots=True)

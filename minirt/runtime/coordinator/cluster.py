@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping
 from typing import Protocol
 
 from minirt.graph.execution import ExecutionGraph
+from minirt.monitoring.log_lines import LogLine
 from minirt.monitoring.subtask_metrics import SubtaskMetrics
 from minirt.protocol.ids import SubtaskId
 from minirt.protocol.job_events import StopWorkers
@@ -32,6 +34,8 @@ class WorkerCluster(Cluster, Protocol):
     All is to be called in one thread, but for `wake`; any thread may read `pids` and `metrics`.
     """
 
+    logs: deque[LogLine]
+    """What workers have logged, until somebody has taken it; bounded."""
     figures_changed: bool
     """Set when a worker has reported its figures; the coordinator resets it."""
 

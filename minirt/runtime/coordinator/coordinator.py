@@ -143,6 +143,10 @@ class Coordinator:
             self._cluster.poll(wait)
 
     def _report_figures(self) -> None:
+        if self._cluster.logs:
+            lines = tuple(self._cluster.logs)
+            self._cluster.logs.clear()
+            self._observer.on_logs(lines)
         if self._cluster.figures_changed:
             self._cluster.figures_changed = False
             self._observer.on_progress(self.progress())

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from minirt.monitoring.log_lines import LogLine
 from minirt.monitoring.subtask_metrics import SubtaskMetrics
 from minirt.protocol.ids import SubtaskId
 from minirt.protocol.job_events import JobStatus
@@ -44,6 +45,9 @@ class JobObserver:
 
     def on_end(self, status: JobStatus, error: Exception | None) -> None:
         """The job has ended; `error` says why it failed."""
+
+    def on_logs(self, lines: Sequence[LogLine]) -> None:
+        """Workers have logged these messages, in the order of each; of very many in a row, the newest."""
 
     def on_progress(self, progress: JobProgress) -> None:
         """New figures have come in, several times a second."""

@@ -10,6 +10,7 @@ import shutil
 import socket
 import tempfile
 import time
+from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
@@ -18,6 +19,7 @@ from typing import Any
 
 from minirt.errors import ConfigurationError, WorkerLostError
 from minirt.graph.execution import ExecutionGraph
+from minirt.monitoring.log_lines import LINES_MAX, LogLine
 from minirt.monitoring.logs import logger_of
 from minirt.monitoring.subtask_metrics import SubtaskMetrics
 from minirt.protocol.ids import SubtaskId
@@ -104,6 +106,7 @@ class ProcessCluster:
         self._clocks = ClockOffsets()
         self.pids: dict[int, int] = {}
         self.metrics: dict[SubtaskId, SubtaskMetrics] = {}
+        self.logs: deque[LogLine] = deque(maxlen=LINES_MAX)
         self.figures_changed = False
         self._wake_receiver, self._wake_sender = socket.socketpair()
         self._wake_receiver.setblocking(False)
@@ -248,8 +251,9 @@ class ProcessCluster:
                 self._on_hello(sender, message)
             case WorkerExited():
                 self._on_exited(message)
-            case Heartbeat(generation, worker, metrics):
+            case Heartbeat(generation, worker, metrics, logs):
                 self.metrics.update(metrics)
+                self.logs.extend(logs)
                 self.figures_changed = True
                 self._post(WorkerSeen(generation, worker))
                 if self._package.options.trace:

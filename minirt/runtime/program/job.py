@@ -16,6 +16,7 @@ from typing import Any
 from minirt.config import Options
 from minirt.errors import ConfigurationError, JobFailedError, ProtocolError
 from minirt.monitoring.figures import JobFigures
+from minirt.monitoring.log_lines import LogLine
 from minirt.monitoring.logs import log_fields, logger_of
 from minirt.monitoring.monitor import JobMonitor, RestartRecord
 from minirt.monitoring.queued import queued_in_words
@@ -119,6 +120,10 @@ class Recorder(JobObserver):
         for observer in self.observers:
             observer.on_restart(error, delay_s)
 
+    def on_logs(self, lines: Sequence[LogLine]) -> None:
+        for observer in self.observers:
+            observer.on_logs(lines)
+
     def on_told_to_end(self, reason: str) -> None:
         for observer in self.observers:
             observer.on_told_to_end(reason)
@@ -199,6 +204,10 @@ class Job:
     def restart_records(self) -> tuple[RestartRecord, ...]:
         """The newest restarts with their errors, oldest first."""
         return self._monitor.restart_records
+
+    def logs_since(self, known: int) -> tuple[int, Sequence[LogLine]]:
+        """How many messages have been logged, and those after number `known`; the newest are remembered."""
+        return self._monitor.log_book.since(known)
 
     @property
     def checkpoint_reports(self) -> tuple[int, tuple[CheckpointReport, ...]]:

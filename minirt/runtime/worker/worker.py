@@ -14,7 +14,8 @@ from functools import partial
 
 from minirt.config import Limits
 from minirt.errors import WorkerLostError
-from minirt.monitoring.logs import logger_of, set_up_worker
+from minirt.monitoring.log_lines import LineHandler
+from minirt.monitoring.logs import keep_lines, logger_of, set_up_worker
 from minirt.monitoring.subtask_metrics import Activity, TimeAccount
 from minirt.operators.common.base import CoroutineStart, user_error
 from minirt.operators.common.mailbox import Mailbox
@@ -134,6 +135,7 @@ class Worker:
         self._served = False
         """Whether nobody has worked since the worker last looked at what has arrived."""
         self._heartbeat_at = 0.0
+        self._lines = LineHandler()
         self._serve_at = 0.0
         self._warned: set[SubtaskId] = set()
         """The subtasks that were blocked within a record: each is logged once."""
@@ -174,6 +176,7 @@ class Worker:
         graph, options = self._package.load_graph(), self._package.options
         generation = self._place.generation
         set_up_worker(options.log_format, options.log_level, job=graph.name, generation=generation)
+        keep_lines(self._lines)
         mine = [id for id, host in assignment.placement.items() if host == self._place.worker]
         pace = self._limits.slice_s
         built = {
@@ -373,4 +376,5 @@ class Worker:
             subtask.metrics.queued_in_bytes = subtask.input.queued_bytes
             subtask.metrics.input_window_bytes = subtask.input.window_bytes
         figures = {subtask.id: subtask.metrics for subtask in self.subtasks}
-        self._tell(Heartbeat(self._place.generation, self._place.worker, figures))
+        lines = self._lines.take()
+        self._tell(Heartbeat(self._place.generation, self._place.worker, figures, lines))

@@ -5,7 +5,7 @@ import { Actions } from "./actions.js";
 import { Checkpoints } from "./checkpoints.js";
 import { span } from "./format.js";
 import { JobGraph, Legend } from "./graph.js";
-import { Configuration, Course, Events, Ranking, Verdict } from "./panels.js";
+import { Configuration, Course, Events, Log, Ranking, Verdict } from "./panels.js";
 
 const LATE_MS = 5000;
 
@@ -62,7 +62,7 @@ function App() {
       <section class="panel wide" aria-labelledby="h-graph"><div class="head"><h2 id="h-graph">Job graph</h2>
         ${operator && html`<button class="link" onClick=${() => setChosen(null)}>“${operator.name}” is chosen; show all</button>`}</div>
         <${JobGraph} operators=${operators} links=${snapshot.links} leftOut=${snapshot.operators_left_out}
-          chosen=${chosen} onChoose=${setChosen} /><${Legend} /></section>
+          chosen=${chosen} onChoose=${setChosen} />${operators.length > 0 && html`<${Legend} />`}</section>
       <div class="columns"><div class="column">
         <${Checkpoints} snapshot=${snapshot} /></div>
       <div class="column">
@@ -70,6 +70,7 @@ function App() {
         ${(snapshot.live || snapshot.busiest.length > 0) && html`<${Ranking} title=${operator ? `Busiest subtasks of “${operator.name}”` : "Busiest subtasks"} rows=${operator ? operator.top : snapshot.busiest} />`}
         ${snapshot.lagging.length > 0 && html`<${Ranking} title="Most lagging subtasks" rows=${snapshot.lagging} />`}
         <${Events} events=${snapshot.events} />
+        ${(snapshot.live || snapshot.logs.length > 0) && html`<${Log} lines=${snapshot.logs} operator=${operator} />`}
         <${Configuration} told=${snapshot.configuration} storage=${snapshot.storage} /></div></div>
     </main>`;
 }

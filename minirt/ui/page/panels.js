@@ -1,7 +1,7 @@
 // Verdict, lines over time, tables, events, configuration.
 
 import { html } from "./vendor/htm-preact.js";
-import { count, dateTime, duration, percent, rate } from "./format.js";
+import { count, dateTime, duration, percent, rate, time } from "./format.js";
 
 const SIGNS = { good: "✓", note: "●", bad: "▲" };
 
@@ -61,6 +61,17 @@ export function Events({ events }) {
         <span class="cause">${(one.cause ?? "").split("\n")[0]}</span></summary>
       <pre tabindex="0">${one.cause ?? "no cause given"}</pre></details>`)
       : html`<p class="muted">None.</p>`}
+  </section>`;
+}
+
+export function Log({ lines, operator }) {
+  const shown = operator ? lines.filter((one) => operator.uids.includes(one.operator)) : lines;
+  const who = (one) => (one.operator == null ? one.logger : `${one.operator}${one.subtask == null ? "" : ` ${one.subtask + 1}`}`);
+  return html`<section class="panel" aria-labelledby="h-log"><h2 id="h-log">Log of workers${operator ? `: “${operator.name}”` : ""}</h2>
+    ${shown.length ? html`<ol class="log" tabindex="0" aria-label="newest messages first">${[...shown].reverse().map((one, i) => html`
+      <li key=${`${one.at} ${i}`} class=${one.level.toLowerCase()}><span class="muted">${time(one.at)}</span> <strong>${one.level}</strong>
+        <em>${who(one)}</em> <span class="text">${one.text}</span></li>`)}</ol>`
+      : html`<p class="muted">No messages yet. Workers send those of their log level, as a rule from warnings on.</p>`}
   </section>`;
 }
 
