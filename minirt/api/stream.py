@@ -190,10 +190,9 @@ class Stream:
     ) -> Stream:
         """The answer for each record, of a coroutine function that waits for other systems.
 
-        A subtask has at most `capacity` requests under way. Answers leave in the order of the records, or
-        with `ordered=False` as they come, but never across a watermark. What is under way is part of
-        checkpoints and is sent again after a restore: the other system may get it twice. One that takes longer than `timeout`, all attempts of `retry` included, fails the
-        job, or with `on_timeout="side"` its record goes to the side output "timeout".
+        A subtask has at most `capacity` requests under way; a restore sends them again. Answers leave in
+        order, or with `ordered=False` as they come, but never across a watermark. What takes longer than
+        `timeout`, all attempts included, fails the job, or with "side" goes to the side output "timeout".
         """
         timeout_s = None if timeout is None else seconds(timeout, "timeout")
         options = timeout_s, on_timeout, ordered, retry, self._key is not None
