@@ -42,7 +42,8 @@ class AskStage(StageKind):
         """A record was answered, or its request is under way."""
         waiting: Records = Records()
         for (path, time, _), stamp in cut.stored.requests(cut.uid):
-            assert stamp == time, "a request has lost its event time"
+            if stamp != time:
+                raise AssertionError(f"a request of {time} has the event time {stamp}")
             waiting[path, time] += 1
         consumed = cut.consumed[0]
         cut.compare(f"what is under way at {cut.uid}", waiting, waiting & consumed)
