@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
@@ -13,6 +13,7 @@ from minirt.units import Duration, milliseconds, positive, seconds
 
 TimestampSpec = str | Callable[[Any], Any]
 TimeDomain = Literal["event", "processing"]
+WindowPane = Literal["early", "on_time", "late", "retracted"]
 
 
 class ProcessContext(Protocol):
@@ -201,6 +202,55 @@ def _errors(on: Any) -> tuple[type[Exception], ...]:
     ):
         raise ConfigurationError(f"on is a class of exceptions or a tuple of them, not {on!r}")
     return kinds
+
+
+class WindowContext(ProcessContext, Protocol):
+    """As ProcessContext, with the window whose records are handled.
+
+    Its `timestamp` is the last millisecond of the window, or where windows have no bounds the time of
+    their newest record.
+    """
+
+    @property
+    def key(self) -> Any:
+        """The key of the window; None without keys."""
+
+    @property
+    def start(self) -> int | None:
+        """When the window begins, in milliseconds; None for windows that are no stretch of time."""
+
+    @property
+    def end(self) -> int | None:
+        """When the next window may begin, in milliseconds."""
+
+    @property
+    def pane(self) -> WindowPane:
+        """Which result of the window this is; "retracted" in `retract`."""
+
+
+class WindowProcess(ABC):
+    """A function over all records of a window, with state for each window.
+
+    State is declared as class attributes (`shown = ValueState()`). It is for windows that give several
+    results, early or late ones, and is gone with its window.
+    """
+
+    def open(self) -> None:
+        """Called once in the worker, after state is restored and before the first window."""
+
+    def close(self) -> None:
+        """Called once when the subtask ends in an orderly way."""
+
+    @abstractmethod
+    def process(self, records: list[Any], ctx: WindowContext) -> Iterable[Any] | None:
+        """Handle the records of a window, or the one value that `reduce` has made of them."""
+
+    def retract(self, ctx: WindowContext) -> Iterable[Any] | None:
+        """A session whose result was given out is part of a larger one: what says so is emitted."""
+        return None
+
+    def merge(self, other: Mapping[str, Any], ctx: WindowContext) -> None:
+        """Take in the state of another session that is part of this one now, by the names of states."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Generator, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -44,6 +45,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     left = [item for item in items if item.get_closest_marker("soak")]
     config.hook.pytest_deselected(items=left)
     items[:] = [item for item in items if item not in left]
+
+
+@pytest.fixture
+def registry(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The registry of jobs, one of the test's own."""
+    short = tempfile.mkdtemp(prefix="jobs-")  # Paths of sockets must be short.
+    monkeypatch.setenv("XDG_RUNTIME_DIR", short)
+    yield Path(short) / "minirt" / "jobs"
+    shutil.rmtree(short)
 
 
 @pytest.hookimpl(wrapper=True)

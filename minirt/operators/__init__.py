@@ -21,6 +21,7 @@ from minirt.operators.reduce import ReduceSpec
 from minirt.operators.sink import SinkSpec
 from minirt.operators.source import SourceSpec
 from minirt.operators.window import WindowAllSpec, WindowSpec
+from minirt.operators.window_rows import RowWindowAllSpec, RowWindowSpec
 
 OPERATORS: tuple[type[OperatorSpec], ...] = (
     SourceSpec,
@@ -39,6 +40,8 @@ OPERATORS: tuple[type[OperatorSpec], ...] = (
     AggregateSpec,
     WindowSpec,
     WindowAllSpec,
+    RowWindowSpec,
+    RowWindowAllSpec,
     JoinSpec,
     KeyedProcessSpec,
     KeyedCoProcessSpec,

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import msgpack
 
-from minirt.data.codec import MalformedDataError
+from minirt.data.errors import MalformedDataError
 from minirt.data.plain import unpack_plain
 from minirt.state import array_layout, keyed_changes
 from minirt.state.run_sections import count_run, entries_of_run
@@ -57,6 +57,11 @@ class GroupTimes(NamedTuple):
 
     groups: range
     time: int
+
+    def within(self, owned: range) -> slice:
+        """The places of those groups among `owned`, which a subtask has."""
+        first = max(self.groups.start - owned.start, 0)
+        return slice(first, max(first, min(self.groups.stop, owned.stop) - owned.start))
 
 
 class SectionName(NamedTuple):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
 import pyarrow as pa
@@ -28,6 +28,8 @@ from minirt.operators import (
     MapSpec,
     ProcessSpec,
     ReduceSpec,
+    RowWindowAllSpec,
+    RowWindowSpec,
     SelectSpec,
     SinkSpec,
     SourceSpec,
@@ -242,6 +244,45 @@ class TestWindowAll(TestWindow):
         pass
 
 
+def added(total: Row, record: Row) -> Row:
+    return {"k": record["k"], "n": total["n"] + record["n"]}
+
+
+class Numbers(rt.WindowProcess):
+    """All records of a window, and which of its results it is."""
+
+    given = rt.ValueState(0)
+
+    def process(self, records: list[Row], ctx: rt.WindowContext) -> Iterable[Any]:
+        self.given.value += 1
+        numbers = sorted(record["n"] for record in records)
+        yield [ctx.key, ctx.start, ctx.end, ctx.pane, self.given.value, numbers]
+
+    def retract(self, ctx: rt.WindowContext) -> Iterable[Any]:
+        yield [ctx.key, ctx.start, ctx.end]
+
+    def merge(self, other: Mapping[str, Any], ctx: rt.WindowContext) -> None:
+        self.given.value += other["given"]
+
+
+class TestRowWindow(TestWindow):
+    @pytest.fixture(params=WINDOWS.values(), ids=WINDOWS)
+    def spec(self, request: pytest.FixtureRequest) -> OperatorSpec:
+        return RowWindowSpec(request.param, process=Numbers())
+
+
+class TestRowWindowReduce(TestWindow):
+    @pytest.fixture(params=WINDOWS.values(), ids=WINDOWS)
+    def spec(self, request: pytest.FixtureRequest) -> OperatorSpec:
+        return RowWindowSpec(request.param, added)
+
+
+class TestRowWindowAll(TestWindowAll):
+    @pytest.fixture(params=WINDOWS.values(), ids=WINDOWS)
+    def spec(self, request: pytest.FixtureRequest) -> OperatorSpec:
+        return RowWindowAllSpec(request.param, added, Numbers())
+
+
 class TestAggregateAtTheEnd(TestWindow):
     @pytest.fixture
     def spec(self) -> OperatorSpec:
@@ -269,6 +310,8 @@ def test_every_operator_between_source_and_sink_is_held_to_it() -> None:
         KeyedCoProcessSpec,
         WindowSpec,
         WindowAllSpec,
+        RowWindowSpec,
+        RowWindowAllSpec,
         JoinSpec,
         AggregateSpec,
     }

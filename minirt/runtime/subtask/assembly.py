@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from functools import partial
 
 from minirt.config import Options
-from minirt.data.codec import MalformedDataError, RowCodec
+from minirt.data.codec import RowCodec
+from minirt.data.errors import MalformedDataError
 from minirt.errors import CorruptCheckpointError, MinirtError
 from minirt.graph.execution import ExecutionGraph, Link, Vertex
 from minirt.monitoring.logs import log_fields

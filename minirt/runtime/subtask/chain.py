@@ -9,8 +9,8 @@ from functools import partial
 from minirt.clock import Clock
 from minirt.config import Options
 from minirt.data.batch import Batch, Rows
-from minirt.data.codec import UnsupportedRecordError
 from minirt.data.custody import Watching, custody_of
+from minirt.data.errors import UnsupportedRecordError
 from minirt.errors import UserCodeError
 from minirt.graph.execution import Vertex
 from minirt.graph.job_graph import OperatorNode

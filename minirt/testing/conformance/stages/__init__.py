@@ -11,6 +11,7 @@ from contextlib import contextmanager
 
 from minirt.graph.operator_spec import OperatorSpec
 from minirt.operators.window import WindowAllSpec
+from minirt.operators.window_rows import RowWindowAllSpec
 from minirt.testing.conformance.plans import Stage
 from minirt.testing.conformance.stages.aggregate import AggregateStage
 from minirt.testing.conformance.stages.asked import AskStage, KeyedAskStage
@@ -37,6 +38,7 @@ from minirt.testing.conformance.stages.two_streams import (
     UnionStage,
 )
 from minirt.testing.conformance.stages.window import WindowStage
+from minirt.testing.conformance.stages.windows import WindowsStage
 
 SOURCE = SourceStage()
 
@@ -61,6 +63,7 @@ STAGES: dict[str, StageKind] = {
         ReduceStage(),
         AggregateStage(),
         WindowStage(),
+        WindowsStage(),
         ExpiringStage(),
         IntervalStage(),
         AskStage(),
@@ -70,6 +73,7 @@ STAGES: dict[str, StageKind] = {
 
 NOT_DRAWN: Mapping[type[OperatorSpec], str] = {
     WindowAllSpec: "it runs as WindowSpec does, in one subtask",
+    RowWindowAllSpec: "it runs as RowWindowSpec does, in one subtask",
 }
 """Operators of minirt that no stage adds, and why."""
 
