@@ -154,7 +154,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=10.0, help="about how long each job runs")
     parser.add_argument("--wait", default="50ms", help="how long the function waits")
     parser.add_argument("--capacity", type=int, default=1000)
-    parser.add_argument("--connections", type=int, default=50)
+    parser.add_argument("--connections", type=int, default=20)
     parser.add_argument("--no-http", action="store_true")
     parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args()

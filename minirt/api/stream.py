@@ -18,7 +18,7 @@ from minirt.graph.keys import KeySelector
 from minirt.graph.operator_spec import OperatorSpec
 from minirt.graph.partitioning import Partitioning
 from minirt.io.base import Sink
-from minirt.operators.common.checks import check_instance
+from minirt.operators.common.checks import check_flag, check_instance
 from minirt.operators.common.join_side import How
 from minirt.operators.filter import FilterColumnsSpec, FilterSpec
 from minirt.operators.flat_map import FlatMapSpec
@@ -187,16 +187,14 @@ class Stream:
     ) -> Stream:
         """The answer for each record, of a coroutine function that waits for other systems.
 
-        Each subtask has at most `capacity` requests under way, in one event loop. Answers leave in the
-        order of the records, or with `ordered=False` as they come, but never across a watermark. What is
-        under way is part of checkpoints and is sent again after a restore: so the other system may get a
-        request twice. One that takes longer than `timeout`, all attempts of `retry` included, fails the
-        job, or with `on_timeout="side"` its record goes to the side output "timeout".
+        A subtask has at most `capacity` requests under way; a restore sends them again. Answers leave in
+        order, or with `ordered=False` as they come, but never across a watermark. What takes longer than
+        `timeout`, all attempts included, fails the job, or with "side" goes to the side output "timeout".
         """
         timeout_s = None if timeout is None else seconds(timeout, "timeout")
-        keyed = self._key is not None
-        spec = MapAsyncSpec(function, capacity, timeout_s, on_timeout, ordered, retry, keyed)
-        return self._then(spec, Settings(uid, name, parallelism, chain))
+        options = timeout_s, on_timeout, ordered, retry, self._key is not None
+        settings = Settings(uid, name, parallelism, chain)
+        return self._then(MapAsyncSpec(function, capacity, *options), settings)
 
     def process(
         self,
@@ -326,7 +324,7 @@ class Stream:
         Where each subtask has one receiver, records of a key keep their order, and `ordered` as for
         `forward`.
         """
-        return self._dealt(Rescale(self._ordered(ordered, "rescale")))
+        return self._dealt(Rescale(check_flag(ordered, "ordered", f"rescale on {self._label}")))
 
     def broadcast(self) -> Stream:
         """Every subtask of the next operator receives every record."""
@@ -339,7 +337,7 @@ class Stream:
         barrier overtakes them here. With `ordered=False` barriers may, and such a restore may change the
         order.
         """
-        return self._dealt(Forward(self._ordered(ordered, "forward")))
+        return self._dealt(Forward(check_flag(ordered, "ordered", f"forward on {self._label}")))
 
     def partition_custom(
         self, function: Callable[[Any, int], int], key: KeySpec, *, pure: bool = True
@@ -372,13 +370,6 @@ class Stream:
     @property
     def _key(self) -> KeySelector | None:
         return None
-
-    def _ordered(self, ordered: object, method: str) -> bool:
-        if not isinstance(ordered, bool):
-            raise ConfigurationError(
-                f"{method} on {self._label}: ordered is True or False, not {ordered!r}"
-            )
-        return ordered
 
     def _dealt(self, partitioning: Partitioning) -> Stream:
         ports = dealt_ports(self._ports, partitioning, self._label)

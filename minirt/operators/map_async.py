@@ -23,7 +23,7 @@ from minirt.operators.common.base import (
     shown,
     user_error,
 )
-from minirt.operators.common.checks import check_instance
+from minirt.operators.common.checks import check_flag, check_instance
 from minirt.operators.common.functions import check_arity
 from minirt.operators.common.request_client import TIMED_OUT, RequestClient
 from minirt.operators.common.requests import Request, RequestQueue, TimeSignal
@@ -95,8 +95,7 @@ class MapAsyncSpec(OperatorSpec):
             )
         if self.on_timeout == "side" and self.timeout_s is None:
             raise ConfigurationError(f'{label}: on_timeout="side" has no effect without a timeout')
-        if not isinstance(self.ordered, bool):
-            raise ConfigurationError(f"{label}: ordered is True or False, not {self.ordered!r}")
+        check_flag(self.ordered, "ordered", label)
         if self.retry is not None:
             check_instance(self.retry, Retry, f"{label}: retry")
 

@@ -26,6 +26,13 @@ def check_instance(value: Any, wanted: type, label: str) -> None:
     raise ConfigurationError(f"{label}: expected {wanted.__name__}, got {value!r}{hint}")
 
 
+def check_flag(value: Any, name: str, label: str) -> bool:
+    """The value of an option that is True or False. Raises ConfigurationError for any other."""
+    if not isinstance(value, bool):
+        raise ConfigurationError(f"{label}: {name} is True or False, not {value!r}")
+    return value
+
+
 def check_methods(label: str, process: Any, *methods: str) -> None:
     """Raise ConfigurationError for a method that cannot be called, or that nobody would call."""
     for name in dir(type(process)):
