@@ -1,4 +1,4 @@
-"""What a user mistypes in aggregates, windows, state, keys and times, and what minirt then says in a line."""
+"""What a user mistypes in aggregates, windows, state, keys and times: what minirt then says, in a line."""
 
 from __future__ import annotations
 
