@@ -164,9 +164,12 @@ class SlidingFrame(WindowFrame):
                 self._give_again(window, batch, mark)
 
     def _note(self, keys: pa.RecordBatch, pane: int) -> None:
+        """Keep in mind which keys have early results to come: not those that were given the window."""
+        fired = self._fired.of(self._empty.key_groups(keys, self.ctx.max_parallelism))
         for window in self._windows(pane):
-            if self._window.end_of(window) - 1 > self._times.least:
-                self._changed.setdefault(window, []).append(keys)
+            coming = keys.filter(pa.array(fired < self._window.end_of(window)))
+            if len(coming):
+                self._changed.setdefault(window, []).append(coming)
 
     def _give_again(self, window: int, keys: pa.RecordBatch, mark: Pane) -> None:
         part = self._part(window)
