@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from minirt.data.errors import MalformedDataError
 from minirt.data.plain import pack_plain, unpack_plain
-from minirt.data.values import MalformedDataError
 from minirt.errors import CorruptCheckpointError, UserCodeError
 from minirt.protocol.manifest import Manifest, SinkHandles
 from minirt.storage.parts import decode_part, encode_part
@@ -27,8 +27,8 @@ def _check_handles(held: SinkHandles) -> None:
     except (TypeError, ValueError, OverflowError) as error:
         raise UserCodeError(
             f"the handles of sink {held.uid!r} cannot be stored ({error}); they are dicts that hold only "
-            "None, bool, int, float, str, bytes, lists and dicts; rows of a CollectSink are in its handles, "
-            "and may be of all types that records have between subtasks"
+            "None, bool, int, float, str, bytes, lists and dicts; rows of a CollectSink, which are in its "
+            "handles, may be of all types that records have between subtasks"
         ) from error
 
 
