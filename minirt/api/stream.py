@@ -422,7 +422,7 @@ class Stream:
         check_instance(other, Stream, label)
         if other._draft is not self._draft:
             raise ConfigurationError(
-                f"{label}: {other._label} belongs to another Environment: build both streams in one"
+                f"{label}: {other._label} belongs to another Environment; use one"
             )
 
 
