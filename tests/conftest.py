@@ -13,6 +13,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.campaigns import FACTOR
+from tests.warm_templates import warm_templates
 
 pytest.register_assert_rewrite("tests.contracts")
 
@@ -36,6 +37,12 @@ def _registry() -> Iterator[None]:
         patch.setenv("XDG_RUNTIME_DIR", folder)
         yield
     shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _templates() -> Iterator[None]:
+    with warm_templates():
+        yield
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -18,6 +18,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from minirt.data import hashing
 from minirt.data.keys import (
     KeyRouter,
     UnstableKeyError,
@@ -371,3 +372,10 @@ def test_router_remembers_keys_up_to_its_limit() -> None:
     assert len(router) == 100
     assert router["one more"] in (0, 1)
     assert len(router) == 1
+
+
+@given(st.lists(st.integers(0, 2**64 - 1), max_size=5))
+def test_hashes_of_numbers_tell_the_numbers(numbers: list[int]) -> None:
+    array = np.array(numbers, np.uint64)
+    hashes = hashing.mix_array(array, hashing.INT)
+    assert hashing.unmix_array(hashes, hashing.INT).tolist() == numbers

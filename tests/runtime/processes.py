@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.warm_templates import forked
+
 needs_proc = pytest.mark.skipif(not Path("/proc/self").exists(), reason="looks into /proc")
 
 _TEMPLATE = "minirt.runtime.worker.template"
@@ -27,7 +29,8 @@ def wait_until(condition: Callable[[], bool], what: str, timeout: float = 30.0) 
 def templates(coordinator: int | None = None) -> list[int]:
     """The template processes of a coordinator, by default of this process."""
     parent = os.getpid() if coordinator is None else coordinator
-    return [pid for pid in children(parent) if _TEMPLATE in command_line(pid)]
+    started = [pid for pid in children(parent) if _TEMPLATE in command_line(pid)]
+    return [*started, *filter(is_alive, forked if parent == os.getpid() else ())]
 
 
 def workers(coordinator: int | None = None) -> list[int]:
