@@ -36,8 +36,14 @@ def seconds(value: Duration, option: str = "duration") -> float:
 
 
 def milliseconds(value: Duration, option: str = "duration") -> int:
-    """As `seconds`, in whole milliseconds, the unit of event time."""
-    return round(seconds(value, option) * 1000)
+    """As `seconds`, in whole milliseconds, the unit of event time: at most 100,000 days."""
+    exact = seconds(value, option) * 1000
+    found = round(exact)
+    if abs(exact - found) > 1e-6 * max(exact, 1):
+        raise ConfigurationError(f"{option} must be of whole milliseconds, got {value!r}")
+    if found > _LONGEST_MS:
+        raise ConfigurationError(f"{option} must be at most 100000d, got {value!r}")
+    return found
 
 
 def size_bytes(value: Size, option: str = "size") -> int:
@@ -70,6 +76,8 @@ def event_time_ms(value: object) -> int:
     )
 
 
+_LONGEST_MS = 100_000 * 86_400_000
+"""Event time and 270 years more are within what 64 bits of milliseconds can tell."""
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _MILLISECOND = dt.timedelta(milliseconds=1)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -41,6 +41,9 @@ class Aggregate(ABC):
     column: str | None
     name: str | None = None
     where: pc.Expression | None = field(default=None, kw_only=True, compare=False)
+
+    needs_column: ClassVar[bool] = True
+    """Whether it is one of a column, and not of whole records."""
 
     @property
     def inputs(self) -> tuple[str, ...]:
@@ -106,6 +109,8 @@ class Sum(Aggregate):
 class Count(Aggregate):
     """How many records there are, or with a column how many of them have a value there."""
 
+    needs_column: ClassVar = False
+
     column: str | None = None
 
     def __init__(
@@ -170,6 +175,8 @@ class Fold(Aggregate):
     an `__init__` of its own, which calls that of Fold and sets what it likes; it is pickled as a whole.
     """
 
+    needs_column: ClassVar = False
+
     type: pa.DataType | None = None
 
     @abstractmethod
@@ -213,6 +220,14 @@ def at_least_one(kind: str, column: str | None, option: str, value: object) -> N
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
         raise ConfigurationError(
             f"{kind} of column {column!r}: {option} must be a whole number above 0, got {value!r}"
+        )
+
+
+def whole_number(what: str, option: str, value: object, least: int, most: int) -> None:
+    """Raise ConfigurationError unless the value is a whole number within these bounds."""
+    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
+        raise ConfigurationError(
+            f"{what}: {option} must be a whole number from {least} to {most}, got {value!r}"
         )
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from minirt.aggregates.basic import Accumulated
+from minirt.aggregates.basic import Accumulated, whole_number
 from minirt.aggregates.sketches import check_sketches
 from minirt.errors import ConfigurationError
 from minirt.state.accumulator import Accumulator, Objects
@@ -26,12 +26,14 @@ class CountDistinct(Accumulated):
     bits: int = 12
 
     def __post_init__(self) -> None:
-        if not 4 <= self.bits <= 21:
+        what = f"CountDistinct of column {self.column!r}"
+        if not isinstance(self.approximate, bool):
             raise ConfigurationError(
-                f"CountDistinct of column {self.column!r}: bits must be 4 to 21, got {self.bits!r}"
+                f"{what}: approximate is True or False, not {self.approximate!r}"
             )
+        whole_number(what, "bits", self.bits, 4, 21)
         if self.approximate:
-            check_sketches(f"CountDistinct of column {self.column!r}, approximate,")
+            check_sketches(f"{what}, approximate,")
 
     @property
     def computes(self) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from minirt.aggregates.basic import Accumulated, is_number, unfit
+from minirt.aggregates.basic import Accumulated, is_number, unfit, whole_number
 from minirt.aggregates.sketches import check_sketches
 from minirt.errors import ConfigurationError
 from minirt.state.accumulator import Accumulator, Objects
@@ -31,8 +31,7 @@ class Quantile(Accumulated):
         what = f"Quantile of column {self.column!r}"
         if isinstance(self.q, bool) or not isinstance(self.q, int | float) or not 0 <= self.q <= 1:
             raise ConfigurationError(f"{what}: q must be 0 to 1, got {self.q!r}")
-        if not 8 <= self.k <= 65535:
-            raise ConfigurationError(f"{what}: k must be 8 to 65535, got {self.k!r}")
+        whole_number(what, "k", self.k, 8, 65535)
         check_sketches(what)
 
     @property

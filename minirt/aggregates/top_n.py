@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from minirt.aggregates.basic import Accumulated, at_least_one, has_order, unfit
+from minirt.errors import ConfigurationError
 from minirt.state.accumulator import Accumulator, Objects
 
 
@@ -28,6 +29,10 @@ class TopN(Accumulated):
 
     def __post_init__(self) -> None:
         at_least_one("TopN", self.column, "n", self.n)
+        if not isinstance(self.least, bool):
+            raise ConfigurationError(
+                f"TopN of column {self.column!r}: least is True or False, not {self.least!r}"
+            )
 
     @property
     def inputs(self) -> tuple[str, ...]:

@@ -31,7 +31,7 @@ class Variance(Accumulated):
     ddof: int = 1
 
     def __post_init__(self) -> None:
-        if self.ddof not in (0, 1):
+        if self.ddof not in (0, 1) or isinstance(self.ddof, bool | float):
             raise ConfigurationError(
                 f"{type(self).__name__} of column {self.column!r}: ddof is 0 or 1, not {self.ddof!r}"
             )

@@ -17,8 +17,6 @@ from minirt.windows import Tumbling
 JoinKeys = str | Sequence[str] | Mapping[str, str]
 """A column of both sides, several, or columns of the left with those of the right that they equal."""
 
-_LONGEST_MS = 100_000 * 86_400_000
-
 
 def join_keys(on: JoinKeys, label: str) -> tuple[list[str], list[str]]:
     """The key columns of the left and of the right. Raises ConfigurationError."""
@@ -73,10 +71,7 @@ def _offset_ms(value: Any, option: str) -> int:
         value = value.strip()[1:]
     elif _is_negative(value):
         sign, value = -1, -value
-    ms = milliseconds(value, option)
-    if ms > _LONGEST_MS:
-        raise ConfigurationError(f"{option}: at most 100000d, got {value!r}")
-    return sign * ms
+    return sign * milliseconds(value, option)
 
 
 def _is_several(on: object) -> bool:

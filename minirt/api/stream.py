@@ -389,7 +389,9 @@ class Stream:
         label = f"{method} on {self._label}"
         check_instance(other, Stream, label)
         if other._draft is not self._draft:
-            raise ConfigurationError(f"{label}: {other._label} belongs to another Environment")
+            raise ConfigurationError(
+                f"{label}: {other._label} belongs to another Environment; use one"
+            )
 
 
 def added(draft: Draft, spec: OperatorSpec, settings: Settings, *inputs: Input) -> Stream:

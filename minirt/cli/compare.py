@@ -151,6 +151,8 @@ class _Asked:
             raise ConfigurationError(
                 "--latency-from has no effect with --workload, which says so itself"
             )
+        if self.latency_from is not None and not self.latency_from.strip():
+            raise ConfigurationError("--latency-from names no field")
         if self.seed is not None and self.kill is None:
             raise ConfigurationError("--seed has no effect without --kill")
         if self.peers is not None and self.workload is None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -63,7 +63,8 @@ def _field_ms(record: Any, column: str) -> int:
         problem = f"the event time is in column {column!r}, which is missing in {shown(record)}"
         raise SourceDataError(problem) from error
     except TypeError as error:
-        problem = f"column {column!r} is the event time: {error}; in {shown(record)}"
+        why = str(error) if isinstance(record, Mapping) else "records must be dicts to have columns"
+        problem = f"column {column!r} is the event time: {why}; in {shown(record)}"
         raise SourceDataError(problem) from error
 
 

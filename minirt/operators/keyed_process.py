@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 from minirt.data.batch import Batch, Rows
 from minirt.data.keys import distinct_keys, key_groups
-from minirt.errors import UserCodeError
+from minirt.errors import ConfigurationError, UserCodeError
 from minirt.functions import KeyedCoProcess, KeyedProcess, TimeDomain
 from minirt.graph.operator_spec import Form, OperatorSpec, Site, StateDealing, class_name
 from minirt.operators.common.base import Operator, OperatorContext, user_error
@@ -23,7 +23,7 @@ from minirt.operators.common.results import (
     rows_with_times,
 )
 from minirt.protocol.watermarks import MAX_WATERMARK
-from minirt.state.binding import bind_states, goes_by
+from minirt.state.binding import bind_states, check_states, goes_by
 from minirt.state.event_times import EventTimes
 from minirt.state.expiring import Sweeper
 from minirt.state.expiry import EventClock, ProcessingClock
@@ -64,6 +64,7 @@ class KeyedProcessSpec(OperatorSpec):
     def check(self, site: Site) -> None:
         check_instance(self.process, KeyedProcess, site.label)
         check_methods(site.label, self.process, "process", "on_timer")
+        _check_declared(site.label, self.process)
 
     def side_output(self, tag: str, label: str) -> Form:
         return Form.ROWS
@@ -79,6 +80,14 @@ class KeyedCoProcessSpec(KeyedProcessSpec):
     def check(self, site: Site) -> None:
         check_instance(self.process, KeyedCoProcess, site.label)
         check_methods(site.label, self.process, "process_left", "process_right", "on_timer")
+        _check_declared(site.label, self.process)
+
+
+def _check_declared(label: str, process: object) -> None:
+    try:
+        check_states(process)
+    except ConfigurationError as error:
+        raise ConfigurationError(f"{label}: {error}") from error
 
 
 class KeyedProcessOperator(ContextOperator, KeyedOperator):

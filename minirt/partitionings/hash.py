@@ -119,6 +119,11 @@ class _KeyChecks:
                     f"operator {label} failed on record {shown(record)}: {unstable}"
                 )
             except Exception as found:
+                missing = self.key.missing(record)
+                if missing is not None:
+                    return UserCodeError(
+                        f"operator {label} failed on record {shown(record)}: {missing}"
+                    )
                 return user_error(label, found, record)
         return user_error(label, error)
 

@@ -33,30 +33,11 @@ def bind_states(
 
     Raises ConfigurationError for two states of one name, and for handles that are no declarations.
     """
-    declared = declarations(type(process))
-    attributes = getattr(process, "__dict__", None)
-    if attributes is None:
-        if declared:
-            raise ConfigurationError(
-                f"{type(process).__name__} declares state and has __slots__; remove these"
-            )
-        return []
-    for attribute, value in attributes.items():
-        if isinstance(value, Handle) and attribute not in declared:
-            raise ConfigurationError(
-                f"{type(process).__name__}.{attribute}: declare state as a class attribute, not in "
-                "__init__"
-            )
-    owner: dict[str, str] = {}
+    check_states(process)
+    attributes = getattr(process, "__dict__", {})
     expiring: list[Expiring] = []
-    for attribute, handle in declared.items():
+    for attribute, handle in declarations(type(process)).items():
         name = handle._name or attribute
-        other = owner.setdefault(name, attribute)
-        if other != attribute:
-            raise ConfigurationError(
-                f"{type(process).__name__}: {other} and {attribute} declare a state of the same "
-                f"name, {name!r}"
-            )
         bound = copy.copy(handle)
         bound._state = state
         bound._table = state.table(name)
@@ -69,6 +50,34 @@ def bind_states(
             assert clocks is not None
             expiring.append(_expiring(bound, name, clocks[handle.ttl.clock]))
     return expiring
+
+
+def check_states(process: object) -> None:
+    """Raise ConfigurationError for two states of one name, and for handles that are no declarations."""
+    kind = type(process)
+    declared = declarations(kind)
+    attributes = getattr(process, "__dict__", None)
+    if attributes is None and declared:
+        raise ConfigurationError(f"{kind.__name__} declares state and has __slots__; remove these")
+    for attribute, value in (attributes or {}).items():
+        if isinstance(value, Handle) and attribute not in declared:
+            raise ConfigurationError(
+                f"{kind.__name__}.{attribute}: declare state as a class attribute, not in __init__"
+            )
+    for attribute, value in _attributes(kind).items():
+        if isinstance(value, type) and issubclass(value, Handle) and value is not Handle:
+            raise ConfigurationError(
+                f"{kind.__name__}.{attribute} is the class {value.__name__}: declare a state by "
+                f"{attribute} = {value.__name__}()"
+            )
+    owner: dict[str, str] = {}
+    for attribute, handle in declared.items():
+        other = owner.setdefault(handle._name or attribute, attribute)
+        if other != attribute:
+            raise ConfigurationError(
+                f"{kind.__name__}: {other} and {attribute} declare a state of the same name, "
+                f"{handle._name or attribute!r}"
+            )
 
 
 def goes_by(process: object, clock: TimeDomain) -> bool:
@@ -89,7 +98,11 @@ def _expiring(bound: Handle, name: str, clock: StateClock) -> Expiring:
 
 def declarations(kind: type) -> dict[str, Handle]:
     """The states that a class declares, by attribute; what a class defines hides what its parents do."""
+    return {name: value for name, value in _attributes(kind).items() if isinstance(value, Handle)}
+
+
+def _attributes(kind: type) -> dict[str, object]:
     visible: dict[str, object] = {}
     for parent in reversed(kind.__mro__):
         visible.update(vars(parent))
-    return {name: value for name, value in visible.items() if isinstance(value, Handle)}
+    return visible

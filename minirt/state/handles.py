@@ -38,6 +38,10 @@ class Handle:
         """When what it holds expires; None if never."""
         if name is not None and (not isinstance(name, str) or not name):
             raise ConfigurationError(f"the name of a state is a non-empty str, not {name!r}")
+        if name is not None and "@" in name:
+            raise ConfigurationError(
+                f"the name of a state must not have an '@', which tells where its times are: {name!r}"
+            )
         self._name = name
         self._attribute = ""
 

@@ -27,7 +27,8 @@ def _check_handles(held: SinkHandles) -> None:
     except (TypeError, ValueError, OverflowError) as error:
         raise UserCodeError(
             f"the handles of sink {held.uid!r} cannot be stored ({error}); they are dicts that hold only "
-            "None, bool, int, float, str, bytes, lists and dicts"
+            "None, bool, int, float, str, bytes, lists and dicts; rows of a CollectSink, which are in its "
+            "handles, may be of all types that records have between subtasks"
         ) from error
 
 

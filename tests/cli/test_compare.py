@@ -130,6 +130,7 @@ def test_a_comparison_is_drawn_again(call: Call, folder: Path) -> None:
         (("job.py", "--html", "."), "--html"),
         (("job.py", "--csv", "job.py"), "--csv"),
         (("--workload", "throttled", "--latency-from", "x"), "--latency-from has no effect"),
+        (("job.py", "--latency-from", " "), "--latency-from names no field"),
         (("--from", "job.py"), "no comparison"),
         (("--from", "missing.json"), "cannot read"),
         (("--from", "x.json", "--modes", "aligned"), "--modes has no effect"),

@@ -36,7 +36,13 @@ def check_aggregates(
         )
     if not aggregates:
         raise ConfigurationError(f"{site.label}: name at least one aggregate, such as Count()")
-    names = [*(key.columns if keyed and key else ()), *taken]
+    names = [*taken]
+    for column in key.columns if keyed and key else ():
+        if column in names:
+            raise ConfigurationError(
+                f"{site.label}: two columns would be called {column!r}, as the key is; rename that column"
+            )
+        names.append(column)
     for aggregate in aggregates:
         check_instance(aggregate, Aggregate, site.label)
         if not hasattr(aggregate, "column"):
@@ -44,6 +50,7 @@ def check_aggregates(
                 f"{site.label}: the __init__ of {type(aggregate).__name__} must call "
                 "super().__init__(column, name, type)"
             )
+        _check_names(aggregate, site.label)
         if aggregate.where is not None and not isinstance(aggregate.where, pc.Expression):
             raise ConfigurationError(
                 f"{site.label}: where of {aggregate.output!r} is an expression of columns, such as "
@@ -60,6 +67,20 @@ def check_aggregates(
                 f"{type(aggregate).__name__} a name of its own"
             )
         names.append(aggregate.output)
+
+
+def _check_names(aggregate: Aggregate, label: str) -> None:
+    """Raise ConfigurationError unless columns and the name of the result are texts."""
+    kind = type(aggregate).__name__
+    missing = (None,) if aggregate.column is None and aggregate.needs_column else ()
+    for column in (*missing, *aggregate.inputs):
+        if not isinstance(column, str):
+            raise ConfigurationError(f"{label}: {kind} reads a column, a str, not {column!r}")
+    if not isinstance(aggregate.output, str) or not aggregate.output:
+        raise ConfigurationError(
+            f"{label}: {kind} of column {aggregate.column!r}: the name of its results is a non-empty str, "
+            f"not {aggregate.output!r}; options are given by name, n=..., q=..."
+        )
 
 
 def aggregated_schema(

@@ -97,8 +97,10 @@ class SlidingFrame(WindowFrame):
             for pane in filter(range(first, first + self._window.panes).__contains__, changed):
                 keys.list_keys(changed[pane].keys(changed[pane].live()))
             batch = pa.RecordBatch.from_arrays(keys.keys(keys.live()), self._keys)
-            self._give_again(window, batch, "early")
-            yield
+            batch = self._not_given(window, batch)
+            if len(batch):
+                self._give_again(window, batch, "early")
+                yield
 
     def tables(self) -> Mapping[str, ArrayTable]:
         return {f"{_PANE}{self._window.start_of(n)}": pane for n, pane in self._panes.items()}
@@ -178,6 +180,11 @@ class SlidingFrame(WindowFrame):
         for (window, mark), batches in sorted(again.items(), key=lambda item: item[0]):
             for batch in batches:
                 self._give_again(window, batch, mark)
+
+    def _not_given(self, window: int, keys: pa.RecordBatch) -> pa.RecordBatch:
+        """The keys that were not given this window yet: after a restore some may be ahead of others."""
+        fired = self._fired.of(self._empty.key_groups(keys, self.ctx.max_parallelism))
+        return keys.filter(pa.array(fired < self._window.end_of(window)))
 
     def _note(self, keys: Sequence[pa.Array], pane: int) -> None:
         if pane not in self._changed:

@@ -10,9 +10,10 @@ import numpy as np
 import pyarrow as pa
 
 from minirt.data.batch import Columns, Rows
+from minirt.errors import UserCodeError
 from minirt.graph.keys import KeySelector
 from minirt.graph.partitioning import Partitioning, Wiring
-from minirt.operators.common.base import user_error
+from minirt.operators.common.base import shown, user_error
 from minirt.operators.common.checks import check_column
 from minirt.operators.common.functions import check_function
 from minirt.partitionings.common.dealing import (
@@ -125,7 +126,11 @@ class KeyDealer(Dealer):
         self, error: Exception, records: Sequence[Any], key_of: Callable[[Any], Any]
     ) -> Exception:
         """Names the first record that fails alone as well, if there is one."""
-        return user_error(f"{self._label}, partitioner,", error, self._culprit(records, key_of))
+        label, culprit = f"{self._label}, partitioner,", self._culprit(records, key_of)
+        missing = None if culprit is None else self._key.missing(culprit)
+        if missing is not None:
+            return UserCodeError(f"operator {label} failed on record {shown(culprit)}: {missing}")
+        return user_error(label, error, culprit)
 
     def _culprit(self, records: Sequence[Any], key_of: Callable[[Any], Any]) -> Any:
         for record in records:
