@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -59,10 +60,19 @@ class Cluster:
         found = self.admin.list_topics(topic, timeout=30).topics[topic].partitions
         return [one for one, state in found.items() if state.error is None and state.leader >= 0]
 
-    def send(self, topic: str, values: list[Any], partition: int = 0, **fields: Any) -> None:
+    def send(
+        self,
+        topic: str,
+        values: list[Any],
+        partition: int = 0,
+        times: Sequence[int] | None = None,
+        **fields: Any,
+    ) -> None:
         """Values that are neither bytes nor None are written as JSON."""
         producer = kafka.Producer({"bootstrap.servers": self.bootstrap, "enable.idempotence": True})
-        for value in values:
+        for place, value in enumerate(values):
+            if times is not None:
+                fields["timestamp"] = times[place]
             raw = value if value is None or isinstance(value, bytes) else json.dumps(value)
             producer.produce(topic, raw, partition=partition, **fields)
             producer.poll(0)

@@ -75,8 +75,8 @@ def rows(source: rt.Source) -> list[Any]:
 
 def test_it_begins_where_it_is_told_to(cluster: Cluster) -> None:
     topic = cluster.topic(2)
-    for n in range(10):
-        cluster.send(topic, [{"n": n}], timestamp=1_700_000_000_000 + n * 1000)
+    times = [1_700_000_000_000 + n * 1000 for n in range(10)]
+    cluster.send(topic, [{"n": n} for n in range(10)], times=times)
 
     def read(start: Any) -> list[int]:
         source = KafkaSource(cluster.bootstrap, topic, start=start, bounded=True)
@@ -244,8 +244,10 @@ def test_event_time_comes_from_the_record_and_silent_partitions_hold_nothing_bac
     cluster: Cluster, tmp_path: Path
 ) -> None:
     topic = cluster.topic(3)
-    for n in range(20):
-        cluster.send(topic, [{"n": n}], n % 2, timestamp=1_700_000_000_000 + n * 1000)
+    for partition in range(2):
+        own = range(partition, 20, 2)
+        times = [1_700_000_000_000 + n * 1000 for n in own]
+        cluster.send(topic, [{"n": n} for n in own], partition, times)
     out = tmp_path / "out"
     env = rt.Environment("timed", parallelism=1)
     marks = rt.Watermarks.bounded("1s", timestamp="kafka_timestamp", idle_timeout="300ms")

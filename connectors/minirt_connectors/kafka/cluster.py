@@ -112,7 +112,7 @@ class Cluster:
             text = text.replace(secret, "***")
         return text[:1000]
 
-    def consumer(self, heard: Heard | None = None, **options: Any) -> Any:
+    def consumer(self, options: Mapping[str, Any] | None = None, heard: Heard | None = None) -> Any:
         """A consumer that is assigned partitions, never subscribes, and never moves an offset by itself."""
         fixed = {
             "group.id": "minirt",
@@ -122,11 +122,11 @@ class Cluster:
             "isolation.level": "read_committed",
             "allow.auto.create.topics": False,
         }
-        return self._made("Consumer", fixed | options, heard)
+        return self._made("Consumer", {**fixed, **(options or {})}, heard)
 
-    def producer(self, heard: Heard | None = None, **options: Any) -> Any:
+    def producer(self, options: Mapping[str, Any], heard: Heard) -> Any:
         fixed = {"enable.idempotence": True, "acks": "all", "delivery.report.only.error": True}
-        return self._made("Producer", fixed | options, heard)
+        return self._made("Producer", {**fixed, **options}, heard)
 
     def admin(self) -> Any:
         from confluent_kafka.admin import AdminClient
@@ -137,7 +137,7 @@ class Cluster:
     def topic(self, name: str) -> int:
         """How many partitions a topic has. Raises ConfigurationError where that cannot be had, in time."""
         heard = Heard()
-        consumer = self.consumer(heard)
+        consumer = self.consumer(heard=heard)
         try:
             return self._partitions(consumer, heard, name)
         finally:

@@ -42,7 +42,7 @@ class Fetcher:
         self._kafka = kafka
         self._cluster = cluster
         self._topic = topic
-        self._consumer = cluster.consumer(**_OPTIONS)
+        self._consumer = cluster.consumer(_OPTIONS)
         self._partitions: dict[int, _Waiting] = {}
         self._counted = 0
         self._count_at = 0.0

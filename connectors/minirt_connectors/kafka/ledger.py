@@ -38,10 +38,10 @@ class LedgerTopic:
         self._entries: dict[str, LedgerEntry] = {}
         self._position = 0
         with cluster.errors(f"cannot prepare the ledger {name!r}"):
-            self._ends = cluster.consumer(**{"isolation.level": "read_uncommitted"})
+            self._ends = cluster.consumer({"isolation.level": "read_uncommitted"})
             _make_sure(cluster, self._ends, name)
             self._reader = cluster.consumer(
-                **{"fetch.wait.max.ms": 100, "enable.partition.eof": True}
+                {"fetch.wait.max.ms": 100, "enable.partition.eof": True}
             )
             self._reader.assign([kafka.TopicPartition(name, 0, kafka.OFFSET_BEGINNING)])
 
@@ -159,5 +159,5 @@ def _partitions(cluster: Cluster, consumer: Any, name: str) -> int:
 
 
 def _says(error: Exception, *names: str) -> bool:
-    said = error.args[0] if error.args else None
+    said: Any = error.args[0] if error.args else None
     return hasattr(said, "name") and said.name() in names

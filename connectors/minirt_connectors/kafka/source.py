@@ -146,7 +146,7 @@ class KafkaSource(Source):
         if not places:
             return
         if self._open.telling is None:
-            self._open.telling = self._cluster.consumer(**{"group.id": self._group})
+            self._open.telling = self._cluster.consumer({"group.id": self._group})
         with self._cluster.errors(f"cannot write the offsets of the group {self._group!r}"):
             self._open.telling.commit(offsets=places, asynchronous=False)
 

@@ -35,16 +35,16 @@ class Sender:
         self._topic = topic
         self._failed: Any = None
         self.producer = cluster.producer(
-            Heard(),  # Without it, errors would come out of any call.
-            **{
+            {
                 "queue.buffering.max.messages": _QUEUED_MAX,
                 "queue.buffering.max.kbytes": _QUEUED_KB_MAX,
                 "message.max.bytes": max(1000, bytes_max),
                 "linger.ms": 5,
                 "message.timeout.ms": _MESSAGE_TIMEOUT_S * 1000,
                 "on_delivery": self._delivered,
+                **options,
             },
-            **options,
+            Heard(),  # Without it, errors would come out of any call.
         )
 
     def send(self, records: list[Outgoing]) -> None:
@@ -52,8 +52,7 @@ class Sender:
         for first in range(0, len(records), _POLL_EVERY):
             for record in records[first : first + _POLL_EVERY]:
                 self.put(self._topic, *record)
-            self.producer.poll(0)
-            self.check()
+            self._serve(0)
 
     def put(
         self,
@@ -73,8 +72,7 @@ class Sender:
                 return
             except BufferError:
                 until = until or time.monotonic() + _MESSAGE_TIMEOUT_S
-                self.producer.poll(0.1)
-                self.check()
+                self._serve(0.1)
                 if time.monotonic() > until:
                     raise StorageError(
                         f"Kafka at {self._cluster.name}: {topic!r} takes no records"
@@ -84,12 +82,16 @@ class Sender:
         """Until the brokers have all, or have refused one."""
         until = time.monotonic() + _END_TIMEOUT_S
         while len(self.producer):
-            self.producer.flush(0.5)
-            self.check()
+            self._serve(0.1)  # `flush` of the client breaks if somebody else has taken over.
             if time.monotonic() > until:
                 raise StorageError(
                     f"Kafka at {self._cluster.name}: {self._topic!r} does not take records"
                 )
+        self.check()
+
+    def _serve(self, wait_s: float) -> None:
+        with self._cluster.errors(f"cannot write to {self._topic!r}", SinkDataError):
+            self.producer.poll(wait_s)
         self.check()
 
     def check(self) -> None:
