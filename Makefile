@@ -3,6 +3,7 @@
 VENV := .venv
 BIN := $(VENV)/bin
 RUNS ?= 20000
+FACTOR ?= 8
 KILLS ?= 200
 ORACLE_RUNS ?= 90
 IN_ONE_THREAD := $(addprefix tests/,protocol data state storage simulation conformance)
@@ -19,7 +20,7 @@ demo: java $(VENV)/.demo ## kill workers of a job over real flights in three che
 	@$(BIN)/minirt demo $(ARGS)
 
 test: java lint ## lint, then run all tests: those in one thread first, then those that start processes
-	$(BIN)/python -m pytest -q -n auto --dist loadfile $(IN_ONE_THREAD)
+	$(BIN)/python -m pytest -q -n auto --dist worksteal $(IN_ONE_THREAD)
 	@# Jobs wait more than they work: three parts at a time. Workers of xdist would ignore Ctrl-C, which some send.
 	printf '%s\n' 'runtime tests/runtime' 'programs $(PROGRAMS)' \
 		'rest $(addprefix --ignore=,tests/runtime $(PROGRAMS) $(IN_ONE_THREAD))' \
@@ -30,8 +31,10 @@ lint: $(VENV)/.dev ## check style and types
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-soak: $(VENV)/.dev ## simulate RUNS crashing jobs, then kill real processes KILLS times, then ORACLE_RUNS of the oracle
+soak: $(VENV)/.dev ## simulate RUNS crashing jobs and FACTOR times the campaigns of the tests, then kill real processes KILLS times, then ORACLE_RUNS of the oracle
 	$(BIN)/python -m tests.simulation.soak --runs $(RUNS)
+	CAMPAIGN_FACTOR=$(FACTOR) $(BIN)/python -m pytest -q -n auto --dist worksteal --timeout 3600 tests/simulation tests/conformance
+	CAMPAIGN_FACTOR=$(FACTOR) $(BIN)/python -m pytest -q -m soak --timeout 3600
 	$(BIN)/python -m tests.runtime.soak --kills $(KILLS)
 	$(BIN)/python -m tests.oracle.soak --runs $(ORACLE_RUNS)
 	$(BIN)/python -m tests.postgres.test_kills $(KILLS)

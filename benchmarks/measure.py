@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 try:
-    import psutil
+    from minirt.laboratory.processes import ProcessTree
 except ImportError as error:
     raise SystemExit("the benchmarks need psutil: pip install 'minirt[bench]'") from error
 
@@ -36,10 +36,8 @@ class Usage:
     """CPU seconds and resident memory of a process and all below it, sampled in a thread."""
 
     def __init__(self, pid: int) -> None:
-        self._process = psutil.Process(pid)
+        self._tree = ProcessTree(pid)
         self._began_s: float | None = None
-        self._latest_s = 0.0
-        self.peak_rss_bytes = 0
         self._done = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
         self._thread.start()
@@ -47,13 +45,17 @@ class Usage:
     @property
     def cpu_s(self) -> float:
         """From `begin` to the last sample."""
-        return self._latest_s - (self._began_s or 0.0)
+        return self._tree.cpu_s - (self._began_s or 0.0)
+
+    @property
+    def peak_rss_bytes(self) -> int:
+        return self._tree.peak_rss_bytes
 
     def begin(self) -> None:
         """Count CPU time from here on. Only the first call does anything."""
         if self._began_s is None:
-            self._sample()
-            self._began_s = self._latest_s
+            self._tree.look()
+            self._began_s = self._tree.cpu_s
 
     def stop(self) -> None:
         self._done.set()
@@ -61,24 +63,7 @@ class Usage:
 
     def _watch(self) -> None:
         while not self._done.wait(_SAMPLE_S):
-            self._sample()
-
-    def _sample(self) -> None:
-        try:
-            tree = [self._process, *self._process.children(recursive=True)]
-        except psutil.Error:
-            return
-        cpu_s, resident = 0.0, 0
-        for process in tree:
-            try:
-                # Includes what its ended children used, so that nothing is lost between two samples.
-                cpu_s += sum(process.cpu_times()[:4])
-                resident += process.memory_info().rss
-            except psutil.Error:
-                continue
-        # A process that ends just now is missing in a single sample.
-        self._latest_s = max(self._latest_s, cpu_s)
-        self.peak_rss_bytes = max(self.peak_rss_bytes, resident)
+            self._tree.look()
 
 
 class StatusTimes(rt.JobObserver):

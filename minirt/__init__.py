@@ -10,20 +10,41 @@ Layout:
     graph       the job as data: job graph, planner, execution graph, plan printer
     protocol    decides everything and does nothing: barriers, watermarks, checkpoints, restarts
     modes       the checkpoint modes, one file each
+    operators   what runs in subtasks, one file for each kind
+    partitionings   how records reach the subtasks of the next operator, one file each
     runtime     does everything and decides nothing: workers, channels, coordinator
     data        batches, their wire form, hashing of keys
     state       keyed state and timers
     storage     checkpoints on any fsspec file system
-    inspect     looks into stored checkpoints: what they hold, value by value
     io          sources and sinks for files, collections and the console
+
+What users hand over or set:
+
     functions   process functions and watermarks, for users to subclass and configure
     aggregates  what keyed streams compute, for users to name and to subclass
-    windows     the stretches of event time that aggregates go by
-    config      every option and limit;  units: "10s", "64KiB";  errors: one root, one child per cause
-    clusters    hosts that a job runs on, if not on this machine alone
-    run_settings  what a single run is given besides the job
-    operations  running jobs as other processes of their user find and ask them
+    windows     which records of a stream count together
+    config      every option and limit
     settings    options from TOML files, environment variables and assignments
+    run_settings   what a single run is given besides the job
+    clusters    hosts that a job runs on, if not on this machine alone
+    units       "10s", "64KiB"
+    errors      one root, one child for each party that can err
+
+To watch, ask, look into and compare jobs:
+
+    cli         the command line
+    operations  running jobs as other processes of their user find and ask them
+    monitoring  what a running job reports about itself
+    ui          a job on a page in the browser
+    inspect     looks into stored checkpoints: what they hold, value by value
+    pictures    pictures of checkpoints
+    advice      which option would change what holds a job up
+    laboratory  one job under several settings, measured and compared
+    testing     simulator, explorer, contracts and the conformance kit, for users too
+
+What many of these need:
+
+    clock, threads, filesystems, standard_streams   each opened or started in one place
 """
 
 from __future__ import annotations
@@ -69,12 +90,16 @@ from minirt.errors import (
     WorkerLostError,
 )
 from minirt.functions import (
+    AsyncFunction,
     KeyedContext,
     KeyedCoProcess,
     KeyedProcess,
     Process,
     ProcessContext,
+    Retry,
     Watermarks,
+    WindowContext,
+    WindowProcess,
 )
 from minirt.inspect import Checkpoints, StoredCheckpoint, open_checkpoints
 from minirt.io import (
@@ -144,6 +169,8 @@ __all__ = [
     "KeyedCoProcess",
     "ProcessContext",
     "KeyedContext",
+    "AsyncFunction",
+    "Retry",
     "Aggregate",
     "Sum",
     "Count",
@@ -161,6 +188,8 @@ __all__ = [
     "StdDev",
     "TopN",
     "Variance",
+    "WindowContext",
+    "WindowProcess",
     "WindowedStream",
     "Window",
     "Tumbling",

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import datetime as dt
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 from minirt.errors import ConfigurationError
-from minirt.units import Duration, milliseconds, seconds
+from minirt.units import Duration, milliseconds, positive, seconds
 
 TimestampSpec = str | Callable[[Any], Any]
 TimeDomain = Literal["event", "processing"]
+WindowPane = Literal["early", "on_time", "late", "retracted"]
 
 
 class ProcessContext(Protocol):
@@ -107,6 +108,149 @@ class KeyedCoProcess(_Keyed):
 
     @abstractmethod
     def process_right(self, record: Any, ctx: KeyedContext) -> Iterable[Any] | None: ...
+
+
+class AsyncFunction(ABC):
+    """What `map_async` calls for each record, where it needs a client that is opened and closed.
+
+    One object serves all requests of a subtask, in one event loop: so it may hold an `httpx.AsyncClient`.
+    A plain `async def` function will do where there is nothing to open.
+    """
+
+    async def open(self) -> None:
+        """Awaited once in the event loop, before the first request."""
+
+    async def close(self) -> None:
+        """Awaited once when the subtask ends in an orderly way; no request is under way any more."""
+
+    @abstractmethod
+    async def __call__(self, record: Any) -> Any:
+        """The answer for a record. May be cancelled when it takes longer than the timeout."""
+
+
+_SPREAD = 0.6180339887
+"""The golden ratio: multiples of it are spread evenly over the remainders of 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """When a request that failed is sent again, at most `attempts` times, and what after.
+
+    Only for errors of the classes in `on`. The timeout of `map_async` counts from the first attempt. The
+    delay before attempt n is `initial_s * multiplier ** (n - 1)`, at most `max_s`; each request waits for
+    half to all of it, so that those which failed together do not come again together.
+    """
+
+    attempts: int
+    initial_s: float
+    multiplier: float
+    max_s: float
+    on: tuple[type[Exception], ...]
+
+    @classmethod
+    def fixed_delay(
+        cls,
+        attempts: int = 3,
+        delay: Duration = "1s",
+        *,
+        on: type[Exception] | tuple[type[Exception], ...] = Exception,
+    ) -> Retry:
+        """The same delay before each attempt."""
+        delay_s = seconds(delay, "delay")
+        return cls(positive("attempts", attempts), delay_s, 1.0, delay_s, _errors(on))
+
+    @classmethod
+    def exponential_delay(
+        cls,
+        attempts: int = 3,
+        initial: Duration = "100ms",
+        max: Duration = "10s",
+        multiplier: float = 2.0,
+        *,
+        on: type[Exception] | tuple[type[Exception], ...] = Exception,
+    ) -> Retry:
+        """Delays grow from `initial` to `max` by `multiplier` from attempt to attempt."""
+        first, most = seconds(initial, "initial"), seconds(max, "max")
+        if first == 0:
+            raise ConfigurationError(f"initial must be positive, got {initial!r}")
+        if most < first:
+            raise ConfigurationError(f"max must be at least initial: {max!r} is below {initial!r}")
+        is_number = isinstance(multiplier, int | float) and not isinstance(multiplier, bool)
+        if not is_number or not 1 <= multiplier < float("inf"):
+            raise ConfigurationError(
+                f"multiplier must be a finite number of at least 1, got {multiplier!r}"
+            )
+        return cls(positive("attempts", attempts), first, float(multiplier), most, _errors(on))
+
+    def again(self, failed: int, error: BaseException) -> bool:
+        """Whether a request is sent again that has failed so many times, now with `error`."""
+        return failed <= self.attempts and isinstance(error, self.on)
+
+    def delay_s(self, failed: int, number: int) -> float:
+        """How long request `number` waits after its failure number `failed`, in seconds."""
+        try:
+            longest = min(self.max_s, self.initial_s * self.multiplier ** (failed - 1))
+        except OverflowError:
+            longest = self.max_s
+        return longest * (1.0 - 0.5 * (number * _SPREAD % 1.0))
+
+
+def _errors(on: Any) -> tuple[type[Exception], ...]:
+    kinds = on if isinstance(on, tuple) else (on,)
+    if not kinds or not all(
+        isinstance(kind, type) and issubclass(kind, Exception) for kind in kinds
+    ):
+        raise ConfigurationError(f"on is a class of exceptions or a tuple of them, not {on!r}")
+    return kinds
+
+
+class WindowContext(ProcessContext, Protocol):
+    """As ProcessContext, with the window whose records are handled.
+
+    Its `timestamp` is the last millisecond of the window, or where windows have no bounds the time of
+    their newest record.
+    """
+
+    @property
+    def key(self) -> Any:
+        """The key of the window; None without keys."""
+
+    @property
+    def start(self) -> int | None:
+        """When the window begins, in milliseconds; None for windows that are no stretch of time."""
+
+    @property
+    def end(self) -> int | None:
+        """When the next window may begin, in milliseconds."""
+
+    @property
+    def pane(self) -> WindowPane:
+        """Which result of the window this is; "retracted" in `retract`."""
+
+
+class WindowProcess(ABC):
+    """A function over all records of a window, with state for each window.
+
+    State is declared as class attributes (`shown = ValueState()`). It is for windows that give several
+    results, early or late ones, and is gone with its window.
+    """
+
+    def open(self) -> None:
+        """Called once in the worker, after state is restored and before the first window."""
+
+    def close(self) -> None:
+        """Called once when the subtask ends in an orderly way."""
+
+    @abstractmethod
+    def process(self, records: list[Any], ctx: WindowContext) -> Iterable[Any] | None:
+        """Handle the records of a window, or the one value that `reduce` has made of them."""
+
+    def retract(self, ctx: WindowContext) -> Iterable[Any] | None:
+        """A session whose result was given out is part of a larger one: what says so is emitted."""
+        return None
+
+    def merge(self, other: Mapping[str, Any], ctx: WindowContext) -> None:
+        """Take in the state of another session that is part of this one now, by the names of states."""
 
 
 @dataclass(frozen=True, slots=True)

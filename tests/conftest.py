@@ -6,10 +6,13 @@ import os
 import shutil
 import tempfile
 from collections.abc import Generator, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from tests.campaigns import FACTOR
 
 pytest.register_assert_rewrite("tests.contracts")
 
@@ -33,6 +36,24 @@ def _registry() -> Iterator[None]:
         patch.setenv("XDG_RUNTIME_DIR", folder)
         yield
     shutil.rmtree(folder, ignore_errors=True)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """What is marked as soak takes long, and is like what stays: `make soak` runs it."""
+    if FACTOR > 1 or "::" in " ".join(config.args):  # Who names a test wants it.
+        return
+    left = [item for item in items if item.get_closest_marker("soak")]
+    config.hook.pytest_deselected(items=left)
+    items[:] = [item for item in items if item not in left]
+
+
+@pytest.fixture
+def registry(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The registry of jobs, one of the test's own."""
+    short = tempfile.mkdtemp(prefix="jobs-")  # Paths of sockets must be short.
+    monkeypatch.setenv("XDG_RUNTIME_DIR", short)
+    yield Path(short) / "minirt" / "jobs"
+    shutil.rmtree(short)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -1,12 +1,31 @@
-"""Does something once a job has come so far."""
+"""Does something once a job has come so far, or waits for it."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import minirt as rt
+from tests.runtime.processes import wait_until
+
+
+def measured(job: rt.Job, *, subtasks: int, checkpoints: int) -> Iterator[rt.Job]:
+    """For a fixture: a job of so many subtasks once all have rates and so many checkpoints are complete.
+
+    It is cancelled behind the test.
+    """
+    wait_until(
+        lambda: (
+            len(job.figures.subtasks) == subtasks
+            and all(one.rates is not None for one in job.figures.subtasks)
+            and job.figures.checkpoints.completed >= checkpoints
+        ),
+        "figures and checkpoints",
+    )
+    yield job
+    job.cancel()
+    job.wait(60)
 
 
 class Watch(rt.JobObserver):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -13,7 +13,7 @@ from minirt.api.draft import Draft, Input, Port, Settings
 from minirt.api.joins import JoinKeys, join_bounds, join_columns, join_keys
 from minirt.api.keys import KeySpec, hash_key, key_parts, routing_key
 from minirt.errors import ConfigurationError
-from minirt.functions import KeyedProcess, Process
+from minirt.functions import KeyedProcess, Process, Retry
 from minirt.graph.keys import KeySelector
 from minirt.graph.operator_spec import OperatorSpec
 from minirt.graph.partitioning import Partitioning
@@ -25,6 +25,7 @@ from minirt.operators.filter import FilterColumnsSpec, FilterSpec
 from minirt.operators.flat_map import FlatMapSpec
 from minirt.operators.join import JoinSpec
 from minirt.operators.map import MapSpec
+from minirt.operators.map_async import MapAsyncSpec, OnTimeout
 from minirt.operators.map_batches import MapBatchesSpec
 from minirt.operators.process import ProcessSpec
 from minirt.operators.project import SelectSpec, WithColumnSpec
@@ -172,6 +173,33 @@ class Stream:
         """
         settings = Settings(uid, name, parallelism, chain)
         return self._then(MapBatchesSpec(function, format, size, seconds(wait, "wait")), settings)
+
+    def map_async(
+        self,
+        function: Callable[[Any], Awaitable[Any]],
+        *,
+        capacity: int = 100,
+        timeout: Duration | None = "10s",
+        on_timeout: OnTimeout = "fail",
+        ordered: bool = True,
+        retry: Retry | None = None,
+        uid: str | None = None,
+        name: str | None = None,
+        parallelism: int | None = None,
+        chain: bool = True,
+    ) -> Stream:
+        """The answer for each record, of a coroutine function that waits for other systems.
+
+        Each subtask has at most `capacity` requests under way, in one event loop. Answers leave in the
+        order of the records, or with `ordered=False` as they come, but never across a watermark. What is
+        under way is part of checkpoints and is sent again after a restore: so the other system may get a
+        request twice. One that takes longer than `timeout`, all attempts of `retry` included, fails the
+        job, or with `on_timeout="side"` its record goes to the side output "timeout".
+        """
+        timeout_s = None if timeout is None else seconds(timeout, "timeout")
+        keyed = self._key is not None
+        spec = MapAsyncSpec(function, capacity, timeout_s, on_timeout, ordered, retry, keyed)
+        return self._then(spec, Settings(uid, name, parallelism, chain))
 
     def process(
         self,

@@ -23,6 +23,7 @@ from minirt.cli.compare_options import (
     LatencyFromOption,
     ModesOption,
     ParallelismOption,
+    PeersOption,
     RepeatOption,
     SecondsOption,
     SeedOption,
@@ -35,8 +36,9 @@ from minirt.units import seconds as read_seconds
 
 if TYPE_CHECKING:
     from minirt.laboratory.bench import Plan
-    from minirt.laboratory.matrix import Factor
+    from minirt.laboratory.matrix import Factor, Setting
     from minirt.laboratory.measured import Comparison, Run
+    from minirt.laboratory.peer import Beside
     from minirt.laboratory.workload import Defaults
 
 INTERRUPTED = 130
@@ -80,6 +82,7 @@ def compare(
     set_: SetOption = None,
     parallelism: ParallelismOption = None,
     latency_from: LatencyFromOption = None,
+    peers: PeersOption = None,
     json: JsonOption = None,
     html: HtmlOption = None,
     csv: CsvOption = None,
@@ -107,7 +110,8 @@ def compare(
         return
     outputs.check()
     asked = _Asked(
-        job, workload, modes, seconds, repeat, kill, set_ or [], parallelism, latency_from, seed
+        *(job, workload, modes, seconds, repeat, kill, set_ or []),
+        *(parallelism, latency_from, seed, peers),
     )
     plan, comparison = _planned(asked)
     comparison = _run(plan, comparison)
@@ -137,6 +141,7 @@ class _Asked:
     parallelism: str | None
     latency_from: str | None
     seed: int | None
+    peers: str | None
 
     def check(self) -> None:
         """Raise ConfigurationError for what does not go together."""
@@ -148,6 +153,8 @@ class _Asked:
             )
         if self.seed is not None and self.kill is None:
             raise ConfigurationError("--seed has no effect without --kill")
+        if self.peers is not None and self.workload is None:
+            raise ConfigurationError("--peers has no effect without --workload")
 
     @property
     def kill_every_s(self) -> float | None:
@@ -183,7 +190,8 @@ def _planned(asked: _Asked) -> tuple[Plan, Comparison]:
         if asked.parallelism is None
         else matrix.split_numbers(asked.parallelism, "--parallelism")
     )
-    settings = matrix.cross(modes, counts, _factors(asked, defaults))
+    with_peers = _with_peers(asked, matrix.cross(modes, counts, _factors(asked, defaults)))
+    settings = with_peers.settings
     repeat = asked.repeat or defaults.repeat
     latency_from = asked.latency_from
     if asked.workload is not None:
@@ -203,7 +211,20 @@ def _planned(asked: _Asked) -> tuple[Plan, Comparison]:
     comparison = _comparison(asked, plan, repeat, trials[0].graph.name)
     notes = dict.fromkeys(note for trial in trials for note in trial.notes)
     sinks = trials[0].treatments
-    return plan, replace(comparison, notes=(*notes, *described(sinks)), sinks=sinks)
+    told = (*notes, *described(sinks), *with_peers.notes)
+    versions = {**comparison.versions, **with_peers.versions}
+    return plan, replace(comparison, notes=told, sinks=sinks, versions=versions)
+
+
+def _with_peers(asked: _Asked, settings: Sequence[Setting]) -> Beside:
+    from minirt.laboratory.peer import Beside, beside
+
+    if asked.peers is None:
+        return Beside(tuple(settings))
+    from minirt.laboratory.peers import find_peer
+
+    names = dict.fromkeys(name.strip() for name in asked.peers.split(","))
+    return beside(settings, [find_peer(n) for n in names], asked.workload, asked.kill is not None)
 
 
 def _defaults(workload: str | None) -> Defaults:
@@ -321,7 +342,7 @@ def _refuse_beside_from(given: dict[str, Any]) -> None:
             name: "--" + name.replace("_", "-")
             for name in (
                 *("workload", "modes", "seconds", "repeat", "kill"),
-                *("parallelism", "latency_from", "seed"),
+                *("parallelism", "latency_from", "seed", "peers"),
             )
         },
     }

@@ -56,6 +56,13 @@ LatencyFromOption = Annotated[
         help="Where a record at a sink says when it was made: a column, a key, a place in a tuple.",
     ),
 ]
+PeersOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="PEER,PEER...",
+        help="Run the same workload in these systems, too: flink, where `make bench-peers` installed it.",
+    ),
+]
 JsonOption = Annotated[str | None, typer.Option(metavar="FILE", help="Write everything there.")]
 HtmlOption = Annotated[str | None, typer.Option(metavar="FILE", help="Write the report there.")]
 CsvOption = Annotated[

@@ -15,8 +15,11 @@ if TYPE_CHECKING:
 
 _STATUS_S_MAX = 5.0
 
-JobArgument = Annotated[
-    str, typer.Argument(metavar="JOB", help="Its name, or the begin of its id; see `minirt jobs`.")
+_JOB_HELP = "Its name, or how its id begins; see `minirt jobs`."
+JobArgument = Annotated[str, typer.Argument(metavar="JOB", help=_JOB_HELP)]
+JobOrOnlyOne = Annotated[
+    str | None,
+    typer.Argument(metavar="[JOB]", help=_JOB_HELP, show_default="the only one that runs"),
 ]
 ModeOption = Annotated[
     str | None, typer.Option(help="Checkpoint mode of the savepoint; that of the job by default.")

@@ -1,7 +1,8 @@
 """Tables for people on a terminal, plain aligned lines in a pipe.
 
 On a terminal nothing is cut: numbers stay whole, names are broken only where they are long, and columns
-that find no room go into a further table below, which begins with the same first column.
+that find no room go into a further table below, which begins with the same first column. To lay that out
+takes a millisecond or two a row, so long tables are plain lines there, too.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 _TEXT_CELLS = 24
 """Longer texts may be broken into pieces of at least this width."""
+FITTED_ROWS_MAX = 300
 GAP, EDGES = 2, 2
 """Cells between two columns, and beside the first and the last one, with this padding."""
 PADDING = (0, 1, 0, 0)
@@ -37,7 +39,8 @@ def print_table(
         all(_is_number(row[place]) for row in cells if row[place] != "-")
         for place in range(len(columns))
     ]
-    if (sys.stderr if stderr else sys.stdout).isatty():
+    on_terminal = (sys.stderr if stderr else sys.stdout).isatty()
+    if on_terminal and len(cells) <= FITTED_ROWS_MAX:
         _print_rich(title, columns, cells, numeric, stderr=stderr)
         return
     widths = [max(map(len, column)) for column in zip(columns, *cells, strict=True)]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from minirt.cli.jobs import JsonOption, ask_job, find_job, only_job
+from minirt.cli.jobs import JobOrOnlyOne, JsonOption, ask_job, find_job, only_job
 from minirt.errors import MinirtError
 from minirt.standard_streams import is_read
 
@@ -25,14 +25,7 @@ _ANSWER_S_MAX = 5.0
 
 
 def top(
-    job: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="[JOB]",
-            help="Its name, or the begin of its id; see `minirt jobs`.",
-            show_default="the only one that runs",
-        ),
-    ] = None,
+    job: JobOrOnlyOne = None,
     once: Annotated[bool, typer.Option("--once", help="Print one table, and end.")] = False,
     json: JsonOption = False,
 ) -> None:

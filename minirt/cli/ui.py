@@ -24,7 +24,7 @@ def ui(
         str | None,
         typer.Argument(
             metavar="[JOB|STORAGE]",
-            help="A running job, by name or the begin of its id; or the storage of one that is over.",
+            help="A running job, by its name or how its id begins; or the storage of one that is over.",
             show_default="the only job that runs",
         ),
     ] = None,

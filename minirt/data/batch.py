@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from minirt.data.errors import UnsupportedRecordError
 from minirt.data.simple_columns import in_microseconds, in_microseconds_type
-from minirt.data.values import UnsupportedRecordError
 
 
 @dataclass(slots=True)

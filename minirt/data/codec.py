@@ -13,14 +13,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from minirt.data.batch import Columns, Rows
+from minirt.data.errors import MalformedDataError, UnsupportedRecordError
 from minirt.data.layout import count_values, pack_values, unpack_values
-from minirt.data.values import (
-    MalformedDataError,
-    Pickled,
-    UnsupportedRecordError,
-    pack_value,
-    unpack_value,
-)
+from minirt.data.values import Pickled, pack_value, unpack_value
 from minirt.errors import ProtocolError
 
 __all__ = [
@@ -34,8 +29,6 @@ __all__ = [
     "pack_value",
     "unpack_value",
     "Pickled",
-    "UnsupportedRecordError",
-    "MalformedDataError",
 ]
 
 _HEAD = struct.Struct("<BBBxI")

@@ -70,6 +70,18 @@ def mix_array(values: U64, kind: int) -> U64:
     return result
 
 
+def unmix_array(hashes: U64, kind: int) -> U64:
+    """The numbers of which `mix_array` makes these hashes: there is one for each."""
+    shift = np.uint64(33)
+    result = hashes ^ (hashes >> shift)
+    result *= np.uint64(pow(_MIX_2, -1, 2**64))
+    result ^= result >> shift
+    result *= np.uint64(pow(_MIX_1, -1, 2**64))
+    result ^= result >> shift
+    result ^= np.uint64(kind)
+    return result
+
+
 def hash_bytes(data: bytes, kind: int) -> int:
     """The hash of some bytes; of the kinds, TEXT is for UTF-8."""
     return mix(_polynomial(data) + len(data) * _LENGTH, kind)

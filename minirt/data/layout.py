@@ -21,14 +21,8 @@ from typing import Any
 
 import msgpack
 
-from minirt.data.values import (
-    MalformedDataError,
-    UnsupportedRecordError,
-    explain_unsupported,
-    pack_exact,
-    settle,
-    unpack_exact,
-)
+from minirt.data.errors import MalformedDataError, UnsupportedRecordError
+from minirt.data.values import explain_unsupported, pack_exact, settle, unpack_exact
 
 VALUES, REPEAT, FLOATS, TUPLES, RECORDS, LISTS, MAPS = range(7)
 

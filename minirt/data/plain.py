@@ -6,7 +6,7 @@ from typing import Any, NoReturn
 
 import msgpack
 
-from minirt.data.values import MalformedDataError
+from minirt.data.errors import MalformedDataError
 
 _UNICODE_ERRORS = "surrogatepass"
 """Stores names of files that are not UTF-8, which are text with lone surrogates, unchanged."""

@@ -7,22 +7,17 @@ tells whether there are any, because looking for marks costs a call for every ar
 
 from __future__ import annotations
 
-import datetime as dt
 import functools
 import pickle
-import struct
 from collections.abc import Callable, Iterable
-from decimal import Decimal
 from itertools import chain
 from typing import Any, NamedTuple, NoReturn
-from uuid import UUID
-from zoneinfo import ZoneInfo
 
 import cloudpickle
 import msgpack
-import numpy as np
 
-from minirt.data.civil_time import SecondPass
+from minirt.data.errors import MalformedDataError, UnsupportedRecordError
+from minirt.data.extensions import CODE_OF, PACK, UNPACK, Code
 from minirt.errors import MinirtError, UserCodeError
 
 _DEPTH_MAX = 400
@@ -30,25 +25,12 @@ _DEPTH_OF_PLAIN_DATA = 10
 _REPR_CHARS = 200
 _PACKER_BUFFER_BYTES = 64 * 1024
 
-_MARK, _INT, _BYTEARRAY, _DATETIME, _DATE, _TIME, _TIMEDELTA = range(1, 8)
-_DECIMAL, _UUID, _NUMPY_SCALAR, _NUMPY_ARRAY, _PICKLE = range(8, 13)
-
 _MARK_OF = {
-    kind: msgpack.ExtType(_MARK, name)
+    kind: msgpack.ExtType(Code.MARK, name)
     for kind, name in ((tuple, b"t"), (set, b"s"), (frozenset, b"f"))
 }
 _KIND_OF = {mark.data: kind for kind, mark in _MARK_OF.items()}
 _ARRAYS = frozenset({list, *_MARK_OF})
-_NUMPY_SCALARS = frozenset(set(np.sctypeDict.values()) - {np.object_, np.void})
-_NUMPY_KINDS = "biufcmMSU"
-
-
-class UnsupportedRecordError(MinirtError):
-    """A record or a state value has a type that cannot be sent or stored."""
-
-
-class MalformedDataError(MinirtError):
-    """Bytes are not what an encoder of minirt wrote."""
 
 
 class Pickled(NamedTuple):
@@ -181,7 +163,7 @@ def _kinds_inside(values: list[Any]) -> set[type]:
 def _settled(value: Any) -> Any:
     kind = type(value)
     if kind is bytearray:
-        return msgpack.ExtType(_BYTEARRAY, bytes(value))
+        return msgpack.ExtType(Code.BYTEARRAY, bytes(value))
     if kind is list or kind is tuple:
         return kind(_settled(item) for item in value)
     if kind is dict:
@@ -221,12 +203,12 @@ class _Extension:
         if mark is not None:
             self.marked = True
             return [mark, *value]
-        pack = _PACK.get(kind)
+        pack = PACK.get(kind)
         data = None if pack is None else pack(value)
         if data is not None:
-            return msgpack.ExtType(_CODE_OF[kind], data)
+            return msgpack.ExtType(CODE_OF[kind], data)
         if self._allow_pickle:
-            return msgpack.ExtType(_PICKLE, _pickled(value))
+            return msgpack.ExtType(Code.PICKLE, _pickled(value))
         raise _unsupported(kind)
 
 
@@ -251,11 +233,17 @@ class _Mark(NamedTuple):
     kind: Callable[[list[Any]], Any]
 
 
+_UNPACK: dict[int, Callable[[bytes], Any]] = {
+    **UNPACK,
+    Code.MARK: lambda data: _Mark(_KIND_OF[data]),
+}
+
+
 def _unpack_extension(on_pickle: Callable[[bytes], Any], code: int, data: bytes) -> Any:
     unpack = _UNPACK.get(code)
     if unpack is not None:
         return unpack(data)
-    if code == _PICKLE:
+    if code == Code.PICKLE:
         return on_pickle(data)
     raise MalformedDataError(f"the data holds a value of unknown kind {code}")
 
@@ -277,140 +265,3 @@ def _refuse_pickle(data: bytes) -> NoReturn:
         "the data holds a pickle, and unpickling may run any code: if you trust its origin, "
         "use Options(allow_pickle=True)"
     )
-
-
-def _pack_int(value: int) -> bytes:
-    return value.to_bytes(value.bit_length() // 8 + 1, "little", signed=True)
-
-
-def _unpack_int(data: bytes) -> int:
-    return int.from_bytes(data, "little", signed=True)
-
-
-def _pack_zone(zone: dt.tzinfo | None) -> bytes | None:
-    """None for a zone that cannot be named."""
-    if zone is None:
-        return b""
-    if zone is dt.UTC:
-        return b"U"
-    if type(zone) is ZoneInfo:
-        return None if zone.key is None else b"Z" + zone.key.encode()
-    if type(zone) is dt.timezone:
-        offset, *name = zone.__getinitargs__()  # type: ignore[attr-defined]
-        return b"O" + _pack_timedelta(offset) + b"".join(b"=" + text.encode() for text in name)
-    return None
-
-
-@functools.lru_cache(maxsize=256)
-def _unpack_zone(data: bytes) -> dt.tzinfo | None:
-    kind, rest = data[:1], data[1:]
-    if kind == b"":
-        return None
-    if kind == b"U":
-        return dt.UTC
-    if kind == b"Z":
-        return ZoneInfo(rest.decode())
-    offset, name = _unpack_timedelta(rest[: _TIMEDELTA_STATE.size]), rest[_TIMEDELTA_STATE.size :]
-    return dt.timezone(offset, name[1:].decode()) if name else dt.timezone(offset)
-
-
-def _pack_clock(value: dt.datetime | dt.time) -> bytes | None:
-    zone = _pack_zone(value.tzinfo)
-    # The state that pickle has used for all versions of Python 3; it holds the fold, too.
-    state: Any = value.__reduce_ex__(4)[1][0]
-    return None if zone is None else bytes(state) + zone
-
-
-def _unpack_datetime(data: bytes) -> dt.datetime:
-    # replace() checks the fields, which the constructor does not do for a state.
-    return dt.datetime(data[:10]).replace(tzinfo=_unpack_zone(data[10:]))  # type: ignore[call-arg, arg-type]
-
-
-def _unpack_time(data: bytes) -> dt.time:
-    return dt.time(data[:6]).replace(tzinfo=_unpack_zone(data[6:]))  # type: ignore[arg-type]
-
-
-_TIMEDELTA_STATE = struct.Struct("<iii")
-
-
-def _pack_timedelta(value: dt.timedelta) -> bytes:
-    return _TIMEDELTA_STATE.pack(value.days, value.seconds, value.microseconds)
-
-
-def _unpack_timedelta(data: bytes) -> dt.timedelta:
-    return dt.timedelta(*_TIMEDELTA_STATE.unpack(data))
-
-
-def _pack_numpy_scalar(value: np.generic) -> bytes:
-    kind = value.dtype.str
-    if np.dtype(kind).type is not type(value):  # two C types of one size
-        kind = value.dtype.char
-    array = np.array(value)
-    return kind.encode() + b"\0" + array.tobytes()
-
-
-def _unpack_numpy_scalar(data: bytes) -> Any:
-    kind, _, content = data.partition(b"\0")
-    dtype = _numpy_dtype(kind)
-    return np.ndarray((), dtype, content)[()] if dtype.itemsize else dtype.type()
-
-
-def _pack_numpy_array(value: np.ndarray[Any, Any]) -> bytes | None:
-    if value.dtype.kind not in _NUMPY_KINDS:
-        return None
-    shape = ",".join(map(str, value.shape))
-    return f"{value.dtype.str}\0{shape}\0".encode() + value.tobytes()
-
-
-def _unpack_numpy_array(data: bytes) -> Any:
-    kind, shape, content = data.split(b"\0", 2)
-    lengths = tuple(map(int, shape.split(b","))) if shape else ()
-    # A copy, because an array that came in could be written to.
-    return np.frombuffer(content, _numpy_dtype(kind)).reshape(lengths).copy()
-
-
-@functools.lru_cache(maxsize=256)
-def _numpy_dtype(kind: bytes) -> np.dtype[Any]:
-    dtype = np.dtype(kind.decode())
-    if dtype.kind not in _NUMPY_KINDS:
-        raise MalformedDataError(f"the data holds a numpy value of kind {dtype}")
-    return dtype
-
-
-_PACK: dict[type, Callable[[Any], bytes | None]] = {
-    int: _pack_int,
-    dt.datetime: _pack_clock,
-    SecondPass: _pack_clock,
-    dt.date: lambda value: struct.pack("<I", value.toordinal()),
-    dt.time: _pack_clock,
-    dt.timedelta: _pack_timedelta,
-    Decimal: lambda value: str(value).encode(),
-    UUID: lambda value: value.bytes,
-    np.ndarray: _pack_numpy_array,
-    **dict.fromkeys(_NUMPY_SCALARS, _pack_numpy_scalar),
-}
-_CODE_OF: dict[type, int] = {
-    int: _INT,
-    dt.datetime: _DATETIME,
-    SecondPass: _DATETIME,
-    dt.date: _DATE,
-    dt.time: _TIME,
-    dt.timedelta: _TIMEDELTA,
-    Decimal: _DECIMAL,
-    UUID: _UUID,
-    np.ndarray: _NUMPY_ARRAY,
-    **dict.fromkeys(_NUMPY_SCALARS, _NUMPY_SCALAR),
-}
-_UNPACK: dict[int, Callable[[bytes], Any]] = {
-    _MARK: lambda data: _Mark(_KIND_OF[data]),
-    _INT: _unpack_int,
-    _BYTEARRAY: bytearray,
-    _DATETIME: _unpack_datetime,
-    _DATE: lambda data: dt.date.fromordinal(*struct.unpack("<I", data)),
-    _TIME: _unpack_time,
-    _TIMEDELTA: _unpack_timedelta,
-    _DECIMAL: lambda data: Decimal(data.decode()),
-    _UUID: lambda data: UUID(bytes=data),
-    _NUMPY_SCALAR: _unpack_numpy_scalar,
-    _NUMPY_ARRAY: _unpack_numpy_array,
-}

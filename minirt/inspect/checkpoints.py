@@ -17,7 +17,7 @@ from minirt.protocol.job_events import JobStatus
 from minirt.protocol.manifest import ManifestKey, restore_candidates
 from minirt.protocol.reports import CheckpointReport, Stored, completed_report
 from minirt.storage.checkpoints import CheckpointStorage
-from minirt.storage.history import EVENTS_MAX, History
+from minirt.storage.history import EVENTS_MAX, HISTORY_MAX, History
 from minirt.storage.store import ObjectStore
 
 
@@ -45,7 +45,7 @@ class Checkpoints:
     """
 
     def __init__(self, store: ObjectStore, allow_pickle: bool) -> None:
-        self._storage = CheckpointStorage(store, Limits().inline_snapshot_bytes)
+        self._storage = CheckpointStorage(store, Limits().inline_snapshot_bytes, HISTORY_MAX)
         self._allow_pickle = allow_pickle
 
     @property
@@ -116,21 +116,24 @@ class Checkpoints:
         Each report has `stored`: kept, orphan, deleted or no. A job can be restored from those kept.
         """
         storage = self._storage
-        keys, counting = self._keys()
-        reports = list(_readable(storage.history()))
+        stored = self.stored_states()
+        reports = list(readable_reports(storage.history()))
         known = {_key(report) for report in reports}
         # A coordinator may die between the manifest and the history.
         reports += [
-            completed_report(storage.read_manifest(key)) for key in keys if key not in known
+            completed_report(storage.read_manifest(key)) for key in stored if key not in known
+        ]
+        return [
+            replace(
+                report, stored=stored.get(_key(report), "deleted" if report.completed else "no")
+            )
+            for report in sorted(reports, key=_key)
         ]
 
-        def stored(report: CheckpointReport) -> Stored:
-            key = _key(report)
-            if key in keys:
-                return "kept" if key in counting else "orphan"
-            return "deleted" if report.completed else "no"
-
-        return [replace(report, stored=stored(report)) for report in sorted(reports, key=_key)]
+    def stored_states(self) -> dict[ManifestKey, Stored]:
+        """Which checkpoints have a manifest, oldest first: those kept, and orphans."""
+        keys, counting = self._keys()
+        return {key: "kept" if key in counting else "orphan" for key in keys}
 
     def events(self) -> list[dict[str, Any]]:
         """What happened to the job, oldest first: when it ran, restarted and ended, and its figures then.
@@ -197,7 +200,7 @@ def _key(report: CheckpointReport) -> ManifestKey:
     return ManifestKey(report.checkpoint_id, report.generation)
 
 
-def _readable(entries: Iterable[object]) -> Iterator[CheckpointReport]:
+def readable_reports(entries: Iterable[object]) -> Iterator[CheckpointReport]:
     """What is not the report of a checkpoint is passed over: others may have written it."""
     for entry in entries:
         try:

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from itertools import chain, compress, islice
 from typing import Any, Literal
 
-from minirt.data.codec import MalformedDataError, RowCodec
+from minirt.data.codec import RowCodec
+from minirt.data.errors import MalformedDataError
 from minirt.data.keys import distinct_keys
 from minirt.errors import CorruptCheckpointError
 from minirt.protocol.manifest import ChannelData

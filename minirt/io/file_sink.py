@@ -19,7 +19,7 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
-from typing import Any, BinaryIO, Literal, get_args
+from typing import Any, BinaryIO, Literal, TypedDict, get_args
 
 from minirt.errors import ConfigurationError
 from minirt.io.base import Handle, Sink, SinkContext, SinkIdentity, SinkWriter
@@ -47,6 +47,16 @@ logger = logging.getLogger("minirt.sinks")
 OnExisting = Literal["warn", "append", "refuse"]
 
 
+class FileOptions(TypedDict, total=False):
+    """What every sink that writes files takes, by name; `FileSink` says what each does."""
+
+    roll_bytes: Size
+    roll_interval: Duration | None
+    partition_by: str | Sequence[str] | None
+    existing: OnExisting
+    storage_options: Mapping[str, Any] | None
+
+
 class FileSink(Sink, ABC):
     """Two-phase commit of files below the folder `path`, local or anywhere fsspec reaches.
 
@@ -57,6 +67,7 @@ class FileSink(Sink, ABC):
     A file is ended at a checkpoint and beyond `roll_bytes`. With `roll_interval`, what checkpoints ended is
     held back and joined, so that each subtask shows one file in this time, and its records that much later.
     `partition_by` names columns whose values are folders, `day=2024-05-06`, instead of being in the files.
+    fsspec gets the `storage_options`.
     """
 
     suffix: str
@@ -66,7 +77,7 @@ class FileSink(Sink, ABC):
         self,
         path: FilePath,
         *,
-        roll_bytes: Size,
+        roll_bytes: Size = "128MiB",
         roll_interval: Duration | None = None,
         partition_by: str | Sequence[str] | None = None,
         existing: OnExisting = "warn",

@@ -5,16 +5,16 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, BinaryIO, get_args
+from typing import Any, BinaryIO, Unpack, get_args
 
 from minirt.errors import ConfigurationError
 from minirt.io.base import BadRecord, Offset, Source, Split, SplitReader
 from minirt.io.encoder import Encoder
-from minirt.io.file_sink import FileSink, OnExisting
+from minirt.io.file_sink import FileOptions, FileSink
 from minirt.io.files import FilePath, FilePaths, InputFiles
 from minirt.io.json_text import JsonlEncoder, OnNan
 from minirt.io.lines import BadLines, LineReader, OnError, check_on_error, line_splits
-from minirt.units import Duration, Size, size_bytes
+from minirt.units import Size, size_bytes
 
 _SUFFIXES = (".jsonl", ".ndjson", ".json")
 _BLANK = " \t\r\n"
@@ -114,7 +114,8 @@ class JsonlSink(FileSink):
     """Writes each record as a line of JSON into files `part-*.jsonl` below the folder `path`.
 
     Files appear when the checkpoint that covers them has completed, each exactly once; `FileSink` says when
-    files are ended, and what `roll_interval`, `partition_by` and `existing` do.
+    files are ended, and what `roll_bytes`, `roll_interval`, `partition_by`, `existing` and
+    `storage_options` do, which are given by name.
 
     Beside what JSON knows, records may hold all that records may be made of: datetimes, dates, times and
     timedeltas (written in ISO 8601), Decimal and UUID (as text), bytes (as base64), tuples, sets, and
@@ -130,20 +131,9 @@ class JsonlSink(FileSink):
         path: FilePath,
         *,
         nan: OnNan = "error",
-        roll_bytes: Size = "128MiB",
-        roll_interval: Duration | None = None,
-        partition_by: str | Sequence[str] | None = None,
-        existing: OnExisting = "warn",
-        storage_options: Mapping[str, Any] | None = None,
+        **files: Unpack[FileOptions],
     ) -> None:
-        super().__init__(
-            path,
-            roll_bytes=roll_bytes,
-            roll_interval=roll_interval,
-            partition_by=partition_by,
-            existing=existing,
-            storage_options=storage_options,
-        )
+        super().__init__(path, **files)
         if nan not in get_args(OnNan):
             raise ConfigurationError(
                 f"nan must be one of {', '.join(get_args(OnNan))}, got {nan!r}"

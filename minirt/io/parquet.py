@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Unpack
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -14,7 +14,7 @@ from minirt.errors import ConfigurationError, SourceDataError
 from minirt.filesystems import explain, failures
 from minirt.io.base import Offset, Source, Split, SplitReader
 from minirt.io.encoder import Encoder
-from minirt.io.file_sink import FileSink, OnExisting
+from minirt.io.file_sink import FileOptions, FileSink
 from minirt.io.files import (
     FilePath,
     FilePaths,
@@ -23,7 +23,6 @@ from minirt.io.files import (
     split_target,
 )
 from minirt.io.schemas import ColumnEncoder, SchemaMismatch, conform
-from minirt.units import Duration, Size
 
 BATCH_ROWS = 32768
 _SPLIT_BYTES = 64 << 20
@@ -138,7 +137,8 @@ class ParquetSink(FileSink):
     """Writes records into files `part-*.parquet` below the folder `path`.
 
     Files appear when the checkpoint that covers them has completed, each exactly once; `FileSink` says when
-    files are ended, and what `roll_interval`, `partition_by` and `existing` do.
+    files are ended, and what `roll_bytes`, `roll_interval`, `partition_by`, `existing` and
+    `storage_options` do, which are given by name.
 
     Records are dicts, or columns. Without `schema`, every subtask takes names and types from the
     first batch it writes, and keeps to them; give a schema wherever that could come out differently
@@ -155,20 +155,9 @@ class ParquetSink(FileSink):
         *,
         schema: pa.Schema | None = None,
         compression: str = "snappy",
-        roll_bytes: Size = "128MiB",
-        roll_interval: Duration | None = None,
-        partition_by: str | Sequence[str] | None = None,
-        existing: OnExisting = "warn",
-        storage_options: Mapping[str, Any] | None = None,
+        **files: Unpack[FileOptions],
     ) -> None:
-        super().__init__(
-            path,
-            roll_bytes=roll_bytes,
-            roll_interval=roll_interval,
-            partition_by=partition_by,
-            existing=existing,
-            storage_options=storage_options,
-        )
+        super().__init__(path, **files)
         if schema is not None and not isinstance(schema, pa.Schema):
             raise ConfigurationError(
                 f"schema must be a pyarrow.Schema, not {type(schema).__name__}"

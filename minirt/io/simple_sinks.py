@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from minirt.data.batch import Batch
-from minirt.data.values import UnsupportedRecordError, pack_value, unpack_value
+from minirt.data.errors import UnsupportedRecordError
+from minirt.data.values import pack_value, unpack_value
 from minirt.io.base import Handle, Prepared, Sink, SinkContext, SinkWriter
 from minirt.units import positive
 

@@ -20,7 +20,7 @@ from typing import Any, BinaryIO
 import psutil
 
 from minirt.errors import ConfigurationError
-from minirt.laboratory.matrix import Turn
+from minirt.laboratory.matrix import MINIRT, Turn
 from minirt.laboratory.measured import Run, Verification
 from minirt.laboratory.one_run import FINISH_S, PATIENCE, START_S
 from minirt.laboratory.trial import RunRequest, Trial, prepare
@@ -59,9 +59,11 @@ class Plan:
 
 
 def check(plan: Plan) -> tuple[Trial, ...]:
-    """Make every setting ready without running it. Raises what `prepare` raises."""
+    """Make every setting of minirt ready without running it. Raises what `prepare` raises."""
     found = []
     for request in plan.requests:
+        if request.setting.system != MINIRT:
+            continue
         with run_folder() as folder:
             found.append(prepare(replace(request, folder=folder)))
     return tuple(found)

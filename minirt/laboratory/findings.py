@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
+from minirt.laboratory.matrix import MINIRT
 from minirt.laboratory.measured import Comparison, Run
 from minirt.laboratory.statistics import (
     ALPHA,
@@ -106,14 +107,22 @@ def has(comparison: Comparison, name: str) -> bool:
 def groups(comparison: Comparison) -> list[list[int]]:
     """The settings that are compared with each other, the first of each being what others are held against.
 
-    These are the modes with all else the same; with a single mode, all settings.
+    These are the modes with all else the same; with a single mode, all settings. A setting of a peer is
+    held against the same of minirt.
     """
-    if len({setting.mode for setting in comparison.settings}) == 1:
-        return [list(range(len(comparison.settings)))]
+    own = [place for place, one in enumerate(comparison.settings) if one.system == MINIRT]
+    single = len({comparison.settings[place].mode for place in own}) == 1
     found: dict[object, list[int]] = {}
-    for place, setting in enumerate(comparison.settings):
-        found.setdefault((setting.choices, setting.parallelism), []).append(place)
-    return list(found.values())
+    for place in own:
+        setting = comparison.settings[place]
+        alike = None if single else (setting.choices, setting.parallelism)
+        found.setdefault(alike, []).append(place)
+    pairs = [
+        [comparison.settings.index(replace(one, system=MINIRT)), place]
+        for place, one in enumerate(comparison.settings)
+        if one.system != MINIRT
+    ]
+    return [*found.values(), *pairs]
 
 
 def against_first(comparison: Comparison, setting: int, one: Figure) -> Compared | None:

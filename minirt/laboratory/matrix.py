@@ -14,6 +14,8 @@ SETTINGS_MAX = 48
 
 RUNS_MAX = 1000
 
+MINIRT = "minirt"
+
 Belongs = Literal["option", "parameter"]
 
 
@@ -41,11 +43,12 @@ class Factor:
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One combination. A parallelism of None is that of the job."""
+    """One combination. A parallelism of None is that of the job; `system` is minirt, or a peer."""
 
     mode: str
     parallelism: int | None = None
     choices: tuple[Choice, ...] = ()
+    system: str = MINIRT
 
     def of(self, belongs: Belongs) -> dict[str, str]:
         """The options of the job, or the parameters of the workload."""
@@ -134,6 +137,7 @@ def labels(settings: Sequence[Setting]) -> tuple[str, ...]:
     return tuple(
         ", ".join(
             [
+                *([] if setting.system == MINIRT else [setting.system]),
                 setting.mode.replace("_", " "),
                 *(one.shown for one in setting.choices if one.key in varying),
                 *([f"parallelism {setting.parallelism}"] if len(counts) > 1 else []),

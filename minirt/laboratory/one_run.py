@@ -20,6 +20,7 @@ from pathlib import Path
 from minirt.clock import SYSTEM_CLOCK
 from minirt.errors import MinirtError
 from minirt.laboratory.kills import Killer, moments
+from minirt.laboratory.matrix import MINIRT
 from minirt.laboratory.measured import (
     Ending,
     LatencyMeasured,
@@ -63,7 +64,12 @@ def main() -> None:
     request = from_plain(RunRequest, json.loads(request_file.read_text()))
     closed = threading.Event()
     start_thread("lifeline", lambda: _hold_lifeline(closed), lambda error: closed.set())
-    run = run_once(request, closed)
+    if request.setting.system == MINIRT:
+        run = run_once(request, closed)
+    else:
+        from minirt.laboratory.peers import find_peer
+
+        run = find_peer(request.setting.system).run(request, closed)
     result_file.write_text(json.dumps(to_plain(run), allow_nan=False))
 
 

@@ -11,6 +11,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from minirt.laboratory.figures import Drawn, draw_all
 from minirt.laboratory.findings import RULE, against_first, findings, groups
+from minirt.laboratory.matrix import MINIRT
 from minirt.laboratory.measured import Comparison, KillMeasured, Run
 from minirt.laboratory.palette import ALL, styles
 from minirt.laboratory.statistics import FIGURES, Figure, summary
@@ -119,10 +120,12 @@ def _summary(comparison: Comparison) -> str:
 
 
 def _against(comparison: Comparison) -> str:
-    firsts = [group[0] for group in groups(comparison)]
-    if len(firsts) == 1:
-        return comparison.labels[firsts[0]]
-    return f"the same in mode {comparison.settings[firsts[0]].mode.replace('_', ' ')}"
+    own = [g for g in groups(comparison) if comparison.settings[g[-1]].system == MINIRT]
+    words = comparison.labels[own[0][0]]
+    if len(own) > 1:
+        words = f"the same in mode {comparison.settings[own[0][0]].mode.replace('_', ' ')}"
+    peers = dict.fromkeys(one.system for one in comparison.settings if one.system != MINIRT)
+    return words + "".join(f"; of {peer}, from minirt in the same mode" for peer in peers)
 
 
 def _table(comparison: Comparison) -> list[tuple[str, list[Row]]]:

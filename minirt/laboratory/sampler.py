@@ -8,8 +8,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-import psutil
-
 from minirt.clock import SYSTEM_CLOCK
 from minirt.laboratory.measured import (
     CheckpointMeasured,
@@ -17,6 +15,7 @@ from minirt.laboratory.measured import (
     PartMeasured,
     Series,
 )
+from minirt.laboratory.processes import ProcessTree
 from minirt.monitoring.figures import JobFigures
 from minirt.monitoring.queued import queued_bytes
 from minirt.monitoring.subtask_metrics import SubtaskMetrics
@@ -58,15 +57,13 @@ class Sampler(JobObserver):
     """
 
     def __init__(self, pid: int, sources: frozenset[str]) -> None:
-        self._process = psutil.Process(pid)
+        self._processes = ProcessTree(pid)
         self._sources = sources
         self._samples: list[_Sample] = []
         self._reports: list[_Seen] = []
         self._latest: dict[_Subtask, SubtaskMetrics] = {}
         self._sums: dict[_Subtask, dict[str, float]] = {}
         self._names: dict[str, str] = {}
-        self._cpu_s = 0.0
-        self._latest_rss_bytes = self._peak_rss_bytes = 0
         self._began_at = self._ended_at = time.monotonic()
         self._cpu_at_begin = 0.0
         self.restored: dict[int, int | None] = {}
@@ -98,7 +95,7 @@ class Sampler(JobObserver):
 
     def look(self, figures: JobFigures) -> None:
         backpressure = self._account(figures)
-        self._look_at_processes()
+        self._processes.look()
         sources = sum(
             sums["records_in"] for (uid, _), sums in self._sums.items() if uid in self._sources
         )
@@ -108,16 +105,17 @@ class Sampler(JobObserver):
                 int(sources),
                 sum(queued_bytes(one.totals) for one in figures.subtasks),
                 backpressure,
-                self._cpu_s,
-                self._latest_rss_bytes,
+                self._processes.cpu_s,
+                self._processes.rss_bytes,
             )
         )
 
     def begin(self) -> float:
         """Measuring begins now, by the monotonic clock."""
-        self._look_at_processes()
+        self._processes.look()
         self._sums.clear()
-        self._cpu_at_begin, self._peak_rss_bytes = self._cpu_s, 0
+        self._cpu_at_begin = self._processes.cpu_s
+        self._processes.peak_rss_bytes = 0
         self._began_at = time.monotonic()
         return self._began_at
 
@@ -150,33 +148,15 @@ class Sampler(JobObserver):
                 most = max(most, blocked_s / passed_s)
         return most
 
-    def _look_at_processes(self) -> None:
-        try:
-            tree = [self._process, *self._process.children(recursive=True)]
-        except psutil.Error:
-            return
-        cpu_s, resident = 0.0, 0
-        for process in tree:
-            try:
-                # Includes what its ended children used, so that a worker that was killed still counts.
-                cpu_s += sum(process.cpu_times()[:4])
-                resident += process.memory_info().rss
-            except psutil.Error:
-                continue
-        # A process that ends just now is missing in a single look.
-        self._cpu_s = max(self._cpu_s, cpu_s)
-        self._latest_rss_bytes = resident
-        self._peak_rss_bytes = max(self._peak_rss_bytes, resident)
-
     # What came of it.
 
     @property
     def cpu_s(self) -> float:
-        return self._cpu_s - self._cpu_at_begin
+        return self._processes.cpu_s - self._cpu_at_begin
 
     @property
     def peak_rss_bytes(self) -> int:
-        return self._peak_rss_bytes
+        return self._processes.peak_rss_bytes
 
     @property
     def source_records(self) -> int:

@@ -57,8 +57,6 @@ class Figure:
     title: str
     unit: Literal["s", "bytes", "per s", "records", "cores", "share", "count"]
     of_run: Callable[[Run], float | None]
-    less_is_better: bool | None = True
-    """None: neither."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,13 +177,13 @@ FIGURES: tuple[Figure, ...] = (
     Figure("alignment_s", "alignment", "s", _median_of(_longest_part("alignment_s"))),
     Figure("sync_s", "synchronous", "s", _median_of(_longest_part("sync_s"))),
     Figure("async_s", "asynchronous", "s", _median_of(_longest_part("async_s"))),
-    Figure("completed", "checkpoints", "count", lambda run: len(run.completed), None),
+    Figure("completed", "checkpoints", "count", lambda run: len(run.completed)),
     Figure("failed", "failed", "count", lambda run: len(run.failed)),
     Figure("in_flight_bytes", "in flight", "bytes", _median_of(lambda one: one.in_flight_bytes)),
     Figure("state_bytes", "state", "bytes", _median_of(lambda one: one.state_bytes)),
     Figure("queued_bytes", "most in queues", "bytes", _peak("queued bytes")),
-    Figure("sink_rate", "records at sinks", "per s", _rate("sink_records"), False),
-    Figure("source_rate", "records of sources", "per s", _rate("source_records"), False),
+    Figure("sink_rate", "records at sinks", "per s", _rate("sink_records")),
+    Figure("source_rate", "records of sources", "per s", _rate("source_records")),
     Figure("lag", "most source lag", "records", _peak("source lag")),
     Figure("latency_p50_s", "latency, median", "s", _latency("p50_s")),
     Figure("latency_p99_s", "latency, 99 %", "s", _latency("p99_s")),
@@ -196,7 +194,7 @@ FIGURES: tuple[Figure, ...] = (
     Figure("first_new_s", "first new record", "s", _of_kills("first_new_record_s")),
     Figure("caught_up_s", "at the rate before", "s", _of_kills("caught_up_s")),
     Figure("processed_twice", "processed twice", "records", _of_kills("processed_twice")),
-    Figure("backpressure", "backpressure", "share", _backpressure, None),
+    Figure("backpressure", "backpressure", "share", _backpressure),
     Figure(
         "cpu",
         "CPU",

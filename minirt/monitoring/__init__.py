@@ -1,10 +1,15 @@
 """What a running job reports about itself.
 
+subtask_metrics   what a subtask counts while it runs
+queued      how much data waits in a job; pure
 figures     rates and sums of what subtasks have counted; pure
 monitor     the newest figures of a job, gathered from what its coordinator hears
 catalogue   every metric: name, meaning and where it comes from
 prometheus  an HTTP endpoint that Prometheus reads
 report      the figures as log messages
 events      what happened to a job and what its figures were, for its history on storage
+load        how busy and how backpressured each operator was over time, for its storage
+description   what stays the same while a job runs: its graph and its options
+causes      why something ended, in a text of bounded size
 logs        log messages with job, operator, subtask, checkpoint and generation as fields
 """

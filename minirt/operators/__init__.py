@@ -13,6 +13,7 @@ from minirt.operators.flat_map import CoFlatMapSpec, FlatMapSpec
 from minirt.operators.join import JoinSpec
 from minirt.operators.keyed_process import KeyedCoProcessSpec, KeyedProcessSpec
 from minirt.operators.map import CoMapSpec, MapSpec
+from minirt.operators.map_async import MapAsyncSpec
 from minirt.operators.map_batches import MapBatchesSpec
 from minirt.operators.process import ProcessSpec
 from minirt.operators.project import SelectSpec, WithColumnSpec
@@ -20,6 +21,7 @@ from minirt.operators.reduce import ReduceSpec
 from minirt.operators.sink import SinkSpec
 from minirt.operators.source import SourceSpec
 from minirt.operators.window import WindowAllSpec, WindowSpec
+from minirt.operators.window_rows import RowWindowAllSpec, RowWindowSpec
 
 OPERATORS: tuple[type[OperatorSpec], ...] = (
     SourceSpec,
@@ -30,6 +32,7 @@ OPERATORS: tuple[type[OperatorSpec], ...] = (
     SelectSpec,
     WithColumnSpec,
     MapBatchesSpec,
+    MapAsyncSpec,
     ProcessSpec,
     CoMapSpec,
     CoFlatMapSpec,
@@ -37,6 +40,8 @@ OPERATORS: tuple[type[OperatorSpec], ...] = (
     AggregateSpec,
     WindowSpec,
     WindowAllSpec,
+    RowWindowSpec,
+    RowWindowAllSpec,
     JoinSpec,
     KeyedProcessSpec,
     KeyedCoProcessSpec,

@@ -13,7 +13,7 @@ from minirt.graph.operator_spec import Form, OperatorSpec, Site, StateDealing
 from minirt.operators.common.aggregation import aggregated_schema, check_aggregates
 from minirt.operators.common.base import Operator, OperatorContext
 from minirt.operators.windows import frame_of
-from minirt.operators.windows.frame import LATE_TAG, PANE, WINDOW_TIME, Task
+from minirt.operators.windows.outlet import LATE_TAG, PANE, WINDOW_TIME, Task
 from minirt.windows import AT_THE_END, Emission, Window
 
 
@@ -44,20 +44,12 @@ class WindowSpec(OperatorSpec):
 
     @property
     def details(self) -> str:
-        match self.emission:
-            case Emission(when="updates"):
-                return f", {self.window.words}, emits updates"
-            case Emission(when="interval", interval_s=interval, clock=clock):
-                return f", {self.window.words}, emits every {interval:g} s of {clock} time"
-        return f", {self.window.words}"
+        return emission_details(self.window, self.emission)
 
     def check(self, site: Site) -> None:
         taken = [*self.window.bounds, *([PANE] if self.task.marks_panes else [])]
         check_aggregates(self.aggregates, site, *taken, keyed=self.keyed)
-        if self.emission.early and not self.window.has_early_results:
-            raise ConfigurationError(
-                f"{site.label}: {self.window.words} have no early results; leave emit out"
-            )
+        check_emission(self.window, self.emission, site.label)
 
     def side_output(self, tag: str, label: str) -> Form:
         if tag != LATE_TAG:
@@ -91,3 +83,19 @@ class WindowAllSpec(WindowSpec):
     @property
     def keyed(self) -> bool:
         return False
+
+
+def emission_details(window: Window, emission: Emission) -> str:
+    """What the plan says of windows, and of when they give out results."""
+    match emission:
+        case Emission(when="updates"):
+            return f", {window.words}, emits updates"
+        case Emission(when="interval", interval_s=interval, clock=clock):
+            return f", {window.words}, emits every {interval:g} s of {clock} time"
+    return f", {window.words}"
+
+
+def check_emission(window: Window, emission: Emission, label: str) -> None:
+    """Raise ConfigurationError for early results of windows that have none."""
+    if emission.early and not window.has_early_results:
+        raise ConfigurationError(f"{label}: {window.words} have no early results; leave emit out")

@@ -23,15 +23,19 @@ One checkpoint, at the coordinator:
     job_events          what happens to a job (events), what its coordinator orders (commands)
     subtask_commands    what the coordinator orders subtasks to do: the message itself
     pending             the parts of a checkpoint that have come so far
+    commits             what sinks have handed over and nobody has committed yet
+    source_offsets, telling   how far sources are stored, and when they hear of it
     leftovers           what comes of checkpoints that were given up
     reasons, reports    why something failed, and what became of a checkpoint, as values
+    trace               what a checkpoint did in each subtask, event by event
     checkpoints         when a checkpoint is taken, completed, committed, given up
     cleanup             which files nobody needs any more
 
 A job, over all its generations:
 
     job                 the life of a job: `JobProtocol.handle`
-    restarts, liveness, dates   when to begin again, who is silent, how people read time
+    workers             whether the workers of a generation come up, and are still there
+    restarts, dates     when to begin again, and how people read time
     savepoint_requests, savepoints   what users ask for, and what becomes of it
 
 What a generation starts from:

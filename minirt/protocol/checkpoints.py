@@ -2,9 +2,8 @@
 
 Theory of operation. One checkpoint is under way at a time. It is *pending* until every subtask has
 acknowledged, then *storing* until its manifest exists, which completes it; only then are sink handles
-committed. A pending checkpoint ends early if a subtask declines or it takes too long. What sinks had
-prepared for a checkpoint that failed is not lost with it: those records will not be replayed, so
-their handles are *carried* into the next manifest, and stay carried until a commit has succeeded.
+committed (`minirt.protocol.commits`). A pending checkpoint ends early if a subtask declines or it takes
+too long.
 
 A savepoint that a user asks for takes its turn behind the checkpoint under way, and before the next
 periodic one. While the job ends with one, no other checkpoint begins: if the job fails in the middle
@@ -17,12 +16,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from minirt.protocol.barriers import Barrier
+from minirt.protocol.commits import Commits
 from minirt.protocol.dates import Dates
 from minirt.protocol.ids import SubtaskId
 from minirt.protocol.job_events import (
     CleanUp,
     CommitFailed,
-    CommitHandles,
     JobCommand,
     ManifestRefused,
     RecordHistory,
@@ -32,12 +31,11 @@ from minirt.protocol.job_events import (
     SnapshotAcknowledged,
     SnapshotDeclined,
     StoreManifest,
-    StoreTrace,
     Timer,
     TimerKind,
 )
 from minirt.protocol.leftovers import Leftovers
-from minirt.protocol.manifest import SinkHandles, VertexEntry
+from minirt.protocol.manifest import VertexEntry
 from minirt.protocol.pending import PendingCheckpoint
 from minirt.protocol.reasons import (
     CheckpointFailure,
@@ -51,7 +49,6 @@ from minirt.protocol.reasons import (
 from minirt.protocol.reports import CheckpointUnderWay, completed_report, subtask_names
 from minirt.protocol.savepoint_requests import Afterwards
 from minirt.protocol.savepoints import Savepoints, drain_of, kind_of
-from minirt.protocol.source_offsets import SourcesNotTold
 from minirt.protocol.subtask_commands import (
     AbortCheckpoint,
     DrainSources,
@@ -59,7 +56,6 @@ from minirt.protocol.subtask_commands import (
     TriggerCheckpoint,
 )
 from minirt.protocol.telling import SourceTelling
-from minirt.protocol.trace import OpenTraces
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,18 +95,15 @@ class CheckpointCoordinator:
         self._dates = dates or Dates()
         self._pending: PendingCheckpoint | None = None
         self._leftovers = Leftovers(generation)
-        self._telling = SourceTelling()
-        self._carried: list[SinkHandles] = []
-        self._traces = OpenTraces()
+        self.telling = SourceTelling()
+        self._commits = Commits()
         self._drained: set[SubtaskId] = set()
         self._trigger_at: float | None = None
         """When the next checkpoint is due. A timer that fires earlier belongs to an earlier plan."""
         self._last_triggered_at = 0.0
         self._last_ended_at = 0.0
         self._failures_in_a_row = 0
-        self._commit_failures_in_a_row = 0
         self._last_failure: CheckpointFailure | None = None
-        self._last_commit_error: Exception | None = None
         self._final_id: int | None = None
         self.final_committed = False
         """The last checkpoint of the job is complete and its output published."""
@@ -118,13 +111,11 @@ class CheckpointCoordinator:
     @property
     def too_many_failures(self) -> GenerationFailure | None:
         """Why the job should fail, if more checkpoints or commits failed in a row than tolerated."""
-        why, tolerable = GenerationFailureReason, self._settings.tolerable_failures
-        if (count := self._failures_in_a_row) > tolerable:
-            last = self._last_failure
-            return GenerationFailure(why.CHECKPOINTS_FAILED, count=count, checkpoint=last)
-        if (count := self._commit_failures_in_a_row) > tolerable:
-            return GenerationFailure(why.COMMITS_FAILED, self._last_commit_error, count)
-        return None
+        count, tolerable = self._failures_in_a_row, self._settings.tolerable_failures
+        if count > tolerable:
+            reason = GenerationFailureReason.CHECKPOINTS_FAILED
+            return GenerationFailure(reason, count=count, checkpoint=self._last_failure)
+        return self._commits.too_many_failures(tolerable)
 
     @property
     def last_is_complete(self) -> bool:
@@ -172,7 +163,7 @@ class CheckpointCoordinator:
     def on_acknowledged(self, event: SnapshotAcknowledged, now: float) -> list[JobCommand]:
         pending = self._pending_for(event.checkpoint_id)
         if pending is None or event.subtask not in pending.awaited:
-            self._carried += event.handles
+            self._commits.carry(event.handles)
             self._leftovers.on_part(event, failed=True)
             return []
         pending.add(event, now)
@@ -180,7 +171,7 @@ class CheckpointCoordinator:
         return [] if pending.awaited else self._store(pending, now)
 
     def on_declined(self, event: SnapshotDeclined, now: float) -> list[JobCommand]:
-        self._carried += event.handles
+        self._commits.carry(event.handles)
         self._leftovers.on_declined(event)
         if self._pending_for(event.checkpoint_id) is None:
             return []
@@ -208,11 +199,9 @@ class CheckpointCoordinator:
             self._final_id = checkpoint_id
         self._savepoints.on_stored(manifest)
         trace = pending.to_trace(self._job, self._generation, now)
-        if trace is not None:
-            self._traces.add(trace)
         return [
-            CommitHandles(checkpoint_id, manifest.sink_handles),
-            *self._telling.on_stored(checkpoint_id, tuple(pending.offsets)),
+            *self._commits.on_stored(manifest, trace),
+            *self.telling.on_stored(checkpoint_id, tuple(pending.offsets)),
             RecordHistory(completed_report(manifest)),
             self._clean_up(),
             *self._plan_next(now),
@@ -226,38 +215,17 @@ class CheckpointCoordinator:
         return self._failed(pending, CheckpointFailure(not_stored, error_text(event.error)), now)
 
     def on_committed(self, checkpoint_id: int, now: float) -> list[JobCommand]:
-        # The manifest of a checkpoint holds every handle up to it that is not yet committed.
-        self._carried = [held for held in self._carried if held.checkpoint_id > checkpoint_id]
-        self._commit_failures_in_a_row = 0
         if checkpoint_id == self._final_id:
             self.final_committed = True
-        stored = map(StoreTrace, self._traces.committed(checkpoint_id, now))
+        stored = self._commits.on_committed(checkpoint_id, now)
         return [*stored, *self._savepoints.on_committed(checkpoint_id)]
 
     def on_commit_failed(self, event: CommitFailed, now: float) -> list[JobCommand]:
-        """The next checkpoint commits again; without one, a timer does."""
-        self._last_commit_error = event.error
-        self._commit_failures_in_a_row += 1
-        delay = min(10.0, 0.1 * 2**self._commit_failures_in_a_row)
-        again = SetTimer(Timer(TimerKind.COMMIT, event.checkpoint_id), now + delay)
-        return [again, *map(StoreTrace, self._traces.take(event.checkpoint_id))]
+        return self._commits.on_failed(event, now)
 
     def on_commit_timer(self, checkpoint_id: int) -> list[JobCommand]:
-        held = tuple(held for held in self._carried if held.checkpoint_id <= checkpoint_id)
-        awaited = (self._final_id, self._savepoints.uncommitted_id)
-        if not held and checkpoint_id not in awaited:
-            return []
-        return [CommitHandles(checkpoint_id, held)]
-
-    def on_told(self, checkpoint_id: int) -> list[JobCommand]:
-        """Sources have taken in how far they are stored."""
-        return self._telling.on_told(checkpoint_id)
-
-    def on_not_told(self, event: SourcesNotTold, now: float) -> list[JobCommand]:
-        return self._telling.on_not_told(event, now)
-
-    def on_tell_timer(self, checkpoint_id: int) -> list[JobCommand]:
-        return self._telling.on_timer(checkpoint_id)
+        awaited = checkpoint_id in (self._final_id, self._savepoints.uncommitted_id)
+        return self._commits.on_timer(checkpoint_id, awaited=awaited)
 
     def on_generation_ended(self, failure: CheckpointFailure, now: float) -> list[JobCommand]:
         """The subtasks are gone: a checkpoint that was pending has failed."""
@@ -351,9 +319,9 @@ class CheckpointCoordinator:
         ]
 
     def _store(self, pending: PendingCheckpoint, now: float) -> list[JobCommand]:
-        self._carried += pending.sorted_handles
+        self._commits.carry(pending.sorted_handles)
         pending.manifest = pending.to_manifest(
-            self._job, self._generation, self._vertices, tuple(self._carried), now
+            self._job, self._generation, self._vertices, self._commits.carried, now
         )
         return [StoreManifest(pending.manifest)]
 
@@ -361,7 +329,7 @@ class CheckpointCoordinator:
         pending = self._pending
         assert pending is not None
         self._pending = None
-        self._carried += pending.sorted_handles
+        self._commits.carry(pending.sorted_handles)
         return [
             AbortCheckpoint(self._generation, pending.barrier.checkpoint_id),
             *self._failed(pending, failure, now),

@@ -59,7 +59,6 @@ from minirt.protocol.job_events import (
     WorkersConnected,
     WorkerSeen,
 )
-from minirt.protocol.liveness import Liveness
 from minirt.protocol.manifest import ManifestKey, VertexEntry
 from minirt.protocol.reasons import (
     CheckpointFailure,
@@ -74,6 +73,7 @@ from minirt.protocol.reports import CheckpointUnderWay
 from minirt.protocol.restarts import RestartPolicy
 from minirt.protocol.savepoints import Savepoints
 from minirt.protocol.source_offsets import SourcesNotTold, SourcesTold
+from minirt.protocol.workers import Patience, Workers
 
 COMMITS_NEVER = (ConfigurationError, JobFailedError, SinkDataError)
 """Errors of a commit that the next attempt would meet again."""
@@ -89,22 +89,16 @@ class JobProtocol:
         subtasks: frozenset[SubtaskId],
         checkpoints: CheckpointSettings,
         restarts: RestartPolicy,
-        liveness: Liveness,
-        connect_timeout_s: float,
-        start_timeout_s: float,
+        patience: Patience,
     ) -> None:
         self._name = name
         self._vertices = vertices
         self._subtasks = subtasks
         self._settings = checkpoints
         self._restarts = restarts
-        self._liveness = liveness
-        self._connect_timeout_s = connect_timeout_s
-        self._start_timeout_s = start_timeout_s
+        self._workers = Workers(subtasks, patience)
         self._status = JobStatus.CREATED
         self._generation = 0
-        self._connected = False
-        self._started: set[SubtaskId] = set()
         self._checkpoints: CheckpointCoordinator | None = None
         self._savepoints = Savepoints(checkpoints.savepoint_requests)
         self._restored: ManifestKey | None = None
@@ -172,9 +166,6 @@ class JobProtocol:
             return []
         self._generation = event.generation
         self._restored = None if event.restored is None else event.restored.key
-        self._connected = False
-        self._started.clear()
-        self._liveness.reset()
         self._checkpoints = CheckpointCoordinator(
             self._name,
             event.generation,
@@ -192,20 +183,17 @@ class JobProtocol:
         return [
             *told,
             Deploy(event.generation, event.start),
-            SetTimer(Timer(TimerKind.CONNECT, event.generation), now + self._connect_timeout_s),
-            self._look_again(now),
+            *self._workers.on_deployed(event.generation, now),
         ]
 
     def _on_worker_event(
         self, event: JobEvent, checkpoints: CheckpointCoordinator, now: float
     ) -> list[JobCommand]:
         match event:
-            case WorkersConnected(generation):
-                self._connected = True
-                start = Timer(TimerKind.START, generation)
-                return [SetTimer(start, now + self._start_timeout_s)]
+            case WorkersConnected():
+                return [*self._workers.on_connected(now)]
             case WorkerSeen(worker=worker):
-                self._liveness.on_seen(worker, now)
+                self._workers.on_seen(worker, now)
             case SubtaskStarted(subtask=subtask):
                 return self._on_started(subtask, checkpoints, now)
             case SubtaskDrained(subtask=subtask):
@@ -239,8 +227,8 @@ class JobProtocol:
     def _on_started(
         self, subtask: SubtaskId, checkpoints: CheckpointCoordinator, now: float
     ) -> list[JobCommand]:
-        self._started.add(subtask)
-        if not self._started >= self._subtasks or self._status is not JobStatus.DEPLOYING:
+        self._workers.on_started(subtask)
+        if not self._workers.have_started or self._status is not JobStatus.DEPLOYING:
             return []
         self._status = JobStatus.RUNNING
         return checkpoints.on_running(now)
@@ -286,9 +274,9 @@ class JobProtocol:
                     failed_by(error, GenerationFailureReason.SOURCE_GAVE_UP), now
                 )
             case SourcesNotTold():
-                return checkpoints.on_not_told(event, now)
+                return checkpoints.telling.on_not_told(event, now)
             case SourcesTold(checkpoint_id):
-                return checkpoints.on_told(checkpoint_id)
+                return checkpoints.telling.on_told(checkpoint_id)
             case CommitFailed():
                 return self._unless_too_many(checkpoints.on_commit_failed(event, now), now)
             case SavepointPublished():
@@ -322,12 +310,6 @@ class JobProtocol:
             case Timer(TimerKind.RESTART, generation):
                 waiting = self._status is JobStatus.WAITING and generation == self._generation
                 return self._prepare() if waiting else []
-            case Timer(TimerKind.CONNECT, generation):
-                return self._on_connect_timeout(generation, now)
-            case Timer(TimerKind.START, generation):
-                return self._on_start_timeout(generation, now)
-            case Timer(TimerKind.LIVENESS, generation):
-                return self._on_liveness(generation, now)
         if checkpoints is None:
             return []
         match timer:
@@ -336,38 +318,19 @@ class JobProtocol:
             case Timer(TimerKind.EXPIRE, checkpoint_id):
                 return self._unless_too_many(checkpoints.on_expired(checkpoint_id, now), now)
             case Timer(TimerKind.TELL, checkpoint_id):
-                return checkpoints.on_tell_timer(checkpoint_id)
-        return checkpoints.on_commit_timer(timer.id)
+                return checkpoints.telling.on_timer(checkpoint_id)
+            case Timer(TimerKind.COMMIT, checkpoint_id):
+                return checkpoints.on_commit_timer(checkpoint_id)
+        return self._on_workers_timer(timer, checkpoints, now)
 
-    def _on_connect_timeout(self, generation: int, now: float) -> list[JobCommand]:
-        if generation != self._generation or self._connected or self._checkpoints is None:
+    def _on_workers_timer(
+        self, timer: Timer, checkpoints: CheckpointCoordinator, now: float
+    ) -> list[JobCommand]:
+        silent_may_be = timer.kind is TimerKind.LIVENESS and checkpoints.last_is_complete
+        if timer.id != self._generation or silent_may_be:
             return []
-        late, timeout_s = GenerationFailureReason.NOT_CONNECTED, self._connect_timeout_s
-        return self._fail(GenerationFailure(late, seconds=timeout_s), now)
-
-    def _on_start_timeout(self, generation: int, now: float) -> list[JobCommand]:
-        """A worker gives signs of life while user code hangs in `open`: that is found only here."""
-        if generation != self._generation or self._status is not JobStatus.DEPLOYING:
-            return []
-        missing = len(self._subtasks - self._started)
-        late, timeout_s = GenerationFailureReason.NOT_STARTED, self._start_timeout_s
-        return self._fail(GenerationFailure(late, count=missing, seconds=timeout_s), now)
-
-    def _on_liveness(self, generation: int, now: float) -> list[JobCommand]:
-        checkpoints = self._checkpoints
-        if generation != self._generation or checkpoints is None or checkpoints.last_is_complete:
-            return []
-        silent = self._liveness.silent(now)
-        if silent:
-            worker, silence = silent[0]
-            hung = GenerationFailureReason.SILENT
-            return self._fail(GenerationFailure(hung, seconds=silence, worker=worker), now)
-        return [self._look_again(now)]
-
-    def _look_again(self, now: float) -> SetTimer:
-        """For silent workers: from the start, since one may hang before it is up."""
-        timer = Timer(TimerKind.LIVENESS, self._generation)
-        return SetTimer(timer, now + self._liveness.timeout_s / 4)
+        outcome = self._workers.on_timer(timer, now)
+        return self._fail(outcome, now) if isinstance(outcome, GenerationFailure) else [*outcome]
 
     def _unless_too_many(self, commands: list[JobCommand], now: float) -> list[JobCommand]:
         failure = self._checkpoints.too_many_failures if self._checkpoints else None

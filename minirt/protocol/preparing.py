@@ -190,8 +190,7 @@ class Preparation:
                 if own:
                     yield from ask(CommitRestored(operator.uid, own), Done)
                 handles = tuple(handle for part in own for handle in part.handles)
-                discard = DiscardUncommitted(operator.uid, handles, self.generation)
-                yield from ask(discard, Done)
+                yield from ask(DiscardUncommitted(operator.uid, handles), Done)
 
     def _starting_point(self, point: RestorePoint | None) -> Steps[StartingPoint]:
         if point is None:

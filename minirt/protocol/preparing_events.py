@@ -103,7 +103,6 @@ class DiscardUncommitted:
 
     uid: str
     handles: tuple[Any, ...]
-    generation: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from minirt.aggregates import Aggregate, Fold
-from minirt.data.codec import MalformedDataError
+from minirt.data.errors import MalformedDataError
 from minirt.data.values import unpack_value
 from minirt.state.sections import metadata_of_columns, pack_columns, unpack_columns
 
@@ -23,6 +23,9 @@ TIME, PENDING, GONE = "time", "pending", "gone"
 
 _PLACE = "\x1f"
 """Before the place of a column among those of its aggregate."""
+
+_PACKED = (Fold.__name__, "HeldRecords", "HeldValue")
+"""The aggregates that are stored as packed values."""
 
 _KEY = "key "
 _TOTAL = b"keys"
@@ -110,7 +113,7 @@ def _held(of: str, values: list[Any]) -> tuple[str, list[Any]]:
     found = _PART.fullmatch(of)
     if found is None:
         raise MalformedDataError(f"a table of arrays has a column {of!r} of nothing that is known")
-    if found["kind"] == Fold.__name__:
+    if found["kind"] in _PACKED:
         values = [None if packed is None else unpack_value(packed) for packed in values]
     return found["output"], values
 

@@ -126,6 +126,14 @@ class ArrayTable(ArraySlots):
         keys = [self._column(batch, name) for name in self._keys[: self._routing]]
         return group_columns(keys, max_parallelism)
 
+    def groups_of(self, slots: Slots, max_parallelism: int) -> npt.NDArray[np.int64]:
+        """The key group of the keys in these slots."""
+        if self._routing < len(self._keys):
+            return group_columns(self.keys(slots)[: self._routing], max_parallelism).astype(
+                np.int64
+            )
+        return (self.hashes(slots) % np.uint64(max_parallelism)).astype(np.int64)
+
     def results(self, slots: Slots) -> Results:
         """Keys and results of these slots, with the event times of their newest records."""
         contents = self._contents
@@ -146,10 +154,14 @@ class ArrayTable(ArraySlots):
 
     def give_out(self, slots: Slots) -> Results:
         """As `results`; marks them as given out."""
+        self.given_out(slots)
+        return self.results(slots)
+
+    def given_out(self, slots: Slots) -> None:
+        """The results of these slots are not pending any more."""
         self._before_change(slots)
         self._pending[slots] = False
         self._segments.change(slots)
-        return self.results(slots)
 
     def _values(
         self, batch: pa.RecordBatch, aggregate: Aggregate, keys: Sequence[pa.Array]

@@ -82,11 +82,9 @@ class EventTimes:
         """
         least, known = unpack_event_time(section)
         for run in known:
-            first = max(run.groups.start, self._groups.start) - self._groups.start
-            stop = min(run.groups.stop, self._groups.stop) - self._groups.start
-            if first < stop:
-                self._restored[first:stop] = run.time
-                self._unknown[first:stop] = False
+            own = run.within(self._groups)
+            self._restored[own] = run.time
+            self._unknown[own] = False
         if not known:
             self._of_unknown = least if self._of_unknown is None else min(self._of_unknown, least)
         if self._of_unknown is not None:

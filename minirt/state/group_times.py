@@ -44,7 +44,4 @@ class GroupMarks:
         """Take over the marks of those key groups that a section names. Raises MalformedDataError."""
         _, known = unpack_event_time(section)
         for run in known:
-            first = max(run.groups.start, self._groups.start) - self._groups.start
-            stop = min(run.groups.stop, self._groups.stop) - self._groups.start
-            if first < stop:
-                self._marks[first:stop] = run.time
+            self._marks[run.within(self._groups)] = run.time

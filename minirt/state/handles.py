@@ -28,7 +28,8 @@ class Handle:
 
     def __init__(
         self,
-        name: str | None,
+        *,
+        name: str | None = None,
         ttl: Duration | None = None,
         refresh: Refresh | None = None,
         clock: TimeDomain | None = None,
@@ -42,6 +43,10 @@ class Handle:
 
     def __set_name__(self, owner: type, attribute: str) -> None:
         self._attribute = attribute
+
+    def clear(self) -> None:
+        """Forget what the current key has: it has the default again, or nothing."""
+        self._table.pop(self._state.key, None)
 
     def __getattr__(self, attribute: str) -> Any:
         if attribute in ("_state", "_table", "_custody"):
@@ -69,7 +74,7 @@ class ValueState(Handle):
         refresh: Refresh | None = None,
         clock: TimeDomain | None = None,
     ) -> None:
-        super().__init__(name, ttl, refresh, clock)
+        super().__init__(name=name, ttl=ttl, refresh=refresh, clock=clock)
         if type(default).__hash__ is None:
             raise ConfigurationError(
                 f"the default of a ValueState must not be a {type(default).__name__}, as all keys "
@@ -82,10 +87,6 @@ class ValueState(Handle):
 
     def set(self, value: Any) -> None:
         self._table[self._state.key] = self._custody.take(value)
-
-    def clear(self) -> None:
-        """Forget the value; `get` gives the default again."""
-        self._table.pop(self._state.key, None)
 
     @property
     def value(self) -> Any:
@@ -100,16 +101,6 @@ class ValueState(Handle):
 class ListState(Handle):
     """A list for every key; an empty one takes no room. Elements are copied in and out, and expire one
     by one."""
-
-    def __init__(
-        self,
-        *,
-        name: str | None = None,
-        ttl: Duration | None = None,
-        refresh: Refresh | None = None,
-        clock: TimeDomain | None = None,
-    ) -> None:
-        super().__init__(name, ttl, refresh, clock)
 
     def get(self) -> list[Any]:
         """The elements, as a list of the caller's own."""
@@ -130,23 +121,10 @@ class ListState(Handle):
         if replacement:
             self._table[self._state.key] = replacement
 
-    def clear(self) -> None:
-        self._table.pop(self._state.key, None)
-
 
 class MapState(Handle, MutableMapping[Any, Any]):
     """A dict for every key; an empty one takes no room. Values are copied in and out, and expire field by
     field."""
-
-    def __init__(
-        self,
-        *,
-        name: str | None = None,
-        ttl: Duration | None = None,
-        refresh: Refresh | None = None,
-        clock: TimeDomain | None = None,
-    ) -> None:
-        super().__init__(name, ttl, refresh, clock)
 
     def __getitem__(self, field: Any) -> Any:
         return self._custody.lend(self._current()[field])
@@ -168,9 +146,6 @@ class MapState(Handle, MutableMapping[Any, Any]):
 
     def __len__(self) -> int:
         return len(self._current())
-
-    def clear(self) -> None:
-        self._table.pop(self._state.key, None)
 
     def _current(self) -> dict[Any, Any]:
         current: dict[Any, Any] | None = self._table.get(self._state.key)

@@ -11,7 +11,7 @@ from functools import partial
 from itertools import compress
 from typing import Any
 
-from minirt.data.codec import UnsupportedRecordError
+from minirt.data.errors import UnsupportedRecordError
 from minirt.data.keys import distinct_keys, key_groups
 from minirt.state.dict_segments import DictSegments, is_small
 from minirt.state.frozen import FrozenKeys, Trim

@@ -69,8 +69,7 @@ class MergedPanes:
 
     def groups(self, part: Part, max_parallelism: int) -> npt.NDArray[np.int64]:
         """The key group of each key."""
-        hashes = self._listed.hashes(part.keys)
-        return (hashes % np.uint64(max_parallelism)).astype(np.int64)
+        return self._listed.groups_of(part.keys, max_parallelism)
 
     def places(self, part: Part, batch: pa.RecordBatch) -> Slots:
         """Where in the part the keys of these records are, each once; they must be in it."""

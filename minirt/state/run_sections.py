@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from minirt.data.codec import MalformedDataError
+from minirt.data.errors import MalformedDataError
 from minirt.state.numbers import Mask
 from minirt.state.runs import Times
 from minirt.state.sections import metadata_of_columns, pack_columns, unpack_columns

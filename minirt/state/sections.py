@@ -16,7 +16,8 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
-from minirt.data.codec import MalformedDataError, count_values, pack_values, unpack_values
+from minirt.data.codec import count_values, pack_values, unpack_values
+from minirt.data.errors import MalformedDataError
 
 CHUNK_ENTRIES = 16384
 

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import msgpack
 
-from minirt.data.codec import MalformedDataError
+from minirt.data.errors import MalformedDataError
 from minirt.data.plain import unpack_plain
 from minirt.state import array_layout, keyed_changes
 from minirt.state.run_sections import count_run, entries_of_run
@@ -31,10 +31,11 @@ from minirt.state.sections import (
 UID_SEPARATOR = "\x1f"
 STATE, TIMERS, SPLITS, EVENT_TIME = "state/", "timers/", "splits", "time"
 STATE_CLOCK = "clock"
+REQUESTS = "asked"
 JOINED, GIVEN_OUT = "joined/", "given/"
 """How the names of sections begin, by kind."""
 
-KEYED_TABLE, TIMER_TABLE = b"KEYD", b"TIME"
+KEYED_TABLE, TIMER_TABLE, REQUEST_TABLE = b"KEYD", b"TIME", b"ASKD"
 """The kinds of content that the heads of sections name."""
 
 _WHOLE_BYTES_MAX = 1 << 30
@@ -56,6 +57,11 @@ class GroupTimes(NamedTuple):
 
     groups: range
     time: int
+
+    def within(self, owned: range) -> slice:
+        """The places of those groups among `owned`, which a subtask has."""
+        first = max(self.groups.start - owned.start, 0)
+        return slice(first, max(first, min(self.groups.stop, owned.stop) - owned.start))
 
 
 class SectionName(NamedTuple):
@@ -149,6 +155,13 @@ def _read_timers(stream: ByteStream, allow_pickle: bool) -> Content:
     return Content((), timers)
 
 
+def _read_requests(stream: ByteStream, allow_pickle: bool) -> Content:
+    requests = read_section(
+        REQUEST_TABLE, stream, allow_pickle=allow_pickle, opaque_pickles=not allow_pickle
+    )
+    return Content((), requests)
+
+
 def _read_splits(stream: ByteStream, allow_pickle: bool) -> Content:
     return Content((), _splits(stream))
 
@@ -218,5 +231,6 @@ KINDS: dict[str, SectionKind] = {
     "clock": SectionKind(("clock", "ms"), _count_event_times, _read_clock),
     "joined": SectionKind(("time", "record"), count_run, _read_run),
     "given": SectionKind(("from record", "records"), _count_given, _read_given),
+    "asked": SectionKind(("record", "time"), partial(count_entries, REQUEST_TABLE), _read_requests),
     "splits": SectionKind(("split", "progress"), _count_splits, _read_splits),
 }

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from itertools import compress
 from typing import Any
 
-from minirt.data.codec import MalformedDataError
+from minirt.data.errors import MalformedDataError
 from minirt.data.keys import distinct_keys
 from minirt.functions import TimeDomain
 from minirt.state.keyed import owned

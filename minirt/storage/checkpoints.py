@@ -32,7 +32,7 @@ from minirt.protocol.manifest import (
 )
 from minirt.protocol.trace import CheckpointTrace
 from minirt.state.stored import entries_in
-from minirt.storage.history import History
+from minirt.storage.history import History, Run
 from minirt.storage.manifests import decode_manifest, encode_manifest
 from minirt.storage.parts import part_checksum, part_head
 from minirt.storage.retention import Retention, sweep
@@ -301,6 +301,14 @@ class CheckpointStorage:
     def history(self) -> list[dict[str, Any]]:
         """The entries that `append_history` was given, newest last, over all generations."""
         return self._history.read()
+
+    def history_runs(self) -> dict[Run, int]:
+        """The objects that hold these entries, oldest first, and their sizes in bytes."""
+        return self._history.runs()
+
+    def history_of(self, run: Run) -> list[dict[str, Any]]:
+        """The entries that one of them holds; none if it is gone by now."""
+        return self._history.read_run(run)
 
     def at(self, root: str) -> CheckpointStorage:
         """The storage at another root; this one if it is the same."""

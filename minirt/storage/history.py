@@ -7,8 +7,8 @@ from typing import Any
 
 import msgpack
 
+from minirt.data.errors import MalformedDataError
 from minirt.data.plain import unpack_plain
-from minirt.data.values import MalformedDataError
 from minirt.errors import CorruptCheckpointError
 from minirt.protocol.checkpoint_paths import CheckpointPaths
 from minirt.storage.parts import decode_part, encode_part
@@ -18,6 +18,11 @@ _RUN_ENTRIES = 64
 _RUN_BYTES = 64 * 1024
 EVENTS_MAX = 200
 """How many events of a job are remembered."""
+HISTORY_MAX = 100_000
+"""How many checkpoints are read of a history, however many its job was told to remember."""
+
+Run = tuple[int, int]
+"""What names a run: the number of its first entry, and the generation that wrote it."""
 
 
 class History:
@@ -34,7 +39,7 @@ class History:
         self._folder = folder
         self.generation = generation
         self._entries_max = entries_max
-        self._older: list[tuple[int, int]] | None = None
+        self._older: list[Run] | None = None
         self._first = 0
         self._run: list[bytes] = []
 
@@ -58,18 +63,28 @@ class History:
 
     def read(self) -> list[dict[str, Any]]:
         """The entries, newest last. Raises CorruptCheckpointError for a damaged run."""
-        entries: list[dict[str, Any]] = []
+        runs: list[list[dict[str, Any]]] = []
         for run in reversed(self._runs()):
-            entries[:0] = self._read_run(run)
-            if len(entries) >= self._entries_max:
+            runs.append(self.read_run(run))
+            if sum(map(len, runs)) >= self._entries_max:
                 break
-        return entries[-self._entries_max :]
+        return [entry for run in reversed(runs) for entry in run][-self._entries_max :]
 
-    def _runs(self) -> list[tuple[int, int]]:
-        paths = self._store.list(self._folder)
-        return sorted(run for path in paths if (run := CheckpointPaths.parse_entries(path)))
+    def runs(self) -> dict[Run, int]:
+        """The size of each run in bytes, the oldest run first. One that grows has another size then."""
+        sizes = self._store.sizes(self._folder)
+        named = {
+            run: size
+            for path, size in sizes.items()
+            if (run := CheckpointPaths.parse_entries(path))
+        }
+        return dict(sorted(named.items()))
 
-    def _read_run(self, run: tuple[int, int]) -> list[dict[str, Any]]:
+    def _runs(self) -> list[Run]:
+        return list(self.runs())
+
+    def read_run(self, run: Run) -> list[dict[str, Any]]:
+        """The entries of one run; none if it is gone by now. Raises CorruptCheckpointError."""
         path = CheckpointPaths.entries(self._folder, *run)
         try:
             data = self._store.read(path)
@@ -84,24 +99,24 @@ class History:
             raise _not_a_run(self._store.full_path(path))
         return entries
 
-    def _continue_after(self, runs: list[tuple[int, int]]) -> int:
+    def _continue_after(self, runs: list[Run]) -> int:
         """The number of the next entry."""
         if not runs:
             return 0
         try:
-            count = len(self._read_run(runs[-1]))
+            count = len(self.read_run(runs[-1]))
         except CorruptCheckpointError:  # Numbers may have gaps; a damaged run must not stop a job.
             count = _RUN_ENTRIES
         return runs[-1][0] + count
 
-    def _forget(self, older: list[tuple[int, int]]) -> None:
+    def _forget(self, older: list[Run]) -> None:
         """Delete the runs all of whose entries are too old."""
         oldest = self._first + len(self._run) - self._entries_max
         while older and self._end_of(older) <= oldest:
             self._store.delete(CheckpointPaths.entries(self._folder, *older[0]))
             older.pop(0)
 
-    def _end_of(self, older: list[tuple[int, int]]) -> int:
+    def _end_of(self, older: list[Run]) -> int:
         """Where the first of these runs ends: the next one starts there."""
         return older[1][0] if len(older) > 1 else self._first
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from minirt.data.errors import MalformedDataError
 from minirt.data.plain import pack_plain, unpack_plain
-from minirt.data.values import MalformedDataError
 from minirt.errors import CorruptCheckpointError, UserCodeError
 from minirt.protocol.manifest import Manifest, SinkHandles
 from minirt.storage.parts import decode_part, encode_part

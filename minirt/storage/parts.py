@@ -16,8 +16,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from minirt.data.errors import MalformedDataError
 from minirt.data.plain import pack_plain, unpack_plain
-from minirt.data.values import MalformedDataError
 from minirt.errors import CorruptCheckpointError
 
 PART_VERSION = 2

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from minirt.data.errors import MalformedDataError
 from minirt.data.plain import pack_plain, unpack_plain
-from minirt.data.values import MalformedDataError
 from minirt.errors import CorruptCheckpointError
 from minirt.protocol import plain
 from minirt.protocol.trace import (

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Protocol
 
 from minirt.errors import WorkerLostError
+from minirt.operators.common.base import CoroutineStart
 from minirt.protocol.ids import SubtaskId
 from minirt.protocol.job_events import (
     JobEvent,
@@ -27,6 +28,7 @@ from minirt.runtime.subtask.snapshot import SnapshotUpload
 from minirt.runtime.worker.orders import CommandReceiver, deliver_stored
 from minirt.runtime.worker.upload_queue import UploadQueue
 from minirt.testing.clock import SeededPacer
+from minirt.testing.event_loop import EventLoopActor
 from minirt.testing.faults import INJECTED, Chaos, InjectedFaultError, ProcessDiedError
 from minirt.testing.noting_mode import noting
 from minirt.testing.schedule import Actor, Schedule
@@ -91,6 +93,7 @@ class SimulatedWorker(Actor):
         self._inbox: deque[ToWorker] = deque()
         self._schedule = schedule
         self.clock = schedule.new_process()
+        self._event_loop: EventLoopActor | None = None
         self._chaos = chaos
         self._cluster = cluster
         self._package = package
@@ -131,7 +134,7 @@ class SimulatedWorker(Actor):
     def vanish(self) -> None:
         """Die by SIGKILL."""
         if self._alive:
-            self._alive = False
+            self._die()
             self._schedule.note(self.name, "dies")
             lost = WorkerLostError(f"{INJECTED}: {self.name} crashed")
             self._cluster.on_died(self, lost if self.heard else None)
@@ -181,11 +184,11 @@ class SimulatedWorker(Actor):
             while (frame := output.poll()) is not None:
                 frames.append(frame)
 
-        self._guard(send_all)
+        self.guard(send_all)
         return frames
 
     def receive(self, end: ReceivingEnd, frame: Frame) -> None:
-        self._guard(lambda: end.on_frame(frame))
+        self.guard(lambda: end.on_frame(frame))
 
     # What it does.
 
@@ -208,7 +211,7 @@ class SimulatedWorker(Actor):
             choices.append(self._beat)
         if not choices:
             return False
-        self._guard(self._schedule.random.choice(choices))
+        self.guard(self._schedule.random.choice(choices))
         return True
 
     def work(self, actor: SubtaskActor) -> bool:
@@ -218,13 +221,13 @@ class SimulatedWorker(Actor):
             actor.next_at = None
             return False
         if subtask.runnable:
-            self._guard(subtask.on_time)
-            self._guard(subtask.run_slice)
+            self.guard(subtask.on_time)
+            self.guard(subtask.run_slice)
             return True
         before = actor.next_at = self.clock.scheduled(subtask.wake_at)
         if before is None or before > self._schedule.clock.monotonic():
             return False
-        self._guard(subtask.on_time)
+        self.guard(subtask.on_time)
         actor.next_at = self.clock.scheduled(subtask.wake_at)
         return actor.next_at != before
 
@@ -251,11 +254,18 @@ class SimulatedWorker(Actor):
     def run_beside(self, call: Callable[[], None]) -> None:
         self._schedule.later(_CALL_STEPS, lambda: self._make(call))
 
+    def run_async(self, start: CoroutineStart) -> None:
+        if self._event_loop is None:
+            self._event_loop = EventLoopActor(self)
+            self._schedule.add(self._event_loop)
+        self._event_loop.begin(start)
+        self._schedule.wake(self._event_loop)
+
     # How it works.
 
     def _make(self, call: Callable[[], None]) -> None:
         if self.turning:
-            self._guard(call)
+            self.guard(call)
         elif self._alive:
             self.run_beside(call)
 
@@ -305,7 +315,7 @@ class SimulatedWorker(Actor):
             case StopWorkers():
                 for subtask in subtasks:
                     subtask.close()
-                self._alive = False
+                self._die()
 
     def _store(self) -> None:
         _, upload = self._uploads.take()
@@ -328,7 +338,7 @@ class SimulatedWorker(Actor):
         self._heartbeat_at = self._schedule.clock.monotonic() + self._heartbeat_s
         self._cluster.post(self, WorkerSeen(self.generation, self.number))
 
-    def _guard(self, action: Callable[[], object]) -> None:
+    def guard(self, action: Callable[[], object]) -> None:
         """What happens to the process happens to the worker: it fails as a whole."""
         try:
             action()
@@ -340,10 +350,15 @@ class SimulatedWorker(Actor):
             if INJECTED not in str(error) and self.heard:
                 self._cluster.on_unexpected(known)
             self._cluster.post(self, WorkerFailed(self.generation, known))
-            self._alive = False
+            self._die()
+
+    def _die(self) -> None:
+        self._alive = False
+        if self._event_loop is not None:
+            self._event_loop.drop()
 
     def _end(self) -> None:
-        self._alive = False
+        self._die()
 
     def _unhang(self) -> None:
         self.hanging = False

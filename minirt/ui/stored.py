@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 
 from minirt.clock import SYSTEM_CLOCK
 from minirt.errors import ConfigurationError
 from minirt.inspect import Checkpoints
+from minirt.inspect.summaries import StoredSummaries, Summary
 from minirt.monitoring.description import without_password
-from minirt.operations.details import summary, with_parts
-from minirt.protocol.manifest import Manifest, VertexEntry
-from minirt.protocol.reports import CheckpointReport
+from minirt.operations.details import with_parts
+from minirt.protocol.manifest import Manifest, ManifestKey, VertexEntry
+from minirt.protocol.reports import CheckpointStatus, Stored
 from minirt.ui.reading import Plain, Reading
 
 AGAIN_S = 10.0
@@ -19,12 +21,12 @@ _ENDS = ("finished", "stopped", "cancelled", "failed")
 
 
 class StoredJob:
-    """Reads storage once. As long as no event says that the job has ended, it looks for news now and then,
-    and reads all again if there are any: a long history takes seconds."""
+    """Reads storage once, a long history in several readings. As long as no event says that the job has
+    ended, it looks for news now and then."""
 
     def __init__(self, checkpoints: Checkpoints) -> None:
         self._storage = checkpoints
-        self._reports: list[CheckpointReport] = []
+        self._summaries = StoredSummaries(checkpoints)
         self._reading: Reading | None = None
         self._looked_at = 0.0
         self._seen: object = None
@@ -32,57 +34,73 @@ class StoredJob:
     def read(self) -> Reading:
         reading = self._reading
         rested = SYSTEM_CLOCK.monotonic() - self._looked_at >= AGAIN_S
-        if reading is None or (not _is_over(reading) and rested):
+        if reading is None or not self._summaries.complete or (not _is_over(reading) and rested):
             seen = self._storage.keys(), self._storage.events()[-1:]
-            if reading is None or seen != self._seen:
+            if reading is None or not self._summaries.complete or seen != self._seen:
                 self._seen, reading = seen, self._read()
                 self._reading = reading
             self._looked_at = SYSTEM_CLOCK.monotonic()
         return reading
 
     def checkpoint(self, checkpoint_id: int, generation: int) -> Plain:
-        for report in reversed(self._reports):
-            if (report.checkpoint_id, report.generation) == (checkpoint_id, generation):
-                return with_parts(report)
+        report = self._summaries.report(ManifestKey(checkpoint_id, generation))
+        if report is not None:
+            return with_parts(report)
         raise ConfigurationError(f"{self._storage.root} remembers no checkpoint {checkpoint_id}")
 
     def act(self, action: str, arguments: Plain) -> Plain:
         raise ConfigurationError(f"cannot {action} a job by its storage; give its name")
 
     def _read(self) -> Reading:
-        reports = self._reports = self._storage.history()
+        checkpoints = [_plain(*one) for one in self._summaries.read()]
         events = self._storage.events()
         manifest = self._manifest()
-        if not (events or reports or manifest):
+        if not (events or checkpoints or manifest):
             raise ConfigurationError(f"{self._storage.root} has no history of a job")
-        completed = [report for report in reports if report.completed]
-        newest = completed[-1] if completed else None
+        newest = next((o for o in reversed(checkpoints) if o["status"] == "completed"), None)
         told = [event for event in events if event["event"] != "running"]
         return Reading(
-            figures_of(events, reports, manifest),
+            figures_of(events, checkpoints, manifest),
             {
-                **_plan(manifest, events, newest),
+                **_plan(manifest, events),
                 "storage": without_password(self._storage.root),
-                "configuration": {} if newest is None else {"checkpointing.mode": newest.mode},
+                "configuration": {} if newest is None else {"checkpointing.mode": newest["mode"]},
             },
-            [summary(report) for report in reports],
-            None if newest is None else with_parts(newest),
+            checkpoints,
+            self._with_parts(newest),
             None,
             [{key: event.get(key) for key in _OF_EVENT} for event in told],
             live=False,
-            note="Read from storage. Times and rates are averages over the last generation that ended.",
+            note=_NOTE if self._summaries.complete else f"{_NOTE} {_MORE}",
         )
+
+    def _with_parts(self, newest: Plain | None) -> Plain | None:
+        if newest is None:
+            return None
+        key = ManifestKey(newest["checkpoint_id"], newest["generation"])
+        report = self._summaries.report(key)
+        return None if report is None else with_parts(report)
 
     def _manifest(self) -> Manifest | None:
         keys = self._storage.keys()
         return self._storage.open(keys[-1]).manifest if keys else None
 
 
+_NOTE = "Read from storage. Times and rates are averages over the last generation that ended."
+_MORE = "The history is long: older checkpoints are still being read."
 _OF_EVENT = ("at", "event", "generation", "cause")
 
 
+def _plain(one: Summary, stored: Stored) -> Plain:
+    """As a running job tells of it."""
+    status = CheckpointStatus.COMPLETED if one.completed else CheckpointStatus.FAILED
+    told = {**asdict(one), "status": status.value, "stored": stored}
+    del told["completed"]
+    return told
+
+
 def figures_of(
-    events: Sequence[Plain], reports: Sequence[CheckpointReport], manifest: Manifest | None
+    events: Sequence[Plain], checkpoints: Sequence[Plain], manifest: Manifest | None
 ) -> Plain:
     """What storage tells, in the form of the figures of a running job."""
     last = events[-1] if events else None
@@ -91,10 +109,9 @@ def figures_of(
         name, status, at = last["job"], last["event"], last["at"]
     else:
         name = "job" if manifest is None else manifest.job
-        status, at = "not known", reports[-1].triggered_at if reports else 0.0
-    completed = [report for report in reports if report.completed]
-    failed = [report for report in reports if not report.completed]
-    newest = summary(completed[-1]) if completed else None
+        status, at = "not known", checkpoints[-1]["triggered_at"] if checkpoints else 0.0
+    completed = [one for one in checkpoints if one["status"] == "completed"]
+    failed = [one for one in checkpoints if one["status"] != "completed"]
     return {
         "name": name,
         "status": "last seen running" if status == "running" else status,
@@ -106,8 +123,8 @@ def figures_of(
         "checkpoints": {
             "completed": len(completed),
             "failed": len(failed),
-            "newest": newest,
-            "last_failure": str(failed[-1].failure) if failed else None,
+            "newest": completed[-1] if completed else None,
+            "last_failure": failed[-1]["reason"] if failed else None,
             "under_way": None,
         },
         "operators": [_operator(one) for one in ended[-1]["operators"]] if ended else [],
@@ -133,9 +150,7 @@ def _operator(totals: Plain) -> Plain:
     }
 
 
-def _plan(
-    manifest: Manifest | None, events: Sequence[Plain], newest: CheckpointReport | None
-) -> Plain:
+def _plan(manifest: Manifest | None, events: Sequence[Plain]) -> Plain:
     """Vertices and links, as far as storage tells them."""
     if manifest is not None:
         return {

@@ -13,7 +13,8 @@ class Session(Window):
     """Records of a key of which each comes at most `gap` after another one; it ends `gap` after the last.
 
     A record that lies between two sessions joins them. Its result is given out when the watermark reaches
-    the end. A record is late if the watermark has passed its time by `gap` and `allowed_lateness`.
+    the end, as no record up to there can come any more, and has that event time. A record is late if the
+    watermark has passed its time by `gap` and `allowed_lateness`.
     """
 
     gap_ms: int

@@ -49,7 +49,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.usefixtures("folder")
 @pytest.mark.parametrize("mode", ["aligned", "at-least-once", "own_modes:Own", "own_modes:own"])
 def test_a_right_mode_passes(call: Call, mode: str) -> None:
-    called = call("conformance", mode, "--runs", "20")
+    called = call("conformance", mode, "--runs", "8")
     assert called.status == 0
     *_, lost, passed = called.out.splitlines()
     assert passed == "passed"
@@ -78,8 +78,8 @@ def test_one_seed_shows_all_steps(call: Call) -> None:
 
 
 def test_json_is_one_object_on_standard_output(call: Call) -> None:
-    passed = json.loads(call("conformance", "unaligned", "--runs", "20", "--json").out)
-    assert (passed["passed"], passed["runs"], passed["counterexample"]) == (True, 20, None)
+    passed = json.loads(call("conformance", "unaligned", "--runs", "8", "--json").out)
+    assert (passed["passed"], passed["runs"], passed["counterexample"]) == (True, 8, None)
     assert passed["cuts"] > 0
     called = call("conformance", HASTY, "--start", "100", "--runs", "40", "--json")
     assert called.status == 1
@@ -138,9 +138,9 @@ def test_a_module_that_cannot_be_imported_shows_its_own_error(monkeypatch) -> No
 
 
 def test_processes_find_a_mode_in_the_current_folder(folder: Path) -> None:
-    arguments = ["conformance", "own_modes:Own", "--runs", "40", "--jobs", "2", "--json"]
+    arguments = ["conformance", "own_modes:Own", "--runs", "10", "--jobs", "2", "--json"]
     ran = subprocess.run(
         [sys.executable, "-m", "minirt", *arguments], cwd=folder, capture_output=True, text=True
     )
     assert ran.returncode == 0, ran.stderr
-    assert json.loads(ran.stdout)["runs"] == 40
+    assert json.loads(ran.stdout)["runs"] == 10

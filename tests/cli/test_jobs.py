@@ -5,10 +5,8 @@ from __future__ import annotations
 import json
 import logging
 import os
-import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -46,14 +44,11 @@ Start = Callable[..., subprocess.Popen[str]]
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def folder(tmp_path: Path, registry: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The working directory, with a registry of its own."""
-    short = tempfile.mkdtemp(prefix="jobs-")  # Paths of sockets must be short.
-    monkeypatch.setenv("XDG_RUNTIME_DIR", short)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "job.py").write_text(ENDLESS)
-    yield tmp_path
-    shutil.rmtree(short)
+    return tmp_path
 
 
 @pytest.fixture

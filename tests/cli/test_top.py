@@ -7,10 +7,8 @@ import json
 import os
 import pty
 import select
-import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,21 +20,12 @@ from minirt.cli.top_view import COLUMNS, job_lines, row, view
 from minirt.operations.registry import Registry
 from minirt.runtime.program.job import Job
 from tests.monitoring.samples import running_job
-from tests.runtime.processes import wait_until
+from tests.watch import measured
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Call
 
-pytestmark = pytest.mark.processes
-
-
-@pytest.fixture(autouse=True)
-def registry(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A registry of its own."""
-    short = tempfile.mkdtemp(prefix="jobs-")  # Paths of sockets must be short.
-    monkeypatch.setenv("XDG_RUNTIME_DIR", short)
-    yield Path(short) / "minirt" / "jobs"
-    shutil.rmtree(short)
+pytestmark = [pytest.mark.processes, pytest.mark.usefixtures("registry")]
 
 
 @pytest.fixture
@@ -49,17 +38,7 @@ def job(registry: Path, tmp_path: Path) -> Iterator[Job]:
         checkpointing=rt.Checkpointing(tmp_path / "stored", interval="100ms"),
         options=rt.Options(metrics_port=0),
     )
-    wait_until(
-        lambda: (
-            len(job.figures.subtasks) == 2
-            and all(one.rates is not None for one in job.figures.subtasks)
-            and job.figures.checkpoints.completed > 0
-        ),
-        "figures and a checkpoint",
-    )
-    yield job
-    job.cancel()
-    job.wait(60)
+    yield from measured(job, subtasks=2, checkpoints=1)
 
 
 def test_one_plain_table(call: Call, job: Job) -> None:

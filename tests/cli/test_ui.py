@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import shutil
 import socket
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,13 +14,7 @@ if TYPE_CHECKING:
     from tests.cli.conftest import Call
 
 
-@pytest.fixture(autouse=True)
-def registry(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """One without jobs."""
-    short = tempfile.mkdtemp(prefix="jobs-")
-    monkeypatch.setenv("XDG_RUNTIME_DIR", short)
-    yield Path(short)
-    shutil.rmtree(short)
+pytestmark = pytest.mark.usefixtures("registry")  # Without jobs.
 
 
 def refused(call: Call, *arguments: str) -> str:

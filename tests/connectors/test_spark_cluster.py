@@ -106,6 +106,7 @@ def test_the_loss_of_a_worker_and_of_an_executor_loses_nothing(program: Program)
     assert (said["lost"], said["duplicated"]) == (0, 0)
 
 
+@pytest.mark.soak
 def test_nothing_is_left_when_the_program_is_killed(program: Program) -> None:
     program.wait_until_running()
     send(program.process.pid, signal.SIGKILL)

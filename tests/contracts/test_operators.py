@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import asyncio
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
 import pyarrow as pa
@@ -22,10 +23,13 @@ from minirt.operators import (
     JoinSpec,
     KeyedCoProcessSpec,
     KeyedProcessSpec,
+    MapAsyncSpec,
     MapBatchesSpec,
     MapSpec,
     ProcessSpec,
     ReduceSpec,
+    RowWindowAllSpec,
+    RowWindowSpec,
     SelectSpec,
     SinkSpec,
     SourceSpec,
@@ -133,6 +137,31 @@ class TestMapBatches(OperatorContract):
         return EVENTS
 
 
+async def asked(record: Row) -> Row:
+    await asyncio.sleep(record["n"] * 7 % 5 / 100)
+    return {**record, "answer": [record["n"]]}
+
+
+class TestMapAsync(OperatorContract):
+    """Every other request has company when its answer comes, and some wait for room."""
+
+    @pytest.fixture(params=[True, False], ids=["ordered", "as they come"])
+    def spec(self, request: pytest.FixtureRequest) -> OperatorSpec:
+        return MapAsyncSpec(asked, capacity=4, ordered=request.param)
+
+    @pytest.fixture
+    def events(self) -> Sequence[Event]:
+        return EVENTS
+
+
+class TestMapAsyncByKey(TestMapAsync):
+    keys: ClassVar = ("k",)
+
+    @pytest.fixture(params=[True, False], ids=["ordered", "as they come"])
+    def spec(self, request: pytest.FixtureRequest) -> OperatorSpec:
+        return MapAsyncSpec(asked, capacity=4, ordered=request.param, keyed=True)
+
+
 class TestTwoInputs(OperatorContract):
     @pytest.fixture(params=[CoMapSpec, CoFlatMapSpec])
     def spec(self, request: pytest.FixtureRequest) -> OperatorSpec:
@@ -215,6 +244,45 @@ class TestWindowAll(TestWindow):
         pass
 
 
+def added(total: Row, record: Row) -> Row:
+    return {"k": record["k"], "n": total["n"] + record["n"]}
+
+
+class Numbers(rt.WindowProcess):
+    """All records of a window, and which of its results it is."""
+
+    given = rt.ValueState(0)
+
+    def process(self, records: list[Row], ctx: rt.WindowContext) -> Iterable[Any]:
+        self.given.value += 1
+        numbers = sorted(record["n"] for record in records)
+        yield [ctx.key, ctx.start, ctx.end, ctx.pane, self.given.value, numbers]
+
+    def retract(self, ctx: rt.WindowContext) -> Iterable[Any]:
+        yield [ctx.key, ctx.start, ctx.end]
+
+    def merge(self, other: Mapping[str, Any], ctx: rt.WindowContext) -> None:
+        self.given.value += other["given"]
+
+
+class TestRowWindow(TestWindow):
+    @pytest.fixture(params=WINDOWS.values(), ids=WINDOWS)
+    def spec(self, request: pytest.FixtureRequest) -> OperatorSpec:
+        return RowWindowSpec(request.param, process=Numbers())
+
+
+class TestRowWindowReduce(TestWindow):
+    @pytest.fixture(params=WINDOWS.values(), ids=WINDOWS)
+    def spec(self, request: pytest.FixtureRequest) -> OperatorSpec:
+        return RowWindowSpec(request.param, added)
+
+
+class TestRowWindowAll(TestWindowAll):
+    @pytest.fixture(params=WINDOWS.values(), ids=WINDOWS)
+    def spec(self, request: pytest.FixtureRequest) -> OperatorSpec:
+        return RowWindowAllSpec(request.param, added, Numbers())
+
+
 class TestAggregateAtTheEnd(TestWindow):
     @pytest.fixture
     def spec(self) -> OperatorSpec:
@@ -236,11 +304,14 @@ def test_every_operator_between_source_and_sink_is_held_to_it() -> None:
     held = {type(spec) for spec in (*PLAIN.values(), *KEYED.values())}
     held |= {
         MapBatchesSpec,
+        MapAsyncSpec,
         CoMapSpec,
         CoFlatMapSpec,
         KeyedCoProcessSpec,
         WindowSpec,
         WindowAllSpec,
+        RowWindowSpec,
+        RowWindowAllSpec,
         JoinSpec,
         AggregateSpec,
     }

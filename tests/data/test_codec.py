@@ -22,9 +22,7 @@ from hypothesis import strategies as st
 
 from minirt.data.batch import Columns, Rows
 from minirt.data.codec import (
-    MalformedDataError,
     RowCodec,
-    UnsupportedRecordError,
     decode_columns,
     encode_columns,
     pack_value,
@@ -32,6 +30,7 @@ from minirt.data.codec import (
     unpack_value,
     unpack_values,
 )
+from minirt.data.errors import MalformedDataError, UnsupportedRecordError
 from minirt.errors import MinirtError, ProtocolError
 from tests.data.exact import assert_exact
 from tests.data.strategies import ANY_TEXT, ATOMS, VALUES

@@ -122,6 +122,20 @@ def test_paths_in_the_architecture_exist():
         assert any((folder / path).exists() for folder in folders), path
 
 
+LISTING = ("", "laboratory", "monitoring", "operations", "protocol", "runtime", "settings", "ui")
+"""Packages whose docstring says what each of their modules is for."""
+
+
+@pytest.mark.parametrize("package", LISTING)
+def test_a_package_lists_each_of_its_modules_once(package):
+    folder = ROOT / "minirt" / package
+    text = ast.get_docstring(ast.parse((folder / "__init__.py").read_text())) or ""
+    rows = re.findall(r"^ *(\w+(?:, \w+)*)/?  +\S", text, re.MULTILINE)
+    paths = [path for path in folder.iterdir() if path.suffix == ".py" or path.is_dir()]
+    modules = {path.stem for path in paths} - {"__init__", "__main__", "__pycache__"}
+    assert sorted(re.findall(r"\w+", " ".join(rows))) == sorted(modules)
+
+
 @pytest.mark.parametrize("script", GENERATORS, ids=lambda script: script.stem)
 def test_generated_parts_are_current(script):
     checked = subprocess.run(

@@ -14,7 +14,8 @@ import pyarrow as pa
 import pytest
 
 import minirt as rt
-from minirt.data.values import MalformedDataError, Pickled
+from minirt.data.errors import MalformedDataError
+from minirt.data.values import Pickled
 from minirt.inspect.export import export
 from minirt.inspect.values import json_text
 from minirt.protocol.checkpoint_paths import CheckpointPaths

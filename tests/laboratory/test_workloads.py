@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 import zlib
 from pathlib import Path
@@ -10,14 +11,18 @@ import numpy as np
 import pytest
 
 import minirt as rt
+from minirt.laboratory.measured import Verification
 from minirt.laboratory.notes import Notebook
-from minirt.laboratory.workload import Place
+from minirt.laboratory.workload import Place, Workload
+from minirt.laboratory.workloads.joined import Joined
 from minirt.laboratory.workloads.parts import (
     NumberedSource,
     source_lag,
     steps,
     verify_numbers,
 )
+from minirt.laboratory.workloads.tally import check_number, verify_tally
+from minirt.laboratory.workloads.windowed import Windowed
 
 SECOND_SPLIT = 1 << 40
 
@@ -132,3 +137,44 @@ def test_a_record_that_comes_once_more_is_as_old_as_it_was(place):
     assert [record[0] for record in again] == list(range(64, 192))
     assert all(abs(record[2] - made[record[0]]) < 0.1e9 for record in again)
     assert all(record[2] - made[255] > 0.25e9 for record in new if record[0] > 255)
+
+
+def run_for(workload: Workload, place: Place, seconds: float) -> Verification:
+    """Inline, until time is up."""
+    timer = threading.Timer(seconds, place.finish.touch)
+    timer.start()
+    workload.environment(2, place).execute(
+        checkpointing=rt.Checkpointing(f"{place.folder}/checkpoints", interval="200ms"),
+        runner="inline",
+    )
+    timer.join()
+    return workload.verify(place)
+
+
+def test_every_record_is_in_one_window(place):
+    found = run_for(Windowed(keys=50, window_records=500), place, 0.5)
+    assert (found.verdict, found.missing, found.twice) == ("passed", 0, 0)
+    assert (found.expected or 0) >= 128
+    [*_, path] = sorted(place.outputs.glob("*.tally"))
+    path.unlink()
+    lost = verify_tally(place)
+    assert lost.verdict == "failed"
+    assert (lost.missing or 0) > 0
+
+
+def test_a_record_in_the_place_of_another_is_found_in_sums(place):
+    end_sources(place, 2)
+    right, wrong = check_number(0) + check_number(1), check_number(0) + check_number(2)
+    (place.outputs / "0-1-1.tally").write_text(f"[2, {right}]")
+    assert verify_tally(place).verdict == "passed"
+    (place.outputs / "0-1-1.tally").write_text(f"[2, {wrong}]")
+    found = verify_tally(place)
+    assert (found.verdict, found.missing, found.twice) == ("failed", 0, 0)
+    (place.outputs / "0-1-2.tally").write_text(f"[1, {check_number(1)}]")
+    assert verify_tally(place).twice == 1
+
+
+def test_every_pair_comes_once(place):
+    found = run_for(Joined(waiting=100), place, 0.5)
+    assert (found.verdict, found.missing, found.twice) == ("passed", 0, 0)
+    assert (found.expected or 0) > 0

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import pkgutil
 from dataclasses import dataclass
-from pathlib import Path
+from importlib import import_module
 from typing import ClassVar
 
 import pytest
@@ -18,6 +19,9 @@ from minirt.operators import (
     OperatorSpec,
     StateDealing,
 )
+from minirt.operators.sink import SinkSpec
+from minirt.operators.window import WindowAllSpec
+from tests.naming import compares_with, files_that, names_in
 
 FACTS = {
     "kind": "doubling",
@@ -68,14 +72,52 @@ def test_facts_of_the_parent_count() -> None:
 
 
 def test_every_operator_of_minirt_is_in_the_registry() -> None:
-    folder = Path(minirt.operators.__file__).parent
+    modules = pkgutil.walk_packages(minirt.operators.__path__, "minirt.operators.")
     specs = {
         spec
-        for module in folder.glob("*.py")
-        for spec in vars(__import__(f"minirt.operators.{module.stem}", fromlist=["*"])).values()
+        for module in modules
+        for spec in vars(import_module(module.name)).values()
         if isinstance(spec, type) and issubclass(spec, OperatorSpec) and "kind" in vars(spec)
     }
     assert specs == set(OPERATORS)
+
+
+MORE: dict[type[OperatorSpec], set[str]] = {
+    SinkSpec: {  # What stands in for a sink has to find it.
+        "laboratory/trial.py",
+        "testing/coordinator.py",
+        "testing/exploration/job.py",
+        "testing/rehearsal.py",
+        "testing/simulation.py",
+    },
+    WindowAllSpec: {"testing/conformance/stages/__init__.py"},  # It says why no stage draws it.
+}
+
+
+OTHER_MEANINGS: dict[str, set[str]] = {
+    "map": {
+        "testing/conformance/drawing.py",
+        "testing/conformance/shrink.py",
+    },  # A stage of the kit.
+    "reduce": {"testing/conformance/stages/reduce.py"},  # Likewise.
+    "sink": {"cli/conformance.py"},  # What `minirt conformance` is to test.
+    "source": {"ui/figures.py", "ui/verdict.py"},  # Where a link comes from.
+}
+"""Where a text that is also the kind of an operator is compared with something else."""
+
+
+@pytest.mark.parametrize("spec", OPERATORS, ids=lambda spec: spec.__name__)
+def test_who_knows_an_operator(spec: type[OperatorSpec]) -> None:
+    """What adding one touches: its file, the registry, and one file of `minirt/api` for its method."""
+    own = spec.__module__.removeprefix("minirt.").replace(".", "/") + ".py"
+    found = files_that(lambda tree: spec.__name__ in names_in(tree)) - MORE.get(spec, set())
+    [method] = found - {own, "operators/__init__.py"}
+    assert method.startswith("api/")
+
+
+@pytest.mark.parametrize("kind", sorted({spec.kind for spec in OPERATORS}))
+def test_who_compares_a_kind_of_operator(kind: str) -> None:
+    assert files_that(lambda tree: compares_with(tree, kind)) <= OTHER_MEANINGS.get(kind, set())
 
 
 def test_kinds_are_told_apart_by_name_unless_they_do_the_same_on_rows_and_columns() -> None:

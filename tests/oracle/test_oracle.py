@@ -39,8 +39,15 @@ def check(plan: Plan, outcome: Outcome) -> None:
         assert outcome.recovered_bytes > 0, "no in-flight data came back: the run shows nothing"
 
 
-@pytest.mark.parametrize("parallelism", [1, 2, 5])
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(
+    ("mode", "parallelism"),
+    [
+        pytest.param(mode, parallelism, marks=[] if quick else [pytest.mark.soak])
+        for mode in MODES
+        for parallelism in (1, 2, 5)
+        for quick in [parallelism == (5 if mode == "unaligned" else 2)]
+    ],
+)
 def test_every_mode_at_every_parallelism(mode, parallelism, tmp_path):
     plan = Plan("pipeline", mode, (parallelism,), MIXED)
     check(plan, run(plan, tmp_path))

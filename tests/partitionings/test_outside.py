@@ -24,7 +24,7 @@ from minirt.testing.conformance.edges import EdgeKind, Key, registered_edge
 from minirt.testing.conformance.sources import NumberedSource, numbered
 from tests.partitionings.outside import ByRange, Everywhere, Mirrored
 
-SPLITS, COUNT, SEEDS, RUNS = 3, 12, 12, 20
+SPLITS, COUNT, SEEDS, RUNS = 3, 12, 6, 10
 BOUNDS = (3, 6, 7, 10)
 TABLE = pa.table({"n": range(36), "place": [n % 12 for n in range(36)]})
 

@@ -50,7 +50,6 @@ from minirt.protocol.job_events import (
     WorkersConnected,
     WorkerSeen,
 )
-from minirt.protocol.liveness import Liveness
 from minirt.protocol.manifest import Manifest
 from minirt.protocol.reasons import (
     CheckpointFailureReason,
@@ -65,6 +64,7 @@ from minirt.protocol.source_offsets import (
     TellSources,
 )
 from minirt.protocol.subtask_commands import AbortCheckpoint, TriggerCheckpoint
+from minirt.protocol.workers import Patience
 from tests.protocol.parts import (
     SINK,
     SOURCE,
@@ -90,9 +90,7 @@ def job(
         subtasks=frozenset({SOURCE, SINK}),
         checkpoints=settings,
         restarts=restarts.start(),
-        liveness=Liveness(timeout_s=8.0),
-        connect_timeout_s=30.0,
-        start_timeout_s=40.0,
+        patience=Patience(connect_s=30.0, start_s=40.0, silence_s=8.0),
     )
 
 

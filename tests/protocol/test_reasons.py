@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import pickle
 from enum import Enum
-from pathlib import Path
 
 import pytest
 
@@ -25,8 +24,8 @@ from minirt.protocol.reasons import (
     SavepointFailureReason,
     failed_by,
 )
+from tests.naming import files_that
 
-ROOT = Path(__file__).parent.parent.parent
 WHY, GENERATION, SAVEPOINT = (
     CheckpointFailureReason,
     GenerationFailureReason,
@@ -140,7 +139,7 @@ def test_errors_with_a_reason_keep_it_on_their_way_to_another_process(
     [
         (WHY.EXPIRED, "checkpoints.py"),
         (WHY.NOT_STORED, "checkpoints.py"),
-        (GENERATION.SILENT, "job.py"),
+        (GENERATION.SILENT, "workers.py"),
         (SAVEPOINT.TOO_MANY_REQUESTS, "savepoints.py"),
     ],
     ids=str,
@@ -149,12 +148,9 @@ def test_a_reason_is_known_where_it_arises_and_where_it_gets_its_words(
     reason: Enum, arises_in: str
 ) -> None:
     """What one more reason touches: these two files of `minirt/protocol`, and the table above."""
-    found = {
-        path
-        for path in (ROOT / "minirt").rglob("*.py")
-        if any(
-            isinstance(node, ast.Attribute) and node.attr == reason.name
-            for node in ast.walk(ast.parse(path.read_text()))
+    found = files_that(
+        lambda tree: any(
+            isinstance(node, ast.Attribute) and node.attr == reason.name for node in ast.walk(tree)
         )
-    }
-    assert found == {ROOT / "minirt/protocol" / name for name in ("reasons.py", arises_in)}
+    )
+    assert found == {f"protocol/{name}" for name in ("reasons.py", arises_in)}

@@ -6,7 +6,6 @@ run: in worker processes, inline, in the simulator and in an exploration.
 
 from __future__ import annotations
 
-import ast
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -29,6 +28,7 @@ from minirt.runtime.subtask.subtask import Subtask
 from minirt.testing import TransactionalSink, simulate
 from minirt.testing.exploration import explore
 from minirt.testing.faults import Faults
+from tests.naming import files_that, names_in
 
 # What adding a command takes.
 
@@ -189,8 +189,6 @@ MORE = {
 
 
 def test_between_the_protocol_and_the_subtask_nobody_names_a_command() -> None:
-    root = Path(rt.__file__).parent
-    named_in = {path.relative_to(root).as_posix(): _names_in(path) for path in root.rglob("*.py")}
     commands = {
         name
         for name, member in vars(subtask_commands).items()
@@ -198,11 +196,5 @@ def test_between_the_protocol_and_the_subtask_nobody_names_a_command() -> None:
     } - {"SubtaskCommand"}
     assert len(commands) >= 4
     for command in commands:
-        known = {path for path, names in named_in.items() if command in names}
+        known = files_that(lambda tree, command=command: command in names_in(tree))
         assert known == EVERY_COMMAND | MORE.get(command, set()), command
-
-
-def _names_in(path: Path) -> set[str]:
-    tree = ast.parse(path.read_text())
-    classes = {node.name for node in ast.walk(tree) if isinstance(node, ast.ClassDef)}
-    return classes | {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}

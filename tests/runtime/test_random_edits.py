@@ -32,7 +32,7 @@ from minirt.testing.conformance.oracle import judge
 from minirt.testing.conformance.plans import Plan
 from tests.runtime.stepped import SteppedJob
 
-RUNS = 20
+RUNS = 12
 RECORDS = 40
 """Of each split: enough to fill queues."""
 

@@ -29,8 +29,7 @@ from minirt.runtime.subtask.assembly import Assembled, assemble
 from minirt.runtime.subtask.pacer import TimedPacer
 from minirt.runtime.worker.worker import Worker
 from tests.runtime.processes import wait_until
-
-IN_TIME_S = 10.0
+from tests.runtime.signals import Signals
 
 
 class Clock:
@@ -162,22 +161,6 @@ def test_a_worker_looks_around_and_sends_before_each_slice() -> None:
     for place in slices:
         before = done[place - 4 : place]
         assert before == ["receive", "clock of a", "clock of b", "send"]
-
-
-class Signals:
-    """Files by which the processes of a job tell each other how far they are."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-
-    def give(self, name: str) -> None:
-        (self._folder / name).touch()
-
-    def given(self, name: str) -> bool:
-        return (self._folder / name).exists()
-
-    def wait(self, name: str) -> None:
-        wait_until(lambda: self.given(name), name, IN_TIME_S)
 
 
 class Numbers(rt.Source):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,25 +18,9 @@ from minirt import (
     SinkContext,
     SinkWriter,
 )
-from tests.runtime.processes import wait_until
+from tests.runtime.signals import Signals
 
 pytestmark = pytest.mark.processes
-
-
-class Signals:
-    """Files by which the threads of a worker and the test wait for each other."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-
-    def give(self, name: str) -> None:
-        (self._folder / name).touch()
-
-    def given(self, name: str) -> bool:
-        return (self._folder / name).exists()
-
-    def wait(self, name: str) -> None:
-        wait_until(lambda: self.given(name), name)
 
 
 class SlowlyDurable(Sink):

@@ -1,10 +1,10 @@
-"""Every kind of window against a computation in plain Python, restored and rescaled in between."""
+"""Every kind of window, of columns and of rows, against plain Python, restored and rescaled in between."""
 
 from __future__ import annotations
 
 import datetime as dt
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -14,7 +14,9 @@ from hypothesis import strategies as st
 
 import minirt as rt
 from minirt.graph.keys import KeySelector
+from minirt.graph.operator_spec import OperatorSpec
 from minirt.operators.window import WindowSpec
+from minirt.operators.window_rows import RowWindowSpec
 from minirt.testing.contracts import Advance, Given
 from minirt.testing.contracts.operating import Result, Subtasks
 
@@ -33,24 +35,61 @@ STEPS = st.lists(
 )
 
 
-def run(window: rt.Window, steps: Sequence[tuple[str, Any]], **how: Any) -> list[Result]:
+class Figures(rt.WindowProcess):
+    """What `AGGREGATES` compute, of rows; and the number of the result among those of its window."""
+
+    given = rt.ValueState(0)
+
+    def process(self, records: list[Any], ctx: rt.WindowContext) -> Iterable[Any]:
+        values = [record["v"] for record in records]
+        self.given.value += 1
+        found = {"n": len(values), "sum": sum(values), "first": values[0], "last": values[-1]}
+        yield {"k": ctx.key, **bounds(ctx), **found, "given": self.given.value}
+
+    def retract(self, ctx: rt.WindowContext) -> Iterable[Any]:
+        yield {"k": ctx.key, **bounds(ctx), "n": None, "sum": None}
+
+    def merge(self, other: Mapping[str, Any], ctx: rt.WindowContext) -> None:
+        self.given.value += other["given"]
+
+
+def bounds(ctx: rt.WindowContext) -> dict[str, Any]:
+    if ctx.start is None or ctx.end is None:
+        return {"pane": ctx.pane}
+    edges = {"window_start": ctx.start, "window_end": ctx.end}
+    times = {name: dt.datetime.fromtimestamp(at / 1000, dt.UTC) for name, at in edges.items()}
+    return {"pane": ctx.pane, **times}
+
+
+def run(
+    window: rt.Window, steps: Sequence[tuple[str, Any]], *, rows: bool = False, **how: Any
+) -> list[Result]:
     """What comes out; record number `i` has the value `i`."""
-    spec = WindowSpec(AGGREGATES, window, **how)
+    return [result for part in stepwise(window, steps, rows=rows, **how) for result in part]
+
+
+def stepwise(
+    window: rt.Window, steps: Sequence[tuple[str, Any]], *, rows: bool = False, **how: Any
+) -> Iterator[list[Result]]:
+    """What comes out at each step, and at the end."""
+    spec: OperatorSpec = WindowSpec(AGGREGATES, window, **how)
+    if rows:
+        spec = RowWindowSpec(window, process=Figures(), **how)
     running = Subtasks(spec, (KeySelector(("k",)),))
-    results: list[Result] = []
-    number = 0
+    number = given = 0
     for place, (step, what) in enumerate(steps):
         if step == "add":
-            rows = [{"k": k, "v": number + i} for i, (k, _) in enumerate(what)]
+            records = [{"k": k, "v": number + i} for i, (k, _) in enumerate(what)]
             number += len(what)
-            running.feed(Given(rows, [time for _, time in what]), columns=True)
+            running.feed(Given(records, [time for _, time in what]), columns=not rows)
         elif step == "advance":
             running.feed(Advance(what))
         else:
-            results += running.results
             stored = running.snapshot(str(place))
-            running = Subtasks(spec, (KeySelector(("k",)),), what, restore=stored)
-    return results + running.end()
+            running, given = Subtasks(spec, (KeySelector(("k",)),), what, restore=stored), 0
+        yield running.results[given:]
+        given = len(running.results)
+    yield running.end()[given:]
 
 
 def milliseconds(time: dt.datetime) -> int:
@@ -83,8 +122,11 @@ def numbered(steps: Sequence[tuple[str, Any]]) -> list[tuple[Any, int, int, int]
     st.sampled_from([(10, 10), (10, 5), (12, 8), (20, 1)]),
     st.integers(0, 1),
     st.integers(0, 9),
+    st.booleans(),
 )
-def test_sliding(steps: list[Any], sizes: tuple[int, int], offset: int, lateness: int) -> None:
+def test_sliding(
+    steps: list[Any], sizes: tuple[int, int], offset: int, lateness: int, rows: bool
+) -> None:
     size, every = sizes
     offset %= every
     window = rt.Sliding(
@@ -100,13 +142,25 @@ def test_sliding(steps: list[Any], sizes: tuple[int, int], offset: int, lateness
         for start in range(last, time - size, -every):
             if start + size - 1 + lateness > seen:
                 wanted[key, start, start + size].append(value)
-    results = run(window, steps)
+    results = run(window, steps, rows=rows)
     # A window that is closed is not given out again, though panes of it may still be filled.
     assert newest(results) == {w: (len(values), sum(values)) for w, values in wanted.items()}
     assert sum(tag == "late" for tag, _, _ in results) == late
     for tag, r, _ in results:
-        if not tag:
+        if not tag and not rows:  # Rows of panes are in the order of the panes.
             assert r["first"] <= r["last"]
+    if rows:
+        assert_numbered(results)
+
+
+def assert_numbered(results: Sequence[Result]) -> None:
+    """The state of each window has counted its results."""
+    given: dict[Any, list[int]] = defaultdict(list)
+    for tag, r, _ in results:
+        if not tag:
+            given[r["k"], r["window_start"], r["window_end"]].append(r["given"])
+    for numbers in given.values():
+        assert numbers == list(range(1, len(numbers) + 1))
 
 
 def sessions(records: Sequence[tuple[int, int]], gap: int) -> list[tuple[int, int, list[int]]]:
@@ -120,10 +174,8 @@ def sessions(records: Sequence[tuple[int, int]], gap: int) -> list[tuple[int, in
     return found
 
 
-@settings(deadline=None, max_examples=60)
-@given(STEPS, st.integers(1, 12))
-def test_sessions_of_records_that_are_not_late(steps: list[Any], gap: int) -> None:
-    """Watermarks before the end never pass what is still to come, however records are disordered."""
+def without_late(steps: Sequence[tuple[str, Any]]) -> list[tuple[str, Any]]:
+    """The steps with watermarks that do not pass what is still to come."""
     records = [time for step, what in steps if step == "add" for _, time in what]
     left, kept = list(records), []
     for step, what in steps:
@@ -132,6 +184,14 @@ def test_sessions_of_records_that_are_not_late(steps: list[Any], gap: int) -> No
         if step == "advance":
             what = min([what, *(time - 1 for time in left)])
         kept.append((step, what))
+    return kept
+
+
+@settings(deadline=None, max_examples=60)
+@given(STEPS, st.integers(1, 12), st.booleans())
+def test_sessions_of_records_that_are_not_late(steps: list[Any], gap: int, rows: bool) -> None:
+    """Watermarks before the end never pass what is still to come, however records are disordered."""
+    kept = without_late(steps)
     by_key: dict[Any, list[tuple[int, int]]] = defaultdict(list)
     for key, time, value, _ in numbered(kept):
         by_key[key].append((time, value))
@@ -141,12 +201,22 @@ def test_sessions_of_records_that_are_not_late(steps: list[Any], gap: int) -> No
         for start, end, values in sessions(own, gap)
     )
     got = Counter(
-        (*bounds, *values) for bounds, values in newest(run(rt.Session(f"{gap}ms"), kept)).items()
+        (*bounds, *values)
+        for bounds, values in newest(run(rt.Session(f"{gap}ms"), kept, rows=rows)).items()
     )
     assert got == wanted
 
 
-def test_a_late_record_joins_two_sessions_and_takes_their_results_back() -> None:
+@pytest.mark.parametrize("rows", [False, True])
+def test_a_session_is_over_when_no_record_can_touch_it(rows: bool) -> None:
+    """One at its very end still belongs to it, though the watermark is a millisecond before."""
+    steps = [("add", [("a", 0)]), ("advance", 9), ("add", [("a", 10)]), ("advance", 20)]
+    results = run(rt.Session("10ms"), steps, rows=rows)
+    assert [(r["n"], time) for _, r, time in results] == [(2, 20)]
+
+
+@pytest.mark.parametrize("rows", [False, True])
+def test_a_late_record_joins_two_sessions_and_takes_their_results_back(rows: bool) -> None:
     window = rt.Session("10ms", allowed_lateness="100ms")
     steps = [
         ("add", [("a", 0), ("a", 18)]),
@@ -156,7 +226,7 @@ def test_a_late_record_joins_two_sessions_and_takes_their_results_back() -> None
     ]
     shown = [
         (r["pane"], milliseconds(r["window_start"]), milliseconds(r["window_end"]), r["n"])
-        for _, r, _ in run(window, steps)
+        for _, r, _ in run(window, steps, rows=rows)
     ]
     assert sorted(shown) == sorted(
         [
@@ -170,8 +240,8 @@ def test_a_late_record_joins_two_sessions_and_takes_their_results_back() -> None
 
 
 @settings(deadline=None, max_examples=40)
-@given(STEPS, st.sampled_from([(1, 1), (3, 3), (3, 1), (4, 2), (5, 3)]))
-def test_count_windows(steps: list[Any], sizes: tuple[int, int]) -> None:
+@given(STEPS, st.sampled_from([(1, 1), (3, 3), (3, 1), (4, 2), (5, 3)]), st.booleans())
+def test_count_windows(steps: list[Any], sizes: tuple[int, int], rows: bool) -> None:
     size, every = sizes
     by_key: dict[Any, list[int]] = defaultdict(list)
     for key, _, value, _ in numbered(steps):
@@ -181,22 +251,24 @@ def test_count_windows(steps: list[Any], sizes: tuple[int, int]) -> None:
         for key, values in by_key.items()
         for i in range(0, len(values) - size + 1, every)
     )
-    results = run(rt.CountWindow(size, every), steps)
+    results = run(rt.CountWindow(size, every), steps, rows=rows)
     assert (
         Counter((r["k"], r["n"], r["sum"], r["first"], r["last"]) for _, r, _ in results) == wanted
     )
 
 
+@pytest.mark.parametrize("rows", [False, True])
 @pytest.mark.parametrize("purge", [False, True])
-def test_a_global_window_gives_out_after_so_many(purge: bool) -> None:
+def test_a_global_window_gives_out_after_so_many(purge: bool, rows: bool) -> None:
     steps = [("add", [("a", 1), ("b", 2), ("a", 3), ("a", 4)]), ("rescale", 2), ("add", [("a", 5)])]
-    results = run(rt.GlobalWindow(rt.AfterCount(2), purge=purge), steps)
+    results = run(rt.GlobalWindow(rt.AfterCount(2), purge=purge), steps, rows=rows)
     assert sorted((r["k"], r["n"], r["sum"]) for _, r, _ in results) == (
         [("a", 2, 2), ("a", 2, 7)] if purge else [("a", 2, 2), ("a", 4, 9)]
     )
 
 
-def test_civil_days_have_23_and_25_hours_when_clocks_are_changed() -> None:
+@pytest.mark.parametrize("rows", [False, True])
+def test_civil_days_have_23_and_25_hours_when_clocks_are_changed(rows: bool) -> None:
     zone = ZoneInfo("Europe/Berlin")
     hours = [
         dt.datetime(2024, month, day, tzinfo=dt.UTC) + dt.timedelta(hours=hour)
@@ -206,7 +278,7 @@ def test_civil_days_have_23_and_25_hours_when_clocks_are_changed() -> None:
     wanted = Counter(hour.astimezone(zone).date() for hour in hours)
     steps = [("add", [("a", milliseconds(hour)) for hour in hours])]
     found = {}
-    for _, r, _ in run(rt.Tumbling("1d", timezone="Europe/Berlin"), steps):
+    for _, r, _ in run(rt.Tumbling("1d", timezone="Europe/Berlin"), steps, rows=rows):
         start, end = (r[name].astimezone(zone) for name in ("window_start", "window_end"))
         assert (start.hour, end.hour) == (0, 0)
         found[start.date()] = r["n"]

@@ -15,9 +15,10 @@ from minirt.state.frozen import FrozenKeys, FrozenSlots
 from minirt.state.keyed import KeyedState
 from minirt.state.segments import Segments
 from minirt.storage.checkpoints import CheckpointStorage
+from tests.campaigns import runs
 from tests.simulation.aggregating import run_aggregating
 
-RUNS = 40
+RUNS = runs(16)
 SEEDS = 300
 EXACT_MODES = sorted(name for name, mode in MODES.items() if mode.exactly_once)
 

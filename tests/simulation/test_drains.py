@@ -16,10 +16,13 @@ from minirt.protocol.checkpoints import CheckpointCoordinator
 from minirt.storage.checkpoints import CheckpointStorage
 from minirt.testing import Faults, Requests, SimulationResult, TransactionalSink, simulate
 from minirt.testing.conformance.sources import OUT_OF_ORDER_MS, NumberedSource, event_time
+from tests.campaigns import runs
 from tests.simulation.counting import COUNT, EXPECTED, SPLITS, key_of
 
 EXACT_MODES = sorted(name for name, mode in MODES.items() if mode.exactly_once)
+RUNS = runs(60)
 SEEDS = 120
+"""Within so many each planted bug must be noticed."""
 END_MS = 1 << 50
 FAULTS = replace(Faults(), worker_crashes=4, storage_errors=8, coordinator_crashes=3)
 
@@ -79,11 +82,11 @@ def _wrong(sink: TransactionalSink, ends: int) -> list[str]:
 @pytest.mark.parametrize("mode", EXACT_MODES)
 def test_a_drained_job_gives_out_each_key_once_however_it_fails(mode: str) -> None:
     seen = Counter[str]()
-    for seed in range(SEEDS):
+    for seed in range(RUNS):
         result, wrong = run(seed, mode)
         assert wrong == [], f"seed {seed}"
         seen["drained"] += any(note.endswith(": is stopped") for note in result.trace)
-    assert seen["drained"] > SEEDS / 4
+    assert seen["drained"] > RUNS / 4
 
 
 def assert_noticed() -> None:

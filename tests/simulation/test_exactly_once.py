@@ -13,11 +13,12 @@ from minirt.modes.aligned_with_timeout import AlignedWithTimeout
 from minirt.protocol.barriers import CheckpointMode
 from minirt.testing import Faults, simulate
 from minirt.testing.conformance.campaign import Tally
+from tests.campaigns import runs
 from tests.simulation.counting import SPILLING, CountingJob, run_counting
 from tests.simulation.soak import run_seed
 
-RANDOM_JOBS = 600
-COUNTING_JOBS = 1600
+RANDOM_JOBS = runs(240)
+COUNTING_JOBS = runs(600)
 EXACT_MODES = {
     "aligned": MODES["aligned"],
     "unaligned": MODES["unaligned"],
@@ -55,7 +56,7 @@ def test_every_checkpoint_of_the_counting_job_is_a_consistent_cut(mode: Checkpoi
 
 @pytest.mark.parametrize("mode", EXACT_MODES.values(), ids=EXACT_MODES)
 def test_what_waits_on_disk_is_part_of_a_consistent_cut_too(mode: CheckpointMode) -> None:
-    for seed in range(100):
+    for seed in range(runs(50)):
         assert run_counting(seed, mode=mode, options=SPILLING) == [], f"seed {seed}"
 
 

@@ -118,9 +118,14 @@ def seen(
     return result.check(), cuts
 
 
-@EVERY_MODE
 @pytest.mark.parametrize(
-    ("job", "checkpoints", "crashes"), [(SHORT_LINE, 1, 0), (SHORT_LINE, 0, 1)], ids=str
+    ("job", "checkpoints", "crashes", "mode"),
+    [
+        pytest.param(SHORT_LINE, checkpoints, 1 - checkpoints, mode, marks=marks)
+        for checkpoints in (1, 0)
+        for mode in sorted(MODES)
+        for marks in [[pytest.mark.soak] if checkpoints and mode == "aligned_with_timeout" else []]
+    ],
 )
 def test_the_reduction_finds_the_same_outputs_and_checkpoints(
     job: SmallJob, checkpoints: int, crashes: int, mode: str

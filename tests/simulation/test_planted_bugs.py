@@ -52,6 +52,7 @@ from minirt.testing import Faults
 from minirt.testing.clock import ProcessClock
 from minirt.testing.conformance.cases import Case, draw_case, run_case
 from minirt.testing.conformance.drawing import impure_plan, timer_plan
+from tests.campaigns import runs
 from tests.simulation.counting import SPILLING, run_counting
 from tests.simulation.soak import draw_timeout, run_seed
 
@@ -121,7 +122,7 @@ def assert_noticed(search: Search, *words: str) -> None:
 def test_without_a_planted_bug_nothing_is_noticed() -> None:
     searches = (counting, counting_unaligned, counting_with_timeout, counting_with_zombies)
     for search in (*searches, counting_spilled, impure, random_jobs, output_of_random_jobs, timers):
-        for seed in range(30):
+        for seed in range(runs(15)):
             assert search(seed) == []
 
 

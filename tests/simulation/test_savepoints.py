@@ -22,11 +22,14 @@ from minirt.runtime.coordinator.storage_tasks import StorageTasks
 from minirt.runtime.subtask.subtask import Subtask
 from minirt.testing import Faults, Requests, SimulationResult, simulate
 from minirt.testing.conformance.sources import NumberedSource
+from tests.campaigns import runs
 from tests.simulation.counting import EXPECTED, CountingJob, remembered_in
 
 EXACT_MODES = sorted(name for name, mode in MODES.items() if mode.exactly_once)
 REQUESTS = Requests(savepoints=3, stops=2, drains=1)
+RUNS = runs(80)
 SEEDS = 200
+"""Within so many each planted bug must be noticed."""
 
 Patch = pytest.MonkeyPatch
 
@@ -44,17 +47,17 @@ def run(
 @pytest.mark.parametrize("mode", EXACT_MODES)
 def test_a_job_that_is_stopped_and_started_elsewhere_puts_out_everything_once(mode: str) -> None:
     asked: Counter[str] = Counter()
-    for seed in range(SEEDS):
+    for seed in range(RUNS):
         result, wrong = run(seed, mode)
         assert wrong == [], f"seed {seed}"
         requests = [note for note in result.trace if ": asks coordinator" in note]
         asked.update(next(k for k in ("GO_ON", "STOP", "DRAIN") if k in note) for note in requests)
         asked["taken"] += len(result.savepoints)
-    assert min(asked[kind] for kind in ("GO_ON", "STOP", "DRAIN", "taken")) > SEEDS / 4
+    assert min(asked[kind] for kind in ("GO_ON", "STOP", "DRAIN", "taken")) > RUNS / 4
 
 
 def test_at_least_once_loses_nothing() -> None:
-    for seed in range(SEEDS):
+    for seed in range(RUNS):
         job = CountingJob([2, 3])
         job.run(seed, mode="at_least_once", requests=REQUESTS).check()
         assert job.wrong(exactly_once=False) == [], f"seed {seed}"
@@ -62,12 +65,12 @@ def test_at_least_once_loses_nothing() -> None:
 
 def test_a_job_restored_from_any_copy_goes_on_exactly_once() -> None:
     restored = 0
-    for seed in range(SEEDS // 2):
+    for seed in range(RUNS):
         result, _ = run(seed, "unaligned")
         for savepoint in result.savepoints:
             assert _put_out(savepoint, seed) == EXPECTED, f"seed {seed}"
             restored += 1
-    assert restored > SEEDS / 4
+    assert restored > RUNS / 4
 
 
 def _put_out(savepoint: Mapping[str, bytes], seed: int) -> Counter[Any]:
@@ -106,7 +109,7 @@ def shown(seed: int) -> Counter[Any] | None:
 
 
 def test_behind_an_aligned_stop_even_a_sink_without_transactions_shows_nothing() -> None:
-    for seed in range(SEEDS):
+    for seed in range(RUNS):
         assert shown(seed) in (None, EXPECTED), f"seed {seed}"
 
 

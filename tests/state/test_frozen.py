@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import minirt as rt
-from minirt.data.codec import UnsupportedRecordError
+from minirt.data.errors import UnsupportedRecordError
 from minirt.state import frozen, segments
 from minirt.state.array_table import ArrayTable
 from minirt.state.frozen import FrozenKeys, FrozenSlots

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from minirt.data.codec import MalformedDataError, UnsupportedRecordError
+from minirt.data.errors import MalformedDataError, UnsupportedRecordError
 from minirt.data.keys import group_range, key_group
 from minirt.state.keyed import KeyedState
 from minirt.state.sections import CHUNK_ENTRIES, section_bytes

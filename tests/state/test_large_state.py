@@ -10,7 +10,8 @@ import pyarrow as pa
 import pytest
 
 import minirt as rt
-from minirt.data.codec import MalformedDataError, pack_values
+from minirt.data.codec import pack_values
+from minirt.data.errors import MalformedDataError
 from minirt.state import frozen, key_columns, segments
 from minirt.state.array_table import ArrayTable
 from minirt.state.key_columns import key_column

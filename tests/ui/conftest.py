@@ -1,12 +1,10 @@
-"""A registry of one's own, jobs to look at, and the command that shows them."""
+"""Jobs to look at, and the command that shows them."""
 
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,15 +13,7 @@ import pytest
 
 import minirt as rt
 from minirt.runtime.program.job import Job
-from tests.runtime.processes import wait_until
-
-
-@pytest.fixture
-def registry(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    short = tempfile.mkdtemp(prefix="jobs-")  # Paths of sockets must be short.
-    monkeypatch.setenv("XDG_RUNTIME_DIR", short)
-    yield Path(short) / "minirt" / "jobs"
-    shutil.rmtree(short)
+from tests.watch import measured
 
 
 @pytest.fixture
@@ -37,17 +27,7 @@ def job(registry: Path, tmp_path: Path) -> Iterator[Job]:
         checkpointing=rt.Checkpointing(tmp_path / "stored", interval="300ms", mode="unaligned"),
         restart=rt.Restart.fixed_delay(None, "100ms"),
     )
-    wait_until(
-        lambda: (
-            len(job.figures.subtasks) == 3
-            and all(one.rates is not None for one in job.figures.subtasks)
-            and job.figures.checkpoints.completed > 2
-        ),
-        "figures and checkpoints",
-    )
-    yield job
-    job.cancel()
-    job.wait(60)
+    yield from measured(job, subtasks=3, checkpoints=3)
 
 
 Serve = Callable[..., str]

@@ -13,7 +13,7 @@ from typing import Any, BinaryIO, Literal, get_args
 import pyarrow as pa
 
 from minirt.data.batch import Batch
-from minirt.errors import ConfigurationError, MinirtError, SinkDataError, StorageError
+from minirt.errors import ConfigurationError, MinirtError, SinkDataError
 from minirt.io.encoder import Encoder
 from minirt.io.ledger import LedgerConnection, LedgerEntry, LedgerSink, LedgerTransaction
 from minirt.io.schemas import ColumnEncoder
@@ -73,14 +73,7 @@ class PostgresSink(LedgerSink):
 
     def validate(self) -> None:
         """Look at the table, so that what does not fit is refused before anything starts."""
-        try:
-            connection = self._server.connect()
-        except StorageError as error:
-            raise ConfigurationError(str(error)) from error
-        try:
-            table = read_table(self._server, connection, self._table_name)
-        finally:
-            closed(connection)
+        table = read_table(self._server, self._table_name)
         names = self._columns or tuple(one.name for one in table.columns if not one.given)
         for name in names:
             if table.column(name).generated:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from minirt.errors import ConfigurationError, SourceDataError, StorageError
+from minirt.errors import ConfigurationError, SourceDataError
 from minirt.io.base import Offset, Source, Split, SplitReader
 from minirt.units import positive
 from minirt_connectors.postgres.server import Server, closed, quoted, rows
@@ -46,14 +46,7 @@ class PostgresSource(Source):
         self._plan: tuple[Table, pa.Schema] | None = None
 
     def validate(self) -> None:
-        try:
-            connection = self._server.connect()
-        except StorageError as error:
-            raise ConfigurationError(str(error)) from error
-        try:
-            table = read_table(self._server, connection, self._table_name)
-        finally:
-            closed(connection)
+        table = read_table(self._server, self._table_name)
         if table.column(self._key).kind not in _WHOLE or not table.column(self._key).not_null:
             raise ConfigurationError(
                 f"key {self._key!r} of {table.sql} must be a column of whole numbers that is not null"

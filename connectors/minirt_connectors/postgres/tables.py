@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import pyarrow as pa
 
-from minirt.errors import ConfigurationError
-from minirt_connectors.postgres.server import TYPES, Server, quoted, rows
+from minirt.errors import ConfigurationError, StorageError
+from minirt_connectors.postgres.server import TYPES, Server, closed, quoted, rows
 
 _COLUMNS = """
 SELECT a.attname::text, t.typname::text, a.attnotnull, a.atthasdef OR a.attidentity <> '',
@@ -79,14 +78,23 @@ class Table:
         return pa.schema(fields)
 
 
-def read_table(server: Server, connection: Any, name: str) -> Table:
-    """What the server says of a table, `name` or `schema.name`; ConfigurationError if it is missing."""
+def read_table(server: Server, name: str) -> Table:
+    """What the server says of a table, `name` or `schema.name`.
+
+    Raises ConfigurationError if the table is missing or nobody can connect to the server.
+    """
     schema, _, short = name.rpartition(".")
     sql = f"{quoted(schema)}.{quoted(short)}" if schema else quoted(short)
-    with server.errors(f"cannot look at table {name}"):
-        found = rows(connection, _COLUMNS, (sql,))
-        indexes = rows(connection, _UNIQUE, (sql,))
-        connection.rollback()
+    try:
+        connection = server.connect()
+    except StorageError as error:
+        raise ConfigurationError(str(error)) from error
+    try:
+        with server.errors(f"cannot look at table {name}"):
+            found = rows(connection, _COLUMNS, (sql,))
+            indexes = rows(connection, _UNIQUE, (sql,))
+    finally:
+        closed(connection)
     if not found:
         raise ConfigurationError(f"{server.name} has no table {sql}; create it first")
     unique: dict[int, set[str]] = {}

@@ -278,19 +278,37 @@ class _NumberedWriter(SinkWriter):
         return Prepared([{"name": path.name}], finish)
 
 
-def verify_numbers(place: Place) -> Verification:
-    """Whether each record that the sources gave out was committed exactly once."""
-    ends = _ends(place)
+def number_in_split(id: int) -> int:
+    return id & ((1 << _SPLIT_BITS) - 1)
+
+
+def first_id_of_split(id: int) -> int:
+    """That of the split whose record has this id."""
+    return id >> _SPLIT_BITS << _SPLIT_BITS
+
+
+def ids_of_split(split: int, records: int) -> npt.NDArray[np.uint64]:
+    first = split << _SPLIT_BITS
+    return np.arange(first, first + records, dtype=np.uint64)
+
+
+def verify_numbers(
+    place: Place, results: Callable[[int], int] = lambda records: records
+) -> Verification:
+    """Whether each record that the sources gave out was committed exactly once.
+
+    A split of so many records has `results(records)` results, numbered as its records are.
+    """
+    found = ends_of_splits(place)
     ids = _committed(place)
-    if not ends or None in ends.values():
+    if found is None:
         words = "the sources did not come to an end, so nobody knows what must be there"
         return Verification("not verified", words)
-    firsts = {split: int(split.rpartition("-")[2]) << _SPLIT_BITS for split in ends}
-    expected = sum(end for end in ends.values() if end is not None)
+    ends = {split << _SPLIT_BITS: results(records) for split, records in found.items()}
+    expected = sum(ends.values())
     unique = np.unique(ids)
     known = sum(
-        int(((unique >= first) & (unique < first + (ends[split] or 0))).sum())
-        for split, first in firsts.items()
+        int(((unique >= first) & (unique < first + end)).sum()) for first, end in ends.items()
     )
     missing, twice, foreign = expected - known, len(ids) - len(unique), len(unique) - known
     words = (
@@ -322,8 +340,16 @@ def source_lag(place: Place, pace: Pace, began: float, every_s: float = 0.25) ->
     return Series("source lag", "records", tuple(at), tuple(lags))
 
 
+def ends_of_splits(place: Place) -> dict[int, int] | None:
+    """How many records each split gave out in all, by its number; None if one did not come to its end."""
+    ends = _ends(place)
+    if not ends or None in ends.values():
+        return None
+    return {int(who.rpartition("-")[2]): end for who, end in ends.items() if end is not None}
+
+
 def _ends(place: Place) -> dict[str, int | None]:
-    """How many records each split gave out in all; None if it did not come to its end."""
+    """Likewise, by the reader's name; None of one that did not come to its end."""
     ends: dict[str, int | None] = {}
     for track in read_tracks(place.notes, "source"):
         ended = [note.records for note in track.notes if note.checkpoint == _END]

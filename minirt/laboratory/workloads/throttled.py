@@ -17,6 +17,9 @@ from minirt.laboratory.workloads.parts import (
     verify_numbers,
 )
 
+HOT_SHARE = 0.8
+"""Of a skewed input: the share of the records that have the hot key."""
+
 Shape = Literal["steady", "bursty", "skewed", "one_slow", "slow_then_fast"]
 
 
@@ -41,7 +44,7 @@ class Throttled(Workload):
 
     def environment(self, parallelism: int, place: Place) -> Environment:
         env = Environment("throttled", parallelism=parallelism)
-        hot_share = 0.8 if self.shape == "skewed" else 0.0
+        hot_share = HOT_SHARE if self.shape == "skewed" else 0.0
         source = NumberedSource(
             place, self.keys, payload_chars=self.payload_chars, hot_share=hot_share
         )

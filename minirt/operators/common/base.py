@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import traceback
 from abc import ABC
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, ClassVar
@@ -24,6 +24,18 @@ Emit = Callable[[Batch], None]
 
 def _run_at_once(call: Callable[[], None]) -> None:
     call()
+
+
+CoroutineStart = Callable[[], Coroutine[Any, Any, None]]
+"""Makes the coroutine that an event loop is to run."""
+
+
+def _no_event_loop(start: CoroutineStart) -> None:
+    raise NotImplementedError("nobody runs coroutines here")
+
+
+def _nobody_behind(watermark: int | None, idle: bool | None) -> Iterable[Step]:
+    return ()
 
 
 class Wait(Enum):
@@ -78,6 +90,16 @@ class OperatorContext:
 
     Whatever it raises ends the worker; its result goes into the mailbox.
     """
+    run_async: Callable[[CoroutineStart], None] = _no_event_loop
+    """Have a coroutine run in the event loop of the process, which is in another thread.
+
+    All operators of a process share the loop. What the coroutine raises ends the worker; its results go
+    into the mailbox. The simulator runs a loop of its own, whose turns the seed draws and whose clock is
+    that of the simulation.
+    """
+    pass_time: Callable[[int | None, bool | None], Iterable[Step]] = _nobody_behind
+    """Tell those behind that event time has advanced to a watermark, or that the input has become idle or
+    active again: for operators with `holds_time`."""
 
 
 class Member(ABC):
@@ -139,9 +161,23 @@ class Operator(Member):
     """Fewer records at a time cost it about as much as so many. Larger batches are cut into pieces that
     take a slice, but are never cut smaller than this."""
 
+    holds_time: ClassVar[bool] = False
+    """Whether it tells those behind by itself how far event time is, see `OperatorContext.pass_time`.
+
+    It then must, but for the end of event time, which they hear of behind `on_end`.
+    """
+
     def __init__(self, ctx: OperatorContext) -> None:
         super().__init__(ctx)
         self.watermark: int | None = None
+
+    @property
+    def room(self) -> int | None:
+        """How many more records it can take up now; None if any number.
+
+        At 0 the subtask takes no records and lets no timers fire, but takes barriers. Mail must make room.
+        """
+        return None
 
     def process(self, batch: Batch, input_index: int) -> None:
         """Handle the records of one input."""
@@ -149,6 +185,10 @@ class Operator(Member):
     def on_watermark(self, watermark: int) -> Iterable[Step]:
         """Event time has advanced."""
         self.watermark = watermark
+        return ()
+
+    def on_idle(self, idle: bool) -> Iterable[Step]:
+        """The input has become idle, or active again."""
         return ()
 
     def on_processing_time(self, now_ms: int) -> Iterator[Step] | None:

@@ -39,7 +39,7 @@ def check_function(function: Any, label: str, *given: str, may_yield: bool = Fal
             f"{label}: {_name(function)} is a generator, but its result is taken as one value; "
             "return it, or use flat_map to emit several records"
         )
-    _check_arity(function, label, given)
+    check_arity(function, label, *given)
 
 
 def check_key_function(function: Any, label: str) -> None:
@@ -59,7 +59,8 @@ def check_key_function(function: Any, label: str) -> None:
             )
 
 
-def _check_arity(function: Callable[..., Any], label: str, given: tuple[str, ...]) -> None:
+def check_arity(function: Callable[..., Any], label: str, *given: str) -> None:
+    """Raise ConfigurationError if `function` cannot be called with the arguments `given`."""
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):  # many builtins do not tell

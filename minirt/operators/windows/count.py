@@ -10,7 +10,8 @@ import pyarrow as pa
 from minirt.aggregates import Count
 from minirt.data.batch import Columns
 from minirt.operators.common.base import OperatorContext, user_error
-from minirt.operators.windows.frame import Task, WindowFrame
+from minirt.operators.windows.frame import WindowFrame
+from minirt.operators.windows.outlet import Outlet, Task
 from minirt.state.accumulators import Arrivals
 from minirt.state.array_table import ArrayTable, Times
 from minirt.state.key_columns import Slots
@@ -26,8 +27,8 @@ _TOTAL = -1
 class CountFrame(WindowFrame):
     """Numbers the records of each key. A pane that is full is merged into the windows that end with it."""
 
-    def __init__(self, ctx: OperatorContext, task: Task) -> None:
-        super().__init__(ctx, task)
+    def __init__(self, ctx: OperatorContext, task: Task, outlet: Outlet | None = None) -> None:
+        super().__init__(ctx, task, outlet)
         match task.window:
             case CountWindow(size=size, every=every):
                 self._size, self._every, self._pane = size, every, task.window.pane
@@ -41,7 +42,7 @@ class CountFrame(WindowFrame):
             [*self._keys, PANE],
             task.aggregates,
             ctx.label,
-            routing=len(self._keys),
+            routing=self._routing,
             arrivals=Arrivals(),
         )
 

@@ -7,17 +7,19 @@ from collections.abc import Iterator, Mapping
 from minirt.data.batch import Columns
 from minirt.operators.common.aggregation import CHUNK_KEYS
 from minirt.operators.common.base import OperatorContext, user_error
-from minirt.operators.windows.frame import Task, WindowFrame
+from minirt.operators.windows.frame import WindowFrame
+from minirt.operators.windows.outlet import Outlet, Task
 from minirt.protocol.watermarks import MAX_WATERMARK
 from minirt.state.array_table import ArrayTable, Times
+from minirt.state.stored import NO_WATERMARK
 from minirt.windows import AfterTime, GlobalWindow
 
 _TABLE = "value"
 
 
 class EverythingFrame(WindowFrame):
-    def __init__(self, ctx: OperatorContext, task: Task) -> None:
-        super().__init__(ctx, task)
+    def __init__(self, ctx: OperatorContext, task: Task, outlet: Outlet | None = None) -> None:
+        super().__init__(ctx, task, outlet)
         assert isinstance(task.window, GlobalWindow)
         assert isinstance(task.window.trigger, AfterTime)
         self._trigger, self._purge = task.window.trigger, task.window.purge
@@ -61,5 +63,7 @@ class EverythingFrame(WindowFrame):
         return self._values
 
     def restored(self) -> None:
+        if self._times.least != NO_WATERMARK:
+            self._turn = self._times.least // self._trigger.interval_ms
         if self._trigger.clock == "processing" and len(self._values.pending()):
             self._early_at = self.ctx.monotonic() + self._trigger.interval_ms / 1000

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +15,7 @@ from minirt.errors import UserCodeError
 from minirt.operators.common.aggregation import outputs
 from minirt.operators.common.base import Operator, OperatorContext, user_error
 from minirt.operators.common.columns import to_columns
+from minirt.operators.windows.outlet import ALL, Bounds, ColumnOutlet, Outlet, Pane, Task
 from minirt.protocol.key_groups import group_range
 from minirt.protocol.watermarks import MAX_WATERMARK
 from minirt.state.array_table import ArrayTable, Times
@@ -24,47 +23,21 @@ from minirt.state.event_times import EventTimes
 from minirt.state.numbers import Mask
 from minirt.state.sections import Section
 from minirt.state.stored import EVENT_TIME, STATE
-from minirt.windows import AT_THE_END, Emission, Window
-
-LATE_TAG = "late"
-"""The side output that carries the records that came too late for their window."""
-
-WINDOW_TIME = pa.timestamp("ms", "UTC")
-
-PANE = "pane"
-"""The column that says which result of its window one is."""
-
-Pane = Literal["early", "on_time", "late", "retracted"]
-
-ALL = "\x1eall"
-"""The key column of a stream without keys."""
-
-
-@dataclass(frozen=True, slots=True)
-class Task:
-    """What is to be computed of which windows."""
-
-    window: Window
-    aggregates: tuple[Aggregate, ...]
-    emission: Emission = AT_THE_END
-    keyed: bool = True
-
-    @property
-    def marks_panes(self) -> bool:
-        """Whether results say which one of their window they are."""
-        return self.emission.early or self.window.takes_results_back
 
 
 class WindowFrame(Operator):
     """Subclasses keep tables, named as they are stored, and say what becomes of records and watermarks."""
 
-    def __init__(self, ctx: OperatorContext, task: Task) -> None:
+    def __init__(self, ctx: OperatorContext, task: Task, outlet: Outlet | None = None) -> None:
+        """Without an `outlet` results and late records leave as columns."""
         super().__init__(ctx)
         self._task = task
-        self._keys: Sequence[str] = ctx.keys[0].columns if task.keyed and ctx.keys[0] else (ALL,)
+        keys = task.keys if task.keys is not None else ctx.keys[0].columns if task.keyed else (ALL,)
+        self._keys: Sequence[str] = keys
+        self._routing = len(keys) if task.routing is None else task.routing
+        self._outlet = ColumnOutlet(ctx, task, keys) if outlet is None else outlet
         self._groups = group_range(ctx.subtask, ctx.parallelism, ctx.max_parallelism)
         self._times = EventTimes(self._groups)
-        self._late = ctx.side(LATE_TAG)
         self._lateness = task.window.allowed_lateness_ms
         self._early_at: float | None = None
         """When early results are due by the monotonic clock."""
@@ -100,6 +73,8 @@ class WindowFrame(Operator):
 
     def open(self) -> None:
         self.restored()
+        if any(map(len, self.tables().values())):
+            self._arm()
 
     def process(self, batch: Batch, input_index: int) -> None:
         if not len(batch):
@@ -114,13 +89,7 @@ class WindowFrame(Operator):
             one = pa.nulls(len(columns), pa.int8())
             columns = Columns(columns.table.append_column(ALL, one), columns.timestamps)
         self.take(columns, columns.timestamps)
-        emission = self._task.emission
-        if (
-            emission.when == "interval"
-            and emission.clock == "processing"
-            and self._early_at is None
-        ):
-            self._early_at = self.ctx.monotonic() + emission.interval_s
+        self._arm()
 
     def on_watermark(self, watermark: int) -> Iterator[None]:
         self.watermark = watermark
@@ -161,6 +130,13 @@ class WindowFrame(Operator):
 
     # What kinds of windows use.
 
+    def _arm(self) -> None:
+        """There is something to be given out early by the clock, if a job asks for that."""
+        emission = self._task.emission
+        by_clock = emission.when == "interval" and emission.clock == "processing"
+        if by_clock and self._early_at is None:
+            self._early_at = self.ctx.monotonic() + emission.interval_s
+
     def _advanced(self) -> Iterator[None]:
         yield from self.fire()
         emission = self._task.emission
@@ -173,7 +149,7 @@ class WindowFrame(Operator):
     def _table(self, *more: str, aggregates: Sequence[Aggregate] | None = None) -> ArrayTable:
         """An empty table; `more` are key columns behind those of the stream."""
         aggregates = self._task.aggregates if aggregates is None else aggregates
-        return ArrayTable([*self._keys, *more], aggregates, self.ctx.label, routing=len(self._keys))
+        return ArrayTable([*self._keys, *more], aggregates, self.ctx.label, routing=self._routing)
 
     def _seen(self, groups: npt.NDArray[np.integer]) -> Times:
         """The watermark that the keys of these groups have seen."""
@@ -182,42 +158,21 @@ class WindowFrame(Operator):
     def _put_aside(self, columns: Columns, late: Mask) -> None:
         """Give late records to the side output."""
         self.ctx.metrics.late_records += int(late.sum())
-        kept = columns.where(late)
-        if not self._task.keyed:
-            kept = Columns(kept.table.drop_columns([ALL]), kept.timestamps)
-        self._late(kept)
+        self._outlet.late(columns.where(late))
 
     def _show(
         self,
         results: pa.RecordBatch,
-        bounds: tuple[Times | int, Times | int] | None,
+        bounds: Bounds | None,
         pane: Pane,
         times: Times | None = None,
     ) -> None:
-        """Emit keys and results, with the bounds of their windows; else with `times`."""
-        count, keys = results.num_rows, len(self._keys)
-        if not count:
+        """Give out keys and results, at `times` or the last millisecond of their window."""
+        if not results.num_rows:
             return
-        columns, names = list(results.columns), list(results.schema.names)
-        key_columns, key_names = columns[:keys], names[:keys]
-        if not self._task.keyed:
-            key_columns, key_names = [], []
-        window: list[pa.Array] = []
-        if bounds is not None:
-            ends = np.broadcast_to(np.asarray(bounds[1], np.int64), count)
-            times = ends - 1
-            window = [
-                pa.array(np.broadcast_to(np.asarray(at, np.int64), count)).cast(WINDOW_TIME)
-                for at in bounds
-            ]
-        window_names = [*self._task.window.bounds]
-        if self._task.marks_panes:
-            window.append(pa.repeat(pa.scalar(pane), count))
-            window_names.append(PANE)
-        shown = pa.RecordBatch.from_arrays(
-            [*key_columns, *window, *columns[keys:]], [*key_names, *window_names, *names[keys:]]
-        )
-        self.ctx.emit(Columns(shown, None if times is None else np.array(times)))
+        if times is None and bounds is not None:
+            times = np.broadcast_to(np.asarray(bounds[1], np.int64) - 1, results.num_rows)
+        self._outlet.show(results, bounds, pane, times)
 
     def _failed(self, error: Exception) -> Exception:
         return user_error(self.ctx.label, error, outputs(self._task.aggregates))

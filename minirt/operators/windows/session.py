@@ -12,8 +12,9 @@ from minirt.aggregates import Max, Min
 from minirt.data.batch import Columns
 from minirt.operators.common.aggregation import CHUNK_KEYS
 from minirt.operators.common.base import OperatorContext, user_error
-from minirt.operators.windows.frame import Pane, Task, WindowFrame
+from minirt.operators.windows.frame import WindowFrame
 from minirt.operators.windows.intervals import joined
+from minirt.operators.windows.outlet import Outlet, Pane, Task
 from minirt.state.accumulators import Arrivals
 from minirt.state.array_table import ArrayTable, Times
 from minirt.state.chains import Chains
@@ -35,11 +36,12 @@ class SessionFrame(WindowFrame):
     """Joins the records of a batch with the sessions that are open, all keys at once, by sorting intervals.
 
     A table holds beside the aggregates when a session begins and when its last record was; a session that
-    is over and not open for late records any more is dropped.
+    is over and not open for late records any more is dropped. A record at the end of a session still is
+    part of it, so the session is over, and its result has its event time, at that very millisecond.
     """
 
-    def __init__(self, ctx: OperatorContext, task: Task) -> None:
-        super().__init__(ctx, task)
+    def __init__(self, ctx: OperatorContext, task: Task, outlet: Outlet | None = None) -> None:
+        super().__init__(ctx, task, outlet)
         assert isinstance(task.window, Session)
         self._gap = task.window.gap_ms
         self._own = len(task.aggregates)
@@ -48,7 +50,7 @@ class SessionFrame(WindowFrame):
             [*self._keys, SESSION],
             (*task.aggregates, *bounds),
             ctx.label,
-            routing=len(self._keys),
+            routing=self._routing,
             arrivals=Arrivals(),
         )
         self._listed = self._sessions.of_keys(len(self._keys))
@@ -61,7 +63,7 @@ class SessionFrame(WindowFrame):
 
     def take(self, columns: Columns, times: Times | None) -> None:
         assert times is not None
-        late = times + self._gap - 1 + self._lateness <= self._watermarks(columns)
+        late = times + self._gap + self._lateness <= self._watermarks(columns)
         if late.any():
             self._put_aside(columns, late)
             columns, times = columns.where(~late), times[~late]
@@ -75,16 +77,18 @@ class SessionFrame(WindowFrame):
 
     def fire(self) -> Iterator[None]:
         least = self._times.least
-        if self._next_end is not None and self._next_end - 1 > least:
+        if self._next_end is not None and self._next_end > least:
             return
         pending = self._sessions.pending()
-        due = pending[self._ends(pending) - 1 <= least]
+        due = pending[self._ends(pending) <= least]
         for first in range(0, len(due), CHUNK_KEYS):
             self._give_out(due[first : first + CHUNK_KEYS], "on_time")
             yield
         live = self._sessions.live()
         ends = self._ends(live)
-        closed = ends - 1 + self._lateness <= least
+        closed = ends + self._lateness <= least
+        if self._outlet.follows_windows and closed.any():
+            self._tell_closed(live[closed])
         self._drop(live[closed])
         left = self._sessions.pending()
         self._next_end = None
@@ -171,7 +175,7 @@ class SessionFrame(WindowFrame):
 
     def _follow(self, touched: Slots) -> None:
         """Give out sessions that are over already, and early results."""
-        over = self._ends(touched) - 1 <= self._times.least
+        over = self._ends(touched) <= self._times.least
         self._give_out(touched[over], "late")
         coming = touched[~over]
         self._sessions.hold_back(coming)
@@ -187,7 +191,8 @@ class SessionFrame(WindowFrame):
     def _give_out(self, slots: Slots, pane: Pane) -> None:
         if len(slots):
             self._show_sessions(slots, pane)
-            self._sessions.give_out(slots)
+            self._sessions.given_out(slots)
+            self._changed[slots] = False
 
     def _show_sessions(self, slots: Slots, pane: Pane) -> None:
         if not len(slots):
@@ -201,7 +206,7 @@ class SessionFrame(WindowFrame):
             results, _ = self._sessions.results(slots)
         except Exception as error:
             raise self._failed(error) from error
-        self._show(self._without_bounds(results), (starts, ends), pane)
+        self._show(self._without_bounds(results), (starts, ends), pane, ends)
 
     def _retract(self, slots: Slots) -> None:
         """Take back results that were given out of sessions that are others now."""
@@ -210,11 +215,12 @@ class SessionFrame(WindowFrame):
         known, starts, ends = self._shown(slots)
         slots = slots[known]
         results, _ = self._sessions.results(slots)
-        for place in range(len(self._keys) + 1, len(self._keys) + 1 + self._own):
-            field = results.schema.field(place)
-            results = results.set_column(place, field.name, pa.nulls(len(slots), field.type))
         shown = self._without_bounds(results)
-        self._show(shown, (starts[known], ends[known]), "retracted")
+        self._show(shown, (starts[known], ends[known]), "retracted", ends[known])
+
+    def _tell_closed(self, slots: Slots) -> None:
+        results, _ = self._sessions.results(slots)
+        self._outlet.closed(self._without_bounds(results), (self._starts(slots), self._ends(slots)))
 
     def _without_bounds(self, results: pa.RecordBatch) -> pa.RecordBatch:
         keys = len(self._keys)

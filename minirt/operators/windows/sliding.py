@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from minirt.data.batch import Columns
+from minirt.data.simple_columns import simple
 from minirt.operators.common.aggregation import CHUNK_KEYS
 from minirt.operators.common.base import OperatorContext, user_error
-from minirt.operators.windows.frame import Pane, Task, WindowFrame, by_value, part_of
+from minirt.operators.windows.frame import WindowFrame, by_value, part_of
+from minirt.operators.windows.outlet import Outlet, Pane, Task
 from minirt.protocol.watermarks import MAX_WATERMARK
 from minirt.state.accumulators import Arrivals
 from minirt.state.array_table import ArrayTable, Times
@@ -33,17 +35,23 @@ class SlidingFrame(WindowFrame):
     given out group by group, and a snapshot in between stores the marks.
     """
 
-    def __init__(self, ctx: OperatorContext, task: Task) -> None:
-        super().__init__(ctx, task)
+    def __init__(self, ctx: OperatorContext, task: Task, outlet: Outlet | None = None) -> None:
+        super().__init__(ctx, task, outlet)
         assert isinstance(task.window, PanedWindow)
         self._window = task.window
         self._arrivals = Arrivals()
-        self._empty = ArrayTable(self._keys, task.aggregates, ctx.label, arrivals=self._arrivals)
+        self._empty = ArrayTable(
+            self._keys,
+            task.aggregates,
+            ctx.label,
+            routing=self._routing,
+            arrivals=self._arrivals,
+        )
         self._panes: dict[int, ArrayTable] = {}
         self._merged = MergedPanes(self._panes, self._empty)
         self._fired = GroupMarks(self._groups)
-        self._changed: dict[int, list[pa.RecordBatch]] = {}
-        """By window, the keys that have changed since early results were given out."""
+        self._changed: dict[int, ArrayTable] = {}
+        """By pane, the keys that have changed since early results were given out."""
 
     def take(self, columns: Columns, times: Times | None) -> None:
         assert times is not None
@@ -67,10 +75,10 @@ class SlidingFrame(WindowFrame):
 
     def fire(self) -> Iterator[None]:
         for window in self._due():
-            self._changed.pop(window, None)
             yield from self._fire_window(window)
         for pane in [pane for pane in self._panes if self._closes_at(pane) <= self._times.least]:
             del self._panes[pane]
+            self._changed.pop(pane, None)
             self._merged.changed(pane)
         if self._times.least == MAX_WATERMARK:
             self._fired.clear()  # The end is not stored, as a restored job may go on.
@@ -79,9 +87,17 @@ class SlidingFrame(WindowFrame):
             self._fired.mark_all(self._times.least + 1)
 
     def fire_early(self) -> Iterator[None]:
-        for window in sorted(self._changed):
-            batch = pa.Table.from_batches(self._changed.pop(window)).combine_chunks()
-            self._give_again(window, batch.to_batches()[0], "early")
+        changed, self._changed = self._changed, {}
+        windows = {window for pane in changed for window in self._windows(pane)}
+        for window in sorted(windows):
+            if self._window.end_of(window) - 1 <= self._times.least:
+                continue
+            first = window * self._window.step
+            keys = self._empty.of_keys()
+            for pane in filter(range(first, first + self._window.panes).__contains__, changed):
+                keys.list_keys(changed[pane].keys(changed[pane].live()))
+            batch = pa.RecordBatch.from_arrays(keys.keys(keys.live()), self._keys)
+            self._give_again(window, batch, "early")
             yield
 
     def tables(self) -> Mapping[str, ArrayTable]:
@@ -102,8 +118,8 @@ class SlidingFrame(WindowFrame):
     def restored(self) -> None:
         if self._task.emission.when == "interval":
             for pane, table in self._panes.items():
-                keys = pa.RecordBatch.from_arrays(table.keys(table.live()), self._keys)
-                self._note(keys, pane)
+                if len(table):
+                    self._note(table.keys(table.live()), pane)
 
     def _due(self) -> Iterator[int]:
         """The windows that are over and were not given out to all, in their order."""
@@ -158,15 +174,15 @@ class SlidingFrame(WindowFrame):
                 if updates and coming.any():
                     again.setdefault((window, "early"), []).append(keys.filter(pa.array(coming)))
             if self._task.emission.when == "interval":
-                self._note(keys, pane)
+                self._note([simple(column) for column in keys.columns], pane)
         for (window, mark), batches in sorted(again.items(), key=lambda item: item[0]):
             for batch in batches:
                 self._give_again(window, batch, mark)
 
-    def _note(self, keys: pa.RecordBatch, pane: int) -> None:
-        for window in self._windows(pane):
-            if self._window.end_of(window) - 1 > self._times.least:
-                self._changed.setdefault(window, []).append(keys)
+    def _note(self, keys: Sequence[pa.Array], pane: int) -> None:
+        if pane not in self._changed:
+            self._changed[pane] = self._empty.of_keys()
+        self._changed[pane].list_keys(keys)
 
     def _give_again(self, window: int, keys: pa.RecordBatch, mark: Pane) -> None:
         part = self._part(window)

@@ -10,7 +10,8 @@ import pyarrow as pa
 from minirt.data.batch import Columns
 from minirt.operators.common.aggregation import CHUNK_KEYS
 from minirt.operators.common.base import OperatorContext, user_error
-from minirt.operators.windows.frame import Pane, Task, WindowFrame, by_value, part_of
+from minirt.operators.windows.frame import WindowFrame, by_value, part_of
+from minirt.operators.windows.outlet import Outlet, Pane, Task
 from minirt.state.array_table import ArrayTable, Times
 from minirt.state.key_columns import Slots
 from minirt.state.numbers import Mask
@@ -27,8 +28,8 @@ class TumblingFrame(WindowFrame):
     given out before. The watermark of the subtask, which all its keys have seen, gives out results.
     """
 
-    def __init__(self, ctx: OperatorContext, task: Task) -> None:
-        super().__init__(ctx, task)
+    def __init__(self, ctx: OperatorContext, task: Task, outlet: Outlet | None = None) -> None:
+        super().__init__(ctx, task, outlet)
         assert isinstance(task.window, PanedWindow)
         self._window = task.window
         self._empty = self._table()

@@ -8,7 +8,8 @@ from typing import Any
 
 from minirt.config import Limits
 from minirt.data.batch import Batch, Columns, Rows
-from minirt.data.codec import RowCodec, UnsupportedRecordError, encode_columns
+from minirt.data.codec import RowCodec, encode_columns
+from minirt.data.errors import UnsupportedRecordError
 from minirt.errors import UserCodeError
 from minirt.graph.execution import Link
 from minirt.monitoring.subtask_metrics import SubtaskMetrics

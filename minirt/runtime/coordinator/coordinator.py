@@ -94,7 +94,6 @@ class Coordinator:
         self._shell = JobShell(
             protocol, self._cluster, tasks, self._storage.put, package.clock, observer, answer
         )
-        self._closed = False
 
     @property
     def status(self) -> JobStatus:

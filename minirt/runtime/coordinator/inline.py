@@ -22,9 +22,12 @@ from minirt.runtime.coordinator.storage_tasks import StorageCommand, StorageTask
 from minirt.runtime.subtask.pacer import TimedPacer
 from minirt.runtime.subtask.snapshot import SnapshotUpload
 from minirt.runtime.worker.beside import Beside
+from minirt.runtime.worker.event_loop import EventLoop
 from minirt.runtime.worker.orders import deliver_stored
 
 _WAIT_S_MAX = 0.05
+_CLOSE_S_MAX = 5.0
+"""How long the event loop may take to end what runs in it."""
 
 
 class InlineRunner:
@@ -38,6 +41,7 @@ class InlineRunner:
         self._events: deque[JobEvent] = deque([Submitted()])
         self._awake = threading.Event()
         self._beside = Beside(self._on_call_failed)
+        self._event_loop = EventLoop(self._on_call_failed)
         slice_s = package.options.limits.slice_s
         self._cluster = LocalCluster(
             package,
@@ -47,6 +51,7 @@ class InlineRunner:
             lambda: TimedPacer(slice_s),
             lambda subtask: self._awake.set(),
             self._beside.run,
+            self._event_loop.run,
         )
         self._shell = JobShell(
             protocol,
@@ -65,6 +70,7 @@ class InlineRunner:
                 if not self._turn():
                     self._wait()
         finally:
+            self._event_loop.finish(_CLOSE_S_MAX)
             self._tasks.close()
         return self._shell.ending
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from minirt.clock import Clock
+from minirt.operators.common.base import CoroutineStart
 from minirt.protocol.ids import ChannelId, SubtaskId
 from minirt.protocol.job_events import (
     JobEvent,
@@ -38,6 +39,11 @@ def run_at_once(call: Callable[[], None]) -> None:
     call()
 
 
+def no_event_loop(start: CoroutineStart) -> None:
+    """A port `run_async` for subtasks whose operators run no coroutines."""
+    raise NotImplementedError("nobody runs coroutines here")
+
+
 @dataclass(slots=True)
 class LocalPorts:
     """What subtasks ask, answered by whoever runs the loop."""
@@ -47,13 +53,14 @@ class LocalPorts:
     drained: Callable[[SubtaskId], None]
     wake: Callable[[SubtaskId], None] = nobody_waits
     run_beside: Callable[[Callable[[], None]], None] = run_at_once
+    run_async: Callable[[CoroutineStart], None] = no_event_loop
 
 
 class LocalCluster:
     """Runs no loop of its own: whoever holds it decides which subtask or link goes next.
 
-    `post` takes events for the coordinator, `upload` snapshots to be stored. `wake` and `run_beside` are
-    the ports of that name.
+    `post` takes events for the coordinator, `upload` snapshots to be stored. `wake`, `run_beside`
+    and `run_async` are the ports of that name.
     """
 
     def __init__(
@@ -65,6 +72,7 @@ class LocalCluster:
         pacer: Callable[[], Pacer],
         wake: Callable[[SubtaskId], None] = nobody_waits,
         run_beside: Callable[[Callable[[], None]], None] = run_at_once,
+        run_async: Callable[[CoroutineStart], None] = no_event_loop,
     ) -> None:
         self._package = package
         self._post = post
@@ -73,6 +81,7 @@ class LocalCluster:
         self._pacer = pacer
         self._wake = wake
         self._run_beside = run_beside
+        self._run_async = run_async
         self.generation = 0
         self.subtasks: dict[SubtaskId, Subtask] = {}
         self.links: list[LocalChannel] = []
@@ -82,7 +91,12 @@ class LocalCluster:
     def deploy(self, deployment: Deployment) -> None:
         self.generation = generation = deployment.generation
         ports = LocalPorts(
-            self._clock, self._upload, self._on_drained, self._wake, self._run_beside
+            self._clock,
+            self._upload,
+            self._on_drained,
+            self._wake,
+            self._run_beside,
+            self._run_async,
         )
         assembled: dict[SubtaskId, Assembled] = {}
         try:

@@ -32,10 +32,10 @@ from minirt.protocol.checkpoints import CheckpointSettings
 from minirt.protocol.ids import SubtaskId
 from minirt.protocol.job import JobProtocol
 from minirt.protocol.job_events import JobEvent
-from minirt.protocol.liveness import Liveness
 from minirt.protocol.restarts import Restart, RestartStrategy
 from minirt.protocol.restore import vertex_entries
 from minirt.protocol.restore_options import FRESH, RestoreOptions
+from minirt.protocol.workers import Patience
 from minirt.run_settings import RunSettings
 from minirt.runtime.control.package import JobPackage
 from minirt.runtime.coordinator.coordinator import Coordinator
@@ -340,7 +340,9 @@ def job_protocol(
         frozenset(execution.subtasks()),
         settings,
         _chosen(restart, checkpointing).start(),
-        Liveness(options.heartbeat_timeout_s),
-        hosts_wait_s + options.limits.connect_timeout_s,
-        options.limits.start_timeout_s,
+        Patience(
+            hosts_wait_s + options.limits.connect_timeout_s,
+            options.limits.start_timeout_s,
+            options.heartbeat_timeout_s,
+        ),
     )

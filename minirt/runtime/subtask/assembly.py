@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from functools import partial
 
 from minirt.config import Options
-from minirt.data.codec import MalformedDataError, RowCodec
+from minirt.data.codec import RowCodec
+from minirt.data.errors import MalformedDataError
 from minirt.errors import CorruptCheckpointError, MinirtError
 from minirt.graph.execution import ExecutionGraph, Link, Vertex
 from minirt.monitoring.logs import log_fields
@@ -141,6 +142,7 @@ def _chain_context(
         metrics=metrics,
         wake=partial(ports.wake, id),
         run_beside=ports.run_beside,
+        run_async=ports.run_async,
         watermarks_restored=deployment.watermarks.get(id) is not None,
     )
 

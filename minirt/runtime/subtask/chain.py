@@ -9,14 +9,14 @@ from functools import partial
 from minirt.clock import Clock
 from minirt.config import Options
 from minirt.data.batch import Batch, Rows
-from minirt.data.codec import UnsupportedRecordError
 from minirt.data.custody import Watching, custody_of
+from minirt.data.errors import UnsupportedRecordError
 from minirt.errors import UserCodeError
 from minirt.graph.execution import Vertex
 from minirt.graph.job_graph import OperatorNode
 from minirt.io.base import Split, Staging
 from minirt.monitoring.subtask_metrics import SubtaskMetrics
-from minirt.operators.common.base import Emit, Operator, OperatorContext, Step
+from minirt.operators.common.base import CoroutineStart, Emit, Operator, OperatorContext, Step
 from minirt.operators.common.mailbox import Mailbox
 from minirt.protocol.ids import SubtaskId
 from minirt.protocol.watermarks import MAX_WATERMARK
@@ -45,6 +45,7 @@ class ChainContext:
     wake: Callable[[], None]
     """Any thread may call it: there is mail for one of the operators."""
     run_beside: Callable[[Callable[[], None]], None]
+    run_async: Callable[[CoroutineStart], None]
     watermarks_restored: bool = False
 
 
@@ -78,7 +79,11 @@ class Chain:
         self.least_piece = max((one.least_piece for one in self.operators), default=1)
         """No batch is to be cut into smaller pieces."""
         self._clocked = [one for one in self.operators if _overrides(one, *_ASKED_FOR_TIME)]
-        self._addressed = [one for one in self.operators if _overrides(one, "on_mail")]
+        placed = [*enumerate(self.operators, len(vertex.operators) - len(self.operators))]
+        self._addressed = [(at, one) for at, one in placed if _overrides(one, "on_mail")]
+        self._limited = [(at, one) for at, one in placed if _overrides(one, "room")]
+        self.on_time_passed: Callable[[int | None, bool | None], None] = _nobody_told
+        """Told what event time does once all operators know it."""
 
     @property
     def due_at(self) -> float | None:
@@ -93,21 +98,39 @@ class Chain:
         due = [(at, one) for one in self._clocked if (at := one.due_at) is not None]
         return min(due, key=lambda pair: pair[0])[1].on_due()
 
-    @property
-    def has_mail(self) -> bool:
-        """Whether other threads have left something for an operator."""
-        return bool(self._addressed) and any(one.ctx.mailbox for one in self._addressed)
+    def room(self, place: int) -> int | None:
+        """How many more records it can take up now at this place; None if any number."""
+        rooms = [one.room for at, one in self._limited if at >= place]
+        return min((room for room in rooms if room is not None), default=None)
 
-    def on_mail(self) -> Iterator[Step] | None:
-        """Let the first operator that has mail take it."""
-        return next(one for one in self._addressed if one.ctx.mailbox).on_mail()
+    def has_mail(self, place: int) -> bool:
+        """Whether other threads have left something for an operator at this place or behind it."""
+        return any(one.ctx.mailbox for at, one in self._addressed if at >= place)
+
+    def on_mail(self, place: int) -> Iterator[Step] | None:
+        """Let the first operator from this place on that has mail take it."""
+        return next(one for at, one in self._addressed if at >= place and one.ctx.mailbox).on_mail()
 
     def process(self, batch: Batch, input_index: int, place: int = 0) -> None:
         self._entrances[place](batch, input_index)
 
-    def on_watermark(self, watermark: int) -> Iterator[Step]:
-        for operator in self.operators:
-            yield from operator.on_watermark(watermark)
+    def pass_time(
+        self, watermark: int | None, idle: bool | None, behind: str | None = None
+    ) -> Iterator[Step]:
+        """Event time has advanced, or the input has become idle or active again: operator by operator.
+
+        It goes as far as an operator that holds it, and from there on once that one says so, which is
+        then named in `behind` by its uid.
+        """
+        uids = [operator.ctx.uid for operator in self.operators]
+        for operator in self.operators[0 if behind is None else uids.index(behind) + 1 :]:
+            if watermark is not None:
+                yield from operator.on_watermark(watermark)
+            if idle is not None:
+                yield from operator.on_idle(idle)
+            if operator.holds_time:
+                return
+        self.on_time_passed(watermark, idle)
 
     def on_end(self) -> Iterator[Step]:
         """End event time, operator by operator: what one still emits is not late for the next."""
@@ -139,6 +162,8 @@ class Chain:
             watermarks_restored=context.watermarks_restored,
             mailbox=Mailbox(context.wake),
             run_beside=context.run_beside,
+            run_async=context.run_async,
+            pass_time=partial(self.pass_time, behind=node.uid),
         )
 
     def _sides(self, uid: str) -> Callable[[str], Emit]:
@@ -148,6 +173,10 @@ class Chain:
                 by_tag.setdefault(link.link.tag, []).append(self._emits[link])
         emits = {tag: _fan_out(targets) for tag, targets in by_tag.items()}
         return lambda tag: emits.get(tag, _drop)
+
+
+def _nobody_told(watermark: int | None, idle: bool | None) -> None:
+    """The subtask says who is."""
 
 
 def _overrides(operator: Operator, *names: str) -> bool:

@@ -106,6 +106,15 @@ class Input(ABC):
         """How many records the first operator asks for at a time; None if any number will do."""
         return None
 
+    @property
+    def restored_place(self) -> int:
+        """The place of the last operator that restored records are still to come to; 0 if none are.
+
+        What it gives on belongs behind them.
+        """
+        in_work = 0 if self.in_work is None else self.in_work.data.place
+        return max(in_work, self._restored.last_place) if self._restored.pending else in_work
+
     def poll(self) -> Element | None:
         """The next element, None if there is none now; to be called once no batch is in work."""
         element = self._poll_restored() if self._restored.pending else self._poll_new()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
-from minirt.data.codec import UnsupportedRecordError
+from minirt.data.errors import UnsupportedRecordError
 from minirt.errors import UserCodeError
 from minirt.io.base import Prepared
 from minirt.monitoring.logs import logger_of

@@ -90,6 +90,12 @@ class RecoveredChannels:
             if frames
         )
 
+    @property
+    def last_place(self) -> int:
+        """The place of the last operator that records are left for; 0 if there are none."""
+        places = (self._links[c.data.link].target_place for c, frames in self._channels if frames)
+        return max(places, default=0)
+
     def next(self) -> Data | None:
         """The next records for this subtask; None once all are consumed."""
         while self._channels:
@@ -177,6 +183,11 @@ class RestoredInput:
     def remaining_bytes(self) -> int:
         """The size of the records that are left."""
         return 0 if self._recovered is None else self._recovered.remaining_bytes
+
+    @property
+    def last_place(self) -> int:
+        """The place of the last operator that records are left for; 0 if there are none."""
+        return 0 if self._recovered is None else self._recovered.last_place
 
     def poll(self) -> Element | None:
         """The next element; None once there is none left."""

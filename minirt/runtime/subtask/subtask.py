@@ -12,7 +12,7 @@ from typing import Protocol
 from minirt.data.batch import Columns
 from minirt.errors import ProtocolError
 from minirt.monitoring.logs import LOG_FIELDS, log_fields
-from minirt.operators.common.base import Step, Wait
+from minirt.operators.common.base import CoroutineStart, Step, Wait
 from minirt.protocol.barriers import CheckpointMode
 from minirt.protocol.ids import SubtaskId
 from minirt.protocol.manifest import SnapshotRef
@@ -44,6 +44,9 @@ class Ports(SnapshotPorts, Protocol):
     def run_beside(self, call: Callable[[], None]) -> None:
         """Have a call made beside the record path. What it raises fails the worker."""
 
+    def run_async(self, start: CoroutineStart) -> None:
+        """Have a coroutine run in an event loop beside the record path. What it raises fails the worker."""
+
 
 class Subtask:
     """One subtask. Everything it does happens inside the calls that its host makes."""
@@ -68,8 +71,13 @@ class Subtask:
         self._ports = ports
         self._work: list[Iterator[Step]] = []
         """Work of several steps. The last one goes on; it may have come while the one before waits."""
+        self._mail_work: Iterator[Step] | None = None
+        """The newest of them that is about mail: it needs no room in the chain, but makes it."""
         self._waiting = False
         """Whether the last one waits for mail."""
+        self._ended = False
+        """Whether the input gives nothing but barriers from here on."""
+        self.chain.on_time_passed = self._on_time_passed
         self._log_fields = {"operator": parts.identity.head, "subtask": self.id.index}
         self._paused = False
         """Whether a source waits behind the savepoint that its job is to end with."""
@@ -86,9 +94,11 @@ class Subtask:
     def has_input(self) -> bool:
         if self._paused:
             return False
-        if self._waiting:
-            return self.chain.has_mail
-        if self._work or self.input.has_input or self.chain.has_mail:
+        if self._has_mail:
+            return True
+        if self._held:
+            return self._ended and self.input.has_input
+        if self._work or self.input.has_input:
             return True
         due_at = self.chain.due_at
         return due_at is not None and due_at <= self._ports.clock.monotonic()
@@ -107,10 +117,28 @@ class Subtask:
 
     @property
     def _clock_wake_at(self) -> float | None:
-        if self._paused or self._waiting:
+        if self._paused or self._held:
             return None
         wakes = [self.chain.due_at, self.input.wake_at]
         return min((at for at in wakes if at is not None), default=None)
+
+    @property
+    def _held(self) -> bool:
+        """Whether only mail lets it go on: work waits for it, or there is no room for the next record.
+
+        Barriers are taken all the same, unless records that were polled lie ahead of them.
+        """
+        if self._waiting:
+            return True
+        if self._work:
+            return self._work[-1] is not self._mail_work and self.chain.room(0) == 0
+        work = self.input.in_work
+        return work is not None and self.chain.room(work.data.place) == 0
+
+    @property
+    def _has_mail(self) -> bool:
+        """Mail makes an operator emit: that belongs behind restored records that go to those behind it."""
+        return self.chain.has_mail(self.input.restored_place)
 
     # What the host tells.
 
@@ -167,11 +195,12 @@ class Subtask:
         fill = self.outputs.fill
         while fill < 1 and not self._paused:
             processed, columns, work = 0, False, self.input.in_work
-            if (self._waiting or not self._work) and self.chain.has_mail:
-                self._waiting = False
-                self._begin_work(self.chain.on_mail())
-            elif self._waiting:
-                return
+            held = self._held
+            if (held or not self._work) and self._has_mail:
+                self._take_mail()
+            elif held:
+                if not self._ended or not self._take_barrier():
+                    return
             elif self._work:
                 if self._step():
                     return
@@ -184,6 +213,21 @@ class Subtask:
             self._room_pacer.done(processed, fill)
             if self._pacer.done(processed, columns=columns):
                 return
+
+    def _take_mail(self) -> None:
+        self._waiting = False
+        work = self.chain.on_mail(self.input.restored_place)
+        if work is not None:
+            self._mail_work = work
+            self._begin_work(work)
+
+    def _take_barrier(self) -> bool:
+        """Whether there was one: at the end of input, barriers do not wait for what the chain waits for."""
+        element = self.input.poll()
+        if element is None:
+            return False
+        self._begin(element)
+        return True
 
     def _begin_next(self) -> bool:
         """Whether there is anything to go on with in this slice."""
@@ -219,6 +263,9 @@ class Subtask:
         piece = self._pacer.piece(columns=isinstance(data.batch, Columns))
         piece = max(piece, self.chain.least_piece)
         count = min(work.left, piece, self._room_pacer.piece)
+        room = self.chain.room(data.place)
+        if room is not None:
+            count = min(count, room)
         if self.input.piece_records is not None:
             count = min(work.left, self.input.piece_records)
         self.metrics.records_in += count
@@ -239,15 +286,18 @@ class Subtask:
         return False
 
     def _advance(self, advance: Advance) -> Iterator[Step]:
-        if advance.watermark is not None:
-            yield from self.chain.on_watermark(advance.watermark)
-            self.metrics.watermark = advance.watermark
-            self.outputs.watermark(advance.watermark)
-        if advance.idle is not None:
-            self.outputs.idle(advance.idle)
+        yield from self.chain.pass_time(advance.watermark, advance.idle)
+
+    def _on_time_passed(self, watermark: int | None, idle: bool | None) -> None:
+        if watermark is not None:
+            self.metrics.watermark = watermark
+            self.outputs.watermark(watermark)
+        if idle is not None:
+            self.outputs.idle(idle)
 
     def _finish_input(self) -> Iterator[Step]:
         self.input.on_end()
+        self._ended = True
         yield from self.chain.on_end()
         self.metrics.watermark = MAX_WATERMARK
         self.outputs.end()

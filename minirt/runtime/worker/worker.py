@@ -16,7 +16,7 @@ from minirt.config import Limits
 from minirt.errors import WorkerLostError
 from minirt.monitoring.logs import logger_of, set_up_worker
 from minirt.monitoring.subtask_metrics import Activity, TimeAccount
-from minirt.operators.common.base import user_error
+from minirt.operators.common.base import CoroutineStart, user_error
 from minirt.operators.common.mailbox import Mailbox
 from minirt.protocol.ids import SubtaskId
 from minirt.protocol.job_events import (
@@ -48,6 +48,7 @@ from minirt.runtime.subtask.pacer import TimedPacer
 from minirt.runtime.subtask.snapshot import SnapshotUpload
 from minirt.runtime.subtask.subtask import Subtask
 from minirt.runtime.worker.beside import Beside
+from minirt.runtime.worker.event_loop import EventLoop
 from minirt.runtime.worker.orders import CommandReceiver, deliver_stored
 from minirt.runtime.worker.uploader import Uploader
 from minirt.runtime.worker.waker import Waker
@@ -55,6 +56,9 @@ from minirt.runtime.worker.wiring import Wiring
 
 _HEARD_FIRST_S = 2.0
 """How long the coordinator may take to hear why another worker ended, before it hears that it did."""
+
+_CLOSE_S_MAX = 5.0
+"""How long the event loop may take to end what runs in it."""
 
 logger = logger_of("worker")
 
@@ -86,6 +90,7 @@ def run_worker(package: JobPackage, place: WorkerPlace) -> None:
             with control.repeating(life, options.limits.heartbeat_s):
                 worker = Worker(package, place, control, listener, assignment)
             worker.run()
+            worker.finish()
     except (Exception, SystemExit, KeyboardInterrupt) as error:
         # A worker that finds another one gone is not the first to fail: let it be heard first.
         if not (isinstance(error, WorkerLostError) and control.is_told_to_stop(_HEARD_FIRST_S)):
@@ -140,6 +145,7 @@ class Worker:
         self._uploader = Uploader(package, uploads_max, self._on_uploaded, self._on_thread_failed)
         self._commands = CommandReceiver(self.clock.monotonic, self._uploader.give_up)
         self._beside = Beside(self._on_thread_failed)
+        self._event_loop = EventLoop(self._on_thread_failed)
         self.subtasks = self._assemble(assignment, listener)
         began = time.perf_counter()
         self._time = {one.id: TimeAccount(one.metrics, began) for one in self.subtasks}
@@ -158,6 +164,9 @@ class Worker:
 
     def run_beside(self, call: Callable[[], None]) -> None:
         self._beside.run(call)
+
+    def run_async(self, start: CoroutineStart) -> None:
+        self._event_loop.run(start)
 
     # Start.
 
@@ -201,6 +210,10 @@ class Worker:
         for subtask in self.subtasks:
             subtask.close()
         self._report()
+
+    def finish(self) -> None:
+        """Let coroutines end that subtasks have begun when they were closed."""
+        self._event_loop.finish(_CLOSE_S_MAX)
 
     def _patience_s(self) -> float:
         """How long to wait for what may arrive: not at all if a subtask has anything else to do."""

@@ -20,8 +20,8 @@ RunCase = Callable[[Case], Run]
 STEPS_MAX = 2_000_000
 """How many steps all runs of one search may take: half a minute or so."""
 
-_SEEDS_PER_CANDIDATE = 25
-_LAST_SEEDS = 100
+_SEEDS_PER_CANDIDATE = 10
+_LAST_SEEDS = 40
 
 
 def shrink(

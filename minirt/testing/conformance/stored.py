@@ -7,7 +7,7 @@ values.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -68,20 +68,27 @@ class StoredCheckpoint:
             entries += table.items()
         return entries
 
-    def arrays(self, uid: str, prefix: str, *, key: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
-        """The rows of the tables of arrays whose name begins so, those of all subtasks; `key` is a column.
+    def arrays(
+        self, uid: str, prefix: str, *, key: str | Sequence[str]
+    ) -> Iterator[tuple[str, Mapping[str, Any]]]:
+        """The rows of the tables of arrays whose name begins so, those of all subtasks.
 
-        A table that the newest file of a subtask lacks is gone, whatever older ones hold of it.
+        `key` names the columns that tell rows apart. A table that the newest file of a subtask lacks is
+        gone, whatever older ones hold of it, and so is a row that says so.
         """
+        columns = (key,) if isinstance(key, str) else key
         start = f"{uid}\x1fstate/{prefix}"
         for ref, snapshot in zip(self._manifest["snapshots"], self._snapshots, strict=True):
             older = [(each, self._older(each["path"])) for each in ref["references"]]
             for section in (name for name in snapshot if name.startswith(start)):
                 parts = [held[section] for each, held in older if section in each["sections"]]
                 rows = {
-                    row[key]: row for part in (*parts, snapshot[section]) for row in _rows(part)
+                    tuple(row[column] for column in columns): row
+                    for part in (*parts, snapshot[section])
+                    for row in _rows(part)
                 }
-                yield from ((section.partition("state/")[2], row) for row in rows.values())
+                name = section.partition("state/")[2]
+                yield from ((name, row) for row in rows.values() if not row.get("gone"))
 
     def waiting(self, uid: str, side: str) -> Iterator[tuple[Mapping[str, Any], bool]]:
         """The records of one side of a join that wait, and whether nothing more is to come of each.
@@ -98,6 +105,11 @@ class StoredCheckpoint:
                 bits = snapshot.get(flags + name.removeprefix(start), b"")
                 for place, row in enumerate(_rows(section)):
                     yield row, bool(bits and bits[place // 8] >> (7 - place % 8) & 1)
+
+    def requests(self, uid: str) -> list[tuple[Any, Any]]:
+        """The records whose request is under way, with their event times."""
+        sections = (snapshot.get(f"{uid}\x1fasked") for snapshot in self._snapshots)
+        return [entry for section in sections if section for entry in _entries(section)]
 
     def in_flight(self) -> Iterator[tuple[str, int, Any]]:
         """All captured records, with the uid of the operator that was to get them, and at which input."""

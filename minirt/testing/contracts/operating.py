@@ -14,10 +14,11 @@ from minirt.data.copies import copied
 from minirt.data.keys import key_hash
 from minirt.graph.keys import KeySelector
 from minirt.graph.operator_spec import OperatorSpec, StateDealing
-from minirt.operators.common.base import OperatorContext
+from minirt.operators.common.base import OperatorContext, Step, Wait
 from minirt.protocol.key_groups import group_range, subtask_of_group
 from minirt.protocol.watermarks import MAX_WATERMARK
 from minirt.state.sections import Section, section_bytes
+from minirt.testing.event_loop import JumpingLoop
 
 GROUPS = 16
 NOW = 1_700_000_000.0
@@ -75,6 +76,7 @@ class Subtasks:
         self._spoil = spoil
         self._emit = emit or self._keep
         self._turn = 0
+        self._event_loop = JumpingLoop()
         self._stored: list[dict[str, Mapping[str, bytes]]] = [{} for _ in range(parallelism)]
         specs = (cloudpickle.loads(cloudpickle.dumps(spec)) for _ in range(parallelism))
         self.operators = [
@@ -92,6 +94,8 @@ class Subtasks:
             operator.open()
 
     def feed(self, event: Event, *, columns: bool = False) -> None:
+        """What operators have sent off because of the event before is answered now."""
+        self._take_mail()
         if isinstance(event, Advance):
             for operator in self.operators:
                 _run(operator.on_watermark(event.watermark))
@@ -105,9 +109,20 @@ class Subtasks:
         """All input has ended; returns all results."""
         self.feed(Advance(MAX_WATERMARK))
         for operator in self.operators:
-            _run(operator.on_end())
+            for step in operator.on_end():
+                if step is Wait.FOR_MAIL:
+                    self._take_mail()
             operator.close()
+        self._event_loop.finish()
         return self.results
+
+    def _take_mail(self) -> None:
+        """Let all coroutines run to their end, and operators take what they have left."""
+        self._event_loop.finish()
+        while addressed := [each for each in self.operators if each.ctx.mailbox]:
+            for operator in addressed:
+                _run(operator.on_mail() or ())
+            self._event_loop.finish()
 
     def begin_snapshot(self) -> Callable[[str], list[Stored]]:
         """What stores the state as of now, in files of a name; state may change before it is called."""
@@ -195,6 +210,7 @@ class Subtasks:
             side=lambda tag: lambda batch: self._emit(tag, batch),
             monotonic=lambda: NOW,
             keys=self._keys,
+            run_async=self._event_loop.begin,
         )
 
     def _keep(self, tag: str, batch: Batch) -> None:
@@ -225,6 +241,6 @@ def use_up(record: Any) -> None:
         record.clear()
 
 
-def _run(steps: Iterable[None]) -> None:
+def _run(steps: Iterable[Step]) -> None:
     for _ in steps:
         pass

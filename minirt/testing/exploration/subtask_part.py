@@ -6,12 +6,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 
+from minirt.operators.common.base import CoroutineStart
 from minirt.protocol.ids import SubtaskId
 from minirt.protocol.job_events import SubtaskDrained
 from minirt.runtime.channels.channels import OutputChannel
 from minirt.runtime.subtask.assembly import assemble
 from minirt.runtime.subtask.snapshot import SnapshotUpload
 from minirt.testing.clock import HeldClock
+from minirt.testing.event_loop import JumpingLoop
 from minirt.testing.exploration.job import ExploredJob
 from minirt.testing.exploration.local_states import Event
 
@@ -67,6 +69,7 @@ class SubtaskPart:
         self._job = job
         self.clock = HeldClock()
         self._effects = SubtaskEffects()
+        self._event_loop = JumpingLoop()
         job.storage.load(durable)
         deployed = job.deployments[deployment]
         self._generation = deployed.generation
@@ -92,6 +95,10 @@ class SubtaskPart:
 
     def run_beside(self, call: Callable[[], None]) -> None:
         call()
+
+    def run_async(self, start: CoroutineStart) -> None:
+        self._event_loop.begin(start)
+        self._event_loop.finish()
 
     # What a part does.
 

@@ -11,8 +11,10 @@ from contextlib import contextmanager
 
 from minirt.graph.operator_spec import OperatorSpec
 from minirt.operators.window import WindowAllSpec
+from minirt.operators.window_rows import RowWindowAllSpec
 from minirt.testing.conformance.plans import Stage
 from minirt.testing.conformance.stages.aggregate import AggregateStage
+from minirt.testing.conformance.stages.asked import AskStage, KeyedAskStage
 from minirt.testing.conformance.stages.base import StageKind
 from minirt.testing.conformance.stages.clock import ClockStage
 from minirt.testing.conformance.stages.columns import ColumnsStage
@@ -36,6 +38,7 @@ from minirt.testing.conformance.stages.two_streams import (
     UnionStage,
 )
 from minirt.testing.conformance.stages.window import WindowStage
+from minirt.testing.conformance.stages.windows import WindowsStage
 
 SOURCE = SourceStage()
 
@@ -60,13 +63,17 @@ STAGES: dict[str, StageKind] = {
         ReduceStage(),
         AggregateStage(),
         WindowStage(),
+        WindowsStage(),
         ExpiringStage(),
         IntervalStage(),
+        AskStage(),
+        KeyedAskStage(),
     )
 }
 
 NOT_DRAWN: Mapping[type[OperatorSpec], str] = {
     WindowAllSpec: "it runs as WindowSpec does, in one subtask",
+    RowWindowAllSpec: "it runs as RowWindowSpec does, in one subtask",
 }
 """Operators of minirt that no stage adds, and why."""
 

@@ -1,0 +1,160 @@
+"""A peer beside minirt: which settings it gets, what it refuses, and what its answers are read as."""
+
+from __future__ import annotations
+
+import io
+import json
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from minirt.errors import ConfigurationError
+from minirt.laboratory.findings import findings, groups
+from minirt.laboratory.matrix import Choice, Setting, labels
+from minirt.laboratory.measured import Run, from_json, to_json
+from minirt.laboratory.notes import share_s
+from minirt.laboratory.one_run import RunRequest
+from minirt.laboratory.peer import Peer, beside
+from minirt.laboratory.peers import find_peer
+from minirt.laboratory.peers.flink_run import Sample, _Told, checkpoint, operators, part
+from tests.laboratory.example import comparison
+
+ALIGNED, UNALIGNED = Setting("aligned"), Setting("unaligned")
+
+
+class Other(Peer):
+    name = "other"
+    modes = frozenset(("aligned",))
+    workloads = frozenset(("throttled",))
+    options = frozenset(("options.debloat",))
+
+    def __init__(self, missing: str | None = None) -> None:
+        self._missing = missing
+
+    def missing(self) -> str | None:
+        return self._missing
+
+    def version(self) -> str:
+        return "9"
+
+    def run(self, request: RunRequest, closed: threading.Event) -> Run:
+        raise NotImplementedError
+
+
+def test_each_setting_whose_mode_a_peer_has_is_run_in_it_too() -> None:
+    found = beside([ALIGNED, UNALIGNED], [Other()], "throttled", False)
+    assert found.settings == (ALIGNED, UNALIGNED, Setting("aligned", system="other"))
+    assert labels(found.settings) == ("aligned", "unaligned", "other, aligned")
+    assert any("no mode unaligned" in note for note in found.notes)
+    assert found.versions == {"other": "9"}
+
+
+@pytest.mark.parametrize(
+    ("setting", "peer", "workload", "killed", "told"),
+    [
+        (ALIGNED, Other(), None, False, "runs --workload throttled, and no other job"),
+        (ALIGNED, Other(), "windowed", False, "runs --workload throttled, and no other job"),
+        (ALIGNED, Other(), "throttled", True, "--kill kills no worker of other"),
+        (ALIGNED, Other("install it"), "throttled", False, "install it"),
+        (UNALIGNED, Other(), "throttled", False, "has no mode unaligned"),
+        (
+            Setting("aligned", None, (Choice("limits.spill_bytes", "1"),)),
+            Other(),
+            "throttled",
+            False,
+            "--set limits.spill_bytes has no effect on other",
+        ),
+    ],
+)
+def test_what_a_peer_cannot_run_is_refused(
+    setting: Setting, peer: Peer, workload: str | None, killed: bool, told: str
+) -> None:
+    with pytest.raises(ConfigurationError, match=told):
+        beside([setting], [peer], workload, killed)
+
+
+def test_an_unknown_peer_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="did you mean"):
+        find_peer("flonk")
+
+
+def test_a_peer_is_held_against_minirt_in_the_same_mode() -> None:
+    from dataclasses import replace
+
+    one = comparison()
+    modes = tuple(dict.fromkeys(setting.mode for setting in one.settings))
+    peers = tuple(replace(setting, system="flink") for setting in one.settings)
+    copies = tuple(replace(run, setting=run.setting + len(peers)) for run in one.runs)
+    settings = (*one.settings, *peers)
+    both = replace(one, settings=settings, labels=labels(settings), runs=(*one.runs, *copies))
+    pairs = [[place, place + len(peers)] for place in range(len(peers))]
+    assert groups(both) == [*groups(one), *pairs]
+    assert from_json(to_json(both), "it") == both
+    noise = [str(found) for found in findings(both) if "flink" in str(found)]
+    assert len(modes) > 1
+    assert any(f"between flink, {modes[0]} and {modes[0]}" in words for words in noise)
+
+
+def test_a_comparison_from_before_there_were_peers_is_read() -> None:
+    plain = json.loads(to_json(comparison()))
+    for setting in plain["settings"]:
+        del setting["system"]
+    assert from_json(json.dumps(plain), "it") == comparison()
+
+
+def test_flinks_words_for_a_checkpoint_become_ours() -> None:
+    entry: Mapping[str, Any] = {
+        "id": 3,
+        "status": "COMPLETED",
+        "is_savepoint": False,
+        "end_to_end_duration": 97,
+        "checkpointed_size": 659_714,
+        "state_size": 659_714,
+        "persisted_data": 659_184,
+    }
+    of_subtask = {
+        "index": 1,
+        "state_size": 323_381,
+        "checkpoint": {"sync": 1, "async": 33},
+        "alignment": {"persisted": 323_116, "duration": 2},
+        "start_delay": 10,
+    }
+    found = part({"name": "slow", "parallelism": 2}, of_subtask)
+    times = (found.start_delay_s, found.alignment_s, found.sync_s, found.async_s)
+    assert (found.operator, found.subtask, times) == ("slow (2/2)", 1, (0.01, 0.002, 0.001, 0.033))
+    assert (found.state_bytes, found.in_flight_bytes) == (265, 323_116)
+    one = checkpoint(entry, 1.0, (found,))
+    assert (one.completed, one.duration_s, one.state_bytes) == (True, 0.097, 530)
+    assert checkpoint({**entry, "status": "FAILED"}, 1.0, ()).bytes is None
+
+
+def test_what_its_program_prints_is_counted_and_all_else_passed_over() -> None:
+    lines = (
+        b'{"job": "abc"}\n{"started_at": 3.5}\nWARNING: something\n'
+        b'{"at": 4.0, "read": 9, "written": 5, "latencies": [[517, 3], [518, 2]]}\n'
+    )
+    told = _Told()
+    told.follow(iter(io.BytesIO(lines)))
+    assert told.job == "abc"
+    [look] = told.looks
+    assert (look.at, look.read, look.written) == (4.0, 9, 5)
+    assert share_s(look.latencies, 0.5) == pytest.approx(0.28, rel=0.02)
+
+
+def test_shares_of_time_are_those_between_two_samples() -> None:
+    def sample(at: float, busy: float, pressed: float) -> Sample:
+        return Sample(at, 0.0, 0, {("slow", 0): {"busy": busy, "idle": 0.0, "pressed": pressed}})
+
+    [one] = operators(sample(0, 1000, 500), sample(1, 1250, 1250))
+    assert (one.busy, one.soft_backpressure, one.busiest) == (0.25, 0.75, 0.25)
+
+
+def test_flink_is_missing_where_nobody_installed_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MINIRT_PEERS", str(tmp_path))
+    with pytest.raises(ConfigurationError, match="make bench-peers"):
+        beside([ALIGNED], [find_peer("flink")], "throttled", False)

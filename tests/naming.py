@@ -1,0 +1,45 @@
+"""What the modules of minirt name: by that a test tells which files an addition touches."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterator
+from functools import cache
+from pathlib import Path
+
+import minirt as rt
+
+ROOT = Path(rt.__file__).parent
+
+
+@cache
+def trees() -> dict[str, ast.Module]:
+    """All modules, by their path below `minirt/`."""
+    paths = sorted(ROOT.rglob("*.py"))
+    return {path.relative_to(ROOT).as_posix(): ast.parse(path.read_text()) for path in paths}
+
+
+def files_that(hold: Callable[[ast.Module], bool]) -> set[str]:
+    return {path for path, tree in trees().items() if hold(tree)}
+
+
+def names_in(tree: ast.AST) -> set[str]:
+    """The classes that a module makes, and the names that it uses; an import alone is no use."""
+    return {*_names(tree)}
+
+
+def _names(tree: ast.AST) -> Iterator[str]:
+    for node in ast.walk(tree):
+        match node:
+            case ast.ClassDef(name=name) | ast.Name(id=name):
+                yield name
+
+
+def compares_with(tree: ast.AST, value: str) -> bool:
+    """Whether a module compares something with a text."""
+    return any(
+        isinstance(part, ast.Constant) and part.value == value
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Compare | ast.MatchValue)
+        for part in ast.walk(node)
+    )
