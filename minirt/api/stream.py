@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from minirt.api.dealing import check_own, custom, dealt_ports
 from minirt.api.draft import Draft, Input, Port, Settings
 from minirt.api.joins import JoinKeys, join_bounds, join_columns, join_keys
-from minirt.api.keys import KeySpec, hash_key, key_parts, routing_key
+from minirt.api.keys import KeySpec, hash_key
 from minirt.errors import ConfigurationError
 from minirt.functions import KeyedProcess, Process, Retry
 from minirt.graph.keys import KeySelector
@@ -19,7 +19,6 @@ from minirt.graph.operator_spec import OperatorSpec
 from minirt.graph.partitioning import Partitioning
 from minirt.io.base import Sink
 from minirt.operators.common.checks import check_instance
-from minirt.operators.common.functions import check_function
 from minirt.operators.common.join_side import How
 from minirt.operators.filter import FilterColumnsSpec, FilterSpec
 from minirt.operators.flat_map import FlatMapSpec
@@ -31,9 +30,7 @@ from minirt.operators.process import ProcessSpec
 from minirt.operators.project import SelectSpec, WithColumnSpec
 from minirt.operators.sink import SinkSpec
 from minirt.partitionings import (
-    PARTITIONINGS,
     Broadcast,
-    Custom,
     Forward,
     Hash,
     Rebalance,
@@ -353,11 +350,7 @@ class Stream:
         no barrier then overtakes records on their way to the next operator.
         """
         label = f"partition_custom on {self._label}"
-        check_function(function, label, "the key", "the parallelism")
-        if not isinstance(pure, bool):
-            raise ConfigurationError(f"{label}: pure is True or False, not {pure!r}")
-        selector = routing_key(key_parts(key), self._schema, label)
-        return self._dealt(Custom(function, selector, pure))
+        return self._dealt(custom(function, key, pure, self._schema, label))
 
     def partition_by(self, partitioning: Partitioning) -> Stream:
         """The next operator's subtasks receive what a partitioning of your own says.
@@ -365,15 +358,7 @@ class Stream:
         For columns or a function of the record as a key there is `key_by`.
         """
         label = f"partition_by on {self._label}"
-        check_instance(partitioning, Partitioning, label)
-        partitioning.check_facts()
-        name = partitioning.name
-        if any(one.name == name and type(partitioning) is not one for one in PARTITIONINGS):
-            raise ConfigurationError(
-                f"{label}: {name!r} is the name of a partitioning of minirt, which checkpoints know it by; "
-                f"call {type(partitioning).__name__} otherwise"
-            )
-        partitioning.check(self._schema, label)
+        check_own(partitioning, self._schema, label)
         return self._dealt(partitioning)
 
     def _then(self, spec: OperatorSpec, settings: Settings) -> Stream:
@@ -396,15 +381,7 @@ class Stream:
         return ordered
 
     def _dealt(self, partitioning: Partitioning) -> Stream:
-        for port in self._ports:
-            dealt = port.partitioning
-            if dealt is not None and not isinstance(dealt, Hash):
-                first, then = dealt.described, partitioning.described
-                raise ConfigurationError(
-                    f"{self._label}: its records are dealt twice, by {first} and then by {then}, which "
-                    "alone would count; leave one out"
-                )
-        ports = tuple(replace(port, partitioning=partitioning) for port in self._ports)
+        ports = dealt_ports(self._ports, partitioning, self._label)
         return Stream(self._draft, ports, self._schema)
 
     @property

@@ -40,10 +40,10 @@ class AskStage(StageKind):
 
     def at_cut(self, cut: CutOf) -> Records:
         """A record was answered, or its request is under way."""
-        waiting: Records = Records()
-        for (path, time, _), stamp in cut.stored.requests(cut.uid):
-            assert stamp == time, "a request has lost its event time"
-            waiting[path, time] += 1
+        requests = list(cut.stored.requests(cut.uid))
+        waiting = Records((path, time) for (path, time, _), _ in requests)
+        stamped = Records((path, stamp) for (path, _, _), stamp in requests)
+        cut.compare(f"the event times of what is under way at {cut.uid}", stamped, waiting)
         consumed = cut.consumed[0]
         cut.compare(f"what is under way at {cut.uid}", waiting, waiting & consumed)
         return _answers(cut.uid, consumed - waiting)
