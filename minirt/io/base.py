@@ -74,6 +74,14 @@ class SplitReader(ABC):
         """The pieces that did not parse since the last call. Only called if `on_error` is not "fail"."""
         return []
 
+    def take_new_splits(self) -> Sequence[Split]:
+        """Splits that came up since the last call, and that nobody has planned: read from now on as others.
+
+        Called whenever `offset` is taken over, and stored together with it. So the offset must say which
+        ones were handed over: a reader that goes on at it finds only those that came up later.
+        """
+        return ()
+
     def close(self) -> None:
         """Release files and connections."""
 

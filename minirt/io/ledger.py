@@ -80,7 +80,10 @@ class LedgerTransaction(ABC):
 
     @abstractmethod
     def write(self, piece: bytes) -> None:
-        """Write the records of a piece, as `LedgerSink.encoding` has made it."""
+        """Write the records of a piece, as `LedgerSink.encoding` has made it.
+
+        They are of the owner whose entry was read last. A committer reads its own entry first of all.
+        """
 
     @abstractmethod
     def record(self, owner: str, entry: LedgerEntry) -> None:
@@ -171,7 +174,8 @@ class LedgerCommitter(SinkCommitter):
         stagings = {piece.root: self._staging_at(piece.root) for piece in pieces}
         with self._transaction() as transaction:
             own = self._checked(transaction.entry(self._owner))
-            for owner in sorted({piece.owner for piece in pieces}):
+            owners = {piece.owner for piece in pieces}
+            for owner in sorted(owners, key=lambda one: (one != self._owner, one)):
                 theirs = [piece for piece in pieces if piece.owner == owner]
                 # A job that goes on from another's checkpoint commits in its place, and fences nobody.
                 known = own if owner == self._owner else transaction.entry(owner)

@@ -201,7 +201,8 @@ class SourceInput(Input, Member):
         for plain in msgpack.unpackb(sections[SPLITS], strict_map_key=False):
             state = _SplitState.from_plain(plain, self._silence())
             self._taken_over[state.split.id] = state
-        states = sorted(self._taken_over.values(), key=lambda state: state.order)
+        # Splits that came up while the job ran have the order of the one that found them.
+        states = sorted(self._taken_over.values(), key=lambda one: (one.order, one.split.id))
         if not exact:
             unfinished = [state for state in states if not state.finished]
             states = unfinished[self.ctx.subtask :: self.ctx.parallelism]
@@ -321,6 +322,8 @@ class SourceInput(Input, Member):
         """All of a batch is processed: the position moves behind it, with what did not parse in it."""
         assert state.reader is not None
         state.offset = state.reader.offset
+        for found in state.reader.take_new_splits():
+            self._states.append(_SplitState(state.order, found, self._silence()))
         bad = state.reader.take_bad_records()
         if bad and self._source.side_errors:
             self.ctx.side(ERRORS_TAG)(Rows([asdict(record) for record in bad]))

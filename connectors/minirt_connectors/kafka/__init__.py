@@ -1,0 +1,7 @@
+"""Kafka as a source, and as a sink that commits each record exactly once."""
+
+from minirt_connectors.kafka.formats import Format
+from minirt_connectors.kafka.sink import KafkaSink
+from minirt_connectors.kafka.source import KafkaSource
+
+__all__ = ["Format", "KafkaSink", "KafkaSource"]

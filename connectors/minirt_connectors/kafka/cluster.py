@@ -1,0 +1,217 @@
+"""How to reach a Kafka cluster: options of the client, what is asked of it, what its errors mean."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from minirt.errors import ConfigurationError, MinirtError, StorageError
+
+START_TIMEOUT_S = 8.0
+"""For how long brokers may leave the first question of a job unanswered."""
+
+_ASKS_TO_INSTALL = 'Kafka needs the extra "kafka": pip install "minirt[kafka]"'
+
+_OURS = (
+    "bootstrap.servers",
+    "group.id",
+    "enable.auto.commit",
+    "enable.auto.offset.store",
+    "enable.partition.eof",
+    "auto.offset.reset",
+    "isolation.level",
+    "transactional.id",
+    "enable.idempotence",
+    "acks",
+    "request.required.acks",
+    "partitioner",
+    "message.max.bytes",
+    "delivery.report.only.error",
+)
+"""Options of the client on which the guarantees rest, or which have an option of minirt."""
+
+_SECRET = ("password", "secret", "token", "jaas", "oauthbearer.config", ".pem")
+"""What the name of an option has in it whose value no message may hold."""
+
+_HOPELESS = (
+    "TOPIC_AUTHORIZATION_FAILED",
+    "GROUP_AUTHORIZATION_FAILED",
+    "CLUSTER_AUTHORIZATION_FAILED",
+    "TRANSACTIONAL_ID_AUTHORIZATION_FAILED",
+    "SASL_AUTHENTICATION_FAILED",
+    "UNSUPPORTED_SASL_MECHANISM",
+    "INVALID_TRANSACTION_TIMEOUT",
+    "UNKNOWN_TOPIC_OR_PART",
+    "MSG_SIZE_TOO_LARGE",
+    "INVALID_RECORD",
+    "INVALID_TIMESTAMP",
+    "INVALID_MSG_SIZE",
+    "INVALID_CONFIG",
+    "POLICY_VIOLATION",
+    "_AUTHENTICATION",
+    "_SSL",
+    "_INVALID_ARG",
+    "_UNKNOWN_TOPIC",
+    "_UNKNOWN_PARTITION",
+)
+"""The names of errors that the same request would meet again."""
+
+
+class Cluster:
+    """Where brokers are, and the options of their client. Pickled into workers; says no secret."""
+
+    def __init__(self, bootstrap: str, options: Mapping[str, Any] | None) -> None:
+        if not isinstance(bootstrap, str) or not bootstrap.strip():
+            raise ConfigurationError("Kafka brokers are given as host:port,host:port")
+        self._options = dict(options or {})
+        for name in self._options:
+            if not isinstance(name, str):
+                raise ConfigurationError(
+                    f"options of the Kafka client have text as names: {name!a}"
+                )
+            if name in _OURS:
+                raise ConfigurationError(
+                    f"the option {name!r} of the Kafka client is set by minirt"
+                )
+        self.name = bootstrap
+        self._secrets = [
+            str(value)
+            for name, value in self._options.items()
+            if any(part in name for part in _SECRET) and str(value)
+        ]
+
+    def __repr__(self) -> str:
+        return f"Cluster({self.name!r}, options={sorted(self._options)})"
+
+    @contextmanager
+    def errors(
+        self, action: str, hopeless: type[MinirtError] = ConfigurationError
+    ) -> Iterator[None]:
+        """Errors of the client as those of minirt: `hopeless` where trying again would not help."""
+        kafka = _client()
+        try:
+            yield
+        except MinirtError:
+            raise
+        except kafka.KafkaException as error:
+            raise self.error(action, error.args[0], hopeless) from None
+
+    def error(
+        self, action: str, error: Any, hopeless: type[MinirtError] = ConfigurationError
+    ) -> MinirtError:
+        """The error of minirt for a `KafkaError`."""
+        text = self.without_secrets(f"Kafka at {self.name}: {action}: {error.str()}")
+        return hopeless(text) if error.name() in _HOPELESS else StorageError(text)
+
+    def without_secrets(self, text: str) -> str:
+        text = " ".join(text.split())
+        for secret in self._secrets:
+            text = text.replace(secret, "***")
+        return text[:1000]
+
+    def consumer(self, options: Mapping[str, Any] | None = None, heard: Heard | None = None) -> Any:
+        """A consumer that is assigned partitions, never subscribes, and never moves an offset by itself."""
+        fixed = {
+            "group.id": "minirt",
+            "enable.auto.commit": False,
+            "enable.auto.offset.store": False,
+            "auto.offset.reset": "error",
+            "isolation.level": "read_committed",
+            "allow.auto.create.topics": False,
+        }
+        return self._made("Consumer", {**fixed, **(options or {})}, heard)
+
+    def producer(self, options: Mapping[str, Any], heard: Heard) -> Any:
+        fixed = {"enable.idempotence": True, "acks": "all", "delivery.report.only.error": True}
+        return self._made("Producer", {**fixed, **options}, heard)
+
+    def admin(self) -> Any:
+        from confluent_kafka.admin import AdminClient
+
+        with self._making():
+            return AdminClient(self._config({}), logger=_LOGGER)
+
+    def topic(self, name: str) -> int:
+        """How many partitions a topic has. Raises ConfigurationError where that cannot be had, in time."""
+        heard = Heard()
+        consumer = self.consumer(heard=heard)
+        try:
+            return self._partitions(consumer, heard, name)
+        finally:
+            consumer.close()
+
+    def _partitions(self, consumer: Any, heard: Heard, name: str) -> int:
+        kafka = _client()
+        end = time.monotonic() + START_TIMEOUT_S
+        while True:
+            consumer.poll(0)
+            if heard.refused is not None:
+                raise self.error("cannot log in", heard.refused)
+            try:
+                found = consumer.list_topics(name, timeout=1.0).topics[name]
+            except kafka.KafkaException as error:
+                if time.monotonic() > end:
+                    last = heard.last or error.args[0]
+                    raise ConfigurationError(
+                        str(self.error(f"no broker answers within {START_TIMEOUT_S:g} s", last))
+                    ) from None
+                continue
+            if found.error is None:
+                return len(found.partitions)
+            waiting = found.error.code() == kafka.KafkaError.LEADER_NOT_AVAILABLE
+            if not waiting or time.monotonic() > end:
+                raise ConfigurationError(
+                    str(self.error(f"cannot use the topic {name!r}", found.error))
+                )
+            time.sleep(0.1)
+
+    def _made(self, kind: str, options: dict[str, Any], heard: Heard | None) -> Any:
+        kafka = _client()
+        if heard is not None:
+            options["error_cb"] = heard.take
+        with self._making():
+            return getattr(kafka, kind)(self._config(options), logger=_LOGGER)
+
+    def _config(self, options: Mapping[str, Any]) -> dict[str, Any]:
+        quick = {"socket.connection.setup.timeout.ms": 5000, "reconnect.backoff.max.ms": 1000}
+        own = {"bootstrap.servers": self.name, "client.id": "minirt", "log_level": 4}
+        return {**own, **quick, **self._options, **options}
+
+    @contextmanager
+    def _making(self) -> Iterator[None]:
+        kafka = _client()
+        try:
+            yield
+        except (kafka.KafkaException, TypeError, ValueError) as error:
+            text = error.args[0].str() if isinstance(error, kafka.KafkaException) else str(error)
+            raise ConfigurationError(
+                self.without_secrets(f"the options of the Kafka client cannot work: {text}")
+            ) from None
+
+
+class Heard:
+    """What a client says of its connections, which it tries again for as long as it lives."""
+
+    def __init__(self) -> None:
+        self.last: Any = None
+        self.refused: Any = None
+        """That it may not log in, which trying again does not mend."""
+
+    def take(self, error: Any) -> None:
+        self.last = error
+        if error.name() in ("_AUTHENTICATION", "_SSL", "SASL_AUTHENTICATION_FAILED"):
+            self.refused = error
+
+
+def _client() -> Any:
+    try:
+        import confluent_kafka
+    except ImportError as error:
+        raise ConfigurationError(_ASKS_TO_INSTALL) from error
+    return confluent_kafka
+
+
+_LOGGER = logging.getLogger("minirt.kafka")

@@ -1,0 +1,131 @@
+"""Partitions that one thread reads with one consumer, since each consumer has threads and buffers."""
+
+from __future__ import annotations
+
+import time
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from minirt.errors import SourceDataError
+from minirt_connectors.kafka.cluster import Cluster
+
+_TAKEN_AT_ONCE = 2000
+_BUFFERED_BYTES = 4 << 20
+"""A partition of which more than that waits to be read is paused; librdkafka holds more, too."""
+
+_OPTIONS = {
+    "enable.partition.eof": True,
+    "queued.max.messages.kbytes": 16384,
+    "fetch.wait.max.ms": 100,
+    "fetch.queue.backoff.ms": 10,
+}
+
+
+@dataclass(slots=True)
+class _Waiting:
+    """What has come of a partition and was not taken yet."""
+
+    position: int
+    messages: list[Any] = field(default_factory=list)
+    bytes: int = 0
+    paused: bool = False
+    error: Any = None
+
+
+class Fetcher:
+    """Used by one thread. Partitions are assigned, and each read from the offset that was asked for."""
+
+    def __init__(self, cluster: Cluster, topic: str) -> None:
+        import confluent_kafka as kafka
+
+        self._kafka = kafka
+        self._cluster = cluster
+        self._topic = topic
+        self._consumer = cluster.consumer(_OPTIONS)
+        self._partitions: dict[int, _Waiting] = {}
+        self._counted = 0
+        self._count_at = 0.0
+
+    def __contains__(self, partition: int) -> bool:
+        return partition in self._partitions
+
+    def open(self, partition: int, offset: int) -> None:
+        self._partitions[partition] = _Waiting(offset)
+        with self._cluster.errors(f"cannot read {self._topic!r}", SourceDataError):
+            self._consumer.incremental_assign([self._place(partition, offset)])
+
+    def close(self, partition: int) -> bool:
+        """Whether the consumer is closed, since nobody reads with it any more."""
+        self._partitions.pop(partition, None)
+        with suppress(Exception):
+            if not self._partitions:
+                self._consumer.close()
+            else:
+                self._consumer.incremental_unassign([self._place(partition)])
+        return not self._partitions
+
+    def take(self, partition: int, wait_s: float) -> tuple[list[Any], int]:
+        """What has come of a partition, in order, and the offset behind it; waits if that is nothing."""
+        waiting = self._partitions[partition]
+        if not waiting.messages:
+            self._fetch(wait_s)
+        if waiting.error is not None and not waiting.messages:
+            raise self._explained(waiting.error, partition, waiting.position)
+        messages, waiting.messages = (
+            waiting.messages[:_TAKEN_AT_ONCE],
+            waiting.messages[_TAKEN_AT_ONCE:],
+        )
+        if waiting.messages:
+            return messages, messages[-1].offset() + 1
+        waiting.bytes = 0
+        if waiting.paused:
+            waiting.paused = False
+            self._consumer.resume([self._place(partition)])
+        return messages, waiting.position
+
+    def partition_count(self, every_s: float) -> int:
+        """How many partitions the topic has, asked that often; 0 while it is not known."""
+        now = time.monotonic()
+        if now >= self._count_at:
+            self._count_at = now + every_s
+            with suppress(self._kafka.KafkaException):
+                found = self._consumer.list_topics(self._topic, timeout=1.0).topics[self._topic]
+                if found.error is None:
+                    self._counted = len(found.partitions)
+        return self._counted
+
+    def _fetch(self, wait_s: float) -> None:
+        """Sort what has come by its partition."""
+        for message in self._consumer.consume(_TAKEN_AT_ONCE, wait_s):
+            waiting = self._partitions.get(message.partition())
+            if waiting is None:
+                continue
+            error = message.error()
+            if error is None:
+                waiting.messages.append(message)
+                waiting.bytes += len(message.value() or b"")
+                waiting.position = message.offset() + 1
+            elif error.code() == self._kafka.KafkaError._PARTITION_EOF:
+                waiting.position = message.offset()
+            elif not error.retriable():
+                waiting.error = error
+        for partition, waiting in self._partitions.items():
+            if waiting.bytes > _BUFFERED_BYTES and not waiting.paused:
+                waiting.paused = True
+                self._consumer.pause([self._place(partition)])
+
+    def _explained(self, error: Any, partition: int, offset: int) -> Exception:
+        place = f"partition {partition} of {self._topic!r}"
+        if error.code() == self._kafka.KafkaError._AUTO_OFFSET_RESET:
+            return SourceDataError(
+                f"Kafka at {self._cluster.name}: {place} has no record at offset {offset} any more: "
+                "retention has deleted it, or the topic was made anew. Records are lost to this job; to "
+                f"go on without them, start it with another storage and start=... ({error.str()})"
+            )
+        return self._cluster.error(f"cannot read {place}", error, SourceDataError)
+
+    def _place(self, partition: int, offset: int | None = None) -> Any:
+        if offset is None:
+            return self._kafka.TopicPartition(self._topic, partition)
+        return self._kafka.TopicPartition(self._topic, partition, offset)

@@ -1,0 +1,111 @@
+"""JSON: each value is one object, or one JSON value of any kind where records are rows."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+from pyarrow import json as pa_json
+
+from minirt.data.batch import Batch
+from minirt.io.json_text import JsonlEncoder
+from minirt_connectors.kafka.formats.base import Format, Undecodable
+
+_scan = json.JSONDecoder().scan_once  # type: ignore[attr-defined]
+_ERRORS = (ValueError, StopIteration, RecursionError, AttributeError)
+
+
+class JsonFormat(Format):
+    """Rows as `json.loads` gives them; with a schema, columns as the JSON reader of Arrow gives them."""
+
+    def __init__(self, schema: pa.Schema | None = None) -> None:
+        self._schema = schema
+
+    def decode(self, values: Sequence[bytes | None]) -> list[Any] | pa.RecordBatch:
+        return _rows(values) if self._schema is None else _columns(values, self._schema)
+
+    def encode(self, batch: Batch, operator: str) -> Sequence[bytes | None]:
+        return json_lines(batch, operator)
+
+    def schema(self) -> pa.Schema | None:
+        return self._schema
+
+
+def json_lines(batch: Batch, operator: str) -> list[bytes]:
+    """The records as JSON, which never has an end of line in it."""
+    stream = io.BytesIO()
+    JsonlEncoder(stream, operator, "error").write(batch)
+    return stream.getvalue().split(b"\n")[:-1]
+
+
+def _rows(values: Sequence[bytes | None]) -> list[Any]:
+    try:
+        texts = [value.decode() for value in values]  # type: ignore[union-attr]
+        scanned = [_scan(text, 0) for text in texts]
+        if [end for _, end in scanned] == list(map(len, texts)):
+            return [record for record, _ in scanned]
+    except _ERRORS:
+        pass
+    return _one_by_one(values)
+
+
+def _one_by_one(values: Sequence[bytes | None]) -> list[Any]:
+    """For values with blanks around them, or that are no JSON."""
+    good: list[Any] = []
+    bad: list[tuple[int, str]] = []
+    for place, value in enumerate(values):
+        try:
+            if value is None:
+                raise ValueError("there is no value")
+            good.append(json.loads(value.decode()))
+        except (ValueError, RecursionError) as error:
+            bad.append((place, f"not valid JSON ({error})"))
+    if bad:
+        raise Undecodable(good, bad)
+    return good
+
+
+def _columns(values: Sequence[bytes | None], schema: pa.Schema) -> pa.RecordBatch:
+    # Where each value begins an object there is one row for each, or more: as many means one each.
+    if all(value is not None and value[:1] == b"{" for value in values):
+        try:
+            return _read(b"\n".join(values), len(values), schema)  # type: ignore[arg-type]
+        except pa.ArrowException:
+            pass
+    tables: list[pa.RecordBatch] = []
+    bad: list[tuple[int, str]] = []
+    for place, value in enumerate(values):
+        try:
+            text = (value or b"").strip()
+            if text[:1] != b"{":
+                raise pa.ArrowInvalid("there is no JSON object")
+            tables.append(_read(text, 1, schema))
+        except pa.ArrowException as error:
+            bad.append((place, f"not valid JSON for the schema ({error})"))
+    good = pa.Table.from_batches(tables, schema).combine_chunks().to_batches()
+    whole = good[0] if good else pa.RecordBatch.from_pylist([], schema)
+    if bad:
+        raise Undecodable(whole, bad)
+    return whole
+
+
+def _read(text: bytes, rows: int, schema: pa.Schema) -> pa.RecordBatch:
+    """Raises ArrowInvalid unless the text has as many objects, and all fit."""
+    table = pa_json.read_json(
+        pa.BufferReader(text),
+        read_options=pa_json.ReadOptions(use_threads=False, block_size=len(text) + 1),
+        parse_options=pa_json.ParseOptions(
+            explicit_schema=schema, unexpected_field_behavior="ignore", newlines_in_values=True
+        ),
+    )
+    if table.num_rows != rows:
+        raise pa.ArrowInvalid(f"{table.num_rows} JSON objects instead of {rows}")
+    [batch] = table.combine_chunks().to_batches()
+    columns = [batch.column(field.name) for field in schema]
+    for field, column in zip(schema, columns, strict=True):
+        if column.null_count and not field.nullable:
+            raise pa.ArrowInvalid(f"column {field.name!r} must not be null")
+    return pa.RecordBatch.from_arrays(columns, schema=schema)

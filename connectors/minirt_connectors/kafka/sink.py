@@ -1,0 +1,160 @@
+"""Writes to a Kafka topic: exactly once by a ledger, or at least once.
+
+Exactly once, output is staged beside the checkpoints of the job. The coordinator writes it in one
+transaction with an entry of the ledger, a topic. No transaction is open between two commits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, BinaryIO, Literal, get_args
+
+from minirt.data.batch import Batch
+from minirt.errors import ConfigurationError
+from minirt.io.base import (
+    CommitterContext,
+    Prepared,
+    Sink,
+    SinkCommitter,
+    SinkContext,
+    SinkWriter,
+)
+from minirt.io.encoder import Encoder
+from minirt.io.ledger import LedgerConnection, LedgerSink
+from minirt_connectors.kafka.cluster import Cluster
+from minirt_connectors.kafka.formats import Format, format_of
+from minirt_connectors.kafka.ledger import topic_config
+from minirt_connectors.kafka.outgoing import FieldSpec, OutgoingEncoder, Shape, outgoing
+from minirt_connectors.kafka.transactions import KafkaConnection, Sender
+
+Delivery = Literal["exactly_once", "at_least_once"]
+Partitioner = Literal[
+    "random",
+    "consistent",
+    "consistent_random",
+    "murmur2",
+    "murmur2_random",
+    "fnv1a",
+    "fnv1a_random",
+]
+
+_BYTES_MAX = 1_000_000
+"""What a topic takes if it does not say: a little less than brokers do by default."""
+
+
+class KafkaSink(LedgerSink):
+    """Writes records to `topic` of the brokers `bootstrap`, a text `host:port,host:port`.
+
+    `delivery="exactly_once"` shows records when their checkpoint completes, each once, to readers with
+    `isolation.level=read_committed`; the job needs checkpointing. `ledger` is the compacted topic that
+    says what was committed; it is created if it is missing. `delivery="at_least_once"` writes at once.
+
+    `format` tells how a record becomes a value: "json", "raw" (the field `value`, bytes) or a `Format`.
+    `key`, `headers`, `timestamp` and `partition` are each the name of a column or a function of the record:
+    bytes, text or a value that is written as JSON; a mapping or pairs from text to bytes or text; a time as
+    those of watermarks; a number. Without `timestamp` it is the time of writing, without `partition` the
+    `partitioner` decides by the key. `options` go to librdkafka, such as those for TLS and SASL.
+
+    Raises ConfigurationError for options that cannot work and, when validated, if there is no such
+    topic, no broker answers, or it lets nobody in with these credentials.
+    """
+
+    def __init__(
+        self,
+        bootstrap: str,
+        topic: str,
+        *,
+        delivery: Delivery = "exactly_once",
+        format: str | Format = "json",
+        key: FieldSpec = None,
+        headers: FieldSpec = None,
+        timestamp: FieldSpec = None,
+        partition: FieldSpec = None,
+        partitioner: Partitioner = "murmur2_random",
+        ledger: str = "minirt_commits",
+        options: Mapping[str, Any] | None = None,
+    ) -> None:
+        self._cluster = Cluster(bootstrap, options)
+        self._topic = topic
+        _one_of("delivery", delivery, get_args(Delivery))
+        _one_of("partitioner", partitioner, get_args(Partitioner))
+        if partition is not None and partitioner != "murmur2_random":
+            raise ConfigurationError("partition=... says where records go; leave out partitioner")
+        if ledger == topic:
+            raise ConfigurationError("the ledger must be another topic than that of the records")
+        self._delivery = delivery
+        self._partitioner = partitioner
+        self._ledger = ledger
+        self._format = format_of(format)
+        self._fields = {
+            "key": key,
+            "headers": headers,
+            "timestamp": timestamp,
+            "partition": partition,
+        }
+        self._shape: Shape | None = None
+
+    def __repr__(self) -> str:
+        return f"KafkaSink({self._cluster.name!r}, {self._topic!r}, delivery={self._delivery!r})"
+
+    def validate(self) -> None:
+        """Look at the topic, so that what cannot work is refused before anything starts."""
+        partitions = self._cluster.topic(self._topic)
+        with self._cluster.errors(f"cannot ask about the topic {self._topic!r}"):
+            config = topic_config(self._cluster.admin(), self._topic)
+        bytes_max = int(config.get("max.message.bytes", _BYTES_MAX))
+        self._shape = Shape(
+            self._format, partitions=partitions, bytes_max=bytes_max, **self._fields
+        )
+
+    def encoding(self, operator: str) -> Callable[[BinaryIO], Encoder]:
+        shape = self._planned
+        return lambda stream: OutgoingEncoder(stream, shape, operator)
+
+    def connect(self) -> LedgerConnection:
+        return KafkaConnection(self._cluster, self._ledger, self._sender)
+
+    def open_writer(self, context: SinkContext) -> SinkWriter:
+        if self._delivery == "exactly_once":
+            return super().open_writer(context)
+        return _AtOnceWriter(self._sender({}), self._planned, context.operator)
+
+    def open_committer(self, context: CommitterContext) -> SinkCommitter:
+        if self._delivery == "exactly_once":
+            return super().open_committer(context)
+        return Sink.open_committer(self, context)
+
+    def _sender(self, options: dict[str, Any]) -> Sender:
+        given = {"partitioner": self._partitioner, **options}
+        return Sender(self._cluster, self._topic, self._planned.bytes_max, **given)
+
+    @property
+    def _planned(self) -> Shape:
+        if self._shape is None:
+            self.validate()
+        assert self._shape is not None
+        return self._shape
+
+
+class _AtOnceWriter(SinkWriter):
+    """Sends records as they come; a checkpoint completes once the brokers have all that came before it."""
+
+    def __init__(self, sender: Sender, shape: Shape, operator: str) -> None:
+        self._sender = sender
+        self._shape = shape
+        self._operator = operator
+
+    def write(self, batch: Batch) -> None:
+        if len(batch):
+            self._sender.send(outgoing(self._shape.columns(batch, self._operator)))
+
+    def prepare(self, checkpoint_id: int) -> Prepared:
+        return Prepared([], self._sender.flush)
+
+    def close(self) -> None:
+        """What is queued still goes out in the background, or is written again after a restore."""
+
+
+def _one_of(option: str, value: object, allowed: tuple[str, ...]) -> None:
+    if value not in allowed:
+        raise ConfigurationError(f"{option} must be one of {', '.join(allowed)}, got {value!r}")

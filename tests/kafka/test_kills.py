@@ -1,0 +1,132 @@
+"""SIGKILL of workers, coordinator and broker, Kafka to Kafka; for more, `-m tests.kafka.test_kills N`."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.kafka.broker import Broker, Cluster, classes
+from tests.needs import ROOT
+
+pytestmark = [pytest.mark.kafka, pytest.mark.processes]
+
+RECORDS, PARTITIONS = 2000, 3
+_RUN_S_MAX = 240
+
+_JOB = """
+import sys, time
+import minirt as rt
+from minirt_connectors.kafka import KafkaSink, KafkaSource
+
+def named(record):
+    time.sleep(0.001)
+    return {**record, "name": f"row {record['id']}"}
+
+bootstrap, topic, results, storage = sys.argv[1:]
+env = rt.Environment("killed", parallelism=2)
+source = KafkaSource(bootstrap, topic, bounded=True, group=f"group-{topic}")
+sink = KafkaSink(bootstrap, results, key="id", ledger=f"ledger-{results}")
+env.source(source, uid="in").map(named, uid="named").sink(sink, uid="out")
+env.execute(
+    checkpointing=rt.Checkpointing(storage, interval="50ms", tolerable_failures=1000),
+    restart=rt.Restart.fixed_delay(None, "10ms"),
+    restore="latest",
+)
+"""
+
+
+def run(
+    cluster: Cluster, storage: Path, kills: int, seed: int, crashes: int = 0
+) -> tuple[str, int]:
+    """Run the job to its end, killing on the way: where its results are, how often something was killed.
+
+    In between the broker is killed so many times, and started again.
+    """
+    topic, results = cluster.topic(PARTITIONS), cluster.topic(PARTITIONS)
+    for partition in range(PARTITIONS):
+        numbers = range(partition, RECORDS, PARTITIONS)
+        cluster.send(topic, [{"id": number} for number in numbers], partition)
+    chance, done, end = random.Random(seed), 0, time.monotonic() + _RUN_S_MAX
+    command = [sys.executable, "-c", _JOB, cluster.bootstrap, topic, results, str(storage)]
+    while time.monotonic() < end:
+        with subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True) as program:
+            while program.poll() is None:
+                if time.monotonic() > end:
+                    program.kill()
+                    break
+                time.sleep(chance.uniform(0.05, 0.8))
+                if done < kills and chance.random() < 0.8 and program.poll() is None:
+                    done += kill(program, chance)
+                elif crashes and done and isinstance(cluster, Broker):
+                    cluster.restart(signal.SIGKILL)
+                    crashes -= 1
+            said = program.stderr.read() if program.stderr else ""
+        if program.returncode == 0:
+            return results, done
+        assert program.returncode == -signal.SIGKILL, said
+    raise AssertionError(f"the job did not end within {_RUN_S_MAX} s")
+
+
+def kill(program: subprocess.Popen[str], chance: random.Random) -> int:
+    """Kill the coordinator, or one of the processes that it has started."""
+    if chance.random() < 0.3:
+        program.kill()
+        return 1
+    try:
+        started = psutil.Process(program.pid).children(recursive=True)
+        if not started:
+            return 0
+        chance.choice(started).kill()
+    except psutil.NoSuchProcess:
+        return 0
+    return 1
+
+
+def judged(cluster: Cluster, results: str) -> tuple[int, int]:
+    """How many records are lost, and how many are there more than once."""
+    ids = [row["id"] for row in cluster.values(results)]
+    assert set(ids) <= set(range(RECORDS))
+    return RECORDS - len(set(ids)), len(ids) - len(set(ids))
+
+
+def test_nothing_is_lost_or_repeated_whoever_is_killed(cluster: Cluster, tmp_path: Path) -> None:
+    results, killed = run(cluster, tmp_path / "chk", kills=4, seed=1, crashes=1)
+    assert killed > 0
+    assert judged(cluster, results) == (0, 0)
+
+
+def soak(kills: int) -> None:
+    """Run jobs until so many processes were killed; the last line has the count."""
+    class_path = classes()
+    if class_path is None:
+        print("no Kafka broker is installed: nobody was killed")
+        return
+    folder = Path(tempfile.mkdtemp(prefix="minirt-kafka-"))
+    broker = Broker(folder, class_path)
+    storages = Path(tempfile.mkdtemp(prefix="minirt-kills-"))
+    killed = lost = repeated = seed = 0
+    try:
+        while killed < kills:
+            results, done = run(broker, storages / str(seed), kills=12, seed=seed, crashes=1)
+            one_lost, one_repeated = judged(broker, results)
+            lost, repeated, seed = lost + one_lost, repeated + one_repeated, seed + 1
+            killed += done
+            print(f"{killed} kills in {seed} runs: {lost} lost, {repeated} repeated", flush=True)
+    finally:
+        broker.stop()
+        shutil.rmtree(folder, ignore_errors=True)
+        shutil.rmtree(storages, ignore_errors=True)
+    sys.exit(1 if lost or repeated else 0)
+
+
+if __name__ == "__main__":
+    soak(int(sys.argv[1]))

@@ -1,0 +1,179 @@
+"""What Kafka records consist of, without a broker: values, keys, sizes, and what is said of wrong ones."""
+
+from __future__ import annotations
+
+import io
+import pickle
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import minirt as rt
+from minirt.data.batch import Columns, Rows
+from minirt.errors import SinkDataError
+from minirt_connectors.kafka import KafkaSink, KafkaSource
+from minirt_connectors.kafka.cluster import Cluster
+from minirt_connectors.kafka.formats import FORMATS, Undecodable, format_of
+from minirt_connectors.kafka.outgoing import OutgoingEncoder, Shape, staged_records
+
+SCHEMA = pa.schema([("id", pa.int64()), ("name", pa.string())])
+RECORDS = [{"id": n, "name": f"row {n}"} for n in range(5)]
+TEXTS = [f'{{"id": {n}, "name": "row {n}", "more": [1, {{"x": 2}}]}}'.encode() for n in range(5)]
+
+
+def staged(shape: Shape, *batches: Any) -> list[Any]:
+    stream = io.BytesIO()
+    encoder = OutgoingEncoder(stream, shape, "out")
+    for batch in batches:
+        encoder.write(batch)
+    encoder.finish()
+    return [record for part in staged_records(stream.getvalue()) for record in part]
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_what_a_format_writes_it_reads(name: str) -> None:
+    format = format_of(name)
+    records = RECORDS if name == "json" else [{"value": b"\n\xff"}, {"value": b""}, {"value": None}]
+    read = format.decode(format.encode(Rows(records), "out"))
+    assert (read if isinstance(read, list) else read.to_pylist()) == records
+
+
+def test_json_columns_have_the_schema() -> None:
+    read = format_of("json", SCHEMA).decode(TEXTS)
+    assert isinstance(read, pa.RecordBatch)
+    assert read.schema == SCHEMA
+    assert read.to_pylist() == RECORDS
+
+
+@pytest.mark.parametrize("schema", [None, SCHEMA], ids=["rows", "columns"])
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        b"",
+        b" ",
+        b"{",
+        b'{"id": 1} {"id": 2}',
+        None,
+        b'{"id": 1},{"id": 2}',
+        b"\xff",
+        b"{}}",
+        b'{"id":1}\n{}',
+    ],
+)
+def test_a_value_that_is_no_json_is_told_apart_from_its_neighbours(schema: Any, wrong: Any) -> None:
+    with pytest.raises(Undecodable) as caught:
+        format_of("json", schema).decode([*TEXTS[:2], wrong, *TEXTS[2:]])
+    assert [place for place, _ in caught.value.bad] == [2]
+    good = caught.value.good
+    rows = good if isinstance(good, list) else good.to_pylist()
+    assert [row["id"] for row in rows] == [0, 1, 2, 3, 4]
+
+
+def test_a_value_too_many_does_not_make_up_for_one_too_few() -> None:
+    for schema in (None, SCHEMA):
+        with pytest.raises(Undecodable) as caught:
+            format_of("json", schema).decode([b'{"id": 1}{"id": 2}', b"", b'{"id": 3}'])
+        assert [place for place, _ in caught.value.bad] == [0, 1]
+
+
+@pytest.mark.parametrize("schema", [None, SCHEMA], ids=["rows", "columns"])
+def test_values_may_have_blanks_and_lines(schema: Any) -> None:
+    read = format_of("json", schema).decode([b' {"id":\n 1, "name": "x"}\r\n ', TEXTS[1]])
+    rows = read if isinstance(read, list) else read.to_pylist()
+    assert [row["id"] for row in rows] == [1, 1]
+
+
+def test_a_value_that_does_not_fit_the_schema_is_bad() -> None:
+    with pytest.raises(Undecodable) as caught:
+        format_of("json", SCHEMA).decode([TEXTS[0], b'{"id": "seven"}'])
+    assert [place for place, _ in caught.value.bad] == [1]
+
+
+def test_rows_and_columns_are_staged_alike() -> None:
+    shape = Shape(format_of("json"), key="id", partition=lambda r: r["id"] % 3, partitions=3)
+    columns = Columns(pa.RecordBatch.from_pylist(RECORDS))
+    assert staged(shape, Rows(RECORDS)) == staged(shape, columns)
+    assert staged(shape, columns)[4] == (b'{"id":4,"name":"row 4"}', b"4", 1, 0, [])
+
+
+def test_every_part_of_a_record_is_staged() -> None:
+    shape = Shape(
+        format_of("raw"),
+        key=lambda r: r["who"],
+        headers=lambda r: {"a": "x", "b": b"\0", "c": None},
+        timestamp="at",
+    )
+    records = [{"value": b"v", "who": who, "at": 1234} for who in (b"k", "k", None, [1])]
+    found = staged(shape, Rows(records))
+    assert [key for _, key, *_ in found] == [b"k", b"k", None, b"[1]"]
+    assert {value for value, *_ in found} == {b"v"}
+    assert found[0][2:] == (-1, 1234, [("a", b"x"), ("b", b"\0"), ("c", None)])
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"key": "nothing"}, "no key"),
+        ({"partition": lambda r: 5}, "partition 5 is none of 0 to 2"),
+        ({"timestamp": lambda r: "noon"}, "no timestamp"),
+        ({"timestamp": lambda r: -5}, "before 1970"),
+        ({"headers": lambda r: {"a": 1}}, "neither bytes nor text"),
+    ],
+)
+def test_a_record_without_what_is_asked_of_it_is_named(fields: Any, message: str) -> None:
+    shape = Shape(format_of("json"), partitions=3, **fields)
+    with pytest.raises(SinkDataError, match=rf"out: .*{message}.*row 0"):
+        shape.columns(Rows(RECORDS), "out")
+
+
+@pytest.mark.parametrize("part", ["value", "key", "headers"])
+def test_a_record_larger_than_the_topic_takes_is_refused_when_written(part: str) -> None:
+    large = "x" * 900
+    fields: dict[str, Any] = {"key": lambda r: large} if part == "key" else {}
+    if part == "headers":
+        fields = {"headers": lambda r: [("h", large)]}
+    records = [{"id": 1}, {"id": 2, "text": large if part == "value" else ""}]
+    Shape(format_of("json"), bytes_max=1100, **fields).columns(Rows(records), "out")
+    with pytest.raises(SinkDataError, match=r"out: a record of 9.. bytes is larger"):
+        Shape(format_of("json"), bytes_max=1000, **fields).columns(Rows(records), "out")
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: KafkaSink("", "t"), "host:port"),
+        (lambda: KafkaSink("h:1", "t", delivery="twice"), "delivery must be one of"),  # type: ignore[arg-type]
+        (lambda: KafkaSink("h:1", "t", format="xml"), "format must be one of json, raw"),
+        (lambda: KafkaSink("h:1", "t", ledger="t"), "another topic"),
+        (lambda: KafkaSink("h:1", "t", partition="p", partitioner="random"), "leave out"),
+        (lambda: KafkaSink("h:1", "t", partitioner="mine"), "partitioner must be"),  # type: ignore[arg-type]
+        (lambda: KafkaSink("h:1", "t", options={"transactional.id": "x"}), "set by minirt"),
+        (lambda: KafkaSource("h:1", "t", start="noon"), "start must be"),
+        (lambda: KafkaSource("h:1", "t", start={0: -1}), "start must be"),
+        (lambda: KafkaSource("h:1", "t", metadata=["colour"]), "metadata is of"),
+        (lambda: KafkaSource("h:1", "t", format="raw", schema=SCHEMA), 'format="json"'),
+        (lambda: KafkaSource("h:1", "t", group=""), "group"),
+        (lambda: KafkaSource("h:1", "t", on_error="shrug"), "on_error"),  # type: ignore[arg-type]
+    ],
+)
+def test_options_that_cannot_work_are_refused(make: Any, message: str) -> None:
+    with pytest.raises(rt.ConfigurationError, match=message):
+        make()
+
+
+@pytest.mark.parametrize("options", [{"no.such.thing": 1}, {"sasl.mechanism": 5, "linger.ms": "x"}])
+def test_options_that_the_client_does_not_know_are_refused(options: dict[str, Any]) -> None:
+    with pytest.raises(rt.ConfigurationError, match="options of the Kafka client"):
+        KafkaSource("127.0.0.1:1", "t", options=options).validate()
+
+
+def test_nothing_shows_a_secret() -> None:
+    options = {"sasl.password": "pass-word-1", "ssl.key.pem": "pem-2", "sasl.username": "me"}
+    cluster = Cluster("h:1", options)
+    sink, source = KafkaSink("h:1", "t", options=options), KafkaSource("h:1", "t", options=options)
+    shown = repr([cluster, sink, source, vars(sink), vars(source)])
+    assert "pass-word" not in shown
+    assert "pem-2" not in shown
+    assert cluster.without_secrets("a pass-word-1 and\n pem-2 of me") == "a *** and *** of me"
+    assert "pass-word" not in repr(pickle.loads(pickle.dumps(source)))
