@@ -45,7 +45,10 @@ FIELDS: Mapping[tuple[str, str], str] = {
     ("SnapshotUpload", "processed_bytes"): "a figure that is only reported; acknowledged as 0",
     ("SubtaskPart", "_job"): "what all states have in common",
     ("CoordinatorPart", "_job"): "what all states have in common",
-    ("SubtaskPart", "_event_loop"): "it comes to its end in each event: nothing is pending in between",
+    (
+        "SubtaskPart",
+        "_event_loop",
+    ): "it comes to its end in each event: nothing is pending in between",
 }
 """Single fields, by class, and why they are left out."""
 
