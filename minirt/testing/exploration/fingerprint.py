@@ -45,10 +45,7 @@ FIELDS: Mapping[tuple[str, str], str] = {
     ("SnapshotUpload", "processed_bytes"): "a figure that is only reported; acknowledged as 0",
     ("SubtaskPart", "_job"): "what all states have in common",
     ("CoordinatorPart", "_job"): "what all states have in common",
-    (
-        "SubtaskPart",
-        "_event_loop",
-    ): "it comes to its end in each event: nothing is pending in between",
+    ("SubtaskPart", "_event_loop"): "nothing is pending in it between events",
 }
 """Single fields, by class, and why they are left out."""
 
