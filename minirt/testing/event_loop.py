@@ -126,7 +126,7 @@ class EventLoopActor(Actor):
         self._loop.begin(start)
 
     def drop(self) -> None:
-        """The worker is gone, and with it all that was under way."""
+        """The worker is gone, or the simulation over, and with it all that was under way."""
         self._loop.drop()
 
     def act(self) -> bool:

@@ -39,6 +39,9 @@ class Actor(ABC):
     def act(self) -> bool:
         """Do one small thing; False if there is nothing to do until it is woken, or `wake_at`."""
 
+    def drop(self) -> None:
+        """It will not act again, although it could."""
+
 
 class Schedule:
     """Runs actors one at a time. `every_step` is called before each of them: the place for crashes.
@@ -104,6 +107,11 @@ class Schedule:
         for _ in range(steps):
             if until() or not self._advance():
                 return
+
+    def end(self) -> None:
+        """Nobody acts any more."""
+        for actor in self._actors:
+            actor.drop()
 
     def step(self) -> None:
         """One thing happens. Raises StalledError if nothing can."""

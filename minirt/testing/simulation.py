@@ -91,6 +91,8 @@ class Simulation(Surroundings):
                 self._let_zombies_end()
         except StalledError as stalled:
             self.problems.append(str(stalled))
+        finally:
+            self.schedule.end()
         restarts = sum(c.protocol.restarts for c in self._coordinators) + len(self._coordinators)
         return SimulationResult(
             seed=self._seed,

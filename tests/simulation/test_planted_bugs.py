@@ -227,9 +227,9 @@ def test_output_of_a_failed_checkpoint_that_is_not_carried_on(monkeypatch: Patch
     give_up = CheckpointCoordinator._give_up
 
     def forget(self: CheckpointCoordinator, *args: Any) -> list[JobCommand]:
-        carried = list(self._carried)
+        carried = list(self._commits._carried)
         commands = give_up(self, *args)
-        self._carried = carried
+        self._commits._carried = carried
         return commands
 
     monkeypatch.setattr(CheckpointCoordinator, "_give_up", forget)
