@@ -94,8 +94,6 @@ def _reader(kind: Any) -> _Reader:
         read = _reader(arguments[0])
         return lambda plain: _read_tuple(read, plain)
     scalar = origin or kind
-    if scalar not in _SCALARS:
-        raise TypeError(f"no plain form is defined for {kind}")
     return lambda plain: _read_scalar(scalar, plain)
 
 
@@ -144,6 +142,8 @@ def _read_tuple(read: _Reader, plain: Any) -> tuple[Any, ...]:
 
 
 def _read_scalar(kind: type, plain: Any) -> Any:
+    if kind not in _SCALARS:  # A field whose values are stored elsewhere may be of any type.
+        raise TypeError(f"no plain form is defined for {kind}")
     if kind is float and type(plain) is int:
         return float(plain)
     if type(plain) is not kind:

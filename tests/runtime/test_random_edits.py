@@ -33,6 +33,8 @@ from minirt.testing.conformance.plans import Plan
 from tests.runtime.stepped import SteppedJob
 
 RUNS = 12
+SEEDS = 20
+"""Within so many each planted bug must be noticed."""
 RECORDS = 40
 """Of each split: enough to fill queues."""
 
@@ -77,7 +79,7 @@ PLANS: dict[str, Callable[[Random], Plan]] = {
 }
 
 
-def first_wrong(kind: str, folder: Path, runs: int = RUNS) -> str:
+def first_wrong(kind: str, folder: Path, runs: int = SEEDS) -> str:
     """What the first run notices that notices anything."""
     for seed in range(runs):
         random = Random(f"{kind} {seed}")
