@@ -8,6 +8,7 @@ KILLS ?= 200
 ORACLE_RUNS ?= 90
 IN_ONE_THREAD := $(addprefix tests/,protocol data state storage simulation conformance)
 PROGRAMS := $(addprefix tests/,cli docs connectors)
+SERVICES := $(addprefix tests/,s3 clouds postgres kafka cluster ui pictures laboratory advice)
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test lint soak bench bench-peers clean java python
@@ -21,10 +22,10 @@ demo: java $(VENV)/.demo ## kill workers of a job over real flights in three che
 
 test: java lint ## lint, then run all tests: those in one thread first, then those that start processes
 	$(BIN)/python -m pytest -q -n auto --dist worksteal $(IN_ONE_THREAD)
-	@# Jobs wait more than they work: three parts at a time. Workers of xdist would ignore Ctrl-C, which some send.
-	printf '%s\n' 'runtime tests/runtime' 'programs $(PROGRAMS)' \
-		'rest $(addprefix --ignore=,tests/runtime $(PROGRAMS) $(IN_ONE_THREAD))' \
-		| PYTEST='$(BIN)/python -m pytest -q' xargs -P 3 -I{} .ci/test-part {}
+	@# Jobs wait more than they work: four parts at a time. Workers of xdist would ignore Ctrl-C, which some send.
+	printf '%s\n' 'programs $(PROGRAMS)' 'runtime tests/runtime' 'services $(SERVICES)' \
+		'rest $(addprefix --ignore=,tests/runtime $(PROGRAMS) $(SERVICES) $(IN_ONE_THREAD))' \
+		| PYTEST='$(BIN)/python -m pytest -q' xargs -P 4 -I{} .ci/test-part {}
 
 lint: $(VENV)/.dev ## check style and types
 	$(BIN)/ruff check .
