@@ -5,22 +5,19 @@ from __future__ import annotations
 import random
 import shutil
 import signal
-import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 
-import psutil
 import pytest
 
 from tests.kafka.broker import Broker, Cluster, classes
-from tests.needs import ROOT
+from tests.program_kills import Program, kill, run_to_its_end
+from tests.program_kills import soak as soak_kills
 
 pytestmark = [pytest.mark.kafka, pytest.mark.processes]
 
 RECORDS, PARTITIONS = 2000, 3
-_RUN_S_MAX = 240
 
 _JOB = """
 import sys, time
@@ -55,40 +52,19 @@ def run(
     for partition in range(PARTITIONS):
         numbers = range(partition, RECORDS, PARTITIONS)
         cluster.send(topic, [{"id": number} for number in numbers], partition)
-    chance, done, end = random.Random(seed), 0, time.monotonic() + _RUN_S_MAX
+    chance, done = random.Random(seed), 0
+
+    def strike(program: Program) -> None:
+        nonlocal done, crashes
+        if done < kills and chance.random() < 0.8 and program.poll() is None:
+            done += kill(program, chance)
+        elif crashes and done and isinstance(cluster, Broker):
+            cluster.restart(signal.SIGKILL)
+            crashes -= 1
+
     command = [sys.executable, "-c", _JOB, cluster.bootstrap, topic, results, str(storage)]
-    while time.monotonic() < end:
-        with subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True) as program:
-            while program.poll() is None:
-                if time.monotonic() > end:
-                    program.kill()
-                    break
-                time.sleep(chance.uniform(0.05, 0.8))
-                if done < kills and chance.random() < 0.8 and program.poll() is None:
-                    done += kill(program, chance)
-                elif crashes and done and isinstance(cluster, Broker):
-                    cluster.restart(signal.SIGKILL)
-                    crashes -= 1
-            said = program.stderr.read() if program.stderr else ""
-        if program.returncode == 0:
-            return results, done
-        assert program.returncode == -signal.SIGKILL, said
-    raise AssertionError(f"the job did not end within {_RUN_S_MAX} s")
-
-
-def kill(program: subprocess.Popen[str], chance: random.Random) -> int:
-    """Kill the coordinator, or one of the processes that it has started."""
-    if chance.random() < 0.3:
-        program.kill()
-        return 1
-    try:
-        started = psutil.Process(program.pid).children(recursive=True)
-        if not started:
-            return 0
-        chance.choice(started).kill()
-    except psutil.NoSuchProcess:
-        return 0
-    return 1
+    run_to_its_end(command, chance, strike)
+    return results, done
 
 
 def judged(cluster: Cluster, results: str) -> tuple[int, int]:
@@ -112,20 +88,17 @@ def soak(kills: int) -> None:
         return
     folder = Path(tempfile.mkdtemp(prefix="minirt-kafka-"))
     broker = Broker(folder, class_path)
-    storages = Path(tempfile.mkdtemp(prefix="minirt-kills-"))
-    killed = lost = repeated = seed = 0
+
+    def attempt(storage: Path, seed: int) -> tuple[int, int, int]:
+        results, killed = run(broker, storage, kills=12, seed=seed, crashes=1)
+        return (killed, *judged(broker, results))
+
     try:
-        while killed < kills:
-            results, done = run(broker, storages / str(seed), kills=12, seed=seed, crashes=1)
-            one_lost, one_repeated = judged(broker, results)
-            lost, repeated, seed = lost + one_lost, repeated + one_repeated, seed + 1
-            killed += done
-            print(f"{killed} kills in {seed} runs: {lost} lost, {repeated} repeated", flush=True)
+        status = soak_kills(kills, attempt)
     finally:
         broker.stop()
         shutil.rmtree(folder, ignore_errors=True)
-        shutil.rmtree(storages, ignore_errors=True)
-    sys.exit(1 if lost or repeated else 0)
+    sys.exit(status)
 
 
 if __name__ == "__main__":

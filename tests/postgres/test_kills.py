@@ -4,23 +4,19 @@ from __future__ import annotations
 
 import random
 import shutil
-import signal
-import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 
-import psutil
 import pytest
 
-from tests.needs import ROOT
 from tests.postgres.server import Postgres, programs
+from tests.program_kills import Program, kill, run_to_its_end
+from tests.program_kills import soak as soak_kills
 
 pytestmark = [pytest.mark.postgres, pytest.mark.processes]
 
 RECORDS = 3000
-_RUN_S_MAX = 240
 
 _JOB = """
 import sys, time
@@ -47,37 +43,16 @@ def run(server: Postgres, storage: Path, kills: int, seed: int) -> int:
     """Run the job to its end, killing on the way; returns how often something was killed."""
     server.run("DROP TABLE IF EXISTS results, minirt_commits")
     server.run("CREATE TABLE results (id bigint, name text)")
-    chance, done, end = random.Random(seed), 0, time.monotonic() + _RUN_S_MAX
+    chance, done = random.Random(seed), 0
+
+    def strike(program: Program) -> None:
+        nonlocal done
+        if done < kills and program.poll() is None:
+            done += kill(program, chance)
+
     command = [sys.executable, "-c", _JOB, server.uri, str(storage), str(RECORDS)]
-    while time.monotonic() < end:
-        with subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True) as program:
-            while program.poll() is None:
-                if time.monotonic() > end:
-                    program.kill()
-                    break
-                time.sleep(chance.uniform(0.05, 0.8))
-                if done < kills and program.poll() is None:
-                    done += kill(program, chance)
-            said = program.stderr.read() if program.stderr else ""
-        if program.returncode == 0:
-            return done
-        assert program.returncode == -signal.SIGKILL, said
-    raise AssertionError(f"the job did not end within {_RUN_S_MAX} s")
-
-
-def kill(program: subprocess.Popen[str], chance: random.Random) -> int:
-    """Kill the coordinator, or one of the processes that it has started."""
-    if chance.random() < 0.3:
-        program.kill()
-        return 1
-    try:
-        started = psutil.Process(program.pid).children(recursive=True)
-        if not started:
-            return 0
-        chance.choice(started).kill()
-    except psutil.NoSuchProcess:
-        return 0
-    return 1
+    run_to_its_end(command, chance, strike)
+    return done
 
 
 def judged(server: Postgres) -> tuple[int, int]:
@@ -99,19 +74,16 @@ def soak(kills: int) -> None:
         return
     folder = Path(tempfile.mkdtemp(prefix="minirt-postgres-"))
     server = Postgres(folder, bin)
-    storages = Path(tempfile.mkdtemp(prefix="minirt-kills-"))
-    killed = lost = repeated = seed = 0
+
+    def attempt(storage: Path, seed: int) -> tuple[int, int, int]:
+        return (run(server, storage, kills=12, seed=seed), *judged(server))
+
     try:
-        while killed < kills:
-            killed += run(server, storages / str(seed), kills=12, seed=seed)
-            one_lost, one_repeated = judged(server)
-            lost, repeated, seed = lost + one_lost, repeated + one_repeated, seed + 1
-            print(f"{killed} kills in {seed} runs: {lost} lost, {repeated} repeated", flush=True)
+        status = soak_kills(kills, attempt)
     finally:
         server.stop()
         shutil.rmtree(folder, ignore_errors=True)
-        shutil.rmtree(storages, ignore_errors=True)
-    sys.exit(1 if lost or repeated else 0)
+    sys.exit(status)
 
 
 if __name__ == "__main__":
