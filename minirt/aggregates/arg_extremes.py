@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from minirt.aggregates.basic import Accumulated, has_order, unfit
+from minirt.data.simple_columns import in_counts
 from minirt.state.accumulator import Accumulator, taken_apart
 from minirt.state.key_columns import Slots
 from minirt.state.numbers import is_number, number_type
@@ -77,7 +78,8 @@ class _ArgExtremes(Accumulator):
         ends = np.append(change - 1, len(order) - 1) if self._greatest else np.append(0, change)
         best = there[order[ends]]
         rows = values.take(pa.array(best))
-        self._compare(slots[best], rows.field(1).to_pylist(), rows.field(0).to_pylist())
+        taken, bys = (in_counts(column).to_pylist() for column in rows.flatten())
+        self._compare(slots[best], bys, taken)
 
     def merge(self, slots: Slots, other: Any, others: Slots) -> None:
         there = other._arrays[2][others]
