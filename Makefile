@@ -10,6 +10,9 @@ IN_ONE_THREAD := $(addprefix tests/,protocol data state storage simulation confo
 PROGRAMS := $(addprefix tests/,cli docs connectors)
 SERVICES := $(addprefix tests/,s3 clouds postgres kafka cluster ui pictures laboratory advice)
 
+# Else each of the many processes of the tests compiles all of minirt: that takes longer than most of their jobs.
+export PYTHONDONTWRITEBYTECODE :=
+
 .DEFAULT_GOAL := help
 .PHONY: help demo test lint soak bench bench-peers clean java python
 .NOTPARALLEL:

@@ -21,6 +21,9 @@ from tests.warm_templates import warm_templates
 
 pytest.register_assert_rewrite("tests.contracts")
 
+# Else each process that a test starts compiles all of minirt.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
 # The fixtures that property tests use are folders and objects without state.
 _COMMON: dict[str, Any] = {
     "deadline": None,
