@@ -43,6 +43,7 @@ soak: $(VENV)/.dev ## simulate RUNS crashing jobs and FACTOR times the campaigns
 	$(BIN)/python -m tests.oracle.soak --runs $(ORACLE_RUNS)
 	$(BIN)/python -m tests.postgres.test_kills $(KILLS)
 	$(BIN)/python -m tests.kafka.test_kills $(KILLS)
+	$(BIN)/python -m tests.tables.test_kills $(KILLS)
 
 bench: $(VENV)/.dev ## measure throughput, checkpoints and recovery
 	$(BIN)/python -m benchmarks.throughput
