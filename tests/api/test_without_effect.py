@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from minirt import ConfigurationError, KeyedProcess, MapState, Process, ValueState
+from minirt import ConfigurationError, KeyedProcess, MapState, Process, Tumbling, ValueState
 
 
 def refused(pattern):
@@ -59,11 +59,25 @@ def test_state_of_a_function_without_keys_is_refused(stream):
 
 def test_records_that_are_dealt_twice_are_refused(stream):
     other = stream.map(str, uid="other")
-    for dealt in (other.broadcast(), other.rebalance(), other.partition_custom(max, "n")):
-        with refused("^map: str .uid other.: its records are dealt twice, by .* and then by hash"):
+    for dealt in (
+        *(other.broadcast(), other.rebalance(), other.partition_custom(max, "n")),
+        *(other.key_by("n"), other.key_by("m").union(other)),
+    ):
+        with refused("map: str .uid other.: its records are dealt twice, by .* and then by hash"):
             stream.connect(dealt).key_by("n", "n")
         with refused("dealt twice"):
             dealt.key_by("n")
         with refused("dealt twice"):
             stream.union(dealt).forward()
-    other.key_by("n").key_by("m").rebalance().map(str)
+        with refused("dealt twice"):
+            dealt.rebalance()
+
+
+def test_a_key_that_nobody_goes_by_is_refused(stream):
+    other, hour = stream.map(dict, uid="other"), Tumbling("1h")
+    for keyed in (other.key_by("n"), other.key_by("n").union(other)):
+        with refused("^window_all on .*: key_by has no effect before it .hash by n.; .*window"):
+            keyed.window_all(hour)
+        for left, right in ((keyed, stream), (stream, keyed)):
+            with refused("^join on .*: key_by has no effect before it .*on=... says the key"):
+                left.join(right, on="n", window=hour)
