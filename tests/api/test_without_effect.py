@@ -4,7 +4,21 @@ from __future__ import annotations
 
 import pytest
 
-from minirt import ConfigurationError, KeyedProcess, MapState, Process, Tumbling, ValueState
+from minirt import (
+    AsyncFunction,
+    ConfigurationError,
+    CountWindow,
+    DiscardSink,
+    Environment,
+    JobObserver,
+    KeyedProcess,
+    MapState,
+    Process,
+    SequenceSource,
+    Tumbling,
+    ValueState,
+    WindowProcess,
+)
 
 
 def refused(pattern):
@@ -47,6 +61,67 @@ def test_methods_that_nobody_calls_are_refused(stream):
         stream.key_by("n").process(Misspelt())
     with refused("nobody calls Timed.on_timer"):
         stream.process(Timed())
+
+
+def with_method(kind, name, **more):
+    return type("Own", (kind,), {"process": Misspelt.process, name: Misspelt.process, **more})()
+
+
+async def answer(self, record):
+    return record
+
+
+def test_methods_that_nobody_calls_are_refused_wherever_users_write_classes(stream, nowhere):
+    with refused("nobody calls Own.on_timer"):
+        windows = stream.key_by("n").window(CountWindow(2, 2))
+        windows.process(with_method(WindowProcess, "on_timer"))
+    with refused("nobody calls Own.on_close"):
+        stream.map_async(with_method(AsyncFunction, "on_close", __call__=answer))
+    with refused("Own.close is awaited; write `async def close`"):
+        plain = type("Own", (AsyncFunction,), {"__call__": answer, "close": lambda self: None})
+        stream.map_async(plain())
+    stream.sink(nowhere())
+
+
+@pytest.mark.parametrize("runner", ["inline", "processes"])
+def test_an_observer_that_would_not_hear_is_refused(runner):
+    class Deaf(JobObserver):
+        def on_checkpoints(self, report):
+            """Misspelt."""
+
+    env = Environment()
+    env.source(SequenceSource(3)).sink(DiscardSink())
+    with refused("observer: nobody calls Deaf.on_checkpoints, did you mean on_checkpoint?"):
+        env.execute(runner=runner, observer=Deaf())
+    with refused("observer: expected JobObserver.*give an instance, Deaf"):
+        env.execute(runner=runner, observer=Deaf)
+
+
+class Counting:
+    """Called for each record, whatever its key."""
+
+    seen = ValueState(0)
+
+    def __call__(self, *records):
+        return records[0]
+
+
+class Asking(AsyncFunction):
+    seen = ValueState(0)
+
+    async def __call__(self, record):
+        return record
+
+
+def test_state_of_an_object_that_is_called_is_refused(stream):
+    keyed, message = stream.key_by("n"), "declares state 'seen', but .* has none: make it a KeyedPr"
+    for add in (stream.map, stream.filter, stream.flat_map, stream.map_batches, keyed.reduce):
+        with refused(message):
+            add(Counting())
+    with refused(message):
+        keyed.window(CountWindow(2, 2)).reduce(Counting())
+    with refused(message):
+        stream.map_async(Asking())
 
 
 def test_state_of_a_function_without_keys_is_refused(stream):
