@@ -29,6 +29,7 @@ What users hand over or set:
     clusters    hosts that a job runs on, if not on this machine alone
     units       "10s", "64KiB"
     errors      one root, one child for each party that can err
+    version     which minirt this is
 
 To watch, ask, look into and compare jobs:
 
@@ -145,6 +146,7 @@ from minirt.runtime.coordinator.observer import JobObserver, JobProgress
 from minirt.runtime.program.job import Job, JobResult
 from minirt.settings import JobSettings, load_settings
 from minirt.state.handles import ListState, MapState, ValueState
+from minirt.version import __version__
 from minirt.windows import (
     AfterCount,
     AfterTime,
@@ -251,6 +253,8 @@ __all__ = [
     "open_checkpoints",
     "Checkpoints",
     "StoredCheckpoint",
+    # which minirt this is
+    "__version__",
     # what goes wrong
     "MinirtError",
     "ConfigurationError",
