@@ -3,7 +3,8 @@
 
 On each supported Python that this machine has, it makes an empty environment, installs the wheel with
 nothing but its dependencies, and does there what the README tells a newcomer to do: the shortest job, and
-the job that is killed. It says which Pythons it did not see.
+the job that is killed. Then it makes a project with `minirt new`, and runs its test and its job. It says
+which Pythons it did not see.
 
     python .ci/release_check.py [--python 3.12]... [--keep]
 """
@@ -169,6 +170,10 @@ def try_in_empty_environment(python: str, wheel: Path, folder: Path) -> None:
     if printed[-1] != "600":
         raise Unexpected(f"the job that was killed has {printed[-1]} results of 600")
     run(["minirt", "--version"], work, environ)
+    run(["minirt", "new", "project"], work, environ)
+    run([here, *PIP, "install", "pytest"])
+    run([here, "-m", "pytest", "-q"], work / "project", environ)
+    run(["minirt", "run", "job.py", "--config", "minirt.toml"], work / "project", environ)
 
 
 def clean_environment(programs: Path) -> dict[str, str]:

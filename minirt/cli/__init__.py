@@ -19,6 +19,7 @@ from minirt.cli.demo import demo
 from minirt.cli.history import history
 from minirt.cli.host import host
 from minirt.cli.jobs import cancel, jobs, rescale, savepoint, stop
+from minirt.cli.new import new
 from minirt.cli.run import run
 from minirt.cli.simulate import simulate
 from minirt.cli.top import top
@@ -60,6 +61,7 @@ def _options(
     """Stream processing in Python with exactly-once checkpoints."""
 
 
+app.command()(new)
 app.command()(run)
 app.command()(jobs)
 app.command()(top)

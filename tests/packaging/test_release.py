@@ -1,4 +1,4 @@
-"""What is released: versions, extras, what archives may hold, and a workflow that does what .ci/run does."""
+"""What is released: versions, extras, what archives hold, and a workflow that does what .ci/run does."""
 
 from __future__ import annotations
 
