@@ -29,6 +29,7 @@ What users hand over or set:
     clusters    hosts that a job runs on, if not on this machine alone
     units       "10s", "64KiB"
     errors      one root, one child for each party that can err
+    version     which minirt this is
 
 To watch, ask, look into and compare jobs:
 
@@ -45,12 +46,15 @@ To watch, ask, look into and compare jobs:
 What many of these need:
 
     clock, threads, filesystems, standard_streams   each opened or started in one place
+    notebook    how values show themselves in notebooks
 """
 
 from __future__ import annotations
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
+
+from minirt.version import __version__
 
 if TYPE_CHECKING:
     from minirt.aggregates import (
@@ -255,6 +259,8 @@ __all__ = [
     "open_checkpoints",
     "Checkpoints",
     "StoredCheckpoint",
+    # which minirt this is
+    "__version__",
     # what goes wrong
     "MinirtError",
     "ConfigurationError",
