@@ -71,6 +71,8 @@ def _summary(mode: str, reports: Sequence[CheckpointReport]) -> dict[str, Any]:
 
 def _recovery(durations: Sequence[float]) -> dict[str, Any]:
     """From SIGKILL of a worker to the first record at a sink."""
+    import statistics
+
     return {
         "kills": len(durations),
         "median_s": statistics.median(durations),
