@@ -24,8 +24,8 @@ from minirt.operators.common.base import (
     shown,
     user_error,
 )
-from minirt.operators.common.checks import check_flag, check_instance
-from minirt.operators.common.functions import check_arity
+from minirt.operators.common.checks import check_flag, check_hooks, check_instance
+from minirt.operators.common.functions import check_arity, check_stateless
 from minirt.operators.common.keyed import check_stored_keys
 from minirt.operators.common.request_client import TIMED_OUT, RequestClient
 from minirt.operators.common.requests import Request, RequestQueue, TimeSignal
@@ -124,6 +124,14 @@ def _check_coroutine_function(function: Any, label: str) -> None:
         raise ConfigurationError(
             f"{label}: give an instance, {function.__name__}(...), not the class"
         )
+    if isinstance(function, AsyncFunction):
+        check_hooks(label, function)
+        for name in ("open", "close"):
+            if not inspect.iscoroutinefunction(getattr(function, name)):
+                raise ConfigurationError(
+                    f"{label}: {type(function).__name__}.{name} is awaited; write `async def {name}`"
+                )
+    check_stateless(function, label, "what map_async calls")
     call = getattr(type(function), "__call__", None)  # noqa: B004 - looked into, not called
     if inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call):
         check_arity(function, label, "the record")
