@@ -154,8 +154,8 @@ class ObjectStore:
     def sweep(self, older_than_s: float, is_abandoned: Callable[[str], bool]) -> None:
         """Remove what crashed writers left half written.
 
-        Temporary files tell their age: they go once they are this many seconds old. Of uploads to an
-        object store, those go whose paths nobody can be writing any more, which `is_abandoned` says.
+        Those go whose paths nobody writes any more who counts, which `is_abandoned` says: temporary files
+        and uploads to an object store. Other temporary files go once they are this many seconds old.
         """
         with self._translated("cannot remove temporary files", ""):
             self._objects.sweep(older_than_s, is_abandoned)
