@@ -11,6 +11,7 @@ from contextlib import contextmanager, suppress
 from typing import Any, BinaryIO, Literal, get_args
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from minirt.data.batch import Batch
 from minirt.errors import ConfigurationError, MinirtError, SinkDataError
@@ -90,7 +91,7 @@ class PostgresSink(LedgerSink):
 
     def encoding(self, operator: str) -> Callable[[BinaryIO], Encoder]:
         columns = ColumnEncoder(operator, self._planned[1])
-        return lambda stream: _ArrowEncoder(stream, columns)
+        return lambda stream: _ArrowEncoder(stream, columns, operator)
 
     def connect(self) -> LedgerConnection:
         return PostgresConnection(self._server, *self._planned, self._key)
@@ -235,17 +236,32 @@ class _Transaction(LedgerTransaction):
 class _ArrowEncoder(Encoder):
     """A piece is a stream of Arrow record batches."""
 
-    def __init__(self, stream: BinaryIO, columns: ColumnEncoder) -> None:
+    def __init__(self, stream: BinaryIO, columns: ColumnEncoder, operator: str) -> None:
         self._stream = stream
         self._columns = columns
+        self._operator = operator
         self._writer: pa.RecordBatchStreamWriter | None = None
 
     def write(self, batch: Batch) -> None:
         encoded = self._columns.encode(batch)
+        self._check_texts(encoded)
         if self._writer is None:
             options = pa.ipc.IpcWriteOptions(compression="lz4")
             self._writer = pa.ipc.new_stream(self._stream, encoded.schema, options=options)
         self._writer.write_batch(encoded)
+
+    def _check_texts(self, table: pa.RecordBatch) -> None:
+        """What no table could ever hold must not wait for its commit, which would fail for ever."""
+        for name, column in zip(table.schema.names, table.columns, strict=True):
+            if not pa.types.is_string(column.type):
+                continue
+            held = pc.match_substring(column, "\0")
+            if pc.any(held).as_py():
+                record = table.slice(pc.index(held, True).as_py(), 1).to_pylist()[0]
+                raise SinkDataError(
+                    f"{self._operator}: column {name!r}: PostgreSQL has no texts with the character "
+                    f"U+0000; in record {record!r:.500}"
+                )
 
     def finish(self) -> None:
         if self._writer is not None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 import os
+import re
 import threading
 import time
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack
@@ -24,7 +25,11 @@ from minirt.operations.desk import ControlDesk
 from minirt.protocol.barriers import CheckpointMode
 from minirt.protocol.job import JobProtocol
 from minirt.protocol.job_events import EndJob, JobStatus
-from minirt.protocol.reasons import SavepointFailure, SavepointFailureReason
+from minirt.protocol.reasons import (
+    CheckpointFailureReason,
+    SavepointFailure,
+    SavepointFailureReason,
+)
 from minirt.protocol.reports import CheckpointReport, CheckpointUnderWay
 from minirt.protocol.savepoint_requests import Afterwards, Savepoint
 from minirt.protocol.trace import CheckpointTrace
@@ -68,9 +73,8 @@ class Recorder(JobObserver):
         self._lock = threading.Lock()
         self._over = 0
         """How many checkpoints have completed or failed."""
-        self._newest_error = ""
-        self._times = 0
-        """How often this error came in a row."""
+        self._errors: OrderedDict[str, tuple[int, str]] = OrderedDict()
+        """How often each of the newest errors came, and its text; by what is the same each time."""
 
     @property
     def remembered(self) -> tuple[int, tuple[CheckpointReport, ...]]:
@@ -92,7 +96,10 @@ class Recorder(JobObserver):
         id = report.checkpoint_id
         with log_fields(job=self.name, generation=report.generation, checkpoint=id):
             if report.failure is not None:
-                logger.warning("job %r: checkpoint %d failed: %s", self.name, id, report.failure)
+                text = str(report.failure)
+                if report.failure.reason is CheckpointFailureReason.GENERATION_FAILED:
+                    text = text.partition("\n")[0]  # `on_restart` and the end of the job say more.
+                logger.warning("job %r: checkpoint %d failed: %s", self.name, id, text)
             else:
                 logged = ("mode", "kind", "duration_s", "bytes")
                 figures = {name: getattr(report, name) for name in logged}
@@ -109,16 +116,24 @@ class Recorder(JobObserver):
             observer.on_trace(trace)
 
     def on_restart(self, error: Exception, delay_s: float) -> None:
-        text = str(error)
-        self._times = self._times + 1 if text == self._newest_error else 1
-        self._newest_error = text
-        if self._times > 1:
-            first_line = text.partition("\n")[0]
-            text = f"the same error for the {_ordinal(self._times)} time: {first_line}"
         with log_fields(job=self.name):
+            text = self._in_short(str(error))
             logger.warning("job %r restarts in %.2f s: %s", self.name, delay_s, text)
         for observer in self.observers:
             observer.on_restart(error, delay_s)
+
+    def _in_short(self, text: str) -> str:
+        """The text of an error, in one line if it has come before but for numbers and addresses in it."""
+        known = _VARIES.sub("#", text)
+        times, before = self._errors.pop(known, (0, text))
+        self._errors[known] = (times + 1, text)
+        if len(self._errors) > _ERRORS_MAX:
+            self._errors.popitem(last=False)
+        if not times:
+            return text
+        first, *_, last = [*text.splitlines(), ""] if text == before else text.splitlines() * 2
+        what = first if not last or last == first else f"{first}: {last}"
+        return f"the same error for the {_ordinal(times + 1)} time: {what}"
 
     def on_logs(self, lines: Sequence[LogLine]) -> None:
         for observer in self.observers:
@@ -135,6 +150,12 @@ class Recorder(JobObserver):
     def on_progress(self, progress: JobProgress) -> None:
         for observer in self.observers:
             observer.on_progress(progress)
+
+
+_ERRORS_MAX = 16
+"""How many different errors are remembered."""
+
+_VARIES = re.compile(r"0x[0-9a-fA-F]+|(?<!line )(?<!\d)\d+")
 
 
 def _ordinal(number: int) -> str:
