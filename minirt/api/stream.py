@@ -12,12 +12,14 @@ from minirt.api.dealing import check_not_keyed, check_own, custom, dealt_ports
 from minirt.api.draft import Draft, Input, Port, Settings
 from minirt.api.joins import JoinKeys, join_bounds, join_columns, join_keys
 from minirt.api.keys import KeySpec, hash_key
+from minirt.api.trying import Trying
 from minirt.errors import ConfigurationError
 from minirt.functions import KeyedProcess, Process, Retry
 from minirt.graph.keys import KeySelector
 from minirt.graph.operator_spec import OperatorSpec
 from minirt.graph.partitioning import Partitioning
 from minirt.io.base import Sink
+from minirt.notebook import table
 from minirt.operators.common.checks import check_flag, check_instance
 from minirt.operators.common.join_side import How
 from minirt.operators.filter import FilterColumnsSpec, FilterSpec
@@ -45,7 +47,7 @@ if TYPE_CHECKING:
     from minirt.api.windowed_stream import WindowedStream
 
 
-class Stream:
+class Stream(Trying):
     """An immutable view: calling two methods on one stream gives every record to both.
 
     All methods that add an operator take `uid` (owns its state; by default made from the name),
@@ -62,6 +64,11 @@ class Stream:
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {self._label}>"
+
+    def _repr_html_(self) -> str:
+        columns = () if self._schema is None else ((one.name, one.type) for one in self._schema)
+        title = f"{repr(self)[1:-1]}; .preview() shows its records"
+        return table(title, ("column", "type") if columns else (), columns)
 
     @property
     def uid(self) -> str:

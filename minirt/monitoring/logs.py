@@ -105,13 +105,18 @@ FORMATTERS: Mapping[str, Callable[[], logging.Formatter]] = {
 }
 
 
-def set_up_worker(format: str, level: str, **always: object) -> None:
+def set_up_worker(
+    format: str, level: str, of_program: Callable[[], None] | None = None, **always: object
+) -> None:
     """Send all messages of this process to standard error, unless the job's modules have seen to that.
 
-    Either way they carry the fields, and those that are `always` the same.
+    `of_program` sets logging up as the job's program has. Either way messages carry the fields, and those
+    that are `always` the same.
     """
     root = logging.getLogger()
-    if not root.handlers:
+    if not root.handlers and of_program is not None:
+        of_program()
+    elif not root.handlers:
         root.addHandler(_handler(format))
         root.setLevel(level.upper())
     for handler in root.handlers:

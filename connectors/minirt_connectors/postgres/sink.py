@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from minirt.data.batch import Batch
 from minirt.errors import ConfigurationError, MinirtError, SinkDataError
+from minirt.io.arrow_pieces import ArrowEncoder, read_piece
 from minirt.io.encoder import Encoder
 from minirt.io.ledger import LedgerConnection, LedgerEntry, LedgerSink, LedgerTransaction
 from minirt.io.schemas import ColumnEncoder
@@ -90,8 +91,8 @@ class PostgresSink(LedgerSink):
         self._plan = (table, table.arrow_schema(names))
 
     def encoding(self, operator: str) -> Callable[[BinaryIO], Encoder]:
-        columns = ColumnEncoder(operator, self._planned[1])
-        return lambda stream: _ArrowEncoder(stream, columns, operator)
+        columns = TableColumns(operator, self._planned[1])
+        return lambda stream: ArrowEncoder(stream, columns)
 
     def connect(self) -> LedgerConnection:
         return PostgresConnection(self._server, *self._planned, self._key)
@@ -188,8 +189,7 @@ class _Transaction(LedgerTransaction):
         return None if known == LedgerEntry() else known
 
     def write(self, piece: bytes) -> None:
-        with pa.ipc.open_stream(piece) as reader:
-            data = reader.read_all()
+        data = read_piece(piece)
         place = {} if self._table.schema is None else {"db_schema_name": self._table.schema}
         doing = self._server.errors(f"cannot write to {self._table.sql}", SinkDataError)
         with doing, self._connection.cursor() as cursor:
@@ -233,39 +233,19 @@ class _Transaction(LedgerTransaction):
         cursor.adbc_ingest(_ORDER, data.append_column(_ORDER, order), mode=mode, temporary=True)
 
 
-class _ArrowEncoder(Encoder):
-    """A piece is a stream of Arrow record batches."""
+class TableColumns(ColumnEncoder):
+    """Refuses what no table could ever hold: its commit would fail for ever."""
 
-    def __init__(self, stream: BinaryIO, columns: ColumnEncoder, operator: str) -> None:
-        self._stream = stream
-        self._columns = columns
-        self._operator = operator
-        self._writer: pa.RecordBatchStreamWriter | None = None
-
-    def write(self, batch: Batch) -> None:
-        encoded = self._columns.encode(batch)
-        self._check_texts(encoded)
-        if self._writer is None:
-            options = pa.ipc.IpcWriteOptions(compression="lz4")
-            self._writer = pa.ipc.new_stream(self._stream, encoded.schema, options=options)
-        self._writer.write_batch(encoded)
-
-    def _check_texts(self, table: pa.RecordBatch) -> None:
-        """What no table could ever hold must not wait for its commit, which would fail for ever."""
-        for name, column in zip(table.schema.names, table.columns, strict=True):
+    def encode(self, batch: Batch) -> pa.RecordBatch:
+        encoded = super().encode(batch)
+        for name, column in zip(encoded.schema.names, encoded.columns, strict=True):
             if not pa.types.is_string(column.type):
                 continue
             held = pc.match_substring(column, "\0")
             if pc.any(held).as_py():
-                record = table.slice(pc.index(held, True).as_py(), 1).to_pylist()[0]
+                record = encoded.slice(pc.index(held, True).as_py(), 1).to_pylist()[0]
                 raise SinkDataError(
                     f"{self._operator}: column {name!r}: PostgreSQL has no texts with the character "
                     f"U+0000; in record {record!r:.500}"
                 )
-
-    def finish(self) -> None:
-        if self._writer is not None:
-            self._writer.close()
-
-    def abandon(self) -> None:
-        self._writer = None
+        return encoded

@@ -26,6 +26,7 @@ from minirt.monitoring.events import JobEvents
 from minirt.monitoring.load import LOAD_ENTRIES_MAX, JobSetup, LoadEntries
 from minirt.monitoring.logs import logger_of, set_up_program
 from minirt.monitoring.monitor import JobMonitor
+from minirt.monitoring.program_logging import ProgramLogging
 from minirt.monitoring.report import FiguresReport
 from minirt.operators.common.checks import check_hooks, check_instance
 from minirt.protocol.checkpoint_paths import CheckpointPaths
@@ -263,7 +264,10 @@ class _Parts:
             raise ConfigurationError(f"the job cannot be sent to workers: {error}") from error
         return cls(
             execution,
-            JobPackage(pickled, options, {**MODES, mode.name: mode}, storage, clock),
+            JobPackage(
+                *(pickled, options, {**MODES, mode.name: mode}, storage, clock),
+                ProgramLogging.of_this_process(options),
+            ),
             job_protocol(
                 *(execution, checkpointing, mode.name, settings.restart, options),
                 hosts_wait_s=_launch_of(settings).wait_s or 0.0,

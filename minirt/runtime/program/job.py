@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import math
 import os
-import re
 import threading
 import time
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack
@@ -21,6 +20,7 @@ from minirt.monitoring.log_lines import LogLine
 from minirt.monitoring.logs import log_fields, logger_of
 from minirt.monitoring.monitor import JobMonitor, RestartRecord
 from minirt.monitoring.queued import queued_in_words
+from minirt.notebook import facts, table
 from minirt.operations.desk import ControlDesk
 from minirt.protocol.barriers import CheckpointMode
 from minirt.protocol.job import JobProtocol
@@ -35,6 +35,7 @@ from minirt.protocol.savepoint_requests import Afterwards, Savepoint
 from minirt.protocol.trace import CheckpointTrace
 from minirt.runtime.coordinator.coordinator import Coordinator
 from minirt.runtime.coordinator.observer import JobObserver, JobProgress
+from minirt.runtime.program.repeated_errors import RepeatedErrors
 from minirt.runtime.program.savepoint_desk import SavepointDesk
 from minirt.runtime.program.signals import OF_SERVICES, SignalWatch
 from minirt.threads import start_thread
@@ -61,6 +62,25 @@ class JobResult:
     savepoint: Savepoint | None = None
     """Where a job that was stopped or drained may go on."""
 
+    def _repr_html_(self) -> str:
+        named = {
+            "status": self.status.value,
+            "seconds": f"{self.duration_s:.2f}",
+            "restarts": self.restarts,
+            "completed checkpoints": self.completed_checkpoints,
+            "savepoint": None if self.savepoint is None else self.savepoint.path,
+        }
+        known = {name: value for name, value in named.items() if value is not None}
+        shown = facts(f"job {self.name}", known)
+        if not self.checkpoints:
+            return shown
+        rows = (
+            (one.checkpoint_id, one.status.value, one.mode, f"{one.duration_s:.3f}", one.bytes)
+            for one in self.checkpoints[-10:]
+        )
+        head = ("id", "status", "mode", "seconds", "bytes")
+        return shown + table("newest checkpoints", head, rows)
+
 
 class Recorder(JobObserver):
     """Remembers the checkpoints for the result, logs what went wrong, and passes everything on."""
@@ -73,8 +93,7 @@ class Recorder(JobObserver):
         self._lock = threading.Lock()
         self._over = 0
         """How many checkpoints have completed or failed."""
-        self._errors: OrderedDict[str, tuple[int, str]] = OrderedDict()
-        """How often each of the newest errors came, and its text; by what is the same each time."""
+        self._errors = RepeatedErrors()
 
     @property
     def remembered(self) -> tuple[int, tuple[CheckpointReport, ...]]:
@@ -117,23 +136,10 @@ class Recorder(JobObserver):
 
     def on_restart(self, error: Exception, delay_s: float) -> None:
         with log_fields(job=self.name):
-            text = self._in_short(str(error))
+            text = self._errors.in_short(str(error))
             logger.warning("job %r restarts in %.2f s: %s", self.name, delay_s, text)
         for observer in self.observers:
             observer.on_restart(error, delay_s)
-
-    def _in_short(self, text: str) -> str:
-        """The text of an error, in one line if it has come before but for numbers and addresses in it."""
-        known = _VARIES.sub("#", text)
-        times, before = self._errors.pop(known, (0, text))
-        self._errors[known] = (times + 1, text)
-        if len(self._errors) > _ERRORS_MAX:
-            self._errors.popitem(last=False)
-        if not times:
-            return text
-        first, *_, last = [*text.splitlines(), ""] if text == before else text.splitlines() * 2
-        what = first if not last or last == first else f"{first}: {last}"
-        return f"the same error for the {_ordinal(times + 1)} time: {what}"
 
     def on_logs(self, lines: Sequence[LogLine]) -> None:
         for observer in self.observers:
@@ -150,18 +156,6 @@ class Recorder(JobObserver):
     def on_progress(self, progress: JobProgress) -> None:
         for observer in self.observers:
             observer.on_progress(progress)
-
-
-_ERRORS_MAX = 16
-"""How many different errors are remembered."""
-
-_VARIES = re.compile(r"0x[0-9a-fA-F]+|(?<!line )(?<!\d)\d+")
-
-
-def _ordinal(number: int) -> str:
-    """Two or more in words of a sentence: 2nd, 3rd, 11th."""
-    ending = {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
-    return f"{number}{'th' if number % 100 in (11, 12, 13) else ending}"
 
 
 class Job:
