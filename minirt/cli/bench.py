@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json as json_format
-import statistics
 import sys
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from minirt.cli.arguments import Json
 from minirt.cli.live_line import LiveLine
-from minirt.protocol.reports import CheckpointReport
+
+if TYPE_CHECKING:
+    from minirt.protocol.reports import CheckpointReport
 
 SECONDS = 3.0
 
@@ -55,6 +56,8 @@ def bench(
 
 
 def _summary(mode: str, reports: Sequence[CheckpointReport]) -> dict[str, Any]:
+    import statistics
+
     durations = [report.duration_s for report in reports]
     captured = [report.in_flight_bytes for report in reports]
     return {
@@ -68,6 +71,8 @@ def _summary(mode: str, reports: Sequence[CheckpointReport]) -> dict[str, Any]:
 
 def _recovery(durations: Sequence[float]) -> dict[str, Any]:
     """From SIGKILL of a worker to the first record at a sink."""
+    import statistics
+
     return {
         "kills": len(durations),
         "median_s": statistics.median(durations),
