@@ -1,14 +1,15 @@
 """What it costs a job to be watched: `python -m benchmarks.watching`.
 
-*tracing*: a keyed sum of columns with a checkpoint every 200 ms, with `Options(trace=True)` and without;
-twice without, so that runs which do not differ show the noise. *page*: a job at a fixed pace, in turn
-without `minirt ui`, with its server while nobody looks, and with somebody who looks. What counts are CPU
-seconds: rates say more about what else the machine does.
+*tracing*: jobs at the same pace with a checkpoint every 200 ms, one with `Options(trace=True)` and two
+without, which show the noise. They run side by side, so that whatever else the machine does hits all of
+them. *page*: a job at that pace, in turn without `minirt ui`, with its server while nobody looks, and with
+somebody who looks. What counts are CPU seconds of all processes of a job.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import statistics
 import subprocess
@@ -23,59 +24,69 @@ from typing import Any
 
 import minirt as rt
 from benchmarks.checkpoints import paced_job
-from benchmarks.jobs import BUILDS
-from benchmarks.measure import print_rows, run
-from benchmarks.workload import Work
+from benchmarks.measure import Checkpoints, print_rows
 from minirt.laboratory.processes import ProcessTree
 
 INTERVAL = "200ms"
+WARM_UP_S = 3.0
 _NAME = "watched"
 
 TRACED: Mapping[str, bool] = {"off": False, "on": True, "off again": False}
 
 
-def traced(trace: bool, records: int) -> dict[str, float]:
-    """One run of the keyed sum: records/s, and CPU seconds for a million records."""
-    work = Work("keyed-sum", records)
-    env = rt.Environment(parallelism=work.parallelism)
-    BUILDS[work.work](env, work)
+def run_one(trace: bool, seconds: float) -> dict[str, float]:
+    """A job of this process and its workers: how many cores it has in use, and its checkpoints."""
+    seen = Checkpoints()
     with tempfile.TemporaryDirectory() as storage:
-        measured = run(
-            env,
+        job = paced_job(2, rt.DiscardSink()).start(
             "tracing",
             checkpointing=rt.Checkpointing(storage, interval=INTERVAL),
-            options=rt.Options(placement="slots", trace=trace),
+            options=rt.Options(trace=trace),
+            observer=seen,
         )
-    return {
-        "records_per_s": records / measured.running_s,
-        "cpu_s_per_million": measured.cpu_s / records * 1e6,
-        "checkpoints": measured.result.completed_checkpoints,
-    }
+        time.sleep(WARM_UP_S)
+        before = len(seen.completed)
+        cores, _ = _cores(seconds, None)
+        completed = len(seen.completed) - before
+        job.cancel()
+        job.wait()
+    return {"cores": cores, "checkpoints": completed}
 
 
-def tracing(records: int, rounds: int) -> list[dict[str, Any]]:
+def tracing(seconds: float, rounds: int) -> list[dict[str, Any]]:
     """A row for each variant: the medians of its runs, and of their ratios to "off" in the same round."""
     runs: dict[str, list[dict[str, float]]] = {name: [] for name in TRACED}
     for number in range(rounds):
-        order = list(TRACED) if number % 2 == 0 else list(reversed(TRACED))
-        for name in order:
-            _say(f"tracing {name}, round {number + 1} of {rounds}")
-            runs[name].append(traced(TRACED[name], records))
+        _say(f"tracing, round {number + 1} of {rounds}")
+        for name, measured in _side_by_side(seconds).items():
+            runs[name].append(measured)
     return [
         {
             "case": "tracing",
             "variant": name,
             "runs": rounds,
             **{figure: statistics.median(one[figure] for one in own) for figure in own[0]},
-            **{
-                f"{figure}_to_off": ratio(
-                    [one[figure] for one in own], [o[figure] for o in runs["off"]]
-                )
-                for figure in ("records_per_s", "cpu_s_per_million")
-            },
+            "cores_to_off": ratio([one["cores"] for one in own], [o["cores"] for o in runs["off"]]),
         }
         for name, own in runs.items()
     ]
+
+
+def _side_by_side(seconds: float) -> dict[str, dict[str, float]]:
+    """A process for each variant, all at the same time."""
+    started = {
+        name: subprocess.Popen(
+            [sys.executable, "-m", "benchmarks.watching", "--one", str(trace), str(seconds)],
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for name, trace in TRACED.items()
+    }
+    found = {}
+    for name, process in started.items():
+        out, _ = process.communicate()
+        found[name] = json.loads(out)
+    return found
 
 
 def ratio(values: Sequence[float], to: Sequence[float]) -> float:
@@ -184,15 +195,19 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("cases", nargs="*", metavar="CASE", help="tracing, page; both by default")
-    parser.add_argument("--records", type=int, default=20_000_000, help="of each run of tracing")
     parser.add_argument(
-        "--seconds", type=float, default=10.0, help="how long each look at the page takes"
+        "--seconds", type=float, default=10.0, help="how long a variant is measured"
     )
     parser.add_argument("--rounds", type=int, default=5, help="how often each variant runs")
     parser.add_argument("--json", help="write the rows to this file, - for standard output")
+    parser.add_argument("--one", nargs=2, metavar=("TRACE", "SECONDS"), help=argparse.SUPPRESS)
     arguments = parser.parse_args()
+    if arguments.one is not None:
+        trace, seconds = arguments.one
+        print(json.dumps(run_one(trace == "True", float(seconds))))
+        return
     cases: Mapping[str, Callable[[], list[dict[str, Any]]]] = {
-        "tracing": lambda: tracing(arguments.records, arguments.rounds),
+        "tracing": lambda: tracing(arguments.seconds, arguments.rounds),
         "page": lambda: page(arguments.seconds, arguments.rounds),
     }
     if unknown := [name for name in arguments.cases if name not in cases]:
