@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import random
 import signal
@@ -245,4 +246,18 @@ def test_a_run_has_passed_if_its_mode_kept_its_promise(
         "lost": lost,
         "duplicated": duplicated,
         "unexpected": unexpected,
+        "left_running": 0,
     }
+
+
+def test_a_run_that_leaves_a_process_has_failed() -> None:
+    run = dataclasses.replace(ended("aligned", 0, 0, 0), left_running=1)
+    assert not run.passed
+    assert "FAILED, 1 processes of the job are left running" in run.conclusion
+
+
+def test_a_run_says_whom_it_has_killed() -> None:
+    job = ended("aligned", 0, 0, 0).job
+    assert "2 workers killed" in str(job)
+    kills = (Kill(1, ("a",), 0.0), Kill(2, ("b",), 1.0, "executor"))
+    assert "1 worker and 1 executor killed" in str(dataclasses.replace(job, kills=kills))
