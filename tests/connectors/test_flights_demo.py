@@ -253,7 +253,7 @@ def test_a_run_has_passed_if_its_mode_kept_its_promise(
 def test_a_run_that_leaves_a_process_has_failed() -> None:
     run = dataclasses.replace(ended("aligned", 0, 0, 0), left_running=1)
     assert not run.passed
-    assert "FAILED, 1 processes of the job are left running" in run.conclusion
+    assert "FAILED, processes of the job are left running: 1" in run.conclusion
 
 
 def test_a_run_says_whom_it_has_killed() -> None:

@@ -102,7 +102,7 @@ class DemoRun:
         """What the verdict means, in a sentence."""
         verdict, mode = self.verdict, self.job.mode
         if self.left_running:
-            return f"{mode}: FAILED, {self.left_running} processes of the job are left running."
+            return f"{mode}: FAILED, processes of the job are left running: {self.left_running}."
         if not self.passed:
             return f"{mode}: FAILED, the output is not what this mode promises."
         if mode != "at_least_once":
