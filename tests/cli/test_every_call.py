@@ -252,7 +252,8 @@ def test_a_name_is_broken_only_where_two_do_not_fit_side_by_side(width: int) -> 
     names = ["orders-from-the-shop-database", "enrich-with-customer-history"]
     columns = ["uid", "chain", "parallelism", "holds", "name", "entries", "bytes"]
     cells = [
-        [n, "SequenceSource > map", "3", "splits", "orders_of_the_hour", "3", "9"] for n in names
+        [n, "aggregate > ParquetSink", "3", "splits", "orders_of_the_last_hour", "3", "9"]
+        for n in names
     ]
     console = Console(file=io.StringIO(), width=width, color_system=None)
     for table in fitting(
@@ -263,7 +264,7 @@ def test_a_name_is_broken_only_where_two_do_not_fit_side_by_side(width: int) -> 
     assert max(map(len, text.splitlines())) <= width
     tables = text.count("uid")
     assert text.count(names[0]) == text.count(names[1]) == tables
-    assert text.count("orders_of_the_hour") == len(names)
+    assert text.count("orders_of_the_last_hour") == len(names)
 
 
 def test_messages_for_programs_are_told_in_flags() -> None:
