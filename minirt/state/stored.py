@@ -32,7 +32,7 @@ UID_SEPARATOR = "\x1f"
 STATE, TIMERS, SPLITS, EVENT_TIME = "state/", "timers/", "splits", "time"
 STATE_CLOCK = "clock"
 REQUESTS = "asked"
-JOINED, GIVEN_OUT = "joined/", "given/"
+JOINED, GIVEN_OUT, RANKED = "joined/", "given/", "ranked/"
 """How the names of sections begin, by kind."""
 
 KEYED_TABLE, TIMER_TABLE, REQUEST_TABLE = b"KEYD", b"TIME", b"ASKD"
@@ -230,6 +230,7 @@ KINDS: dict[str, SectionKind] = {
     "time": SectionKind(("clock", "ms"), _count_event_times, _read_event_time),
     "clock": SectionKind(("clock", "ms"), _count_event_times, _read_clock),
     "joined": SectionKind(("time", "record"), count_run, _read_run),
+    "ranked": SectionKind(("number", "record"), count_run, _read_run),
     "given": SectionKind(("from record", "records"), _count_given, _read_given),
     "asked": SectionKind(("record", "time"), partial(count_entries, REQUEST_TABLE), _read_requests),
     "splits": SectionKind(("split", "progress"), _count_splits, _read_splits),

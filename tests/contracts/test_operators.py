@@ -15,8 +15,10 @@ from minirt.graph.operator_spec import OperatorSpec
 from minirt.operators import (
     OPERATORS,
     AggregateSpec,
+    AsOfJoinSpec,
     CoFlatMapSpec,
     CoMapSpec,
+    DistinctSpec,
     FilterColumnsSpec,
     FilterSpec,
     FlatMapSpec,
@@ -33,6 +35,8 @@ from minirt.operators import (
     SelectSpec,
     SinkSpec,
     SourceSpec,
+    TopNSpec,
+    TtlJoinSpec,
     WindowAllSpec,
     WindowSpec,
     WithColumnSpec,
@@ -300,6 +304,64 @@ class TestAggregate(TestWindow):
         return {record["k"]: (tag, record, time) for tag, record, time in results}
 
 
+class TestDistinct(OperatorContract):
+    keys: ClassVar = ("k",)
+
+    @pytest.fixture
+    def spec(self) -> OperatorSpec:
+        return DistinctSpec()
+
+    @pytest.fixture
+    def events(self) -> Sequence[Event]:
+        return EVENTS
+
+
+class TestDistinctWithin(TestDistinct):
+    @pytest.fixture
+    def spec(self) -> OperatorSpec:
+        return DistinctSpec(60)
+
+    @pytest.fixture
+    def events(self) -> Sequence[Event]:
+        """With records that are older than what was given out, and with late ones."""
+        return (
+            *EVENTS[:3],
+            rows(4, 3),
+            *EVENTS[3:],
+            rows(9, 4),
+            rows(20, 7),
+            Advance(170),
+            rows(25, 6),
+        )
+
+
+class TestTopN(OperatorContract):
+    """Gives out the ranks that a batch has changed: only the last record of a rank is always the same."""
+
+    keys: ClassVar = ("k",)
+
+    @pytest.fixture
+    def spec(self) -> OperatorSpec:
+        return TopNSpec(3, (("r", "descending"), ("s", "ascending")))
+
+    @pytest.fixture
+    def events(self) -> Sequence[Event]:
+        """Many come in, and some go; some are alike, and of one key all have no value."""
+        return [
+            Given([ranked(n) for n in range(first, first + 9)], [*range(first, first + 9)])
+            for first in range(0, 63, 9)
+        ]
+
+    def settled(self, results: Sequence[Result]) -> Any:
+        return {(record["k"], record["rank"]): (tag, record) for tag, record, _ in results}
+
+
+def ranked(number: int) -> Row:
+    key = number * 7 % 5
+    value = None if key == 3 else float(number * 11 % 8)
+    return {"k": None if key == 4 else f"key {key}", "r": value, "s": number % 2, "n": number}
+
+
 def test_every_operator_between_source_and_sink_is_held_to_it() -> None:
     held = {type(spec) for spec in (*PLAIN.values(), *KEYED.values())}
     held |= {
@@ -314,5 +376,9 @@ def test_every_operator_between_source_and_sink_is_held_to_it() -> None:
         RowWindowAllSpec,
         JoinSpec,
         AggregateSpec,
+        DistinctSpec,
+        TopNSpec,
+        TtlJoinSpec,
+        AsOfJoinSpec,
     }
     assert held | {SourceSpec, SinkSpec} == set(OPERATORS), "these two have contracts of their own"
