@@ -91,6 +91,7 @@ from minirt.errors import (
 )
 from minirt.functions import (
     AsyncFunction,
+    BroadcastProcess,
     KeyedContext,
     KeyedCoProcess,
     KeyedProcess,
@@ -144,6 +145,7 @@ from minirt.protocol.savepoint_requests import Savepoint
 from minirt.runtime.coordinator.observer import JobObserver, JobProgress
 from minirt.runtime.program.job import Job, JobResult
 from minirt.settings import JobSettings, load_settings
+from minirt.state.broadcast import BroadcastState
 from minirt.state.handles import ListState, MapState, ValueState
 from minirt.windows import (
     AfterCount,
@@ -167,6 +169,8 @@ __all__ = [
     "Process",
     "KeyedProcess",
     "KeyedCoProcess",
+    "BroadcastProcess",
+    "BroadcastState",
     "ProcessContext",
     "KeyedContext",
     "AsyncFunction",

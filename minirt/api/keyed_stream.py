@@ -8,7 +8,11 @@ from typing import Any, Literal, overload
 import pyarrow as pa
 
 from minirt.aggregates import Aggregate
-from minirt.api.connected import ConnectedKeyedStreams, ConnectedStreams
+from minirt.api.connected import (
+    ConnectedBroadcastStreams,
+    ConnectedKeyedStreams,
+    ConnectedStreams,
+)
 from minirt.api.draft import Draft, Port, Settings
 from minirt.api.stream import Stream
 from minirt.api.windowed_stream import WindowedStream
@@ -134,17 +138,22 @@ class KeyedStream(Stream):
         return WindowedStream(self, window)
 
     @overload
-    def connect(self, other: KeyedStream) -> ConnectedKeyedStreams: ...
+    def connect(  # type: ignore[overload-overlap]
+        self, other: KeyedStream
+    ) -> ConnectedKeyedStreams: ...
 
     @overload
-    def connect(self, other: Stream) -> ConnectedStreams: ...
+    def connect(self, other: Stream) -> ConnectedBroadcastStreams: ...
 
     def connect(self, other: Stream) -> ConnectedStreams:
-        """Both streams as the two inputs of one operator; if both are keyed they share state."""
-        if not isinstance(other, KeyedStream):
-            return super().connect(other)
+        """Both streams as the two inputs of one operator; if both are keyed they share state.
+
+        If the other is broadcast, each subtask gets all of it: `.process(BroadcastProcess)`.
+        """
         self._check_same_environment(other, "connect")
-        return ConnectedKeyedStreams(self, other)
+        if isinstance(other, KeyedStream):
+            return ConnectedKeyedStreams(self, other)
+        return ConnectedBroadcastStreams(self, other)
 
 
 def _emission(emit: Literal["updates", "end"] | Duration) -> Literal["updates", "end"] | float:

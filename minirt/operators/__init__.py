@@ -6,6 +6,7 @@
 
 from minirt.graph.operator_spec import Form, OperatorSpec, Site, StateDealing
 from minirt.operators.aggregate import AggregateSpec
+from minirt.operators.broadcast_process import BroadcastProcessSpec
 from minirt.operators.common.base import Operator, OperatorContext, Step, Wait
 from minirt.operators.common.keyed import KeyedOperator
 from minirt.operators.distinct import DistinctSpec
@@ -53,6 +54,7 @@ OPERATORS: tuple[type[OperatorSpec], ...] = (
     AsOfJoinSpec,
     KeyedProcessSpec,
     KeyedCoProcessSpec,
+    BroadcastProcessSpec,
     SinkSpec,
 )
 

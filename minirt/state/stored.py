@@ -32,7 +32,7 @@ UID_SEPARATOR = "\x1f"
 STATE, TIMERS, SPLITS, EVENT_TIME = "state/", "timers/", "splits", "time"
 STATE_CLOCK = "clock"
 REQUESTS = "asked"
-JOINED, GIVEN_OUT, RANKED = "joined/", "given/", "ranked/"
+JOINED, GIVEN_OUT, RANKED, BROADCAST = "joined/", "given/", "ranked/", "broadcast/"
 """How the names of sections begin, by kind."""
 
 KEYED_TABLE, TIMER_TABLE, REQUEST_TABLE = b"KEYD", b"TIME", b"ASKD"
@@ -226,6 +226,7 @@ def _count_splits(section: bytes) -> int:
 
 KINDS: dict[str, SectionKind] = {
     "state": SectionKind(("key", "value"), _count_state, _read_state),
+    "broadcast": SectionKind(("field", "value"), _count_state, _read_state),
     "timers": SectionKind(("time", "key"), partial(count_entries, TIMER_TABLE), _read_timers),
     "time": SectionKind(("clock", "ms"), _count_event_times, _read_event_time),
     "clock": SectionKind(("clock", "ms"), _count_event_times, _read_clock),

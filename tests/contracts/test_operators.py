@@ -16,6 +16,7 @@ from minirt.operators import (
     OPERATORS,
     AggregateSpec,
     AsOfJoinSpec,
+    BroadcastProcessSpec,
     CoFlatMapSpec,
     CoMapSpec,
     DistinctSpec,
@@ -356,6 +357,33 @@ class TestTopN(OperatorContract):
         return {(record["k"], record["rank"]): (tag, record) for tag, record, _ in results}
 
 
+class Known(rt.BroadcastProcess):
+    """Tells how many records were broadcast before this one, and how many of its key came."""
+
+    known = rt.BroadcastState()
+    count = rt.ValueState(0)
+
+    def process(self, record: Row, ctx: rt.KeyedContext) -> Iterable[Any]:
+        self.count.value += 1
+        yield [ctx.key, record["n"], self.count.value, len(self.known)]
+
+    def process_broadcast(self, record: Row, ctx: rt.ProcessContext) -> None:
+        assert record["n"] not in self.known
+        self.known[record["n"]] = record["k"]
+
+
+class TestBroadcastProcess(OperatorContract):
+    keys: ClassVar = ("k", None)
+
+    @pytest.fixture
+    def spec(self) -> OperatorSpec:
+        return BroadcastProcessSpec(Known())
+
+    @pytest.fixture
+    def events(self) -> Sequence[Event]:
+        return BOTH
+
+
 def ranked(number: int) -> Row:
     key = number * 7 % 5
     value = None if key == 3 else float(number * 11 % 8)
@@ -380,5 +408,6 @@ def test_every_operator_between_source_and_sink_is_held_to_it() -> None:
         TopNSpec,
         TtlJoinSpec,
         AsOfJoinSpec,
+        BroadcastProcessSpec,
     }
     assert held | {SourceSpec, SinkSpec} == set(OPERATORS), "these two have contracts of their own"

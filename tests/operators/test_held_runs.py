@@ -131,14 +131,18 @@ def test_the_first_of_a_key_have_their_ranks(n: int) -> None:
         assert last == wanted, f"seed {seed}"
 
 
-def test_of_equal_records_those_have_a_rank_that_came_first() -> None:
-    subtasks = Subtasks(TopNSpec(2, (("v", "descending"),)), (KeySelector(("k",)),))
+def test_of_equal_records_those_have_a_rank_that_came_first_also_before_a_restore() -> None:
+    spec, keys = TopNSpec(2, (("v", "descending"),)), (KeySelector(("k",)),)
+    subtasks, results = Subtasks(spec, keys), list[Result]()
     for number in range(20):
-        subtasks.feed(Given([{"k": 1, "v": 5, "n": number}]))
+        subtasks.feed(Given([{"k": 1, "v": 5 + number // 19, "n": number}]))
         [operator] = subtasks.operators
         assert operator.ctx.metrics.waiting_records <= 4
-    ranks = [(row["rank"], row["n"]) for _, row, _ in subtasks.end()]
-    assert ranks == [(1, 0), (2, 1)]
+        if number == 10:
+            results += subtasks.results
+            subtasks = Subtasks(spec, keys, restore=subtasks.snapshot(f"{number}"))
+    ranks = [(row["rank"], row["n"]) for _, row, _ in [*results, *subtasks.end()]]
+    assert ranks == [(1, 0), (2, 1), (1, 19), (2, 0)]
 
 
 def test_results_of_a_key_are_a_span_apart_and_repetitions_are_near_them() -> None:

@@ -68,6 +68,11 @@ class StoredCheckpoint:
             entries += table.items()
         return entries
 
+    def broadcast(self, uid: str, name: str) -> list[dict[Any, Any]]:
+        """The broadcast state of a name, in each subtask of an operator."""
+        sections = (snapshot.get(f"{uid}\x1fbroadcast/{name}") for snapshot in self._snapshots)
+        return [dict(_entries(section)) for section in sections if section is not None]
+
     def arrays(
         self, uid: str, prefix: str, *, key: str | Sequence[str]
     ) -> Iterator[tuple[str, Mapping[str, Any]]]:

@@ -20,11 +20,11 @@ from minirt.testing.contracts.operating import Advance, Event, Given, Result, Su
 class OperatorContract(ABC):
     """Tests over `spec`, an operator with inputs, and `events`: what it is given, of several keys.
 
-    `keys` has the key of each input, the name of a column or a function; none for an operator without
-    keys. Records that are dicts are given in columns as well.
+    `keys` has the key of each input, the name of a column or a function, None for one without key; none at
+    all for an operator without keys. Records that are dicts are given in columns as well.
     """
 
-    keys: ClassVar[tuple[str | Callable[[Any], Any], ...]] = ()
+    keys: ClassVar[tuple[str | Callable[[Any], Any] | None, ...]] = ()
     cuts_matter: ClassVar[bool] = False
     """Whether results may depend on where batches are cut; `settled` can still say what may not."""
 
@@ -146,9 +146,13 @@ class OperatorContract(ABC):
         for operator in subtasks.operators:
             operator.close()
 
-    def _selectors(self) -> tuple[KeySelector, ...]:
+    def _selectors(self) -> tuple[KeySelector | None, ...]:
         return tuple(
-            KeySelector(columns=(key,)) if isinstance(key, str) else KeySelector(function=key)
+            KeySelector(columns=(key,))
+            if isinstance(key, str)
+            else None
+            if key is None
+            else KeySelector(function=key)
             for key in self.keys
         )
 

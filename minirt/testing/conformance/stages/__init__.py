@@ -31,8 +31,10 @@ from minirt.testing.conformance.stages.elements import (
 from minirt.testing.conformance.stages.expiring import ExpiringStage
 from minirt.testing.conformance.stages.joined import IntervalStage
 from minirt.testing.conformance.stages.joined_for_good import TtlJoinStage
+from minirt.testing.conformance.stages.listed import ListedStage
 from minirt.testing.conformance.stages.ranked import TopNStage
 from minirt.testing.conformance.stages.reduce import ReduceStage
+from minirt.testing.conformance.stages.rules import RulesStage
 from minirt.testing.conformance.stages.source import SourceStage
 from minirt.testing.conformance.stages.timers import TimersStage
 from minirt.testing.conformance.stages.two_streams import (
@@ -76,6 +78,8 @@ STAGES: dict[str, StageKind] = {
         TopNStage(),
         TtlJoinStage(),
         AsOfStage(),
+        RulesStage(),
+        ListedStage(),
     )
 }
 
