@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 
-from minirt.api.draft import Settings
+from minirt.api.dealing import check_not_keyed
+from minirt.api.draft import Port, Settings
 from minirt.api.joins import JoinKeys, as_of_bounds, join_bounds, join_columns, join_keys
 from minirt.operators.common.join_side import How
 from minirt.operators.join import JoinSpec
@@ -28,6 +29,7 @@ class Joinable:
 
     if TYPE_CHECKING:
         _schema: pa.Schema | None
+        _ports: tuple[Port, ...]
 
         @property
         def _label(self) -> str: ...
@@ -66,6 +68,7 @@ class Joinable:
 
         label = f"join on {self._label}"
         self._check_same_environment(right, "join")
+        check_not_keyed((*self._ports, *right._ports), label, "on=... says the key of both sides")
         lefts, rights = join_keys(on, label)
         known = join_columns(columns, (self._schema, right._schema), label)
         kind = JoinSpec if ttl is None else TtlJoinSpec
@@ -98,6 +101,7 @@ class Joinable:
 
         label = f"join_as_of on {self._label}"
         self._check_same_environment(right, "join_as_of")
+        check_not_keyed((*self._ports, *right._ports), label, "on=... says the key of both sides")
         lefts, rights = join_keys(on, label)
         known = join_columns(columns, (self._schema, right._schema), label)
         spec = AsOfJoinSpec(as_of_bounds(tolerance, label), how, suffix, known)

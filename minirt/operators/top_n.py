@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from minirt.aggregates.basic import has_order
 from minirt.data.batch import Batch, Columns
+from minirt.data.column_keys import check_key_type
 from minirt.data.hashing import U64
 from minirt.data.simple_columns import simple_type
 from minirt.errors import ConfigurationError, UserCodeError
@@ -180,6 +181,12 @@ class TopNOperator(Operator):
                     _check_order(column, table.schema.field(column).type, self.ctx.label)
                 except ConfigurationError as error:
                     raise UserCodeError(f"operator {error}") from error
+            for column in self.ctx.keys[0].columns:
+                problem = check_key_type(table.schema.field(column).type)
+                if problem is not None:
+                    raise UserCodeError(
+                        f"operator {self.ctx.label}: key column {column!r}: {problem}"
+                    )
             self._held.change_tables(self._columns.conform)
         return table
 

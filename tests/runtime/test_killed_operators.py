@@ -55,10 +55,12 @@ def row(number: int) -> dict[str, int]:
 
 
 def distinct(numbers: rt.Stream, others: rt.Stream) -> rt.Stream:
-    return numbers.map(row).key_by("key").distinct(uid="distinct").map(lambda r: r["key"])
+    both = numbers.union(others)
+    return both.map(row).key_by("key").distinct(uid="distinct").map(lambda r: r["key"])
 
 
 def top(numbers: rt.Stream, others: rt.Stream) -> rt.Stream:
+    others.sink(rt.DiscardSink(), uid="others-end")
     return numbers.map(row).key_by("key").top_n(3, "n", uid="top")
 
 

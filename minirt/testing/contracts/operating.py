@@ -198,6 +198,8 @@ class Subtasks:
 
     def _subtask_of(self, record: Any, input: int) -> int:
         count = len(self.operators)
+        if count == 1:
+            return 0
         key = self._keys[input] if self._keys else None
         if key is not None:
             group = key_hash(key.on_rows()(record)) % GROUPS
