@@ -13,9 +13,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from minirt.data.simple_columns import in_microseconds
 from minirt.data.values import pack_value, unpack_value
 from minirt.state.key_columns import Slots
-from minirt.state.numbers import Mask, grown, to_numbers
+from minirt.state.numbers import Mask, grown, to_numbers, to_ordered
 
 FIRST_ROOM = 1024
 
@@ -135,6 +136,17 @@ class Objects(Accumulator):
             if new is not None:
                 new = self.copied(new)
                 held[slot] = new if held[slot] is None else self.united(held[slot], new)
+
+
+def to_held(array: pa.Array) -> list[Any]:
+    """The values, to be remembered: nanoseconds as whole numbers, as Python's times have none.
+
+    `pa.array` takes these for the same type. Within structs and lists they are rounded down.
+    """
+    if getattr(array.type, "unit", None) == "ns":
+        array = to_ordered(array)
+    values: list[Any] = in_microseconds(array).to_pylist()
+    return values
 
 
 def by_slot(slots: Slots, values: pa.Array) -> Iterator[tuple[int, pa.Array]]:

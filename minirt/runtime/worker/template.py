@@ -24,6 +24,8 @@ import traceback
 from dataclasses import dataclass
 from types import FrameType
 
+import pyarrow as pa
+
 from minirt.errors import WorkerLostError
 from minirt.filesystems import Protocols
 from minirt.runtime.channels.network import Address, Network
@@ -205,7 +207,9 @@ def load(start: TemplateStart) -> JobPackage:
     """The job, with all modules that it needs imported."""
     start.protocols.register()
     package: JobPackage = pickle.loads(start.package)
-    package.load_graph()
+    graph = package.load_graph()
+    if any(node.spec.in_arrays for vertex in graph.vertices for node in vertex.operators):
+        pa.array([])  # Imports pandas, else each worker does, in the middle of its first records.
     return package
 
 
