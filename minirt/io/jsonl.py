@@ -18,7 +18,8 @@ from minirt.io.files import FilePath, FilePaths, InputFiles
 from minirt.io.json_columns import checked_schema, read_objects
 from minirt.io.json_text import JsonlEncoder, OnNan
 from minirt.io.lines import BadLines, LineReader, OnError, check_on_error, line_splits
-from minirt.units import Size, size_bytes
+from minirt.io.watching import WatchedReader, watched_splits
+from minirt.units import Duration, Size, seconds, size_bytes
 
 _SUFFIXES = (".jsonl", ".ndjson", ".json")
 _BLANK = " \t\r\n"
@@ -38,6 +39,10 @@ class JsonlSource(Source):
     fast: fields that it does not name are left out, and missing ones are null. A line whose values do not
     fit counts as one that is no JSON.
 
+    With `watch`, a duration, the source never ends: it looks that often for files that were added to the
+    folder `path`, and reads each once, compressed ones too. A file must come whole: write it under a name
+    that begins with a dot, and rename it.
+
     Raises ConfigurationError for options that cannot work and, when validated, for missing files.
     """
 
@@ -48,6 +53,7 @@ class JsonlSource(Source):
         schema: pa.Schema | None = None,
         on_error: OnError = "fail",
         split_bytes: Size = "32MiB",
+        watch: Duration | None = None,
         storage_options: Mapping[str, Any] | None = None,
     ) -> None:
         self._files = InputFiles(path, _SUFFIXES, storage_options, compressed=True)
@@ -55,11 +61,17 @@ class JsonlSource(Source):
         self._on_error = check_on_error(on_error)
         self._split_bytes = size_bytes(split_bytes, "split_bytes")
         self.side_errors = on_error == "side_output"
+        self._watch_s = None if watch is None else seconds(watch, "watch")
+        self.bounded = watch is None
 
     def plan_splits(self, parallelism: int) -> Sequence[Split]:
+        if self._watch_s is not None:
+            return watched_splits(parallelism)
         return line_splits(self._files.list(), parallelism, self._split_bytes)
 
     def open_split(self, split: Split, offset: Offset) -> SplitReader:
+        if self._watch_s is not None and "part" in split.info:
+            return WatchedReader(self._files, self._open_file, split, offset, self._watch_s)
         lines = LineReader(self._files, split, offset)
         bad = BadLines(self._on_error, lines.path)
         if self._schema is None:
@@ -70,7 +82,13 @@ class JsonlSource(Source):
         return self._schema
 
     def validate(self) -> None:
-        self._files.list()
+        if self._watch_s is not None:
+            self._files.check_folder()
+        else:
+            self._files.list()
+
+    def _open_file(self, path: str, offset: Offset) -> SplitReader:
+        return self.open_split(Split(path, {"path": path, "start": 0, "end": None}), offset)
 
 
 class _JsonlReader(SplitReader):
