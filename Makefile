@@ -10,8 +10,11 @@ IN_ONE_THREAD := $(addprefix tests/,protocol data state storage simulation confo
 PROGRAMS := $(addprefix tests/,cli docs connectors)
 SERVICES := $(addprefix tests/,s3 clouds postgres kafka cluster ui pictures laboratory advice)
 
+# Else each of the many processes of the tests compiles all of minirt: that takes longer than most of their jobs.
+export PYTHONDONTWRITEBYTECODE :=
+
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint soak bench bench-peers clean java python
+.PHONY: help demo test lint soak bench bench-peers release-check clean java python
 .NOTPARALLEL:
 
 help: ## show this list
@@ -49,6 +52,9 @@ bench: $(VENV)/.dev ## measure throughput, checkpoints and recovery
 
 bench-peers: java ## install what `python -m benchmarks.throughput --peers ...` compares with, into .bench
 	@.ci/install-peers .bench
+
+release-check: python ## build sdist and wheel, and do what the README says on every Python of this machine
+	@$$(.ci/find-python) .ci/release_check.py $(ARGS)
 
 clean: ## remove everything that is not in the repository, the virtual environment included
 	git clean -qfdX

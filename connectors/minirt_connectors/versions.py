@@ -90,8 +90,10 @@ class _Reader(SplitReader):
         self._bounded = source.bounded
         self._poll_s = source.poll_s
         self._log = source.open_log()
-        begin: Sequence[int] = offset or (self._first, 0, 0)
-        self._version, self._file, self._row = begin
+        self._version: int
+        self._file: int
+        self._row: int
+        self._version, self._file, self._row = offset or (self._first, 0, 0)
         self._files = self._files_of(self._version)
         self._batches: Iterator[pa.RecordBatch] | None = None
         self._asked_at: float | None = None
