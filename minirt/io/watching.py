@@ -40,9 +40,12 @@ class WatchedReader(SplitReader):
         self._part: int = split.info["part"]
         self._of: int = split.info["of"]
         self._poll_s = poll_s
+        read: bytes
+        self._path: str | None
+        self._inner: Offset
         read, self._path, self._inner = offset or (b"", None, None)
         self._read = _cut(read)
-        self._packed: bytes = read
+        self._packed = read
         self._reader: SplitReader | None = None
         self._bad: list[BadRecord] = []
         self._listed_at: float | None = None
