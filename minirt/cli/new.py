@@ -17,7 +17,7 @@ from minirt.version import __version__
 
 _FILES = {
     "job.py": "job.py.txt",
-    "test_job.py": "test_of_job.py.txt",
+    "test_job.py": "job_test.py.txt",
     "minirt.toml": "minirt.toml.txt",
     "README.md": "README.md.txt",
     "Dockerfile": "Dockerfile.txt",

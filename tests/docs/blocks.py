@@ -11,6 +11,16 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 
 _BLOCK = re.compile(r"^```(?P<kind>\S*)[^\n]*\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL)
+_SLEEP = """
+set -e -o pipefail
+newest() { ls checkpoints/NAME/manifests 2>/dev/null | tail -1; }
+sleep() {
+    for turn in 1 2; do
+        seen=$(newest || true)
+        while [ "$(newest || true)" = "$seen" ]; do command sleep 0.02; done
+    done
+}
+"""
 _PRINTS = re.compile(r"# prints: (.*)$", re.MULTILINE)
 
 
@@ -22,6 +32,11 @@ def blocks(path: Path, kind: str) -> list[str]:
 def promised_output(code: str) -> list[str]:
     """What the comments `# prints: ...` say."""
     return _PRINTS.findall(code)
+
+
+def sleeping_until_checkpoints(job: str) -> str:
+    """Has `sleep` of a shell wait until two more checkpoints are complete: machines may be slow."""
+    return _SLEEP.replace("NAME", job)
 
 
 def environment() -> dict[str, str]:
