@@ -10,6 +10,9 @@ IN_ONE_THREAD := $(addprefix tests/,protocol data state storage simulation confo
 PROGRAMS := $(addprefix tests/,cli docs connectors)
 SERVICES := $(addprefix tests/,s3 clouds postgres kafka cluster ui pictures laboratory advice)
 
+# Else each of the many processes of the tests compiles all of minirt: that takes longer than most of their jobs.
+export PYTHONDONTWRITEBYTECODE :=
+
 .DEFAULT_GOAL := help
 .PHONY: help demo test lint soak bench bench-peers site release-check clean java python
 .NOTPARALLEL:
@@ -40,6 +43,7 @@ soak: $(VENV)/.dev ## simulate RUNS crashing jobs and FACTOR times the campaigns
 	$(BIN)/python -m tests.oracle.soak --runs $(ORACLE_RUNS)
 	$(BIN)/python -m tests.postgres.test_kills $(KILLS)
 	$(BIN)/python -m tests.kafka.test_kills $(KILLS)
+	$(BIN)/python -m tests.tables.test_kills $(KILLS)
 
 bench: $(VENV)/.dev ## measure throughput, checkpoints and recovery
 	$(BIN)/python -m benchmarks.throughput

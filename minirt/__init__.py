@@ -51,113 +51,118 @@ What many of these need:
 
 from __future__ import annotations
 
-from minirt.aggregates import (
-    Aggregate,
-    ArgMax,
-    ArgMin,
-    Collect,
-    Count,
-    CountDistinct,
-    First,
-    Fold,
-    Last,
-    Max,
-    Mean,
-    Min,
-    Quantile,
-    StdDev,
-    Sum,
-    TopN,
-    Variance,
-)
-from minirt.api.connected import ConnectedKeyedStreams, ConnectedStreams
-from minirt.api.environment import Environment
-from minirt.api.keyed_stream import KeyedStream
-from minirt.api.stream import Stream
-from minirt.api.windowed_stream import WindowedStream
-from minirt.clusters import HostCluster, Invitation, Launched
-from minirt.config import Checkpointing, Limits, Options, Queues
-from minirt.errors import (
-    ConfigurationError,
-    CorruptCheckpointError,
-    JobFailedError,
-    MinirtError,
-    ProtocolError,
-    SavepointFailedError,
-    SinkDataError,
-    SourceDataError,
-    StorageError,
-    SupersededError,
-    UserCodeError,
-    WorkerLostError,
-)
-from minirt.functions import (
-    AsyncFunction,
-    KeyedContext,
-    KeyedCoProcess,
-    KeyedProcess,
-    Process,
-    ProcessContext,
-    Retry,
-    Watermarks,
-    WindowContext,
-    WindowProcess,
-)
-from minirt.inspect import Checkpoints, StoredCheckpoint, open_checkpoints
-from minirt.io import (
-    BadRecord,
-    CollectionSource,
-    CollectSink,
-    CsvSource,
-    DiscardSink,
-    JsonlSink,
-    JsonlSource,
-    ParquetSink,
-    ParquetSource,
-    Prepared,
-    PrintSink,
-    SequenceSource,
-    Sink,
-    SinkContext,
-    SinkIdentity,
-    SinkWriter,
-    Source,
-    Split,
-    SplitReader,
-)
-from minirt.modes.aligned_with_timeout import AlignedWithTimeout
-from minirt.monitoring.figures import JobFigures
-from minirt.protocol.job_events import JobStatus
-from minirt.protocol.reasons import (
-    CheckpointFailure,
-    CheckpointFailureReason,
-    GenerationFailureReason,
-    SavepointFailureReason,
-)
-from minirt.protocol.reports import (
-    ChannelReport,
-    CheckpointReport,
-    CheckpointStatus,
-    CheckpointUnderWay,
-    SubtaskReport,
-)
-from minirt.protocol.restarts import Restart
-from minirt.protocol.savepoint_requests import Savepoint
-from minirt.runtime.coordinator.observer import JobObserver, JobProgress
-from minirt.runtime.program.job import Job, JobResult
-from minirt.settings import JobSettings, load_settings
-from minirt.state.handles import ListState, MapState, ValueState
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from minirt.version import __version__
-from minirt.windows import (
-    AfterCount,
-    AfterTime,
-    CountWindow,
-    GlobalWindow,
-    Session,
-    Sliding,
-    Tumbling,
-    Window,
-)
+
+if TYPE_CHECKING:
+    from minirt.aggregates import (
+        Aggregate,
+        ArgMax,
+        ArgMin,
+        Collect,
+        Count,
+        CountDistinct,
+        First,
+        Fold,
+        Last,
+        Max,
+        Mean,
+        Min,
+        Quantile,
+        StdDev,
+        Sum,
+        TopN,
+        Variance,
+    )
+    from minirt.api.connected import ConnectedKeyedStreams, ConnectedStreams
+    from minirt.api.environment import Environment
+    from minirt.api.keyed_stream import KeyedStream
+    from minirt.api.stream import Stream
+    from minirt.api.windowed_stream import WindowedStream
+    from minirt.clusters import HostCluster, Invitation, Launched
+    from minirt.config import Checkpointing, Limits, Options, Queues
+    from minirt.errors import (
+        ConfigurationError,
+        CorruptCheckpointError,
+        JobFailedError,
+        MinirtError,
+        ProtocolError,
+        SavepointFailedError,
+        SinkDataError,
+        SourceDataError,
+        StorageError,
+        SupersededError,
+        UserCodeError,
+        WorkerLostError,
+    )
+    from minirt.functions import (
+        AsyncFunction,
+        KeyedContext,
+        KeyedCoProcess,
+        KeyedProcess,
+        Process,
+        ProcessContext,
+        Retry,
+        Watermarks,
+        WindowContext,
+        WindowProcess,
+    )
+    from minirt.inspect import Checkpoints, StoredCheckpoint, open_checkpoints
+    from minirt.io import (
+        BadRecord,
+        CollectionSource,
+        CollectSink,
+        CsvSource,
+        DiscardSink,
+        JsonlSink,
+        JsonlSource,
+        ParquetSink,
+        ParquetSource,
+        Prepared,
+        PrintSink,
+        SequenceSource,
+        Sink,
+        SinkContext,
+        SinkIdentity,
+        SinkWriter,
+        Source,
+        Split,
+        SplitReader,
+    )
+    from minirt.modes.aligned_with_timeout import AlignedWithTimeout
+    from minirt.monitoring.figures import JobFigures
+    from minirt.protocol.job_events import JobStatus
+    from minirt.protocol.reasons import (
+        CheckpointFailure,
+        CheckpointFailureReason,
+        GenerationFailureReason,
+        SavepointFailureReason,
+    )
+    from minirt.protocol.reports import (
+        ChannelReport,
+        CheckpointReport,
+        CheckpointStatus,
+        CheckpointUnderWay,
+        SubtaskReport,
+    )
+    from minirt.protocol.restarts import Restart
+    from minirt.protocol.savepoint_requests import Savepoint
+    from minirt.runtime.coordinator.observer import JobObserver, JobProgress
+    from minirt.runtime.program.job import Job, JobResult
+    from minirt.settings import JobSettings, load_settings
+    from minirt.state.handles import ListState, MapState, ValueState
+    from minirt.windows import (
+        AfterCount,
+        AfterTime,
+        CountWindow,
+        GlobalWindow,
+        Session,
+        Sliding,
+        Tumbling,
+        Window,
+    )
 
 __all__ = [
     # writing a job
@@ -274,3 +279,67 @@ __all__ = [
     "GenerationFailureReason",
     "SavepointFailureReason",
 ]
+
+_NAMES_OF = {
+    "minirt.aggregates": (
+        "Aggregate ArgMax ArgMin Collect Count CountDistinct First Fold Last Max Mean Min "
+        "Quantile StdDev Sum TopN Variance"
+    ),
+    "minirt.api.connected": "ConnectedKeyedStreams ConnectedStreams",
+    "minirt.api.environment": "Environment",
+    "minirt.api.keyed_stream": "KeyedStream",
+    "minirt.api.stream": "Stream",
+    "minirt.api.windowed_stream": "WindowedStream",
+    "minirt.clusters": "HostCluster Invitation Launched",
+    "minirt.config": "Checkpointing Limits Options Queues",
+    "minirt.errors": (
+        "ConfigurationError CorruptCheckpointError JobFailedError MinirtError ProtocolError "
+        "SavepointFailedError SinkDataError SourceDataError StorageError SupersededError "
+        "UserCodeError WorkerLostError"
+    ),
+    "minirt.functions": (
+        "AsyncFunction KeyedContext KeyedCoProcess KeyedProcess Process ProcessContext Retry "
+        "Watermarks WindowContext WindowProcess"
+    ),
+    "minirt.inspect": "Checkpoints StoredCheckpoint open_checkpoints",
+    "minirt.io": (
+        "BadRecord CollectionSource CollectSink CsvSource DiscardSink JsonlSink JsonlSource "
+        "ParquetSink ParquetSource Prepared PrintSink SequenceSource Sink SinkContext "
+        "SinkIdentity SinkWriter Source Split SplitReader"
+    ),
+    "minirt.modes.aligned_with_timeout": "AlignedWithTimeout",
+    "minirt.monitoring.figures": "JobFigures",
+    "minirt.protocol.job_events": "JobStatus",
+    "minirt.protocol.reasons": (
+        "CheckpointFailure CheckpointFailureReason GenerationFailureReason SavepointFailureReason"
+    ),
+    "minirt.protocol.reports": (
+        "ChannelReport CheckpointReport CheckpointStatus CheckpointUnderWay SubtaskReport"
+    ),
+    "minirt.protocol.restarts": "Restart",
+    "minirt.protocol.savepoint_requests": "Savepoint",
+    "minirt.runtime.coordinator.observer": "JobObserver JobProgress",
+    "minirt.runtime.program.job": "Job JobResult",
+    "minirt.settings": "JobSettings load_settings",
+    "minirt.state.handles": "ListState MapState ValueState",
+    "minirt.windows": (
+        "AfterCount AfterTime CountWindow GlobalWindow Session Sliding Tumbling Window"
+    ),
+}
+"""The public names, by the module that defines them. It is imported when one of them is first asked for."""
+
+_MODULE_OF = {name: module for module, names in _NAMES_OF.items() for name in names.split()}
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
+
+
+if not TYPE_CHECKING:  # Else type checkers would take any name for one of ours.
+
+    def __getattr__(name: str) -> Any:
+        """Import what was asked for: a command or a job needs little of all that there is."""
+        if name not in _MODULE_OF:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        found = globals()[name] = getattr(import_module(_MODULE_OF[name]), name)
+        return found

@@ -282,15 +282,12 @@ def test_the_rooms_of_the_runtime_are_those_that_the_documentation_shows():
     assert shown in re.sub(" +", " ", (ROOT / "docs/architecture.md").read_text())
 
 
-# `minirt/__init__.py` imports all that users want, so the package stands in for itself without it. The
-# interpreter starts without installed packages (-S): neither pyarrow nor numpy is there to be imported.
+# The interpreter starts without installed packages (-S): neither pyarrow nor numpy is there to be imported.
 IMPORT_WHAT_IS_PURE = """
-import importlib, pathlib, sys, types
+import importlib, pathlib, sys
 
 root, *pure = sys.argv[1:]
-package = types.ModuleType("minirt")
-package.__path__ = [root + "/minirt"]
-sys.modules["minirt"] = package
+sys.path.insert(0, root)
 for path in sorted(pathlib.Path(root, "minirt").rglob("*.py")):
     parts = path.relative_to(root).with_suffix("").parts
     name = ".".join(part for part in parts if part != "__init__")

@@ -215,7 +215,9 @@ class Draft:
         uid = _slug(name) or spec.kind if settings.uid is None else settings.uid
         parallelism = self._parallelism if settings.parallelism is None else settings.parallelism
         node = OperatorNode(
-            uid, name, spec, parallelism, self._max_parallelism, settings.chain, keys=keys
+            *(uid, name, spec, parallelism, self._max_parallelism, settings.chain),
+            keys=keys,
+            own_parallelism=settings.parallelism is not None,
         )
         settled = settings.uid is not None or node.stateful
         if not settled:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING
 
-from minirt.protocol.reports import CheckpointReport
+if TYPE_CHECKING:
+    from minirt.protocol.reports import CheckpointReport
+
 
 _SUBTASK_FIGURES = {
     "alignment": "alignment_s",

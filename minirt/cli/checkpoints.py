@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import typer
 
 from minirt.cli.arguments import Json, Storage, StorageOption, open_storage
@@ -12,7 +14,9 @@ from minirt.cli.checkpoint_picture import picture
 from minirt.cli.checkpoint_show import show
 from minirt.cli.checkpoint_verify import verify_checkpoints
 from minirt.cli.times import local_time
-from minirt.protocol.reports import CheckpointReport
+
+if TYPE_CHECKING:
+    from minirt.protocol.reports import CheckpointReport
 
 checkpoints = typer.Typer(
     help="Look at stored checkpoints.", no_args_is_help=True, rich_markup_mode=None

@@ -5,17 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from minirt.errors import ConfigurationError
-from minirt.pictures.critical_path import critical_path
-from minirt.pictures.page import page
-from minirt.pictures.perfetto import chrome_trace
-from minirt.pictures.svg import standalone
-from minirt.pictures.timeline import Timeline
-from minirt.pictures.words import heading, path_in_words, verdict
+
+if TYPE_CHECKING:
+    from minirt.pictures.timeline import Timeline
 
 HtmlOption = Annotated[
     Path | None,
@@ -43,6 +40,10 @@ def write_pictures(
 ) -> None:
     """Write the files that are wanted, and say in words what is in them."""
     from minirt.cli.tables import printable
+    from minirt.pictures.page import page
+    from minirt.pictures.perfetto import chrome_trace
+    from minirt.pictures.svg import standalone
+    from minirt.pictures.words import heading
 
     files: list[tuple[Path, str]] = []
     if html is not None:
@@ -63,5 +64,8 @@ def write_pictures(
 
 def in_words(timeline: Timeline) -> list[str]:
     """The verdict, and the critical path."""
+    from minirt.pictures.critical_path import critical_path
+    from minirt.pictures.words import path_in_words, verdict
+
     path = critical_path(timeline)
     return [verdict(timeline, path), *(f"- {line}" for line in path_in_words(timeline, path))]

@@ -5,32 +5,11 @@ from __future__ import annotations
 import json as json_format
 import os
 import sys
-import threading
-import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, redirect_stdout
-from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
-
-from minirt.cli.live_line import LiveLine
-from minirt.cli.tables import in_one_line
-from minirt.errors import ConfigurationError, JobFailedError, MinirtError
-from minirt.monitoring.queued import queued_bytes
-from minirt.protocol.job_events import JobStatus
-from minirt.protocol.reports import CheckpointReport
-from minirt.runtime.coordinator.observer import JobObserver, JobProgress
-from minirt.runtime.program.signals import SignalWatch, exit_status
-from minirt.units import positive
-
-if TYPE_CHECKING:
-    from minirt.api.environment import Environment
-    from minirt.runtime.program.job import Job, JobResult
-    from minirt.settings.sources import Layer
-
-INTERRUPTED = 130
-"""The exit status of a job that was cancelled, unless it was by another signal than Ctrl-C."""
 
 RestoreOption = Annotated[
     str | None,
@@ -98,6 +77,8 @@ def run(
     The exit status is 0 if the job finished or was stopped, 1 if it failed, 2 for a wrong call, and 130
     if it was cancelled, or 128 and the number of the signal that cancelled it.
     """
+    from minirt.cli.run_job import execute, exit_status, to_plain
+    from minirt.runtime.program.signals import SignalWatch
     from minirt.settings.build import read_settings
 
     flags: dict[str, object] = {
@@ -113,11 +94,11 @@ def run(
     given = read_settings(config, None, set_ or [], flags)
     prints = _prints_on_standard_error() if json else nullcontext()
     with SignalWatch() as watch, prints:
-        result = _execute(job, given, LiveLine(sys.stderr), watch)
+        result = execute(job, given, watch)
     if json:
-        typer.echo(json_format.dumps(_to_plain(result), indent=2))
-    if result.status is JobStatus.CANCELLED:
-        raise typer.Exit(INTERRUPTED if watch.came is None else exit_status(watch.came))
+        typer.echo(json_format.dumps(to_plain(result), indent=2))
+    if status := exit_status(result, watch):
+        raise typer.Exit(status)
 
 
 @contextmanager
@@ -133,158 +114,3 @@ def _prints_on_standard_error() -> Iterator[None]:
     finally:
         os.dup2(ours, 1)
         os.close(ours)
-
-
-def _execute(target: str, given: Layer, line: LiveLine, watch: SignalWatch) -> JobResult:
-    """Run the job, and again at another parallelism whenever it is rescaled."""
-    from minirt.cli.job_file import load_environment
-
-    wanted = given["parallelism"].value if "parallelism" in given else None
-    env: Environment | None = load_environment(target, wanted)
-    savepoint: str | None = None
-    while env is not None:
-        rescaling = _Rescaling(target)
-        result = _run(env, given, savepoint, line, rescaling)
-        watch.detach()
-        line.say(_in_words(result))
-        env = None
-        if rescaling.next is not None and result.savepoint is not None and watch.came is None:
-            env, savepoint = rescaling.next, result.savepoint.path
-            line.say("goes on from there at another parallelism")
-    return result
-
-
-class _Rescaling:
-    """Stops a job once it is sure that its file makes a job at the wanted parallelism."""
-
-    def __init__(self, target: str) -> None:
-        self._target = target
-        self._lock = threading.Lock()
-        self.next: Environment | None = None
-        """The job that goes on when this one has ended with a savepoint."""
-
-    def answer(self, job: Job, request: Mapping[str, Any]) -> dict[str, Any]:
-        """Answer a request for another parallelism; the program goes on with it. Raises MinirtError."""
-        from minirt.cli.job_file import load_environment
-
-        wanted = positive("parallelism", request.get("parallelism"))
-        with self._lock:
-            env = load_environment(self._target, wanted)
-            env.graph()
-            self.next = env
-            try:
-                savepoint = job.stop(reason=f"`minirt rescale` to parallelism {wanted}")
-            except MinirtError:
-                self.next = None
-                raise
-        return {"parallelism": wanted, "savepoint": savepoint.path}
-
-
-def _run(
-    env: Environment,
-    given: Layer,
-    savepoint: str | None,
-    line: LiveLine,
-    rescaling: _Rescaling,
-) -> JobResult:
-    """Wait until the job has ended; it goes on from `savepoint` if there is one already."""
-    from minirt.settings.build import JobSettings, apply_settings
-
-    code = env.defaults
-    settings = apply_settings(
-        given,
-        JobSettings(checkpointing=code.checkpointing, restart=code.restart, options=code.options),
-    )
-    if settings.checkpointing is None and settings.restore is not None:
-        raise ConfigurationError("--restore needs --storage: it says where checkpoints are")
-    origin = settings.origin if savepoint is None else {"restore": savepoint}
-    status_line = _StatusLine(line)
-    # With log_format "json", programs read standard error: write each message there by itself.
-    in_words = settings.options.log_format == "text"
-    if not in_words:
-        line.end()
-    with line.logging(settings.options.log_level) if in_words else nullcontext():
-        try:
-            job = env.start(
-                settings.name,
-                checkpointing=settings.checkpointing,
-                restart=settings.restart,
-                options=settings.options,
-                observer=status_line,
-                **origin,
-            )
-            job.desk.offer("rescale", partial(rescaling.answer, job))
-            return job.wait()
-        except JobFailedError as error:
-            raise status_line.without_what_was_said(error) from error.__cause__
-        finally:
-            line.close()
-
-
-class _StatusLine(JobObserver):
-    """Shows what the job does: its current state on the live line, the steps of its life above it."""
-
-    def __init__(self, line: LiveLine) -> None:
-        self._line = line
-        self._began_at = time.monotonic()
-        self._status = JobStatus.CREATED
-        self._completed = 0
-        self._said: str | None = None
-        self._newest = ""
-        self._restarts = 0
-
-    def on_status(self, status: JobStatus, generation: int) -> None:
-        self._status = status
-        self._show("")
-
-    def on_checkpoint(self, report: CheckpointReport) -> None:
-        if report.completed:
-            self._completed += 1
-            self._newest = f" (newest {report.checkpoint_id})"
-
-    def on_restart(self, error: Exception, delay_s: float) -> None:
-        self._restarts += 1
-        self._said = str(error)
-
-    def without_what_was_said(self, error: JobFailedError) -> JobFailedError:
-        """The error in one line if its traceback stands above it already."""
-        if str(error.__cause__) != self._said:
-            return error
-        return JobFailedError(in_one_line(str(error)), error.reason)
-
-    def on_progress(self, progress: JobProgress) -> None:
-        records = sum(metrics.records_in for metrics in progress.metrics.values())
-        queued = sum(map(queued_bytes, progress.metrics.values()))
-        self._show(f", {records:,} records in, {queued:,} bytes queued")
-
-    def _show(self, figures: str) -> None:
-        elapsed_s = time.monotonic() - self._began_at
-        self._line.update(
-            f"{self._status.value}, {elapsed_s:.0f} s, {_count(self._completed, 'checkpoint')}"
-            f"{self._newest}, {_count(self._restarts, 'restart')}{figures}"
-        )
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"
-
-
-def _in_words(result: JobResult) -> str:
-    words = (
-        f"job {result.name!r} {result.status.value} after {result.duration_s:.1f} s, "
-        f"{_count(result.completed_checkpoints, 'checkpoint')}, {_count(result.restarts, 'restart')}"
-    )
-    savepoint = result.savepoint
-    return words if savepoint is None else f"{words}\nsavepoint: {savepoint.path}"
-
-
-def _to_plain(result: JobResult) -> dict[str, Any]:
-    savepoint = result.savepoint
-    return {
-        "name": result.name,
-        "status": result.status.value,
-        "restarts": result.restarts,
-        "duration_s": result.duration_s,
-        "completed_checkpoints": result.completed_checkpoints,
-        "savepoint": None if savepoint is None else savepoint.path,
-    }

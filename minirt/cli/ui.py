@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import secrets
 import sys
 from typing import TYPE_CHECKING, Annotated
 
@@ -43,6 +42,8 @@ def ui(
     open, and not at all otherwise. Jobs that are over are read from their storage. Ctrl-C ends the page,
     never the job.
     """
+    import secrets
+
     try:
         from minirt.ui.server import listen, make_app, serve
     except ImportError as error:

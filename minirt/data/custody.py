@@ -17,7 +17,7 @@ from minirt.data.batch import Columns
 from minirt.data.codec import decode_columns, encode_columns
 from minirt.data.copies import can_change, copied, copied_all
 from minirt.data.errors import UnsupportedRecordError
-from minirt.data.keeping import keeps_nothing
+from minirt.data.keeping import changes_nothing, keeps_nothing
 from minirt.data.values import pack_value, shown
 from minirt.errors import UserCodeError
 
@@ -52,6 +52,10 @@ class Custody:
         """Whether the results of the function need no `take`, because they already belong to the caller."""
         return keeps_nothing(function)
 
+    def leaves_unchanged(self, function: Any) -> bool:
+        """Whether a function that is trusted changes none of its arguments."""
+        return changes_nothing(function)
+
     def watch(self, given: Iterable[Any]) -> None:
         """Note that a function is about to get these records as its own."""
 
@@ -78,6 +82,9 @@ class Sharing(Custody):
         return values.copy()
 
     def trusts(self, function: Any) -> bool:
+        return True
+
+    def leaves_unchanged(self, function: Any) -> bool:
         return True
 
 
@@ -112,6 +119,9 @@ class Watching(Custody):
         return [self.lend(value) for value in values]
 
     def trusts(self, function: Any) -> bool:
+        return False
+
+    def leaves_unchanged(self, function: Any) -> bool:
         return False
 
     def watch(self, given: Iterable[Any]) -> None:

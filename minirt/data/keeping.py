@@ -22,6 +22,8 @@ _MAKES_NEW = frozenset(
 """Builtins that keep none of their arguments, and return nothing that others know."""
 
 _KEEPING = ("STORE_GLOBAL", "STORE_DEREF", "STORE_ATTR", "STORE_NAME", "IMPORT_", "MAKE_FUNCTION")
+_CHANGING = ("STORE_SUBSCR", "DELETE_SUBSCR", "DELETE_ATTR", "STORE_SLICE")
+_ATTRIBUTES = {"LOAD_ATTR", "LOAD_METHOD"}
 
 
 def keeps_nothing(function: Any) -> bool:
@@ -37,6 +39,27 @@ def keeps_nothing(function: Any) -> bool:
     if any(step.opname.startswith(_KEEPING) for step in dis.get_instructions(function)):
         return False
     return all(_is_harmless(value) for value in _reached(function))
+
+
+def changes_nothing(function: Any) -> bool:
+    """Whether a function that keeps nothing leaves its arguments as they are, too.
+
+    Also only as long as records are of plain types, and False proves nothing. A method may change its
+    object.
+    """
+    if not isinstance(function, types.FunctionType):
+        return False
+    steps = [*dis.get_instructions(function)]
+    names = {step.opname for step in steps}
+    if any(name.startswith(_CHANGING) for name in names) or any(map(_is_in_place, steps)):
+        return False
+    calls = any(name.startswith("CALL") for name in names)
+    return not (calls and names & _ATTRIBUTES)
+
+
+def _is_in_place(step: dis.Instruction) -> bool:
+    """Whether it is `+=` or the like, which changes a list."""
+    return step.opname == "BINARY_OP" and step.argrepr.endswith("=")
 
 
 def _reached(function: types.FunctionType) -> Iterator[Any]:

@@ -79,7 +79,22 @@ class JsonFormatter(logging.Formatter):
         }
         if record.exc_info:
             plain["exception"] = self.formatException(record.exc_info)
-        return json.dumps(plain, default=str)
+        try:
+            return json.dumps(plain, default=str, allow_nan=False)
+        except Exception:  # What users give as `extra` may be anything.
+            return json.dumps({name: _as_json(value) for name, value in plain.items()})
+
+
+def _as_json(value: object) -> object:
+    """The value if it has a form in JSON, else a text that tells it."""
+    try:
+        json.dumps(value, allow_nan=False)
+    except Exception:
+        try:
+            return str(value)
+        except Exception as error:
+            return f"<{type(value).__name__}: {type(error).__name__}>"
+    return value
 
 
 _OF_EVERY_RECORD = {*vars(logging.makeLogRecord({})), "message", "asctime", "taskName"}

@@ -14,8 +14,6 @@ from minirt.operators.common.functions import check_function
 from minirt.operators.common.keyed import KeyedOperator, check_stored_keys
 
 _NOTHING: frozenset[Any] = frozenset()
-_UNCHANGING = frozenset({int, float, str, bytes, bool, type(None)})
-"""Types all of whose values have a hash, and never change."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +51,9 @@ class ReduceOperator(KeyedOperator):
         self._function = function
         self._values = self.state.table("value")
         self._trusted = ctx.custody.trusts(function)
+        unchanging = ctx.custody.leaves_unchanged(function)
         # With pickles, a value that has a hash may change all the same.
-        self._quick = self._trusted and not ctx.allow_pickle
+        self._quick = self._trusted and unchanging and not ctx.allow_pickle
         """Whether all keys and values so far were of types that need no care."""
 
     def open(self) -> None:
@@ -85,41 +84,37 @@ class ReduceOperator(KeyedOperator):
     def _combine_quickly(
         self, keys: Sequence[Any], records: Sequence[Any], results: list[Any]
     ) -> int:
-        """As `_combine`, until a key or a value comes that needs care; returns how many records it
-        combined.
+        """As `_combine`, until a key comes that needs care; returns how many records it combined.
 
-        Only a new key can be of a new type. State and results may be the same values, as nobody can change
-        them. A value that has a hash never changes. Those of most types need not be asked, and values are
-        mostly of the type of the one before; others are looked for in a set, which fails without a hash.
+        Only a new key can be of a new type. State and results may be the same values as long as nobody can
+        change them, which is so for all that have a hash. As the function changes nothing either, it is
+        early enough to look at the values once all of them are there.
         """
-        values, combine, append, nothing = self._values, self._function, results.append, _NOTHING
-        unchanging = None
+        values, combine, append = self._values, self._function, results.append
         for key, record in zip(keys, records, strict=True):
             if key in values:
-                value = combine(values[key], record)
+                values[key] = value = combine(values[key], record)
             elif are_simple([key]):
-                value = record
+                values[key] = value = record
             else:
                 self._quick = False
                 break
-            values[key] = value
-            if value.__class__ is not unchanging:
-                try:
-                    value in nothing  # noqa: B015 - the look-up is for its error
-                except TypeError:
-                    self._quick = False
-                    append(self.ctx.custody.lend(value))
-                    break
-                if value.__class__ in _UNCHANGING:
-                    unchanging = value.__class__
             append(value)
+        try:
+            _NOTHING.isdisjoint(results)  # It asks each for its hash.
+        except TypeError:
+            self._quick = False
+            results[:] = self.ctx.custody.lend_all(results)
         return len(results)
 
     def _combine(self, keys: Sequence[Any], records: Sequence[Any], results: list[Any]) -> None:
-        """The value that the function returns goes into the state; a copy goes out."""
+        """The value that the function returns goes into the state; a copy goes out.
+
+        A value of which `take` makes no copy needs none the second time either.
+        """
         values, combine, trusted = self._values, self._function, self._trusted
         take, append = self.ctx.custody.take, results.append
         for key, record in zip(keys, records, strict=True):
             value = combine(values[key], record) if key in values else record
-            values[key] = value = value if trusted else take(value)
-            append(take(value))
+            values[key] = kept = value if trusted else take(value)
+            append(kept if kept is value and not trusted else take(kept))

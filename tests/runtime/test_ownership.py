@@ -24,6 +24,18 @@ def spoil(record: Any) -> Any:
     return seen
 
 
+def spoil_pair(pair: Any) -> Any:
+    """Use the list in a tuple up, and return what it added up to."""
+    total = sum(pair[1])
+    pair[1].clear()
+    return {"n": total}
+
+
+def extend(total: Any, pair: Any) -> Any:
+    total[1].extend(pair[1])
+    return total
+
+
 def n_of(record: Any) -> Any:
     return record["n"]
 
@@ -165,6 +177,33 @@ SPOILT: dict[str, tuple[Build, list[Any]]] = {
     "reduce keeps the record": (
         lambda s, how: s.key_by(one_key).reduce(lambda _, new: new, uid="r").map(spoil, **how),
         NUMBERS,
+    ),
+    "reduce of tuples with a list": (
+        lambda s, how: (
+            s.map(lambda row: (0, [row["n"]]))
+            .key_by(one_key)
+            .reduce(lambda total, pair: (0, total[1] + pair[1]), uid="r")
+            .map(spoil_pair, **how)
+        ),
+        TOTALS,
+    ),
+    "reduce in place of tuples with a list": (
+        lambda s, how: (
+            s.map(lambda row: (0, [row["n"]]))
+            .key_by(one_key)
+            .reduce(extend, uid="r")
+            .map(spoil_pair, **how)
+        ),
+        TOTALS,
+    ),
+    "reduce that turns to lists": (
+        lambda s, how: (
+            s.map(lambda row: (row["n"],))
+            .key_by(one_key)
+            .reduce(lambda total, row: (total[0] + row[0], [total[0] + row[0]]), uid="r")
+            .map(lambda row: {"n": row[0]}, **how)
+        ),
+        TOTALS,
     ),
     "keyed process": (
         lambda s, how: s.key_by(one_key).process(Counted(), uid="k").map(spoil, **how),
