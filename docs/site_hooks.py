@@ -112,6 +112,8 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     """Call pages by their titles; lead links out of docs/ to the copies. Folders become text."""
     if page.file.src_uri.startswith("api/"):
         return markdown
+    if page.file.src_uri == "questions.md":
+        page.meta["search"] = {"boost": 2}  # It says what to read.
     docs = Path(config.docs_dir)
     named = _FILE_NAMED.sub(lambda found: f"[{title_of(docs / found[1])}]({found[1]}", markdown)
     return _ELSEWHERE.sub(_led, named)
