@@ -63,7 +63,6 @@ API = {
     ),
 }
 """The pages of the API reference, and the public names on each."""
-_INHERITED = {"Stream": ("inherited_members: [print, collect, preview]",)}
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
@@ -138,10 +137,20 @@ def api_page(title: str, names: list[str]) -> str:
     for name in names:
         value = getattr(minirt, name)
         where = f"{value.__module__}.{value.__qualname__}"
-        parts.append(
-            f"::: {where}\n    options:\n      heading: rt.{name}\n      toc_label: {name}"
-        )
+        parts.append(_told(where, f"rt.{name}", name))
+        if value is minirt.Stream:
+            parts.append(_told("minirt.api.trying.Trying", "rt.Stream, to try things", "trying"))
     return "\n\n".join(parts) + "\n"
+
+
+def _told(where: str, heading: str, label: str) -> str:
+    lines = (
+        f"::: {where}",
+        "    options:",
+        f"      heading: {heading}",
+        f"      toc_label: {label}",
+    )
+    return "\n".join(lines)
 
 
 def commands_page() -> str:
