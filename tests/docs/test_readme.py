@@ -70,7 +70,7 @@ def test_every_other_command_is_known():
 
 def test_no_other_kind_of_block_hides_code_from_these_tests():
     fences = re.findall(r"^```(\S+)", README.read_text(), re.MULTILINE)
-    assert set(fences) == {"python", "bash", "sh"}
+    assert set(fences) == {"python", "bash", "sh", "text"}
 
 
 def test_it_is_short():
