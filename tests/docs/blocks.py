@@ -15,7 +15,7 @@ _SLEEP = """
 set -e -o pipefail
 newest() { ls checkpoints/NAME/manifests 2>/dev/null | tail -1; }
 sleep() {
-    for turn in 1 2; do
+    for turn in TURNS; do
         seen=$(newest || true)
         while [ "$(newest || true)" = "$seen" ]; do command sleep 0.02; done
     done
@@ -34,9 +34,10 @@ def promised_output(code: str) -> list[str]:
     return _PRINTS.findall(code)
 
 
-def sleeping_until_checkpoints(job: str) -> str:
-    """Has `sleep` of a shell wait until two more checkpoints are complete: machines may be slow."""
-    return _SLEEP.replace("NAME", job)
+def sleeping_until_checkpoints(job: str, turns: int = 2) -> str:
+    """Has `sleep` of a shell wait until so many more checkpoints are complete: machines may be slow."""
+    counted = " ".join(map(str, range(turns)))
+    return _SLEEP.replace("NAME", job).replace("TURNS", counted)
 
 
 def environment() -> dict[str, str]:

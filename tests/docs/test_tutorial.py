@@ -29,7 +29,10 @@ def test_the_pieces_print_what_the_page_says(tmp_path):
 @pytest.mark.processes
 def test_the_job_survives_and_the_commands_show_what_the_page_says(tmp_path):
     (tmp_path / "shop.py").write_text(blocks(PAGE, "python")[-1])
-    commands = sleeping_until_checkpoints("stormy") + "\n".join(blocks(PAGE, "bash"))
+    typed = "\n".join(blocks(PAGE, "bash"))
+    assert typed.count("stormy 30") == 2
+    # A slow machine has to be killed twice before the job is over.
+    commands = sleeping_until_checkpoints("stormy", 1) + typed.replace("stormy 30", "stormy 15")
     ran = subprocess.run(
         ["bash", "-c", commands],
         cwd=tmp_path,
