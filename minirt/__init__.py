@@ -45,6 +45,7 @@ To watch, ask, look into and compare jobs:
 What many of these need:
 
     clock, threads, filesystems, standard_streams   each opened or started in one place
+    dataclass   classes of data, quickly made
 """
 
 from __future__ import annotations
