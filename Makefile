@@ -14,7 +14,7 @@ SERVICES := $(addprefix tests/,s3 clouds postgres kafka cluster ui pictures labo
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint soak bench bench-peers clean java python
+.PHONY: help demo test lint soak bench bench-peers release-check clean java python
 .NOTPARALLEL:
 
 help: ## show this list
@@ -43,6 +43,7 @@ soak: $(VENV)/.dev ## simulate RUNS crashing jobs and FACTOR times the campaigns
 	$(BIN)/python -m tests.oracle.soak --runs $(ORACLE_RUNS)
 	$(BIN)/python -m tests.postgres.test_kills $(KILLS)
 	$(BIN)/python -m tests.kafka.test_kills $(KILLS)
+	$(BIN)/python -m tests.tables.test_kills $(KILLS)
 
 bench: $(VENV)/.dev ## measure throughput, checkpoints and recovery
 	$(BIN)/python -m benchmarks.throughput
@@ -51,6 +52,9 @@ bench: $(VENV)/.dev ## measure throughput, checkpoints and recovery
 
 bench-peers: java ## install what `python -m benchmarks.throughput --peers ...` compares with, into .bench
 	@.ci/install-peers .bench
+
+release-check: python ## build sdist and wheel, and do what the README says on every Python of this machine
+	@$$(.ci/find-python) .ci/release_check.py $(ARGS)
 
 clean: ## remove everything that is not in the repository, the virtual environment included
 	git clean -qfdX

@@ -1,6 +1,6 @@
-"""Writes the tables of options and keys into configuration.md, and that of metrics into metrics.md.
+"""Writes tables into configuration.md (options and keys), metrics.md (metrics) and versions.md (formats).
 
-Run it after changing an option or a metric:  python docs/make_reference.py
+Run it after changing an option, a metric or a format:  python docs/make_reference.py
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ from typing import Any
 from blocks import update
 
 from minirt import config
+from minirt.data import codec
 from minirt.monitoring.catalogue import CATALOGUE as METRICS
+from minirt.protocol import manifest
 from minirt.settings.catalogue import (
     ABSENT,
     CATALOGUE,
@@ -29,6 +31,8 @@ from minirt.settings.catalogue import (
     OptionKey,
 )
 from minirt.settings.sources import variable_of
+from minirt.state import sections
+from minirt.storage import parts
 
 DOCS = Path(__file__).parent
 CLASSES = (config.Checkpointing, config.Options, config.Limits)
@@ -76,6 +80,21 @@ def metrics() -> str:
         for metric in METRICS
     ]
     return "\n".join(["| metric | kind | labels | meaning |", "|---|---|---|---|", *rows])
+
+
+def formats() -> str:
+    """What minirt stores, and which version of each format this one writes."""
+    rows = [
+        ("manifest of a checkpoint", manifest.MANIFEST_VERSION, "its head; refused"),
+        ("file of a snapshot", parts.PART_VERSION, "its head, under a checksum; refused"),
+        ("state, timers and splits in a snapshot", sections._VERSION, "each section; refused"),
+        ("batch of records in flight", codec._VERSION, "each batch; refused"),
+    ]
+    head = [
+        "| format | version | where it stands; what becomes of an unknown one |",
+        "|---|---|---|",
+    ]
+    return "\n".join([*head, *(f"| {name} | {of} | {where} |" for name, of, where in rows)])
 
 
 _MEANINGS = {
@@ -167,5 +186,6 @@ if __name__ == "__main__":
     outcomes = [
         update(DOCS / "configuration.md", {**blocks, "keys": keys()}),
         update(DOCS / "metrics.md", {"metrics": metrics()}),
+        update(DOCS / "versions.md", {"formats": formats()}),
     ]
     sys.exit(max(outcomes))

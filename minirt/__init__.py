@@ -29,6 +29,7 @@ What users hand over or set:
     clusters    hosts that a job runs on, if not on this machine alone
     units       "10s", "64KiB"
     errors      one root, one child for each party that can err
+    version     which minirt this is
 
 To watch, ask, look into and compare jobs:
 
@@ -46,6 +47,7 @@ What many of these need:
 
     clock, threads, filesystems, standard_streams   each opened or started in one place
     dataclass   classes of data, quickly made
+    notebook    how values show themselves in notebooks
 """
 
 from __future__ import annotations
@@ -150,6 +152,7 @@ if TYPE_CHECKING:
     from minirt.runtime.program.job import Job, JobResult
     from minirt.settings import JobSettings, load_settings
     from minirt.state.handles import ListState, MapState, ValueState
+    from minirt.version import __version__
     from minirt.windows import (
         AfterCount,
         AfterTime,
@@ -256,6 +259,8 @@ __all__ = [
     "open_checkpoints",
     "Checkpoints",
     "StoredCheckpoint",
+    # which minirt this is
+    "__version__",
     # what goes wrong
     "MinirtError",
     "ConfigurationError",
@@ -317,6 +322,7 @@ _NAMES_OF = {
     "minirt.runtime.program.job": "Job JobResult",
     "minirt.settings": "JobSettings load_settings",
     "minirt.state.handles": "ListState MapState ValueState",
+    "minirt.version": "__version__",
     "minirt.windows": (
         "AfterCount AfterTime CountWindow GlobalWindow Session Sliding Tumbling Window"
     ),

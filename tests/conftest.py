@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
+import signal
+import sys
 import tempfile
 from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from hypothesis import HealthCheck, settings
 
@@ -30,6 +34,10 @@ settings.register_profile("dev", max_examples=50, **_COMMON)
 settings.register_profile("ci", max_examples=100, derandomize=True, **_COMMON)
 settings.register_profile("nightly", max_examples=2000, **_COMMON)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
+
+# A shell lets what it starts in the background ignore Ctrl-C, which programs that tests interrupt inherit.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -64,6 +72,35 @@ def registry(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setenv("XDG_RUNTIME_DIR", short)
     yield Path(short) / "minirt" / "jobs"
     shutil.rmtree(short)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
+    """A program that a failed test has started would run on beside all the others."""
+    before = _children()
+    try:
+        yield
+    except BaseException:
+        for pid in _children() - before:
+            with contextlib.suppress(psutil.NoSuchProcess, IndexError):
+                started = psutil.Process(pid)
+                if started.cmdline()[0] == sys.executable:  # A server or a JVM serves others, too.
+                    for process in [*started.children(recursive=True), started]:
+                        process.kill()
+        raise
+
+
+def _children() -> set[int]:
+    """The processes that this one has started. Asked before every test: psutil looks at all processes."""
+    threads = Path("/proc/self/task").iterdir()
+    return {int(pid) for thread in threads for pid in _read(thread / "children").split()}
+
+
+def _read(file: Path) -> str:
+    try:
+        return file.read_text()
+    except OSError:  # The thread has ended.
+        return ""
 
 
 @pytest.hookimpl(wrapper=True)

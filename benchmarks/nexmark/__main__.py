@@ -17,11 +17,11 @@ import pyarrow.parquet as pq
 
 import minirt as rt
 from benchmarks.measure import Measured, print_rows, run
-from benchmarks.nexmark.generator import Generator, generator
 from benchmarks.nexmark.queries import QUERIES
-from benchmarks.nexmark.schemas import KINDS, SCHEMAS
 from benchmarks.nexmark.source import BLOCK_EVENTS, NexmarkSource
-from benchmarks.nexmark.workload import Workload
+from minirt.laboratory.nexmark.generator import Generator, generator
+from minirt.laboratory.nexmark.schemas import KINDS, SCHEMAS
+from minirt.laboratory.nexmark.workload import Workload
 
 _ROW_GROUP_EVENTS = 1_000_000
 """How many events there are in a row group."""

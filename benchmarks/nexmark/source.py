@@ -8,10 +8,10 @@ from functools import partial
 import pyarrow as pa
 
 import minirt as rt
-from benchmarks.nexmark.generator import generator
-from benchmarks.nexmark.schemas import KINDS, SCHEMAS, Kind
-from benchmarks.nexmark.workload import Workload
 from minirt.io.base import Offset
+from minirt.laboratory.nexmark.generator import generator
+from minirt.laboratory.nexmark.schemas import KINDS, SCHEMAS, Kind
+from minirt.laboratory.nexmark.workload import Workload
 from minirt.units import positive
 
 BLOCK_EVENTS = 10_000

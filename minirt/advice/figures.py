@@ -17,7 +17,8 @@ CHECKPOINTS_MAX = 30
 class CheckpointTimes:
     """One checkpoint: of the subtask that was the last to store its part, what the time went to.
 
-    All in seconds; `rest_s` is what was left: messages, waiting for the uploader, and the manifest.
+    All in seconds. `answer_s`: its snapshot was stored, but its process was within a call of a function and
+    said so only then. `rest_s` is what was left: the manifest.
     """
 
     checkpoint_id: int
@@ -26,6 +27,7 @@ class CheckpointTimes:
     alignment_s: float
     sync_s: float
     async_s: float
+    answer_s: float
     rest_s: float
     slowest: str
     """The name of that subtask."""
@@ -40,14 +42,16 @@ class CheckpointTimes:
         parts = report.subtasks
         expired = report.failure is not None and str(report.failure).startswith("expired")
         last = max(parts, key=lambda part: part.acknowledged_after_s, default=None)
-        times = (0.0,) * 4
+        times, answer_s = (0.0,) * 4, 0.0
         if last is not None:
             times = (last.start_delay_s, last.alignment_s, last.sync_s, last.async_s)
+            answer_s = max(0.0, last.acknowledged_after_s - sum(times))
         return CheckpointTimes(
             report.checkpoint_id,
             report.duration_s,
             *times,
-            rest_s=max(0.0, report.duration_s - sum(times)),
+            answer_s=answer_s,
+            rest_s=max(0.0, report.duration_s - sum(times) - answer_s),
             slowest="" if last is None else last.name,
             state_bytes=sum(part.state_bytes for part in parts),
             in_flight_bytes=report.in_flight_bytes,

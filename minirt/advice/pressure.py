@@ -20,6 +20,8 @@ BUSY_MS = 700
 """A subtask that is busy for longer than this is at its limit."""
 UNEVEN = 0.6
 """With an average below this part of the busiest subtask, the work is not spread evenly."""
+STUCK_MS = 50
+"""An operator that is stuck within records for longer than this has records that emit too much."""
 SKEWED = 1.5
 """A subtask with this many times its even share of the records has more than others."""
 
@@ -48,6 +50,11 @@ class Pressure:
         """Whether that is because it gets more records."""
         at = self.bottleneck
         return self.uneven and at.busiest_share >= SKEWED / at.parallelism
+
+    @property
+    def stuck(self) -> bool:
+        """Whether single records emit more than there is room for."""
+        return any(one.hard_ms > STUCK_MS for one in (self.bottleneck, *self.waiting))
 
     @property
     def one_slow(self) -> bool:

@@ -105,7 +105,7 @@ def _on_bottleneck(figures: Figures, found: Pressure | None) -> Iterator[Advice]
             f"From {at.parallelism} to {wanted} subtasks it would be busy for about "
             f"{TARGET_BUSY_MS} ms of a second, if the machine has the cores.",
         )
-    if at.hard_ms > 50 or any(one.hard_ms > 50 for one in found.waiting):
+    if found.stuck:
         yield Advice(
             "large records",
             "single records emit more than memory and disk have room for",
@@ -126,19 +126,22 @@ def _parallelism_for(found: Pressure) -> int:
 
 def _on_barriers(figures: Figures, found: Pressure | None) -> Iterator[Advice]:
     """Barriers that wait in queues: start delay and alignment as a share of the duration."""
-    share = figures.share("start_delay", "alignment")
     if not slow(figures) or figures.setup is None:
         return
-    if figures.completed and share < DOMINATES:
+    waits = ("start_delay", "alignment")
+    if figures.completed and figures.share(*waits, "answer") < DOMINATES:
         return
     if not figures.completed and found is None:
         return
-    setup, waited_s = figures.setup, figures.seconds("start_delay", "alignment")
+    if figures.share(*waits) < DOMINATES and figures.completed:
+        yield from _on_long_calls(figures, found, (*_checkpoints(figures), *_waiting(figures)))
+        return
+    setup, waited_s = figures.setup, figures.seconds(*waits)
     if not figures.completed:
         waited_s = figures.duration_s
     evidence = (*_checkpoints(figures), *_waiting(figures))
     if setup.mode == "unaligned":
-        yield from _although_unaligned(figures, found, evidence)
+        yield from _on_long_calls(figures, found, evidence)
         return
     hops = 1 if found is None else max(1, len(found.waiting))
     if setup.debloat_s is None:
@@ -185,13 +188,15 @@ def _on_barriers(figures: Figures, found: Pressure | None) -> Iterator[Advice]:
         yield _redesign(found, evidence)
 
 
-def _although_unaligned(
+def _on_long_calls(
     figures: Figures, found: Pressure | None, evidence: tuple[str, ...]
 ) -> Iterator[Advice]:
-    """Barriers overtake, and wait all the same: for single calls, or where nothing may overtake."""
+    """Barriers overtake, or need not, and all the same wait: for single calls, or where none overtakes."""
+    if found is not None and found.stuck:
+        return  # In a record that emits too much, which is said already.
     yield Advice(
         "long calls",
-        "barriers overtake queues, but not the record in work",
+        "checkpoints wait for single calls of a function: nothing overtakes the record in work",
         evidence,
         "",
         f"{figures.completed[-1].slowest if figures.completed else 'A subtask'} should do less in one "
@@ -237,7 +242,7 @@ def _on_state(figures: Figures, found: Pressure | None) -> Iterator[Advice]:
             (
                 *evidence,
                 f"asynchronous part: {duration(times)} for {size(held)} ({size(int(rate))} a second)",
-                f"messages and manifest: {duration(figures.seconds('rest'))}",
+                f"manifest: {duration(figures.seconds('rest'))}",
             ),
             "checkpointing.interval",
             "Barriers that overtake would make it longer, as they add data. Use a quicker storage, more "
@@ -294,10 +299,14 @@ def _waiting(figures: Figures) -> tuple[str, ...]:
     if not figures.completed:
         return ()
     delay, alignment = figures.seconds("start_delay"), figures.seconds("alignment")
-    return (
+    told = (
         f"start delay: {figures.share('start_delay'):.0%} of it, {duration(delay)}; "
-        f"alignment: {figures.share('alignment'):.0%}, {duration(alignment)}",
+        f"alignment: {figures.share('alignment'):.0%}, {duration(alignment)}"
     )
+    if figures.share("answer") < DOMINATES / 2:
+        return (told,)
+    answer = duration(figures.seconds("answer"))
+    return (told, f"until the process could answer: {figures.share('answer'):.0%} of it, {answer}")
 
 
 def _queued(figures: Figures) -> int:

@@ -17,17 +17,26 @@ from minirt.partitionings import PARTITIONINGS, Custom, Hash
 
 
 def dealt_ports(ports: Iterable[Port], partitioning: Partitioning, label: str) -> tuple[Port, ...]:
-    """The ports, dealt so. Raises ConfigurationError if they are dealt already, but by their key."""
+    """The ports, dealt so. Raises ConfigurationError if they are dealt already."""
     ports = tuple(ports)
     for port in ports:
-        dealt = port.partitioning
-        if dealt is not None and not isinstance(dealt, Hash):
-            first, then = dealt.described, partitioning.described
+        if port.partitioning is not None:
+            first, then = port.partitioning.described, partitioning.described
             raise ConfigurationError(
                 f"{label}: its records are dealt twice, by {first} and then by {then}, which "
                 "alone would count; leave one out"
             )
     return tuple(replace(port, partitioning=partitioning) for port in ports)
+
+
+def check_not_keyed(ports: Iterable[Port], label: str, instead: str) -> None:
+    """Raises ConfigurationError if a key was given where it would have no effect."""
+    for port in ports:
+        if isinstance(port.partitioning, Hash):
+            raise ConfigurationError(
+                f"{label}: key_by has no effect before it ({port.partitioning.described}); leave "
+                f"that out: {instead}"
+            )
 
 
 def custom(

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
 
 import pyarrow as pa
 
 from minirt.api.pickling import check_picklable
+from minirt.config import Options
 from minirt.dataclass import dataclass
 from minirt.errors import ConfigurationError
 from minirt.graph.job_graph import Edge, JobGraph, OperatorNode
@@ -73,11 +74,15 @@ class Draft:
     calls is a topological order.
     """
 
-    def __init__(self, parallelism: int, max_parallelism: int) -> None:
+    def __init__(self, parallelism: int, max_parallelism: int, options: Options) -> None:
         self._parallelism = parallelism
         self._max_parallelism = max_parallelism
+        self.options = options
+        """Those that runs of the job are given by default."""
         self._operators: list[_Drafted] = []
         self._side_outputs: dict[Port, None] = {}
+        self._tried: set[int] = set()
+        """Places of operators whose records somebody has looked at."""
 
     def add(
         self,
@@ -125,8 +130,63 @@ class Draft:
         """The operator at a place, with the uid that it has as long as nobody else claims it."""
         return replace(self._operators[operator].node, uid=self._uids()[operator])
 
+    def try_out(self, ports: Sequence[Port]) -> tuple[Draft, tuple[Port, ...]]:
+        """A draft of only what leads to these ports, and the ports in it, dealt as the planner likes.
+
+        What leads nowhere else is no part of the job from now on, instead of being refused.
+        """
+        wanted, found = [port.operator for port in ports], set[int]()
+        while wanted:
+            place = wanted.pop()
+            if place not in found:
+                found.add(place)
+                wanted += [feed.port.operator for feed in self._operators[place].feeds]
+        self._tried |= found
+        for port in ports:
+            self._side_outputs.pop(replace(port, partitioning=None), None)
+        part, places = self._only(found)
+        return part, tuple(replace(_moved(port, places), partitioning=None) for port in ports)
+
+    def _only(self, kept: Set[int]) -> tuple[Draft, Mapping[int, int]]:
+        """A draft of these operators and of what feeds them, and where each of them is in it."""
+        places = {place: index for index, place in enumerate(sorted(kept))}
+        part = Draft(self._parallelism, self._max_parallelism, self.options)
+        for place in places:
+            drafted = self._operators[place]
+            feeds = tuple(replace(feed, port=_moved(feed.port, places)) for feed in drafted.feeds)
+            part._operators.append(replace(drafted, feeds=feeds))
+        return part, places
+
+    def loose_ends(self) -> list[Port]:
+        """The main outputs that nothing consumes."""
+        consumed = {feed.port for drafted in self._operators for feed in drafted.feeds}
+        ends = {replace(port, partitioning=None) for port in consumed}
+        places = range(len(self._operators))
+        emitting = (Port(at) for at in places if self._operators[at].node.spec.emits)
+        return [port for port in emitting if port not in ends]
+
+    def _part_of_the_job(self) -> set[int]:
+        """All operators but those that were tried out, and lead nowhere else."""
+        kept: set[int] = set()
+        fed: set[int] = set()
+        for place in reversed(range(len(self._operators))):
+            drafted = self._operators[place]
+            if place in fed or place not in self._tried or not drafted.node.spec.emits:
+                kept.add(place)
+                fed |= {feed.port.operator for feed in drafted.feeds}
+        return kept
+
+    def __len__(self) -> int:
+        return len(self._operators)
+
     def graph(self, name: str) -> JobGraph:
         """The job as data, checked as a whole. Raises ConfigurationError."""
+        kept = self._part_of_the_job()
+        if len(kept) < len(self._operators):
+            part, places = self._only(kept)
+            sides = (port for port in self._side_outputs if port.operator in places)
+            part._side_outputs = {_moved(port, places): None for port in sides}
+            return part.graph(name)
         uids = self._uids()
         operators = {
             uid: replace(drafted.node, uid=uid)
@@ -156,7 +216,9 @@ class Draft:
         uid = _slug(name) or spec.kind if settings.uid is None else settings.uid
         parallelism = self._parallelism if settings.parallelism is None else settings.parallelism
         node = OperatorNode(
-            uid, name, spec, parallelism, self._max_parallelism, settings.chain, keys=keys
+            *(uid, name, spec, parallelism, self._max_parallelism, settings.chain),
+            keys=keys,
+            own_parallelism=settings.parallelism is not None,
         )
         settled = settings.uid is not None or node.stateful
         if not settled:
@@ -230,6 +292,10 @@ def _check_inputs(node: OperatorNode) -> None:
         raise ConfigurationError(
             f"{node.label}: a {node.spec.kind} keeps state per key: call key_by before it"
         )
+
+
+def _moved(port: Port, places: Mapping[int, int]) -> Port:
+    return replace(port, operator=places[port.operator])
 
 
 def _free(uid: str, taken: Set[str]) -> str:

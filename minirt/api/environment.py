@@ -11,12 +11,13 @@ from minirt.clusters import HostCluster
 from minirt.config import DEFAULT_MAX_PARALLELISM, Checkpointing, Options
 from minirt.errors import ConfigurationError
 from minirt.functions import Watermarks
-from minirt.graph.explain import explain
 from minirt.graph.job_graph import JobGraph
+from minirt.graph.plan import Plan
 from minirt.graph.planner import build_execution_graph
 from minirt.graph.validate import check_max_parallelism
 from minirt.io.base import Source
 from minirt.modes import find_mode
+from minirt.notebook import facts
 from minirt.operators.source import SourceSpec
 from minirt.protocol.restarts import RestartStrategy
 from minirt.protocol.restore_options import RestoreOptions
@@ -55,10 +56,19 @@ class Environment:
             raise ConfigurationError(
                 f"Environment: parallelism {parallelism} is above max_parallelism {max_parallelism}"
             )
-        self._draft = Draft(parallelism, max_parallelism)
-        self._defaults = RunSettings(
-            checkpointing, restart=restart, options=Options() if options is None else options
-        )
+        options = Options() if options is None else options
+        self._defaults = RunSettings(checkpointing, restart=restart, options=options)
+        self._draft = Draft(parallelism, max_parallelism, options)
+
+    def __repr__(self) -> str:
+        count = len(self._draft)
+        return f"<Environment {self._name!r} of {count} operator{'s' * (count != 1)}>"
+
+    def _repr_html_(self) -> str:
+        try:
+            return self.plan()._repr_html_()
+        except ConfigurationError as error:  # Most likely it is still being written.
+            return facts(repr(self)[1:-1], {"cannot run yet": error})
 
     @property
     def name(self) -> str:
@@ -91,14 +101,15 @@ class Environment:
         """The job as data, checked as a whole. Raises ConfigurationError, naming the operator."""
         return self._draft.graph(self._name if name is None else _checked_name(name))
 
-    def plan(self, name: str | None = None, *, checkpointing: Checkpointing | None = None) -> str:
+    def plan(self, name: str | None = None, *, checkpointing: Checkpointing | None = None) -> Plan:
         """The execution graph in words: chains, parallelism and links.
 
         Of each link it says what becomes of the records that a barrier overtakes, at the same and at
-        another parallelism. With `checkpointing` it names the mode, which must exist.
+        another parallelism. With `checkpointing` it names the mode, which must exist. It is a string;
+        a notebook draws it.
         """
         mode = None if checkpointing is None else find_mode(checkpointing.mode).name
-        return explain(build_execution_graph(self.graph(name)), mode)
+        return Plan(build_execution_graph(self.graph(name)), mode)
 
     def execute(
         self,

@@ -8,16 +8,18 @@ from typing import TYPE_CHECKING, Any, Literal
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from minirt.api.dealing import check_own, custom, dealt_ports
+from minirt.api.dealing import check_not_keyed, check_own, custom, dealt_ports
 from minirt.api.draft import Draft, Input, Port, Settings
 from minirt.api.joins import JoinKeys, join_bounds, join_columns, join_keys
 from minirt.api.keys import KeySpec, hash_key
+from minirt.api.trying import Trying
 from minirt.errors import ConfigurationError
 from minirt.functions import KeyedProcess, Process, Retry
 from minirt.graph.keys import KeySelector
 from minirt.graph.operator_spec import OperatorSpec
 from minirt.graph.partitioning import Partitioning
 from minirt.io.base import Sink
+from minirt.notebook import table
 from minirt.operators.common.checks import check_flag, check_instance
 from minirt.operators.common.join_side import How
 from minirt.operators.filter import FilterColumnsSpec, FilterSpec
@@ -45,7 +47,7 @@ if TYPE_CHECKING:
     from minirt.api.windowed_stream import WindowedStream
 
 
-class Stream:
+class Stream(Trying):
     """An immutable view: calling two methods on one stream gives every record to both.
 
     All methods that add an operator take `uid` (owns its state; by default made from the name),
@@ -62,6 +64,11 @@ class Stream:
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {self._label}>"
+
+    def _repr_html_(self) -> str:
+        columns = () if self._schema is None else ((one.name, one.type) for one in self._schema)
+        title = f"{repr(self)[1:-1]}; .preview() shows its records"
+        return table(title, ("column", "type") if columns else (), columns)
 
     @property
     def uid(self) -> str:
@@ -133,8 +140,8 @@ class Stream:
                     f"select on {self._label}: {keyword} is an option of the operator; compute a "
                     f"column of that name with with_column({keyword!r}, ...)"
                 )
-        settings = Settings(uid, name, parallelism, chain)
-        return self._then(SelectSpec(columns, tuple(computed.items())), settings)
+        spec = SelectSpec(columns, tuple(computed.items()))
+        return self._then(spec, Settings(uid, name, parallelism, chain))
 
     def with_column(
         self,
@@ -233,8 +240,7 @@ class Stream:
         chain: bool = True,
     ) -> None:
         """The end of the stream: its records go to the outside world."""
-        settings = Settings(uid, name, parallelism, chain)
-        self._draft.add(SinkSpec(sink), settings, (self._input,))
+        self._draft.add(SinkSpec(sink), Settings(uid, name, parallelism, chain), (self._input,))
 
     def side_output(self, tag: str) -> Stream:
         """The records that the operator behind this stream emits to the side output `tag`."""
@@ -260,7 +266,9 @@ class Stream:
         """All records in windows, whatever their key: one subtask computes them."""
         from minirt.api.windowed_stream import WindowedStream
 
-        check_instance(window, Window, f"window_all on {self._label}")
+        label = f"window_all on {self._label}"
+        check_instance(window, Window, label)
+        check_not_keyed(self._ports, label, "with window(...) each key has windows of its own")
         return WindowedStream(self, window, keyed=False)
 
     def union(self, *others: Stream) -> Stream:
@@ -308,6 +316,7 @@ class Stream:
 
         label = f"join on {self._label}"
         self._check_same_environment(right, "join")
+        check_not_keyed((*self._ports, *right._ports), label, "on=... says the key of both sides")
         lefts, rights = join_keys(on, label)
         known = join_columns(columns, (self._schema, right._schema), label)
         spec = JoinSpec(join_bounds(within, window, label), how, suffix, known)

@@ -6,7 +6,7 @@ One file per command. What a command needs beyond typer is imported when it runs
 from __future__ import annotations
 
 import sys
-from typing import Any, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
 
@@ -19,6 +19,7 @@ from minirt.cli.demo import demo
 from minirt.cli.history import history
 from minirt.cli.host import host
 from minirt.cli.jobs import cancel, jobs, rescale, savepoint, stop
+from minirt.cli.new import new
 from minirt.cli.run import run
 from minirt.cli.simulate import simulate
 from minirt.cli.top import top
@@ -27,6 +28,7 @@ from minirt.cli.verify import verify
 from minirt.cli.wording import in_flags
 from minirt.errors import ConfigurationError, MinirtError
 from minirt.standard_streams import flush_or_drop, outlive_readers
+from minirt.version import __version__
 
 FAILED, WRONG_CALL, INTERRUPTED = 1, 2, 130
 """Exit statuses; 0 is success, and options that do not exist are a wrong call, too."""
@@ -39,6 +41,27 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"minirt {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_show_version, is_eager=True, help="Show the version, and exit."
+        ),
+    ] = False,
+) -> None:
+    """Stream processing in Python with exactly-once checkpoints."""
+
+
+app.command()(new)
 app.command()(run)
 app.command()(jobs)
 app.command()(top)

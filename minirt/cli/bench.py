@@ -24,12 +24,13 @@ def bench(
     ] = SECONDS,
     json: Json = False,
 ) -> None:
-    """Measure this machine: records a second, and checkpoints in each mode while all queues are full.
+    """Measure this machine: records a second, checkpoints in each mode while all queues are full, recovery.
 
     Two subtasks of each operator, in processes of their own. It is a quick look: the figures of a
     machine that does other work as well are lower, and short runs differ.
     """
     from minirt.cli.bench_jobs import CASES, checkpoints_under_backpressure, records_per_s
+    from minirt.cli.bench_recovery import recoveries_s
     from minirt.modes import MODES
 
     line = LiveLine(sys.stderr)
@@ -43,13 +44,15 @@ def bench(
             for mode in MODES:
                 line.update(f"checkpoints in mode {mode} ...")
                 modes.append(_summary(mode, checkpoints_under_backpressure(mode, seconds)))
+            line.update("recovery ...")
+            recovery = _recovery(recoveries_s(seconds))
         finally:
             line.close()
     if json:
-        found = {"throughput": throughput, "checkpoints": modes, "measured_elsewhere": _elsewhere()}
-        typer.echo(json_format.dumps(found, indent=2))
+        found = {"throughput": throughput, "checkpoints": modes, "recovery": recovery}
+        typer.echo(json_format.dumps({**found, "measured_elsewhere": _elsewhere()}, indent=2))
         return
-    _print(throughput, modes)
+    _print(throughput, modes, recovery)
 
 
 def _summary(mode: str, reports: Sequence[CheckpointReport]) -> dict[str, Any]:
@@ -66,17 +69,36 @@ def _summary(mode: str, reports: Sequence[CheckpointReport]) -> dict[str, Any]:
     }
 
 
+def _recovery(durations: Sequence[float]) -> dict[str, Any]:
+    """From SIGKILL of a worker to the first record at a sink."""
+    import statistics
+
+    return {
+        "kills": len(durations),
+        "median_s": statistics.median(durations),
+        "longest_s": max(durations),
+    }
+
+
 def _elsewhere() -> list[dict[str, Any]]:
-    from minirt.cli.bench_peers import MACHINE, rows
+    from minirt.cli.bench_peers import MACHINE, checkpoint_rows, rows
 
     return [
-        {"case": case, "system": system, "records_per_s": rate, "measured_on": MACHINE}
-        for case, system, rate in rows()
+        *(
+            {"case": case, "system": system, "records_per_s": rate, "measured_on": MACHINE}
+            for case, system, rate in rows()
+        ),
+        *(
+            {"case": case, "system": system, "checkpoint_s": median_s, "measured_on": MACHINE}
+            for case, system, median_s in checkpoint_rows()
+        ),
     ]
 
 
-def _print(throughput: list[dict[str, Any]], modes: list[dict[str, Any]]) -> None:
-    from minirt.cli.bench_peers import MACHINE
+def _print(
+    throughput: list[dict[str, Any]], modes: list[dict[str, Any]], recovery: dict[str, Any]
+) -> None:
+    from minirt.cli.bench_peers import MACHINE, checkpoint_rows, rows
     from minirt.cli.checkpoint_table import duration
     from minirt.cli.tables import print_table
 
@@ -84,7 +106,7 @@ def _print(throughput: list[dict[str, Any]], modes: list[dict[str, Any]]) -> Non
     print_table(
         f"benchmarks of these names, not measured now but on another machine ({MACHINE})",
         ("job", "system", "records/s"),
-        [[row["case"], row["system"], row["records_per_s"]] for row in _elsewhere()],
+        [list(row) for row in rows()],
     )
     print_table(
         "checkpoints while all queues are full",
@@ -97,4 +119,14 @@ def _print(throughput: list[dict[str, Any]], modes: list[dict[str, Any]]) -> Non
             ]
             for row in modes
         ],
+    )
+    print_table(
+        f"benchmarks.modes, not measured now but on another machine ({MACHINE})",
+        ("job", "system", "checkpoint, median"),
+        [[case, system, duration(median_s)] for case, system, median_s in checkpoint_rows()],
+    )
+    print_table(
+        "recovery: SIGKILL of a worker to the first record at a sink",
+        ("kills", "median", "longest"),
+        [[recovery["kills"], duration(recovery["median_s"]), duration(recovery["longest_s"])]],
     )

@@ -18,6 +18,12 @@ MILLION_RECORDS_PER_S: Mapping[str, Mapping[str, str]] = {
 }
 """By case and system, minirt itself beside them; with `placement="slots"` and every update to the sink."""
 
+CHECKPOINT_MS: Mapping[tuple[str, str], Mapping[str, str]] = {
+    ("at the end", "0.1 ms"): {"minirt": "20", "flink": "27"},
+    ("at the end", "1 ms"): {"minirt": "24", "flink": "18.5"},
+}
+"""Unaligned, by where the slow map is and how long a record takes there: `python -m benchmarks.modes`."""
+
 MACHINE = "2 cores, in docs/performance.md"
 
 
@@ -26,5 +32,14 @@ def rows() -> list[tuple[str, str, int]]:
     return [
         (case, system, round(float(text) * 1_000_000))
         for case, systems in MILLION_RECORDS_PER_S.items()
+        for system, text in systems.items()
+    ]
+
+
+def checkpoint_rows() -> list[tuple[str, str, float]]:
+    """Case, system, seconds of an unaligned checkpoint while all queues are full (median)."""
+    return [
+        (f"slow map {place}, {record} a record, unaligned", system, float(text) / 1000)
+        for (place, record), systems in CHECKPOINT_MS.items()
         for system, text in systems.items()
     ]

@@ -27,6 +27,8 @@ class OperatorNode:
     stem: str | None = None
     """The name that its uid was numbered from; None if the user gave the uid, or state is stored under it.
     """
+    own_parallelism: bool = False
+    """Whether the operator states its parallelism, so that it is the same whatever that of the job is."""
 
     @property
     def keyed(self) -> bool:

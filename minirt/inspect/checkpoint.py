@@ -10,6 +10,7 @@ from typing import Literal, get_args
 from minirt.errors import ConfigurationError, StorageError
 from minirt.inspect.entries import Kind, StoredChannel, StoredEntries, StoredSection
 from minirt.inspect.table import StoredTable, table_of_channels, table_of_entries
+from minirt.notebook import table
 from minirt.protocol.checkpoint_paths import CheckpointPaths
 from minirt.protocol.manifest import Manifest, SnapshotRef, VertexEntry
 from minirt.protocol.trace import CheckpointTrace
@@ -67,6 +68,16 @@ class StoredCheckpoint:
 
     def __repr__(self) -> str:
         return f"StoredCheckpoint({self.path!r})"
+
+    def _repr_html_(self) -> str:
+        found = self.manifest
+        title = f"checkpoint {self.id} ({found.mode}), {found.bytes} bytes, {self.path}"
+        rows = (
+            (operator.uid, held.kind, held.name, held.bytes)
+            for operator in self.operators.values()
+            for held in operator.entries
+        )
+        return table(title, ("operator", "what", "name", "bytes"), rows)
 
     @property
     def id(self) -> int:

@@ -12,6 +12,7 @@ from minirt.errors import ConfigurationError
 from minirt.inspect.checkpoint import StoredCheckpoint
 from minirt.monitoring.events import TOTALS
 from minirt.monitoring.load import LOAD_ENTRIES_MAX, LoadEntry
+from minirt.notebook import table
 from minirt.protocol.checkpoint_paths import CheckpointPaths
 from minirt.protocol.job_events import JobStatus
 from minirt.protocol.manifest import ManifestKey, restore_candidates
@@ -47,6 +48,24 @@ class Checkpoints:
     def __init__(self, store: ObjectStore, allow_pickle: bool) -> None:
         self._storage = CheckpointStorage(store, Limits().inline_snapshot_bytes, HISTORY_MAX)
         self._allow_pickle = allow_pickle
+
+    def __repr__(self) -> str:
+        return f"Checkpoints({self.root!r})"
+
+    def _repr_html_(self) -> str:
+        rows = (
+            (
+                one.checkpoint_id,
+                one.status.value,
+                one.mode,
+                f"{one.duration_s:.3f}",
+                one.bytes,
+                one.stored,
+            )
+            for one in self.history()[-20:]
+        )
+        head = ("id", "status", "mode", "seconds", "bytes", "on storage")
+        return table(f"checkpoints in {self.root}", head, rows)
 
     @property
     def storage(self) -> CheckpointStorage:

@@ -12,6 +12,7 @@ kills        SIGKILL to workers, drawn from a seed
 recovery     what each kill cost, from the notes; pure
 one_run      a program that runs a job once, and stores what was measured
 bench        runs one program after another, and survives what happens to them
+expected     has Spark judge the output of a job whose result is known
 findings     what the figures say, in sentences
 wording      figures as people read them
 figures, courses   the plots; courses are those over time
@@ -20,6 +21,7 @@ report, extra   the page, and what it needs beyond the core
 export       the same as CSV
 peer, peers  other systems that a comparison runs beside minirt, one file each
 workload, workloads   what a workload is, and those that come with minirt, one file each
+nexmark      the events of NexMark: persons, auctions, bids
 
 Its clock is the monotonic one of the machine, which on Linux all processes share.
 """

@@ -19,6 +19,9 @@ from minirt.laboratory.drawing import (
 from minirt.laboratory.measured import Comparison, Run, Series
 from minirt.laboratory.palette import QUIET
 
+KILL_ROOM = 0.12
+"""The part of a run that the word for a kill takes up in a plot."""
+
 
 def throughput(comparison: Comparison) -> Figure | None:
     return _course(comparison, "records at sinks", "records/s at the sinks", "per s")
@@ -87,10 +90,21 @@ def _mark_events(axis: Any, run: Run) -> None:
             transform=across,
             clip_on=True,
         )
-    for kill in run.kills:
+    room_s, named_at = run.measured_s * KILL_ROOM, float("-inf")
+    for kill in sorted(run.kills, key=lambda one: one.at_s):
         axis.axvline(kill.at_s, color=QUIET.light, linestyle=(0, (2, 2)), linewidth=1.2)
-        axis.text(
-            kill.at_s, 0.97, "  kill", transform=across, fontsize=8, va="top", color=QUIET.light
+        if kill.at_s - named_at < room_s:
+            continue  # The one before says what the lines are.
+        named_at = kill.at_s
+        axis.annotate(
+            "kill",
+            (kill.at_s, 0.97),
+            (3, 0),
+            xycoords=across,
+            textcoords="offset points",
+            fontsize=8,
+            va="top",
+            color=QUIET.light,
         )
 
 

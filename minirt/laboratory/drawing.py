@@ -18,6 +18,8 @@ PANELS_MAX = 8
 """Plots with a panel for each setting show so many settings at most."""
 LEAST_S = 1e-4
 """On axes of logarithms, shorter times are drawn as this."""
+_FEW_TIMES = 60
+"""An axis that spans less would have one or two ticks at powers of ten."""
 SINCE_BEGAN = "seconds since measuring began"
 
 
@@ -45,7 +47,8 @@ def name_settings(comparison: Comparison, found: Figure, *, line: bool) -> None:
 
 
 def logarithmic(axis: Any, set_scale: Any, set_limits: Any, get_limits: Any) -> None:
-    """An axis of logarithms that spans at least ten times, with ticks at powers of ten only."""
+    """An axis of logarithms that spans at least ten times; ticks are at powers of ten, with less of them
+    also between."""
     set_scale("log")
     low, high = get_limits()
     low, high = max(low, LEAST_S / 2), max(high, LEAST_S)
@@ -53,7 +56,8 @@ def logarithmic(axis: Any, set_scale: Any, set_limits: Any, get_limits: Any) -> 
         middle = (low * high) ** 0.5
         low, high = min(low, middle / 4), max(high, middle * 4)
     set_limits(low, high)
-    axis.set_major_locator(LogLocator(10, numticks=7))
+    between = (1.0, 2.0, 5.0) if high / low < _FEW_TIMES else (1.0,)
+    axis.set_major_locator(LogLocator(10, between, numticks=7))
     axis.set_minor_formatter(NullFormatter())
 
 

@@ -63,7 +63,7 @@ class Defaults:
     modes: tuple[str, ...] = ("aligned", "unaligned")
     factors: tuple[tuple[str, tuple[str, ...]], ...] = ()
     """Keys, and the values of each, as `--set` takes them."""
-    seconds: float = 20.0
+    seconds: float = 15.0
     warm_up_s: float = 3.0
     repeat: int = 3
     parallelism: int = 2

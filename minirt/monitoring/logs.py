@@ -79,7 +79,22 @@ class JsonFormatter(logging.Formatter):
         }
         if record.exc_info:
             plain["exception"] = self.formatException(record.exc_info)
-        return json.dumps(plain, default=str)
+        try:
+            return json.dumps(plain, default=str, allow_nan=False)
+        except Exception:  # What users give as `extra` may be anything.
+            return json.dumps({name: _as_json(value) for name, value in plain.items()})
+
+
+def _as_json(value: object) -> object:
+    """The value if it has a form in JSON, else a text that tells it."""
+    try:
+        json.dumps(value, allow_nan=False)
+    except Exception:
+        try:
+            return str(value)
+        except Exception as error:
+            return f"<{type(value).__name__}: {type(error).__name__}>"
+    return value
 
 
 _OF_EVERY_RECORD = {*vars(logging.makeLogRecord({})), "message", "asctime", "taskName"}
@@ -90,13 +105,18 @@ FORMATTERS: Mapping[str, Callable[[], logging.Formatter]] = {
 }
 
 
-def set_up_worker(format: str, level: str, **always: object) -> None:
+def set_up_worker(
+    format: str, level: str, of_program: Callable[[], None] | None = None, **always: object
+) -> None:
     """Send all messages of this process to standard error, unless the job's modules have seen to that.
 
-    Either way they carry the fields, and those that are `always` the same.
+    `of_program` sets logging up as the job's program has. Either way messages carry the fields, and those
+    that are `always` the same.
     """
     root = logging.getLogger()
-    if not root.handlers:
+    if not root.handlers and of_program is not None:
+        of_program()
+    elif not root.handlers:
         root.addHandler(_handler(format))
         root.setLevel(level.upper())
     for handler in root.handlers:

@@ -7,7 +7,7 @@
 from minirt.graph.operator_spec import Form, OperatorSpec, Site, StateDealing
 from minirt.operators.aggregate import AggregateSpec
 from minirt.operators.common.base import Operator, OperatorContext, Step, Wait
-from minirt.operators.common.keyed import KeyedOperator
+from minirt.operators.common.keyed import KeyedOperator, check_stored_keys
 from minirt.operators.filter import FilterColumnsSpec, FilterSpec
 from minirt.operators.flat_map import CoFlatMapSpec, FlatMapSpec
 from minirt.operators.join import JoinSpec
@@ -59,4 +59,5 @@ __all__ = [
     "StateDealing",
     "Step",
     "Wait",
+    "check_stored_keys",
 ]

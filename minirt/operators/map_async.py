@@ -14,6 +14,7 @@ from minirt.data.keys import key_groups
 from minirt.errors import ConfigurationError, UserCodeError
 from minirt.functions import AsyncFunction, Retry
 from minirt.graph.operator_spec import Form, OperatorSpec, Site, StateDealing, function_name
+from minirt.monitoring.logs import logger_of
 from minirt.operators.common.base import (
     Operator,
     OperatorContext,
@@ -23,8 +24,9 @@ from minirt.operators.common.base import (
     shown,
     user_error,
 )
-from minirt.operators.common.checks import check_flag, check_instance
-from minirt.operators.common.functions import check_arity
+from minirt.operators.common.checks import check_flag, check_hooks, check_instance
+from minirt.operators.common.functions import check_arity, check_stateless
+from minirt.operators.common.keyed import check_stored_keys
 from minirt.operators.common.request_client import TIMED_OUT, RequestClient
 from minirt.operators.common.requests import Request, RequestQueue, TimeSignal
 from minirt.operators.common.results import rows_with_times
@@ -33,6 +35,8 @@ from minirt.protocol.watermarks import MAX_WATERMARK
 from minirt.state.sections import Section, pack_section, unpack_section
 from minirt.state.stored import REQUEST_TABLE, REQUESTS
 from minirt.units import positive
+
+logger = logger_of("worker")
 
 TIMEOUT_TAG = "timeout"
 """The side output for records whose request was not answered in time."""
@@ -120,6 +124,14 @@ def _check_coroutine_function(function: Any, label: str) -> None:
         raise ConfigurationError(
             f"{label}: give an instance, {function.__name__}(...), not the class"
         )
+    if isinstance(function, AsyncFunction):
+        check_hooks(label, function)
+        for name in ("open", "close"):
+            if not inspect.iscoroutinefunction(getattr(function, name)):
+                raise ConfigurationError(
+                    f"{label}: {type(function).__name__}.{name} is awaited; write `async def {name}`"
+                )
+    check_stateless(function, label, "what map_async calls")
     call = getattr(type(function), "__call__", None)  # noqa: B004 - looked into, not called
     if inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call):
         check_arity(function, label, "the record")
@@ -138,6 +150,7 @@ class MapAsyncOperator(Operator):
     def __init__(self, ctx: OperatorContext, spec: MapAsyncSpec) -> None:
         super().__init__(ctx)
         self._spec = spec
+        self._key_of = ctx.keys[0].on_rows() if spec.keyed else None
         self._queue = RequestQueue(spec.capacity, ordered=spec.ordered)
         self._client = RequestClient(
             ctx.label,
@@ -155,6 +168,7 @@ class MapAsyncOperator(Operator):
         self._restored: list[Request] = []
         self._dealt = 0
         """How many requests of old subtasks were dealt out so far."""
+        self._warned = False
 
     def open(self) -> None:
         if self._restored:
@@ -169,8 +183,10 @@ class MapAsyncOperator(Operator):
         return self._queue.room
 
     def process(self, batch: Batch, input_index: int) -> None:
-        add = self._queue.add
-        requests = [add(record, time) for record, time in rows_with_times(batch.rows())]
+        rows, add = batch.rows(), self._queue.add
+        if self._key_of is not None:
+            check_stored_keys([*map(self._key_of, rows.records)], rows.records, self.ctx.label)
+        requests = [add(record, time) for record, time in rows_with_times(rows)]
         if requests:
             self._client.send(requests)
 
@@ -220,13 +236,28 @@ class MapAsyncOperator(Operator):
             for record, time, is_mine in zip(records, times, mine, strict=True):
                 if is_mine:
                     self._restored.append(self._queue.add(record, time))
+        if self._spec.ordered:
+            self._warn_of_order()
+
+    def _warn_of_order(self) -> None:
+        """Requests that were dealt again, by no key: a later record of theirs may be in another subtask."""
+        ctx = self.ctx
+        if self._dealt and ctx.parallelism > 1 and ctx.subtask == 0 and not self._warned:
+            self._warned = True
+            logger.warning(
+                "operator %s: requests that were under way are spread over %d subtasks, so records of one "
+                "key may change their order; put key_by before map_async to keep it, or declare "
+                "ordered=False if it does not matter",
+                ctx.label,
+                ctx.parallelism,
+            )
 
     def _mine(self, records: list[Any]) -> list[bool]:
         """Which of the records that old subtasks have stored are for this one."""
         ctx = self.ctx
-        if self._spec.keyed:
+        if self._key_of is not None:
             groups = group_range(ctx.subtask, ctx.parallelism, ctx.max_parallelism)
-            keys = [*map(ctx.keys[0].on_rows(), records)]
+            keys = [*map(self._key_of, records)]
             return [int(group) in groups for group in key_groups(keys, ctx.max_parallelism)]
         turns = range(self._dealt, self._dealt + len(records))
         self._dealt += len(records)

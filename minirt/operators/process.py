@@ -7,19 +7,17 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from minirt.data.batch import Batch, Rows
-from minirt.errors import ConfigurationError
 from minirt.functions import Process
 from minirt.graph.operator_spec import Form, OperatorSpec, Site, StateDealing, class_name
 from minirt.operators.common.base import Operator, OperatorContext, user_error
 from minirt.operators.common.checks import check_instance, check_methods
+from minirt.operators.common.functions import check_stateless
 from minirt.operators.common.results import (
     ContextOperator,
     Produced,
     emit_results,
     rows_with_times,
 )
-from minirt.state.binding import declarations
-from minirt.state.handles import Handle
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,24 +40,13 @@ class ProcessSpec(OperatorSpec):
     def check(self, site: Site) -> None:
         check_instance(self.process, Process, site.label)
         check_methods(site.label, self.process, "process")
-        _check_stateless(site.label, self.process)
+        check_stateless(self.process, site.label, "a Process")
 
     def side_output(self, tag: str, label: str) -> Form:
         return Form.ROWS
 
     def build(self, ctx: OperatorContext) -> Operator:
         return ProcessOperator(ctx, self.process)
-
-
-def _check_stateless(label: str, process: Process) -> None:
-    names = sorted(declarations(type(process)))
-    attributes = getattr(process, "__dict__", {})
-    names += [name for name, value in attributes.items() if isinstance(value, Handle)]
-    if names:
-        raise ConfigurationError(
-            f"{label}: {type(process).__name__} declares state {names[0]!r}, but a Process has none: make "
-            "it a KeyedProcess, behind key_by"
-        )
 
 
 class ProcessOperator(ContextOperator):

@@ -27,7 +27,7 @@ from minirt.graph.operator_spec import (
     function_name,
 )
 from minirt.operators.common.base import Operator, OperatorContext, user_error
-from minirt.operators.common.checks import check_instance
+from minirt.operators.common.checks import check_hooks, check_instance
 from minirt.operators.common.functions import check_function
 from minirt.operators.common.keyed import KeyedOperator, check_stored_keys
 from minirt.operators.common.results import ContextOperator, Produced, emit_results, several
@@ -319,6 +319,7 @@ def _check_process(process: Any, window: Window, label: str) -> None:
             f"{type(process).__name__} is called for each record, so give it to a stream without window"
         )
     check_instance(process, WindowProcess, label)
+    check_hooks(label, process)
     check_function(process.process, label, "the records", "the context", may_yield=True)
     check_function(process.retract, label, "the context", may_yield=True)
     states = declarations(type(process))

@@ -8,6 +8,7 @@ from enum import Enum
 from typing import Any, Literal
 
 from minirt.dataclass import dataclass
+from minirt.notebook import table
 from minirt.protocol import plain
 from minirt.protocol.barriers import Switch
 from minirt.protocol.ids import SubtaskId
@@ -134,6 +135,31 @@ class CheckpointReport(Mapping[str, Any]):
         stored = plain.from_plain(_Entry, entry)
         values = {name: getattr(stored, name) for name in _SHARED}
         return CheckpointReport(**values, failure=stored.failure)
+
+    def _repr_html_(self) -> str:
+        failure = (
+            f": {self.failure}" if self.failure is not None else f" in {self.duration_s:.3f} s"
+        )
+        title = f"checkpoint {self.checkpoint_id} ({self.mode}) {self.status.value}{failure}"
+        head = (
+            "subtask",
+            "start delay s",
+            "alignment s",
+            "sync s",
+            "async s",
+            "bytes",
+            "in flight",
+        )
+        rows = (
+            (
+                part.name,
+                *(f"{value:.3f}" for value in (part.start_delay_s, part.alignment_s)),
+                *(f"{value:.3f}" for value in (part.sync_s, part.async_s)),
+                *(part.state_bytes, part.in_flight_bytes),
+            )
+            for part in self.subtasks
+        )
+        return table(title, head, rows)
 
     def __getitem__(self, name: str) -> Any:
         return self.to_plain()[name]

@@ -394,7 +394,7 @@ class _Folds(Accumulator):
         results = [self._fold.result(remembered[slot]) if known[slot] else None for slot in slots]
         try:
             return pa.array(results, self._type)
-        except pa.ArrowException as error:
+        except (pa.ArrowException, OverflowError) as error:
             raise TypeError(
                 f"{self._fold.output!r} has results that are not of type {self._type}: {error}"
             ) from error

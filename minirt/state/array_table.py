@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 import numpy as np
 import numpy.typing as npt
@@ -19,7 +20,10 @@ from minirt.state.accumulator import Accumulator
 from minirt.state.array_slots import ArraySlots, Times
 from minirt.state.key_columns import Slots
 from minirt.state.numbers import Mask, to_numbers
-from minirt.state.sums import SumOverflowError
+from minirt.state.sums import SumOverflowError, TooWideError
+
+_ADDED = "\x1e"
+"""How the names of key columns begin that operators add to those of users."""
 
 Results = tuple[pa.RecordBatch, Times | None]
 """Keys and results in columns, and the event times of their newest records if there are any."""
@@ -92,13 +96,9 @@ class ArrayTable(ArraySlots):
         self._make_room(contents)
         self._before_change(slots)
         self._revive(contents, slots)
-        for aggregate, held, array in zip(
-            self._aggregates, contents.accumulators, values, strict=True
-        ):
-            try:
-                held.add(*self._counting(batch, aggregate, slots, array))
-            except SumOverflowError as error:
-                raise self._beyond_range(aggregate, array.type, error.slot) from error
+        for place, (held, array) in enumerate(zip(contents.accumulators, values, strict=True)):
+            with self.naming_sums(place, self.keys):
+                held.add(*self._counting(batch, self._aggregates[place], slots, array))
         if times is not None:
             np.maximum.at(self._times, slots, times)
             self._timed = True
@@ -110,16 +110,30 @@ class ArrayTable(ArraySlots):
         contents = self._contents
         assert contents is not None
         self._before_change(slots)
-        for aggregate, held in zip(self._aggregates, contents.accumulators, strict=True):
-            try:
+        for place, held in enumerate(contents.accumulators):
+            with self.naming_sums(place, self.keys):
                 held.merge(slots, held, others)
-            except SumOverflowError as error:
-                place = self._aggregates.index(aggregate)
-                raise self._beyond_range(
-                    aggregate, contents.result_types[place], error.slot
-                ) from error
         self._times[slots] = np.maximum(self._times[slots], self._times[others])
         self._segments.change(slots)
+
+    @contextmanager
+    def naming_sums(
+        self, place: int, keys: Callable[[Slots], Sequence[pa.Array]]
+    ) -> Iterator[None]:
+        """What an accumulator of the aggregate at this place raises, with the column and the key.
+
+        `keys` gives the key columns of the accumulator's slots. Raises UserCodeError.
+        """
+        try:
+            yield
+        except SumOverflowError as error:
+            raise self._beyond_range(place, keys(np.array([error.slot]))) from error
+        except TooWideError as error:
+            aggregate = self._aggregates[place]
+            raise UserCodeError(
+                f"operator {self._label}: {aggregate.output!r}, the sum of column {aggregate.column!r}: "
+                f"{error}"
+            ) from error
 
     def key_groups(self, batch: pa.RecordBatch, max_parallelism: int) -> U64:
         """The key group of each record. Raises UserCodeError if a key column is missing."""
@@ -196,15 +210,21 @@ class ArrayTable(ArraySlots):
             )
         return simple(batch.column(name))
 
-    def _beyond_range(self, aggregate: Aggregate, type: pa.DataType, slot: int) -> UserCodeError:
+    def _beyond_range(self, place: int, keys: Sequence[pa.Array]) -> UserCodeError:
+        """`keys` are the key columns of one slot."""
         assert self._contents is not None
-        keys = self._contents.index.keys(np.array([slot]))
-        key = dict(zip(self._keys, (array[0].as_py() for array in keys), strict=True))
-        return UserCodeError(
-            f"operator {self._label}: {aggregate.output!r}, the sum of column {aggregate.column!r} for "
-            f"the key {key}, is beyond the range of {self._layout.result_type(aggregate, type)}; "
+        aggregate, type = self._aggregates[place], self._contents.result_types[place]
+        named = zip(self._keys, keys, strict=False)
+        key = {name: array[0].as_py() for name, array in named if not name.startswith(_ADDED)}
+        of = f"for the key {key}" if key else "of all records"
+        wider = (
             "overflow='widen' makes it a decimal of 38 digits, also from a checkpoint of the job as it "
-            "is, and a column that is cast to float64 has sums that are rounded"
+            "is, and "
+        )
+        return UserCodeError(
+            f"operator {self._label}: {aggregate.output!r}, the sum of column {aggregate.column!r} {of}, "
+            f"is beyond the range of {type}; {'' if pa.types.is_decimal(type) else wider}"
+            "a column that is cast to float64 has sums that are rounded"
         )
 
     def _distinct(self, slots: Slots) -> Slots:

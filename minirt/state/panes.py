@@ -133,7 +133,8 @@ class MergedPanes:
             for place, held in enumerate(accumulators):
                 # A column of nothing but nulls adds nothing, and may have no type of its own.
                 if part.types[place] == types[place]:
-                    held.merge(slots, part.accumulators[place], part.slots)
+                    with newest.naming_sums(place, lambda slots: self._listed.keys(keys[slots])):
+                        held.merge(slots, part.accumulators[place], part.slots)
         return Part(keys, np.arange(len(keys)), types, accumulators)
 
 

@@ -25,6 +25,10 @@ class SumOverflowError(ArithmeticError):
         self.slot = slot
 
 
+class TooWideError(OverflowError):
+    """A value has more digits than sums of its kind can hold."""
+
+
 class SumGuard:
     """Knows before numbers are added that no sum leaves the range of its type.
 
@@ -85,12 +89,12 @@ def halves(numbers: Numbers) -> tuple[Ints, Ints]:
 
 
 def halves_of_decimals(array: pa.Array) -> tuple[Ints, Ints]:
-    """As `halves`, of decimal128 of scale 0. Raises OverflowError for those that are beyond 96 bits."""
+    """As `halves`, of decimal128 of scale 0. Raises TooWideError for those that are beyond 96 bits."""
     words = np.frombuffer(array.buffers()[1], np.int64).reshape(-1, 2)
     low, high = words[array.offset : array.offset + len(array)].T
     beyond = (high < -(1 << 31)) | (high >= 1 << 31)
     if beyond.any():
-        raise OverflowError(f"{array[int(beyond.argmax())].as_py()} is beyond 96 bits")
+        raise TooWideError(f"{array[int(beyond.argmax())].as_py()} is beyond 96 bits")
     return (high << HALF_BITS) | ((low >> HALF_BITS) & _HALF), low & _HALF
 
 

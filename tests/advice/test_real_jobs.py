@@ -1,70 +1,100 @@
-"""Advice on real jobs that were made to have a disease, and on a healthy one."""
+"""Advice on real jobs: the sick ones hear of their disease, the healthy ones of nothing."""
 
 from __future__ import annotations
 
 import json
 import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
-from minirt import Checkpointing, DiscardSink, Environment, Limits, Options
+from minirt import Job
+from minirt.advice.rules import Advice
 from minirt.cli import app
 from minirt.inspect import open_checkpoints
-from tests.runtime.jobs import Numbers
+from tests.advice.patients import HEALTHY, SICK, Patient
 
 pytestmark = pytest.mark.processes
 
-ENTRIES = 6
+ENTRIES = 7
 """How often the load must have been stored before anybody asks for advice."""
-
-OPTIONS = Options(
-    limits=Limits(load_s=0.5, input_queue_bytes=1000, output_queue_bytes=500, frame_bytes=200)
-)
+CHECKPOINTS = 2
+WAIT_S_MAX = 180.0
 
 
-def run(tmp_path, env: Environment, mode: str, seconds: float) -> list[str]:
-    checkpointing = Checkpointing(tmp_path, interval="500ms", mode=mode)
-    job = env.start(checkpointing=checkpointing, options=OPTIONS)
-    deadline = time.monotonic() + 120
+def advised(patients: Mapping[str, Patient], folder: Path) -> Mapping[str, list[Advice]]:
+    """What `minirt advise` says of each, asked by its storage; all of them run at the same time.
+
+    The entry "by name" is what it says of the first one, asked by its name.
+    """
+    storages = {name: folder / str(place) for place, name in enumerate(patients)}
+    jobs: dict[str, Job] = {}
     try:
-        time.sleep(seconds)
-        while len(open_checkpoints(tmp_path).load()) < ENTRIES and time.monotonic() < deadline:
-            time.sleep(0.2)
+        for name, patient in patients.items():
+            jobs[name] = patient.start(name, str(storages[name]))
+        until = time.monotonic() + WAIT_S_MAX
+        while time.monotonic() < until and not all(map(_is_known, storages.values())):
+            time.sleep(0.3)
+        ended = {name: job for name, job in jobs.items() if job.status.value != "running"}
+        assert not ended
+        found = {name: _advice(str(storage)) for name, storage in storages.items()}
+        return {**found, "by name": _advice(next(iter(patients)))}
     finally:
-        job.cancel()
-        job.wait_for_end()
-    answer = CliRunner().invoke(app, ["advise", str(tmp_path), "--json"])
+        for job in jobs.values():
+            job.cancel()
+        for job in jobs.values():
+            job.wait_for_end()
+
+
+def _is_known(storage: Path) -> bool:
+    checkpoints = open_checkpoints(storage)
+    return len(checkpoints.load()) >= ENTRIES and len(checkpoints.history()) >= CHECKPOINTS
+
+
+def _advice(what: str) -> list[Advice]:
+    answer = CliRunner().invoke(app, ["advise", what, "--json"])
     assert answer.exit_code == 0, answer.output
-    return [advice["topic"] for advice in json.loads(answer.stdout)]
+    return [Advice(**_frozen(one)) for one in json.loads(answer.stdout)]
 
 
-def slow(n):
-    time.sleep(0.003)
-    return n
+def _frozen(one: dict[str, Any]) -> dict[str, Any]:
+    return {**one, "evidence": tuple(one["evidence"])}
 
 
-def test_an_operator_that_is_too_slow_is_found_and_what_its_barriers_wait_for(tmp_path):
-    env = Environment("slow", parallelism=2)
-    numbers = env.source(Numbers(None), uid="numbers")
-    numbers.rebalance().map(slow, uid="slow").sink(DiscardSink(), uid="out")
-    found = run(tmp_path, env, "aligned", 4.0)
-    assert found[0] == "parallelism"
-    assert {"debloat", "unaligned"} & {*found}
+@pytest.fixture(scope="module")
+def sick(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, list[Advice]]:
+    return advised(SICK, tmp_path_factory.mktemp("sick"))
 
 
-def test_keys_with_most_of_the_records_are_found(tmp_path):
-    env = Environment("skewed", parallelism=3)
-    numbers = env.source(Numbers(None), uid="numbers")
-    keyed = numbers.key_by(lambda n: 0 if n % 10 < 8 else n % 97)
-    keyed.map(slow, uid="slow").sink(DiscardSink(), uid="out")
-    found = run(tmp_path, env, "unaligned", 1.0)
-    assert found[0] in ("skew", "redesign")
-    assert "parallelism" not in found
+@pytest.fixture(scope="module")
+def healthy(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, list[Advice]]:
+    return advised(HEALTHY, tmp_path_factory.mktemp("healthy"))
 
 
-def test_a_healthy_job_is_left_alone(tmp_path):
-    env = Environment("healthy", parallelism=2)
-    numbers = env.source(Numbers(None, per_second=500), uid="numbers")
-    numbers.rebalance().map(lambda n: n, uid="quick").sink(DiscardSink(), uid="out")
-    assert run(tmp_path, env, "aligned", 1.0) == []
+@pytest.mark.parametrize("name", SICK)
+def test_a_disease_is_found_with_its_evidence_and_what_to_do(
+    name: str, sick: Mapping[str, list[Advice]]
+) -> None:
+    patient, found = SICK[name], sick[name]
+    topics = [one.topic for one in found]
+    assert [topic for topic in topics if topic not in patient.maybe] == list(patient.topics), found
+    said = "\n".join(
+        text for one in found for text in (one.title, *one.evidence, one.option, one.effect)
+    )
+    for words in patient.words:
+        assert words in said, said
+    for one in found:
+        assert any(char.isdigit() for line in one.evidence for char in line)
+        assert one.option or one.effect
+
+
+@pytest.mark.parametrize("name", HEALTHY)
+def test_a_healthy_job_hears_nothing(name: str, healthy: Mapping[str, list[Advice]]) -> None:
+    assert healthy[name] == []
+
+
+def test_a_running_job_is_asked_by_its_name(sick: Mapping[str, list[Advice]]) -> None:
+    assert {one.topic for one in sick["by name"]} >= {*SICK["too slow"].topics}

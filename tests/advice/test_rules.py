@@ -10,7 +10,7 @@ from minirt.advice.figures import CheckpointTimes, Figures, figures
 from minirt.advice.pressure import pressure
 from minirt.advice.rules import advise
 from minirt.monitoring.load import JobSetup, LoadEntry, OperatorLoad
-from minirt.protocol.reports import CheckpointReport
+from minirt.protocol.reports import CheckpointReport, SubtaskReport
 
 SETUP = JobSetup("aligned", interval_s=10.0, timeout_s=600.0, debloat_s=None)
 
@@ -36,6 +36,7 @@ def checkpoint(**stages: float) -> CheckpointTimes:
         "alignment_s": 0.01,
         "sync_s": 0.001,
         "async_s": 0.02,
+        "answer_s": 0.0,
         "rest_s": 0.01,
     }
     times |= stages
@@ -159,6 +160,19 @@ class TestBarriers:
         assert [advice.topic for advice in found][1:3] == ["long calls", "redesign"]
         assert "slow (1/4) should do less in one call" in found[1].effect
 
+    @pytest.mark.parametrize("mode", ["aligned", "unaligned"])
+    def test_a_process_that_cannot_answer_is_within_a_call_and_not_storing(self, mode):
+        setup = replace(SETUP, mode=mode)
+        found = advise(job(SINK, took=checkpoint(answer_s=30.0), setup=setup))
+        assert [advice.topic for advice in found] == ["long calls", "interval"]
+        assert "until the process could answer: 100% of it, 30 s" in found[0].evidence
+
+    def test_a_record_that_is_stuck_is_said_once(self):
+        stuck = replace(SOURCE, soft_ms=0.0, hard_ms=900.0)
+        took = checkpoint(answer_s=3.0)
+        setup = replace(SETUP, mode="unaligned")
+        assert topics(job(stuck, SLOW, took=took, setup=setup)) == ["parallelism", "large records"]
+
     def test_a_job_none_of_whose_checkpoints_completes(self):
         cancelled = replace(checkpoint(), duration_s=8.0, failed=True)
         found = advise(replace(job(SOURCE, SLOW), checkpoints=(cancelled,)))
@@ -195,6 +209,17 @@ class TestTheRest:
             for advice in advise(known):
                 assert all(advice.evidence)
                 assert advice.effect.endswith(".")
+
+
+def test_a_part_that_was_stored_long_before_its_process_said_so_waited_for_a_call():
+    quick = SubtaskReport("quick (1/1)", 0, 0, async_s=0.2, acknowledged_after_s=0.3)
+    slow = SubtaskReport(
+        "slow (1/2)", 1, 0, start_delay_s=0.3, async_s=0.1, acknowledged_after_s=1.6
+    )
+    report = CheckpointReport(1, 1, "aligned", "checkpoint", 0.0, 2.0, subtasks=(slow, quick))
+    took = CheckpointTimes.of(report)
+    assert took.slowest == "slow (1/2)"
+    assert (took.answer_s, took.rest_s) == (pytest.approx(1.2), pytest.approx(0.4))
 
 
 def test_figures_are_of_the_newest_generation_and_of_ordinary_checkpoints():

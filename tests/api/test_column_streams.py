@@ -180,4 +180,5 @@ def test_a_key_brings_rows_and_columns_to_the_same_state(env):
 
 def test_no_records_at_all(env):
     empty = env.source(rt.CollectionSource(FLIGHTS.slice(0, 0)))
-    assert run(env, empty.filter(pc.field("day") > 0).key_by("day").rebalance().select("day")) == []
+    keyed = empty.filter(pc.field("day") > 0).key_by("day").select("day")
+    assert run(env, keyed.rebalance().select("day")) == []

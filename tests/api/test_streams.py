@@ -86,11 +86,6 @@ def test_a_partitioning_leaves_the_stream_it_is_called_on_alone(env, stream, now
     assert edges(env) == [("numbers", "a", Forward())]
 
 
-def test_the_last_partitioning_wins(env, stream, nowhere):
-    stream.key_by("n").rebalance().sink(nowhere(), uid="a")
-    assert edges(env) == [("numbers", "a", Rebalance())]
-
-
 def test_a_custom_partitioner_gets_its_key_by_column_or_function(env, stream, nowhere):
     def first(key, parallelism):
         return 0
@@ -135,11 +130,6 @@ def test_keyed_operators_hold_the_key_of_their_input_edge(env, stream, nowhere):
     assert ("numbers", "counted", Hash(key)) in edges(env)
 
 
-def test_a_stream_can_be_keyed_anew(env, stream, nowhere):
-    stream.key_by("n").key_by("m").reduce(max, uid="reduced").sink(nowhere())
-    assert ("numbers", "reduced", Hash(KeySelector(("m",)))) in edges(env)
-
-
 def test_union_leads_all_streams_into_one_input(env, numbers, stream, nowhere):
     other = env.source(numbers(), uid="more", parallelism=1)
     stream.union(other.rescale(), other).sink(nowhere(), uid="out")
@@ -155,11 +145,12 @@ def test_a_stream_united_with_itself_is_two_edges(env, stream, nowhere):
     assert edges(env) == [("numbers", "out", Forward())] * 2
 
 
-def test_a_union_of_keyed_streams_is_plain_but_can_be_keyed_again(env, stream, nowhere):
+def test_a_union_of_keyed_streams_is_plain_and_dealt_by_their_keys(env, stream, nowhere):
     union = stream.key_by("n").union(stream.key_by("m"))
     assert not hasattr(union, "reduce")
-    union.key_by("k").reduce(max, uid="reduced").sink(nowhere())
-    assert edges(env)[:2] == [("numbers", "reduced", Hash(KeySelector(("k",))))] * 2
+    union.map(str, uid="mapped").sink(nowhere())
+    keys = [Hash(KeySelector((column,))) for column in ("n", "m")]
+    assert edges(env)[:2] == [("numbers", "mapped", key) for key in keys]
 
 
 def test_connected_streams_enter_by_different_inputs(env, numbers, stream, nowhere):

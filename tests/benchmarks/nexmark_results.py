@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import minirt as rt
 from benchmarks.nexmark.queries import QUERIES
 from benchmarks.nexmark.source import NexmarkSource
-from benchmarks.nexmark.workload import Workload
+from minirt.laboratory.nexmark.workload import Workload
 
 Row = dict[str, Any]
 

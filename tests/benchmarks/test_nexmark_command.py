@@ -11,9 +11,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from benchmarks.nexmark import __main__ as command
-from benchmarks.nexmark.generator import generator
-from benchmarks.nexmark.schemas import KINDS
-from benchmarks.nexmark.workload import Workload
+from minirt.laboratory.nexmark.generator import generator
+from minirt.laboratory.nexmark.schemas import KINDS
+from minirt.laboratory.nexmark.workload import Workload
 
 
 def call(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> None:

@@ -14,11 +14,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from benchmarks.nexmark.generator import Generator, generator
-from benchmarks.nexmark.random import below, fractions, more_words, prices
-from benchmarks.nexmark.schemas import KINDS, SCHEMAS, Kind
-from benchmarks.nexmark.workload import BASE_TIME_MS, Workload
 from minirt import ConfigurationError
+from minirt.laboratory.nexmark.generator import Generator, generator
+from minirt.laboratory.nexmark.random import below, fractions, more_words, prices
+from minirt.laboratory.nexmark.schemas import KINDS, SCHEMAS, Kind
+from minirt.laboratory.nexmark.workload import BASE_TIME_MS, Workload
 
 EVENTS = 100_000
 GOLDEN = "4f27141e3280519aab72e2b653346d430f9a7bb39a66d61989fc408b2841fea5"

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.nexmark.generator import generator
 from benchmarks.nexmark.queries import QUERIES
+from minirt.laboratory.nexmark.generator import generator
 from tests.benchmarks.nexmark_results import EVENTS, WORKLOAD, Row, in_order, results
 
 BIDS: list[Row] = generator(WORKLOAD).events("bid", 0, EVENTS).to_pylist()

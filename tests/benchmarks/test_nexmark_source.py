@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 import minirt as rt
-from benchmarks.nexmark.generator import generator
 from benchmarks.nexmark.source import NexmarkSource
-from benchmarks.nexmark.workload import Workload
 from minirt.io import Source
+from minirt.laboratory.nexmark.generator import generator
+from minirt.laboratory.nexmark.workload import Workload
 from minirt.testing.contracts import SourceContract, read_all
 
 WORKLOAD = Workload(seed=3)

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from minirt.cli.bench_peers import MILLION_RECORDS_PER_S
+from minirt.cli.bench_peers import CHECKPOINT_MS, MILLION_RECORDS_PER_S
+from minirt.cli.bench_recovery import first_record_at
+from minirt.laboratory.notes import Note, Track
 from minirt.modes import MODES
 
 if TYPE_CHECKING:
@@ -31,6 +33,37 @@ def test_it_measures_every_case_and_every_mode(call: Call) -> None:
     assert {("keyed-sum-columns", "flink"), ("keyed-sum-rows", "pyflink")} < elsewhere
     for row in measured["checkpoints"]:
         assert (row["median_s"] is None) == (row["checkpoints"] == 0)
+    recovery = measured["recovery"]
+    assert recovery["kills"] == 1
+    assert 0 < recovery["median_s"] == recovery["longest_s"] < 60
+
+
+def test_a_recovery_ends_with_the_first_record_of_a_later_generation() -> None:
+    def track(generation: int, *notes: tuple[float, int]) -> Track:
+        return Track("sink-0-0", generation, tuple(Note(at, n, {}, None) for at, n in notes))
+
+    tracks = [
+        track(1, (1.0, 5)),
+        track(2, (2.0, 0)),
+        track(2, (2.5, 3), (2.6, 9)),
+        track(3, (4, 1)),
+    ]
+    assert first_record_at(tracks, 1) == 2.5
+    assert first_record_at(tracks, 2) == 4
+    assert first_record_at(tracks, 3) is None
+
+
+def test_checkpoints_of_other_systems_are_those_of_the_documentation() -> None:
+    """The table "Beside Flink" has eight columns: place, record, and three of each system."""
+    told: dict[tuple[str, str], dict[str, str]] = {}
+    for line in DOCS.read_text(encoding="utf-8").splitlines():
+        cells = [cell.strip() for cell in line.strip().strip("|").split("|")]
+        if line.startswith("|") and len(cells) == 8 and cells[5].endswith("ms"):
+            told[cells[0], cells[1]] = {
+                "minirt": cells[2].removesuffix(" ms"),
+                "flink": cells[5].removesuffix(" ms"),
+            }
+    assert {case: told[case] for case in CHECKPOINT_MS} == CHECKPOINT_MS
 
 
 def test_figures_of_other_systems_are_those_of_the_documentation() -> None:

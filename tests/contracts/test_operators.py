@@ -11,6 +11,8 @@ import pyarrow.compute as pc
 import pytest
 
 import minirt as rt
+from minirt.errors import UserCodeError
+from minirt.graph.keys import KeySelector
 from minirt.graph.operator_spec import OperatorSpec
 from minirt.operators import (
     OPERATORS,
@@ -38,6 +40,7 @@ from minirt.operators import (
     WithColumnSpec,
 )
 from minirt.testing.contracts import Advance, Event, Given, OperatorContract, Result
+from minirt.testing.contracts.operating import Subtasks
 from tests.operators.numbering import Numbering
 
 Row = dict[str, Any]
@@ -298,6 +301,46 @@ class TestAggregate(TestWindow):
 
     def settled(self, results: Sequence[Result]) -> Any:
         return {record["k"]: (tag, record, time) for tag, record, time in results}
+
+
+SUMS: dict[str, OperatorSpec] = {
+    "running": AggregateSpec(AGGREGATES, "updates"),
+    **{kind: WindowSpec(AGGREGATES, window) for kind, window in WINDOWS.items()},
+}
+
+
+@pytest.mark.parametrize("kind", SUMS)
+def test_a_sum_beyond_its_range_is_told_with_column_and_key(kind: str) -> None:
+    """Wherever it comes about: in a batch, in a pane, or where panes or sessions come together."""
+    records = [{"k": "ann", "n": 2**62}] * 6
+    for cut in (1, 6):
+        subtasks = Subtasks(SUMS[kind], (KeySelector(("k",)),))
+        events = [Given(records[:cut], [*range(at, at + cut)]) for at in range(0, 6, cut)]
+        with pytest.raises(UserCodeError) as error:
+            _to_the_end(subtasks, events)
+        told = "operator operator: 'sum', the sum of column 'n' for the key {'k': 'ann'}, is beyond the"
+        assert told in str(error.value)
+
+
+def _to_the_end(subtasks: Subtasks, events: Iterable[Event]) -> None:
+    for event in events:
+        subtasks.feed(event, columns=True)
+    subtasks.end()
+
+
+def test_a_sum_of_all_records_has_no_key() -> None:
+    records = [{"k": "ann", "n": 2**62}] * 6
+    subtasks = Subtasks(WindowAllSpec(AGGREGATES, rt.Tumbling("50ms")), ())
+    with pytest.raises(UserCodeError, match="the sum of column 'n' of all records, is beyond the"):
+        subtasks.feed(Given(records, [*range(6)]), columns=True)
+
+
+@pytest.mark.parametrize("value", [2**64, "a\ud800", object()], ids=["int", "text", "object"])
+def test_values_that_no_column_holds_are_refused_by_name(value: object) -> None:
+    """Arrow raises whatever it likes for them."""
+    subtasks = Subtasks(SUMS["running"], (KeySelector(("k",)),))
+    with pytest.raises(UserCodeError, match=r"operator operator .* its records cannot be laid out"):
+        subtasks.feed(Given([{"k": "ann", "n": value}]))
 
 
 def test_every_operator_between_source_and_sink_is_held_to_it() -> None:

@@ -18,6 +18,7 @@ from minirt.operators import (
     OperatorContext,
     OperatorSpec,
     StateDealing,
+    check_stored_keys,
 )
 from minirt.state.sections import Section
 from minirt.testing.contracts import Event, OperatorContract
@@ -48,6 +49,7 @@ class HistoriesOperator(KeyedOperator):
     def process(self, batch: Batch, input_index: int) -> None:
         rows = batch.rows()
         keys = [self._key_of(record) for record in rows.records]
+        self.check(keys, rows.records)
         self.state.change(keys)
         results = []
         for key, record in zip(keys, rows.records, strict=True):
@@ -55,8 +57,17 @@ class HistoriesOperator(KeyedOperator):
             results.append({"k": key, "seen": self.given_out(self._seen[key])})
         self.ctx.emit(Rows(results, rows.timestamps))
 
+    def check(self, keys: Sequence[Any], records: Sequence[Any]) -> None:
+        check_stored_keys(keys, records, self.ctx.label)
+
     def given_out(self, seen: list[int]) -> list[int]:
         return [*seen]
+
+
+class TakesAnyKey(HistoriesOperator):
+    """Does not look at keys: who has sent the records did."""
+
+    def check(self, keys: Sequence[Any], records: Sequence[Any]) -> None: ...
 
 
 class Forgets(HistoriesOperator):
@@ -167,6 +178,7 @@ def test_a_right_operator_passes() -> None:
     ("operator", "noticed"),
     [
         (Forgets, "test_restored_from_a_snapshot_it_goes_on_as_if_nothing_had_been"),
+        (TakesAnyKey, "test_a_key_that_no_other_subtask_could_find_is_refused"),
         (TakesAll, "test_at_another_parallelism_nothing_is_lost_or_doubled"),
         (Shares, "test_what_was_emitted_is_its_receivers"),
         (NeedsNoBase, "test_snapshots_that_build_on_older_ones_restore"),

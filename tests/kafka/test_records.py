@@ -11,7 +11,7 @@ import pytest
 
 import minirt as rt
 from minirt.data.batch import Columns, Rows
-from minirt.errors import SinkDataError
+from minirt.errors import ConfigurationError, SinkDataError
 from minirt_connectors.kafka import KafkaSink, KafkaSource
 from minirt_connectors.kafka.cluster import Cluster
 from minirt_connectors.kafka.formats import FORMATS, Undecodable, format_of
@@ -125,6 +125,23 @@ def test_a_record_without_what_is_asked_of_it_is_named(fields: Any, message: str
     shape = Shape(format_of("json"), partitions=3, **fields)
     with pytest.raises(SinkDataError, match=rf"out: .*{message}.*row 0"):
         shape.columns(Rows(RECORDS), "out")
+
+
+def test_what_json_does_not_have_is_refused_or_null_as_the_user_says() -> None:
+    rows = Rows([{"id": float("nan"), "x": [float("inf")]}])
+    with pytest.raises(SinkDataError, match=r'out: .*give the sink nan="null"'):
+        Shape(format_of("json"), key="id").columns(rows, "out")
+    found = staged(Shape(format_of("json", nan="null"), key="id", nan="null"), rows)
+    assert found[0][:2] == (b'{"id":null,"x":[null]}', b"null")
+    with pytest.raises(ConfigurationError, match="nan must be one of error, null"):
+        format_of("json", nan="skip")  # type: ignore[arg-type]
+    with pytest.raises(ConfigurationError, match="nan='null' has no effect"):
+        format_of("raw", nan="null")
+
+
+def test_raw_text_that_utf_8_does_not_have_names_the_sink() -> None:
+    with pytest.raises(SinkDataError, match=r"out: .*no text of UTF-8"):
+        Shape(format_of("raw")).columns(Rows(["half \ud800"]), "out")
 
 
 @pytest.mark.parametrize("part", ["value", "key", "headers"])

@@ -15,6 +15,7 @@ from minirt.laboratory.measured import Verification
 from minirt.laboratory.notes import Notebook
 from minirt.laboratory.workload import Place, Workload
 from minirt.laboratory.workloads.joined import Joined
+from minirt.laboratory.workloads.nexmark import Nexmark, Query
 from minirt.laboratory.workloads.parts import (
     NumberedSource,
     source_lag,
@@ -178,3 +179,34 @@ def test_every_pair_comes_once(place):
     found = run_for(Joined(waiting=100), place, 0.5)
     assert (found.verdict, found.missing, found.twice) == ("passed", 0, 0)
     assert (found.expected or 0) > 0
+
+
+@pytest.mark.parametrize("query", ["q1", "q3", "q8", "q12"])
+def test_a_query_of_nexmark_puts_out_what_plain_python_finds(place: Place, query: Query) -> None:
+    workload = Nexmark(query, events_per_s=8000, window_s=0.1)
+    found = run_until_there_are(3, workload, place)
+    assert found.verdict == "passed", found.words
+    assert (found.expected or 0) >= 3
+    [*_, path] = sorted(place.outputs.glob("*.tally"))
+    path.unlink()
+    lost = workload.verify(place)
+    assert (lost.verdict, (lost.missing or 0) > 0) == ("failed", True)
+
+
+def run_until_there_are(results: int, workload: Workload, place: Place) -> Verification:
+    """Inline, until so many files of results are committed."""
+
+    def watch() -> None:
+        until = time.monotonic() + 60
+        while len(list(place.outputs.glob("*.tally"))) < results and time.monotonic() < until:
+            time.sleep(0.02)
+        place.finish.touch()
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    workload.environment(2, place).execute(
+        checkpointing=rt.Checkpointing(f"{place.folder}/checkpoints", interval="100ms"),
+        runner="inline",
+    )
+    watcher.join()
+    return workload.verify(place)

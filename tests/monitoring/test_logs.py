@@ -60,6 +60,35 @@ def test_json_has_all_fields_of_whatever_is_going_on(written):
     assert second.keys() == {"time", "level", "logger", "message", "job", "generation"}
 
 
+def test_json_is_json_whatever_users_add(written):
+    class Mute:
+        def __str__(self):
+            raise ValueError("no words")
+
+    logger, stream, handler = written
+    handler.setFormatter(JsonFormatter())
+    loop = []
+    loop.append(loop)
+    odd = {
+        "nan": float("nan"),
+        "keys": {(1, 2): "a"},
+        "mute": Mute(),
+        "loop": loop,
+        "half": "\ud800",
+    }
+    logger.warning("odd", extra={**odd, "good": {"n": [1.5]}})
+    [line] = stream.getvalue().splitlines()
+    told = json.loads(line, parse_constant=pytest.fail)
+    assert {name: told[name] for name in (*odd, "good")} == {
+        "nan": "nan",
+        "keys": "{(1, 2): 'a'}",
+        "mute": "<Mute: ValueError>",
+        "loop": "[[...]]",
+        "half": "\ud800",
+        "good": {"n": [1.5]},
+    }
+
+
 def test_json_has_the_traceback_of_an_error(written):
     logger, stream, handler = written
     handler.setFormatter(JsonFormatter())

@@ -15,6 +15,7 @@ from minirt.operators import (
     OperatorSpec,
     Site,
     StateDealing,
+    check_stored_keys,
 )
 
 
@@ -57,6 +58,7 @@ class NumberingOperator(KeyedOperator):
         rows, key_of = batch.rows(), self._keys[input_index]
         keys = [key_of(record) for record in rows.records]
         times = rows.timestamps or [None] * len(keys)
+        check_stored_keys(keys, rows.records, self.ctx.label)
         self.state.change(keys)
         main: list[Any] = []
         side: list[Any] = []

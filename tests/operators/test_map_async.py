@@ -12,9 +12,12 @@ from typing import Any
 import pytest
 
 import minirt as rt
+from minirt.graph.keys import KeySelector
 from minirt.modes import MODES
-from minirt.operators.map_async import MapAsyncOperator
+from minirt.operators.map_async import MapAsyncOperator, MapAsyncSpec
 from minirt.testing import TransactionalSink, simulate
+from minirt.testing.contracts import Given
+from minirt.testing.contracts.operating import Subtasks
 
 COUNT = 60
 EXACTLY_ONCE = [mode for mode in MODES if mode != "at_least_once"]
@@ -258,6 +261,33 @@ def test_a_client_that_cannot_be_opened_fails_the_job() -> None:
 
     with pytest.raises(rt.MinirtError, match=r"(?s)asked.* could not be opened.*nobody listens"):
         Numbers(Closed()).run()
+
+
+@pytest.mark.parametrize(
+    ("ordered", "keyed", "after", "warned"),
+    [
+        (True, False, 3, True),
+        (True, False, 2, False),
+        (True, False, 1, False),
+        (False, False, 3, False),
+        (True, True, 3, False),
+    ],
+)
+def test_order_that_a_restore_may_lose_is_told_once(
+    ordered: bool, keyed: bool, after: int, warned: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    spec = MapAsyncSpec(square, capacity=8, ordered=ordered, keyed=keyed)
+    keys = (KeySelector(function=lambda n: n),) if keyed else ()
+    before = Subtasks(spec, keys, 2)
+    before.feed(Given([*range(8)]))
+    stored = before.snapshot("one")
+    for operator in Subtasks(spec, keys, after).operators:
+        for place, each in enumerate(stored):
+            exact = after == 2
+            if not exact or place == operator.ctx.subtask:
+                operator.restore(each.sections, exact=exact)
+    told = [record.getMessage() for record in caplog.records]
+    assert ["put key_by before map_async" in text for text in told] == [True] * warned
 
 
 @pytest.mark.processes

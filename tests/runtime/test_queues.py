@@ -100,6 +100,30 @@ def test_queues_that_are_not_there_are_refused(uid: str, message: str) -> None:
         )
 
 
+@pytest.mark.parametrize("own", ["source", "reader", "neither", "both"])
+def test_queues_that_only_this_parallelism_takes_away_are_said(
+    own: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whoever rescales a job to the parallelism of a neighbour has not written a wrong option."""
+
+    def run(parallelism: int) -> str:
+        env = rt.Environment("grown", parallelism=parallelism)
+        stated = {"source": own in ("source", "both"), "reader": own in ("reader", "both")}
+        numbers = env.source(rt.SequenceSource(9), parallelism=1 if stated["source"] else None)
+        slow = numbers.map(lambda n: n, uid="slow", parallelism=1 if stated["reader"] else None)
+        slow.sink(rt.DiscardSink())
+        caplog.clear()
+        env.execute(runner="inline", options=Options(queues={"slow": Queues(input_bytes=1000)}))
+        return caplog.text
+
+    if own in ("neither", "both"):
+        with pytest.raises(ConfigurationError, match="have no effect"):
+            run(1)
+        return
+    assert not run(2)
+    assert "queues of slow have no effect at this parallelism" in run(1)
+
+
 @pytest.mark.parametrize(
     ("make", "message"),
     [

@@ -220,6 +220,31 @@ def test_no_split_of_an_unbounded_source_is_forgotten(parallelism: int, tmp_path
     assert len(set(sink.rows)) == len(sink.rows)
 
 
+class Unstorable(Scripted):
+    """Its offsets are no values that a checkpoint can hold."""
+
+    def __init__(self, offset: Any) -> None:
+        super().__init__([[1], [2]])
+        self._offset = offset
+
+    def open_split(self, split: rt.Split, offset: Any) -> rt.SplitReader:
+        reader = _Reader(self.script[0])
+        reader.offset = self._offset
+        return reader
+
+
+@pytest.mark.parametrize("offset", ["a\ud800", 2**64, (1, object())], ids=["text", "int", "object"])
+def test_an_offset_that_cannot_be_stored_names_source_and_split(
+    offset: Any, tmp_path: Path
+) -> None:
+    env = rt.Environment()
+    env.source(Unstorable(offset), uid="odd", name="odd").sink(rt.CollectSink(), uid="out")
+    job = SteppedJob(env, tmp_path)
+    job.work(3)
+    with pytest.raises(rt.UserCodeError, match=r"odd.*offsets of its splits cannot be stored.*'0'"):
+        job.checkpoint()
+
+
 def test_the_source_says_how_its_splits_are_read() -> None:
     unbounded = Scripted([], bounded=False)
     assert unbounded.reads_side_by_side

@@ -76,7 +76,9 @@ def test_each_checkpoint_that_is_kept_has_a_trace_and_no_other_has(runner, tmp_p
     traces, sink = Traces(), CollectSink()
     result = job(sink, 200_000).execute(
         runner=runner,
-        checkpointing=Checkpointing(tmp_path, interval="30ms", mode="unaligned", retain=2),
+        checkpointing=Checkpointing(
+            tmp_path, interval="30ms", min_pause="100ms", mode="unaligned", retain=2
+        ),
         options=Options(trace=True),
         observer=traces,
     )

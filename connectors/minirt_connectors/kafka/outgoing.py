@@ -11,6 +11,7 @@ import pyarrow as pa
 from minirt.data.batch import Batch, Columns, Rows
 from minirt.errors import SinkDataError
 from minirt.io.encoder import Encoder
+from minirt.io.json_text import OnNan
 from minirt.units import event_time_ms
 from minirt_connectors.kafka.formats import Format, json_lines
 
@@ -49,12 +50,13 @@ class Shape:
     partition: FieldSpec = None
     partitions: int = 1
     bytes_max: int = 1_000_000
+    nan: OnNan = "error"
 
     def columns(self, batch: Batch, operator: str) -> pa.RecordBatch:
         """The records as they are staged. Raises SinkDataError for one that the topic does not take."""
         count = len(batch)
         values = self.format.encode(batch, operator)
-        keys = self._parts(batch, "key", operator, lambda given: _keys(given, operator))
+        keys = self._parts(batch, "key", operator, lambda given: _keys(given, operator, self.nan))
         headers = self._parts(batch, "headers", operator, lambda all: [_headers(h) for h in all])
         columns = [
             pa.array(values, pa.binary()),
@@ -168,10 +170,10 @@ def _picked(batch: Batch, spec: str | Callable[[Any], Any]) -> list[Any]:
     return [record[spec] for record in batch.records]
 
 
-def _keys(given: list[Any], operator: str) -> list[bytes | None]:
+def _keys(given: list[Any], operator: str, nan: OnNan) -> list[bytes | None]:
     """Bytes and text as they are, all else as JSON."""
     others = [key for key in given if not (key is None or isinstance(key, bytes | str))]
-    texts = iter(json_lines(Rows(others), operator) if others else [])
+    texts = iter(json_lines(Rows(others), operator, nan) if others else [])
     return [
         _raw(key) if key is None or isinstance(key, bytes | str) else next(texts) for key in given
     ]

@@ -20,6 +20,7 @@ from minirt.io.base import (
     SinkWriter,
 )
 from minirt.io.encoder import Encoder
+from minirt.io.json_text import OnNan
 from minirt.io.ledger import LedgerConnection, LedgerSink
 from minirt_connectors.kafka.cluster import Cluster
 from minirt_connectors.kafka.formats import Format, format_of
@@ -50,6 +51,7 @@ class KafkaSink(LedgerSink):
     says what was committed; it is created if it is missing. `delivery="at_least_once"` writes at once.
 
     `format` tells how a record becomes a value: "json", "raw" (the field `value`, bytes) or a `Format`.
+    JSON has no NaN and no infinity: a record with one fails the job, or with `nan="null"` holds null.
     `key`, `headers`, `timestamp` and `partition` are each the name of a column or a function of the record:
     bytes, text or a value that is written as JSON; a mapping or pairs from text to bytes or text; a time as
     those of watermarks; a number. Without `timestamp` it is the time of writing, without `partition` the
@@ -66,6 +68,7 @@ class KafkaSink(LedgerSink):
         *,
         delivery: Delivery = "exactly_once",
         format: str | Format = "json",
+        nan: OnNan = "error",
         key: FieldSpec = None,
         headers: FieldSpec = None,
         timestamp: FieldSpec = None,
@@ -85,7 +88,8 @@ class KafkaSink(LedgerSink):
         self._delivery = delivery
         self._partitioner = partitioner
         self._ledger = ledger
-        self._format = format_of(format)
+        self._format = format_of(format, nan=nan)
+        self._nan = nan
         self._fields = {
             "key": key,
             "headers": headers,
@@ -104,7 +108,7 @@ class KafkaSink(LedgerSink):
             config = topic_config(self._cluster.admin(), self._topic)
         bytes_max = int(config.get("max.message.bytes", _BYTES_MAX))
         self._shape = Shape(
-            self._format, partitions=partitions, bytes_max=bytes_max, **self._fields
+            self._format, partitions=partitions, bytes_max=bytes_max, nan=self._nan, **self._fields
         )
 
     def encoding(self, operator: str) -> Callable[[BinaryIO], Encoder]:

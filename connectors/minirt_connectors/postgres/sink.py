@@ -12,8 +12,8 @@ from typing import Any, BinaryIO, Literal, get_args
 
 import pyarrow as pa
 
-from minirt.data.batch import Batch
 from minirt.errors import ConfigurationError, MinirtError, SinkDataError
+from minirt.io.arrow_pieces import ArrowEncoder, read_piece
 from minirt.io.encoder import Encoder
 from minirt.io.ledger import LedgerConnection, LedgerEntry, LedgerSink, LedgerTransaction
 from minirt.io.schemas import ColumnEncoder
@@ -90,7 +90,7 @@ class PostgresSink(LedgerSink):
 
     def encoding(self, operator: str) -> Callable[[BinaryIO], Encoder]:
         columns = ColumnEncoder(operator, self._planned[1])
-        return lambda stream: _ArrowEncoder(stream, columns)
+        return lambda stream: ArrowEncoder(stream, columns)
 
     def connect(self) -> LedgerConnection:
         return PostgresConnection(self._server, *self._planned, self._key)
@@ -187,8 +187,7 @@ class _Transaction(LedgerTransaction):
         return None if known == LedgerEntry() else known
 
     def write(self, piece: bytes) -> None:
-        with pa.ipc.open_stream(piece) as reader:
-            data = reader.read_all()
+        data = read_piece(piece)
         place = {} if self._table.schema is None else {"db_schema_name": self._table.schema}
         doing = self._server.errors(f"cannot write to {self._table.sql}", SinkDataError)
         with doing, self._connection.cursor() as cursor:
@@ -230,26 +229,3 @@ class _Transaction(LedgerTransaction):
         order = pa.array(range(first, self._merged), pa.int64())
         mode = "append" if first else "create"
         cursor.adbc_ingest(_ORDER, data.append_column(_ORDER, order), mode=mode, temporary=True)
-
-
-class _ArrowEncoder(Encoder):
-    """A piece is a stream of Arrow record batches."""
-
-    def __init__(self, stream: BinaryIO, columns: ColumnEncoder) -> None:
-        self._stream = stream
-        self._columns = columns
-        self._writer: pa.RecordBatchStreamWriter | None = None
-
-    def write(self, batch: Batch) -> None:
-        encoded = self._columns.encode(batch)
-        if self._writer is None:
-            options = pa.ipc.IpcWriteOptions(compression="lz4")
-            self._writer = pa.ipc.new_stream(self._stream, encoded.schema, options=options)
-        self._writer.write_batch(encoded)
-
-    def finish(self) -> None:
-        if self._writer is not None:
-            self._writer.close()
-
-    def abandon(self) -> None:
-        self._writer = None

@@ -9,6 +9,7 @@ from minirt.laboratory.workload import Workload
 from minirt.laboratory.workloads.aws_peak import AwsPeak
 from minirt.laboratory.workloads.checkpointing_time import CheckpointingTime
 from minirt.laboratory.workloads.joined import Joined
+from minirt.laboratory.workloads.nexmark import Nexmark
 from minirt.laboratory.workloads.throttled import Throttled
 from minirt.laboratory.workloads.windowed import Windowed
 from minirt.settings.catalogue import nearest
@@ -17,6 +18,7 @@ WORKLOADS: Mapping[str, type[Workload]] = {
     "aws-peak": AwsPeak,
     "checkpointing-time": CheckpointingTime,
     "joined": Joined,
+    "nexmark": Nexmark,
     "throttled": Throttled,
     "windowed": Windowed,
 }

@@ -41,7 +41,7 @@ ID, KEY, MADE = 0, 1, 2
 BATCH_RECORDS = 128
 _SPLIT_BITS = 40
 _SPREAD = 2654435761
-_END = -1
+END = -1
 """Marks the note of a source that has ended."""
 
 Record = tuple[int, int, int, str]
@@ -124,7 +124,7 @@ class _NumberedReader(SplitReader):
 
     def read(self) -> list[Any] | None:
         if self._time_is_up():
-            self._notes.mark(_END)
+            self._notes.mark(END)
             return None
         first, pace = self.offset, self._source.pace
         made_ns = self._read_ns(first) if pace is None else self._due_ns(pace, first)
@@ -342,17 +342,17 @@ def source_lag(place: Place, pace: Pace, began: float, every_s: float = 0.25) ->
 
 def ends_of_splits(place: Place) -> dict[int, int] | None:
     """How many records each split gave out in all, by its number; None if one did not come to its end."""
-    ends = _ends(place)
+    ends = ends_of_readers(place)
     if not ends or None in ends.values():
         return None
     return {int(who.rpartition("-")[2]): end for who, end in ends.items() if end is not None}
 
 
-def _ends(place: Place) -> dict[str, int | None]:
-    """Likewise, by the reader's name; None of one that did not come to its end."""
+def ends_of_readers(place: Place) -> dict[str, int | None]:
+    """Likewise, by the name of the reader; None of one that did not come to its end."""
     ends: dict[str, int | None] = {}
     for track in read_tracks(place.notes, "source"):
-        ended = [note.records for note in track.notes if note.checkpoint == _END]
+        ended = [note.records for note in track.notes if note.checkpoint == END]
         ends[track.who] = max([*ended, ends.get(track.who) or 0]) if ended else ends.get(track.who)
     return ends
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 import inspect
-from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -35,24 +34,23 @@ def check_flag(value: Any, name: str, label: str) -> bool:
 
 def check_methods(label: str, process: Any, *methods: str) -> None:
     """Raise ConfigurationError for a method that cannot be called, or that nobody would call."""
-    for name in dir(type(process)):
-        if (
-            name.startswith("on_")
-            and name not in methods
-            and callable(getattr(type(process), name))
-        ):
-            raise ConfigurationError(
-                f"{label}: nobody calls {type(process).__name__}.{name}{_hint(name, methods)}; methods of "
-                "your own have names that do not begin with 'on_'"
-            )
+    check_hooks(label, process, *methods)
     for method in methods:
         first = "the timestamp" if method == "on_timer" else "the record"
         check_function(getattr(process, method), label, first, "the context", may_yield=True)
 
 
-def _hint(name: str, methods: Sequence[str]) -> str:
-    near = difflib.get_close_matches(name, methods, n=1)
-    return f", did you mean {near[0]}?" if near else ""
+def check_hooks(label: str, given: Any, *methods: str) -> None:
+    """Raise ConfigurationError for a method that looks as if minirt would call it, but is none of these."""
+    kind = type(given)
+    for name in dir(kind):
+        if name.startswith("on_") and name not in methods and callable(getattr(kind, name)):
+            near = difflib.get_close_matches(name, methods, n=1)
+            hint = f", did you mean {near[0]}?" if near else ""
+            raise ConfigurationError(
+                f"{label}: nobody calls {kind.__name__}.{name}{hint}; methods of your own have names "
+                "that do not begin with 'on_'"
+            )
 
 
 def check_column(column: str, schema: pa.Schema | None, label: str) -> None:

@@ -35,7 +35,7 @@ def to_columns(batch: Batch, label: str) -> Columns:
         names = batch.records[0].keys()
         strange = next((record for record in batch.records if record.keys() != names), None)
         table = pa.RecordBatch.from_pylist(batch.records)
-    except (pa.ArrowException, TypeError, AttributeError) as error:
+    except (pa.ArrowException, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise _no_columns(label, str(error)) from error
     if not names:
         raise _no_columns(label, "a record without fields has no columns")

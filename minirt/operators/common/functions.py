@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from minirt.errors import ConfigurationError
+from minirt.state.binding import declarations
+from minirt.state.handles import Handle
 
 _FUNCTIONS = (types.FunctionType, types.MethodType, functools.partial)
 _UNSTABLE = ("hash", "id")
@@ -40,6 +42,19 @@ def check_function(function: Any, label: str, *given: str, may_yield: bool = Fal
             "return it, or use flat_map to emit several records"
         )
     check_arity(function, label, *given)
+    check_stateless(function, label, "an object that minirt calls")
+
+
+def check_stateless(given: Any, label: str, kind: str) -> None:
+    """Raise ConfigurationError if an object has state handles that nobody would bind to a key."""
+    names = sorted(declarations(type(given)))
+    attributes = getattr(given, "__dict__", {})
+    names += [name for name, value in attributes.items() if isinstance(value, Handle)]
+    if names:
+        raise ConfigurationError(
+            f"{label}: {type(given).__name__} declares state {names[0]!r}, but {kind} has none: make "
+            "it a KeyedProcess, behind key_by"
+        )
 
 
 def check_key_function(function: Any, label: str) -> None:

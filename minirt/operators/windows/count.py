@@ -102,10 +102,12 @@ class CountFrame(WindowFrame):
             return
         slots = [self._find(columns, first + apart) for apart in range(panes)]
         _, accumulators = self._panes.fresh()
-        for held, own in zip(accumulators, self._panes.contents[1], strict=True):  # type: ignore[index]
+        for place, held in enumerate(accumulators):
+            own = self._panes.contents[1][place]  # type: ignore[index]
             held.make_room(len(keys))
             for each in slots:
-                held.merge(np.arange(len(keys)), own, each)
+                with self._panes.naming_sums(place, lambda of: [c.take(of) for c in columns]):
+                    held.merge(np.arange(len(keys)), own, each)
         times = np.max([self._panes.times(each) for each in slots], axis=0)
         self._show_results(
             columns, [held.result(np.arange(len(keys))) for held in accumulators], times

@@ -10,6 +10,7 @@ from minirt.clock import SYSTEM_CLOCK, Clock
 from minirt.config import Options
 from minirt.graph.execution import ExecutionGraph
 from minirt.io.base import Split
+from minirt.monitoring.program_logging import ProgramLogging
 from minirt.protocol.barriers import CheckpointMode
 from minirt.protocol.ids import SubtaskId
 from minirt.protocol.manifest import ManifestKey
@@ -30,6 +31,8 @@ class JobPackage:
     storage: CheckpointStorage | None
     clock: Clock = SYSTEM_CLOCK
     """What all processes of the job go by."""
+    logging: ProgramLogging | None = None
+    """How workers log, if the program has set that up."""
 
     def load_graph(self) -> ExecutionGraph:
         graph: ExecutionGraph = pickle.loads(self.graph)

@@ -26,7 +26,9 @@ from minirt.monitoring.events import JobEvents
 from minirt.monitoring.load import LOAD_ENTRIES_MAX, JobSetup, LoadEntries
 from minirt.monitoring.logs import logger_of, set_up_program
 from minirt.monitoring.monitor import JobMonitor
+from minirt.monitoring.program_logging import ProgramLogging
 from minirt.monitoring.report import FiguresReport
+from minirt.operators.common.checks import check_hooks, check_instance
 from minirt.protocol.checkpoint_paths import CheckpointPaths
 from minirt.protocol.checkpoints import CheckpointSettings
 from minirt.protocol.ids import SubtaskId
@@ -206,7 +208,12 @@ def _noting_load(
 
 
 def _watching(settings: RunSettings) -> list[JobObserver]:
-    return [] if settings.observer is None else [settings.observer]
+    """The observer of the user, if there is one. Raises ConfigurationError if it would not hear."""
+    if settings.observer is None:
+        return []
+    check_instance(settings.observer, JobObserver, "observer")
+    check_hooks("observer", settings.observer, *vars(JobObserver))
+    return [settings.observer]
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,7 +230,11 @@ class _Parts:
     def of(cls, graph: JobGraph, settings: RunSettings, clock: Clock) -> _Parts:
         execution = build_execution_graph(graph)
         checkpointing, options = settings.checkpointing, settings.options
-        check_queues(execution, options)
+        for node in check_queues(execution, options):
+            logger.warning(
+                "job %r: queues of %s have no effect at this parallelism, at which %s is chained",
+                *(graph.name, node.uid, node.label),
+            )
         if checkpointing is None:
             if options.trace:
                 raise ConfigurationError(
@@ -253,7 +264,10 @@ class _Parts:
             raise ConfigurationError(f"the job cannot be sent to workers: {error}") from error
         return cls(
             execution,
-            JobPackage(pickled, options, {**MODES, mode.name: mode}, storage, clock),
+            JobPackage(
+                *(pickled, options, {**MODES, mode.name: mode}, storage, clock),
+                ProgramLogging.of_this_process(options),
+            ),
             job_protocol(
                 *(execution, checkpointing, mode.name, settings.restart, options),
                 hosts_wait_s=_launch_of(settings).wait_s or 0.0,

@@ -20,6 +20,7 @@ from minirt.monitoring.log_lines import LogLine
 from minirt.monitoring.logs import log_fields, logger_of
 from minirt.monitoring.monitor import JobMonitor, RestartRecord
 from minirt.monitoring.queued import queued_in_words
+from minirt.notebook import facts, table
 from minirt.operations.desk import ControlDesk
 from minirt.protocol.barriers import CheckpointMode
 from minirt.protocol.job import JobProtocol
@@ -55,6 +56,25 @@ class JobResult:
     checkpoints: tuple[CheckpointReport, ...] = field(repr=False)
     savepoint: Savepoint | None = None
     """Where a job that was stopped or drained may go on."""
+
+    def _repr_html_(self) -> str:
+        named = {
+            "status": self.status.value,
+            "seconds": f"{self.duration_s:.2f}",
+            "restarts": self.restarts,
+            "completed checkpoints": self.completed_checkpoints,
+            "savepoint": None if self.savepoint is None else self.savepoint.path,
+        }
+        known = {name: value for name, value in named.items() if value is not None}
+        shown = facts(f"job {self.name}", known)
+        if not self.checkpoints:
+            return shown
+        rows = (
+            (one.checkpoint_id, one.status.value, one.mode, f"{one.duration_s:.3f}", one.bytes)
+            for one in self.checkpoints[-10:]
+        )
+        head = ("id", "status", "mode", "seconds", "bytes")
+        return shown + table("newest checkpoints", head, rows)
 
 
 class Recorder(JobObserver):

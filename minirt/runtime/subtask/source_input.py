@@ -12,10 +12,11 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from minirt.data.batch import Batch, Columns, Rows
+from minirt.data.errors import UnsupportedRecordError
 from minirt.errors import MinirtError, SourceDataError
 from minirt.graph.operator_spec import Reading
 from minirt.io.base import Offset, Split, SplitReader
-from minirt.operators.common.base import Member, OperatorContext, user_error
+from minirt.operators.common.base import Member, OperatorContext, shown, user_error
 from minirt.operators.common.columns import check_names
 from minirt.operators.event_time import stamper
 from minirt.operators.source import ERRORS_TAG
@@ -209,7 +210,14 @@ class SourceInput(Input, Member):
         self._states = states
 
     def snapshot(self) -> Mapping[str, bytes]:
-        return {SPLITS: msgpack.packb([state.to_plain() for state in self._states])}
+        try:
+            return {SPLITS: msgpack.packb([state.to_plain() for state in self._states])}
+        except (TypeError, ValueError, OverflowError) as error:
+            offsets = {state.split.id: state.offset for state in self._states}
+            raise UnsupportedRecordError(
+                f"the offsets of its splits cannot be stored ({error}), as they hold only values that "
+                f"msgpack carries: {shown(offsets)}"
+            ) from error
 
     def offsets(self) -> Mapping[str, Offset] | None:
         if not self._source.wants_committed:

@@ -175,7 +175,14 @@ class Worker:
     def _assemble(self, assignment: Assignment, listener: socket.socket) -> list[Subtask]:
         graph, options = self._package.load_graph(), self._package.options
         generation = self._place.generation
-        set_up_worker(options.log_format, options.log_level, job=graph.name, generation=generation)
+        logging = self._package.logging
+        set_up_worker(
+            options.log_format,
+            options.log_level,
+            None if logging is None else logging.set_up,
+            job=graph.name,
+            generation=generation,
+        )
         keep_lines(self._lines)
         mine = [id for id, host in assignment.placement.items() if host == self._place.worker]
         pace = self._limits.slice_s

@@ -190,6 +190,8 @@ class Subtasks:
 
     def _subtask_of(self, record: Any, input: int) -> int:
         count = len(self.operators)
+        if count == 1:
+            return 0
         if self._keys:
             group = key_hash(self._keys[input].on_rows()(record)) % GROUPS
             return subtask_of_group(group, count, GROUPS)

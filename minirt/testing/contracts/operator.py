@@ -5,12 +5,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import cloudpickle
 import pytest
 
 from minirt.data.batch import Batch
+from minirt.errors import UserCodeError
 from minirt.graph.keys import KeySelector
 from minirt.graph.operator_spec import Form, OperatorSpec, Site, StateDealing
 from minirt.state import segments
@@ -118,6 +120,26 @@ class OperatorContract(ABC):
                 results = [*seen, *_fed(third, events[place + 1 :]).end()]
                 assert self.settled(results) == wanted, f"rescaled around batch {place}"
 
+    def test_a_key_that_no_other_subtask_could_find_is_refused(
+        self, spec: OperatorSpec, events: Sequence[Event]
+    ) -> None:
+        """Who deals records lets 1.0 pass once 1 is known: state stored by it could not be rescaled."""
+        if spec.state is not StateDealing.BY_KEY_GROUP or not self.keys:
+            pytest.skip("it stores nothing by key")
+        key: Any = 1
+        selectors = tuple(
+            KeySelector(columns=(own,))
+            if isinstance(own, str)
+            else KeySelector(function=lambda _: key)
+            for own in self.keys
+        )
+        given = [event for event in events if isinstance(event, Given)]
+        subtasks = Subtasks(spec, selectors)
+        _fed(subtasks, [self._with_key(event, key) for event in given])
+        key = 1.0
+        with pytest.raises(UserCodeError):
+            _fed(subtasks, [self._with_key(event, key) for event in given])
+
     def test_snapshots_that_build_on_older_ones_restore(
         self, spec: OperatorSpec, events: Sequence[Event]
     ) -> None:
@@ -145,6 +167,13 @@ class OperatorContract(ABC):
             _fed(subtasks, events).end()
         for operator in subtasks.operators:
             operator.close()
+
+    def _with_key(self, given: Given, key: Any) -> Given:
+        """The same records with another value in the column of their key."""
+        own = self.keys[given.input]
+        if not isinstance(own, str):
+            return given
+        return replace(given, records=[{**record, own: key} for record in given.records])
 
     def _selectors(self) -> tuple[KeySelector, ...]:
         return tuple(

@@ -11,7 +11,7 @@ import pyarrow as pa
 from pyarrow import json as pa_json
 
 from minirt.data.batch import Batch
-from minirt.io.json_text import JsonlEncoder
+from minirt.io.json_text import JsonlEncoder, OnNan
 from minirt_connectors.kafka.formats.base import Format, Undecodable
 
 _scan = json.JSONDecoder().scan_once  # type: ignore[attr-defined]
@@ -21,23 +21,24 @@ _ERRORS = (ValueError, StopIteration, RecursionError, AttributeError)
 class JsonFormat(Format):
     """Rows as `json.loads` gives them; with a schema, columns as the JSON reader of Arrow gives them."""
 
-    def __init__(self, schema: pa.Schema | None = None) -> None:
+    def __init__(self, schema: pa.Schema | None = None, nan: OnNan = "error") -> None:
         self._schema = schema
+        self._nan = nan
 
     def decode(self, values: Sequence[bytes | None]) -> list[Any] | pa.RecordBatch:
         return _rows(values) if self._schema is None else _columns(values, self._schema)
 
     def encode(self, batch: Batch, operator: str) -> Sequence[bytes | None]:
-        return json_lines(batch, operator)
+        return json_lines(batch, operator, self._nan)
 
     def schema(self) -> pa.Schema | None:
         return self._schema
 
 
-def json_lines(batch: Batch, operator: str) -> list[bytes]:
+def json_lines(batch: Batch, operator: str, nan: OnNan) -> list[bytes]:
     """The records as JSON, which never has an end of line in it."""
     stream = io.BytesIO()
-    JsonlEncoder(stream, operator, "error").write(batch)
+    JsonlEncoder(stream, operator, nan).write(batch)
     return stream.getvalue().split(b"\n")[:-1]
 
 

@@ -47,5 +47,10 @@ def _bytes(value: Any, operator: str) -> bytes | None:
     if value is None or isinstance(value, bytes):
         return value
     if isinstance(value, str):
-        return value.encode()
+        try:
+            return value.encode()
+        except UnicodeEncodeError as error:
+            raise SinkDataError(
+                f"{operator}: {value!r:.500} is no text of UTF-8: {error}"
+            ) from error
     raise SinkDataError(f'{operator}: format="raw" writes bytes or text, not {value!r:.500}')

@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from benchmarks.nexmark.random import Ints, Words, below, more_words, words
+from minirt.laboratory.nexmark.random import Ints, Words, below, more_words, words
 
 _SHORTEST = 3
 _WORD_CHARACTERS = 4

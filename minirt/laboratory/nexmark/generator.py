@@ -14,11 +14,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from benchmarks.nexmark import text
-from benchmarks.nexmark.random import Ints, Words, below, fractions, prices, words
-from benchmarks.nexmark.schemas import ALL, KINDS, SCHEMAS, Kind
-from benchmarks.nexmark.vocabulary import CITIES, HOT_CHANNELS, NAMES, STATES
-from benchmarks.nexmark.workload import Workload
+from minirt.laboratory.nexmark import text
+from minirt.laboratory.nexmark.random import Ints, Words, below, fractions, prices, words
+from minirt.laboratory.nexmark.schemas import ALL, KINDS, SCHEMAS, Kind
+from minirt.laboratory.nexmark.vocabulary import CITIES, HOT_CHANNELS, NAMES, STATES
+from minirt.laboratory.nexmark.workload import Workload
 
 _FIRST_ID = 1000  # of persons, and of auctions
 _HOT_PERIOD = 100  # so many persons or auctions have the same hot one among them

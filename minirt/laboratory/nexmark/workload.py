@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-from minirt import ConfigurationError
+from minirt.errors import ConfigurationError
 from minirt.units import positive
 
 BASE_TIME_MS = 1_436_918_400_000

@@ -1,0 +1,215 @@
+"""Writes to a table of any database by a ledger: what a checkpoint commits is one transaction.
+
+Output is staged as Arrow beside the checkpoints of the job. The coordinator inserts it with `executemany`,
+and writes the checkpoint's id into the table `minirt_commits` in the same transaction.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from typing import Any, BinaryIO
+
+import pyarrow as pa
+
+from minirt.errors import ConfigurationError, MinirtError, SinkDataError, StorageError
+from minirt.io.arrow_pieces import ArrowEncoder, read_piece
+from minirt.io.encoder import Encoder
+from minirt.io.ledger import LedgerConnection, LedgerEntry, LedgerSink, LedgerTransaction
+from minirt.io.schemas import ColumnEncoder
+from minirt_connectors.database.driver import Driver, closed, plain_name, rows, run
+
+LEDGER = "minirt_commits"
+_ROWS = 10_000
+"""How many rows are turned into Python values at a time."""
+
+_CREATE_LEDGER = (
+    f"CREATE TABLE {LEDGER} (sink VARCHAR(200) NOT NULL PRIMARY KEY, checkpoint_id BIGINT NOT NULL, "
+    "generation BIGINT NOT NULL, written_by BIGINT NOT NULL)"
+)
+_COLUMNS = ("checkpoint_id", "generation", "written_by", "sink")
+
+
+class DatabaseSink(LedgerSink):
+    """Inserts records into `table` by a DB-API 2 driver, each exactly once.
+
+    `driver` names the module, such as "sqlite3", and `connect` are the arguments of its `connect`. `schema`
+    names the columns and their types. `statement` replaces the `INSERT`, for example by one that updates
+    what is there; it marks a value for each column as the driver does, in the order of the schema. The
+    job needs checkpointing, and shows its records when a checkpoint completes. The database must have
+    transactions.
+    """
+
+    def __init__(
+        self,
+        driver: str,
+        connect: Mapping[str, Any],
+        table: str,
+        schema: pa.Schema,
+        *,
+        statement: str | None = None,
+    ) -> None:
+        self._driver = Driver(driver, connect)
+        self._table = plain_name("table", table)
+        if not isinstance(schema, pa.Schema) or not len(schema):
+            raise ConfigurationError("schema must be a pyarrow.Schema with at least one column")
+        self._schema = schema
+        self._statement = statement
+        if statement is None:
+            for name in schema.names:
+                plain_name("column", name)
+
+    def __repr__(self) -> str:
+        return f"DatabaseSink({self._driver.name!r}, table={self._table!r})"
+
+    def validate(self) -> None:
+        """Look at the table, so that what does not fit is refused before anything starts."""
+        try:
+            connection = self._driver.connect()
+            try:
+                names = "*" if self._statement else ", ".join(self._schema.names)
+                with self._driver.errors(f"cannot use the table {self._table}"):
+                    rows(connection, f"SELECT {names} FROM {self._table} WHERE 1 = 0")
+            finally:
+                closed(connection)
+        except StorageError as error:
+            raise ConfigurationError(str(error)) from error
+
+    def encoding(self, operator: str) -> Callable[[BinaryIO], Encoder]:
+        columns = ColumnEncoder(operator, self._schema)
+        return lambda stream: ArrowEncoder(stream, columns)
+
+    def connect(self) -> LedgerConnection:
+        names = self._schema.names
+        statement = self._statement or (
+            f"INSERT INTO {self._table} ({', '.join(names)}) "
+            f"VALUES ({', '.join(self._driver.marks(names))})"
+        )
+        return DatabaseConnection(self._driver, statement)
+
+
+class DatabaseConnection(LedgerConnection):
+    """One connection; the ledger is created if it is not there."""
+
+    def __init__(self, driver: Driver, statement: str) -> None:
+        self._driver = driver
+        self._statement = statement
+        self._connection = driver.connect()
+        try:
+            self._create_ledger()
+            self._check_transactions()
+        except MinirtError:
+            self.close()
+            raise
+
+    @contextmanager
+    def transaction(self) -> Iterator[LedgerTransaction]:
+        try:
+            yield _Transaction(self._driver, self._connection, self._statement)
+            with self._driver.errors("cannot commit", SinkDataError):
+                self._connection.commit()
+        except BaseException:
+            with suppress(Exception):  # Whoever uses it closes it then, which does as much.
+                self._connection.rollback()
+            raise
+
+    def close(self) -> None:
+        closed(self._connection)
+
+    def _create_ledger(self) -> None:
+        asked = f"SELECT checkpoint_id FROM {LEDGER} WHERE 1 = 0"
+        try:
+            with self._driver.errors(f"cannot read {LEDGER}"):
+                rows(self._connection, asked)
+                self._connection.rollback()
+                return
+        except StorageError:
+            with suppress(Exception):
+                self._connection.rollback()
+        try:
+            with self._driver.errors(f"cannot create the table {LEDGER}"):
+                run(self._connection, _CREATE_LEDGER)
+                self._connection.commit()
+        except StorageError:  # Another job may have been faster.
+            with suppress(Exception):
+                self._connection.rollback()
+            with self._driver.errors(f"cannot create the table {LEDGER}"):
+                rows(self._connection, asked)
+                self._connection.rollback()
+
+    def _check_transactions(self) -> None:
+        """Raises ConfigurationError if what is rolled back stays: then nothing is exactly once."""
+        name = f"minirt-probe-{uuid.uuid4().hex}"
+        with self._driver.errors("cannot write to the ledger"):
+            _insert(self._driver, self._connection, name)
+            self._connection.rollback()
+            [mark] = self._driver.marks(["sink"])
+            named = self._driver.parameters(["sink"], [(name,)])[0]
+            asked = f"SELECT sink FROM {LEDGER} WHERE sink = {mark}"
+            stays = rows(self._connection, asked, named)
+            if stays:
+                run(self._connection, f"DELETE FROM {LEDGER} WHERE sink = {mark}", named)
+                self._connection.commit()
+            self._connection.rollback()
+        if stays:
+            raise ConfigurationError(
+                f"{self._driver.name}: the connection commits each statement by itself, or the database "
+                "has no transactions: turn autocommit off in connect=..., or choose another kind of table"
+            )
+
+
+class _Transaction(LedgerTransaction):
+    def __init__(self, driver: Driver, connection: Any, statement: str) -> None:
+        self._driver = driver
+        self._connection = connection
+        self._statement = statement
+
+    def entry(self, owner: str) -> LedgerEntry | None:
+        [mark] = self._driver.marks(["sink"])
+        [named] = self._driver.parameters(["sink"], [(owner,)])
+        asked = f"SELECT checkpoint_id, generation, written_by FROM {LEDGER} WHERE sink = {mark}"
+        with self._driver.errors("cannot read the ledger"):
+            # To change it, if only to what it was, is the lock that all databases know.
+            locked = f"UPDATE {LEDGER} SET generation = generation WHERE sink = {mark}"
+            run(self._connection, locked, named)
+            found = rows(self._connection, asked, named)
+            if not found:
+                # Whoever comes second waits here for the first one, or fails and comes again.
+                _insert(self._driver, self._connection, owner)
+                found = rows(self._connection, asked, named)
+        known = LedgerEntry(*map(int, found[0]))
+        return None if known == LedgerEntry() else known
+
+    def write(self, piece: bytes) -> None:
+        data = read_piece(piece)
+        names = data.schema.names
+        cursor = self._connection.cursor()
+        with self._driver.errors("cannot write records", SinkDataError):
+            for batch in data.to_batches(_ROWS):
+                values = list(zip(*(column.to_pylist() for column in batch.columns), strict=True))
+                cursor.executemany(self._statement, self._driver.parameters(names, values))
+            cursor.close()
+
+    def record(self, owner: str, entry: LedgerEntry) -> None:
+        marks = self._driver.marks(_COLUMNS)
+        changes = ", ".join(f"{name} = {mark}" for name, mark in zip(_COLUMNS, marks, strict=True))
+        changed = changes.rpartition(", sink")[0]
+        values = (entry.checkpoint_id, entry.generation, entry.written_by, owner)
+        with self._driver.errors("cannot write to the ledger"):
+            run(
+                self._connection,
+                f"UPDATE {LEDGER} SET {changed} WHERE sink = {marks[-1]}",
+                self._driver.parameters(_COLUMNS, [values])[0],
+            )
+
+
+def _insert(driver: Driver, connection: Any, owner: str) -> None:
+    """An entry of nothing."""
+    marks = driver.marks(_COLUMNS)
+    [values] = driver.parameters(_COLUMNS, [(0, 0, 0, owner)])
+    run(
+        connection,
+        f"INSERT INTO {LEDGER} ({', '.join(_COLUMNS)}) VALUES ({', '.join(marks)})",
+        values,
+    )

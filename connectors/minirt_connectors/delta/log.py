@@ -1,0 +1,169 @@
+"""Reads the log of a Delta table version by version, and the files that it names."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+from urllib.parse import unquote
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from minirt.errors import SourceDataError
+from minirt.io.schemas import SchemaMismatch, conform
+from minirt_connectors.delta.table import READER_FEATURES, Location, Shape, check_readable
+from minirt_connectors.versions import Version, VersionLog
+
+OnChange = Literal["fail", "skip"]
+_BATCH_ROWS = 32768
+
+
+@dataclass(frozen=True, slots=True)
+class AddedFile:
+    """A file that the log names, and the values of the columns that it leaves out."""
+
+    path: str
+    partition_values: Mapping[str, Any]
+
+    def __str__(self) -> str:
+        return self.path
+
+
+class DeltaLog(VersionLog):
+    """`on_change` says what to do with versions that take rows away: fail, or pass over them as a whole."""
+
+    def __init__(self, location: Location, shape: Shape, on_change: OnChange) -> None:
+        self._location = location
+        self._shape = shape
+        self._on_change = on_change
+        self._storage = location.files()
+
+    def whole(self, number: int) -> Version:
+        table = self._location.load(number)
+        check_readable(self._location.uri, table)
+        with self._location.errors(f"cannot read version {number}"):
+            actions = pa.table(table.get_add_actions())
+        columns = ["path", *(["partition"] if "partition" in actions.column_names else [])]
+        rows = sorted(actions.select(columns).to_pylist(), key=lambda row: row["path"])
+        return Version(
+            number, [self._file(row["path"], row.get("partition") or {}) for row in rows]
+        )
+
+    def added(self, number: int) -> Version:
+        text = self._content(_name(number))
+        if text is None:
+            raise self._gone(number)
+        try:
+            actions = [json.loads(line) for line in text.splitlines() if line.strip()]
+        except ValueError as error:
+            raise SourceDataError(f"{self._location.uri}: version {number} is no JSON") from error
+        takes_away = False
+        files = []
+        for action in actions:
+            if add := action.get("add"):
+                if add.get("deletionVector"):
+                    raise SourceDataError(
+                        f"{self._location.uri}: version {number} has deletion vectors"
+                    )
+                if add["dataChange"]:
+                    files.append(self._file(add["path"], add["partitionValues"]))
+            elif remove := action.get("remove"):
+                takes_away |= remove["dataChange"]
+            elif protocol := action.get("protocol"):
+                self._check_protocol(number, protocol)
+        if not takes_away:
+            return Version(number, files)
+        if self._on_change == "fail":
+            raise SourceDataError(
+                f"{self._location.uri}: version {number} changes or deletes rows that were read already; "
+                'on_change="skip" passes over such versions'
+            )
+        return Version(number, [])
+
+    def following(self, number: int) -> int | None:
+        if self._exists(_name(number + 1)):
+            return number + 1
+        # A log is cleaned up to one of its checkpoints, so nothing else can hide a version.
+        if (text := self._content("_delta_log/_last_checkpoint")) is not None:
+            newest = int(json.loads(text)["version"])
+            if newest > number and not self._exists(_name(number + 1)):
+                raise self._gone(number + 1)
+        return None
+
+    def rows(self, file: AddedFile) -> Iterator[pa.RecordBatch]:
+        names = self._shape.stored.names
+        with self._location.errors(f"cannot read {file.path}"):
+            try:
+                stored = pq.ParquetFile(self._storage.open_input_file(file.path), pre_buffer=False)
+            except FileNotFoundError:
+                raise SourceDataError(
+                    f"{self._location.uri}: {file.path} is gone: VACUUM has removed what this job had yet "
+                    "to read. Keep files for longer than the job may rest"
+                ) from None
+            there = [name for name in names if name in stored.schema_arrow.names]
+            batches = stored.iter_batches(_BATCH_ROWS, columns=there, use_threads=False)
+        while True:
+            with self._location.errors(f"cannot read {file.path}"):
+                batch = next(batches, None)
+            if batch is None:
+                return
+            yield self._complete(file, batch)
+
+    def _complete(self, file: AddedFile, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The batch with all columns: those of the log, and null where the file is older than a column."""
+        columns = []
+        for field in self._shape.schema:
+            if field.name in self._shape.partition_by:
+                value = pa.array([file.partition_values.get(field.name)])
+                columns.append(pa.repeat(value.cast(field.type)[0], batch.num_rows))
+            elif field.name in batch.schema.names:
+                columns.append(batch.column(field.name))
+            else:
+                columns.append(pa.nulls(batch.num_rows, field.type))
+        whole = pa.RecordBatch.from_arrays(columns, names=self._shape.schema.names)
+        try:
+            return conform(whole, self._shape.readable)
+        except SchemaMismatch as error:
+            raise SourceDataError(f"{self._location.uri}: {file.path}: {error}") from error
+
+    def _file(self, path: str, values: Mapping[str, Any]) -> AddedFile:
+        plain = unquote(path)
+        if "://" in plain or plain.startswith("/"):
+            raise SourceDataError(
+                f"{self._location.uri}: {plain} is outside of the table, as in a shallow clone"
+            )
+        return AddedFile(plain, values)
+
+    def _check_protocol(self, number: int, protocol: Mapping[str, Any]) -> None:
+        unknown = set(protocol.get("readerFeatures") or ()) - READER_FEATURES
+        if unknown:
+            raise SourceDataError(
+                f"{self._location.uri}: from version {number} on the table asks of its readers what minirt "
+                f"cannot do: {', '.join(sorted(unknown))}"
+            )
+
+    def _exists(self, path: str) -> bool:
+        with self._location.errors("cannot read the log"):
+            [info] = self._storage.get_file_info([path])
+        return bool(info.is_file)
+
+    def _content(self, path: str) -> bytes | None:
+        with self._location.errors("cannot read the log"):
+            try:
+                with self._storage.open_input_file(path) as stream:
+                    content: bytes = stream.read()
+            except FileNotFoundError:
+                return None
+        return content
+
+    def _gone(self, number: int) -> SourceDataError:
+        return SourceDataError(
+            f"{self._location.uri}: version {number} is not in the log any more, so nobody can read what "
+            "it added. Keep the log (delta.logRetentionDuration) for longer than the job may rest"
+        )
+
+
+def _name(number: int) -> str:
+    return f"_delta_log/{number:020d}.json"

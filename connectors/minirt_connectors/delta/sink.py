@@ -1,0 +1,282 @@
+"""Writes to a Delta table by a ledger: what a checkpoint commits is one version of the table.
+
+Writers store Parquet files in the folder of the table, where no reader sees them before the log names them.
+What they stage is the list of these files. The coordinator adds them to the log in one version, together
+with transaction identifiers (`txn` of the Delta protocol), which are the ledger: two versions that set the
+same one conflict, so the library refuses the later one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, BinaryIO, Literal, get_args
+
+import pyarrow as pa
+
+from minirt.errors import ConfigurationError, CorruptCheckpointError, JobFailedError, SinkDataError
+from minirt.io.arrow_pieces import ArrowEncoder, read_piece
+from minirt.io.encoder import Encoder
+from minirt.io.ledger import LedgerConnection, LedgerEntry, LedgerSink, LedgerTransaction
+from minirt.io.partitions import checked_columns
+from minirt.io.schemas import ColumnEncoder
+from minirt.units import Size, size_bytes
+from minirt_connectors.delta.table import (
+    Location,
+    Shape,
+    check_same,
+    check_writable,
+    shape_of,
+)
+from minirt_connectors.delta.writing import FilesEncoder, Target, now_ms, read_actions
+
+Mode = Literal["append", "merge"]
+_CODECS = ("snappy", "zstd", "gzip", "none")
+_OLD_MS = 600_000
+"""A file that has waited longer for its commit is looked for first: someone may have cleaned up."""
+_ORDER = "minirt_order"
+
+
+class DeltaSink(LedgerSink):
+    """Adds records to the Delta table at `uri`, a path or URL, each exactly once.
+
+    `mode="append"` adds files. `mode="merge"` replaces the row of the same `key`, or inserts it; of several
+    records of a key in one commit the last one counts. `schema` and `partition_by` create the table if
+    it is not there. Files are ended at about `file_size`. `storage_options` are those of `deltalake`. The
+    job needs checkpointing, and shows its records when a checkpoint completes.
+    """
+
+    def __init__(
+        self,
+        uri: str,
+        *,
+        mode: Mode = "append",
+        key: str | Sequence[str] | None = None,
+        schema: pa.Schema | None = None,
+        partition_by: str | Sequence[str] | None = None,
+        file_size: Size = "128MiB",
+        compression: str = "snappy",
+        storage_options: Mapping[str, str] | None = None,
+    ) -> None:
+        self._location = Location(uri, storage_options)
+        if mode not in get_args(Mode):
+            raise ConfigurationError(f"mode must be append or merge, got {mode!r}")
+        if (mode == "merge") != (key is not None):
+            raise ConfigurationError(
+                'mode="merge" needs key=..., which other modes have no use for'
+            )
+        self._key = (key,) if isinstance(key, str) else tuple(key or ())
+        if schema is not None and not isinstance(schema, pa.Schema):
+            raise ConfigurationError(
+                f"schema must be a pyarrow.Schema, not {type(schema).__name__}"
+            )
+        if compression not in _CODECS:
+            raise ConfigurationError(
+                f"compression must be one of {', '.join(_CODECS)}, got {compression!r}"
+            )
+        self._schema = schema
+        self._partition_by = checked_columns(partition_by)
+        self._file_bytes = max(1, size_bytes(file_size, "file_size"))
+        self._compression = compression
+        self._shape: Shape | None = None
+
+    def __repr__(self) -> str:
+        return f"DeltaSink({self._location.uri!r})"
+
+    def validate(self) -> None:
+        """Look at the table, so that what does not fit is refused before anything starts."""
+        if (table := self._location.look()) is not None:
+            check_writable(self._location.uri, table)
+            shape = shape_of(table)
+            self._check_wishes(shape)
+        elif self._schema is not None:
+            shape = Shape(self._schema, self._partition_by)
+        else:
+            raise ConfigurationError(
+                f"{self._location.uri}: there is no Delta table; give schema=... to create it"
+            )
+        self._check_columns(shape)
+        self._shape = shape
+
+    def encoding(self, operator: str) -> Callable[[BinaryIO], Encoder]:
+        shape = self._planned
+        fields = [
+            field.with_nullable(False) if field.name in self._key else field
+            for field in shape.schema
+        ]
+        columns = ColumnEncoder(operator, pa.schema(fields))
+        if self._key:
+            return lambda stream: ArrowEncoder(stream, columns)
+        target = Target(self._location, shape, self._file_bytes, self._compression)
+        return lambda stream: FilesEncoder(stream, operator, columns, target)
+
+    def connect(self) -> LedgerConnection:
+        return DeltaConnection(self._location, self._planned, self._key)
+
+    @property
+    def _planned(self) -> Shape:
+        if self._shape is None:
+            self.validate()
+        assert self._shape is not None
+        return self._shape
+
+    def _check_wishes(self, shape: Shape) -> None:
+        """The table is there: what was said of it must be so."""
+        if self._schema is not None and not self._schema.equals(shape.schema):
+            raise ConfigurationError(
+                f"{self._location.uri}: the table is there and has other columns than schema=...: "
+                f"{', '.join(map(str, shape.schema))}"
+            )
+        if self._partition_by and self._partition_by != shape.partition_by:
+            by = ", ".join(shape.partition_by) or "nothing"
+            raise ConfigurationError(
+                f"{self._location.uri}: the table is there and partitioned by {by}"
+            )
+
+    def _check_columns(self, shape: Shape) -> None:
+        names = shape.schema.names
+        for option, columns in (("key", self._key), ("partition_by", shape.partition_by)):
+            for name in columns:
+                if name not in names:
+                    raise ConfigurationError(
+                        f"{option}: the table {self._location.uri} has no column {name!r}; it has "
+                        f"{', '.join(names)}"
+                    )
+        for name in shape.partition_by:
+            kind = shape.schema.field(name).type
+            if not (
+                pa.types.is_integer(kind)
+                or pa.types.is_string(kind)
+                or pa.types.is_date(kind)
+                or pa.types.is_boolean(kind)
+            ):
+                raise ConfigurationError(
+                    f"{self._location.uri} is partitioned by {name!r} of type {kind}; the sink can do "
+                    "that by text, whole numbers, dates and truth values"
+                )
+
+
+class DeltaConnection(LedgerConnection):
+    """Holds the log of the table, and reads on in it ahead of each transaction."""
+
+    def __init__(self, location: Location, shape: Shape, key: tuple[str, ...]) -> None:
+        self._location = location
+        self._shape = shape
+        self._key = key
+        if not location.exists():
+            location.create(shape)
+        self._table = location.load()
+
+    @contextmanager
+    def transaction(self) -> Iterator[LedgerTransaction]:
+        with self._location.errors("cannot read the log"):
+            self._table.update_incremental()
+        check_writable(self._location.uri, self._table)
+        check_same(self._location.uri, self._shape, shape_of(self._table))
+        transaction = _Transaction(self._location, self._table, self._key)
+        yield transaction
+        transaction.finish()
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+class _Transaction(LedgerTransaction):
+    """The version that the table had at its beginning is what the library compares with."""
+
+    def __init__(self, location: Location, table: Any, key: tuple[str, ...]) -> None:
+        self._location = location
+        self._table = table
+        self._key = key
+        self._actions: list[Any] = []
+        self._rows: list[pa.Table] = []
+        self._recorded: dict[str, LedgerEntry] = {}
+
+    def entry(self, owner: str) -> LedgerEntry | None:
+        with self._location.errors("cannot read the ledger"):
+            known = [self._table.transaction_version(name) for name in _names(owner)]
+        if known == [None] * len(known):
+            return None
+        return LedgerEntry(*(version or 0 for version in known))
+
+    def write(self, piece: bytes) -> None:
+        if self._key:
+            self._rows.append(read_piece(piece))
+            return
+        try:
+            added = read_actions(piece)
+        except (ValueError, TypeError, KeyError) as error:
+            raise CorruptCheckpointError(f"a piece lists no files of a table: {error}") from error
+        self._look_for(
+            [one["path"] for one in added if now_ms() - one["modification_time"] > _OLD_MS]
+        )
+        action = self._location.library().transaction.AddAction
+        self._actions += [action(**one, data_change=True) for one in added]
+
+    def record(self, owner: str, entry: LedgerEntry) -> None:
+        self._recorded[owner] = entry
+
+    def finish(self) -> None:
+        """Add a version to the table, if there is anything to add."""
+        if not self._recorded:
+            return
+        delta = self._location.library()
+        newest = max(entry.checkpoint_id for entry in self._recorded.values())
+        properties = delta.CommitProperties(
+            custom_metadata={"minirt.checkpoint": str(newest)},
+            app_transactions=[
+                delta.Transaction(name, version)
+                for owner, entry in self._recorded.items()
+                for name, version in zip(_names(owner), _versions(entry), strict=True)
+            ],
+        )
+        with self._location.errors("cannot commit", SinkDataError):
+            if self._rows:
+                self._merge(properties)
+            else:
+                self._table.create_write_transaction(
+                    self._actions,
+                    mode="append",
+                    schema=self._table.schema(),
+                    partition_by=self._table.metadata().partition_columns,
+                    commit_properties=properties,
+                )
+
+    def _merge(self, properties: Any) -> None:
+        quoted = [f"`{name}`" for name in self._key]
+        merging = self._table.merge(
+            newest_of_each(pa.concat_tables(self._rows), self._key),
+            " AND ".join(f"t.{name} = s.{name}" for name in quoted),
+            source_alias="s",
+            target_alias="t",
+            commit_properties=properties,
+        )
+        merging.when_matched_update_all().when_not_matched_insert_all().execute()
+
+    def _look_for(self, paths: list[str]) -> None:
+        if not paths:
+            return
+        with self._location.errors("cannot look for files"):
+            found = self._location.files().get_file_info(paths)
+        missing = [info.path for info in found if not info.is_file]
+        if missing:
+            raise JobFailedError(
+                f"{self._location.uri}: {missing[0]} waited for its commit, and was deleted: was VACUUM "
+                "run with a short retention? These records are lost; start the job from an older "
+                "checkpoint into a new table"
+            )
+
+
+def newest_of_each(rows: pa.Table, key: Sequence[str]) -> pa.Table:
+    """Of each key the last row."""
+    ordered = rows.append_column(_ORDER, pa.array(range(len(rows)), pa.int64()))
+    last = ordered.group_by(list(key), use_threads=False).aggregate([(_ORDER, "max")])
+    return rows.take(last.column(f"{_ORDER}_max"))
+
+
+def _names(owner: str) -> tuple[str, ...]:
+    return f"minirt-{owner}", f"minirt-{owner}-generation", f"minirt-{owner}-written-by"
+
+
+def _versions(entry: LedgerEntry) -> tuple[int, ...]:
+    return entry.checkpoint_id, entry.generation, entry.written_by

@@ -1,0 +1,98 @@
+"""Reads a Delta table: a version as a whole, and then what later versions add."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping, Sequence
+from typing import get_args
+
+import pyarrow as pa
+
+from minirt.errors import ConfigurationError, MinirtError
+from minirt.io.files import refuse_unknown
+from minirt.units import Duration
+from minirt_connectors.delta.log import DeltaLog, OnChange
+from minirt_connectors.delta.table import Location, Shape, check_readable, shape_of
+from minirt_connectors.versions import VersionedSource, VersionLog
+
+
+class DeltaSource(VersionedSource):
+    """Reads the Delta table at `uri`, a path or URL, as columns.
+
+    A job that starts without a checkpoint reads the table as it is in `version`, by default the newest: a
+    number, or a datetime, which is the version of that time. It goes on with the rows that later versions
+    add, and looks for these every `poll`. With `existing=False` it reads only what comes after that
+    version; with `bounded=True` only that version. A version that takes rows away ends the job
+    (`on_change="fail"`), or is passed over as a whole ("skip").
+
+    `columns` limits and orders what is read. The files of a version are dealt to `splits` parts, by
+    default one for each subtask. `storage_options` are those of `deltalake`.
+    """
+
+    def __init__(
+        self,
+        uri: str,
+        *,
+        version: int | dt.datetime | None = None,
+        existing: bool = True,
+        bounded: bool = False,
+        columns: Sequence[str] | None = None,
+        on_change: OnChange = "fail",
+        splits: int | None = None,
+        poll: Duration = "1s",
+        storage_options: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(bounded=bounded, splits=splits, poll=poll)
+        self._location = Location(uri, storage_options)
+        if isinstance(version, bool) or not isinstance(version, int | dt.datetime | None):
+            raise ConfigurationError(f"version must be a number or a datetime, got {version!r}")
+        if isinstance(version, int) and version < 0:
+            raise ConfigurationError(f"version must not be negative, got {version}")
+        if isinstance(version, dt.datetime) and version.tzinfo is None:
+            raise ConfigurationError("version is a datetime without a time zone; give it one")
+        if on_change not in get_args(OnChange):
+            raise ConfigurationError(f"on_change must be fail or skip, got {on_change!r}")
+        if bounded and not existing:
+            raise ConfigurationError("bounded=True and existing=False together read nothing")
+        if isinstance(columns, str) or (columns is not None and not columns):
+            raise ConfigurationError(f"columns must be a list of names, got {columns!r}")
+        self._version = version
+        self._existing = existing
+        self._columns = None if columns is None else list(columns)
+        self._on_change: OnChange = on_change
+        self._planned: tuple[int, Shape] | None = None
+
+    def __repr__(self) -> str:
+        return f"DeltaSource({self._location.uri!r})"
+
+    def validate(self) -> None:
+        self._plan()
+
+    def schema(self) -> pa.Schema:
+        return self._plan()[1].readable
+
+    def first_version(self) -> tuple[int, bool]:
+        return self._plan()[0], self._existing
+
+    def open_log(self) -> VersionLog:
+        return DeltaLog(self._location, self._plan()[1], self._on_change)
+
+    def _plan(self) -> tuple[int, Shape]:
+        """The version to begin with, and what is read of it."""
+        if self._planned is None:
+            table = self._location.look()
+            if table is None:
+                raise ConfigurationError(f"{self._location.uri}: there is no Delta table")
+            if self._version is not None:
+                try:
+                    with self._location.errors(f"cannot go to version {self._version}"):
+                        table.load_as_version(self._version)
+                except MinirtError as error:
+                    raise ConfigurationError(str(error)) from error
+            check_readable(self._location.uri, table)
+            shape = shape_of(table)
+            if self._columns is not None:
+                refuse_unknown("columns", self._columns, shape.schema.names)
+                shape = shape.only(self._columns)
+            self._planned = table.version(), shape
+        return self._planned

@@ -1,0 +1,164 @@
+"""Sources of tables that grow by versions: each adds files, which never change.
+
+A job starts with all files of one version, and goes on with those that later versions add. The files of a
+version are dealt to the splits in turn, so a split is always the same sequence of files, and its offset is
+small: a version, a place among its files, and a row.
+"""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from minirt.errors import MinirtError, SourceDataError
+from minirt.io.base import Offset, Source, Split, SplitReader
+from minirt.units import Duration, positive, seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """A version, and the files that it adds, always in the same order."""
+
+    number: int
+    files: Sequence[Any]
+
+
+class VersionLog(ABC):
+    """What a table says of its versions. Used by one thread. Raises SourceDataError and StorageError."""
+
+    @abstractmethod
+    def whole(self, number: int) -> Version:
+        """All files that make up a version."""
+
+    @abstractmethod
+    def added(self, number: int) -> Version:
+        """The files that a version adds to the one before it."""
+
+    @abstractmethod
+    def following(self, number: int) -> int | None:
+        """The version behind another one; None if there is none yet."""
+
+    @abstractmethod
+    def rows(self, file: Any) -> Iterator[pa.RecordBatch]:
+        """The rows of a file, always in the same order."""
+
+
+class VersionedSource(Source, ABC):
+    """Reads a table as it is in one version, and then what is added to it; `bounded`: only the former."""
+
+    def __init__(self, *, bounded: bool, splits: int | None, poll: Duration) -> None:
+        self.bounded = bool(bounded)
+        self.interleave = True
+        self._splits = None if splits is None else positive("splits", splits)
+        self._poll_s = seconds(poll, "poll")
+
+    @abstractmethod
+    def first_version(self) -> tuple[int, bool]:
+        """The version to begin with, and whether its own files are read or only later ones."""
+
+    @abstractmethod
+    def open_log(self) -> VersionLog: ...
+
+    def plan_splits(self, parallelism: int) -> Sequence[Split]:
+        number, whole = self.first_version()
+        of = self._splits or parallelism
+        info = {"of": of, "version": number, "whole": whole}
+        return [Split(f"{part}-of-{of}", {"part": part, **info}) for part in range(of)]
+
+    def open_split(self, split: Split, offset: Offset) -> SplitReader:
+        return _Reader(self, split, offset)
+
+    @property
+    def poll_s(self) -> float:
+        return self._poll_s
+
+
+class _Reader(SplitReader):
+    """The offset is a version, how many of its files for this split are read, and of the next one how many
+    rows."""
+
+    def __init__(self, source: VersionedSource, split: Split, offset: Offset) -> None:
+        info = split.info
+        self._part, self._of = info["part"], info["of"]
+        self._first = info["version"]
+        self._whole = info["whole"]
+        self._bounded = source.bounded
+        self._poll_s = source.poll_s
+        self._log = source.open_log()
+        self._version: int
+        self._file: int
+        self._row: int
+        self._version, self._file, self._row = offset or (self._first, 0, 0)
+        self._files = self._files_of(self._version)
+        self._batches: Iterator[pa.RecordBatch] | None = None
+        self._asked_at: float | None = None
+        self.offset = [self._version, self._file, self._row]
+
+    def read(self) -> list[Any] | pa.RecordBatch | None:
+        while True:
+            while self._file < len(self._files):
+                batch = self._next_of_file()
+                if batch is not None:
+                    return batch
+            if self._bounded:
+                return None
+            following = self._following()
+            if following is None:
+                return []
+            # Nothing is lost if this fails: the offset is still behind the last version.
+            self._files = self._files_of(following)
+            self._version, self._file, self._row = following, 0, 0
+            self.offset = [following, 0, 0]
+
+    def close(self) -> None:
+        self._batches = None
+
+    def _next_of_file(self) -> pa.RecordBatch | None:
+        """The next rows of the file at hand, or None at its end, from where on it is the next one."""
+        file = self._files[self._file]
+        try:
+            if self._batches is None:
+                self._batches = _from_row(self._log.rows(file), self._row)
+            batch = next(self._batches, None)
+        except (MinirtError, pa.ArrowException, OSError) as error:
+            self._batches = None
+            if isinstance(error, MinirtError):
+                raise
+            raise SourceDataError(
+                f"version {self._version}: cannot read {file}: {error}"
+            ) from error
+        if batch is None:
+            self._batches = None
+            self._file, self._row = self._file + 1, 0
+        else:
+            self._row += batch.num_rows
+        self.offset = [self._version, self._file, self._row]
+        return batch
+
+    def _following(self) -> int | None:
+        """The next version, if it is time to look for one."""
+        now = time.monotonic()
+        if self._asked_at is not None and now - self._asked_at < self._poll_s:
+            return None
+        found = self._log.following(self._version)
+        self._asked_at = now if found is None else None
+        return found
+
+    def _files_of(self, number: int) -> Sequence[Any]:
+        if number != self._first:
+            files = self._log.added(number).files
+        else:
+            files = self._log.whole(number).files if self._whole else []
+        return files[self._part :: self._of]
+
+
+def _from_row(batches: Iterator[pa.RecordBatch], row: int) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        if row < batch.num_rows:
+            yield batch.slice(row)
+        row = max(0, row - batch.num_rows)

@@ -1,0 +1,74 @@
+"""`minirt new`: a project that runs, with a test."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from importlib.resources import files
+from pathlib import Path
+from string import Template
+from typing import Annotated
+
+import typer
+
+from minirt.errors import ConfigurationError
+from minirt.version import __version__
+
+_FILES = {
+    "job.py": "job.py.txt",
+    "test_job.py": "test_of_job.py.txt",
+    "minirt.toml": "minirt.toml.txt",
+    "README.md": "README.md.txt",
+    "Dockerfile": "Dockerfile.txt",
+    "compose.yml": "compose.yml.txt",
+    "requirements.txt": "requirements.txt.txt",
+    ".gitignore": "gitignore.txt",
+}
+"""What a project has, and the files beside this one that it is made from."""
+_ORDERS = 240
+_FIRST = 1_714_557_600_000
+"""When the first order was made, in milliseconds since 1970: on 1 May 2024 at 10:00."""
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
+
+
+def new(
+    folder: Annotated[str, typer.Argument(help="The folder to make; its name is that of the job.")],
+) -> None:
+    """Make a project: a job with windows and checkpoints, its test, options, a container, a README.
+
+    Nothing is overwritten: the folder must not exist, or be empty.
+    """
+    path = Path(folder).absolute()
+    if not _NAME.fullmatch(path.name):
+        raise ConfigurationError(
+            f"{path.name!r} cannot be the name of a job: letters, digits, '_', '-' and '.' can"
+        )
+    if path.exists() and not (path.is_dir() and not any(path.iterdir())):
+        raise ConfigurationError(f"{folder} exists already, and is not an empty folder")
+    (path / "data").mkdir(parents=True)
+    for name, text in project(path.name):
+        (path / name).write_text(text, "utf-8")
+    typer.echo(f"made {folder}. Try it:")
+    typer.echo(f"  cd {folder}")
+    typer.echo("  minirt run job.py --config minirt.toml")
+    typer.echo("  cat out/*.jsonl")
+
+
+def project(name: str) -> Iterator[tuple[str, str]]:
+    """The files of a project of this name, each with its path and its text."""
+    for file, origin in _FILES.items():
+        text = (files("minirt.cli") / "project" / origin).read_text("utf-8")
+        yield file, Template(text).substitute(name=name, version=__version__)
+    yield "data/orders.jsonl", "".join(f"{json.dumps(order)}\n" for order in orders())
+
+
+def orders() -> Iterator[dict[str, object]]:
+    """Two seconds of event time between any two orders, of three shops; one of eleven is given back."""
+    for number in range(_ORDERS):
+        amount = 5 + number * 7 % 40
+        yield {
+            "time": _FIRST + 2_000 * number,
+            "shop": ("north", "south", "web")[number * 5 % 3],
+            "amount": -amount if number % 11 == 10 else amount,
+        }

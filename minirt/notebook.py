@@ -1,0 +1,24 @@
+"""How values show themselves in notebooks: small pieces of HTML that go with light and dark pages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from html import escape
+
+
+def facts(title: str, named: Mapping[str, object]) -> str:
+    """A title, and a row for each thing that is known."""
+    return table(title, (), named.items())
+
+
+def table(title: str, head: Sequence[str], rows: Iterable[Iterable[object]]) -> str:
+    """A title, the names of columns if there are any, and rows; None is an empty cell."""
+    named = "".join(f"<th style='text-align:left'>{escape(name)}</th>" for name in head)
+    shown = [f"<thead><tr>{named}</tr></thead>"] if head else []
+    shown += [f"<tr>{''.join(map(_cell, row))}</tr>" for row in rows]
+    return f"<div><b>{escape(title)}</b><table>{''.join(shown)}</table></div>"
+
+
+def _cell(value: object) -> str:
+    text = "" if value is None else str(value)
+    return f"<td style='text-align:left'>{escape(text)}</td>"

@@ -1,0 +1,89 @@
+"""`minirt new`: the project that it makes runs as it stands, and its test passes."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tomllib
+from collections import defaultdict
+
+import pytest
+import yaml
+
+import minirt
+from minirt.cli.new import _FILES, orders, project
+from minirt.settings.build import read_settings
+from tests.docs.blocks import environment
+
+
+@pytest.mark.processes
+def test_the_project_runs_and_its_test_passes(call, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert call("new", "sales").status == 0
+    folder = tmp_path / "sales"
+    for command in (
+        ["-m", "pytest", "-q", "-p", "no:cacheprovider"],
+        ["-m", "minirt", "run", "job.py", "--config", "minirt.toml"],
+    ):
+        ran = subprocess.run(
+            [sys.executable, *command],
+            cwd=folder,
+            env=environment(),
+            capture_output=True,
+            text=True,
+            timeout=200,
+        )
+        assert ran.returncode == 0, ran.stdout + ran.stderr
+    lines = [
+        line for file in (folder / "out").glob("*.jsonl") for line in file.read_text().splitlines()
+    ]
+    found = {(row["shop"], row["window_start"]): row for row in map(json.loads, lines)}
+    assert len(found) == len(lines)
+    revenue: dict[str, int] = defaultdict(int)
+    for row in found.values():
+        revenue[row["shop"]] += row["revenue"]
+    expected: dict[str, int] = defaultdict(int)
+    for order in orders():
+        expected[order["shop"]] += max(0, order["amount"])
+    assert revenue == expected
+
+
+def test_nothing_is_overwritten(call, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full/job.py").write_text("mine")
+    (tmp_path / "file").write_text("mine")
+    (tmp_path / "empty").mkdir()
+    for name in ("full", "file"):
+        called = call("new", name)
+        assert called.status == 2
+        assert f"{name} exists already" in called.err
+    assert (tmp_path / "full/job.py").read_text() == "mine"
+    assert call("new", "empty").status == 0
+
+
+@pytest.mark.parametrize("name", ["a b", "-x/..", "é", "a$b"])
+def test_a_name_that_no_job_can_have_is_refused(call, tmp_path, monkeypatch, name):
+    monkeypatch.chdir(tmp_path)
+    called = call("new", "--", name)
+    assert called.status == 2
+    assert list(tmp_path.iterdir()) == [] or ".." in name
+
+
+def test_every_file_is_filled_in_and_can_be_read():
+    made = dict(project("sales"))
+    assert made.keys() == {*_FILES, "data/orders.jsonl"}
+    assert not any("$" in text for text in made.values())
+    assert minirt.__version__ in made["requirements.txt"]
+    compile(made["job.py"], "job.py", "exec")
+    tomllib.loads(made["minirt.toml"])
+
+
+def test_the_options_of_the_container_are_known(tmp_path):
+    made = dict(project("sales"))
+    service = yaml.safe_load(made["compose.yml"])["services"]["job"]
+    (tmp_path / "minirt.toml").write_text(made["minirt.toml"])
+    read_settings(str(tmp_path / "minirt.toml"), service["environment"], [], {})
+    copied = [line.split()[1:-1] for line in made["Dockerfile"].splitlines() if "COPY" in line]
+    assert {name for names in copied for name in names} <= made.keys()

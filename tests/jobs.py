@@ -1,0 +1,22 @@
+"""The job that tests of connectors run: rows `id`, `name` into a sink."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import minirt as rt
+from minirt.io import Sink
+
+
+def named_rows(sink: Sink, records: int, pause_s: float = 0.0, *, job: str) -> rt.Environment:
+    """A job of two subtasks that writes so many records `{"id": 7, "name": "row 7"}`."""
+
+    def named(number: int) -> dict[str, Any]:
+        time.sleep(pause_s)
+        return {"id": number, "name": f"row {number}"}
+
+    env = rt.Environment(job, parallelism=2)
+    numbers = env.source(rt.SequenceSource(records, splits=4), uid="numbers")
+    numbers.map(named, uid="named").sink(sink, uid="out")
+    return env

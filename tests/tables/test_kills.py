@@ -1,0 +1,123 @@
+"""SIGKILL of workers and coordinator while tables are written; for more, `-m tests.tables.test_kills N`."""
+
+from __future__ import annotations
+
+import random
+import sqlite3
+import sys
+import tempfile
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.program_kills import Program, kill, run_to_its_end
+from tests.program_kills import soak as soak_kills
+from tests.tables.duck import delta_rows
+
+pytestmark = pytest.mark.processes
+
+RECORDS = 800
+
+_JOB = """
+import sys
+import pyarrow as pa
+import minirt as rt
+from tests.jobs import named_rows
+{imports}
+
+table, storage, records = sys.argv[1], sys.argv[2], int(sys.argv[3])
+schema = pa.schema([("id", pa.int64()), ("name", pa.string())])
+named_rows({sink}, records, 0.001, job="killed").execute(
+    checkpointing=rt.Checkpointing(storage, interval="50ms"),
+    restart=rt.Restart.fixed_delay(None, "10ms"),
+    restore="latest",
+)
+"""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A sink under test: its program, what must be there before, and who reads its table."""
+
+    imports: str
+    sink: str
+    prepare: Callable[[Path], None]
+    read: Callable[[Path, str], list[tuple[Any, ...]]]
+
+
+def _nothing(table: Path) -> None:
+    """The sink creates it."""
+
+
+def _database(table: Path) -> None:
+    table.parent.mkdir(parents=True, exist_ok=True)
+    with closing(sqlite3.connect(table)) as db:
+        db.execute("CREATE TABLE t (id integer, name text)")
+
+
+def _database_rows(table: Path, query: str) -> list[tuple[Any, ...]]:
+    with closing(sqlite3.connect(table)) as db:
+        return db.execute(query).fetchall()
+
+
+KINDS = {
+    "delta": Kind(
+        "from minirt_connectors.delta import DeltaSink",
+        "DeltaSink(table, schema=schema)",
+        _nothing,
+        delta_rows,
+    ),
+    "database": Kind(
+        "from minirt_connectors.database import DatabaseSink",
+        'DatabaseSink("sqlite3", {"database": table}, "t", schema)',
+        _database,
+        _database_rows,
+    ),
+}
+
+
+def run(kind: Kind, folder: Path, kills: int, seed: int) -> tuple[int, int, int]:
+    """Run a job to its end, killing on the way: how often something was killed, lost and repeated."""
+    chance, done = random.Random(seed), 0
+
+    def strike(program: Program) -> None:
+        nonlocal done
+        if done < kills and program.poll() is None:
+            done += kill(program, chance)
+
+    table = folder / "table"
+    kind.prepare(table)
+    job = _JOB.replace("{imports}", kind.imports).replace("{sink}", kind.sink)
+    command = [sys.executable, "-c", job, str(table), str(folder / "chk"), str(RECORDS)]
+    run_to_its_end(command, chance, strike)
+    [(rows, ids)] = kind.read(table, "SELECT count(*), count(DISTINCT id) FROM t")
+    return done, RECORDS - ids, rows - ids
+
+
+@pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
+def test_nothing_is_lost_or_repeated_whoever_is_killed(tmp_path: Path, kind: Kind) -> None:
+    killed, lost, repeated = run(kind, tmp_path, kills=3, seed=1)
+    assert killed > 0
+    assert (lost, repeated) == (0, 0)
+
+
+def soak(kills: int) -> int:
+    """Run jobs of each kind until so many processes were killed."""
+    status = 0
+    for name, kind in KINDS.items():
+        print(name, flush=True)
+
+        def attempt(storage: Path, seed: int, kind: Kind = kind) -> tuple[int, int, int]:
+            with tempfile.TemporaryDirectory(prefix="minirt-table-") as folder:
+                return run(kind, Path(folder), kills=12, seed=seed)
+
+        status |= soak_kills(kills, attempt)
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(soak(int(sys.argv[1])))
