@@ -77,7 +77,8 @@ def _compiled(cls: Any, fields: Fields, frozen: bool) -> dict[str, Any]:
         lines += [" def __hash__(self):", f"  return hash({_tuple_of('self', hashed)})"]
         made.append("__hash__")
     lines = [f"def make({', '.join(known)}):", *lines, f" return {', '.join(made)}"]
-    exec("\n".join(lines), vars(sys.modules[cls.__module__]), found := {})
+    found: dict[str, Any] = {}
+    exec("\n".join(lines), vars(sys.modules[cls.__module__]), found)
     methods = dict(zip(made, found["make"](**known), strict=True))
     for name, method in methods.items():
         method.__qualname__ = f"{cls.__qualname__}.{name}"
@@ -89,7 +90,9 @@ def _compiled(cls: Any, fields: Fields, frozen: bool) -> dict[str, Any]:
 def _init(cls: Any, fields: Fields, frozen: bool) -> tuple[dict[str, Any], list[str]]:
     """What `__init__` knows besides its arguments, and its lines."""
     known: dict[str, Any] = {"_absent": MISSING, "_set": object.__setattr__}
-    positional, by_name, body = ["self"], [], []
+    positional = ["self"]
+    by_name: list[str] = []
+    body: list[str] = []
     for field in fields:
         name = value = parameter = field.name
         if field.default_factory is not MISSING:
