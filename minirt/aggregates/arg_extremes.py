@@ -11,9 +11,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from minirt.aggregates.basic import Accumulated, has_order, unfit
+from minirt.data.simple_columns import in_counts
 from minirt.state.accumulator import Accumulator, taken_apart
 from minirt.state.key_columns import Slots
-from minirt.state.numbers import is_number, number_type
+from minirt.state.numbers import is_number, number_type, to_ordered
 
 
 @dataclass(frozen=True)
@@ -66,7 +67,7 @@ class _ArgExtremes(Accumulator):
         self._greatest = greatest
 
     def add(self, slots: Slots, values: pa.Array) -> None:
-        by = values.field(1)
+        by = to_ordered(values.field(1))
         ranks = self._ranks(by)
         there = np.flatnonzero(by.is_valid().to_numpy(zero_copy_only=False) & ~np.isnan(ranks))
         if not len(there):
@@ -76,8 +77,9 @@ class _ArgExtremes(Accumulator):
         change = np.flatnonzero(np.diff(own[order])) + 1
         ends = np.append(change - 1, len(order) - 1) if self._greatest else np.append(0, change)
         best = there[order[ends]]
-        rows = values.take(pa.array(best))
-        self._compare(slots[best], rows.field(1).to_pylist(), rows.field(0).to_pylist())
+        rows = pa.array(best)
+        taken = in_counts(values.field(0).take(rows)).to_pylist()
+        self._compare(slots[best], by.take(rows).to_pylist(), taken)
 
     def merge(self, slots: Slots, other: Any, others: Slots) -> None:
         there = other._arrays[2][others]
@@ -98,7 +100,7 @@ class _ArgExtremes(Accumulator):
     def load(self, slots: Slots, stored: Sequence[pa.Array]) -> None:
         known = stored[0].is_valid().to_numpy(zero_copy_only=False)
         bys, values, held = self._arrays
-        bys[slots], _ = taken_apart(stored[0].field(1), bys.dtype)
+        bys[slots], _ = taken_apart(to_ordered(stored[0].field(1)), bys.dtype)
         values[slots], _ = taken_apart(stored[0].field(0), values.dtype)
         held[slots] = known
 

@@ -41,7 +41,7 @@ class _Lists(Objects):
         self._limit = limit
 
     def of(self, values: pa.Array) -> Any:
-        return values.drop_null().to_pylist()[: self._limit] or None
+        return values.drop_null()[: self._limit].to_pylist() or None
 
     def united(self, earlier: Any, later: Any) -> Any:
         earlier += later

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +12,7 @@ from minirt.aggregates.basic import Accumulated, whole_number
 from minirt.aggregates.sketches import check_sketches
 from minirt.errors import ConfigurationError
 from minirt.state.accumulator import Accumulator, Objects
+from minirt.state.numbers import to_ordered
 
 
 @dataclass(frozen=True)
@@ -51,7 +53,7 @@ class _Sets(Objects):
         super().__init__(type, pa.int64())
 
     def of(self, values: pa.Array) -> Any:
-        return {_hashable(value) for value in values.drop_null().to_pylist()}
+        return {_hashable(value) for value in to_ordered(values.drop_null()).to_pylist()}
 
     def united(self, earlier: Any, later: Any) -> Any:
         earlier |= later
@@ -67,7 +69,10 @@ class _Sets(Objects):
         return super().pack(list(held))
 
     def unpack(self, packed: bytes) -> Any:
-        return set(super().unpack(packed))
+        values = super().unpack(packed)
+        if pa.types.is_temporal(self._type):  # Times, in checkpoints of before.
+            values = to_ordered(pa.array(values, self._type)).to_pylist()
+        return set(map(_hashable, values))
 
     def copied(self, held: Any) -> Any:
         return set(held)
@@ -115,4 +120,6 @@ def _hashable(value: Any) -> Any:
         return tuple(map(_hashable, value))
     if isinstance(value, dict):
         return tuple((name, _hashable(each)) for name, each in value.items())
+    if isinstance(value, dt.datetime) and value.tzinfo is not None:
+        return value.astimezone(dt.UTC)  # Local times are equal in both passes of an hour.
     return value

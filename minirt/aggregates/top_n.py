@@ -12,6 +12,7 @@ import pyarrow as pa
 from minirt.aggregates.basic import Accumulated, at_least_one, has_order, unfit
 from minirt.errors import ConfigurationError
 from minirt.state.accumulator import Accumulator, Objects
+from minirt.state.numbers import to_ordered
 
 
 @dataclass(frozen=True)
@@ -58,18 +59,19 @@ class TopN(Accumulated):
 
 
 class _Tops(Objects):
-    """Holds pairs of what the order goes by and a value, in their order."""
+    """Holds pairs of what the order goes by, as `to_ordered` gives it, and a value, in their order."""
 
     def __init__(self, type: pa.DataType, top: TopN) -> None:
         super().__init__(type, top.result_type(type))
         self._top = top
+        self._by = type if top.by is None else type.field(1).type
 
     def of(self, values: pa.Array) -> Any:
-        if self._top.by is None:
-            bys = taken = values.to_pylist()
-        else:
-            taken, bys = (values.field(place).to_pylist() for place in (0, 1))
-        pairs = ([by, value] for by, value in zip(bys, taken, strict=True))
+        taken, by = (values, values)
+        if self._top.by is not None:
+            taken, by = (values.field(place) for place in (0, 1))
+        bys = to_ordered(by).to_pylist()
+        pairs = ([by, value] for by, value in zip(bys, taken.to_pylist(), strict=True))
         return (
             self._first([by, value] for by, value in pairs if by is not None and by == by) or None
         )
@@ -79,6 +81,13 @@ class _Tops(Objects):
 
     def shown(self, held: Any) -> Any:
         return [value for _, value in held]
+
+    def unpack(self, packed: bytes) -> Any:
+        pairs = super().unpack(packed)
+        bys = [by for by, _ in pairs]  # Times, in checkpoints of before.
+        if pa.types.is_temporal(self._by):
+            bys = to_ordered(pa.array(bys, self._by)).to_pylist()
+        return [[by, value] for by, (_, value) in zip(bys, pairs, strict=True)]
 
     def _first(self, pairs: Iterable[Any]) -> list[Any]:
         # Sorting is stable also in reverse.

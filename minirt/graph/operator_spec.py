@@ -136,6 +136,11 @@ class OperatorSpec(ABC):
         return None
 
     @property
+    def in_arrays(self) -> bool:
+        """Whether it makes arrays of Arrow from Python objects: Arrow imports pandas for that."""
+        return self.takes is Form.COLUMNS
+
+    @property
     def needs_event_time(self) -> bool:
         """Whether it goes by watermarks, and so must stand behind sources that give them."""
         return False

@@ -10,11 +10,12 @@ from typing import Any, ClassVar
 
 from minirt.data.batch import Batch, Rows
 from minirt.data.keys import distinct_keys, key_groups
-from minirt.errors import ConfigurationError, UserCodeError
+from minirt.errors import UserCodeError
 from minirt.functions import KeyedCoProcess, KeyedProcess, TimeDomain
 from minirt.graph.operator_spec import Form, OperatorSpec, Site, StateDealing, class_name
 from minirt.operators.common.base import Operator, OperatorContext, user_error
 from minirt.operators.common.checks import check_instance, check_methods
+from minirt.operators.common.functions import check_declared
 from minirt.operators.common.keyed import KeyedOperator, check_stored_keys, named, only
 from minirt.operators.common.results import (
     ContextOperator,
@@ -23,7 +24,7 @@ from minirt.operators.common.results import (
     rows_with_times,
 )
 from minirt.protocol.watermarks import MAX_WATERMARK
-from minirt.state.binding import bind_states, check_states, goes_by
+from minirt.state.binding import bind_states, goes_by
 from minirt.state.event_times import EventTimes
 from minirt.state.expiring import Sweeper
 from minirt.state.expiry import EventClock, ProcessingClock
@@ -64,7 +65,7 @@ class KeyedProcessSpec(OperatorSpec):
     def check(self, site: Site) -> None:
         check_instance(self.process, KeyedProcess, site.label)
         check_methods(site.label, self.process, "process", "on_timer")
-        _check_declared(site.label, self.process)
+        check_declared(site.label, self.process)
 
     def side_output(self, tag: str, label: str) -> Form:
         return Form.ROWS
@@ -80,14 +81,7 @@ class KeyedCoProcessSpec(KeyedProcessSpec):
     def check(self, site: Site) -> None:
         check_instance(self.process, KeyedCoProcess, site.label)
         check_methods(site.label, self.process, "process_left", "process_right", "on_timer")
-        _check_declared(site.label, self.process)
-
-
-def _check_declared(label: str, process: object) -> None:
-    try:
-        check_states(process)
-    except ConfigurationError as error:
-        raise ConfigurationError(f"{label}: {error}") from error
+        check_declared(site.label, self.process)
 
 
 class KeyedProcessOperator(ContextOperator, KeyedOperator):

@@ -125,7 +125,7 @@ def _check_coroutine_function(function: Any, label: str) -> None:
             f"{label}: give an instance, {function.__name__}(...), not the class"
         )
     if isinstance(function, AsyncFunction):
-        check_hooks(label, function)
+        check_hooks(label, function, "open", "close")
         for name in ("open", "close"):
             if not inspect.iscoroutinefunction(getattr(function, name)):
                 raise ConfigurationError(

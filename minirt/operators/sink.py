@@ -10,7 +10,12 @@ from minirt.data.batch import Batch
 from minirt.errors import ConfigurationError
 from minirt.graph.operator_spec import OperatorSpec, Site, StateDealing, class_name
 from minirt.io.base import Prepared, Sink, SinkContext, SinkIdentity, SinkWriter
-from minirt.operators.common.base import Operator, OperatorContext, user_error
+from minirt.operators.common.base import (
+    Operator,
+    OperatorContext,
+    end_error,
+    user_error,
+)
 from minirt.operators.common.checks import check_instance
 
 
@@ -81,11 +86,17 @@ class SinkOperator(Operator):
 
     def release(self) -> None:
         assert self._writer is not None
-        self._writer.release()
+        try:
+            self._writer.release()
+        except Exception as error:
+            raise end_error(self.ctx.label, "could not release what it held back", error) from error
 
     def prepare(self, checkpoint_id: int) -> Prepared | None:
         assert self._writer is not None
-        prepared = self._writer.prepare(checkpoint_id)
+        try:
+            prepared = self._writer.prepare(checkpoint_id)
+        except Exception as error:
+            raise end_error(self.ctx.label, "could not hand over its output", error) from error
         return prepared if prepared.handles or prepared.finish else None
 
     def close(self) -> None:

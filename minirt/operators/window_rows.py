@@ -28,7 +28,7 @@ from minirt.graph.operator_spec import (
 )
 from minirt.operators.common.base import Operator, OperatorContext, user_error
 from minirt.operators.common.checks import check_hooks, check_instance
-from minirt.operators.common.functions import check_function
+from minirt.operators.common.functions import check_declared, check_function
 from minirt.operators.common.keyed import KeyedOperator, check_stored_keys
 from minirt.operators.common.results import ContextOperator, Produced, emit_results, several
 from minirt.operators.window import check_emission, emission_details
@@ -65,6 +65,11 @@ class RowWindowSpec(OperatorSpec):
 
     @property
     def keyed(self) -> bool:
+        return True
+
+    @property
+    def in_arrays(self) -> bool:
+        """Windows are kept in tables."""
         return True
 
     @property
@@ -319,7 +324,8 @@ def _check_process(process: Any, window: Window, label: str) -> None:
             f"{type(process).__name__} is called for each record, so give it to a stream without window"
         )
     check_instance(process, WindowProcess, label)
-    check_hooks(label, process)
+    check_hooks(label, process, "open", "close", "process", "retract", "merge")
+    check_declared(label, process)
     check_function(process.process, label, "the records", "the context", may_yield=True)
     check_function(process.retract, label, "the context", may_yield=True)
     states = declarations(type(process))

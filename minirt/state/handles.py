@@ -54,10 +54,11 @@ class Handle:
 
     def __getattr__(self, attribute: str) -> Any:
         if attribute in ("_state", "_table", "_custody"):
+            name = self.__dict__.get("_name") or self.__dict__.get("_attribute")
+            what = f"state {name!r}" if name else f"a {type(self).__name__}"
             raise ConfigurationError(
-                f"state {self.__dict__.get('_name') or self.__dict__.get('_attribute')!r} is used "
-                "outside a running job: declare it as a class attribute of a KeyedProcess, and use it in "
-                "open, process and on_timer only"
+                f"{what} is used outside a running job: declare it as a class attribute of a KeyedProcess, "
+                "KeyedCoProcess or WindowProcess, and use it in their methods only"
             )
         raise AttributeError(f"{type(self).__name__} has no attribute {attribute!r}")
 

@@ -59,6 +59,15 @@ def to_numbers(array: pa.Array) -> tuple[Numbers, Mask | None]:
     return numbers, nulls
 
 
+def to_ordered(array: pa.Array) -> pa.Array:
+    """Times as whole numbers, all else as it is: what Python compares and takes for equal as Arrow does.
+
+    Python's order of local times does not know which pass of an hour is meant that comes twice, and
+    it has no nanoseconds. An array of the numbers with the type of the times is the same array.
+    """
+    return array.view(_WIDTHS[array.type.bit_width]) if pa.types.is_temporal(array.type) else array
+
+
 def from_numbers(numbers: Numbers, nulls: Mask | None, type: pa.DataType) -> pa.Array:
     """A column of this type, as `to_numbers` has taken it apart."""
     array = pa.array(numbers, mask=nulls)

@@ -53,8 +53,7 @@ def takes(seconds: float) -> Callable[[int], int]:
 
 class FirstSubtaskIsLame(rt.Process):
     def process(self, record: Any, ctx: rt.ProcessContext) -> list[Any]:
-        if ctx.subtask == 0:
-            time.sleep(0.01)
+        time.sleep(0.01 if ctx.subtask == 0 else 0.0005)
         return [record]
 
 
@@ -201,7 +200,7 @@ SICK: Mapping[str, Patient] = {
     "records that become too many": Patient(
         explodes,
         ("large records",),
-        ("parallelism",),
+        ("parallelism", "interval"),
         ("limits.spill_bytes_max", "barriers wait as well while a record is stuck"),
         mode="unaligned",
         options=Options(

@@ -10,14 +10,18 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 import minirt as rt
+from minirt.data.batch import Rows
+from minirt.errors import SinkDataError
 from minirt.io.base import Sink, Staging
 from minirt.storage.store import ObjectStore
 from minirt.testing.contracts import SinkContract
 from minirt.testing.sinks import SinkTrial, check_sink
 from minirt_connectors.postgres import PostgresSink
+from minirt_connectors.postgres.sink import TableColumns
 from tests.postgres.server import Postgres
 
 pytestmark = [pytest.mark.postgres, pytest.mark.processes]
@@ -79,6 +83,14 @@ def test_a_job_writes_each_record_once(server: Postgres, table: str, tmp_path: P
     job(PostgresSink(server.uri, table), 5000).execute(checkpointing=checkpointing)
     assert server.rows("SELECT count(*), count(DISTINCT id) FROM results") == [(5000, 5000)]
     assert not list(ObjectStore(str(tmp_path / "chk" / "staged")).list())
+
+
+def test_a_text_that_no_table_can_hold_is_refused_when_it_is_written() -> None:
+    """Its commit would fail whatever is done about the table."""
+    columns = TableColumns("out", pa.schema([("id", pa.int64()), ("name", pa.string())]))
+    columns.encode(Rows([{"id": 1, "name": "a"}, {"id": 2, "name": None}]))
+    with pytest.raises(SinkDataError, match=r"out: column 'name': .*U\+0000; in record .*'id': 3"):
+        columns.encode(Rows([{"id": 1, "name": "a"}, {"id": 3, "name": "b\0"}]))
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGQUIT], ids=["stopped", "crashed"])

@@ -52,7 +52,7 @@ def test_an_error_that_comes_again_is_told_in_one_line(caplog: pytest.LogCapture
         "job 'j' restarts in 0.50 s: broken\nTraceback",
         "job 'j' restarts in 0.50 s: the same error for the 2nd time: broken",
         "job 'j' restarts in 0.50 s: other",
-        "job 'j' restarts in 0.50 s: broken\nTraceback",
+        "job 'j' restarts in 0.50 s: the same error for the 3rd time: broken",
     ]
 
 
@@ -71,3 +71,28 @@ def test_simulated_faults_are_no_news(caplog: pytest.LogCaptureFixture) -> None:
     env.source(SequenceSource(20)).sink(TransactionalSink())
     assert sum(simulate(env, seed=seed).restarts for seed in range(5)) > 0
     assert caplog.records == []
+
+
+def test_an_error_is_the_same_if_only_numbers_and_addresses_differ(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    recorder = Recorder("j", [], 1)
+    trace = "failed on record {}\nTraceback\n  line {}, in f\nValueError: bad {}"
+    for record, line, what in ((1, 7, "0x7f01"), (50, 7, "0x7f02"), (1, 8, "x"), (1, 7, "12")):
+        recorder.on_restart(UserCodeError(trace.format(record, line, what)), 0.5)
+    told = [record.getMessage().partition(" s: ")[2] for record in caplog.records]
+    assert told == [
+        trace.format(1, 7, "0x7f01"),
+        "the same error for the 2nd time: failed on record 50: ValueError: bad 0x7f02",
+        trace.format(1, 8, "x"),
+        "the same error for the 3rd time: failed on record 1: ValueError: bad 12",
+    ]
+
+
+def test_a_checkpoint_that_fails_with_its_generation_is_one_line(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    reason = CheckpointFailureReason.GENERATION_FAILED
+    failure = CheckpointFailure(reason, error="f failed\nTraceback\nValueError: x")
+    Recorder("j", [], 1).on_checkpoint(report(1, failure))
+    assert caplog.records[0].getMessage() == "job 'j': checkpoint 1 failed: f failed"

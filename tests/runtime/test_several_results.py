@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from typing import Any
+from collections import Counter, UserDict
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
+import pyarrow as pa
 import pytest
 
 import minirt as rt
 from minirt.errors import JobFailedError
+
+
+class Pair(NamedTuple):
+    one: int
+    other: int
 
 
 class Returning(rt.Process):
@@ -41,7 +48,15 @@ OPERATORS = {
 
 
 @pytest.mark.parametrize("operator", OPERATORS)
-@pytest.mark.parametrize("result", ["text", b"bytes", bytearray(b"x"), {"a": 1}, Counter("a"), ""])
+@pytest.mark.parametrize(
+    "result",
+    [
+        *("text", b"bytes", bytearray(b"x"), {"a": 1}, Counter("a"), ""),
+        *(UserDict(a=1), MappingProxyType({"a": 1}), Pair(1, 2), memoryview(b"x")),
+        *(pa.table({"a": [1]}), pa.table({"a": [1]}).to_batches()[0]),
+    ],
+    ids=lambda result: type(result).__name__,
+)
 def test_a_single_record_that_can_be_iterated_is_refused(operator: str, result: Any) -> None:
     env, out = rt.Environment(), rt.CollectSink()
     watermarks = rt.Watermarks.monotonous(timestamp=lambda n: n)

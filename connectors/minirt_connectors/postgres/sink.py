@@ -11,7 +11,9 @@ from contextlib import contextmanager, suppress
 from typing import Any, BinaryIO, Literal, get_args
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from minirt.data.batch import Batch
 from minirt.errors import ConfigurationError, MinirtError, SinkDataError
 from minirt.io.arrow_pieces import ArrowEncoder, read_piece
 from minirt.io.encoder import Encoder
@@ -89,7 +91,7 @@ class PostgresSink(LedgerSink):
         self._plan = (table, table.arrow_schema(names))
 
     def encoding(self, operator: str) -> Callable[[BinaryIO], Encoder]:
-        columns = ColumnEncoder(operator, self._planned[1])
+        columns = TableColumns(operator, self._planned[1])
         return lambda stream: ArrowEncoder(stream, columns)
 
     def connect(self) -> LedgerConnection:
@@ -229,3 +231,21 @@ class _Transaction(LedgerTransaction):
         order = pa.array(range(first, self._merged), pa.int64())
         mode = "append" if first else "create"
         cursor.adbc_ingest(_ORDER, data.append_column(_ORDER, order), mode=mode, temporary=True)
+
+
+class TableColumns(ColumnEncoder):
+    """Refuses what no table could ever hold: its commit would fail for ever."""
+
+    def encode(self, batch: Batch) -> pa.RecordBatch:
+        encoded = super().encode(batch)
+        for name, column in zip(encoded.schema.names, encoded.columns, strict=True):
+            if not pa.types.is_string(column.type):
+                continue
+            held = pc.match_substring(column, "\0")
+            if pc.any(held).as_py():
+                record = encoded.slice(pc.index(held, True).as_py(), 1).to_pylist()[0]
+                raise SinkDataError(
+                    f"{self._operator}: column {name!r}: PostgreSQL has no texts with the character "
+                    f"U+0000; in record {record!r:.500}"
+                )
+        return encoded

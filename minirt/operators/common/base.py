@@ -237,11 +237,28 @@ def user_error(label: str, error: BaseException, record: Any = None) -> MinirtEr
     return UserCodeError(f"operator {label} failed on record {shown(culprit)}\n{_trace(error)}")
 
 
+def chain_error(name: str, error: Exception) -> MinirtError:
+    """The error to raise when the operators of a chain raised `error`, and none of them said which one."""
+    if isinstance(error, MinirtError):
+        return error
+    return UserCodeError(f"{name} failed: {type(error).__name__}: {error}\n{_trace(error)}")
+
+
 def opening_error(label: str, error: Exception) -> MinirtError:
     """The error to raise when an operator could not be opened because of `error`."""
     if isinstance(error, MinirtError):
         return error
     return UserCodeError(f"operator {label} could not be opened\n{_trace(error)}")
+
+
+def end_error(label: str, problem: str, error: Exception) -> MinirtError:
+    """The error to raise when a source or sink raised `error`; `problem` says what it could not do."""
+    if isinstance(error, MinirtError):
+        return error
+    told = f"{label} {problem}: {error}"
+    if isinstance(error, OSError):  # Of a disk or a network: where it was raised tells nothing.
+        return MinirtError(told)
+    return UserCodeError(f"{told}\n{_trace(error)}")
 
 
 def shown(record: Any) -> str:

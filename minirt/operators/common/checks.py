@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from minirt.errors import ConfigurationError
-from minirt.functions import KeyedProcess
+from minirt.functions import KeyedProcess, WindowProcess
 from minirt.operators.common.functions import check_function
 
 
@@ -22,6 +22,8 @@ def check_instance(value: Any, wanted: type, label: str) -> None:
         hint = f": give an instance, {value.__name__}(...), not the class"
     elif isinstance(value, KeyedProcess):
         hint = ": a KeyedProcess needs keys, call key_by first"
+    elif isinstance(value, WindowProcess):
+        hint = ": a WindowProcess needs windows, call window first"
     raise ConfigurationError(f"{label}: expected {wanted.__name__}, got {value!r}{hint}")
 
 
@@ -34,23 +36,35 @@ def check_flag(value: Any, name: str, label: str) -> bool:
 
 def check_methods(label: str, process: Any, *methods: str) -> None:
     """Raise ConfigurationError for a method that cannot be called, or that nobody would call."""
-    check_hooks(label, process, *methods)
+    check_hooks(label, process, "open", "close", *methods)
     for method in methods:
         first = "the timestamp" if method == "on_timer" else "the record"
         check_function(getattr(process, method), label, first, "the context", may_yield=True)
 
 
 def check_hooks(label: str, given: Any, *methods: str) -> None:
-    """Raise ConfigurationError for a method that looks as if minirt would call it, but is none of these."""
+    """Raise ConfigurationError for a method that looks as if minirt would call it, but is none of these.
+
+    Such as one that begins with `on_`, or that has the letters of another: `onTimer`.
+    """
     kind = type(given)
+    letters = {_letters(method): method for method in methods}
     for name in dir(kind):
-        if name.startswith("on_") and name not in methods and callable(getattr(kind, name)):
-            near = difflib.get_close_matches(name, methods, n=1)
-            hint = f", did you mean {near[0]}?" if near else ""
-            raise ConfigurationError(
-                f"{label}: nobody calls {kind.__name__}.{name}{hint}; methods of your own have names "
-                "that do not begin with 'on_'"
-            )
+        meant = letters.get(_letters(name), name)
+        if name in methods or (meant == name and not name.startswith("on_")):
+            continue
+        if not callable(getattr(kind, name)):
+            continue
+        near = [meant] if meant != name else difflib.get_close_matches(name, methods, n=1)
+        hint = f", did you mean {near[0]}?" if near else ""
+        raise ConfigurationError(
+            f"{label}: nobody calls {kind.__name__}.{name}{hint}; give a method of your own another name, "
+            "which does not begin with 'on_'"
+        )
+
+
+def _letters(name: str) -> str:
+    return name.replace("_", "").lower()
 
 
 def check_column(column: str, schema: pa.Schema | None, label: str) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from minirt.errors import ConfigurationError
-from minirt.state.binding import declarations
+from minirt.state.binding import check_states, declarations
 from minirt.state.handles import Handle
 
 _FUNCTIONS = (types.FunctionType, types.MethodType, functools.partial)
@@ -43,6 +43,14 @@ def check_function(function: Any, label: str, *given: str, may_yield: bool = Fal
         )
     check_arity(function, label, *given)
     check_stateless(function, label, "an object that minirt calls")
+
+
+def check_declared(label: str, process: object) -> None:
+    """Raise ConfigurationError if a process does not declare its states as it should."""
+    try:
+        check_states(process)
+    except ConfigurationError as error:
+        raise ConfigurationError(f"{label}: {error}") from error
 
 
 def check_stateless(given: Any, label: str, kind: str) -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from types import GeneratorType
 from typing import Any
+
+import pyarrow as pa
 
 from minirt.data.batch import Rows
 from minirt.operators.common.base import Operator, OperatorContext
@@ -59,17 +62,20 @@ def emit_results(produced: Iterable[Produced], ctx: OperatorContext) -> None:
         emit(Rows(records, times or None))
 
 
-_SINGLE = (str, bytes, bytearray, dict)
+_SEVERAL = frozenset((list, tuple, GeneratorType))
+_SINGLE = (str, bytes, bytearray, memoryview, Mapping, pa.RecordBatch, pa.Table)
 
 
 def several(results: Any) -> Any:
     """The results that a function returned for one record. Raises TypeError if they are one record, not
     several."""
-    if isinstance(results, _SINGLE):
-        kind = type(results).__name__
+    kind = type(results)
+    if kind in _SEVERAL:
+        return results
+    if isinstance(results, _SINGLE) or (isinstance(results, tuple) and hasattr(kind, "_fields")):
         raise TypeError(
-            f"a {kind} was returned where several records are expected: return a list of records, or "
-            f"yield them; return [...] around the {kind} if it is one record"
+            f"a {kind.__name__} was returned where several records are expected: return a list of records, "
+            f"or yield them; return [...] around the {kind.__name__} if it is one record"
         )
     return results
 

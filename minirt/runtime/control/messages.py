@@ -146,4 +146,5 @@ def portable(error: BaseException) -> Exception:
             return error
         except Exception:
             return MinirtError(str(error))
-    return MinirtError("".join(traceback.format_exception(error)).rstrip())
+    trace = "".join(traceback.format_exception(error)).rstrip()
+    return MinirtError(f"{type(error).__name__}: {error}\n{trace}")

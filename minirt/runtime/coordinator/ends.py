@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import TypeVar
 
 from minirt.errors import JobFailedError, MinirtError
@@ -14,9 +15,11 @@ from minirt.io.base import (
     Offset,
     SinkCommitter,
     SinkIdentity,
+    Split,
     Staging,
 )
 from minirt.monitoring.logs import logger_of
+from minirt.operators.common.base import end_error
 from minirt.protocol.manifest import SinkHandles
 from minirt.protocol.source_offsets import SourceOffsets
 
@@ -60,10 +63,20 @@ class JobEnds:
         """Have every sink publish its part."""
         for uid in self._sinks():
             if own := [part for part in held if part.uid == uid and part.handles]:
-                self.committer(uid).commit(_committables(own))
+                with self._committing(uid):
+                    self.committer(uid).commit(_committables(own))
 
     def commit_restored(self, uid: str, held: Sequence[SinkHandles]) -> None:
-        self.committer(uid).commit_restored(_committables(held))
+        with self._committing(uid):
+            self.committer(uid).commit_restored(_committables(held))
+
+    def plan_splits(self, uid: str) -> list[Split]:
+        """The splits of a source."""
+        node = self._nodes[uid]
+        try:
+            return list(given(node.spec.reads_from).plan_splits(node.parallelism))
+        except Exception as error:
+            raise end_error(node.label, "could not plan its splits", error) from error
 
     def tell_sources(self, told: Sequence[SourceOffsets]) -> None:
         """Tell each source how far it is stored. Raises the first error once all were told."""
@@ -97,6 +110,13 @@ class JobEnds:
         except (Exception, SystemExit) as error:
             label = self._nodes[uid].label
             logger.warning("what commits for %s could not be closed: %s", label, error)
+
+    @contextmanager
+    def _committing(self, uid: str) -> Iterator[None]:
+        try:
+            yield
+        except Exception as error:
+            raise end_error(self._nodes[uid].label, "could not commit", error) from error
 
     def _sinks(self) -> Iterator[str]:
         return (uid for uid, node in self._nodes.items() if node.spec.writes_to is not None)

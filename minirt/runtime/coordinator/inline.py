@@ -81,7 +81,7 @@ class InlineRunner:
             if self._cluster.subtasks.get(id) is not subtask:
                 break  # One before it has failed, and all are stopped.
             if subtask.runnable:
-                self._cluster.attempt(subtask.run_slice)
+                self._cluster.work(subtask)
                 self._serve()
                 progress = True
         return progress

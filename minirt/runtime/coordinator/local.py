@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from minirt.clock import Clock
-from minirt.operators.common.base import CoroutineStart
+from minirt.operators.common.base import CoroutineStart, chain_error
 from minirt.protocol.ids import ChannelId, SubtaskId
 from minirt.protocol.job_events import (
     JobEvent,
@@ -137,6 +137,17 @@ class LocalCluster:
             while links is self.links and self.attempt(link.move):
                 moved = True
         return moved
+
+    def work(self, subtask: Subtask) -> None:
+        """Have a subtask work for a slice."""
+
+        def run_slice() -> None:
+            try:
+                subtask.run_slice()
+            except Exception as error:
+                raise chain_error(subtask.name, error) from error
+
+        self.attempt(run_slice)
 
     def attempt(self, action: Callable[[], T]) -> T | None:
         """Have a subtask do something; if it fails, all are stopped and the coordinator hears of it."""

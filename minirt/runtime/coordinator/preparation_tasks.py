@@ -34,7 +34,7 @@ from minirt.protocol.preparing_events import (
 )
 from minirt.protocol.starting_point import StartingPoint
 from minirt.runtime.control.package import Deployment
-from minirt.runtime.coordinator.ends import JobEnds, given
+from minirt.runtime.coordinator.ends import JobEnds
 from minirt.runtime.coordinator.split_checks import check_splits
 from minirt.storage.checkpoints import CheckpointStorage
 from minirt.storage.identity import job_identity
@@ -132,7 +132,7 @@ class PreparationTasks:
 
     def _plan_splits(self, uid: str) -> PreparingEvent:
         node = self._ends.node(uid)
-        planned = list(given(node.spec.reads_from).plan_splits(node.parallelism))
+        planned = self._ends.plan_splits(uid)
         check_splits(planned, node)
         self._splits[uid] = planned
         return SplitsPlanned(len(planned))

@@ -25,12 +25,17 @@ from minirt.operations.desk import ControlDesk
 from minirt.protocol.barriers import CheckpointMode
 from minirt.protocol.job import JobProtocol
 from minirt.protocol.job_events import EndJob, JobStatus
-from minirt.protocol.reasons import SavepointFailure, SavepointFailureReason
+from minirt.protocol.reasons import (
+    CheckpointFailureReason,
+    SavepointFailure,
+    SavepointFailureReason,
+)
 from minirt.protocol.reports import CheckpointReport, CheckpointUnderWay
 from minirt.protocol.savepoint_requests import Afterwards, Savepoint
 from minirt.protocol.trace import CheckpointTrace
 from minirt.runtime.coordinator.coordinator import Coordinator
 from minirt.runtime.coordinator.observer import JobObserver, JobProgress
+from minirt.runtime.program.repeated_errors import RepeatedErrors
 from minirt.runtime.program.savepoint_desk import SavepointDesk
 from minirt.runtime.program.signals import OF_SERVICES, SignalWatch
 from minirt.threads import start_thread
@@ -88,9 +93,7 @@ class Recorder(JobObserver):
         self._lock = threading.Lock()
         self._over = 0
         """How many checkpoints have completed or failed."""
-        self._newest_error = ""
-        self._times = 0
-        """How often this error came in a row."""
+        self._errors = RepeatedErrors()
 
     @property
     def remembered(self) -> tuple[int, tuple[CheckpointReport, ...]]:
@@ -112,7 +115,10 @@ class Recorder(JobObserver):
         id = report.checkpoint_id
         with log_fields(job=self.name, generation=report.generation, checkpoint=id):
             if report.failure is not None:
-                logger.warning("job %r: checkpoint %d failed: %s", self.name, id, report.failure)
+                text = str(report.failure)
+                if report.failure.reason is CheckpointFailureReason.GENERATION_FAILED:
+                    text = text.partition("\n")[0]  # `on_restart` and the end of the job say more.
+                logger.warning("job %r: checkpoint %d failed: %s", self.name, id, text)
             else:
                 logged = ("mode", "kind", "duration_s", "bytes")
                 figures = {name: getattr(report, name) for name in logged}
@@ -129,13 +135,8 @@ class Recorder(JobObserver):
             observer.on_trace(trace)
 
     def on_restart(self, error: Exception, delay_s: float) -> None:
-        text = str(error)
-        self._times = self._times + 1 if text == self._newest_error else 1
-        self._newest_error = text
-        if self._times > 1:
-            first_line = text.partition("\n")[0]
-            text = f"the same error for the {_ordinal(self._times)} time: {first_line}"
         with log_fields(job=self.name):
+            text = self._errors.in_short(str(error))
             logger.warning("job %r restarts in %.2f s: %s", self.name, delay_s, text)
         for observer in self.observers:
             observer.on_restart(error, delay_s)
@@ -155,12 +156,6 @@ class Recorder(JobObserver):
     def on_progress(self, progress: JobProgress) -> None:
         for observer in self.observers:
             observer.on_progress(progress)
-
-
-def _ordinal(number: int) -> str:
-    """Two or more in words of a sentence: 2nd, 3rd, 11th."""
-    ending = {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
-    return f"{number}{'th' if number % 100 in (11, 12, 13) else ending}"
 
 
 class Job:

@@ -95,7 +95,8 @@ class SavepointDesk:
     def _mode(self, mode: str | CheckpointMode | None) -> str:
         if mode is None:
             return self._default_mode
-        name = mode.replace("-", "_") if isinstance(mode, str) else mode.name
+        named = mode.replace("-", "_") if isinstance(mode, str) else getattr(mode, "name", None)
+        name = str(named)
         known_mode = self._modes.get(name)
         if known_mode is None or not (isinstance(mode, str) or same_mode(mode, known_mode)):
             known = ", ".join(sorted(self._modes))

@@ -8,6 +8,7 @@ from typing import Protocol
 
 from minirt.errors import StorageError
 from minirt.io.base import Prepared
+from minirt.operators.common.base import end_error
 from minirt.protocol.barriers import Switch
 from minirt.protocol.ids import SubtaskId
 from minirt.protocol.job_events import SnapshotAcknowledged, SnapshotDeclined
@@ -96,9 +97,14 @@ class SnapshotUpload:
     ) -> SnapshotAcknowledged | SnapshotDeclined:
         """`given_up` says whether nobody wants the checkpoint any more: then only sink output is kept."""
         began_at = monotonic()
-        for _, _, output in self.prepared:
-            if output.finish is not None:
-                output.finish()
+        for uid, _, output in self.prepared:
+            try:
+                if output.finish is not None:
+                    output.finish()
+            except Exception as error:
+                raise end_error(
+                    f"sink {uid}", "could not make its output durable", error
+                ) from error
         handles = tuple(
             SinkHandles(uid, checkpoint_id, self.subtask.index, tuple(output.handles))
             for uid, checkpoint_id, output in self.prepared

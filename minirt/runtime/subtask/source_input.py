@@ -16,6 +16,7 @@ from minirt.data.errors import UnsupportedRecordError
 from minirt.errors import MinirtError, SourceDataError
 from minirt.graph.operator_spec import Reading
 from minirt.io.base import Offset, Split, SplitReader
+from minirt.monitoring.logs import logger_of
 from minirt.operators.common.base import Member, OperatorContext, shown, user_error
 from minirt.operators.common.columns import check_names
 from minirt.operators.event_time import stamper
@@ -25,6 +26,8 @@ from minirt.protocol.watermarks import MAX_WATERMARK
 from minirt.runtime.subtask.elements import Advance, Data, Element, End
 from minirt.runtime.subtask.input import Input, InputParts
 from minirt.state.stored import SPLITS
+
+logger = logger_of("worker")
 
 _PACE_S = 0.001
 """How often a paced source looks for records that have become due."""
@@ -274,8 +277,7 @@ class SourceInput(Input, Member):
         if read is None:
             self._move_on(state)
             state.finished = True
-            state.reader.close()
-            state.reader = None
+            self._close(state)
         elif not len(read):
             self._move_on(state)
             state.silence.asked_in_vain(began, self.ctx.monotonic())
@@ -284,6 +286,16 @@ class SourceInput(Input, Member):
             state.batch, state.position = self._stamped(read), state.skip
             times = state.batch.timestamps
             state.times = None if times is None else np.asarray(times, np.int64)
+
+    def _close(self, state: _SplitState) -> None:
+        """All of it was read: an error is logged, as a restart would mend nothing."""
+        reader, state.reader = state.reader, None
+        assert reader is not None
+        try:
+            reader.close()
+        except Exception as error:
+            message = "source %s could not close split %s: %r"
+            logger.error(message, self.ctx.label, state.split.id, error, exc_info=error)
 
     def _stamped(self, read: list[Any] | pa.RecordBatch) -> Batch:
         try:

@@ -24,10 +24,13 @@ import traceback
 from dataclasses import dataclass
 from types import FrameType
 
+import pyarrow as pa
+
 from minirt.errors import WorkerLostError
 from minirt.filesystems import Protocols
 from minirt.runtime.channels.network import Address, Network
 from minirt.runtime.control.connection import MessageConnection, connect_to
+from minirt.runtime.control.host_hello import refuse_if_told
 from minirt.runtime.control.messages import (
     Fork,
     HostBeat,
@@ -119,6 +122,8 @@ class Template:
             match message:
                 case Fork(generation, worker):
                     self._start_worker(generation, worker)
+                case dict():  # Its storage turned out not to be that of the job.
+                    refuse_if_told(message)
                 case KillGeneration(generation):
                     self._kill([pid for pid, (of, _) in self._workers.items() if of == generation])
         return True
@@ -205,7 +210,9 @@ def load(start: TemplateStart) -> JobPackage:
     """The job, with all modules that it needs imported."""
     start.protocols.register()
     package: JobPackage = pickle.loads(start.package)
-    package.load_graph()
+    graph = package.load_graph()
+    if any(node.spec.in_arrays for vertex in graph.vertices for node in vertex.operators):
+        pa.array([])  # Imports pandas, else each worker does, in the middle of its first records.
     return package
 
 

@@ -17,7 +17,7 @@ from minirt.errors import WorkerLostError
 from minirt.monitoring.log_lines import LineHandler
 from minirt.monitoring.logs import keep_lines, logger_of, set_up_worker
 from minirt.monitoring.subtask_metrics import Activity, TimeAccount
-from minirt.operators.common.base import CoroutineStart, user_error
+from minirt.operators.common.base import CoroutineStart, chain_error, user_error
 from minirt.operators.common.mailbox import Mailbox
 from minirt.protocol.ids import SubtaskId
 from minirt.protocol.job_events import (
@@ -274,6 +274,8 @@ class Worker:
             subtask.run_slice()
         except SystemExit as error:
             raise user_error(subtask.name, error) from error
+        except Exception as error:
+            raise chain_error(subtask.name, error) from error
         finally:
             self._working.pop()
             self._served = False
