@@ -46,6 +46,7 @@ To watch, ask, look into and compare jobs:
 What many of these need:
 
     clock, threads, filesystems, standard_streams   each opened or started in one place
+    dataclass   classes of data, quickly made
     notebook    how values show themselves in notebooks
 """
 
