@@ -46,6 +46,7 @@ To watch, ask, look into and compare jobs:
 What many of these need:
 
     clock, threads, filesystems, standard_streams   each opened or started in one place
+    dataclass   classes of data, quickly made
     notebook    how values show themselves in notebooks
 """
 
@@ -53,8 +54,6 @@ from __future__ import annotations
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
-
-from minirt.version import __version__
 
 if TYPE_CHECKING:
     from minirt.aggregates import (
@@ -99,6 +98,7 @@ if TYPE_CHECKING:
     )
     from minirt.functions import (
         AsyncFunction,
+        BroadcastProcess,
         KeyedContext,
         KeyedCoProcess,
         KeyedProcess,
@@ -152,7 +152,9 @@ if TYPE_CHECKING:
     from minirt.runtime.coordinator.observer import JobObserver, JobProgress
     from minirt.runtime.program.job import Job, JobResult
     from minirt.settings import JobSettings, load_settings
+    from minirt.state.broadcast import BroadcastState
     from minirt.state.handles import ListState, MapState, ValueState
+    from minirt.version import __version__
     from minirt.windows import (
         AfterCount,
         AfterTime,
@@ -175,6 +177,8 @@ __all__ = [
     "Process",
     "KeyedProcess",
     "KeyedCoProcess",
+    "BroadcastProcess",
+    "BroadcastState",
     "ProcessContext",
     "KeyedContext",
     "AsyncFunction",
@@ -298,8 +302,8 @@ _NAMES_OF = {
         "UserCodeError WorkerLostError"
     ),
     "minirt.functions": (
-        "AsyncFunction KeyedContext KeyedCoProcess KeyedProcess Process ProcessContext Retry "
-        "Watermarks WindowContext WindowProcess"
+        "AsyncFunction BroadcastProcess KeyedContext KeyedCoProcess KeyedProcess Process "
+        "ProcessContext Retry Watermarks WindowContext WindowProcess"
     ),
     "minirt.inspect": "Checkpoints StoredCheckpoint open_checkpoints",
     "minirt.io": (
@@ -321,7 +325,9 @@ _NAMES_OF = {
     "minirt.runtime.coordinator.observer": "JobObserver JobProgress",
     "minirt.runtime.program.job": "Job JobResult",
     "minirt.settings": "JobSettings load_settings",
+    "minirt.state.broadcast": "BroadcastState",
     "minirt.state.handles": "ListState MapState ValueState",
+    "minirt.version": "__version__",
     "minirt.windows": (
         "AfterCount AfterTime CountWindow GlobalWindow Session Sliding Tumbling Window"
     ),

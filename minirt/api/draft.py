@@ -5,12 +5,13 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import pyarrow as pa
 
 from minirt.api.pickling import check_picklable
 from minirt.config import Options
+from minirt.dataclass import dataclass
 from minirt.errors import ConfigurationError
 from minirt.graph.job_graph import Edge, JobGraph, OperatorNode
 from minirt.graph.keys import KeySelector
@@ -287,7 +288,8 @@ def _check_inputs(node: OperatorNode) -> None:
             f"{node.label}: a {node.spec.kind} has {node.spec.inputs} inputs, but {len(node.keys)} lead "
             "into it; connect brings two streams together"
         )
-    if node.keyed and None in node.keys:
+    without = {number for number, key in enumerate(node.keys) if key is None}
+    if node.keyed and without - node.spec.without_key:
         raise ConfigurationError(
             f"{node.label}: a {node.spec.kind} keeps state per key: call key_by before it"
         )

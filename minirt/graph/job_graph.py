@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import pyarrow as pa
 
+from minirt.dataclass import dataclass
 from minirt.graph.keys import KeySelector
 from minirt.graph.operator_spec import OperatorSpec, StateDealing
 from minirt.graph.partitioning import Partitioning
@@ -35,6 +34,11 @@ class OperatorNode:
     def keyed(self) -> bool:
         """Whether its state is dealt by key group."""
         return self.spec.state is StateDealing.BY_KEY_GROUP
+
+    @property
+    def to_all(self) -> bool:
+        """Whether each subtask sees the state of all, also where nothing was rescaled."""
+        return self.spec.state is StateDealing.TO_ALL
 
     @property
     def stateful(self) -> bool:

@@ -18,13 +18,14 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from hashlib import blake2b
 from typing import Any, Protocol
 
 import pyarrow as pa
 
 from minirt.data.batch import Batch
+from minirt.dataclass import dataclass
 
 Offset = Any
 """A position in a split: any value that msgpack carries. None is the beginning."""
@@ -98,6 +99,9 @@ class Source(ABC):
     None, the default, means side by side if the source is unbounded: a split that never ends would keep
     those behind it from being read.
     """
+
+    in_one_process: bool = False
+    """Whether what it reads is in the memory of this process, where no other one finds it."""
 
     side_errors: bool = False
     """Whether records that do not parse go to the side output `errors`."""
@@ -285,6 +289,9 @@ class Sink(ABC):
     Most sinks say in `commit` how to commit. One that keeps a connection for it, or has to know who commits
     and for which checkpoint, overrides `open_committer` instead.
     """
+
+    in_one_process: bool = False
+    """Whether it writes into the memory of this process, where no other one finds it."""
 
     @abstractmethod
     def open_writer(self, context: SinkContext) -> SinkWriter: ...

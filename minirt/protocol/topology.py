@@ -7,9 +7,10 @@ text, which tell whether a job that is restored still does what it did.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 
+from minirt.dataclass import dataclass
 from minirt.protocol.ids import SubtaskId
 
 
@@ -41,6 +42,8 @@ class OperatorFacts:
     """Whether a checkpoint holds something of it that a restore must not lose."""
     keyed: bool = False
     """Whether its state is dealt by key group."""
+    to_all: bool = False
+    """Whether each subtask reads the state of all old ones, also at the old parallelism."""
     reads: bool = False
     """Whether it is a source, which plans splits."""
     writes: bool = False
