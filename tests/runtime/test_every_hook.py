@@ -13,6 +13,8 @@ from minirt.data.batch import Batch
 from minirt.graph.operator_spec import Form, OperatorSpec, StateDealing
 from minirt.io.base import Prepared, SinkContext
 from minirt.operators import Operator
+from minirt.operators.common.base import end_error
+from minirt.protocol.preparing import FATAL
 
 MARKS = rt.Watermarks.monotonous(timestamp="t")
 
@@ -194,6 +196,12 @@ def test_an_error_of_a_sink_names_it(where: str, tmp_path: Any) -> None:
     env = rt.Environment("j")
     env.source(rt.SequenceSource(3)).sink(Sink(where), uid="the-sink")
     assert "the-sink" in first_line(env, "inline", tmp_path)
+
+
+def test_an_error_of_a_source_or_sink_does_not_end_a_job_that_is_prepared() -> None:
+    """What they reach may be down for a while: then a restart mends it."""
+    for error in (ValueError("x"), OSError("x"), rt.StorageError("x")):
+        assert not isinstance(end_error("out", "could not commit", error), FATAL)
 
 
 @pytest.mark.parametrize("where", ["plan", "open", "read"])

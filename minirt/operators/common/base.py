@@ -252,13 +252,16 @@ def opening_error(label: str, error: Exception) -> MinirtError:
 
 
 def end_error(label: str, problem: str, error: Exception) -> MinirtError:
-    """The error to raise when a source or sink raised `error`; `problem` says what it could not do."""
+    """The error to raise when a source or sink raised `error`; `problem` says what it could not do.
+
+    It is no UserCodeError, which ends a job that is being prepared: what they reach may be down.
+    """
     if isinstance(error, MinirtError):
         return error
     told = f"{label} {problem}: {error}"
     if isinstance(error, OSError):  # Of a disk or a network: where it was raised tells nothing.
         return MinirtError(told)
-    return UserCodeError(f"{told}\n{_trace(error)}")
+    return MinirtError(f"{told}\n{_trace(error)}")
 
 
 def shown(record: Any) -> str:
