@@ -16,7 +16,7 @@ from fsspec.implementations.local import LocalFileSystem
 from fsspec.utils import infer_compression
 
 from minirt.errors import ConfigurationError, SourceDataError, StorageError
-from minirt.filesystems import explain, failures, open_filesystem
+from minirt.filesystems import explain, failures, is_of_one_process, open_filesystem
 
 FilePath = str | os.PathLike[str]
 FilePaths = FilePath | Sequence[FilePath]
@@ -69,6 +69,7 @@ class InputFiles:
         self._given = [os.fspath(one) for one in given]
         self._paths = [inner for _, inner in resolved]
         self._url = self._given[0]
+        self.in_one_process = is_of_one_process(self._url)
 
     def __str__(self) -> str:
         return ", ".join(self._given)
@@ -78,10 +79,11 @@ class InputFiles:
         """The fsspec file system of all the files."""
         return resolve(self._url, self._options)[0]
 
-    def list(self) -> list[InputFile]:
+    def list(self, *, may_be_empty: bool = False) -> list[InputFile]:
         """All files, each once, in the order of the paths given and by name within each.
 
-        Raises ConfigurationError naming the path that matches nothing, StorageError where storage fails.
+        Raises ConfigurationError naming the path that matches nothing, unless it `may_be_empty`;
+        StorageError where storage fails.
         """
         fs = self.filesystem
         found: dict[str, InputFile] = {}
@@ -94,7 +96,7 @@ class InputFiles:
                 if is_local(fs):
                     raise ConfigurationError(f"cannot list {given}: {error}") from error
                 raise StorageError(f"cannot list ({explain(error)})", given) from error
-            if not matched:
+            if not matched and not may_be_empty:
                 raise ConfigurationError(
                     f"no input at {given}: it does not exist or holds no file that ends in "
                     f"{' or '.join(self._suffixes)} (names that begin with _ or . are ignored)"
@@ -103,6 +105,16 @@ class InputFiles:
                 _check_storable(file.path)
             found.update((file.path, file) for file in matched if file.path not in found)
         return list(found.values())
+
+    def check_folder(self) -> None:
+        """Raises ConfigurationError unless what is given is one folder that is there."""
+        fs = self.filesystem
+        try:
+            if len(self._paths) == 1 and fs.isdir(self._paths[0]):
+                return
+        except failures(TypeError, ValueError) as error:
+            raise ConfigurationError(f"cannot look at {self} ({explain(error)})") from error
+        raise ConfigurationError(f"only a folder that is there can be watched, and {self} is none")
 
     def open(self, path: str) -> tuple[BinaryIO, ExitStack]:
         """The bytes of a file, decompressed by its suffix, and what closes everything behind them.
