@@ -134,7 +134,7 @@ def test_many_subtasks_and_a_long_history_have_room(
             assert page.evaluate(OVERLAPS) == []
             assert page.evaluate(TEXTS) == []
             assert page.evaluate(CONTRAST) == []
-            page.click("text=Older")
+            page.click(".checkpoints button:text('Older')")
             page.wait_for_selector("button:not([disabled]) >> text=Newer")
             page.locator(".strip .bar").first.click()
             page.wait_for_selector(".timeline h3")
@@ -181,7 +181,7 @@ def test_a_job_that_fails_again_and_again(browser: Browser, failing_job: Job, se
         page.goto(url)
         page.wait_for_selector(".node")
         page.wait_for_selector("details summary >> nth=2")
-        assert "uid prices" in page.locator(".verdict").inner_text()
+        assert "prices failed on record 400" in page.locator(".verdict").inner_text()
         assert "is negative" in page.locator("details pre").first.text_content()
         for _ in range(8):  # It changes meanwhile: running, restarting, with rates and without.
             assert page.evaluate(OVERLAPS) == []
