@@ -6,6 +6,7 @@ An agent is `minirt host`. Whoever starts agents, a person or a scheduler, is a 
 
 from __future__ import annotations
 
+import contextlib
 import os
 import tempfile
 from dataclasses import dataclass, field
@@ -94,6 +95,8 @@ class WrittenCredentials:
                 file.write(invitation.credentials)
             os.replace(written, self._path)
         except OSError as error:
+            with contextlib.suppress(OSError):
+                os.remove(written)
             raise ConfigurationError(f"the credentials cannot be written: {error}") from error
         self._text = invitation.credentials
         self.how = (

@@ -98,10 +98,14 @@ def _behind(last: OperatorLoad, now: Mapping[str, OperatorLoad]) -> OperatorLoad
 def _mean(entries: Sequence[LoadEntry], operator: str) -> OperatorLoad:
     found = [one for entry in entries for one in entry.operators if one.operator == operator]
     means = {name: mean(getattr(one, name) for one in found) for name in _MEANS}
-    return replace(found[-1], **means, queued_bytes=max(one.queued_bytes for one in found))
+    taken = sum(one.records_in for one in found)
+    share = sum(one.busiest_share * one.records_in for one in found) / taken if taken else 0.0
+    queued = max(one.queued_bytes for one in found)
+    # An entry with few records tells little of how they are dealt out.
+    return replace(found[-1], **means, busiest_share=share, queued_bytes=queued)
 
 
-_MEANS = ("busy_ms", "soft_ms", "hard_ms", "busiest_ms", "busiest_share", "records_in", "bytes_in")
+_MEANS = ("busy_ms", "soft_ms", "hard_ms", "busiest_ms", "records_in", "bytes_in")
 
 
 def _date(at: float) -> str:

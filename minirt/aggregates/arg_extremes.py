@@ -11,7 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from minirt.aggregates.basic import Accumulated, has_order, unfit
-from minirt.state.accumulator import Accumulator, taken_apart, to_held
+from minirt.data.simple_columns import in_counts
+from minirt.state.accumulator import Accumulator, taken_apart
 from minirt.state.key_columns import Slots
 from minirt.state.numbers import is_number, number_type, to_ordered
 
@@ -77,7 +78,8 @@ class _ArgExtremes(Accumulator):
         ends = np.append(change - 1, len(order) - 1) if self._greatest else np.append(0, change)
         best = there[order[ends]]
         rows = pa.array(best)
-        self._compare(slots[best], by.take(rows).to_pylist(), to_held(values.field(0).take(rows)))
+        taken = in_counts(values.field(0).take(rows)).to_pylist()
+        self._compare(slots[best], by.take(rows).to_pylist(), taken)
 
     def merge(self, slots: Slots, other: Any, others: Slots) -> None:
         there = other._arrays[2][others]
@@ -99,8 +101,7 @@ class _ArgExtremes(Accumulator):
         known = stored[0].is_valid().to_numpy(zero_copy_only=False)
         bys, values, held = self._arrays
         bys[slots], _ = taken_apart(to_ordered(stored[0].field(1)), bys.dtype)
-        for slot, value in zip(slots.tolist(), to_held(stored[0].field(0)), strict=True):
-            values[slot] = value
+        values[slots], _ = taken_apart(stored[0].field(0), values.dtype)
         held[slots] = known
 
     def _ranks(self, by: pa.Array) -> Any:

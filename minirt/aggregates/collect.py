@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from minirt.aggregates.basic import Accumulated, at_least_one
-from minirt.state.accumulator import Accumulator, Objects, to_held
+from minirt.state.accumulator import Accumulator, Objects
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class _Lists(Objects):
         self._limit = limit
 
     def of(self, values: pa.Array) -> Any:
-        return to_held(values.drop_null()[: self._limit]) or None
+        return values.drop_null()[: self._limit].to_pylist() or None
 
     def united(self, earlier: Any, later: Any) -> Any:
         earlier += later

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from minirt.aggregates.basic import Accumulated, at_least_one, has_order, unfit
 from minirt.errors import ConfigurationError
-from minirt.state.accumulator import Accumulator, Objects, to_held
+from minirt.state.accumulator import Accumulator, Objects
 from minirt.state.numbers import to_ordered
 
 
@@ -71,7 +71,7 @@ class _Tops(Objects):
         if self._top.by is not None:
             taken, by = (values.field(place) for place in (0, 1))
         bys = to_ordered(by).to_pylist()
-        pairs = ([by, value] for by, value in zip(bys, to_held(taken), strict=True))
+        pairs = ([by, value] for by, value in zip(bys, taken.to_pylist(), strict=True))
         return (
             self._first([by, value] for by, value in pairs if by is not None and by == by) or None
         )

@@ -15,6 +15,7 @@ import typer
 
 from minirt.cli.compare_options import (
     CsvOption,
+    ExpectOption,
     FromOption,
     HtmlOption,
     JobArgument,
@@ -82,6 +83,7 @@ def compare(
     set_: SetOption = None,
     parallelism: ParallelismOption = None,
     latency_from: LatencyFromOption = None,
+    expect: ExpectOption = None,
     peers: PeersOption = None,
     json: JsonOption = None,
     html: HtmlOption = None,
@@ -111,7 +113,7 @@ def compare(
     outputs.check()
     asked = _Asked(
         *(job, workload, modes, seconds, repeat, kill, set_ or []),
-        *(parallelism, latency_from, seed, peers),
+        *(parallelism, latency_from, seed, peers, expect),
     )
     plan, comparison = _planned(asked)
     comparison = _run(plan, comparison)
@@ -142,6 +144,7 @@ class _Asked:
     latency_from: str | None
     seed: int | None
     peers: str | None
+    expect: str | None
 
     def check(self) -> None:
         """Raise ConfigurationError for what does not go together."""
@@ -157,6 +160,14 @@ class _Asked:
             raise ConfigurationError("--seed has no effect without --kill")
         if self.peers is not None and self.workload is None:
             raise ConfigurationError("--peers has no effect without --workload")
+        if self.expect is not None:
+            if self.workload is not None:
+                raise ConfigurationError(
+                    "--expect has no effect with --workload, which knows itself"
+                )
+            from minirt.laboratory.expected import check_expected
+
+            check_expected(self.expect)
 
     @property
     def kill_every_s(self) -> float | None:
@@ -204,7 +215,7 @@ def _planned(asked: _Asked) -> tuple[Plan, Comparison]:
     requests = tuple(
         RunRequest(
             *(asked.job, asked.workload, setting, length_s, warm_up_s),
-            *(kill_every_s, latency_from, 0, ""),
+            *(kill_every_s, latency_from, 0, "", asked.expect),
         )
         for setting in settings
     )
@@ -344,7 +355,7 @@ def _refuse_beside_from(given: dict[str, Any]) -> None:
             name: "--" + name.replace("_", "-")
             for name in (
                 *("workload", "modes", "seconds", "repeat", "kill"),
-                *("parallelism", "latency_from", "seed", "peers"),
+                *("parallelism", "latency_from", "seed", "peers", "expect"),
             )
         },
     }

@@ -26,7 +26,7 @@ ModesOption = Annotated[
 SecondsOption = Annotated[
     float | None,
     typer.Option(
-        min=SECONDS_MIN, max=SECONDS_MAX, help="How long each run is measured; 20 by default."
+        min=SECONDS_MIN, max=SECONDS_MAX, help="How long each run is measured; 15 by default."
     ),
 ]
 RepeatOption = Annotated[
@@ -54,6 +54,14 @@ LatencyFromOption = Annotated[
     typer.Option(
         metavar="FIELD",
         help="Where a record at a sink says when it was made: a column, a key, a place in a tuple.",
+    ),
+]
+ExpectOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="PATH",
+        help="Rows that the job must put out, as Parquet or JSONL: Spark verifies each run. The job "
+        "must end by itself.",
     ),
 ]
 PeersOption = Annotated[

@@ -1,4 +1,4 @@
-"""`minirt demo`: real input, workers killed under way, and Spark's verdict on what came out."""
+"""`minirt demo`: real input, processes killed under way, and Spark's verdict on what came out."""
 
 from __future__ import annotations
 
@@ -19,10 +19,14 @@ from minirt.cli.arguments import StorageOption
 from minirt.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
     from rich.console import Console
 
     from minirt_connectors.flights.demo import DemoInput, DemoRun, Plan
+    from minirt_connectors.flights.place import Place
+    from minirt_connectors.flights.processes import Mark
+
+_END_S_MAX = 20.0
+"""How long the processes of a job, or of Spark, may take to end when it is over."""
 
 
 class DemoMode(StrEnum):
@@ -34,13 +38,31 @@ class DemoMode(StrEnum):
     ALL = "all"
 
 
+class DemoCluster(StrEnum):
+    """The clusters that `--cluster` offers."""
+
+    SPARK = "spark"
+
+
 def demo(
     json: Annotated[
         str | None,
         typer.Option(metavar="FILE", help="Write the figures there; - for standard output."),
     ] = None,
     mode: Annotated[DemoMode, typer.Option(help="Which checkpoint mode to show.")] = DemoMode.ALL,
-    kills: Annotated[int, typer.Option(min=0, help="Workers to kill in each run.")] = 2,
+    cluster: Annotated[
+        DemoCluster | None,
+        typer.Option(help="Run the workers there, and kill executors as well as workers."),
+    ] = None,
+    master: Annotated[
+        str | None, typer.Option(metavar="URL", help="Of Spark; by default two executors here.")
+    ] = None,
+    kills: Annotated[
+        int,
+        typer.Option(
+            min=0, help="Workers to kill in each run; on Spark, every other is an executor."
+        ),
+    ] = 2,
     seconds: Annotated[
         float, typer.Option(min=0.0, help="How long the slow stage takes in all, but for replays.")
     ] = 12.0,
@@ -62,48 +84,92 @@ def demo(
     ] = None,
     storage_option: StorageOption = None,
 ) -> None:
-    """Replay the flights of New York 2013, kill workers of the job, have Spark verify the output.
+    """Replay the flights of New York 2013, kill processes of the job, have Spark verify the output.
 
-    Runs once in each checkpoint mode. The exit status is 0 if nothing was lost and, in a mode that
-    promises so, nothing was duplicated or wrong; otherwise it is 1.
+    Runs once in each checkpoint mode. The exit status is 0 if nothing was lost, no process is left and,
+    in a mode that promises so, nothing was duplicated or wrong; otherwise it is 1.
     """
     from minirt.cli.console import console
     from minirt_connectors.flights.demo import MODES, Plan
+    from minirt_connectors.flights.processes import Mark
 
     _refuse_unwritable(json)
+    _refuse_cluster(cluster, master, kills, keep)
     modes = MODES if mode is DemoMode.ALL else (str(mode),)
     plans = [Plan(each, kills, seconds, seed) for each in modes]
     out = console(stderr=json == "-")
     options = _storage_options(storage, storage_option, keep)
+    mark = Mark()
     with _folder(keep) as folder:
         root = str(folder) if storage is None else storage.rstrip("/")
-        demo, spark = _prepare(out, folder / "flights", plans, rows)
-        runs = [_run_one(out, f"{root}/{plan.mode}", options, plan, demo, spark) for plan in plans]
+        place = _place(out, cluster, master)
+        demo = _prepare(out, folder / "flights", plans, rows, place)
+        runs = [
+            _run_one(out, f"{root}/{plan.mode}", options, plan, demo, place, mark) for plan in plans
+        ]
+        left = _end(out, place, mark)
     if storage is not None or keep is not None:
-        out.print(f"Kept in {root}. Look at it with")
-        for plan in plans:
-            out.print(f"  minirt checkpoints list {root}/{plan.mode}/checkpoints")
+        _say_where(out, root, plans)
     _write(json, {"runs": [run.to_plain() for run in runs]})
-    if not all(run.passed for run in runs):
+    if left or not all(run.passed for run in runs):
         raise typer.Exit(1)
 
 
-def _prepare(
-    out: Console, folder: Path, plans: Sequence[Plan], rows: int | None
-) -> tuple[DemoInput, SparkSession]:
-    from minirt_connectors.flights.demo import PARALLELISM, prepare
-    from minirt_connectors.spark import local_session
+def _say_where(out: Console, root: str, plans: Sequence[Plan]) -> None:
+    out.print(f"Kept in {root}. Look at it with")
+    for plan in plans:
+        out.print(f"  minirt checkpoints list {root}/{plan.mode}/checkpoints")
+
+
+def _refuse_cluster(
+    cluster: DemoCluster | None, master: str | None, kills: int, keep: Path | None
+) -> None:
+    if cluster is None:
+        if master is not None:
+            raise ConfigurationError("--master has no effect without --cluster")
+        return
+    if master is not None:
+        from minirt_connectors.flights.place import refuse_what_cannot_be_killed
+
+        refuse_what_cannot_be_killed(master, kills, shared=keep is not None)
+
+
+def _place(out: Console, cluster: DemoCluster | None, master: str | None) -> Place:
+    from minirt_connectors.flights.place import Place
+    from minirt_connectors.spark import LOCAL_CLUSTER
 
     out.print(
         "Spark starts, writes down the flights for replay, and computes what must come out ..."
     )
-    spark = local_session("minirt-demo")
-    demo = prepare(spark, folder, rows)
+    return Place.here() if cluster is None else Place.on_spark(master or LOCAL_CLUSTER)
+
+
+def _prepare(
+    out: Console, folder: Path, plans: Sequence[Plan], rows: int | None, place: Place
+) -> DemoInput:
+    from minirt_connectors.flights.demo import PARALLELISM, prepare
+
+    demo = prepare(place.spark, folder, rows)
+    victims = "workers" if place.cluster is None else "workers and executors in turn"
     out.print(
-        f"{demo.rows:,} flights, {demo.results:,} results expected. Each job: parallelism "
-        f"{PARALLELISM}, a slow stage, a checkpoint every second, {plans[0].kills} workers killed."
+        f"{demo.rows:,} flights, {demo.results:,} results expected. Each job: on {place.where}, "
+        f"parallelism {PARALLELISM}, a slow stage, a checkpoint every second, {plans[0].kills} kills "
+        f"of {victims}."
     )
-    return demo, spark
+    return demo
+
+
+def _end(out: Console, place: Place, mark: Mark) -> list[int]:
+    """Stop the cluster, if there is one; returns the processes that are left of it."""
+    if place.cluster is None:
+        return []
+    place.spark.stop()
+    left = mark.left_of_executors(_END_S_MAX)
+    if left:
+        out.print(f"FAILED: executors of Spark are left running: {', '.join(map(str, left))}.")
+    else:
+        out.print("Nothing is left running: no worker, no agent, no executor.")
+    return left
 
 
 def _run_one(
@@ -112,7 +178,8 @@ def _run_one(
     options: Mapping[str, Any],
     plan: Plan,
     demo: DemoInput,
-    spark: SparkSession,
+    place: Place,
+    mark: Mark,
 ) -> DemoRun:
     from minirt.cli.checkpoint_table import print_checkpoints
     from minirt.cli.live_line import LiveLine
@@ -129,13 +196,16 @@ def _run_one(
                 storage_options=options,
                 show=lambda figures: line.update(f"  {figures}"),
                 on_kill=lambda kill: line.say(f"  {kill}"),
+                choose=place.choose,
+                cluster=place.cluster,
             )
         finally:
             line.close()
     out.print(f"  {ended}")
     print_checkpoints("checkpoints", ended.result.checkpoints, stderr=out.stderr)
     out.print("Spark compares the committed output with what it computed itself ...")
-    run = verify_output(spark, demo, ended)
+    left = mark.left_of_jobs(_END_S_MAX)
+    run = verify_output(place.spark, demo, ended, len(left))
     out.print(f"{run.verdict}\n{run.conclusion}")
     return run
 

@@ -52,7 +52,7 @@ class Columns:
         Raises UnsupportedRecordError for values that Python has no object for.
         """
         timestamps = None if self.timestamps is None else self.timestamps.tolist()
-        return Rows(_dicts(self.table), timestamps)
+        return Rows(dicts_of(self.table), timestamps)
 
     def take(self, places: npt.NDArray[np.intp]) -> Columns:
         """The records at these places, in their order.
@@ -118,7 +118,8 @@ _LIKE = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary(
 """For a type whose values Arrow cannot pick: the type in which it can."""
 
 
-def _dicts(table: pa.RecordBatch) -> list[Any]:
+def dicts_of(table: pa.RecordBatch) -> list[Any]:
+    """The rows of a table, as functions of one record get them. Raises UnsupportedRecordError."""
     for place, field in enumerate(table.schema):
         if in_microseconds_type(field.type) != field.type:
             column = in_microseconds(table.column(place))

@@ -50,38 +50,66 @@ def simple(array: pa.Array) -> pa.Array:
 
 def in_microseconds_type(type: pa.DataType) -> pa.DataType:
     """The type that `in_microseconds` turns a column of this type into."""
-    if pa.types.is_timestamp(type) and type.unit == "ns":
-        return pa.timestamp("us", type.tz)
-    if type == pa.duration("ns"):
-        return pa.duration("us")
-    if pa.types.is_dictionary(type):
-        return pa.dictionary(type.index_type, in_microseconds_type(type.value_type), type.ordered)
-    if pa.types.is_run_end_encoded(type):
-        return in_microseconds_type(type.value_type)
-    return _of_parts(
-        type, [field.with_type(in_microseconds_type(field.type)) for field in _parts(type)]
-    )
+    return _converted_type(type, _microseconds_type)
 
 
 def in_microseconds(array: pa.Array) -> pa.Array:
     """Timestamps and durations of nanoseconds, also those in structs, lists and maps, rounded down to what
     Python's hold; others as they are."""
-    type = in_microseconds_type(array.type)
+    return _converted(
+        array, _microseconds_type, lambda nanos, to: _rounded_down(nanos, 1000, 1, to)
+    )
+
+
+def in_counts(array: pa.Array) -> pa.Array:
+    """As `in_microseconds`, but exactly: how many nanoseconds they are."""
+    return _converted(array, _count_type, lambda nanos, to: nanos.view(to))
+
+
+_LeafType = Callable[[pa.DataType], pa.DataType]
+_Leaf = Callable[[pa.Array, pa.DataType], pa.Array]
+
+
+def _microseconds_type(type: pa.DataType) -> pa.DataType:
+    if pa.types.is_timestamp(type) and type.unit == "ns":
+        return pa.timestamp("us", type.tz)
+    return pa.duration("us") if type == pa.duration("ns") else type
+
+
+def _count_type(type: pa.DataType) -> pa.DataType:
+    return type if _microseconds_type(type) == type else pa.int64()
+
+
+def _converted_type(type: pa.DataType, leaf_type: _LeafType) -> pa.DataType:
+    if pa.types.is_dictionary(type):
+        value_type = _converted_type(type.value_type, leaf_type)
+        return pa.dictionary(type.index_type, value_type, type.ordered)
+    if pa.types.is_run_end_encoded(type):
+        return _converted_type(type.value_type, leaf_type)
+    parts = [field.with_type(_converted_type(field.type, leaf_type)) for field in _parts(type)]
+    return _of_parts(type, parts) if parts else leaf_type(type)
+
+
+def _converted(array: pa.Array, leaf_type: _LeafType, leaf: _Leaf) -> pa.Array:
+    """With other values where `leaf_type` gives another type for them, also inside of nested ones."""
+    type = _converted_type(array.type, leaf_type)
     if type == array.type:
         return array
     if pa.types.is_dictionary(type):
-        return pa.DictionaryArray.from_arrays(array.indices, in_microseconds(array.dictionary))
+        dictionary = _converted(array.dictionary, leaf_type, leaf)
+        return pa.DictionaryArray.from_arrays(array.indices, dictionary)
     if pa.types.is_run_end_encoded(array.type):
-        return in_microseconds(pc.run_end_decode(array))
+        return _converted(pc.run_end_decode(array), leaf_type, leaf)
     if pa.types.is_struct(type):
-        parts = [in_microseconds(array.field(place)) for place in range(type.num_fields)]
+        fields = [array.field(place) for place in range(type.num_fields)]
+        parts = [_converted(field, leaf_type, leaf) for field in fields]
         return pa.StructArray.from_arrays(parts, fields=list(type), mask=array.is_null())
     if pa.types.is_map(type):
         pairs = pa.StructArray.from_arrays([array.keys, array.items], fields=_pair(array.type))
-        return _with_values(array, type, in_microseconds(pairs))
+        return _with_values(array, type, _converted(pairs, leaf_type, leaf))
     if _is_list(type):
-        return _with_values(array, type, in_microseconds(array.values))
-    return _rounded_down(array, 1000, 1, type)
+        return _with_values(array, type, _converted(array.values, leaf_type, leaf))
+    return leaf(array, type)
 
 
 def _is_list(type: pa.DataType) -> bool:

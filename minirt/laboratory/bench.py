@@ -32,6 +32,9 @@ OVERHEAD_S = 4.0
 STOP_S = 30.0
 """How long a run that was told to end may take to store what it has."""
 
+VERIFY_S = 600.0
+"""How long Spark may take to judge the output of a run."""
+
 _LOOK_S = 0.1
 _ERROR_LINES = 12
 
@@ -128,7 +131,8 @@ def _start(request: Path, result: Path, log: BinaryIO) -> subprocess.Popen[bytes
 
 
 def _longest_s(request: RunRequest) -> float:
-    return START_S + request.warm_up_s + PATIENCE * request.seconds + FINISH_S + STOP_S
+    verify_s = 0.0 if request.expected is None else VERIFY_S
+    return START_S + request.warm_up_s + PATIENCE * request.seconds + FINISH_S + verify_s + STOP_S
 
 
 def _wait(

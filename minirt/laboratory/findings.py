@@ -66,6 +66,8 @@ _TOPICS = (
 )
 
 
+_LATENCIES = ("latency_p99_s", "visible_p50_s")
+
 FINDINGS_MAX = 40
 """With very many settings, the table tells the rest."""
 
@@ -139,6 +141,7 @@ def _findings(comparison: Comparison) -> Iterator[Finding]:
     for group in groups(comparison):
         for setting in group[1:]:
             yield from _about_pair(comparison, group[0], setting)
+    yield from _about_latency(comparison)
     yield from _about_parts(comparison)
 
 
@@ -158,17 +161,25 @@ def _about_pair(comparison: Comparison, first: int, setting: int) -> Iterator[Fi
         )
         sentence = figures[0].upper() + figures[1:]
         if compared.difference == "too few runs":
-            count = min(here.n, there.n)
-            yield Finding("fact", f"{sentence}; {runs(count)} of each: too few to tell noise.")
+            yield Finding(
+                "fact", f"{sentence}; {_counted(here.n, there.n)}: too few to tell noise."
+            )
         elif _same(here, there) or compared.difference == "within the noise":
             both = f"{shown(here.median, one.unit)} and {shown(there.median, one.unit)}"
             alike.append(f"{one.title} ({both})")
         else:
-            yield Finding(
-                "differs", f"{sentence}: {_how_much(here, there)} (p = {compared.p:.2g})."
-            )
+            told = f"{sentence}: {_how_much(here, there)} (p = {compared.p:.2g})"
+            doubted = topic.name in _LATENCIES and _doubts_latency(comparison)
+            if doubted:
+                yield Finding("fact", f"{told}; but see below.")
+            else:
+                yield Finding("differs", f"{told}.")
     if alike:
         yield Finding("noise", f"Within the noise between {this} and {that}: {', '.join(alike)}.")
+
+
+def _counted(here: int, there: int) -> str:
+    return f"{runs(here)} of each" if here == there else f"{runs(here)} and {runs(there)}"
 
 
 def _same(here: Summary, there: Summary) -> bool:
@@ -207,6 +218,24 @@ def _all(count: int) -> str:
     return words.get(count, f"all {count} verified runs")
 
 
+def _about_latency(comparison: Comparison) -> Iterator[Finding]:
+    """Workloads tell when a record was made first; what a job of the user tells is not known."""
+    if _doubts_latency(comparison):
+        yield Finding(
+            "fact",
+            f"Latencies count from the time in {comparison.latency_from}. If the job writes it when it "
+            "reads a record, what comes once more after a kill looks younger than it is, and more so "
+            "where more comes: then compare latencies without --kill.",
+        )
+
+
+def _doubts_latency(comparison: Comparison) -> bool:
+    """Whether kills may have made records look younger than they were."""
+    if comparison.latency_from is None or comparison.workload is not None:
+        return False
+    return any(run.kills and run.latency is not None for run in comparison.runs)
+
+
 def _about_failures(comparison: Comparison) -> Iterator[Finding]:
     for run in comparison.runs:
         if run.ended == "failed":
@@ -216,11 +245,12 @@ def _about_failures(comparison: Comparison) -> Iterator[Finding]:
             yield Finding("wrong", f"{_named(comparison, run).capitalize()} failed: {told}")
     for setting, label in enumerate(comparison.labels):
         own = comparison.of_setting(setting)
-        if own and not any(run.completed for run in own):
-            length = shown(max(run.measured_s for run in own), "s")
+        without = [run for run in own if not run.completed]
+        if without:
+            length = shown(max(run.measured_s for run in without), "s")
+            which = runs(len(own)) if without == [*own] else f"{len(without)} of {runs(len(own))}"
             yield Finding(
-                "wrong",
-                f"With {label} no checkpoint completed: {runs(len(own))} of up to {length}.",
+                "wrong", f"With {label} no checkpoint completed: {which} of up to {length}."
             )
         without_kill = [one for run in own if not run.kills for one in run.failed]
         if without_kill:

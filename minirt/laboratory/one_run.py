@@ -19,6 +19,7 @@ from pathlib import Path
 
 from minirt.clock import SYSTEM_CLOCK
 from minirt.errors import MinirtError
+from minirt.laboratory.expected import verify_expected
 from minirt.laboratory.kills import Killer, moments
 from minirt.laboratory.matrix import MINIRT
 from minirt.laboratory.measured import (
@@ -41,7 +42,7 @@ from minirt.threads import start_thread
 START_S = 60.0
 """How long a job may take until its sinks get a record."""
 FINISH_S = 60.0
-"""How long a workload may take to end by itself once its time is up."""
+"""How long a job whose output is verified may take to end by itself once its time is up."""
 PATIENCE = 3
 """A run without kills goes on for this many times its seconds until a checkpoint has completed."""
 BIN_S = 0.5
@@ -91,7 +92,7 @@ def run_once(request: RunRequest, closed: threading.Event) -> Run:
         course = _measure(request, trial, job, sampler, killer, closed, stopped)
     finally:
         stopped.set()
-        verification = _finish(job, trial)
+        verification = _finish(job, trial, request.expected)
     return _run(request, trial, sampler, killer, course, verification, started_at, started)
 
 
@@ -156,10 +157,12 @@ def _last_error(job: Job, sampler: Sampler) -> str:
     return sampler.errors[-1] if sampler.errors else "the job failed"
 
 
-def _finish(job: Job, trial: Trial) -> Verification:
-    """End the job. A workload ends by itself, and tells whether its output is right."""
-    if trial.workload is not None and job.status not in ENDED:
-        trial.place.finish.touch()
+def _finish(job: Job, trial: Trial, expected: str | None) -> Verification:
+    """End the job. One whose output is known ends by itself, and is told whether it is right."""
+    known = trial.workload is not None or expected is not None
+    if known and job.status not in ENDED:
+        if trial.workload is not None:
+            trial.place.finish.touch()
         try:
             job.wait(FINISH_S)
         except TimeoutError:
@@ -175,6 +178,8 @@ def _finish(job: Job, trial: Trial) -> Verification:
         return Verification("not verified", "the job did not finish")
     if trial.workload is not None:
         return trial.workload.verify(trial.place)
+    if expected is not None:
+        return verify_expected(trial.files[0], expected)
     return Verification("not verified", "what the job must put out is not known")
 
 

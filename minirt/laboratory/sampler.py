@@ -179,11 +179,12 @@ class Sampler(JobObserver):
         return any(one.report.completed and one.at >= self._began_at for one in reports)
 
     def checkpoints(self) -> tuple[CheckpointMeasured, ...]:
-        """All that were triggered before measuring ended."""
+        """All that were triggered before measuring ended, but those that its end made fail."""
         return tuple(
             _checkpoint(one.report, one.at - self._began_at)
             for one in self._reports
             if one.at <= self._ended_at
+            and (one.report.completed or one.at + one.report.duration_s <= self._ended_at)
         )
 
     def series(self) -> tuple[Series, ...]:

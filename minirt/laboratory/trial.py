@@ -62,6 +62,8 @@ class RunRequest:
     latency_from: str | None
     seed: int
     folder: str
+    expected: str | None = None
+    """Rows that the job, which ends by itself, must put out: a file or folder."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +80,8 @@ class Trial:
     """The chains that read, by the uid of their first operator."""
     notes: tuple[str, ...]
     """What else was done to the job."""
+    files: tuple[Path, ...]
+    """The folders of its sinks that write files, in place of their own."""
 
 
 def resolve(key: str, workload: str | None) -> tuple[str, Belongs]:
@@ -117,13 +121,33 @@ def prepare(request: RunRequest) -> Trial:
     graph = env.graph()
     made_at = None if request.latency_from is None else MadeAt(request.latency_from)
     graph, sinks, treatments = _with_measured_sinks(graph, place, made_at)
+    files = tuple(sorted(place.outputs.iterdir()))
+    if request.expected is not None:
+        _check_expected(graph, files)
     vertices = build_execution_graph(graph).vertices
     sources = frozenset(
         vertex.operators[0].uid
         for vertex in vertices
         if vertex.operators[0].spec.reads_from is not None
     )
-    return Trial(graph, settings, place, workload, sinks, treatments, sources, notes)
+    return Trial(graph, settings, place, workload, sinks, treatments, sources, notes, files)
+
+
+def _check_expected(graph: JobGraph, files: Sequence[Path]) -> None:
+    """Raises ConfigurationError if nobody could say what the output must be compared with."""
+    endless = [
+        uid
+        for uid, node in graph.operators.items()
+        if node.spec.reads_from is not None and not node.spec.reads_from.bounded
+    ]
+    if endless:
+        raise ConfigurationError(
+            f"--expect needs a job that ends by itself; the source {endless[0]} is endless"
+        )
+    if len(files) != 1:
+        raise ConfigurationError(
+            f"--expect needs a job with one sink that writes files, this one has {len(files)}"
+        )
 
 
 def _environment(request: RunRequest, workload: Workload | None, place: Place) -> Environment:

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from minirt.data.batch import Columns, Rows
+from minirt.data.batch import Columns, Rows, dicts_of
 from minirt.data.keys import (
     KeyRouter,
     UnstableKeyError,
@@ -100,7 +100,7 @@ class _KeyChecks:
         record = None
         try:
             keys = []
-            for record in table.to_pylist():
+            for record in dicts_of(table):
                 keys.append(key_of(record))
             return key_groups(keys, self._max_parallelism)
         except UnstableKeyError as error:

@@ -13,10 +13,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from minirt.data.simple_columns import in_microseconds
+from minirt.data.simple_columns import in_counts
 from minirt.data.values import pack_value, unpack_value
 from minirt.state.key_columns import Slots
-from minirt.state.numbers import Mask, grown, to_numbers, to_ordered
+from minirt.state.numbers import Mask, grown, to_numbers
 
 FIRST_ROOM = 1024
 
@@ -84,7 +84,10 @@ class Objects(Accumulator):
 
     @abstractmethod
     def of(self, values: pa.Array) -> Any:
-        """What there is to remember of these values of one key, in their order; None for nothing."""
+        """What there is to remember of these values of one key, in their order; None for nothing.
+
+        Times of nanoseconds come as whole numbers of them, which Arrow takes for such times again.
+        """
 
     @abstractmethod
     def united(self, earlier: Any, later: Any) -> Any:
@@ -111,7 +114,7 @@ class Objects(Accumulator):
 
     def add(self, slots: Slots, values: pa.Array) -> None:
         [held] = self._arrays
-        for slot, own in by_slot(slots, values):
+        for slot, own in by_slot(slots, in_counts(values)):
             new = self.of(own)
             if new is not None:
                 held[slot] = new if held[slot] is None else self.united(held[slot], new)
@@ -138,17 +141,6 @@ class Objects(Accumulator):
                 held[slot] = new if held[slot] is None else self.united(held[slot], new)
 
 
-def to_held(array: pa.Array) -> list[Any]:
-    """The values, to be remembered: nanoseconds as whole numbers, as Python's times have none.
-
-    `pa.array` takes these for the same type. Within structs and lists they are rounded down.
-    """
-    if getattr(array.type, "unit", None) == "ns":
-        array = to_ordered(array)
-    values: list[Any] = in_microseconds(array).to_pylist()
-    return values
-
-
 def by_slot(slots: Slots, values: pa.Array) -> Iterator[tuple[int, pa.Array]]:
     """The values of each slot, in their order."""
     order = np.argsort(slots, kind="stable")
@@ -170,8 +162,8 @@ def taken_apart(array: pa.Array, dtype: np.dtype[Any]) -> tuple[npt.NDArray[Any]
     if dtype != np.object_:
         numbers, nulls = to_numbers(array)
         return numbers.astype(dtype, copy=False), nulls
-    # Element by element, as numpy would make arrays of lists.
+    # Element by element, as numpy would make arrays of lists. Python has no times of nanoseconds.
     objects = np.empty(len(array), np.object_)
-    for place, value in enumerate(array.to_pylist()):
+    for place, value in enumerate(in_counts(array).to_pylist()):
         objects[place] = value
     return objects, array.is_null().to_numpy(zero_copy_only=False) if array.null_count else None

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from minirt.aggregates import Aggregate, Fold
 from minirt.data.errors import MalformedDataError
+from minirt.data.simple_columns import in_microseconds
 from minirt.data.values import unpack_value
 from minirt.state.sections import metadata_of_columns, pack_columns, unpack_columns
 
@@ -87,7 +88,7 @@ def entries_of(section: bytes) -> Iterator[tuple[list[Any], list[Any]]]:
 
 
 def _keys_of(batch: pa.RecordBatch) -> list[Any]:
-    keys = [batch.column(name).to_pylist() for name in batch.schema.names if _is_key(name)]
+    keys = [_objects(batch, name) for name in batch.schema.names if _is_key(name)]
     if not keys:
         raise MalformedDataError("a table of arrays has no keys")
     return keys[0] if len(keys) == 1 else list(zip(*keys, strict=True))
@@ -97,11 +98,16 @@ def _values_of(batch: pa.RecordBatch) -> list[Any]:
     held: dict[str, list[list[Any]]] = {}
     for name in batch.schema.names:
         if _PLACE in name and not _is_key(name):
-            output, values = _held(part(name), batch.column(name).to_pylist())
+            output, values = _held(part(name), _objects(batch, name))
             held.setdefault(output, []).append(values)
     columns = [found[0] if len(found) == 1 else _rows(found) for found in held.values()]
     rows = zip(*columns, strict=True) if columns else ((),) * len(batch)
     return [dict(zip(held, row, strict=True)) for row in rows]
+
+
+def _objects(batch: pa.RecordBatch, name: str) -> list[Any]:
+    objects: list[Any] = in_microseconds(batch.column(name)).to_pylist()
+    return objects
 
 
 def _is_key(name: str) -> bool:

@@ -14,7 +14,7 @@ from minirt.aggregates import Aggregate, First, Last
 from minirt.data.expressions import ExpressionError, condition
 from minirt.data.hashing import U64
 from minirt.data.keys import group_columns, hash_columns
-from minirt.data.simple_columns import simple
+from minirt.data.simple_columns import in_microseconds, simple
 from minirt.errors import UserCodeError
 from minirt.state.accumulator import Accumulator
 from minirt.state.array_slots import ArraySlots, Times
@@ -215,7 +215,11 @@ class ArrayTable(ArraySlots):
         assert self._contents is not None
         aggregate, type = self._aggregates[place], self._contents.result_types[place]
         named = zip(self._keys, keys, strict=False)
-        key = {name: array[0].as_py() for name, array in named if not name.startswith(_ADDED)}
+        key = {
+            name: in_microseconds(array)[0].as_py()
+            for name, array in named
+            if not name.startswith(_ADDED)
+        }
         of = f"for the key {key}" if key else "of all records"
         wider = (
             "overflow='widen' makes it a decimal of 38 digits, also from a checkpoint of the job as it "

@@ -15,6 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from minirt.data.hashing import U64
+from minirt.data.simple_columns import in_counts
 from minirt.state.key_columns import KeyColumn, key_column
 
 Slots = npt.NDArray[np.intp]
@@ -147,8 +148,11 @@ class KeyIndex:
         for column, array in zip(self._columns, keys, strict=True):
             if not (len(self._columns) == 1 and column.told_by_hash(array)):
                 wrong |= ~column.equal(slots, array)
+        if not wrong.any():
+            return
+        exact = [in_counts(array) for array in keys]
         for row in np.flatnonzero(wrong).tolist():
-            key = tuple(array[row].as_py() for array in keys)
+            key = tuple(array[row].as_py() for array in exact)
             slot = self._collided.get(key)
             if slot is None:
                 self._make_room(1)

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from minirt.data.batch import dicts_of
 from minirt.data.errors import MalformedDataError
 from minirt.state.numbers import Mask
 from minirt.state.runs import Times
@@ -61,7 +62,7 @@ def count_run(section: bytes) -> int:
 def entries_of_run(section: bytes) -> Iterator[tuple[list[Any], list[Any]]]:
     """Event times, and the records as dicts."""
     table, times, _ = unpack_run(section)
-    yield times.tolist(), table.to_pylist()
+    yield times.tolist(), dicts_of(table)
 
 
 def pack_done(done: Mask) -> bytes:

@@ -206,7 +206,7 @@ def _duration(seconds: float) -> str:
 
 
 def _percent(share: float) -> str:
-    return f"{share:.0%}"
+    return f"{share:.0%}" if share >= 0.01 or share == 0 else f"{share:.1%}"
 
 
 def _first_line(text: str) -> str:

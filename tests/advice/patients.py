@@ -54,7 +54,7 @@ def takes(seconds: float) -> Callable[[int], int]:
 class FirstSubtaskIsLame(rt.Process):
     def process(self, record: Any, ctx: rt.ProcessContext) -> list[Any]:
         if ctx.subtask == 0:
-            time.sleep(0.01)
+            time.sleep(0.02)
         return [record]
 
 
@@ -102,7 +102,7 @@ def keyed(key: Callable[[int], int], seconds: float, per_second: float | None = 
             .key_by(key)
             .map(takes(seconds), uid="slow", name="slow", parallelism=3)
         )
-        slow.sink(rt.DiscardSink(), uid="out")
+        slow.sink(rt.DiscardSink(), uid="out", parallelism=3)
 
     return build
 
@@ -113,7 +113,7 @@ def lame(env: rt.Environment) -> None:
         .rebalance()
         .process(FirstSubtaskIsLame(), uid="slow", name="slow", parallelism=3)
     )
-    slow.sink(rt.DiscardSink(), uid="out")
+    slow.sink(rt.DiscardSink(), uid="out", parallelism=3)
 
 
 def explodes(env: rt.Environment) -> None:
@@ -201,7 +201,7 @@ SICK: Mapping[str, Patient] = {
     "records that become too many": Patient(
         explodes,
         ("large records",),
-        ("parallelism",),
+        ("parallelism", "interval"),
         ("limits.spill_bytes_max", "barriers wait as well while a record is stuck"),
         mode="unaligned",
         options=Options(

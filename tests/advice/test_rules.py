@@ -125,6 +125,13 @@ class TestBackpressure:
         lame = replace(SLOW, busy_ms=400.0, busiest_ms=990.0, busiest_share=0.25)
         assert topics(job(SOURCE, lame)) == ["slow subtask"]
 
+    def test_an_entry_with_few_records_tells_little_of_how_they_are_dealt(self):
+        lame = replace(SLOW, busy_ms=400.0, busiest_ms=990.0, busiest_share=0.25)
+        few = replace(lame, busiest_share=1.0, records_in=2.0)
+        some = [replace(e, operators=(SOURCE, few)) for e in entries(SOURCE, few, count=3)]
+        known = job(SOURCE, lame)
+        assert topics(replace(known, load=(*known.load[:-3], *some))) == ["slow subtask"]
+
     def test_records_that_emit_more_than_there_is_room_for(self):
         stuck = replace(SOURCE, soft_ms=0.0, hard_ms=900.0)
         assert topics(job(stuck, SLOW)) == ["parallelism", "large records"]

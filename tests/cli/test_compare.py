@@ -119,6 +119,8 @@ def test_a_comparison_is_drawn_again(call: Call, folder: Path) -> None:
         (("job.py", "--set", "checkpointing.mode_options.timeout=1s"), "has no option"),
         (("job.py", "--seed", "1"), "--seed has no effect"),
         (("job.py", "--peers", "flink"), "--peers has no effect without --workload"),
+        (("--workload", "throttled", "--expect", "job.py"), "--expect has no effect"),
+        (("job.py", "--expect", "missing"), "--expect: there is nothing at missing"),
         (("--workload", "joined", "--peers", "flink"), "--peers flink runs --workload"),
         (("job.py", "--kill", "10s"), "every="),
         (("job.py", "--kill", "every=19s"), "no room"),

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from tests.cli.conftest import Call
+from tests.runtime.processes import is_alive, wait_until
 
 FIGURES = [
     "mode",
@@ -20,6 +24,7 @@ FIGURES = [
     "lost",
     "duplicated",
     "unexpected",
+    "left_running",
 ]
 
 
@@ -45,7 +50,7 @@ def test_workers_are_killed_in_all_modes_and_nothing_is_lost(tmp_path: Path) -> 
         assert list(run) == FIGURES
         assert (run["kills"], run["restarts"], run["rows_in"]) == (2, 2, 20000)
         assert run["checkpoints"] >= 3
-        assert run["lost"] == 0
+        assert run["lost"] == run["left_running"] == 0
         expected = run["rows_out"] - run["duplicated"]
         assert expected > 5000
     assert (aligned["mode"], unaligned["mode"]) == ("aligned", "unaligned")
@@ -58,3 +63,60 @@ def test_workers_are_killed_in_all_modes_and_nothing_is_lost(tmp_path: Path) -> 
     assert demo.stdout.count("exactly once, nothing lost, duplicated or wrong") == 2
     assert "start delay" in demo.stdout
     assert os.listdir(tmp_path / "t") == []
+
+
+@pytest.mark.spark
+@pytest.mark.processes
+@pytest.mark.soak  # Three Java processes take long to start where others work as well.
+@pytest.mark.timeout(900)
+def test_on_a_spark_cluster_a_worker_and_an_executor_are_killed_and_nothing_is_left(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "t").mkdir()
+    arguments = ["--cluster", "spark", "--mode", "unaligned", "--rows", "20000", "--seconds", "8"]
+    demo = subprocess.run(
+        [sys.executable, "-m", "minirt", "demo", *arguments, "--json", "figures.json"],
+        cwd=tmp_path,
+        env={**os.environ, "TMPDIR": str(tmp_path / "t"), "MARK_OF_TEST": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=800,
+    )
+    assert demo.returncode == 0, demo.stdout + demo.stderr
+    [run] = json.loads((tmp_path / "figures.json").read_text())["runs"]
+    assert run["kills"] == 2
+    assert run["restarts"] >= 2
+    assert run["lost"] == run["duplicated"] == run["unexpected"] == run["left_running"] == 0
+    assert len(re.findall(r"SIGKILL to process \d+", demo.stdout)) == 1
+    assert len(re.findall(r"SIGKILL to executor, process \d+", demo.stdout)) == 1
+    assert "Nothing is left running" in demo.stdout
+    wait_until(lambda: not marked(f"MARK_OF_TEST={tmp_path}"), "its processes end", 20)
+    assert os.listdir(tmp_path / "t") == []
+
+
+def marked(entry: str) -> list[int]:
+    """Processes with this in their environment."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            if entry.encode() in (process / "environ").read_bytes().split(b"\0"):
+                found.append(int(process.name))
+        except OSError:
+            continue
+    return [pid for pid in found if is_alive(pid)]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        (["--master", "local-cluster[2,2,512]"], "--master has no effect without --cluster"),
+        (["--cluster", "spark", "--master", "yarn"], "kills processes of this machine"),
+        (["--cluster", "spark", "--master", "yarn", "--kills", "0"], "give --keep"),
+    ],
+)
+def test_a_cluster_whose_processes_cannot_be_killed_is_refused(
+    arguments: list[str], why: str, call: Call
+) -> None:
+    refused = call("demo", *arguments)
+    assert refused.status == 2
+    assert why in refused.err

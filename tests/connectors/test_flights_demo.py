@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import random
 import signal
-from typing import Any
+import subprocess
+import sys
+from typing import Any, ClassVar
 
 import pytest
 
@@ -14,10 +17,11 @@ from minirt.monitoring.subtask_metrics import SubtaskMetrics
 from minirt.protocol.ids import SubtaskId
 from minirt.protocol.reasons import CheckpointFailure, CheckpointFailureReason
 from minirt.protocol.reports import CheckpointReport
+from minirt_connectors.flights import processes
 from minirt_connectors.flights.audience import Audience
 from minirt_connectors.flights.demo import DemoRun, EndedJob
 from minirt_connectors.flights.job import SOURCE_NAME
-from minirt_connectors.flights.killer import Kill, Killer
+from minirt_connectors.flights.killer import Choice, Kill, Killer, any_worker, worker_or_executor
 from minirt_connectors.flights.live import LiveFigures
 from minirt_connectors.spark import Verdict
 
@@ -26,10 +30,10 @@ NAMES = {SOURCE: f"{SOURCE_NAME} (1/1)", OTHER: "hourly (1/1)"}
 
 
 class FakeJob:
-    """A job whose workers are processes 1 and 2."""
+    """A job whose workers are processes 101 and 102."""
 
     status = rt.JobStatus.RUNNING
-    progress = rt.JobProgress({}, NAMES, {SOURCE: 1, OTHER: 2})
+    progress = rt.JobProgress({}, NAMES, {SOURCE: 101, OTHER: 102})
 
 
 def checkpoint(
@@ -54,10 +58,15 @@ def killed(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return pids
 
 
-def announced(wanted: int, checkpoints: list[dict[str, Any]], job: Any = FakeJob) -> list[Kill]:
+def announced(
+    wanted: int,
+    checkpoints: list[CheckpointReport],
+    job: Any = FakeJob,
+    choose: Choice = any_worker,
+) -> list[Kill]:
     """The kills after all these checkpoints, one after the other, in this thread."""
     announced: list[Kill] = []
-    killer = Killer(wanted, 0.0, random.Random(1), announced.append)
+    killer = Killer(wanted, 0.0, random.Random(1), announced.append, choose)
     for entry in checkpoints:
         killer.on_checkpoint(entry)
     killer._completed.put(None)
@@ -73,6 +82,55 @@ def test_there_is_one_kill_after_the_first_checkpoint_of_each_generation(killed:
     assert len(kills) == 3
     assert len(announced(9, [checkpoint(generation) for generation in generations])) == 4
     assert {name for kill in kills for name in kill.subtasks} <= set(NAMES.values())
+
+
+class Tree:
+    """Of processes: two executors, each with an agent that has forked one of the workers."""
+
+    commands: ClassVar[dict[int, str]] = {
+        10: "java CoarseGrainedExecutorBackend --x",
+        20: "java CoarseGrainedExecutorBackend --x",
+    }
+    parents: ClassVar[dict[int, int]] = {101: 11, 11: 10, 10: 5, 102: 21, 21: 20, 20: 5}
+
+
+def test_on_spark_workers_and_the_executors_of_workers_are_killed_in_turn(
+    killed: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(processes, "_command", lambda pid: Tree.commands.get(pid, "python"))
+    monkeypatch.setattr(processes, "_parent", lambda pid: Tree.parents.get(pid, 0))
+    kills = announced(4, [checkpoint(n) for n in range(1, 5)], choose=worker_or_executor)
+    assert [kill.role for kill in kills] == ["worker", "executor", "worker", "executor"]
+    for kill in kills:
+        victim = Tree.parents[Tree.parents[kill.pid]] if kill.role == "worker" else kill.pid
+        assert kill.subtasks == ((NAMES[SOURCE] if victim == 10 else NAMES[OTHER]),)
+    assert killed == [kill.pid for kill in kills]
+    assert "SIGKILL to executor, process" in str(kills[1])
+
+
+def test_a_worker_that_no_executor_has_started_is_left_alone(
+    killed: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(processes, "_command", lambda pid: "python")
+    monkeypatch.setattr(processes, "_parent", lambda pid: 0)
+    kills = announced(9, [checkpoint(n) for n in range(1, 5)], choose=worker_or_executor)
+    assert [kill.role for kill in kills] == ["worker"]
+
+
+def test_what_carries_the_mark_of_a_demo_is_found_until_it_ends(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("MINIRT_DEMO", "")  # As it was, when the test is over.
+    mark = processes.Mark()
+    command = [sys.executable, "-c", "input()  # minirt host"]
+    agent = subprocess.Popen(command, stdin=subprocess.PIPE)
+    try:
+        assert mark.left_of_jobs(0.2) == [agent.pid]
+        assert mark.left_of_executors(0) == []
+        assert processes.Mark().left_of_jobs(0) == []
+    finally:
+        agent.communicate(b"\n")
+    assert mark.left_of_jobs(5) == []
 
 
 def test_without_a_checkpoint_to_come_back_from_nobody_is_killed(killed: list[int]) -> None:
@@ -188,4 +246,18 @@ def test_a_run_has_passed_if_its_mode_kept_its_promise(
         "lost": lost,
         "duplicated": duplicated,
         "unexpected": unexpected,
+        "left_running": 0,
     }
+
+
+def test_a_run_that_leaves_a_process_has_failed() -> None:
+    run = dataclasses.replace(ended("aligned", 0, 0, 0), left_running=1)
+    assert not run.passed
+    assert "FAILED, processes of the job are left running: 1" in run.conclusion
+
+
+def test_a_run_says_whom_it_has_killed() -> None:
+    job = ended("aligned", 0, 0, 0).job
+    assert "2 workers killed" in str(job)
+    kills = (Kill(1, ("a",), 0.0), Kill(2, ("b",), 1.0, "executor"))
+    assert "1 worker and 1 executor killed" in str(dataclasses.replace(job, kills=kills))

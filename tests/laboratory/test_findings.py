@@ -56,6 +56,25 @@ def test_a_setting_without_a_checkpoint_is_told():
     )
 
 
+def test_runs_without_a_checkpoint_are_told_beside_those_with_some():
+    made = comparison()
+    runs = tuple(
+        replace(run, checkpoints=()) if number in (0, 2) else run
+        for number, run in enumerate(made.runs)
+    )
+    cut = replace(made, runs=runs)
+    assert "With aligned no checkpoint completed: 2 of 3 runs of up to 10 s." in words(cut, "wrong")
+    [told] = [one for one in words(cut, "fact") if one.startswith("Checkpoints took")]
+    assert told.endswith("; 3 runs and 1 run: too few to tell noise.")
+
+
+def test_times_that_a_job_writes_itself_are_no_ages_after_a_kill():
+    said = [one for one in words(comparison(), "fact") if "looks younger than it is" in one]
+    assert len(said) == 1
+    for made in (comparison(kills=0), replace(comparison(), workload="throttled")):
+        assert not any("looks younger" in one for one in words(made, "fact"))
+
+
 def test_modes_are_compared_where_all_else_is_the_same():
     settings = cross(["aligned", "unaligned"], [], [Factor("debloat", ("off", "1s"))])
     assert groups(comparison(settings, repeat=1)) == [[0, 1], [2, 3]]

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import io
 import json
+import shutil
+import subprocess
+import sys
 import threading
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,7 +17,7 @@ import pytest
 from minirt.errors import ConfigurationError
 from minirt.laboratory.findings import findings, groups
 from minirt.laboratory.matrix import Choice, Setting, labels
-from minirt.laboratory.measured import Run, from_json, to_json
+from minirt.laboratory.measured import Run, from_json, read_json, to_json
 from minirt.laboratory.notes import share_s
 from minirt.laboratory.one_run import RunRequest
 from minirt.laboratory.peer import Peer, beside
@@ -158,3 +161,31 @@ def test_flink_is_missing_where_nobody_installed_it(
     monkeypatch.setenv("MINIRT_PEERS", str(tmp_path))
     with pytest.raises(ConfigurationError, match="make bench-peers"):
         beside([ALIGNED], [find_peer("flink")], "throttled", False)
+
+
+@pytest.mark.processes
+def test_a_workload_runs_in_flink_where_there_is_one(tmp_path: Path) -> None:
+    if (missing := find_peer("flink").missing()) is not None:
+        pytest.skip(missing)
+    if shutil.which("java") is None:
+        pytest.skip("there is no java")
+    command = [sys.executable, "-m", "minirt", "compare", "--workload", "throttled"]
+    options = ["--set", "record_ms=1", "--set", "interval=500ms", "--modes", "unaligned"]
+    size = ["--seconds", "5", "--repeat", "1", "--peers", "flink", "--json", str(tmp_path / "all")]
+    done = subprocess.run([*command, *options, *size], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    found = read_json(tmp_path / "all")
+    assert found.labels == ("unaligned", "flink, unaligned")
+    own, peer = found.runs
+    for run in (own, peer):
+        assert run.ended == "time is up", run.error
+        # Two subtasks that take a millisecond, or a little more, for each record.
+        assert 500 < run.sink_records / run.measured_s < 2100
+        assert len(run.completed) >= 3
+        assert all(one.in_flight_bytes > 100_000 for one in run.completed)
+        assert run.latency is not None
+        pressed = {one.operator: one.soft_backpressure for one in run.operators}
+        assert max(pressed.values()) > 0.5
+        assert run.one_series("records at sinks") is not None
+    sent = own.completed[-1].in_flight_bytes / peer.completed[-1].in_flight_bytes
+    assert 0.5 < sent < 20, "records of the two do not carry the same payloads"

@@ -1,101 +1,85 @@
-"""The page in a real browser: nothing is reported to its console, and it can be played by keyboard."""
+"""The page in a real browser: no complaint in its console, played by keys alone, and all has its room."""
 
 from __future__ import annotations
 
-import json
-import os
-import re
-import shutil
-import signal
-import subprocess
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from minirt.pictures.page import page
 from minirt.pictures.timeline import timeline
+from minirt.protocol.trace import CheckpointTrace
 from tests.pictures.hand_made import aligned, unaligned, wide
-
-BROWSER = (
-    shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-)
-pytestmark = pytest.mark.skipif(BROWSER is None, reason="no Chromium is installed")
-
-FLAGS = (
-    *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
-    *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
-    *("--disable-dev-shm-usage", "--virtual-time-budget=15000", "--enable-logging=stderr"),
-)
-DRIVER = """
-<script>
-addEventListener("load", () => {
-  const slider = document.getElementById("time"), said = {};
-  const count = what => [...document.querySelectorAll(what)].filter(e => e.style.display !== "none").length;
-  const dots = () => count(".dots circle"), visible = () => count(".lane");
-  said.atEnd = dots();
-  slider.value = 120; slider.dispatchEvent(new Event("input"));
-  said.moving = dots();
-  said.words = slider.getAttribute("aria-valuetext");
-  const group = document.querySelector(".group[role=button]");
-  said.lanes = visible();
-  if (group) {
-    group.dispatchEvent(new KeyboardEvent("keydown", {key: "Enter", bubbles: true}));
-    said.unfolded = visible();
-  }
-  said.wider = document.documentElement.scrollWidth - innerWidth;
-  document.getElementById("play").click();
-  said.playing = document.getElementById("play").textContent;
-  const look = left => {
-    if (+slider.value <= 125 && left) { setTimeout(look, 100, left - 1); return; }
-    said.moved = slider.value > 125;
-    document.getElementById("play").click();
-    said.after = document.getElementById("play").textContent;
-    document.title = JSON.stringify(said);
-  };
-  look(100);
-});
-</script>
-"""
+from tests.ui.browser import SIZES, TEXTS, Browser, picture, running_browser
 
 
-def visit(tmp_path: Path, text: str, width: int) -> tuple[str, str]:
-    """The document as it is in the end, and what the console was told."""
-    file = tmp_path / "page.html"
-    file.write_text(text.replace("</main>", DRIVER + "</main>"))
-    command = [
-        str(BROWSER),
-        *FLAGS,
-        f"--user-data-dir={tmp_path / 'profile'}",
-        f"--window-size={width},900",
-        "--dump-dom",
-        file.as_uri(),
-    ]
-    process = subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with running_browser() as found:
+        yield found
+
+
+def visit(browser: Browser, folder: Path, traces: Sequence[CheckpointTrace], size: str) -> Any:
+    file = folder / "page.html"
+    file.write_text(page([timeline(one) for one in traces]))
+    browser.complaints.clear()
+    opened = browser.page(size)
+    opened.goto(file.as_uri())
+    return opened
+
+
+def shown(opened: Any, what: str) -> int:
+    return int(
+        opened.evaluate(
+            "what => [...document.querySelectorAll(what)].filter(e => e.style.display !== 'none').length",
+            what,
+        )
     )
-    try:
-        out, errors = process.communicate(timeout=120)
-    except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.communicate()
-        pytest.skip("the browser does not answer on this machine")
-    return out, "\n".join(line for line in errors.splitlines() if "CONSOLE" in line)
 
 
-@pytest.mark.parametrize("width", [500, 1440])
-def test_a_page_plays_without_a_complaint(tmp_path, width):
-    out, console = visit(tmp_path, page([timeline(aligned()), timeline(unaligned())]), width)
-    assert console == ""
-    said = json.loads(re.search(r"<title>(.*?)</title>", out, re.DOTALL)[1].replace("&quot;", '"'))
-    assert said["atEnd"] == 0
-    assert said["moving"] > 0
-    assert said["words"] == "6.72 s of 56.0 s"
-    assert said["wider"] <= 0
-    assert (said["playing"], said["moved"], said["after"]) == ("Pause", True, "Play")
+@pytest.mark.parametrize("size", SIZES)
+def test_a_page_is_played_by_keys_without_a_complaint(
+    browser: Browser, tmp_path: Path, size: str
+) -> None:
+    opened = visit(browser, tmp_path, [aligned(), unaligned()], size)
+    assert shown(opened, ".dots circle") == 0
+    picture(opened, f"picture-4-subtasks-{size}")
+    assert opened.evaluate(TEXTS) == []
+    opened.keyboard.press("Tab")
+    assert opened.evaluate("document.activeElement.id") == "play"
+    opened.keyboard.press("Tab")
+    opened.keyboard.press("Home")
+    for _ in range(3):
+        opened.keyboard.press("PageUp")
+    assert shown(opened, ".dots circle") > 0
+    assert " of 56.0 s" in opened.locator("#time").get_attribute("aria-valuetext")
+    before = float(opened.locator("#time").input_value())
+    opened.keyboard.press("Shift+Tab")
+    opened.keyboard.press("Enter")
+    assert opened.locator("#play").inner_text() == "Pause"
+    opened.wait_for_function(
+        "before => +document.getElementById('time').value > before", arg=before
+    )
+    opened.keyboard.press("Enter")
+    assert opened.locator("#play").inner_text() == "Play"
+    assert opened.evaluate(TEXTS) == []
+    opened.context.close()
+    assert browser.complaints == []
 
 
-def test_two_hundred_subtasks_can_be_unfolded(tmp_path):
-    out, console = visit(tmp_path, page([timeline(wide(100))]), 1440)
-    assert console == ""
-    said = json.loads(re.search(r"<title>(.*?)</title>", out, re.DOTALL)[1].replace("&quot;", '"'))
-    assert said["lanes"] < 12 < 100 < said["unfolded"]
+@pytest.mark.parametrize("size", SIZES)
+def test_two_hundred_subtasks_can_be_unfolded(browser: Browser, tmp_path: Path, size: str) -> None:
+    opened = visit(browser, tmp_path, [wide(100)], size)
+    folded = shown(opened, ".lane")
+    assert folded < 12
+    picture(opened, f"picture-200-subtasks-{size}")
+    assert opened.evaluate(TEXTS) == []
+    opened.locator(".group[role=button]").first.focus()
+    opened.keyboard.press("Enter")
+    assert shown(opened, ".lane") > 100
+    picture(opened, f"picture-200-subtasks-{size}-unfolded")
+    assert opened.evaluate(TEXTS) == []
+    opened.context.close()
+    assert browser.complaints == []

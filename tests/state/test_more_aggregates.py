@@ -14,6 +14,7 @@ import pytest
 
 import minirt as rt
 from minirt.aggregates import Aggregate
+from minirt.data.simple_columns import in_counts
 from minirt.state.array_table import ArrayTable
 
 ROWS = [
@@ -94,6 +95,43 @@ def test_merged(aggregate: Any, expected: Any) -> None:
     [into], [other] = early.contents[1], late.contents[1]  # type: ignore[index]
     into.merge(slots, other, np.array(order))
     check(early, expected)
+
+
+NANOS = (pa.timestamp("ns"), pa.timestamp("ns", "UTC"), pa.duration("ns"))
+
+
+def wrapped(values: pa.Array, shape: str) -> pa.Array:
+    match shape:
+        case "structs":
+            return pa.StructArray.from_arrays([values], ["x"], mask=values.is_null())
+        case "lists":
+            return pa.ListArray.from_arrays(pa.array([*range(len(values) + 1)]), values)
+    return values
+
+
+@pytest.mark.parametrize("type", NANOS, ids=str)
+@pytest.mark.parametrize("shape", ["values", "structs", "lists"])
+def test_times_of_nanoseconds_keep_all_digits(type: pa.DataType, shape: str) -> None:
+    """Each aggregate does with them what it does with whole numbers. Python has no such times."""
+    numbers = pa.array([None if n % 7 == 3 else 2**60 + n * 37 % 23 for n in range(60)])
+    keys, order = pa.array([n % 5 for n in range(60)]), pa.array([n * 11 % 13 for n in range(60)])
+    aggregates = [
+        *(rt.First("v"), rt.Last("v"), rt.Collect("v", limit=4), rt.CountDistinct("v", "distinct")),
+        *(rt.ArgMin("v", by="t"), rt.ArgMax("t", "t_of_max", by="n"), rt.TopN("t", n=2, by="n")),
+    ]
+    found = []
+    for column in (numbers, numbers.view(type)):
+        held = ArrayTable(["k"], aggregates, "op")
+        columns = [keys, wrapped(column, shape), column, order]
+        records = pa.RecordBatch.from_arrays(columns, ["k", "v", "n", "t"])
+        for first in range(0, 60, 13):
+            held.add(records.slice(first, 13), None)
+            stored = held.snapshot()
+            held = ArrayTable(["k"], aggregates, "op")
+            held.restore(stored() if callable(stored) else stored, None, 8)  # type: ignore[arg-type]
+        results, _ = held.results(held.live())
+        found.append([in_counts(column).to_pylist() for column in results.columns])
+    assert found[0] == found[1]
 
 
 def test_sketches_are_near() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -62,3 +63,15 @@ OVERLAPS = (Path(__file__).parent / "overlaps.js").read_text()
 
 CONTRAST = (Path(__file__).parent / "contrast.js").read_text()
 """Texts whose contrast with what is behind them is below 4.5 to 1 (WCAG 2, AA)."""
+
+TEXTS = (Path(__file__).parent / "texts.js").read_text()
+"""Texts of drawings that lie on each other or are cut off, and a page that is wider than its window."""
+
+
+PICTURES = os.environ.get("PAGE_PICTURES")
+"""A folder for screenshots, to be looked at."""
+
+
+def picture(page: Any, name: str) -> None:
+    if PICTURES is not None:
+        page.screenshot(path=str(Path(PICTURES) / f"{name}.png"), full_page=True)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import logging
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,12 +22,26 @@ from tests.watch import measured
 @pytest.fixture
 def job(registry: Path, tmp_path: Path) -> Iterator[Job]:
     """One with text that must be escaped, which has taken checkpoints."""
+    yield from _started(tmp_path / "stored")
+
+
+@pytest.fixture(scope="module")
+def lasting_job(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Job]:
+    """The same for all tests of a module that only look at it; the registry knows no other one."""
+    short = tempfile.mkdtemp(prefix="jobs-")  # Paths of sockets must be short.
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_RUNTIME_DIR", short)
+        yield from _started(tmp_path_factory.mktemp("lasting") / "stored")
+    shutil.rmtree(short)
+
+
+def _started(storage: Path) -> Iterator[Job]:
     env = rt.Environment("orders <b>&", parallelism=2)
     numbers = env.source(rt.SequenceSource.endless(), uid="numbers", parallelism=1)
     doubled = numbers.rebalance().map(_doubled, uid="same", name="<script>alert(1)</script>")
     doubled.sink(rt.DiscardSink(), uid="out")
     job = env.start(
-        checkpointing=rt.Checkpointing(tmp_path / "stored", interval="300ms", mode="unaligned"),
+        checkpointing=rt.Checkpointing(storage, interval="300ms", mode="unaligned"),
         restart=rt.Restart.fixed_delay(None, "100ms"),
     )
     yield from measured(job, subtasks=3, checkpoints=3)

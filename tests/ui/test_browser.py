@@ -12,13 +12,10 @@ import pytest
 
 from minirt.runtime.program.job import Job
 from tests.runtime.processes import wait_until
-from tests.ui.browser import CONTRAST, OVERLAPS, SIZES, Browser, running_browser
+from tests.ui.browser import CONTRAST, OVERLAPS, SIZES, Browser, picture, running_browser
 from tests.ui.conftest import Serve, done_job
 
 pytestmark = pytest.mark.processes
-
-PICTURES = os.environ.get("PAGE_PICTURES")
-"""A folder for screenshots, to be looked at."""
 
 
 @pytest.fixture(scope="module")
@@ -38,11 +35,6 @@ def browser(chromium: Browser, serve: Serve) -> Iterator[Browser]:
     assert complaints == []
 
 
-def picture(page: Any, name: str) -> None:
-    if PICTURES is not None:
-        page.screenshot(path=str(Path(PICTURES) / f"{name}.png"), full_page=True)
-
-
 def opened(browser: Browser, url: str, size: str = "wide", scheme: str = "light") -> Any:
     page = browser.page(size, scheme)
     page.goto(url)
@@ -52,7 +44,7 @@ def opened(browser: Browser, url: str, size: str = "wide", scheme: str = "light"
 
 
 def test_a_running_job_at_every_size_and_in_both_schemes(
-    browser: Browser, job: Job, serve: Serve
+    browser: Browser, lasting_job: Job, serve: Serve
 ) -> None:
     url = serve()
     for size in SIZES:
@@ -159,7 +151,7 @@ def test_a_job_that_is_over_is_shown_from_its_storage(
 
 
 def test_what_lies_on_something_else_and_pale_text_would_be_found(
-    browser: Browser, job: Job, serve: Serve
+    browser: Browser, lasting_job: Job, serve: Serve
 ) -> None:
     page = opened(browser, serve())
     page.evaluate("document.querySelector('.panel h2').style.color = '#aaa'")

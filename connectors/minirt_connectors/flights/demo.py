@@ -14,7 +14,7 @@ from minirt_connectors.flights.audience import Audience
 from minirt_connectors.flights.data import flights_dataframe
 from minirt_connectors.flights.expected import KEYS, expected_hourly
 from minirt_connectors.flights.job import INPUT_COLUMNS, build, flights_source
-from minirt_connectors.flights.killer import Kill, Killer
+from minirt_connectors.flights.killer import Choice, Kill, Killer, any_worker
 from minirt_connectors.flights.live import Figures, LiveFigures
 from minirt_connectors.spark import SparkSource, Verdict, verify
 
@@ -28,6 +28,8 @@ _QUEUE_BYTES = 16 * 1024
 """Small, since aligned barriers have to wait behind all that is queued: about a second of work here."""
 _LOOK_EVERY_S = 0.2
 _CANCEL_S = 10.0
+_RESTARTS_EACH = 2
+"""The hosts of an executor that was killed may be lost one after the other."""
 _SPARE_RESTARTS = 3
 """A limit for failures that the demo did not cause: it shows them, but they should not last for ever."""
 _LIMITS = rt.Limits(
@@ -69,8 +71,12 @@ class EndedJob:
 
     def __str__(self) -> str:
         result = self.result
+        executors = sum(kill.role == "executor" for kill in self.kills)
+        killed = _counted(len(self.kills) - executors, "worker")
+        if executors:
+            killed += f" and {_counted(executors, 'executor')}"
         return (
-            f"{result.duration_s:5.1f} s  {result.status.value}: {len(self.kills)} workers killed, "
+            f"{result.duration_s:5.1f} s  {result.status.value}: {killed} killed, "
             f"{result.restarts} restarts, {result.completed_checkpoints} checkpoints"
         )
 
@@ -82,16 +88,21 @@ class DemoRun:
     job: EndedJob
     rows_in: int
     verdict: Verdict
+    left_running: int = 0
+    """Processes of the job that lived on when it was over."""
 
     @property
     def passed(self) -> bool:
-        """Whether nothing is lost, and nothing duplicated or wrong, if the mode promises that."""
-        return self.verdict.lost == 0 and (self.verdict.ok or self.job.mode == "at_least_once")
+        """Whether nothing is lost or left, and nothing duplicated or wrong, if the mode promises that."""
+        right = self.verdict.ok or self.job.mode == "at_least_once"
+        return self.verdict.lost == 0 and right and not self.left_running
 
     @property
     def conclusion(self) -> str:
         """What the verdict means, in a sentence."""
         verdict, mode = self.verdict, self.job.mode
+        if self.left_running:
+            return f"{mode}: FAILED, processes of the job are left running: {self.left_running}."
         if not self.passed:
             return f"{mode}: FAILED, the output is not what this mode promises."
         if mode != "at_least_once":
@@ -118,6 +129,7 @@ class DemoRun:
             "lost": self.verdict.lost,
             "duplicated": self.verdict.duplicated,
             "unexpected": self.verdict.unexpected,
+            "left_running": self.left_running,
         }
 
 
@@ -144,25 +156,31 @@ def run_job(
     storage_options: Mapping[str, Any] | None = None,
     show: Callable[[Figures], None] = lambda figures: None,
     on_kill: Callable[[Kill], None] = lambda kill: None,
+    choose: Choice = any_worker,
+    cluster: rt.HostCluster | None = None,
 ) -> EndedJob:
-    """Run the job with output and checkpoints below `root`, a path or URL, and kill its workers meanwhile.
+    """Run the job with output and checkpoints below `root`, a path or URL, and kill what `choose` says.
 
-    `show` gets the figures several times a second. Raises JobFailedError if the job fails for good.
+    Its workers run on this machine or on the hosts of a `cluster`. `show` gets the figures several times a
+    second. Raises JobFailedError if the job fails for good.
     """
     output, options = f"{root}/output", dict(storage_options or {})
     env = rt.Environment("flights", parallelism=PARALLELISM)
     slow_s = plan.seconds * PARALLELISM / max(1, demo.results)
     build(env, demo.source, output, slow_s_per_result=slow_s, storage_options=options)
     # A moment after the first checkpoint, but never when the job could long be over.
-    killer = Killer(plan.kills, plan.seconds / 6, random.Random(plan.seed), on_kill)
+    killer = Killer(plan.kills, plan.seconds / 6, random.Random(plan.seed), on_kill, choose)
     live = LiveFigures(lambda: len(killer.kills))
     job = env.start(
         checkpointing=rt.Checkpointing(
             f"{root}/checkpoints", interval="1s", mode=plan.mode, storage_options=options
         ),
-        restart=rt.Restart.fixed_delay(attempts=plan.kills + _SPARE_RESTARTS, delay="50ms"),
+        restart=rt.Restart.fixed_delay(
+            attempts=_RESTARTS_EACH * plan.kills + _SPARE_RESTARTS, delay="50ms"
+        ),
         options=rt.Options(limits=_LIMITS),
         observer=Audience(killer, live),
+        cluster=cluster,
     )
     killer.start(job)
     try:
@@ -172,7 +190,9 @@ def run_job(
     return EndedJob(plan.mode, tuple(killer.kills), result, output, options)
 
 
-def verify_output(spark: SparkSession, demo: DemoInput, job: EndedJob) -> DemoRun:
+def verify_output(
+    spark: SparkSession, demo: DemoInput, job: EndedJob, left_running: int = 0
+) -> DemoRun:
     """Have Spark compare what the job has committed with what it must be."""
     verdict = verify(
         spark,
@@ -182,7 +202,7 @@ def verify_output(spark: SparkSession, demo: DemoInput, job: EndedJob) -> DemoRu
         examples=1,
         storage_options=job.storage_options,
     )
-    return DemoRun(job, demo.rows, verdict)
+    return DemoRun(job, demo.rows, verdict, left_running)
 
 
 def _watch(job: rt.Job, look: Callable[[], None]) -> rt.JobResult:
@@ -200,3 +220,7 @@ def _watch(job: rt.Job, look: Callable[[], None]) -> rt.JobResult:
         with contextlib.suppress(rt.MinirtError, TimeoutError):
             job.wait(_CANCEL_S)
         raise
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}{'' if count == 1 else 's'}"

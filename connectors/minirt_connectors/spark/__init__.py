@@ -9,7 +9,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from minirt_connectors.spark.cluster import SparkCluster
-from minirt_connectors.spark.session import local_session, require_java
+from minirt_connectors.spark.session import (
+    LOCAL_CLUSTER,
+    cluster_session,
+    is_local_cluster,
+    local_session,
+    require_java,
+)
 from minirt_connectors.spark.source import SparkSource
 from minirt_connectors.spark.verify import Verdict, verify
 
@@ -17,9 +23,12 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 __all__ = [
+    "LOCAL_CLUSTER",
     "SparkCluster",
     "SparkSource",
     "Verdict",
+    "cluster_session",
+    "is_local_cluster",
     "local_session",
     "register",
     "require_java",

@@ -82,7 +82,8 @@ class SparkCluster(HostCluster):
         command = ["-m", "minirt", "host", "--coordinator", invitation.coordinator]
         command += ["--slots", str(self._slots_each)]
         if self.credentials is not None:
-            command += ["--credentials", os.path.abspath(self.credentials)]
+            # A shared file system may show the new file late.
+            command += ["--credentials", os.path.abspath(self.credentials), "--wait", "30s"]
         serve = partial(serve_as_host, command, secret)
         close = (lambda: None) if written is None else written.close
         return SparkTasks(self._context, invitation.job, self._tasks, serve, close)

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 import warnings
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +28,14 @@ _INSTALL = (
 )
 _VERSION = re.compile(r'version "(?:1\.)?(\d+)')
 _LOG_TAIL_CHARS = 2000
+LOCAL_CLUSTER = "local-cluster[2,2,1024]"
+"""Two executors on this machine, of two cores and 1,024 MB each."""
+_LOCAL_CLUSTER = re.compile(
+    r"local-cluster\[\s*[1-9]\d*\s*,\s*[1-9]\d*\s*,\s*(?P<memory>[1-9]\d*)\s*\]"
+)
+_HERE = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+"""For a driver and executors that nobody from elsewhere shall reach."""
+_QUICK_JAVA = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 
 
 def require_java() -> None:
@@ -76,25 +85,72 @@ def local_session(app_name: str, cores: int = 2) -> SparkSession:
     from pyspark.sql import SparkSession
 
     running = SparkSession.getActiveSession()
-    if running is not None:
-        return running
+    return _start(app_name, f"local[{cores}]", _HERE) if running is None else running
+
+
+def cluster_session(app_name: str, master: str = LOCAL_CLUSTER) -> SparkSession:
+    """A new Spark session on the cluster of `master`.
+
+    By default that is a cluster on this machine, whose two executors are processes of their own with two
+    cores and 1,024 MB each. It leaves nothing behind: logs and scratch files are in a temporary folder that
+    ends with this process. For what else holds see `local_session`. Raises ConfigurationError as that does,
+    and if this process has a session.
+    """
+    require_java()
+    require_pyspark()
+    from pyspark.sql import SparkSession
+
+    if SparkSession.getActiveSession() is not None:
+        raise ConfigurationError(
+            "this process has a Spark session: stop it before a cluster is used"
+        )
+    local = _LOCAL_CLUSTER.fullmatch(master)
+    if local is None:
+        return _start(app_name, master, {})
+    os.environ["SPARK_HOME"] = str(_home_of_links())
+    executors = {
+        "spark.executor.memory": f"{local['memory']}m",
+        "spark.executor.extraJavaOptions": _QUICK_JAVA,
+    }
+    return _start(app_name, master, _HERE | executors)
+
+
+def is_local_cluster(master: str) -> bool:
+    """Whether the executors of such a cluster are processes of this machine."""
+    return _LOCAL_CLUSTER.fullmatch(master) is not None
+
+
+def _home_of_links() -> Path:
+    """Spark's own folder once more: a local cluster writes the logs of executors into its home."""
+    import pyspark
+
+    found = os.environ.get("SPARK_HOME") or str(Path(pyspark.__file__).parent)
+    home = _scratch_folder() / "home"
+    if not home.is_dir():
+        home.mkdir()
+        for part in Path(found).iterdir():
+            if part.name != "work":
+                (home / part.name).symlink_to(part)
+    return home
+
+
+def _start(app_name: str, master: str, settings: Mapping[str, str]) -> SparkSession:
     with warnings.catch_warnings():
         # pyspark warns of pandas 3 as soon as it starts; nothing here goes through pandas.
         warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas")
-        return _start(app_name, cores)
+        return _started(app_name, master, settings)
 
 
-def _start(app_name: str, cores: int) -> SparkSession:
+def _started(app_name: str, master: str, settings: Mapping[str, str]) -> SparkSession:
     from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
 
     folder = _scratch_folder()
     conf = SparkConf().setAll(
         [
-            ("spark.master", f"local[{cores}]"),
+            ("spark.master", master),
             ("spark.app.name", app_name),
-            ("spark.driver.host", "127.0.0.1"),
-            ("spark.driver.bindAddress", "127.0.0.1"),
+            *settings.items(),
             ("spark.local.dir", str(folder)),
             ("spark.sql.session.timeZone", "UTC"),
             ("spark.sql.shuffle.partitions", "4"),
@@ -131,7 +187,7 @@ def _gateway() -> Any:
                 [
                     ("spark.driver.memory", "1g"),
                     # Sessions are short: quick compilation counts for more than the best code.
-                    ("spark.driver.extraJavaOptions", "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"),
+                    ("spark.driver.extraJavaOptions", _QUICK_JAVA),
                 ]
             )
             return launch_gateway(conf, popen_kwargs={"stderr": stderr})

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
-from minirt.data.batch import Columns, Rows
+from minirt.data.batch import Columns, Rows, dicts_of
+from minirt.data.simple_columns import in_microseconds
 from minirt.errors import UserCodeError
 from minirt.graph.keys import KeySelector
 from minirt.graph.partitioning import Partitioning, Wiring
@@ -60,7 +61,7 @@ class KeyPartitioning(Partitioning, ABC):
 
     def column_targets(self, columns: Sequence[pa.Array], receivers: int) -> Sequence[int]:
         """As `targets`, for keys in columns of equal length: to be overridden where arrays are quicker."""
-        values = [column.to_pylist() for column in columns]
+        values = [in_microseconds(column).to_pylist() for column in columns]
         keys = values[0] if len(values) == 1 else [*zip(*values, strict=True)]
         return self.targets(keys, receivers)
 
@@ -106,7 +107,7 @@ class KeyDealer(Dealer):
         count, table, function = len(self._buffers), batch.table, self._key.function
         targets: Sequence[int]
         if function is not None:
-            records = table.to_pylist()
+            records = dicts_of(table)
             try:
                 targets = self._partitioning.targets([*map(function, records)], count)
             except Exception as error:
@@ -117,7 +118,7 @@ class KeyDealer(Dealer):
             try:
                 targets = self._partitioning.column_targets(columns, count)
             except Exception as error:
-                records = table.select(self._key.columns).to_pylist()
+                records = dicts_of(table.select(self._key.columns))
                 raise self._failed(error, records, self._key_of) from error
         chosen = check_targets(targets, len(batch), count, self._label)
         return split(batch, np.array(chosen, np.min_scalar_type(count - 1)), count)

@@ -81,9 +81,10 @@ def refusal(why: str) -> dict[str, str]:
     return {_REFUSED: why}
 
 
-def refused_because(answer: object) -> str | None:
-    """None unless the answer is a refusal."""
-    return answer.get(_REFUSED) if isinstance(answer, dict) else None
+def refuse_if_told(answer: object) -> None:
+    """Raises ConfigurationError if a host is told by the coordinator that the job does not want it."""
+    if isinstance(answer, dict) and _REFUSED in answer:
+        raise ConfigurationError(f"the job refuses this host: {answer[_REFUSED]}")
 
 
 @dataclass(frozen=True, slots=True)

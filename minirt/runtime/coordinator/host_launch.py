@@ -48,6 +48,11 @@ class HostLaunch:
         self, package: JobPackage, network: Network, address: Address, slots: int
     ) -> HostLauncher:
         """Raises MinirtError if the storage cannot be written, or agents cannot be started."""
+        least = self.slots_min
+        if least is not None and least > slots:
+            raise ConfigurationError(
+                f"{type(self.cluster).__name__}: min_slots={least} is more than the job needs: {slots}"
+            )
         probe = None if package.storage is None else _store_probe(package.storage)
         launcher = HostLauncher(package, network, probe)
         credentials = Credentials(network.token, network.certificate).text()

@@ -34,7 +34,7 @@ from minirt.protocol.job_events import (
 )
 from minirt.protocol.subtask_commands import SubtaskCommand
 from minirt.protocol.trace import SubtaskTrace
-from minirt.runtime.channels.network import TOKEN_BYTES, Address
+from minirt.runtime.channels.network import TOKEN_BYTES, Address, Network, shown
 from minirt.runtime.control.clock_offsets import ClockOffsets
 from minirt.runtime.control.connection import MessageConnection, UnreadableError, UnsendableError
 from minirt.runtime.control.control import ORPHANED_EXIT
@@ -118,7 +118,7 @@ class ProcessCluster:
             network, port = launch.network(
                 secrets.token_bytes(TOKEN_BYTES), self._folder, package.options.transport
             )
-            self._entrance = Entrance(network, self._admit, port)
+            self._entrance = _entrance(network, self._admit, port)
             undo.callback(self._entrance.close)
             slots = slots_of(placement)
             launcher = launch.start(
@@ -363,6 +363,15 @@ class ProcessCluster:
     @property
     def _generation(self) -> int:
         return 0 if self._deployment is None else self._deployment.generation
+
+
+def _entrance(network: Network, admit: Callable[[MessageConnection], None], port: int) -> Entrance:
+    """Raises ConfigurationError if it cannot listen there."""
+    try:
+        return Entrance(network, admit, port)
+    except OSError as error:
+        where = network.folder if network.interface is None else shown((network.interface, port))
+        raise ConfigurationError(f"the coordinator cannot listen at {where}: {error}") from error
 
 
 def _private_folder(for_sockets: bool) -> str:

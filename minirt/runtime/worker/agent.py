@@ -17,7 +17,7 @@ from minirt.runtime.control.host_hello import (
     Credentials,
     HostHello,
     HostWelcome,
-    refused_because,
+    refuse_if_told,
 )
 from minirt.runtime.control.messages import portable
 from minirt.runtime.control.package import JobPackage
@@ -31,35 +31,40 @@ from minirt.runtime.worker.template import (
 )
 
 _RETRY_S = 0.3
+_PATIENCE_S = 10.0
+"""How long the coordinator of a job that is up may not be reached, as the network may be slow."""
 
 
 def run_agent(
-    coordinator: tuple[str, int],
+    coordinator: Address,
     credentials: Callable[[], Credentials],
     slots: int,
     interface: str | None,
-    wait_s: float,
+    wait_s: float | None,
+    say: Callable[[str], None],
 ) -> None:
     """Join the job whose coordinator listens there, and serve it until the coordinator is gone.
 
-    `credentials` is asked before each attempt: the file may be written later than the agent starts. It
-    raises OSError as long as there are none. Workers listen at the address `interface` of this host; by
-    default it is the one from which this host reaches the coordinator. Raises ConfigurationError if the job
-    refuses this host, and MinirtError if there is no coordinator within `wait_s` seconds.
+    `credentials` is asked before each attempt, and raises FileNotFoundError as long as there are none.
+    With `wait_s` the agent may start before the job: it says why it waits, for at most so many seconds.
+    Without, there must be credentials. Workers listen at the address `interface` of this host; by default
+    it is the one from which this host reaches the coordinator. Raises ConfigurationError for an address
+    that this host does not have, for missing credentials, and if the job refuses this host; MinirtError
+    if there is no coordinator in time.
     """
     signal.signal(signal.SIGTERM, end_orderly)
+    if interface is not None:
+        _refuse_foreign(interface)
     folder = tempfile.mkdtemp(prefix="minirt-")
     try:
-        control, known = _meet(coordinator, credentials, folder, wait_s)
+        control, known = _meet(coordinator, credentials, folder, wait_s, say)
         own = interface or control.own_address
         control.send(HostHello.of_this_host(slots, own).plain())
         try:
             welcome = control.receive()
         except (EOFError, OSError):
             raise MinirtError("the coordinator was gone before it has answered") from None
-        refused = refused_because(welcome)
-        if refused is not None:
-            raise ConfigurationError(f"the job refuses this host: {refused}")
+        refuse_if_told(welcome)
         assert isinstance(welcome, HostWelcome)
         network = Network(known.token, folder, own, welcome.certificate)
         _serve(coordinator, network, welcome, control)
@@ -67,21 +72,53 @@ def run_agent(
         shutil.rmtree(folder, ignore_errors=True)
 
 
+def _refuse_foreign(interface: str) -> None:
+    try:
+        Network(b"", "", interface).listen("")[0].close()
+    except OSError as error:
+        raise ConfigurationError(
+            f"--address: workers cannot listen at {interface}: {error}; give an address of this host"
+        ) from error
+
+
 def _meet(
-    coordinator: Address, credentials: Callable[[], Credentials], folder: str, wait_s: float
+    coordinator: Address,
+    credentials: Callable[[], Credentials],
+    folder: str,
+    wait_s: float | None,
+    say: Callable[[str], None],
 ) -> tuple[MessageConnection, Credentials]:
-    deadline = time.monotonic() + wait_s
+    patience_s = _PATIENCE_S if wait_s is None else wait_s
+    deadline = time.monotonic() + patience_s
+    said = ""
     while True:
+        missing = True
         try:
             known = credentials()
+            missing = False
             network = Network(known.token, folder, certificate=known.certificate)
             return connect_to(coordinator, network), known
         except (OSError, WorkerLostError) as error:
             # Somebody else may listen there until the job does, or the credentials be of an earlier one.
+            if missing:
+                why = f"--credentials: {error}; the job writes this file once it listens"
+                if wait_s is None:
+                    advice = "start it first, or give --wait 5min"
+                    raise ConfigurationError(f"{why}: {advice}") from error
+            else:
+                why = f"no coordinator of that job at {shown(coordinator)}: {error}{_hint(error)}"
             if time.monotonic() > deadline:
-                where = shown(coordinator)
-                raise MinirtError(f"no coordinator of that job at {where}: {error}") from error
+                raise MinirtError(why) from error
+            if why != said:
+                said = why
+                say(f"{why}; tries again for {patience_s:g} s in all")
         time.sleep(_RETRY_S)
+
+
+def _hint(error: Exception) -> str:
+    """Whoever listens there is not the coordinator of these credentials."""
+    stranger = isinstance(error, WorkerLostError) or type(error) is ConnectionError
+    return "; are these the credentials of an earlier run?" if stranger else ""
 
 
 def _serve(
@@ -93,9 +130,15 @@ def _serve(
         package = load(start)
         _prove_storage(package, welcome)
         template = Template(start, package, control, threads_of_job())
-    except Exception as error:
+    except MinirtError as error:
         control.send(portable(error))
         raise
+    except Exception as error:
+        control.send(portable(error))
+        raise ConfigurationError(
+            f"this host cannot load the job: {type(error).__name__}: {error}; install here what the job "
+            "imports, or name its folder in PYTHONPATH"
+        ) from error
     template.run(package.options.limits.heartbeat_s)
 
 

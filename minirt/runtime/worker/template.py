@@ -30,6 +30,7 @@ from minirt.errors import WorkerLostError
 from minirt.filesystems import Protocols
 from minirt.runtime.channels.network import Address, Network
 from minirt.runtime.control.connection import MessageConnection, connect_to
+from minirt.runtime.control.host_hello import refuse_if_told
 from minirt.runtime.control.messages import (
     Fork,
     HostBeat,
@@ -121,6 +122,8 @@ class Template:
             match message:
                 case Fork(generation, worker):
                     self._start_worker(generation, worker)
+                case dict():  # Its storage turned out not to be that of the job.
+                    refuse_if_told(message)
                 case KillGeneration(generation):
                     self._kill([pid for pid, (of, _) in self._workers.items() if of == generation])
         return True

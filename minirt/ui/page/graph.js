@@ -94,7 +94,7 @@ function Node({ one, at, chosen, onChoose }) {
       aria-label=${`${one.name}, ${one.parallelism} subtasks, ${words}`} onClick=${choose} onKeyDown=${onKey}>
     <title>${one.name}</title>
     <rect class="card" width=${WIDTH} height=${HEIGHT} rx="6" />
-    <text x="10" y="19" class="strong">${shortened(one.name, 24)}</text>
+    <text x="10" y="19" class="strong">${shortened(one.name, 23 - String(one.parallelism).length)}</text>
     <text x=${WIDTH - 10} y="19" text-anchor="end" class="small">×${one.parallelism}</text>
     <${TimeBar} times=${one.times} />
     <text x="10" y="56" class="small">${state === "waiting" ? "◧ " : state === "working" ? "● " : ""}${words}</text>
@@ -125,7 +125,7 @@ function TimeBar({ times }) {
 
 // A bar for each subtask, or for each few: how busy it is.
 function Cells({ cells }) {
-  const step = Math.min(10, 140 / Math.max(1, cells.length));
+  const step = Math.min(10, 118 / Math.max(1, cells.length)); // Beside them is room for the skew.
   return cells.map((cell, i) => {
     const height = Math.max(1, Math.min(1, cell.busy) * 20);
     const who = cell.first === cell.last ? `subtask ${cell.first + 1}` : `subtasks ${cell.first + 1} to ${cell.last + 1}`;

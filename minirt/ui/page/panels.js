@@ -47,7 +47,7 @@ export function Ranking({ title, rows }) {
     ${rows.length ? html`<div class="scrolls" tabindex="0" role="group" aria-label=${title}><table class="ranking">
       <thead><tr><th>subtask</th><th>busy</th><th>waits</th><th>records/s</th><th>behind</th><th>process</th></tr></thead>
       <tbody>${rows.map((row) => html`<tr key=${`${row.uid} ${row.subtask}`}>
-        <th scope="row" title=${row.name}>${row.name} <span class="nowrap">${row.subtask + 1}/${row.of}</span></th>
+        <th scope="row" title=${row.name}><span class="who"><span>${row.name}</span><b>${row.subtask + 1}/${row.of}</b></span></th>
         <td>${percent(row.busy)}</td><td>${percent(row.blocked)}</td><td>${count(row.records_in)}</td>
         <td>${duration(row.lag_s)}</td><td>${row.pid ?? "–"}</td></tr>`)}</tbody></table></div>`
       : html`<p class="muted">None known.</p>`}
