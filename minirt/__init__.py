@@ -46,6 +46,7 @@ To watch, ask, look into and compare jobs:
 What many of these need:
 
     clock, threads, filesystems, standard_streams   each opened or started in one place
+    dataclass   classes of data, quickly made
     notebook    how values show themselves in notebooks
 """
 
@@ -53,8 +54,6 @@ from __future__ import annotations
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
-
-from minirt.version import __version__
 
 if TYPE_CHECKING:
     from minirt.aggregates import (
@@ -155,6 +154,7 @@ if TYPE_CHECKING:
     from minirt.settings import JobSettings, load_settings
     from minirt.state.broadcast import BroadcastState
     from minirt.state.handles import ListState, MapState, ValueState
+    from minirt.version import __version__
     from minirt.windows import (
         AfterCount,
         AfterTime,
@@ -327,6 +327,7 @@ _NAMES_OF = {
     "minirt.settings": "JobSettings load_settings",
     "minirt.state.broadcast": "BroadcastState",
     "minirt.state.handles": "ListState MapState ValueState",
+    "minirt.version": "__version__",
     "minirt.windows": (
         "AfterCount AfterTime CountWindow GlobalWindow Session Sliding Tumbling Window"
     ),

@@ -6,9 +6,10 @@ Times are seconds of a monotonic clock, as in `minirt.protocol.job`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 
+from minirt.dataclass import dataclass
 from minirt.errors import CorruptCheckpointError
 from minirt.protocol.ids import SubtaskId
 from minirt.protocol.manifest import (

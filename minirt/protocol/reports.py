@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from enum import Enum
 from typing import Any, Literal
 
+from minirt.dataclass import dataclass
 from minirt.notebook import table
 from minirt.protocol import plain
 from minirt.protocol.barriers import Switch

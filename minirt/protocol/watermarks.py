@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from minirt.dataclass import dataclass
 
 MAX_WATERMARK = 2**63 - 1
 """The watermark at the end of input: everything is older."""
