@@ -33,5 +33,10 @@ def verify_expected(output: Path, expected: str) -> Verification:
         f"Spark: of {found.rows_expected:,} rows of {expected} {found.lost:,} are missing, "
         f"{found.duplicated:,} came twice, {found.unexpected:,} are not expected"
     )
-    verdict = "passed" if found.ok else "failed"
-    return Verification(verdict, words, found.rows_expected, found.lost, found.duplicated)
+    return Verification(
+        "passed" if found.ok else "failed",
+        words,
+        found.rows_expected,
+        found.lost,
+        found.duplicated,
+    )
