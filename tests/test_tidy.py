@@ -25,7 +25,13 @@ MAX_FUNCTION_LINES = 70
 
 # What decides and does nothing knows neither the world nor the layers that act on it. Pure modules import
 # pure modules and the standard library only, so what they reach through others is pure as well.
-PURE = ("minirt.protocol", "minirt.modes", "minirt.errors", "minirt.units", "minirt.notebook")
+PURE = (
+    "minirt.protocol",
+    "minirt.modes",
+    "minirt.errors",
+    "minirt.units",
+    "minirt.notebook",
+)
 PURE_MUST_NOT_IMPORT = (
     "asyncio",
     "multiprocessing",

@@ -22,9 +22,10 @@ SetOption = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY=VALUE", help="An option; can be given repeatedly."),
 ]
-
-
 UrlOption = Annotated[str | None, typer.Option(metavar="URL", help="Where checkpoints are stored.")]
+ParallelismOption = Annotated[
+    int | None, typer.Option(help="Subtasks of each operator that states no number itself.")
+]
 
 
 def run(
@@ -38,9 +39,7 @@ def run(
     restore: RestoreOption = None,
     storage: UrlOption = None,
     mode: Annotated[str | None, typer.Option(help="Checkpoint mode, such as unaligned.")] = None,
-    parallelism: Annotated[
-        int | None, typer.Option(help="Subtasks of each operator that states no number itself.")
-    ] = None,
+    parallelism: ParallelismOption = None,
     name: Annotated[str | None, typer.Option(help="What to call the job.")] = None,
     config: Annotated[
         str | None, typer.Option(metavar="FILE", help="A TOML file with options.")

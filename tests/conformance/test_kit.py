@@ -155,9 +155,11 @@ def aligned_run(seed: int) -> Run:
     return run_case(draw_case(seed), Aligned())
 
 
-def test_two_processes_come_to_the_same_tally() -> None:
-    alone = list(campaign(aligned_run, range(50)))
-    together = list(campaign(aligned_run, range(50), jobs=2))
+def test_two_processes_come_to_the_same_tally(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("minirt.testing.conformance.campaign.CHUNK_RUNS", 6)
+    alone = list(campaign(aligned_run, range(16)))
+    together = list(campaign(aligned_run, range(16), jobs=2))
+    assert [tally.runs for tally in alone] == [6, 12, 16]
     assert [tally.runs for tally in alone] == [tally.runs for tally in together]
     assert alone[-1] == together[-1]
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import pytest
+from hypothesis import Phase, given, settings
 
 import minirt.modes
 from minirt.errors import ConfigurationError
@@ -23,7 +24,14 @@ from minirt.protocol.barriers import (
     StopCapture,
     TakeSnapshot,
 )
-from minirt.testing.contracts.mode import ModeContract
+from minirt.testing.contracts.mode import (
+    ModeContract,
+    Step,
+    Wire,
+    channel_sets,
+    schedules,
+    wires,
+)
 
 
 @pytest.mark.parametrize("mode", MODES.values(), ids=MODES.keys())
@@ -174,5 +182,13 @@ class CapturesReached(AlignedWithTimeout):
     "wrong", [DoesNotWait(), DoesNotCapture(), CapturesTooMuch(), CapturesReached(timeout=10)]
 )
 def test_contract_notices_a_wrong_mode(wrong: CheckpointMode) -> None:
+    """Which examples hypothesis draws depends on what is imported: so it gets enough of them."""
+    promise = ModeContract.test_every_snapshot_holds_the_records_before_its_barriers
+
+    @settings(max_examples=3000, phases=[Phase.generate])
+    @given(sent=wires(), schedule=schedules(), uncapturable=channel_sets())
+    def check(sent: list[Wire], schedule: list[Step], uncapturable: frozenset[int]) -> None:
+        promise.hypothesis.inner_test(ModeContract(), wrong, sent, schedule, uncapturable)
+
     with pytest.raises((AssertionError, ExceptionGroup)):
-        ModeContract().test_every_snapshot_holds_the_records_before_its_barriers(mode=wrong)
+        check()

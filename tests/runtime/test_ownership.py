@@ -36,6 +36,14 @@ def extend(total: Any, pair: Any) -> Any:
     return total
 
 
+def change_every_other(total: Any, row: Any) -> Any:
+    """A list from a tuple or a list, and after that the same list with another sum."""
+    if row[0] % 2:
+        return [total[0] + row[0]]
+    total[0] += row[0]
+    return total
+
+
 def n_of(record: Any) -> Any:
     return record["n"]
 
@@ -193,6 +201,15 @@ SPOILT: dict[str, tuple[Build, list[Any]]] = {
             .key_by(one_key)
             .reduce(extend, uid="r")
             .map(spoil_pair, **how)
+        ),
+        TOTALS,
+    ),
+    "reduce that changes what it has returned": (
+        lambda s, how: (
+            s.map(lambda row: (row["n"],))
+            .key_by(one_key)
+            .reduce(change_every_other, uid="r")
+            .map(lambda row: {"n": row[0]}, **how)
         ),
         TOTALS,
     ),

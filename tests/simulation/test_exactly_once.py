@@ -17,8 +17,8 @@ from tests.campaigns import runs
 from tests.simulation.counting import SPILLING, CountingJob, run_counting
 from tests.simulation.soak import run_seed
 
-RANDOM_JOBS = runs(240)
-COUNTING_JOBS = runs(600)
+RANDOM_JOBS = runs(160)
+COUNTING_JOBS = runs(400)
 EXACT_MODES = {
     "aligned": MODES["aligned"],
     "unaligned": MODES["unaligned"],
