@@ -1,6 +1,6 @@
 """What it costs a job to be watched: `python -m benchmarks.watching`.
 
-*tracing*: jobs at the same pace with a checkpoint every 200 ms, one with `Options(trace=True)` and two
+*tracing*: jobs at the same pace with checkpoints, one with `Options(trace=True)` and two
 without, which show the noise. They run side by side, so that whatever else the machine does hits all of
 them. *page*: a job at that pace, in turn without `minirt ui`, with its server while nobody looks, and with
 somebody who looks. What counts are CPU seconds of all processes of a job.
@@ -27,20 +27,19 @@ from benchmarks.checkpoints import paced_job
 from benchmarks.measure import Checkpoints, print_rows
 from minirt.laboratory.processes import ProcessTree
 
-INTERVAL = "200ms"
 WARM_UP_S = 3.0
 _NAME = "watched"
 
 TRACED: Mapping[str, bool] = {"off": False, "on": True, "off again": False}
 
 
-def run_one(trace: bool, seconds: float) -> dict[str, float]:
+def run_one(trace: bool, seconds: float, interval: str) -> dict[str, float]:
     """A job of this process and its workers: how many cores it has in use, and its checkpoints."""
     seen = Checkpoints()
     with tempfile.TemporaryDirectory() as storage:
         job = paced_job(2, rt.DiscardSink()).start(
             "tracing",
-            checkpointing=rt.Checkpointing(storage, interval=INTERVAL),
+            checkpointing=rt.Checkpointing(storage, interval=interval),
             options=rt.Options(trace=trace),
             observer=seen,
         )
@@ -53,12 +52,12 @@ def run_one(trace: bool, seconds: float) -> dict[str, float]:
     return {"cores": cores, "checkpoints": completed}
 
 
-def tracing(seconds: float, rounds: int) -> list[dict[str, Any]]:
+def tracing(seconds: float, rounds: int, interval: str) -> list[dict[str, Any]]:
     """A row for each variant: the medians of its runs, and of their ratios to "off" in the same round."""
     runs: dict[str, list[dict[str, float]]] = {name: [] for name in TRACED}
     for number in range(rounds):
         _say(f"tracing, round {number + 1} of {rounds}")
-        for name, measured in _side_by_side(seconds).items():
+        for name, measured in _side_by_side(seconds, interval).items():
             runs[name].append(measured)
     return [
         {
@@ -72,11 +71,19 @@ def tracing(seconds: float, rounds: int) -> list[dict[str, Any]]:
     ]
 
 
-def _side_by_side(seconds: float) -> dict[str, dict[str, float]]:
+def _side_by_side(seconds: float, interval: str) -> dict[str, dict[str, float]]:
     """A process for each variant, all at the same time."""
     started = {
         name: subprocess.Popen(
-            [sys.executable, "-m", "benchmarks.watching", "--one", str(trace), str(seconds)],
+            [
+                sys.executable,
+                "-m",
+                "benchmarks.watching",
+                "--one",
+                str(trace),
+                str(seconds),
+                interval,
+            ],
             stdout=subprocess.PIPE,
             text=True,
         )
@@ -94,7 +101,7 @@ def ratio(values: Sequence[float], to: Sequence[float]) -> float:
     return statistics.median(a / b for a, b in zip(values, to, strict=True))
 
 
-def page(seconds: float, rounds: int) -> list[dict[str, Any]]:
+def page(seconds: float, rounds: int, interval: str) -> list[dict[str, Any]]:
     """A row for each way to look, with cores in use by the job, and by the page's server."""
     states: Mapping[str, Callable[[], Any]] = {
         "no page": _nobody,
@@ -104,7 +111,7 @@ def page(seconds: float, rounds: int) -> list[dict[str, Any]]:
     found: dict[str, list[tuple[float, float]]] = {name: [] for name in states}
     with tempfile.TemporaryDirectory() as storage:
         job = paced_job(2, rt.DiscardSink()).start(
-            _NAME, checkpointing=rt.Checkpointing(storage, interval=INTERVAL)
+            _NAME, checkpointing=rt.Checkpointing(storage, interval=interval)
         )
         try:
             time.sleep(2.0)
@@ -200,15 +207,17 @@ def main() -> None:
     )
     parser.add_argument("--rounds", type=int, default=5, help="how often each variant runs")
     parser.add_argument("--json", help="write the rows to this file, - for standard output")
-    parser.add_argument("--one", nargs=2, metavar=("TRACE", "SECONDS"), help=argparse.SUPPRESS)
+    parser.add_argument("--interval", default="1s", help="from one checkpoint to the next")
+    parser.add_argument("--one", nargs=3, metavar="X", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.one is not None:
-        trace, seconds = arguments.one
-        print(json.dumps(run_one(trace == "True", float(seconds))))
+        trace, seconds, interval = arguments.one
+        print(json.dumps(run_one(trace == "True", float(seconds), interval)))
         return
+    measured = arguments.seconds, arguments.rounds, arguments.interval
     cases: Mapping[str, Callable[[], list[dict[str, Any]]]] = {
-        "tracing": lambda: tracing(arguments.seconds, arguments.rounds),
-        "page": lambda: page(arguments.seconds, arguments.rounds),
+        "tracing": lambda: tracing(*measured),
+        "page": lambda: page(*measured),
     }
     if unknown := [name for name in arguments.cases if name not in cases]:
         parser.error(f"unknown case {unknown[0]!r}; there are: {', '.join(cases)}")

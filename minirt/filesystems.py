@@ -111,6 +111,11 @@ def _loaded(name: str) -> Any:
     return getattr(sys.modules.get(module), attribute, None)
 
 
+def is_of_one_process(url: str) -> bool:
+    """Whether each process finds something else there."""
+    return any(part.partition("://")[0] == "memory" for part in url.split("::"))
+
+
 def open_filesystem(url: str, options: Mapping[str, Any]) -> tuple[Any, str]:
     """The file system of a URL, one for all URLs with the same options, and the path within it.
 

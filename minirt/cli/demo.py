@@ -55,10 +55,7 @@ def demo(
         typer.Option(help="Run the workers there, and kill executors as well as workers."),
     ] = None,
     master: Annotated[
-        str | None,
-        typer.Option(
-            metavar="URL", help="The cluster of Spark; by default two executors on this machine."
-        ),
+        str | None, typer.Option(metavar="URL", help="Of Spark; by default two executors here.")
     ] = None,
     kills: Annotated[
         int,
@@ -112,12 +109,16 @@ def demo(
         ]
         left = _end(out, place, mark)
     if storage is not None or keep is not None:
-        out.print(f"Kept in {root}. Look at it with")
-        for plan in plans:
-            out.print(f"  minirt checkpoints list {root}/{plan.mode}/checkpoints")
+        _say_where(out, root, plans)
     _write(json, {"runs": [run.to_plain() for run in runs]})
     if left or not all(run.passed for run in runs):
         raise typer.Exit(1)
+
+
+def _say_where(out: Console, root: str, plans: Sequence[Plan]) -> None:
+    out.print(f"Kept in {root}. Look at it with")
+    for plan in plans:
+        out.print(f"  minirt checkpoints list {root}/{plan.mode}/checkpoints")
 
 
 def _refuse_cluster(

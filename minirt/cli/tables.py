@@ -93,7 +93,7 @@ def fitting(
     narrowest, widest = [], []
     for place, name in enumerate(columns):
         of_column = [row[place] for row in cells]
-        narrowest.append(_narrowest(name, of_column, number=numeric[place]))
+        narrowest.append(_narrowest(name, of_column, width, number=numeric[place]))
         widest.append(max(len(name), *map(len, of_column)))
     for part in _parts(narrowest, width):
         widths = _widths(part, narrowest, widest, width)
@@ -122,11 +122,16 @@ def _widths(
     return widths
 
 
-def _narrowest(name: str, cells: Sequence[str], *, number: bool) -> int:
-    """Heads are broken between words, numbers never."""
+def _narrowest(name: str, cells: Sequence[str], width: int, *, number: bool) -> int:
+    """Heads are broken between words, numbers never, names if two do not fit side by side."""
     head = max(map(len, name.split()), default=1)
     longest = max(map(len, cells), default=0)
-    return max(head, longest if number else min(longest, _TEXT_CELLS))
+    if number:
+        return max(head, longest)
+    room = (width - EDGES - GAP) // 2
+    words = (len(word) for cell in cells for word in cell.split())
+    unbroken = max((word for word in words if word <= room), default=0)
+    return max(head, unbroken, min(longest, _TEXT_CELLS))
 
 
 def _parts(narrowest: Sequence[int], width: int) -> list[list[int]]:

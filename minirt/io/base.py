@@ -100,6 +100,9 @@ class Source(ABC):
     those behind it from being read.
     """
 
+    in_one_process: bool = False
+    """Whether what it reads is in the memory of this process, where no other one finds it."""
+
     side_errors: bool = False
     """Whether records that do not parse go to the side output `errors`."""
 
@@ -286,6 +289,9 @@ class Sink(ABC):
     Most sinks say in `commit` how to commit. One that keeps a connection for it, or has to know who commits
     and for which checkpoint, overrides `open_committer` instead.
     """
+
+    in_one_process: bool = False
+    """Whether it writes into the memory of this process, where no other one finds it."""
 
     @abstractmethod
     def open_writer(self, context: SinkContext) -> SinkWriter: ...

@@ -60,6 +60,7 @@ class CsvSource(Source):
         if isinstance(null_values, str):
             raise ConfigurationError(f"null_values must be a list of texts, got {null_values!r}")
         self._files = InputFiles(path, _SUFFIXES, storage_options, compressed=True)
+        self.in_one_process = self._files.in_one_process
         self._columns = None if columns is None else list(columns)
         self._types = {name: arrow_type(name, kind) for name, kind in (types or {}).items()}
         self._format = CsvFormat(header, delimiter, tuple(null_values), multiline)

@@ -22,6 +22,7 @@ from copy import copy
 from typing import Any, BinaryIO, Literal, TypedDict, get_args
 
 from minirt.errors import ConfigurationError
+from minirt.filesystems import is_of_one_process
 from minirt.io.base import Handle, Sink, SinkContext, SinkIdentity, SinkWriter
 from minirt.io.encoder import Encoder
 from minirt.io.file_names import (
@@ -87,6 +88,7 @@ class FileSink(Sink, ABC):
         fs, folder = resolve(path, self._options)
         self._folder = folder.rstrip("/") or "/"
         self._url = self._folder if is_local(fs) else os.fspath(path)
+        self.in_one_process = is_of_one_process(self._url)
         self._roll_bytes = size_bytes(roll_bytes, "roll_bytes")
         if self._roll_bytes == 0:
             raise ConfigurationError("roll_bytes must be above 0")
@@ -118,7 +120,7 @@ class FileSink(Sink, ABC):
         """A copy with all its settings, but for the place."""
         other = copy(self)
         other._folder, other._url = folder, folder
-        other._options, other._existing = {}, "append"
+        other._options, other._existing, other.in_one_process = {}, "append", False
         return other
 
     def has_output(self) -> bool:

@@ -16,7 +16,7 @@ from fsspec.implementations.local import LocalFileSystem
 from fsspec.utils import infer_compression
 
 from minirt.errors import ConfigurationError, SourceDataError, StorageError
-from minirt.filesystems import explain, failures, open_filesystem
+from minirt.filesystems import explain, failures, is_of_one_process, open_filesystem
 
 FilePath = str | os.PathLike[str]
 FilePaths = FilePath | Sequence[FilePath]
@@ -69,6 +69,7 @@ class InputFiles:
         self._given = [os.fspath(one) for one in given]
         self._paths = [inner for _, inner in resolved]
         self._url = self._given[0]
+        self.in_one_process = is_of_one_process(self._url)
 
     def __str__(self) -> str:
         return ", ".join(self._given)

@@ -42,6 +42,7 @@ class JsonlSource(Source):
         storage_options: Mapping[str, Any] | None = None,
     ) -> None:
         self._files = InputFiles(path, _SUFFIXES, storage_options, compressed=True)
+        self.in_one_process = self._files.in_one_process
         self._on_error = check_on_error(on_error)
         self._split_bytes = size_bytes(split_bytes, "split_bytes")
         self.side_errors = on_error == "side_output"

@@ -50,6 +50,7 @@ class ParquetSource(Source):
         if isinstance(columns, str) or (columns is not None and not columns):
             raise ConfigurationError(f"columns must be a list of names, got {columns!r}")
         self._files = InputFiles(path, (".parquet",), storage_options)
+        self.in_one_process = self._files.in_one_process
         self._columns = None if columns is None else list(columns)
         self._schema: pa.Schema | None = None
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from minirt.errors import ConfigurationError, MinirtError
-from minirt.laboratory.measured import Verdict, Verification
+from minirt.laboratory.measured import Verification
 
 
 def check_expected(expected: str) -> None:
@@ -33,5 +33,10 @@ def verify_expected(output: Path, expected: str) -> Verification:
         f"Spark: of {found.rows_expected:,} rows of {expected} {found.lost:,} are missing, "
         f"{found.duplicated:,} came twice, {found.unexpected:,} are not expected"
     )
-    verdict: Verdict = "passed" if found.ok else "failed"
-    return Verification(verdict, words, found.rows_expected, found.lost, found.duplicated)
+    return Verification(
+        "passed" if found.ok else "failed",
+        words,
+        found.rows_expected,
+        found.lost,
+        found.duplicated,
+    )

@@ -96,10 +96,10 @@ class LocalFiles:
             for name in names:
                 if not name.startswith(_TEMPORARY):
                     continue
-                path = os.path.join(folder, name)
+                path = os.path.relpath(os.path.join(folder, name), self.root)
                 try:
-                    if os.stat(path).st_mtime <= oldest:
-                        _remove(path)
+                    if is_abandoned(path) or os.stat(self._full(path)).st_mtime <= oldest:
+                        self.delete(path)
                 except FileNotFoundError:  # Its writer has finished.
                     continue
 

@@ -11,7 +11,7 @@ from typing import Any, Protocol, TypeVar
 
 from minirt.config import Limits
 from minirt.errors import MinirtError, StorageError
-from minirt.filesystems import explain
+from minirt.filesystems import explain, is_of_one_process
 from minirt.storage.fsspec_objects import FsspecObjects
 from minirt.storage.local_files import LocalFiles
 from minirt.storage.retries import PAUSES_S, attempted
@@ -88,7 +88,7 @@ class ObjectStore:
     @property
     def is_of_one_process(self) -> bool:
         """Whether each process finds something else here."""
-        return any(part.partition("://")[0] == "memory" for part in self.root.split("::"))
+        return is_of_one_process(self.root)
 
     def at(self, url: str) -> ObjectStore:
         """Another store, with the same options."""
@@ -154,8 +154,8 @@ class ObjectStore:
     def sweep(self, older_than_s: float, is_abandoned: Callable[[str], bool]) -> None:
         """Remove what crashed writers left half written.
 
-        Temporary files tell their age: they go once they are this many seconds old. Of uploads to an
-        object store, those go whose paths nobody can be writing any more, which `is_abandoned` says.
+        Those go whose paths nobody writes any more who counts, which `is_abandoned` says: temporary files
+        and uploads to an object store. Other temporary files go once they are this many seconds old.
         """
         with self._translated("cannot remove temporary files", ""):
             self._objects.sweep(older_than_s, is_abandoned)

@@ -53,7 +53,8 @@ def takes(seconds: float) -> Callable[[int], int]:
 
 class FirstSubtaskIsLame(rt.Process):
     def process(self, record: Any, ctx: rt.ProcessContext) -> list[Any]:
-        time.sleep(0.01 if ctx.subtask == 0 else 0.0005)
+        if ctx.subtask == 0:
+            time.sleep(0.02)
         return [record]
 
 
@@ -101,7 +102,7 @@ def keyed(key: Callable[[int], int], seconds: float, per_second: float | None = 
             .key_by(key)
             .map(takes(seconds), uid="slow", name="slow", parallelism=3)
         )
-        slow.sink(rt.DiscardSink(), uid="out")
+        slow.sink(rt.DiscardSink(), uid="out", parallelism=3)
 
     return build
 
@@ -112,7 +113,7 @@ def lame(env: rt.Environment) -> None:
         .rebalance()
         .process(FirstSubtaskIsLame(), uid="slow", name="slow", parallelism=3)
     )
-    slow.sink(rt.DiscardSink(), uid="out")
+    slow.sink(rt.DiscardSink(), uid="out", parallelism=3)
 
 
 def explodes(env: rt.Environment) -> None:

@@ -5,20 +5,30 @@ from __future__ import annotations
 import sys
 import types
 
+import fsspec
 import pytest
 
 from minirt import (
     Checkpointing,
     ConfigurationError,
+    CsvSource,
     DiscardSink,
     Environment,
     JobObserver,
+    JsonlSink,
+    JsonlSource,
     Options,
+    ParquetSink,
     Restart,
     SequenceSource,
 )
+from minirt.modes import MODES
 from minirt.protocol.restore_options import RestoreOptions
+from minirt.protocol.savepoint_requests import Afterwards
 from minirt.run_settings import RunSettings
+from minirt.runtime.program.savepoint_desk import SavepointDesk
+from minirt.storage.checkpoints import CheckpointStorage
+from minirt.storage.store import ObjectStore
 
 CHECKPOINTING = Checkpointing("memory://checkpoints")
 
@@ -130,3 +140,30 @@ def test_storage_of_one_process_is_refused_for_workers(tmp_path, storage, restor
     for start in (env.execute, env.start):
         with pytest.raises(ConfigurationError, match=r"memory of one process.*inline"):
             start(checkpointing=checkpointing, restore=restore)
+
+
+@pytest.mark.parametrize(
+    ("source", "sink"),
+    [
+        (JsonlSource("memory://in/a.jsonl"), DiscardSink()),
+        (CsvSource("memory://in/a.csv"), DiscardSink()),
+        (SequenceSource(3), JsonlSink("memory://out")),
+        (SequenceSource(3), ParquetSink("memory://out")),
+    ],
+    ids=lambda end: type(end).__name__,
+)
+def test_files_in_the_memory_of_the_program_are_refused_for_workers(source, sink):
+    files = fsspec.filesystem("memory")
+    files.pipe({"/in/a.jsonl": b'{"n": 1}\n', "/in/a.csv": b"n\n1\n"})
+    env = Environment()
+    env.source(source).sink(sink)
+    for start in (env.execute, env.start):
+        with pytest.raises(ConfigurationError, match=r"memory of one process.*inline"):
+            start()
+
+
+def test_a_savepoint_in_the_memory_of_the_program_is_refused(tmp_path):
+    storage = CheckpointStorage(ObjectStore(str(tmp_path)), inline_bytes_max=0)
+    desk = SavepointDesk(storage, MODES, "aligned")
+    with pytest.raises(ConfigurationError, match="memory of one process"):
+        desk.ask(lambda event: None, "memory://savepoint", None, Afterwards.GO_ON)

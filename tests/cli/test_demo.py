@@ -67,6 +67,8 @@ def test_workers_are_killed_in_all_modes_and_nothing_is_lost(tmp_path: Path) -> 
 
 @pytest.mark.spark
 @pytest.mark.processes
+@pytest.mark.soak  # Three Java processes take long to start where others work as well.
+@pytest.mark.timeout(900)
 def test_on_a_spark_cluster_a_worker_and_an_executor_are_killed_and_nothing_is_left(
     tmp_path: Path,
 ) -> None:
@@ -78,7 +80,7 @@ def test_on_a_spark_cluster_a_worker_and_an_executor_are_killed_and_nothing_is_l
         env={**os.environ, "TMPDIR": str(tmp_path / "t"), "MARK_OF_TEST": str(tmp_path)},
         capture_output=True,
         text=True,
-        timeout=280,
+        timeout=800,
     )
     assert demo.returncode == 0, demo.stdout + demo.stderr
     [run] = json.loads((tmp_path / "figures.json").read_text())["runs"]

@@ -245,6 +245,28 @@ def test_a_table_fits_its_terminal_and_cuts_neither_numbers_nor_short_names(widt
     assert "…" not in text
 
 
+@pytest.mark.parametrize("width", [80, 110, 200])
+def test_a_name_is_broken_only_where_two_do_not_fit_side_by_side(width: int) -> None:
+    from rich.console import Console
+
+    names = ["orders-from-the-shop-database", "enrich-with-customer-history"]
+    columns = ["uid", "chain", "parallelism", "holds", "name", "entries", "bytes"]
+    cells = [
+        [n, "aggregate > ParquetSink", "3", "splits", "orders_of_the_last_hour", "3", "9"]
+        for n in names
+    ]
+    console = Console(file=io.StringIO(), width=width, color_system=None)
+    for table in fitting(
+        "title", columns, cells, [False] * 2 + [True, False, False, True, True], width
+    ):
+        console.print(table)
+    text = console.file.getvalue()  # type: ignore[attr-defined]
+    assert max(map(len, text.splitlines())) <= width
+    tables = text.count("uid")
+    assert text.count(names[0]) == text.count(names[1]) == tables
+    assert text.count("orders_of_the_last_hour") == len(names)
+
+
 def test_messages_for_programs_are_told_in_flags() -> None:
     told = {
         'go on with restore="latest", or not': "go on with --restore latest, or not",

@@ -165,7 +165,7 @@ def failures(spec: OperatorSpec, events: Sequence[Event] = EVENTS) -> set[str]:
             own = {fixture: value for fixture, value in given.items() if fixture in wanted}
             try:
                 test(**own, **more)
-            except Exception:
+            except (Exception, pytest.fail.Exception):
                 failed.add(name)
     return failed
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from pathlib import Path
 
 import pytest
 
@@ -11,6 +12,7 @@ from minirt.errors import (
     StorageError,
 )
 from minirt.storage.checkpoints import CheckpointStorage
+from minirt.storage.store import ObjectStore
 from tests.storage.scenario import (
     SECTIONS,
     CountingStore,
@@ -213,6 +215,20 @@ class TestCleanup:
             complete(storage, first + 2, generation)
             storage.cleanup(retain=1)
             assert store.list(f"chk-{first + 1:08}-g{generation:08}") == []
+
+    def test_what_killed_workers_leave_half_written_goes_with_the_next_generation(
+        self, tmp_path: Path
+    ) -> None:
+        storage = CheckpointStorage(ObjectStore(str(tmp_path)), inline_bytes_max=0)
+        complete(storage, 1, started(storage))
+        started(storage)
+        for generation in (1, 2):
+            folder = tmp_path / f"chk-00000002-g{generation:08}"
+            folder.mkdir()
+            (folder / ".tmp-v0-s0.part-77-1").write_bytes(b"half")
+        storage.sweep()
+        assert [path.parent.name for path in tmp_path.rglob(".tmp-*")] == ["chk-00000002-g00000002"]
+        assert not (tmp_path / "chk-00000002-g00000001").exists()
 
     def test_unneeded_files_go_without_a_newer_checkpoint_unless_a_manifest_needs_them(
         self, storage: CheckpointStorage, store: CountingStore

@@ -77,11 +77,11 @@ def test_half_written_files_of_a_crashed_writer_are_invisible_and_swept(
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
     assert len(files_under(tmp_path)) == 2
     assert local.list() == ["a/kept"]
-    local.sweep(3600, lambda path: True)
+    local.sweep(3600, lambda path: False)
     assert len(files_under(tmp_path)) == 2
     (left,) = (tmp_path / "store" / "a").glob(".tmp-*")
     os.utime(left, (time.time() - 7200,) * 2)
-    local.sweep(3600, lambda path: True)
+    local.sweep(3600, lambda path: False)
     assert files_under(tmp_path) == ["kept"]
 
 

@@ -71,6 +71,7 @@ def start_job(graph: JobGraph, settings: RunSettings, clock: Clock = SYSTEM_CLOC
 
 
 def _launch(graph: JobGraph, settings: RunSettings, clock: Clock) -> Job:
+    _check_ends_are_shared(graph)
     _check_storage_is_shared(settings)
     parts, options = _Parts.of(graph, settings, clock), settings.options
     monitor = JobMonitor(parts.execution, clock.now)
@@ -134,6 +135,17 @@ def execute_job(
     recorder = Recorder(graph.name, observers, settings.options.limits.history_entries)
     ending = InlineRunner(parts.package, parts.protocol, parts.tasks, recorder).run()
     return job_result(graph.name, parts.protocol, recorder, ending, began_at)
+
+
+def _check_ends_are_shared(graph: JobGraph) -> None:
+    """What a worker reads and writes must be where the coordinator looks for it."""
+    for node in graph.operators.values():
+        end = node.spec.reads_from or node.spec.writes_to
+        if end is not None and end.in_one_process:
+            raise ConfigurationError(
+                f"{node.label} reads or writes in the memory of one process, and the workers of a job are "
+                'others; use a folder, or runner="inline"'
+            )
 
 
 def _check_storage_is_shared(settings: RunSettings) -> None:

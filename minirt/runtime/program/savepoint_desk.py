@@ -58,6 +58,11 @@ class SavepointDesk:
         root = None
         if path is not None:
             target = self._storage.store.at(os.fspath(path))
+            if target.is_of_one_process:
+                raise ConfigurationError(
+                    f"{target.root} is in the memory of one process: a job with worker processes cannot "
+                    "be restored from there; use a folder"
+                )
             check_target(target)
             root = target.root
         request = SavepointRequest(next(self._ids), name, root, afterwards, reason)
