@@ -14,7 +14,7 @@ SERVICES := $(addprefix tests/,s3 clouds postgres kafka cluster ui pictures labo
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint soak bench bench-peers release-check clean java python
+.PHONY: help demo test lint soak bench bench-peers site release-check clean java python
 .NOTPARALLEL:
 
 help: ## show this list
@@ -52,6 +52,9 @@ bench: $(VENV)/.dev ## measure throughput, checkpoints and recovery
 
 bench-peers: java ## install what `python -m benchmarks.throughput --peers ...` compares with, into .bench
 	@.ci/install-peers .bench
+
+site: $(VENV)/.dev ## build the documentation as a site, in site/
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 release-check: python ## build sdist and wheel, and do what the README says on every Python of this machine
 	@$$(.ci/find-python) .ci/release_check.py $(ARGS)

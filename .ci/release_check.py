@@ -25,6 +25,11 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+from tests.docs.blocks import blocks, sleeping_until_checkpoints  # noqa: E402
+
+README = ROOT / "README.md"
 TIMEOUT_S = 600
 
 
@@ -160,13 +165,14 @@ def try_in_empty_environment(python: str, wheel: Path, folder: Path) -> None:
     work = folder / "work"
     work.mkdir()
     environ = clean_environment(folder / "env/bin")
-    shortest, first_job = blocks("python")[:2]
+    shortest, first_job = blocks(README, "python")[:2]
     (work / "words.py").write_text(shortest)
     printed = run([here, "words.py"], work, environ).split("\n")
     if "('to', 2)" not in printed:
         raise Unexpected(f"the shortest job of the README printed {printed}")
     (work / "first_job.py").write_text(first_job)
-    printed = run(["bash", "-ec", blocks("bash")[0]], work, environ).split()
+    commands = sleeping_until_checkpoints("totals") + blocks(README, "bash")[0]
+    printed = run(["bash", "-c", commands], work, environ).split()
     if printed[-1] != "600":
         raise Unexpected(f"the job that was killed has {printed[-1]} results of 600")
     run(["minirt", "--version"], work, environ)
@@ -180,12 +186,6 @@ def clean_environment(programs: Path) -> dict[str, str]:
     """The environment of a new user: nothing leads to this repository, and PATH begins with the new one."""
     kept = {key: os.environ[key] for key in ("HOME", "LANG", "TMPDIR", "USER") if key in os.environ}
     return {**kept, "PATH": f"{programs}:/usr/local/bin:/usr/bin:/bin"}
-
-
-def blocks(kind: str) -> list[str]:
-    """The code blocks of one language in the README, in order."""
-    fenced = rf"^```{kind}\n(.*?)^```$"
-    return re.findall(fenced, (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL)
 
 
 def run(

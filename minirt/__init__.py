@@ -98,6 +98,7 @@ if TYPE_CHECKING:
     )
     from minirt.functions import (
         AsyncFunction,
+        BroadcastProcess,
         KeyedContext,
         KeyedCoProcess,
         KeyedProcess,
@@ -151,6 +152,7 @@ if TYPE_CHECKING:
     from minirt.runtime.coordinator.observer import JobObserver, JobProgress
     from minirt.runtime.program.job import Job, JobResult
     from minirt.settings import JobSettings, load_settings
+    from minirt.state.broadcast import BroadcastState
     from minirt.state.handles import ListState, MapState, ValueState
     from minirt.version import __version__
     from minirt.windows import (
@@ -175,6 +177,8 @@ __all__ = [
     "Process",
     "KeyedProcess",
     "KeyedCoProcess",
+    "BroadcastProcess",
+    "BroadcastState",
     "ProcessContext",
     "KeyedContext",
     "AsyncFunction",
@@ -298,8 +302,8 @@ _NAMES_OF = {
         "UserCodeError WorkerLostError"
     ),
     "minirt.functions": (
-        "AsyncFunction KeyedContext KeyedCoProcess KeyedProcess Process ProcessContext Retry "
-        "Watermarks WindowContext WindowProcess"
+        "AsyncFunction BroadcastProcess KeyedContext KeyedCoProcess KeyedProcess Process "
+        "ProcessContext Retry Watermarks WindowContext WindowProcess"
     ),
     "minirt.inspect": "Checkpoints StoredCheckpoint open_checkpoints",
     "minirt.io": (
@@ -321,6 +325,7 @@ _NAMES_OF = {
     "minirt.runtime.coordinator.observer": "JobObserver JobProgress",
     "minirt.runtime.program.job": "Job JobResult",
     "minirt.settings": "JobSettings load_settings",
+    "minirt.state.broadcast": "BroadcastState",
     "minirt.state.handles": "ListState MapState ValueState",
     "minirt.version": "__version__",
     "minirt.windows": (

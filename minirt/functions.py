@@ -110,6 +110,26 @@ class KeyedCoProcess(_Keyed):
     def process_right(self, record: Any, ctx: KeyedContext) -> Iterable[Any] | None: ...
 
 
+class BroadcastProcess(_Keyed):
+    """As KeyedProcess, and each subtask sees all records of a broadcast stream as well.
+
+    What these say is kept in `BroadcastState`, declared as a class attribute (`rules = BroadcastState()`).
+    Subtasks see the broadcast records of one sender in one order, those of several in any: what is made
+    of them must not depend on it, unless the stream has parallelism 1.
+    """
+
+    @abstractmethod
+    def process(self, record: Any, ctx: KeyedContext) -> Iterable[Any] | None:
+        """Handle one record of the keyed stream, with state of its key; broadcast state is read-only."""
+
+    @abstractmethod
+    def process_broadcast(self, record: Any, ctx: ProcessContext) -> Iterable[Any] | None:
+        """Handle one broadcast record, in each subtask: broadcast state can be written, there is no key.
+
+        What is returned or yielded is emitted by every subtask.
+        """
+
+
 class AsyncFunction(ABC):
     """What `map_async` calls for each record, where it needs a client that is opened and closed.
 

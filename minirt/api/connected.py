@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, overload
 
+from minirt.api.dealing import is_broadcast, uncaptured
 from minirt.api.draft import Settings
 from minirt.api.keys import KeySpec, key_parts
 from minirt.api.stream import Stream, added
 from minirt.errors import ConfigurationError
-from minirt.functions import KeyedCoProcess
+from minirt.functions import BroadcastProcess, KeyedCoProcess
 from minirt.graph.operator_spec import OperatorSpec
+from minirt.operators.broadcast_process import BroadcastProcessSpec
 from minirt.operators.common.checks import check_instance
 from minirt.operators.flat_map import CoFlatMapSpec
 from minirt.operators.keyed_process import KeyedCoProcessSpec
@@ -56,9 +59,28 @@ class ConnectedStreams:
         settings = Settings(uid, name, parallelism, chain)
         return self._then(CoFlatMapSpec(left, right), settings)
 
-    def key_by(self, left: KeySpec, right: KeySpec) -> ConnectedKeyedStreams:
-        """Group each side by columns, or by a function; equal keys of both sides meet."""
-        return self._left.key_by(*key_parts(left)).connect(self._right.key_by(*key_parts(right)))
+    @overload
+    def key_by(self, left: KeySpec) -> ConnectedBroadcastStreams: ...
+
+    @overload
+    def key_by(self, left: KeySpec, right: KeySpec) -> ConnectedKeyedStreams: ...
+
+    def key_by(
+        self, left: KeySpec, right: KeySpec | None = None
+    ) -> ConnectedKeyedStreams | ConnectedBroadcastStreams:
+        """Group each side by columns, or by a function; equal keys of both sides meet.
+
+        A right that is broadcast has no key: each subtask gets all of it.
+        """
+        keyed = self._left.key_by(*key_parts(left))
+        if right is not None:
+            return keyed.connect(self._right.key_by(*key_parts(right)))
+        if not is_broadcast(self._right._ports):
+            raise ConfigurationError(
+                f"key_by on {self._left!r} and {self._right!r}: name the key of each side; only a right "
+                "that is broadcast has none"
+            )
+        return ConnectedBroadcastStreams(keyed, self._right)
 
     def apply(
         self,
@@ -76,6 +98,33 @@ class ConnectedStreams:
 
     def _then(self, spec: OperatorSpec, settings: Settings) -> Stream:
         return added(self._left._draft, spec, settings, self._left._input, self._right._input)
+
+
+class ConnectedBroadcastStreams(ConnectedStreams):
+    """A keyed stream, and one that each subtask gets all of."""
+
+    __slots__ = ()
+
+    def process(
+        self,
+        process: BroadcastProcess,
+        *,
+        uid: str | None = None,
+        name: str | None = None,
+        parallelism: int | None = None,
+        chain: bool = True,
+    ) -> Stream:
+        """The records that a process function emits: with state per key, and state that broadcast records
+        write in every subtask."""
+        if not is_broadcast(self._right._ports):
+            raise ConfigurationError(
+                f"process on {self._left!r} and {self._right!r}: only one side has keys; call key_by on "
+                "the other, or broadcast() if each subtask is to get all of it"
+            )
+        right = replace(self._right._input, ports=uncaptured(self._right._ports))
+        settings = Settings(uid, name, parallelism, chain)
+        spec = BroadcastProcessSpec(process)
+        return added(self._left._draft, spec, settings, self._left._input, right)
 
 
 class ConnectedKeyedStreams(ConnectedStreams):

@@ -13,7 +13,7 @@ from minirt.errors import ConfigurationError
 from minirt.graph.partitioning import Partitioning
 from minirt.operators.common.checks import check_instance
 from minirt.operators.common.functions import check_function
-from minirt.partitionings import PARTITIONINGS, Custom, Hash
+from minirt.partitionings import PARTITIONINGS, Broadcast, Custom, Hash
 
 
 def dealt_ports(ports: Iterable[Port], partitioning: Partitioning, label: str) -> tuple[Port, ...]:
@@ -27,6 +27,16 @@ def dealt_ports(ports: Iterable[Port], partitioning: Partitioning, label: str) -
                 "alone would count; leave one out"
             )
     return tuple(replace(port, partitioning=partitioning) for port in ports)
+
+
+def is_broadcast(ports: Iterable[Port]) -> bool:
+    """Whether each of these is dealt by `broadcast()`."""
+    return all(isinstance(port.partitioning, Broadcast) for port in ports)
+
+
+def uncaptured(ports: Iterable[Port]) -> tuple[Port, ...]:
+    """The same broadcast ports, whose records no barrier overtakes."""
+    return tuple(replace(port, partitioning=Broadcast(captured=False)) for port in ports)
 
 
 def check_not_keyed(ports: Iterable[Port], label: str, instead: str) -> None:

@@ -10,7 +10,8 @@ import pyarrow as pa
 
 from minirt.errors import ConfigurationError
 from minirt.operators.common.checks import check_instance
-from minirt.operators.common.join_bounds import JoinBounds, SameWindow, Within
+from minirt.operators.common.join_bounds import JoinBounds, Lasting, SameWindow, Within
+from minirt.operators.join_as_of import AsOf
 from minirt.units import Duration, milliseconds
 from minirt.windows import Tumbling
 
@@ -31,16 +32,26 @@ def join_keys(on: JoinKeys, label: str) -> tuple[list[str], list[str]]:
 
 
 def join_bounds(
-    within: tuple[Duration, Duration] | None, window: Tumbling | None, label: str
+    within: tuple[Duration, Duration] | None,
+    window: Tumbling | None,
+    ttl: Duration | None,
+    label: str,
 ) -> JoinBounds:
     """Which times partners have. Raises ConfigurationError."""
-    if (within is None) == (window is None):
+    given = {"within": within, "window": window, "ttl": ttl}
+    said = [name for name, value in given.items() if value is not None]
+    if not said:
         raise ConfigurationError(
-            f"{label}: say either within=('-5min', '10min') or window=Tumbling(...): a join without bounds "
-            "of time would have to keep all records for ever"
-            if within is None
-            else f"{label}: within and window exclude each other; leave one out"
+            f"{label}: say within=('-5min', '10min'), window=Tumbling(...) or ttl='1d': a join without "
+            "bounds of time would have to keep all records for ever"
         )
+    if len(said) > 1:
+        raise ConfigurationError(f"{label}: {' and '.join(said)} exclude each other; leave one out")
+    if ttl is not None:
+        ttl_ms = milliseconds(ttl, f"{label}: ttl")
+        if ttl_ms < 1:
+            raise ConfigurationError(f"{label}: a ttl must be at least 1ms, got {ttl!r}")
+        return Lasting(ttl_ms)
     if window is not None:
         check_instance(window, Tumbling, label)
         if window.allowed_lateness_ms:
@@ -61,6 +72,11 @@ def join_bounds(
     if first > last:
         raise ConfigurationError(f"{label}: within ends before it begins: {within!r}")
     return Within(first, last)
+
+
+def as_of_bounds(tolerance: Duration | None, label: str) -> AsOf:
+    """Which version is that of a record. Raises ConfigurationError."""
+    return AsOf(None if tolerance is None else milliseconds(tolerance, f"{label}: tolerance"))
 
 
 def _offset_ms(value: Any, option: str) -> int:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Literal, overload
 
 import pyarrow as pa
 
 from minirt.aggregates import Aggregate
-from minirt.api.connected import ConnectedKeyedStreams, ConnectedStreams
+from minirt.api.connected import (
+    ConnectedBroadcastStreams,
+    ConnectedKeyedStreams,
+    ConnectedStreams,
+)
 from minirt.api.draft import Draft, Port, Settings
 from minirt.api.stream import Stream
 from minirt.api.windowed_stream import WindowedStream
@@ -17,9 +21,11 @@ from minirt.functions import KeyedProcess, Process
 from minirt.graph.keys import KeySelector
 from minirt.operators.aggregate import AggregateSpec
 from minirt.operators.common.checks import check_instance
+from minirt.operators.distinct import DistinctSpec
 from minirt.operators.keyed_process import KeyedProcessSpec
 from minirt.operators.reduce import ReduceSpec
-from minirt.units import Duration, seconds
+from minirt.operators.top_n import Direction, TopNSpec, order_by
+from minirt.units import Duration, milliseconds, seconds
 from minirt.windows import Window
 
 
@@ -85,23 +91,69 @@ class KeyedStream(Stream):
         settings = Settings(uid, name, parallelism, chain)
         return self._then(AggregateSpec(aggregates, _emission(emit)), settings)
 
+    def distinct(
+        self,
+        *,
+        within: Duration | None = None,
+        uid: str | None = None,
+        name: str | None = None,
+        parallelism: int | None = None,
+        chain: bool = True,
+    ) -> Stream:
+        """The first record of each key, as it is: rows or columns.
+
+        With `within`, a record is a repetition only if one of its key was given out whose event time is
+        less than that apart, and keys are forgotten once the watermark is so much further. The side output
+        "late" then has the records behind the watermark, as what they may repeat is forgotten.
+        """
+        within_ms = (
+            None if within is None else milliseconds(within, f"distinct on {self._label}: within")
+        )
+        return self._then(DistinctSpec(within_ms), Settings(uid, name, parallelism, chain))
+
+    def top_n(
+        self,
+        n: int,
+        by: str | Sequence[str | tuple[str, Direction]],
+        *,
+        rank: str = "rank",
+        uid: str | None = None,
+        name: str | None = None,
+        parallelism: int | None = None,
+        chain: bool = True,
+    ) -> Stream:
+        """The records of each key that are among its first `n` so far, with their rank from 1 on.
+
+        `by="price"` begins with the greatest price; several columns decide in turn, and a pair says the
+        direction: `by=["price", ("at", "ascending")]`. Of equal records those come first that came first.
+        After every batch a record is given out whose rank has changed: what was given out last of a key
+        and a rank counts. Records without a value to go by have no rank.
+        """
+        spec = TopNSpec(n, order_by(by, f"top_n on {self._label}"), rank)
+        return self._then(spec, Settings(uid, name, parallelism, chain))
+
     def window(self, window: Window) -> WindowedStream:
         """The records of each key in windows; say next what to compute from them."""
         check_instance(window, Window, f"window on {self._label}")
         return WindowedStream(self, window)
 
     @overload
-    def connect(self, other: KeyedStream) -> ConnectedKeyedStreams: ...
+    def connect(  # type: ignore[overload-overlap]
+        self, other: KeyedStream
+    ) -> ConnectedKeyedStreams: ...
 
     @overload
-    def connect(self, other: Stream) -> ConnectedStreams: ...
+    def connect(self, other: Stream) -> ConnectedBroadcastStreams: ...
 
     def connect(self, other: Stream) -> ConnectedStreams:
-        """Both streams as the two inputs of one operator; if both are keyed they share state."""
-        if not isinstance(other, KeyedStream):
-            return super().connect(other)
+        """Both streams as the two inputs of one operator; if both are keyed they share state.
+
+        If the other is broadcast, each subtask gets all of it: `.process(BroadcastProcess)`.
+        """
         self._check_same_environment(other, "connect")
-        return ConnectedKeyedStreams(self, other)
+        if isinstance(other, KeyedStream):
+            return ConnectedKeyedStreams(self, other)
+        return ConnectedBroadcastStreams(self, other)
 
 
 def _emission(emit: Literal["updates", "end"] | Duration) -> Literal["updates", "end"] | float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from minirt.api.dealing import check_not_keyed, check_own, custom, dealt_ports
 from minirt.api.draft import Draft, Input, Port, Settings
-from minirt.api.joins import JoinKeys, join_bounds, join_columns, join_keys
+from minirt.api.joinable import Joinable
 from minirt.api.keys import KeySpec, hash_key
 from minirt.api.trying import Trying
 from minirt.errors import ConfigurationError
@@ -21,10 +21,8 @@ from minirt.graph.partitioning import Partitioning
 from minirt.io.base import Sink
 from minirt.notebook import table
 from minirt.operators.common.checks import check_flag, check_instance
-from minirt.operators.common.join_side import How
 from minirt.operators.filter import FilterColumnsSpec, FilterSpec
 from minirt.operators.flat_map import FlatMapSpec
-from minirt.operators.join import JoinSpec
 from minirt.operators.map import MapSpec
 from minirt.operators.map_async import MapAsyncSpec, OnTimeout
 from minirt.operators.map_batches import MapBatchesSpec
@@ -39,7 +37,7 @@ from minirt.partitionings import (
     Rescale,
 )
 from minirt.units import Duration, seconds
-from minirt.windows import Tumbling, Window
+from minirt.windows import Window
 
 if TYPE_CHECKING:
     from minirt.api.connected import ConnectedStreams
@@ -47,7 +45,7 @@ if TYPE_CHECKING:
     from minirt.api.windowed_stream import WindowedStream
 
 
-class Stream(Trying):
+class Stream(Joinable, Trying):
     """An immutable view: calling two methods on one stream gives every record to both.
 
     All methods that add an operator take `uid` (owns its state; by default made from the name),
@@ -287,41 +285,6 @@ class Stream(Trying):
 
         self._check_same_environment(other, "connect")
         return ConnectedStreams(self, other)
-
-    def join(
-        self,
-        right: Stream,
-        *,
-        on: JoinKeys,
-        within: tuple[Duration, Duration] | None = None,
-        window: Tumbling | None = None,
-        how: How = "inner",
-        suffix: str = "_right",
-        columns: tuple[Sequence[str], Sequence[str]] | None = None,
-        uid: str | None = None,
-        name: str | None = None,
-        parallelism: int | None = None,
-        chain: bool = True,
-    ) -> Stream:
-        """Columns of this stream and of `right`, for each pair of records of one key near in event time.
-
-        `on` names the key columns. `within=("-5min", "10min")`: the record of the right is at most 5
-        minutes older and 10 minutes newer than that of the left. `window=Tumbling(...)`: both are in one
-        window. `how`: "inner" gives pairs; "left", "right" and "full" also records that have no partner,
-        once none can come; "semi" the records of the left that have a partner, "anti" those that have
-        none. The side output "late" has what came behind the watermark. `columns` names the columns of
-        both sides where they are not known, as those of dicts: results without a partner have all of them.
-        """
-        from minirt.api.connected import ConnectedStreams
-
-        label = f"join on {self._label}"
-        self._check_same_environment(right, "join")
-        check_not_keyed((*self._ports, *right._ports), label, "on=... says the key of both sides")
-        lefts, rights = join_keys(on, label)
-        known = join_columns(columns, (self._schema, right._schema), label)
-        spec = JoinSpec(join_bounds(within, window, label), how, suffix, known)
-        settings = Settings(uid, name, parallelism, chain)
-        return ConnectedStreams(self.key_by(*lefts), right.key_by(*rights))._then(spec, settings)
 
     def rebalance(self) -> Stream:
         """The next operator's subtasks receive the records in turn."""

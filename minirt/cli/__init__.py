@@ -28,7 +28,6 @@ from minirt.cli.verify import verify
 from minirt.cli.wording import in_flags
 from minirt.errors import ConfigurationError, MinirtError
 from minirt.standard_streams import flush_or_drop, outlive_readers
-from minirt.version import __version__
 
 FAILED, WRONG_CALL, INTERRUPTED = 1, 2, 130
 """Exit statuses; 0 is success, and options that do not exist are a wrong call, too."""
@@ -45,6 +44,8 @@ app = typer.Typer(
 
 def _show_version(wanted: bool) -> None:
     if wanted:
+        from minirt.version import __version__
+
         typer.echo(f"minirt {__version__}")
         raise typer.Exit
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from importlib.resources import files
 from pathlib import Path
 from string import Template
 from typing import Annotated
@@ -13,11 +12,10 @@ from typing import Annotated
 import typer
 
 from minirt.errors import ConfigurationError
-from minirt.version import __version__
 
 _FILES = {
     "job.py": "job.py.txt",
-    "test_job.py": "test_of_job.py.txt",
+    "test_job.py": "job_test.py.txt",
     "minirt.toml": "minirt.toml.txt",
     "README.md": "README.md.txt",
     "Dockerfile": "Dockerfile.txt",
@@ -57,6 +55,10 @@ def new(
 
 def project(name: str) -> Iterator[tuple[str, str]]:
     """The files of a project of this name, each with its path and its text."""
+    from importlib.resources import files
+
+    from minirt.version import __version__
+
     for file, origin in _FILES.items():
         text = (files("minirt.cli") / "project" / origin).read_text("utf-8")
         yield file, Template(text).substitute(name=name, version=__version__)

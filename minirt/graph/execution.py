@@ -178,6 +178,7 @@ def _operator_facts(node: OperatorNode) -> OperatorFacts:
         uid=node.uid,
         stateful=node.stateful,
         keyed=node.keyed,
+        to_all=node.to_all,
         reads=node.spec.reads_from is not None,
         writes=node.spec.writes_to is not None,
         stem=node.stem,

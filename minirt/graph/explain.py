@@ -74,7 +74,7 @@ def _link(execution: ExecutionGraph, link: Link, crossings: Crossings) -> Iterat
             f"parallelism{f'; {unordered} if it does not matter' if unordered else ''}"
         )
     else:
-        yield "       not overtaken by barriers: its function is impure, it could not deal records again"
+        yield f"       not overtaken by barriers: {link.partitioning.why_uncaptured}"
 
 
 def _why(

@@ -36,6 +36,11 @@ class OperatorNode:
         return self.spec.state is StateDealing.BY_KEY_GROUP
 
     @property
+    def to_all(self) -> bool:
+        """Whether each subtask sees the state of all, also where nothing was rescaled."""
+        return self.spec.state is StateDealing.TO_ALL
+
+    @property
     def stateful(self) -> bool:
         """Whether a checkpoint holds something of it that a restore must not lose."""
         return self.spec.state is not StateDealing.NONE

@@ -31,6 +31,7 @@ class StateDealing(Enum):
     NONE = "it keeps no state"
     BY_KEY_GROUP = "each subtask takes the state of its own keys"
     BY_OPERATOR = "each subtask sees the state of all old ones and takes what was dealt to it"
+    TO_ALL = "as BY_OPERATOR, also where nothing was rescaled"
 
 
 class Form(Enum):
@@ -97,6 +98,9 @@ class OperatorSpec(ABC):
     kind: ClassVar[str]
     inputs: ClassVar[int]
     state: ClassVar[StateDealing]
+
+    without_key: ClassVar[Set[int]] = frozenset()
+    """The inputs whose records have no key, though the state of others is kept by theirs."""
 
     emits: ClassVar[bool] = True
     """Whether another operator must follow."""

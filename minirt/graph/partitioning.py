@@ -149,6 +149,11 @@ class Partitioning(ABC):
         return self.in_flight.value
 
     @property
+    def why_uncaptured(self) -> str:
+        """Why no barrier overtakes records, in a plan, where that is not for their order."""
+        return "its function is impure, it could not deal records again"
+
+    @property
     def unordered(self) -> str:
         """How a user says that the order of records that go STRAIGHT does not matter; "" if one cannot."""
         return ""

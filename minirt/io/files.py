@@ -79,10 +79,11 @@ class InputFiles:
         """The fsspec file system of all the files."""
         return resolve(self._url, self._options)[0]
 
-    def list(self) -> list[InputFile]:
+    def list(self, *, may_be_empty: bool = False) -> list[InputFile]:
         """All files, each once, in the order of the paths given and by name within each.
 
-        Raises ConfigurationError naming the path that matches nothing, StorageError where storage fails.
+        Raises ConfigurationError naming the path that matches nothing, unless it `may_be_empty`;
+        StorageError where storage fails.
         """
         fs = self.filesystem
         found: dict[str, InputFile] = {}
@@ -95,7 +96,7 @@ class InputFiles:
                 if is_local(fs):
                     raise ConfigurationError(f"cannot list {given}: {error}") from error
                 raise StorageError(f"cannot list ({explain(error)})", given) from error
-            if not matched:
+            if not matched and not may_be_empty:
                 raise ConfigurationError(
                     f"no input at {given}: it does not exist or holds no file that ends in "
                     f"{' or '.join(self._suffixes)} (names that begin with _ or . are ignored)"
@@ -104,6 +105,16 @@ class InputFiles:
                 _check_storable(file.path)
             found.update((file.path, file) for file in matched if file.path not in found)
         return list(found.values())
+
+    def check_folder(self) -> None:
+        """Raises ConfigurationError unless what is given is one folder that is there."""
+        fs = self.filesystem
+        try:
+            if len(self._paths) == 1 and fs.isdir(self._paths[0]):
+                return
+        except failures(TypeError, ValueError) as error:
+            raise ConfigurationError(f"cannot look at {self} ({explain(error)})") from error
+        raise ConfigurationError(f"only a folder that is there can be watched, and {self} is none")
 
     def open(self, path: str) -> tuple[BinaryIO, ExitStack]:
         """The bytes of a file, decompressed by its suffix, and what closes everything behind them.

@@ -7,14 +7,19 @@ import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, BinaryIO, Unpack, get_args
 
+import numpy as np
+import pyarrow as pa
+
 from minirt.errors import ConfigurationError
 from minirt.io.base import BadRecord, Offset, Source, Split, SplitReader
 from minirt.io.encoder import Encoder
 from minirt.io.file_sink import FileOptions, FileSink
 from minirt.io.files import FilePath, FilePaths, InputFiles
+from minirt.io.json_columns import checked_schema, read_objects
 from minirt.io.json_text import JsonlEncoder, OnNan
 from minirt.io.lines import BadLines, LineReader, OnError, check_on_error, line_splits
-from minirt.units import Size, size_bytes
+from minirt.io.watching import WatchedReader, watched_splits
+from minirt.units import Duration, Size, seconds, size_bytes
 
 _SUFFIXES = (".jsonl", ".ndjson", ".json")
 _BLANK = " \t\r\n"
@@ -30,6 +35,14 @@ class JsonlSource(Source):
     fails the job (`on_error="fail"`), is left out and counted ("skip") or goes to the side output
     `errors` ("side_output").
 
+    With `schema` each line must be an object, and what is read are columns of that schema, several times as
+    fast: fields that it does not name are left out, and missing ones are null. A line whose values do not
+    fit counts as one that is no JSON.
+
+    With `watch`, a duration, the source never ends: it looks that often for files that were added to the
+    folder `path`, and reads each once, compressed ones too. A file must come whole: write it under a name
+    that begins with a dot, and rename it.
+
     Raises ConfigurationError for options that cannot work and, when validated, for missing files.
     """
 
@@ -37,25 +50,46 @@ class JsonlSource(Source):
         self,
         path: FilePaths,
         *,
+        schema: pa.Schema | None = None,
         on_error: OnError = "fail",
         split_bytes: Size = "32MiB",
+        watch: Duration | None = None,
         storage_options: Mapping[str, Any] | None = None,
     ) -> None:
         self._files = InputFiles(path, _SUFFIXES, storage_options, compressed=True)
         self.in_one_process = self._files.in_one_process
+        self._schema = None if schema is None else checked_schema(schema)
         self._on_error = check_on_error(on_error)
         self._split_bytes = size_bytes(split_bytes, "split_bytes")
         self.side_errors = on_error == "side_output"
+        self._watch_s = None if watch is None else seconds(watch, "watch")
+        self.bounded = watch is None
 
     def plan_splits(self, parallelism: int) -> Sequence[Split]:
+        if self._watch_s is not None:
+            return watched_splits(parallelism)
         return line_splits(self._files.list(), parallelism, self._split_bytes)
 
     def open_split(self, split: Split, offset: Offset) -> SplitReader:
+        if self._watch_s is not None and "part" in split.info:
+            return WatchedReader(self._files, self._open_file, split, offset, self._watch_s)
         lines = LineReader(self._files, split, offset)
-        return _JsonlReader(lines, BadLines(self._on_error, lines.path))
+        bad = BadLines(self._on_error, lines.path)
+        if self._schema is None:
+            return _JsonlReader(lines, bad)
+        return _ColumnsReader(lines, bad, self._schema)
+
+    def schema(self) -> pa.Schema | None:
+        return self._schema
 
     def validate(self) -> None:
-        self._files.list()
+        if self._watch_s is not None:
+            self._files.check_folder()
+        else:
+            self._files.list()
+
+    def _open_file(self, path: str, offset: Offset) -> SplitReader:
+        return self.open_split(Split(path, {"path": path, "start": 0, "end": None}), offset)
 
 
 class _JsonlReader(SplitReader):
@@ -94,6 +128,57 @@ class _JsonlReader(SplitReader):
             offset += len(line) + 1
         self.skipped = self._bad.count
         return records
+
+
+class _ColumnsReader(SplitReader):
+    """Gives columns: of a whole block at once, and line by line where one of its lines is bad."""
+
+    def __init__(self, lines: LineReader, bad: BadLines, schema: pa.Schema) -> None:
+        self._lines = lines
+        self._bad = bad
+        self._schema = schema
+        self.offset = lines.offset
+
+    def read(self) -> pa.RecordBatch | None:
+        block = self._lines.read_block()
+        if block is None:
+            return None
+        try:
+            batch = _read_block(block, self._schema)
+        except pa.ArrowException:
+            batch = self._read_lines(block)
+        self.offset = self._lines.offset
+        return batch
+
+    def take_bad_records(self) -> list[BadRecord]:
+        return self._bad.take()
+
+    def close(self) -> None:
+        self._lines.close()
+
+    def _read_lines(self, block: bytes) -> pa.RecordBatch:
+        batches = [pa.RecordBatch.from_pylist([], self._schema)]
+        offset = self.offset
+        for line in self._lines.split_lines(block):
+            if text := line.strip(_BLANK.encode()):
+                try:
+                    batches.append(_read_block(text, self._schema))
+                except pa.ArrowException as error:
+                    self._bad.report(offset, line, f"not valid JSON for the schema ({error})")
+            offset += len(line) + 1
+        self.skipped = self._bad.count
+        [batch] = pa.Table.from_batches(batches).combine_chunks().to_batches() or batches[:1]
+        return batch
+
+
+def _read_block(block: bytes, schema: pa.Schema) -> pa.RecordBatch:
+    """Raises ArrowInvalid unless every line is an object that fits."""
+    data = np.frombuffer(block, np.uint8)
+    starts = np.flatnonzero(data[:-1] == ord("\n")) + 1
+    # Where each line begins an object there is one for each, or more: as many means one each.
+    if data[0] != ord("{") or not (data[starts] == ord("{")).all():
+        raise pa.ArrowInvalid("there is no JSON object")
+    return read_objects(block, len(starts) + 1, schema, one_a_line=True)
 
 
 def _parse_block(block: bytes) -> list[Any]:

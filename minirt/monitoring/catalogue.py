@@ -207,12 +207,12 @@ CATALOGUE: tuple[Metric, ...] = (
     ),
     _now(
         "minirt_waiting_records",
-        "Records of joins that wait for partners.",
+        "Records that joins keep for partners, and those of top_n that have a rank.",
         lambda totals: totals.waiting_records,
     ),
     _now(
         "minirt_waiting_bytes",
-        "About what the records of joins that wait for partners take in memory.",
+        "About what the records that joins and top_n keep take in memory.",
         lambda totals: totals.waiting_bytes,
     ),
     _total(

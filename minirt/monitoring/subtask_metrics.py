@@ -38,7 +38,7 @@ class SubtaskMetrics:
     """Records that came too late for their window."""
     waiting_records: int = 0
     waiting_bytes: int = 0
-    """Records of joins that wait for partners, and about what they take in memory."""
+    """Records that joins and top_n keep, and about what they take in memory."""
 
     @property
     def input_queue_use(self) -> float:

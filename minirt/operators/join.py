@@ -30,10 +30,10 @@ from minirt.operators.common.join_side import How, Side
 from minirt.protocol.key_groups import group_range
 from minirt.state.event_times import EventTimes
 from minirt.state.numbers import Mask
-from minirt.state.run_sections import pack_done, pack_run, unpack_done, unpack_run
+from minirt.state.run_sections import Unpacked
 from minirt.state.runs import Places, Run, Times, candidates, sorted_run, taken
 from minirt.state.sections import Section
-from minirt.state.stored import EVENT_TIME, GIVEN_OUT, JOINED
+from minirt.state.stored import EVENT_TIME
 
 LATE_TAG = "late"
 """The side output that carries the records that came when their partners may be gone."""
@@ -118,35 +118,35 @@ class JoinOperator(Operator):
     # All runs are searched, whatever the number of records that are looked for.
     least_piece: ClassVar = 4096
 
+    with_until: ClassVar = False
+    """Whether event times do not tell until when a record waits."""
+
     def __init__(self, ctx: OperatorContext, spec: JoinSpec) -> None:
         super().__init__(ctx)
         self._how = spec.how
         self._bounds = spec.bounds
-        self._sides = (
-            Side(ctx, LEFT, spec.how, spec.columns[LEFT]),
-            Side(ctx, RIGHT, spec.how, spec.columns[RIGHT]),
-        )
+        self._sides = self._side(spec, LEFT), self._side(spec, RIGHT)
         self._columns = JoinColumns((self._sides[0].keys, self._sides[1].keys), spec.suffix)
         self._times = EventTimes(group_range(ctx.subtask, ctx.parallelism, ctx.max_parallelism))
         self._late = ctx.side(LATE_TAG)
-        self._handed_over: list[Run] = []
         self._counted = 0, 0
+
+    def _side(self, spec: JoinSpec, number: int) -> Side:
+        known = spec.columns[number]
+        return Side(self.ctx, number, spec.how, known, with_until=self.with_until)
 
     def process(self, batch: Batch, input_index: int) -> None:
         if not len(batch):
             return
         side, columns = self._sides[input_index], to_columns(batch, self.ctx.label)
-        if columns.timestamps is None:
-            raise UserCodeError(
-                f"operator {self.ctx.label}: joins need event time, but these records have no "
-                "timestamps; give their source watermarks=..."
-            )
-        table, times = side.fitting(columns.table), columns.timestamps
+        times = self._times_of(columns)
+        table = side.fitting(columns.table)
         self._check_kinds()
         keys = side.arrays_of(table)
         hashes = side.columns.hashes(table)
         keyed, seen = self._with_key(keys), self._seen(hashes)
-        on_time = times > seen
+        until = self._until(side, times)
+        on_time = until > seen if self.with_until else times > seen
         if not on_time.all():
             self.ctx.metrics.late_records += int(len(times) - np.count_nonzero(on_time))
             self._late(columns.where(~on_time))
@@ -157,8 +157,7 @@ class JoinOperator(Operator):
             if not len(places):
                 return
             table, hashes, times = taken(table, places), hashes[places], times[places]
-            seen = seen[places]
-        _, until = self._bounds.partners(side.number, times)
+            seen, until = seen[places], until[places]
         run, order = sorted_run(table, hashes, times, until, np.zeros(len(times), np.bool_))
         self._match(side, run)
         self._let_wait(side, run, seen[order])
@@ -167,7 +166,24 @@ class JoinOperator(Operator):
     def on_watermark(self, watermark: int) -> Iterator[None]:
         self.watermark = watermark
         self._times.advance(watermark)
-        return self._free()
+        return self._free(self._over)
+
+    def _times_of(self, columns: Columns) -> Times:
+        if columns.timestamps is None:
+            raise UserCodeError(
+                f"operator {self.ctx.label}: joins need event time, but these records have no "
+                "timestamps; give their source watermarks=..."
+            )
+        return columns.timestamps
+
+    def _until(self, side: Side, times: Times) -> Times:
+        """Until when records wait."""
+        return self._bounds.partners(side.number, times)[1]
+
+    @property
+    def _over(self) -> int:
+        """How far time has come for all records."""
+        return self._times.least
 
     # Partners.
 
@@ -200,7 +216,7 @@ class JoinOperator(Operator):
         if other.flagged:
             waiting.done[theirs] = True
         left, right = (own_rows, their_rows) if side.number == LEFT else (their_rows, own_rows)
-        self.ctx.emit(Columns(self._joined(left, right), times))
+        self._give(self._joined(left, right), times)
 
     def _first_partners(
         self, side: Side, run: Run, own: Places, waiting: Run, theirs: Places, times: Times
@@ -211,8 +227,7 @@ class JoinOperator(Operator):
         distinct, at = np.unique(places[new], return_index=True)
         lefts.done[distinct] = True
         if self._how == "semi" and len(distinct):
-            rows = taken(lefts.table, distinct)
-            self.ctx.emit(Columns(rows, times[new][at]))
+            self._give(taken(lefts.table, distinct), times[new][at])
 
     def _let_wait(self, side: Side, run: Run, seen: Times) -> None:
         """Keep what may still have partners; give out what had none and can have none."""
@@ -230,11 +245,10 @@ class JoinOperator(Operator):
             self._add(side, run.take(left))
 
     def _add(self, side: Side, run: Run) -> None:
-        side.runs.add(run, self._times.least, only_done=side.gives_alone)
+        side.runs.add(run, self._over, only_done=side.gives_alone)
 
-    def _free(self) -> Iterator[None]:
+    def _free(self, least: int) -> Iterator[None]:
         """Give out what has had no partner and can have none, in steps; then forget it."""
-        least = self._times.least
         for side in self._sides:
             for run in [run for run in side.runs.runs if run.over_from <= least]:
                 if side.gives_alone:
@@ -258,7 +272,14 @@ class JoinOperator(Operator):
         rows = taken(table, places)
         if self._how != "anti":
             rows = self._joined(*((rows, None) if side.number == LEFT else (None, rows)))
-        self.ctx.emit(Columns(rows, np.maximum(times[places], until[places])))
+        self._give(rows, self._certain(times[places], until[places]))
+
+    def _certain(self, times: Times, until: Times) -> Times:
+        """The event time at which it is certain that records have no partner."""
+        return np.maximum(times, until)
+
+    def _give(self, rows: pa.RecordBatch, times: Times) -> None:
+        self.ctx.emit(Columns(rows, times))
 
     def _joined(self, left: pa.RecordBatch | None, right: pa.RecordBatch | None) -> pa.RecordBatch:
         schemas = [side.columns.schema for side in self._sides]
@@ -303,74 +324,33 @@ class JoinOperator(Operator):
 
     def snapshot(self) -> Mapping[str, Section]:
         sections: dict[str, Section] = {EVENT_TIME: self._times.snapshot()}
-        self._handed_over = []
         for side in self._sides:
-            for run in side.runs.runs:
-                if run.path is None:
-                    section = partial(pack_run, run.table, run.times)
-                    sections[f"{JOINED}{side.name}/{run.name}"] = section
-                    self._handed_over.append(run)
-                if side.flagged:
-                    sections[f"{GIVEN_OUT}{side.name}/{run.name}"] = pack_done(run.done)
+            sections |= side.held.snapshot()
         return sections
 
     def builds_on(self) -> Mapping[str, Collection[str]]:
-        return {
-            f"{JOINED}{side.name}/{run.name}": [run.path]
-            for side in self._sides
-            for run in side.runs.runs
-            if run.path is not None
-        }
+        return self._sides[LEFT].held.builds_on() | self._sides[RIGHT].held.builds_on()
 
     def on_stored(self, path: str) -> None:
-        for run in self._handed_over:
-            run.path = path
-        self._handed_over = []
+        for side in self._sides:
+            side.held.on_stored(path)
 
     def restore(self, sections: Mapping[str, bytes], *, exact: bool) -> None:
-        """Runs may be in older files than what says which of their records are done: that is in the
-        newest."""
-        self._handed_over = []
         for side in self._sides:
-            prefix = f"{JOINED}{side.name}/"
-            for name in sections:
-                if name.startswith(prefix):
-                    self._load(side, name.removeprefix(prefix), sections[name])
+            side.held.load(sections, partial(self._run_of, side))
         if EVENT_TIME not in sections:
             return
         self._times.restore(sections[EVENT_TIME])
         for side in self._sides:
-            for run, order in side.loaded:
-                flags = sections.get(f"{GIVEN_OUT}{side.name}/{run.name}")
-                if flags is not None:
-                    run.done = unpack_done(flags, len(run))[order]
-                self._take_over(side, run, exact=exact)
-            side.loaded = []
+            side.held.take_over(sections, own_groups(self.ctx, exact=exact))
 
     def open(self) -> None:
         self._count()
 
-    def _load(self, side: Side, name: str, section: bytes) -> None:
-        table, times = unpack_run(section)
+    def _run_of(self, side: Side, stored: Unpacked) -> tuple[Run, Places]:
+        table, times, until = stored
         table = side.fitting(table)
-        for run, _ in side.loaded:
-            run.table = side.columns.conform(run.table)
-        _, until = self._bounds.partners(side.number, times)
+        if until is None or not self.with_until:
+            until = self._until(side, times)
         hashes, done = side.columns.hashes(table), np.zeros(len(times), np.bool_)
-        run, order = sorted_run(table, hashes, times, until, done)
-        run.name = name
-        side.loaded.append((run, order))
-        if (order == np.arange(len(order))).all():
-            # What is stored of it later goes by the order in which this file has its records.
-            self._handed_over.append(run)
-
-    def _take_over(self, side: Side, run: Run, *, exact: bool) -> None:
-        """Let the records of a stored run wait that are of the own keys."""
-        groups = own_groups(self.ctx, exact=exact)
-        if groups is not None:
-            of = run.hashes % np.uint64(self.ctx.max_parallelism)
-            mine = np.flatnonzero((of >= groups.start) & (of < groups.stop))
-            if not len(mine):
-                return
-            run = run.take(mine)
-        side.runs.restored(run)
+        return sorted_run(table, hashes, times, until, done)

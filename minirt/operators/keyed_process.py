@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 from minirt.data.batch import Batch, Rows
 from minirt.data.keys import distinct_keys, key_groups
 from minirt.errors import UserCodeError
-from minirt.functions import KeyedCoProcess, KeyedProcess, TimeDomain
+from minirt.functions import BroadcastProcess, KeyedCoProcess, KeyedProcess, TimeDomain
 from minirt.graph.operator_spec import Form, OperatorSpec, Site, StateDealing, class_name
 from minirt.operators.common.base import Operator, OperatorContext, user_error
 from minirt.operators.common.checks import check_instance, check_methods
@@ -48,7 +48,7 @@ class KeyedProcessSpec(OperatorSpec):
     state: ClassVar = StateDealing.BY_KEY_GROUP
     takes: ClassVar = Form.ROWS
 
-    process: KeyedProcess | KeyedCoProcess
+    process: KeyedProcess | KeyedCoProcess | BroadcastProcess
 
     @property
     def default_name(self) -> str:
@@ -90,7 +90,9 @@ class KeyedProcessOperator(ContextOperator, KeyedOperator):
     Where watermarks are restored, no key sees one that is behind what it has seen before.
     """
 
-    def __init__(self, ctx: OperatorContext, process: KeyedProcess | KeyedCoProcess) -> None:
+    def __init__(
+        self, ctx: OperatorContext, process: KeyedProcess | KeyedCoProcess | BroadcastProcess
+    ) -> None:
         super().__init__(ctx)
         self._times = EventTimes(self._groups)
         self._keys = tuple(key.on_rows() for key in ctx.keys)

@@ -20,6 +20,17 @@ class Broadcast(Partitioning):
     in_flight: ClassVar = InFlight.ONE_COPY
     unchained: ClassVar = "every subtask gets every record"
 
+    captured: bool = True
+    """Whether a barrier may overtake its records. Otherwise all subtasks have seen the same of them at a
+    checkpoint: those that keep state by them need that, as any of them may stand for all at a restore."""
+
+    def capturable(self, senders: int, receivers: int) -> bool:
+        return self.captured
+
+    @property
+    def why_uncaptured(self) -> str:
+        return "at a checkpoint all subtasks have seen the same"
+
     def order(self, senders: int, receivers: int) -> Order:
         return Order.NONE
 

@@ -10,7 +10,7 @@ from minirt.protocol.ids import SubtaskId
 from minirt.protocol.key_groups import group_range
 from minirt.protocol.manifest import Manifest, SnapshotRef, VertexEntry
 from minirt.protocol.stored_edges import edge_entries, unnamed_entries
-from minirt.protocol.topology import Topology, VertexFacts
+from minirt.protocol.topology import OperatorFacts, Topology, VertexFacts
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,10 +70,10 @@ def plan_restore(
                 continue
             _check_key_groups(old, vertex, operator.uid)
             for subtask in vertex.subtasks():
-                old_indexes = _sources_of(old, vertex, subtask.index, keyed=operator.keyed)
+                old_indexes = _sources_of(old, vertex, subtask.index, operator)
                 plan.setdefault(subtask, {})[operator.uid] = RestorePart(
                     tuple(refs[old.id, index] for index in old_indexes if (old.id, index) in refs),
-                    exact=old.parallelism == vertex.parallelism,
+                    exact=old.parallelism == vertex.parallelism and not operator.to_all,
                 )
     return plan
 
@@ -86,11 +86,13 @@ def _check_key_groups(old: VertexEntry, vertex: VertexFacts, uid: str) -> None:
         )
 
 
-def _sources_of(old: VertexEntry, vertex: VertexFacts, index: int, *, keyed: bool) -> list[int]:
+def _sources_of(
+    old: VertexEntry, vertex: VertexFacts, index: int, operator: OperatorFacts
+) -> list[int]:
     """The old subtasks whose snapshots hold something for subtask `index`."""
-    if old.parallelism == vertex.parallelism:
+    if old.parallelism == vertex.parallelism and not operator.to_all:
         return [index]
-    if not keyed:
+    if not operator.keyed:
         return list(range(old.parallelism))
     mine = group_range(index, vertex.parallelism, vertex.max_parallelism)
     return [

@@ -42,6 +42,8 @@ class OperatorFacts:
     """Whether a checkpoint holds something of it that a restore must not lose."""
     keyed: bool = False
     """Whether its state is dealt by key group."""
+    to_all: bool = False
+    """Whether each subtask reads the state of all old ones, also at the old parallelism."""
     reads: bool = False
     """Whether it is a source, which plans splits."""
     writes: bool = False

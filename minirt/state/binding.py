@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from minirt.data.custody import Custody
 from minirt.errors import ConfigurationError
 from minirt.functions import TimeDomain
+from minirt.state.broadcast import BroadcastState, BroadcastTables
 from minirt.state.expiring import Expiring, ExpiringList, ExpiringMap, ExpiringValue, times_name
 from minirt.state.expiry import StateClock
 from minirt.state.handles import Handle, ListState, MapState, ValueState
@@ -26,6 +27,8 @@ def bind_states(
     state: KeyedState,
     custody: Custody,
     clocks: Mapping[TimeDomain, StateClock] | None = None,
+    *,
+    keyed: bool = True,
 ) -> list[Expiring]:
     """Give a process its own handles for the states that its class and their parents declare.
 
@@ -33,10 +36,12 @@ def bind_states(
 
     Raises ConfigurationError for two states of one name, and for handles that are no declarations.
     """
-    check_states(process)
+    check_states(process, broadcast=True, keyed=keyed)
     attributes = getattr(process, "__dict__", {})
     expiring: list[Expiring] = []
     for attribute, handle in declarations(type(process)).items():
+        if isinstance(handle, BroadcastState):
+            continue
         name = handle._name or attribute
         bound = copy.copy(handle)
         bound._state = state
@@ -52,10 +57,35 @@ def bind_states(
     return expiring
 
 
-def check_states(process: object) -> None:
-    """Raise ConfigurationError for two states of one name, and for handles that are no declarations."""
+def bind_broadcast(process: object, broadcast: BroadcastTables, custody: Custody) -> None:
+    """Give a process its own handles for the broadcast states that its class declares."""
+    for attribute, handle in declarations(type(process)).items():
+        if isinstance(handle, BroadcastState):
+            bound = copy.copy(handle)
+            bound._table = broadcast.table(handle._name or attribute)
+            bound._writable = broadcast
+            bound._custody = custody
+            process.__dict__[attribute] = bound
+
+
+def check_states(process: object, *, broadcast: bool = False, keyed: bool = True) -> None:
+    """Raise ConfigurationError for two states of one name, and for handles that are no declarations.
+
+    `broadcast` says that there may be broadcast state, `keyed` that the other state is by key.
+    """
     kind = type(process)
     declared = declarations(kind)
+    for attribute, handle in declared.items():
+        if keyed and isinstance(handle, ListState) and handle.redistribution is not None:
+            raise ConfigurationError(
+                f"{kind.__name__}: redistribution has no effect on the state {attribute!r}, which goes "
+                "with its key; leave it out"
+            )
+        if isinstance(handle, BroadcastState) and not broadcast:
+            raise ConfigurationError(
+                f"{kind.__name__} declares the broadcast state {attribute!r}: make it a BroadcastProcess, "
+                "for stream.key_by(...).connect(other.broadcast())"
+            )
     attributes = getattr(process, "__dict__", None)
     if attributes is None and declared:
         raise ConfigurationError(f"{kind.__name__} declares state and has __slots__; remove these")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, MutableMapping
-from typing import Any
+from typing import Any, Literal, get_args
 
 from minirt.data.custody import Custody
 from minirt.errors import ConfigurationError
@@ -103,9 +103,37 @@ class ValueState(Handle):
         self.set(value)
 
 
+Redistribution = Literal["round_robin", "union"]
+"""What becomes of the lists of all subtasks at a restore: they are dealt in turn, or each gets them all."""
+
+
 class ListState(Handle):
     """A list for every key; an empty one takes no room. Elements are copied in and out, and expire one
-    by one."""
+    by one.
+
+    In a Process, which has no keys, it is a list for each subtask. `redistribution` says what becomes of
+    these at a restore: with "round_robin", the default, each keeps its own, and at another parallelism
+    the elements of all are dealt in turn; with "union" each gets the elements of all, whenever a job is
+    restored.
+    """
+
+    def __init__(
+        self,
+        *,
+        name: str | None = None,
+        ttl: Duration | None = None,
+        refresh: Refresh | None = None,
+        clock: TimeDomain | None = None,
+        redistribution: Redistribution | None = None,
+    ) -> None:
+        super().__init__(name=name, ttl=ttl, refresh=refresh, clock=clock)
+        if redistribution not in (None, *get_args(Redistribution)):
+            raise ConfigurationError(
+                f"redistribution is {' or '.join(map(repr, get_args(Redistribution)))}, "
+                f"not {redistribution!r}"
+            )
+        self.redistribution = redistribution
+        """None if nothing was said."""
 
     def get(self) -> list[Any]:
         """The elements, as a list of the caller's own."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -17,25 +17,38 @@ from minirt.state.sections import metadata_of_columns, pack_columns, unpack_colu
 RUN = b"RUNS"
 
 _TIME = "\x1ftime"
-"""Behind the columns of the records: their event time."""
+_UNTIL = "\x1funtil"
+"""Behind the columns of the records: their event time; before it, where time does not tell that, until when
+each waits."""
 _ROWS = b"rows"
 
 
-def pack_run(table: pa.RecordBatch, times: Times) -> bytes:
+class Unpacked(NamedTuple):
+    """Records that wait, each with its event time, and if that is stored until when."""
+
+    table: pa.RecordBatch
+    times: Times
+    until: Times | None
+
+
+def pack_run(table: pa.RecordBatch, times: Times, until: Times | None = None) -> bytes:
     """Records with their event times as a section."""
-    stored = table.append_column(_TIME, pa.array(times))
+    stored = table if until is None else table.append_column(_UNTIL, pa.array(until))
+    stored = stored.append_column(_TIME, pa.array(times))
     return pack_columns(RUN, [stored], {_ROWS: str(len(times))})
 
 
-def unpack_run(section: bytes) -> tuple[pa.RecordBatch, Times]:
+def unpack_run(section: bytes) -> Unpacked:
     """Raises MalformedDataError."""
     stored = pa.concat_batches(unpack_columns(RUN, section))
     names = stored.schema.names
     if not names or names[-1] != _TIME:
         raise MalformedDataError("a run of records does not say their event time")
+    own = len(names) - (2 if names[-2:-1] == [_UNTIL] else 1)
     times = stored.column(len(names) - 1).to_numpy()
-    table = pa.RecordBatch.from_arrays(stored.columns[:-1], names=names[:-1])
-    return table, times
+    until = stored.column(own).to_numpy() if own < len(names) - 1 else None
+    table = pa.RecordBatch.from_arrays(stored.columns[:own], names=names[:own])
+    return Unpacked(table, times, until)
 
 
 def count_run(section: bytes) -> int:
@@ -48,7 +61,7 @@ def count_run(section: bytes) -> int:
 
 def entries_of_run(section: bytes) -> Iterator[tuple[list[Any], list[Any]]]:
     """Event times, and the records as dicts."""
-    table, times = unpack_run(section)
+    table, times, _ = unpack_run(section)
     yield times.tolist(), dicts_of(table)
 
 

@@ -10,7 +10,7 @@ such a search finds are candidates, whose keys and times are then compared.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -153,6 +153,53 @@ def candidates(hashes: U64, first: Times, last: Times, run: Run) -> Iterator[tup
             needles, places = needles[fits], places[fits]
         if len(places):
             yield wanted[needles], places
+
+
+Same = Callable[[Places, Places], Mask | None]
+"""Whether the keys of needles and of records of a run are equal; None if all are."""
+
+
+def newest(hashes: U64, times: Times, run: Run, same: Same) -> Places:
+    """For each needle the last record of its key that is not newer than its time, -1 where there is none.
+
+    Of records of one time it is the one that came last.
+    """
+    at = np.searchsorted(run.order, _order(hashes, times, run.base, run.shift), "right") - 1
+    return _nearest(hashes, run, same, at, -1, lambda open, at: run.times[at] <= times[open])
+
+
+def next_after(hashes: U64, times: Times, run: Run, same: Same) -> Places:
+    """For each needle the first record of its key that is newer than its time, -1 where there is none."""
+    at = np.searchsorted(run.order, _order(hashes, times, run.base, run.shift), "left")
+    return _nearest(hashes, run, same, at, 1, lambda open, at: run.times[at] > times[open])
+
+
+def _nearest(
+    hashes: U64, run: Run, same: Same, at: Places, step: int, fits: Callable[[Places, Places], Mask]
+) -> Places:
+    """The first place from `at` on, in steps, that has the needle's key and fits.
+
+    Others are passed over only where keys share half a hash, or times the same part of a run.
+    """
+    found = np.full(len(hashes), -1, np.intp)
+    open = np.arange(len(hashes))
+    while True:
+        places = at[open]
+        there = (places >= 0) & (places < len(run))
+        open, places = open[there], places[there]
+        there = (run.order[places] ^ hashes[open]) & _KEY_PART == 0
+        open, places = open[there], places[there]
+        if not len(open):
+            return found
+        right = (run.hashes[places] == hashes[open]) & fits(open, places)
+        hits = np.flatnonzero(right)
+        if len(hits):
+            equal = same(open[hits], places[hits])
+            if equal is not None:
+                right[hits[~equal]] = False
+            found[open[right]] = places[right]
+            open = open[~right]
+        at[open] += step
 
 
 def _order(hashes: U64, times: Times, base: int, shift: int) -> U64:

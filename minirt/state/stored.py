@@ -32,7 +32,7 @@ UID_SEPARATOR = "\x1f"
 STATE, TIMERS, SPLITS, EVENT_TIME = "state/", "timers/", "splits", "time"
 STATE_CLOCK = "clock"
 REQUESTS = "asked"
-JOINED, GIVEN_OUT = "joined/", "given/"
+JOINED, GIVEN_OUT, RANKED, BROADCAST = "joined/", "given/", "ranked/", "broadcast/"
 """How the names of sections begin, by kind."""
 
 KEYED_TABLE, TIMER_TABLE, REQUEST_TABLE = b"KEYD", b"TIME", b"ASKD"
@@ -226,10 +226,12 @@ def _count_splits(section: bytes) -> int:
 
 KINDS: dict[str, SectionKind] = {
     "state": SectionKind(("key", "value"), _count_state, _read_state),
+    "broadcast": SectionKind(("field", "value"), _count_state, _read_state),
     "timers": SectionKind(("time", "key"), partial(count_entries, TIMER_TABLE), _read_timers),
     "time": SectionKind(("clock", "ms"), _count_event_times, _read_event_time),
     "clock": SectionKind(("clock", "ms"), _count_event_times, _read_clock),
     "joined": SectionKind(("time", "record"), count_run, _read_run),
+    "ranked": SectionKind(("number", "record"), count_run, _read_run),
     "given": SectionKind(("from record", "records"), _count_given, _read_given),
     "asked": SectionKind(("record", "time"), partial(count_entries, REQUEST_TABLE), _read_requests),
     "splits": SectionKind(("split", "progress"), _count_splits, _read_splits),

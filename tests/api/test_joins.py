@@ -22,6 +22,10 @@ def stream(env: rt.Environment, uid: str, watermarks: Any = MARKS, **columns: An
     [
         ({}, "without bounds of time"),
         ({"within": (0, 1), "window": rt.Tumbling("1s")}, "exclude each other"),
+        ({"within": (0, 1), "ttl": "1d"}, "within and ttl exclude each other"),
+        ({"ttl": "soon"}, "ttl"),
+        ({"ttl": 0}, "ttl must be at least 1ms"),
+        ({"ttl": "1d", "on": {"k": "name"}}, "no key of one side can equal"),
         ({"within": ("10min", "5min")}, "ends before it begins"),
         ({"within": "5min"}, "two durations"),
         ({"within": (0, "soon")}, "within"),
@@ -41,6 +45,83 @@ def test_joins_that_cannot_work_are_refused(options: Any, said: str) -> None:
     left, right = stream(env, "l", k=[1]), stream(env, "r", k=[1], name=["x"])
     with pytest.raises(rt.ConfigurationError, match=said):
         left.join(right, **{"on": "k", **options})
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"how": "full"}, "how is one of inner, left, not 'full'"),
+        ({"tolerance": "soon"}, "tolerance"),
+        ({"on": "missing"}, "no column 'missing'"),
+        ({"on": {"k": "name"}}, "no key of one side can equal"),
+    ],
+)
+def test_as_of_joins_that_cannot_work_are_refused(options: Any, said: str) -> None:
+    env = rt.Environment()
+    left, right = stream(env, "l", k=[1]), stream(env, "r", k=[1], name=["x"])
+    with pytest.raises(rt.ConfigurationError, match=said):
+        left.join_as_of(right, **{"on": "k", **options})
+
+
+def test_no_record_is_late_for_a_join_with_a_time_to_live() -> None:
+    env = rt.Environment()
+    left, right = stream(env, "l", None, k=[1]), stream(env, "r", None, k=[1])
+    joined = left.join(right, on="k", ttl="1d")
+    with pytest.raises(rt.ConfigurationError, match="no record is late"):
+        joined.side_output("late")
+
+
+@pytest.mark.parametrize(
+    ("n", "by", "rank", "said"),
+    [
+        (0, "t", "rank", "n must be a whole number above 0"),
+        (True, "t", "rank", "n must be a whole number above 0"),
+        (3, "missing", "rank", "no column 'missing'"),
+        (3, [], "rank", "name at least one column"),
+        (3, 7, "rank", "by is a column"),
+        (3, [("t", "up")], "rank", "'descending' or 'ascending', not 'up'"),
+        (
+            3,
+            "nested",
+            "rank",
+            "column 'nested' is of type struct<a: int64>, whose values have no order",
+        ),
+        (3, "t", "k", "two columns would be called 'k'"),
+        (3, "t", "", "rank is the name of a column"),
+    ],
+)
+def test_top_n_that_cannot_work_is_refused(n: Any, by: Any, rank: str, said: str) -> None:
+    keyed = stream(rt.Environment(), "s", k=[1], nested=[{"a": 1}]).key_by("k")
+    with pytest.raises(rt.ConfigurationError, match=said):
+        keyed.top_n(n, by, rank=rank)
+
+
+def test_top_n_needs_key_columns() -> None:
+    keyed = stream(rt.Environment(), "s", k=[1]).key_by(lambda row: row["k"])
+    with pytest.raises(rt.ConfigurationError, match="top_n goes by key columns"):
+        keyed.top_n(3, "t")
+
+
+def test_top_n_of_rows_without_the_column_fails_with_its_name() -> None:
+    env = rt.Environment()
+    keyed = env.source(rt.CollectionSource([{"k": 1, "t": 1}])).key_by("k")
+    keyed.top_n(3, "price").sink(rt.DiscardSink())
+    with pytest.raises(rt.JobFailedError, match="no column 'price', by which records are ranked"):
+        env.execute(runner="inline")
+
+
+def test_distinct_within_a_span_needs_event_time_and_a_span() -> None:
+    env = rt.Environment()
+    keyed = stream(env, "s", None, k=[1]).key_by("k")
+    with pytest.raises(rt.ConfigurationError, match="within must be at least 1ms"):
+        keyed.distinct(within=0)
+    with pytest.raises(rt.ConfigurationError, match="no side outputs without within"):
+        keyed.distinct(uid="all").side_output("late")
+    env = rt.Environment()
+    keyed = stream(env, "s", None, k=[1]).key_by("k")
+    keyed.distinct(within="1s").sink(rt.DiscardSink())
+    with pytest.raises(rt.ConfigurationError, match="needs event time"):
+        env.plan()
 
 
 def test_a_join_needs_event_time() -> None:

@@ -125,11 +125,11 @@ def test_state_of_an_object_that_is_called_is_refused(stream):
 
 
 def test_state_of_a_function_without_keys_is_refused(stream):
-    for process in (Declares(), Makes()):
-        with refused("declares state 'seen', but a Process has none: make it a KeyedProcess"):
-            stream.process(process)
-        with refused("make it a KeyedProcess"):
-            stream.key_by("n").process(process)
+    for behind in (stream, stream.key_by("n")):
+        with refused("declares state 'seen', but a Process has lists only.*make it a KeyedProcess"):
+            behind.process(Declares())
+        with refused("Makes.seen: declare state as a class attribute, not in __init__"):
+            behind.process(Makes())
 
 
 def test_records_that_are_dealt_twice_are_refused(stream):

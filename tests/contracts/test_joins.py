@@ -9,8 +9,10 @@ from typing import Any, ClassVar
 import pytest
 
 from minirt.graph.operator_spec import OperatorSpec
-from minirt.operators.common.join_bounds import SameWindow, Within
+from minirt.operators.common.join_bounds import Lasting, SameWindow, Within
 from minirt.operators.join import JoinSpec
+from minirt.operators.join_as_of import AsOf, AsOfJoinSpec
+from minirt.operators.join_ttl import TtlJoinSpec
 from minirt.testing.contracts import Advance, Event, Given, OperatorContract, Result
 
 
@@ -73,3 +75,39 @@ class TestWindow(TestInterval):
     @pytest.fixture
     def spec(self) -> OperatorSpec:
         return JoinSpec(SameWindow(50, 0), "full")
+
+
+class TestTtl(TestInterval):
+    @pytest.fixture
+    def spec(self) -> OperatorSpec:
+        return TtlJoinSpec(Lasting(3_600_000), self.how)
+
+
+class TestTtlInner(TestTtl):
+    how: ClassVar = "inner"
+
+
+class TestTtlSemi(TestTtl):
+    how: ClassVar = "semi"
+
+
+class TestTtlAnti(TestTtl):
+    how: ClassVar = "anti"
+
+
+class TestTtlWithoutEventTime(TestTtl):
+    @pytest.fixture
+    def events(self) -> Sequence[Event]:
+        return [Given(e.records, None, e.input) for e in EVENTS if isinstance(e, Given)]
+
+
+class TestAsOf(TestInterval):
+    tolerance: ClassVar[int | None] = None
+
+    @pytest.fixture
+    def spec(self) -> OperatorSpec:
+        return AsOfJoinSpec(AsOf(self.tolerance), "left")
+
+
+class TestAsOfWithTolerance(TestAsOf):
+    tolerance: ClassVar = 40

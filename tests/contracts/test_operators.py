@@ -17,8 +17,11 @@ from minirt.graph.operator_spec import OperatorSpec
 from minirt.operators import (
     OPERATORS,
     AggregateSpec,
+    AsOfJoinSpec,
+    BroadcastProcessSpec,
     CoFlatMapSpec,
     CoMapSpec,
+    DistinctSpec,
     FilterColumnsSpec,
     FilterSpec,
     FlatMapSpec,
@@ -35,6 +38,8 @@ from minirt.operators import (
     SelectSpec,
     SinkSpec,
     SourceSpec,
+    TopNSpec,
+    TtlJoinSpec,
     WindowAllSpec,
     WindowSpec,
     WithColumnSpec,
@@ -303,6 +308,91 @@ class TestAggregate(TestWindow):
         return {record["k"]: (tag, record, time) for tag, record, time in results}
 
 
+class TestDistinct(OperatorContract):
+    keys: ClassVar = ("k",)
+
+    @pytest.fixture
+    def spec(self) -> OperatorSpec:
+        return DistinctSpec()
+
+    @pytest.fixture
+    def events(self) -> Sequence[Event]:
+        return EVENTS
+
+
+class TestDistinctWithin(TestDistinct):
+    @pytest.fixture
+    def spec(self) -> OperatorSpec:
+        return DistinctSpec(60)
+
+    @pytest.fixture
+    def events(self) -> Sequence[Event]:
+        """With records that are older than what was given out, and with late ones."""
+        return (
+            *EVENTS[:3],
+            rows(4, 3),
+            *EVENTS[3:],
+            rows(9, 4),
+            rows(20, 7),
+            Advance(170),
+            rows(25, 6),
+        )
+
+
+class TestTopN(OperatorContract):
+    """Gives out the ranks that a batch has changed: only the last record of a rank is always the same."""
+
+    keys: ClassVar = ("k",)
+
+    @pytest.fixture
+    def spec(self) -> OperatorSpec:
+        return TopNSpec(3, (("r", "descending"), ("s", "ascending")))
+
+    @pytest.fixture
+    def events(self) -> Sequence[Event]:
+        """Many come in, and some go; some are alike, and of one key all have no value."""
+        return [
+            Given([ranked(n) for n in range(first, first + 9)], [*range(first, first + 9)])
+            for first in range(0, 63, 9)
+        ]
+
+    def settled(self, results: Sequence[Result]) -> Any:
+        return {(record["k"], record["rank"]): (tag, record) for tag, record, _ in results}
+
+
+class Known(rt.BroadcastProcess):
+    """Tells how many records were broadcast before this one, and how many of its key came."""
+
+    known = rt.BroadcastState()
+    count = rt.ValueState(0)
+
+    def process(self, record: Row, ctx: rt.KeyedContext) -> Iterable[Any]:
+        self.count.value += 1
+        yield [ctx.key, record["n"], self.count.value, len(self.known)]
+
+    def process_broadcast(self, record: Row, ctx: rt.ProcessContext) -> None:
+        assert record["n"] not in self.known
+        self.known[record["n"]] = record["k"]
+
+
+class TestBroadcastProcess(OperatorContract):
+    keys: ClassVar = ("k", None)
+
+    @pytest.fixture
+    def spec(self) -> OperatorSpec:
+        return BroadcastProcessSpec(Known())
+
+    @pytest.fixture
+    def events(self) -> Sequence[Event]:
+        return BOTH
+
+
+def ranked(number: int) -> Row:
+    key = number * 7 % 5
+    value = None if key == 3 else float(number * 11 % 8)
+    return {"k": None if key == 4 else f"key {key}", "r": value, "s": number % 2, "n": number}
+
+
 SUMS: dict[str, OperatorSpec] = {
     "running": AggregateSpec(AGGREGATES, "updates"),
     **{kind: WindowSpec(AGGREGATES, window) for kind, window in WINDOWS.items()},
@@ -357,5 +447,10 @@ def test_every_operator_between_source_and_sink_is_held_to_it() -> None:
         RowWindowAllSpec,
         JoinSpec,
         AggregateSpec,
+        DistinctSpec,
+        TopNSpec,
+        TtlJoinSpec,
+        AsOfJoinSpec,
+        BroadcastProcessSpec,
     }
     assert held | {SourceSpec, SinkSpec} == set(OPERATORS), "these two have contracts of their own"

@@ -21,6 +21,8 @@ from minirt.io.ledger import LedgerConnection
 from minirt.storage.store import ObjectStore
 from minirt.testing.contracts import SinkContract
 from minirt.testing.sinks import SinkTrial, check_sink
+from minirt.testing.sinks.lives import draw_life
+from minirt.testing.sinks.world import play
 from minirt_connectors.database import DatabaseSink
 from minirt_connectors.database.driver import Driver
 from tests.jobs import named_rows
@@ -106,8 +108,8 @@ class Eager(DatabaseSink):
 
 @pytest.mark.parametrize("wrong", [Forgetful, Eager])
 def test_the_kit_finds_mistakes(tmp_path: Path, wrong: type[DatabaseSink]) -> None:
-    with pytest.raises(AssertionError, match="replay it"):
-        check_sink(SqliteTrial(tmp_path, wrong), runs=30)
+    trial = SqliteTrial(tmp_path, wrong)
+    assert any(play(draw_life(seed), trial).wrong for seed in range(30))
 
 
 # Whole jobs.

@@ -11,6 +11,16 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 
 _BLOCK = re.compile(r"^```(?P<kind>\S*)[^\n]*\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL)
+_SLEEP = """
+set -e -o pipefail
+newest() { ls checkpoints/NAME/manifests 2>/dev/null | tail -1; }
+sleep() {
+    for turn in TURNS; do
+        seen=$(newest || true)
+        while [ "$(newest || true)" = "$seen" ]; do command sleep 0.02; done
+    done
+}
+"""
 _PRINTS = re.compile(r"# prints: (.*)$", re.MULTILINE)
 
 
@@ -22,6 +32,12 @@ def blocks(path: Path, kind: str) -> list[str]:
 def promised_output(code: str) -> list[str]:
     """What the comments `# prints: ...` say."""
     return _PRINTS.findall(code)
+
+
+def sleeping_until_checkpoints(job: str, turns: int = 2) -> str:
+    """Has `sleep` of a shell wait until so many more checkpoints are complete: machines may be slow."""
+    counted = " ".join(map(str, range(turns)))
+    return _SLEEP.replace("NAME", job).replace("TURNS", counted)
 
 
 def environment() -> dict[str, str]:

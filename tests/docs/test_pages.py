@@ -25,6 +25,7 @@ NO_PROGRAMS = {
     "testing",
     "performance",
     "changes",
+    "tutorial",
 }
 """Pages whose Python blocks other tests run, or that show parts of a program."""
 PROGRAMS = [

@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from minirt.errors import ConfigurationError, SourceDataError
@@ -30,6 +31,74 @@ class TestJsonlSource(SourceContract):
     @pytest.fixture
     def expected(self) -> list[Any]:
         return RECORDS
+
+
+SCHEMA = pa.schema([("text", pa.string()), ("id", pa.int64())])
+
+
+class TestColumns(SourceContract):
+    """The same files; the last one leaves a field out of each record, and has one more."""
+
+    @pytest.fixture
+    def source(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Source:
+        monkeypatch.setattr(lines, "BLOCK_BYTES", 512)
+        written = [json.dumps(record, ensure_ascii=False) for record in RECORDS]
+        (tmp_path / "a.jsonl").write_text("\n".join(written[:100]))
+        (tmp_path / "b.json").write_text("\r\n".join(written[100:200]) + "\r\n\r\n  \r\n")
+        less = [json.dumps({"more": [{}], "id": record["id"]}) for record in RECORDS[200:]]
+        (tmp_path / "c.jsonl.gz").write_bytes(gzip.compress("\n".join(less).encode()))
+        return JsonlSource(tmp_path, schema=SCHEMA, split_bytes=1500)
+
+    @pytest.fixture
+    def expected(self) -> list[Any]:
+        texts = [record["text"] for record in RECORDS[:200]] + [None] * 100
+        return [{"text": text, "id": id} for id, text in enumerate(texts)]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"[1]",
+        b"7",
+        b'{"id": "x"}',
+        b'{"id": 1',
+        b'{"id": 1} {"id": 2}',
+        b'{"id": 1.5}',
+        b'{"id": 1}x',
+    ],
+)
+def test_what_is_no_object_of_the_schema_is_told_apart_from_its_neighbours(
+    tmp_path: Path, line: bytes
+) -> None:
+    path = tmp_path / "x.jsonl"
+    path.write_bytes(b'{"id": 1}\n' + line + b'\n\n{"id": 3, "text": "c"}\n')
+    source = JsonlSource(path, schema=SCHEMA, on_error="side_output")
+    reader = source.open_split(source.plan_splits(1)[0], None)
+    batch = reader.read()
+    assert isinstance(batch, pa.RecordBatch)
+    assert batch.to_pylist() == [{"text": None, "id": 1}, {"text": "c", "id": 3}]
+    [bad] = reader.take_bad_records()
+    assert (bad.location, bad.text, reader.skipped) == (f"{path}, byte 10", line.decode(), 1)
+    reader.close()
+    failing = JsonlSource(path, schema=SCHEMA)
+    with pytest.raises(SourceDataError, match="byte 10: not valid JSON for the schema"):
+        read_all(failing, failing.plan_splits(1)[0])
+
+
+def test_a_field_that_must_be_there_is_missed(tmp_path: Path) -> None:
+    (tmp_path / "x.jsonl").write_bytes(b'{"id": 1}\n{"text": "b"}\n')
+    schema = pa.schema([pa.field("id", pa.int64(), nullable=False)])
+    source = JsonlSource(tmp_path, schema=schema, on_error="skip")
+    assert read_all(source, source.plan_splits(1)[0]) == [{"id": 1}]
+
+
+@pytest.mark.parametrize(
+    "schema", [pa.schema([]), {"id": int}, pa.schema([("id", pa.int64()), ("id", pa.int64())]),
+               pa.schema([("id", pa.month_day_nano_interval())])],
+)  # fmt: skip
+def test_a_schema_that_json_cannot_be_read_by_is_refused(tmp_path: Path, schema: Any) -> None:
+    with pytest.raises(ConfigurationError, match="schema"):
+        JsonlSource(tmp_path, schema=schema)
 
 
 GOOD_AND_BAD = b'{"a": 1}\n{"a": \n[1\n2]\n3 4\n{"a": 2}\nnull\n"\xff"\n'

@@ -2,9 +2,7 @@ from __future__ import annotations
 
 import os
 import shutil
-import tempfile
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -12,6 +10,7 @@ pytest.importorskip("confluent_kafka", reason="the extra kafka is not installed"
 
 from tests.kafka.broker import Broker, Cluster, classes
 from tests.needs import lacks
+from tests.servers import running
 
 
 @pytest.fixture(scope="session")
@@ -27,15 +26,8 @@ def cluster() -> Iterator[Cluster]:
             "no Kafka broker: .ci/install-services installs one, KAFKA_HOME names one, "
             "TEST_KAFKA_BOOTSTRAP names one that runs",
         )
-    folder = Path(tempfile.mkdtemp(prefix="minirt-kafka-"))
-    started: Broker | None = None
-    try:
-        started = Broker(folder, class_path)
+    with running("kafka", lambda folder: Broker(folder, class_path)) as started:
         yield started
-    finally:
-        if started is not None:
-            started.stop()
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.fixture

@@ -27,6 +27,7 @@ from minirt.testing.contracts import SinkContract
 from minirt.testing.sinks import SinkTrial, check_sink
 from minirt_connectors.kafka import KafkaSink, KafkaSource
 from minirt_connectors.kafka.cluster import START_TIMEOUT_S
+from tests.jobs import named_rows
 from tests.kafka.broker import PASSWORD, USER, Broker, Cluster
 
 pytestmark = [pytest.mark.kafka, pytest.mark.processes]
@@ -77,17 +78,6 @@ def test_the_kit_finds_nothing(cluster: Cluster) -> None:
     check_sink(KafkaTrial(cluster), runs=1)
 
 
-def job(sink: Sink, records: int, pause_s: float = 0.0) -> rt.Environment:
-    def named(number: int) -> dict[str, Any]:
-        time.sleep(pause_s)
-        return {"id": number, "name": f"row {number}"}
-
-    env = rt.Environment("to-kafka", parallelism=2)
-    numbers = env.source(rt.SequenceSource(records, splits=4), uid="numbers")
-    numbers.map(named, uid="named").sink(sink, uid="out")
-    return env
-
-
 def ids(cluster: Cluster, topic: str) -> list[int]:
     return sorted(row["id"] for row in cluster.values(topic))
 
@@ -96,7 +86,7 @@ def test_a_job_writes_each_record_once(cluster: Cluster, tmp_path: Path) -> None
     topic = cluster.topic(3)
     checkpointing = rt.Checkpointing(tmp_path / "chk", interval=0.2)
     sink = KafkaSink(cluster.bootstrap, topic, key="id")
-    job(sink, 5000).execute(checkpointing=checkpointing)
+    named_rows(sink, 5000, job="to-kafka").execute(checkpointing=checkpointing)
     assert ids(cluster, topic) == list(range(5000))
     assert not list(ObjectStore(str(tmp_path / "chk" / "staged")).list())
 
@@ -104,7 +94,7 @@ def test_a_job_writes_each_record_once(cluster: Cluster, tmp_path: Path) -> None
 def test_at_least_once_needs_no_checkpoints(cluster: Cluster) -> None:
     topic = cluster.topic(2)
     sink = KafkaSink(cluster.bootstrap, topic, delivery="at_least_once")
-    job(sink, 2000).execute(runner="inline")
+    named_rows(sink, 2000, job="to-kafka").execute(runner="inline")
     assert ids(cluster, topic) == list(range(2000))
 
 
@@ -119,7 +109,7 @@ def test_records_go_where_they_are_told_to(cluster: Cluster, tmp_path: Path) -> 
         timestamp=lambda row: 1_700_000_000_000 + row["id"],
     )
     checkpointing = rt.Checkpointing(tmp_path / "one", interval=0.2)
-    job(sink, 30).execute(runner="inline", checkpointing=checkpointing)
+    named_rows(sink, 30, job="to-kafka").execute(runner="inline", checkpointing=checkpointing)
     names = ("key", "timestamp", "partition", "headers")
     source = KafkaSource(cluster.bootstrap, topic, bounded=True, format="raw", metadata=names)
     env = rt.Environment("copy")
@@ -297,4 +287,4 @@ def test_a_record_larger_than_the_topic_takes_is_refused_when_written(
 
 def test_a_job_without_checkpoints_is_told_what_it_needs(cluster: Cluster) -> None:
     with pytest.raises(rt.ConfigurationError, match="Checkpointing"):
-        job(KafkaSink(cluster.bootstrap, cluster.topic()), 10).execute()
+        named_rows(KafkaSink(cluster.bootstrap, cluster.topic()), 10, job="to-kafka").execute()

@@ -1,9 +1,6 @@
 from __future__ import annotations
 
-import shutil
-import tempfile
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -12,6 +9,7 @@ pytest.importorskip("psycopg", reason="psycopg, which the tests read with, is no
 
 from tests.needs import lacks
 from tests.postgres.server import Postgres, programs
+from tests.servers import running
 
 
 @pytest.fixture(scope="session")
@@ -22,16 +20,8 @@ def server() -> Iterator[Postgres]:
             "postgres",
             "initdb is missing: .ci/install-services installs it, TEST_POSTGRES_BIN names it",
         )
-    # Not below the folder of pytest, which only this user may enter.
-    folder = Path(tempfile.mkdtemp(prefix="minirt-postgres-"))
-    started: Postgres | None = None
-    try:
-        started = Postgres(folder, bin)
+    with running("postgres", lambda folder: Postgres(folder, bin)) as started:
         yield started
-    finally:
-        if started is not None:
-            started.stop()
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.fixture

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import random
-import shutil
 import sys
-import tempfile
 from pathlib import Path
 
 import pytest
@@ -13,6 +11,7 @@ import pytest
 from tests.postgres.server import Postgres, programs
 from tests.program_kills import Program, kill, run_to_its_end
 from tests.program_kills import soak as soak_kills
+from tests.servers import running
 
 pytestmark = [pytest.mark.postgres, pytest.mark.processes]
 
@@ -72,17 +71,12 @@ def soak(kills: int) -> None:
     if bin is None:
         print("no PostgreSQL server is installed: nobody was killed")
         return
-    folder = Path(tempfile.mkdtemp(prefix="minirt-postgres-"))
-    server = Postgres(folder, bin)
+    with running("postgres", lambda folder: Postgres(folder, bin)) as server:
 
-    def attempt(storage: Path, seed: int) -> tuple[int, int, int]:
-        return (run(server, storage, kills=12, seed=seed), *judged(server))
+        def attempt(storage: Path, seed: int) -> tuple[int, int, int]:
+            return (run(server, storage, kills=12, seed=seed), *judged(server))
 
-    try:
         status = soak_kills(kills, attempt)
-    finally:
-        server.stop()
-        shutil.rmtree(folder, ignore_errors=True)
     sys.exit(status)
 
 

@@ -22,6 +22,7 @@ from minirt.testing.contracts import SinkContract
 from minirt.testing.sinks import SinkTrial, check_sink
 from minirt_connectors.postgres import PostgresSink
 from minirt_connectors.postgres.sink import TableColumns
+from tests.jobs import named_rows
 from tests.postgres.server import Postgres
 
 pytestmark = [pytest.mark.postgres, pytest.mark.processes]
@@ -67,20 +68,11 @@ def test_the_kit_finds_nothing(server: Postgres, table: str) -> None:
     check_sink(PostgresTrial(server), runs=8)
 
 
-def job(sink: Sink, records: int, pause_s: float = 0.0) -> rt.Environment:
-    def named(number: int) -> dict[str, Any]:
-        time.sleep(pause_s)
-        return {"id": number, "name": f"row {number}"}
-
-    env = rt.Environment("to-postgres", parallelism=2)
-    numbers = env.source(rt.SequenceSource(records, splits=4), uid="numbers")
-    numbers.map(named, uid="named").sink(sink, uid="out")
-    return env
-
-
 def test_a_job_writes_each_record_once(server: Postgres, table: str, tmp_path: Path) -> None:
     checkpointing = rt.Checkpointing(tmp_path / "chk", interval=0.2)
-    job(PostgresSink(server.uri, table), 5000).execute(checkpointing=checkpointing)
+    named_rows(PostgresSink(server.uri, table), 5000, job="to-postgres").execute(
+        checkpointing=checkpointing
+    )
     assert server.rows("SELECT count(*), count(DISTINCT id) FROM results") == [(5000, 5000)]
     assert not list(ObjectStore(str(tmp_path / "chk" / "staged")).list())
 
@@ -105,7 +97,7 @@ def test_a_server_that_restarts_under_load_loses_and_repeats_nothing(
     checkpointing = rt.Checkpointing(tmp_path / "chk", interval=0.1, tolerable_failures=1000)
     stopping = threading.Thread(target=stop_twice)
     stopping.start()
-    job(PostgresSink(server.uri, table), 4000, 0.001).execute(
+    named_rows(PostgresSink(server.uri, table), 4000, 0.001, job="to-postgres").execute(
         checkpointing=checkpointing, restart=rt.Restart.fixed_delay(None, 0.1)
     )
     stopping.join()
@@ -140,7 +132,9 @@ def test_a_server_that_is_down_is_told_at_once(tmp_path: Path) -> None:
     began = time.monotonic()
     sink = PostgresSink("postgresql://me:secret-word@127.0.0.1:1/db", "results")
     with pytest.raises(rt.ConfigurationError, match=r"127\.0\.0\.1:1/db") as caught:
-        job(sink, 10).execute(checkpointing=rt.Checkpointing(tmp_path / "chk"))
+        named_rows(sink, 10, job="to-postgres").execute(
+            checkpointing=rt.Checkpointing(tmp_path / "chk")
+        )
     assert "secret-word" not in str(caught.value)
     assert time.monotonic() - began < 10
 
@@ -169,7 +163,7 @@ def test_a_table_that_is_missing_is_refused(server: Postgres) -> None:
 
 def test_a_job_without_checkpoints_is_told_what_it_needs(server: Postgres, table: str) -> None:
     with pytest.raises(rt.ConfigurationError, match="Checkpointing"):
-        job(PostgresSink(server.uri, table), 10).execute()
+        named_rows(PostgresSink(server.uri, table), 10, job="to-postgres").execute()
 
 
 def test_a_unique_violation_ends_the_job_and_output_waits_for_its_mending(
@@ -178,12 +172,14 @@ def test_a_unique_violation_ends_the_job_and_output_waits_for_its_mending(
     server.run("ALTER TABLE results ADD PRIMARY KEY (id)", "INSERT INTO results VALUES (7, 'mine')")
     checkpointing = rt.Checkpointing(tmp_path / "chk", interval=0.1)
     with pytest.raises(rt.JobFailedError, match="results_pkey"):
-        job(PostgresSink(server.uri, table), 100).execute(
+        named_rows(PostgresSink(server.uri, table), 100, job="to-postgres").execute(
             checkpointing=checkpointing, restart=rt.Restart.fixed_delay(None, 0.1)
         )
     assert server.rows("SELECT name FROM results WHERE id = 7") == [("mine",)]
     server.run("DELETE FROM results WHERE name = 'mine'")
-    job(PostgresSink(server.uri, table), 100).execute(checkpointing=checkpointing, restore="latest")
+    named_rows(PostgresSink(server.uri, table), 100, job="to-postgres").execute(
+        checkpointing=checkpointing, restore="latest"
+    )
     assert server.rows("SELECT count(*), count(DISTINCT id) FROM results") == [(100, 100)]
 
 

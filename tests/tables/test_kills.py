@@ -64,7 +64,26 @@ def _database_rows(table: Path, query: str) -> list[tuple[Any, ...]]:
         return db.execute(query).fetchall()
 
 
+def _iceberg(table: Path) -> None:
+    pytest.importorskip("pyiceberg", reason="the extra iceberg is not installed")
+    from tests.tables.test_iceberg import Place
+
+    Place(table).create()
+
+
+def _iceberg_rows(table: Path, query: str) -> list[tuple[Any, ...]]:
+    from tests.tables.test_iceberg import Place
+
+    return Place(table).rows(query)
+
+
 KINDS = {
+    "iceberg": Kind(
+        "from pathlib import Path\nfrom tests.tables.test_iceberg import Place",
+        "Place(Path(table)).sink()",
+        _iceberg,
+        _iceberg_rows,
+    ),
     "delta": Kind(
         "from minirt_connectors.delta import DeltaSink",
         "DeltaSink(table, schema=schema)",

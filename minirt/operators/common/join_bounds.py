@@ -1,4 +1,4 @@
-"""Which times the partners of a record have: what tells one join of event time from another."""
+"""Which times the partners of a record have: what tells one join from another."""
 
 from __future__ import annotations
 
@@ -60,3 +60,21 @@ class SameWindow(JoinBounds):
     @property
     def text(self) -> str:
         return f"in the same window of {self.size_ms / 1000:g} s"
+
+
+FIRST_TIME, LAST_TIME = -(1 << 61), 1 << 61
+"""All event times lie between these, and no difference of two of them is too large for 64 bits."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lasting(JoinBounds):
+    """Whatever the event time of both: a record is kept for so long, by the clock, after it has come."""
+
+    ttl_ms: int
+
+    def partners(self, side: int, times: Times) -> tuple[Times, Times]:
+        return np.full(len(times), FIRST_TIME), np.full(len(times), LAST_TIME)
+
+    @property
+    def text(self) -> str:
+        return f"kept for {self.ttl_ms / 1000:g} s"

@@ -136,9 +136,9 @@ class JoinColumns:
 
 
 class SideColumns:
-    """The columns that the records of one side have had so far."""
+    """The columns that the records of one side have had so far; `side` is what messages call it."""
 
-    def __init__(self, side: int, keys: Sequence[str], label: str) -> None:
+    def __init__(self, side: str, keys: Sequence[str], label: str) -> None:
         self._side = side
         self._keys = keys
         self._label = label
@@ -156,7 +156,7 @@ class SideColumns:
         for name in self._keys:
             if name not in table.schema.names:
                 raise UserCodeError(
-                    f"operator {self._label}: a batch of the {SIDES[self._side]} has no key column "
+                    f"operator {self._label}: a batch of the {self._side} has no key column "
                     f"{name!r}, only {', '.join(table.schema.names)}"
                 )
         if self.schema is not None and table.schema.equals(self.schema):
@@ -172,7 +172,7 @@ class SideColumns:
                 )
             except pa.ArrowException as error:
                 raise UserCodeError(
-                    f"operator {self._label}: the columns of the {SIDES[self._side]} changed their types: "
+                    f"operator {self._label}: the columns of the {self._side} changed their types: "
                     f"{error}; cast them to one type"
                 ) from error
         return self.conform(table)

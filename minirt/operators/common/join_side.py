@@ -7,8 +7,10 @@ from typing import Literal
 import pyarrow as pa
 
 from minirt.operators.common.base import OperatorContext
+from minirt.operators.common.held_runs import HeldRuns
 from minirt.operators.common.join_columns import LEFT, RIGHT, SIDES, SideColumns
-from minirt.state.runs import Places, Run, Runs
+from minirt.state.runs import Runs
+from minirt.state.stored import GIVEN_OUT, JOINED
 
 How = Literal["inner", "left", "right", "full", "semi", "anti"]
 
@@ -17,15 +19,21 @@ class Side:
     """One of the two streams: its columns, and its records that wait for partners."""
 
     def __init__(
-        self, ctx: OperatorContext, number: int, how: How, known: pa.Schema | None
+        self,
+        ctx: OperatorContext,
+        number: int,
+        how: How,
+        known: pa.Schema | None,
+        *,
+        with_until: bool = False,
+        waits_for_time: bool = False,
     ) -> None:
+        """`with_until`: what waits does not tell by its times until when. `waits_for_time`: each record
+        waits for the watermark, and is given out then."""
         self.number = number
         self.name = SIDES[number]
         self.keys = ctx.keys[number].columns
-        self.columns = SideColumns(number, self.keys, ctx.label)
-        self.runs = Runs(f"{ctx.generation}-{ctx.subtask}")
-        self.loaded: list[tuple[Run, Places]] = []
-        """Runs of one old subtask, as far as they are restored, and how each was stored."""
+        self.columns = SideColumns(self.name, self.keys, ctx.label)
         one_sided = ("left", "full", "anti") if number == LEFT else ("right", "full")
         self.gives_alone = how in one_sided
         """Whether a record without any partner is a result."""
@@ -33,15 +41,19 @@ class Side:
         """Whether the first partner of a record is all that matters."""
         self.only_keys = number == RIGHT and how in ("semi", "anti")
         """Whether results have nothing of its records."""
+        self.flagged = self.gives_alone or self.once or waits_for_time
+        """Whether it must be known which of its records were given out, or have had a partner."""
+        sections = f"{JOINED}{self.name}/", f"{GIVEN_OUT}{self.name}/"
+        self.held = HeldRuns(ctx, *sections, flagged=self.flagged, with_until=with_until)
         if known is not None:
             self.columns.begin(
                 pa.schema([known.field(k) for k in self.keys]) if self.only_keys else known
             )
 
     @property
-    def flagged(self) -> bool:
-        """Whether it must be known which of its records have had a partner."""
-        return self.gives_alone or self.once
+    def runs(self) -> Runs:
+        """The records that wait."""
+        return self.held.runs
 
     def arrays_of(self, table: pa.RecordBatch) -> list[pa.Array]:
         return self.columns.key_arrays(table)
@@ -54,6 +66,5 @@ class Side:
         before = self.columns.schema
         table = self.columns.fitting(table)
         if before is not None and not before.equals(self.columns.schema):
-            for run in self.runs.runs:
-                run.table = self.columns.conform(run.table)
+            self.held.change_tables(self.columns.conform)
         return table

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
+from minirt.data.batch import Batch, Columns
 from minirt.data.keys import UnstableKeyError, check_keys, key_hash
 from minirt.errors import UserCodeError
+from minirt.graph.keys import KeySelector
 from minirt.operators.common.base import Operator, OperatorContext, shown
 from minirt.protocol.key_groups import group_range
 from minirt.state.keyed import KeyedState
@@ -34,6 +36,18 @@ class KeyedOperator(Operator):
 
     def restore(self, sections: Mapping[str, bytes], *, exact: bool) -> None:
         self.state.restore(only(STATE, sections), filter_groups=not exact)
+
+
+def keys_of(batch: Batch, selector: KeySelector) -> list[Any]:
+    """The key of each record; of columns, only those are looked at that the key needs."""
+    key_of = selector.on_rows()
+    if isinstance(batch, Columns) and selector.columns:
+        batch = Columns(batch.table.select(list(selector.columns)))
+    records = batch.rows().records
+    try:
+        return [*map(key_of, records)]
+    except Exception:  # Once more, in a way that names the record.
+        return [key_of(record) for record in records]
 
 
 def check_stored_keys(keys: Sequence[Any], records: Sequence[Any], label: str) -> None:

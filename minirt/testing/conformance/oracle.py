@@ -31,8 +31,8 @@ class Expected:
 
     exact: dict[str, Records] = field(default_factory=dict)
     """What each sink gets; nothing of a sink whose records are left to chance."""
-    consumed: list[Records] = field(default_factory=list)
-    """What each stage consumes, at all inputs together."""
+    consumed: list[list[Records]] = field(default_factory=list)
+    """What each stage consumes at each input."""
 
 
 def expect(plan: Plan) -> Expected:
@@ -43,7 +43,7 @@ def expect(plan: Plan) -> Expected:
         consumed = arriving(stage, emitted)
         out = kind.passed_on(stage, uid, consumed) if stage.inputs else all_records(uid, plan)
         emitted.append(out)
-        expected.consumed.append(sum(consumed, Records()))
+        expected.consumed.append(consumed)
         if number in plan.sinks:
             expected.exact[f"out{number}"] = kind.to_sink(consumed, out)
     return expected

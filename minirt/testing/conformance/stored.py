@@ -68,6 +68,11 @@ class StoredCheckpoint:
             entries += table.items()
         return entries
 
+    def broadcast(self, uid: str, name: str) -> list[dict[Any, Any]]:
+        """The broadcast state of a name, in each subtask of an operator."""
+        sections = (snapshot.get(f"{uid}\x1fbroadcast/{name}") for snapshot in self._snapshots)
+        return [dict(_entries(section)) for section in sections if section is not None]
+
     def arrays(
         self, uid: str, prefix: str, *, key: str | Sequence[str]
     ) -> Iterator[tuple[str, Mapping[str, Any]]]:
@@ -91,11 +96,15 @@ class StoredCheckpoint:
                 yield from ((name, row) for row in rows.values() if not row.get("gone"))
 
     def waiting(self, uid: str, side: str) -> Iterator[tuple[Mapping[str, Any], bool]]:
-        """The records of one side of a join that wait, and whether nothing more is to come of each.
+        """The records of one side of a join that wait, and whether nothing more is to come of each."""
+        return self._in_runs(f"{uid}\x1fjoined/{side}/", f"{uid}\x1fgiven/{side}/")
 
-        A run of them may be in an older file; the newest says which of its records are done: one bit each.
-        """
-        start, flags = f"{uid}\x1fjoined/{side}/", f"{uid}\x1fgiven/{side}/"
+    def ranked(self, uid: str) -> Iterator[tuple[Mapping[str, Any], bool]]:
+        """The records that are among the first of their key, and whether each is that no more."""
+        return self._in_runs(f"{uid}\x1franked/", f"{uid}\x1fgiven/")
+
+    def _in_runs(self, start: str, flags: str) -> Iterator[tuple[Mapping[str, Any], bool]]:
+        """A run of records may be in an older file; the newest says which are done: one bit each."""
         for ref, snapshot in zip(self._manifest["snapshots"], self._snapshots, strict=True):
             runs = {name: data for name, data in snapshot.items() if name.startswith(start)}
             for older in ref["references"]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import cloudpickle
@@ -64,7 +64,7 @@ class Subtasks:
     def __init__(
         self,
         spec: OperatorSpec,
-        keys: tuple[KeySelector, ...],
+        keys: tuple[KeySelector | None, ...],
         parallelism: int = 1,
         *,
         restore: Sequence[Stored] = (),
@@ -73,6 +73,7 @@ class Subtasks:
     ) -> None:
         self.results: list[Result] = []
         self._keys = keys
+        self._without_key = spec.without_key
         self._spoil = spoil
         self._emit = emit or self._keep
         self._turn = 0
@@ -90,6 +91,11 @@ class Subtasks:
                 if stored.parallelism == parallelism:
                     for sections in (*stored.older, stored.sections):
                         self.operators[stored.subtask].restore(sections, exact=True)
+        elif spec.state is StateDealing.TO_ALL:
+            for operator in self.operators:
+                for stored in restore:
+                    for sections in (*stored.older, stored.sections):
+                        operator.restore(sections, exact=False)
         for operator in self.operators:
             operator.open()
 
@@ -173,8 +179,10 @@ class Subtasks:
                 operator.on_stored(stored.path)
 
     def _dealt(self, given: Given) -> list[Given]:
-        """The records by subtask: by key group, or in turn."""
+        """The records by subtask: by key group, or in turn; all to each where others have keys."""
         count = len(self.operators)
+        if given.input in self._without_key:
+            return [replace(given, records=copied([*given.records])) for _ in range(count)]
         places: list[list[int]] = [[] for _ in range(count)]
         for place, record in enumerate(given.records):
             places[self._subtask_of(record, given.input)].append(place)
@@ -192,8 +200,9 @@ class Subtasks:
         count = len(self.operators)
         if count == 1:
             return 0
-        if self._keys:
-            group = key_hash(self._keys[input].on_rows()(record)) % GROUPS
+        key = self._keys[input] if self._keys else None
+        if key is not None:
+            group = key_hash(key.on_rows()(record)) % GROUPS
             return subtask_of_group(group, count, GROUPS)
         self._turn += 1
         return self._turn % count
@@ -211,7 +220,7 @@ class Subtasks:
             emit=lambda batch: self._emit(MAIN, batch),
             side=lambda tag: lambda batch: self._emit(tag, batch),
             monotonic=lambda: NOW,
-            keys=self._keys,
+            keys=tuple(key for key in self._keys if key is not None),
             run_async=self._event_loop.begin,
         )
 

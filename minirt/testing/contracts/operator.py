@@ -22,11 +22,11 @@ from minirt.testing.contracts.operating import Advance, Event, Given, Result, Su
 class OperatorContract(ABC):
     """Tests over `spec`, an operator with inputs, and `events`: what it is given, of several keys.
 
-    `keys` has the key of each input, the name of a column or a function; none for an operator without
-    keys. Records that are dicts are given in columns as well.
+    `keys` has the key of each input, the name of a column or a function, None for one without key; none at
+    all for an operator without keys. Records that are dicts are given in columns as well.
     """
 
-    keys: ClassVar[tuple[str | Callable[[Any], Any], ...]] = ()
+    keys: ClassVar[tuple[str | Callable[[Any], Any] | None, ...]] = ()
     cuts_matter: ClassVar[bool] = False
     """Whether results may depend on where batches are cut; `settled` can still say what may not."""
 
@@ -130,6 +130,8 @@ class OperatorContract(ABC):
         selectors = tuple(
             KeySelector(columns=(own,))
             if isinstance(own, str)
+            else None
+            if own is None
             else KeySelector(function=lambda _: key)
             for own in self.keys
         )
@@ -175,9 +177,13 @@ class OperatorContract(ABC):
             return given
         return replace(given, records=[{**record, own: key} for record in given.records])
 
-    def _selectors(self) -> tuple[KeySelector, ...]:
+    def _selectors(self) -> tuple[KeySelector | None, ...]:
         return tuple(
-            KeySelector(columns=(key,)) if isinstance(key, str) else KeySelector(function=key)
+            KeySelector(columns=(key,))
+            if isinstance(key, str)
+            else None
+            if key is None
+            else KeySelector(function=key)
             for key in self.keys
         )
 

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
-from pyarrow import json as pa_json
 
 from minirt.data.batch import Batch
+from minirt.io.json_columns import read_objects
 from minirt.io.json_text import JsonlEncoder, OnNan
 from minirt_connectors.kafka.formats.base import Format, Undecodable
 
@@ -73,7 +73,7 @@ def _columns(values: Sequence[bytes | None], schema: pa.Schema) -> pa.RecordBatc
     # Where each value begins an object there is one row for each, or more: as many means one each.
     if all(value is not None and value[:1] == b"{" for value in values):
         try:
-            return _read(b"\n".join(values), len(values), schema)  # type: ignore[arg-type]
+            return read_objects(b"\n".join(values), len(values), schema)  # type: ignore[arg-type]
         except pa.ArrowException:
             pass
     tables: list[pa.RecordBatch] = []
@@ -83,7 +83,7 @@ def _columns(values: Sequence[bytes | None], schema: pa.Schema) -> pa.RecordBatc
             text = (value or b"").strip()
             if text[:1] != b"{":
                 raise pa.ArrowInvalid("there is no JSON object")
-            tables.append(_read(text, 1, schema))
+            tables.append(read_objects(text, 1, schema))
         except pa.ArrowException as error:
             bad.append((place, f"not valid JSON for the schema ({error})"))
     good = pa.Table.from_batches(tables, schema).combine_chunks().to_batches()
@@ -91,22 +91,3 @@ def _columns(values: Sequence[bytes | None], schema: pa.Schema) -> pa.RecordBatc
     if bad:
         raise Undecodable(whole, bad)
     return whole
-
-
-def _read(text: bytes, rows: int, schema: pa.Schema) -> pa.RecordBatch:
-    """Raises ArrowInvalid unless the text has as many objects, and all fit."""
-    table = pa_json.read_json(
-        pa.BufferReader(text),
-        read_options=pa_json.ReadOptions(use_threads=False, block_size=len(text) + 1),
-        parse_options=pa_json.ParseOptions(
-            explicit_schema=schema, unexpected_field_behavior="ignore", newlines_in_values=True
-        ),
-    )
-    if table.num_rows != rows:
-        raise pa.ArrowInvalid(f"{table.num_rows} JSON objects instead of {rows}")
-    [batch] = table.combine_chunks().to_batches()
-    columns = [batch.column(field.name) for field in schema]
-    for field, column in zip(schema, columns, strict=True):
-        if column.null_count and not field.nullable:
-            raise pa.ArrowInvalid(f"column {field.name!r} must not be null")
-    return pa.RecordBatch.from_arrays(columns, schema=schema)

@@ -14,11 +14,13 @@ from minirt.operators.window import WindowAllSpec
 from minirt.operators.window_rows import RowWindowAllSpec
 from minirt.testing.conformance.plans import Stage
 from minirt.testing.conformance.stages.aggregate import AggregateStage
+from minirt.testing.conformance.stages.as_of import AsOfStage
 from minirt.testing.conformance.stages.asked import AskStage, KeyedAskStage
 from minirt.testing.conformance.stages.base import StageKind
 from minirt.testing.conformance.stages.clock import ClockStage
 from minirt.testing.conformance.stages.columns import ColumnsStage
 from minirt.testing.conformance.stages.count import CountStage, JoinStage
+from minirt.testing.conformance.stages.distinct import DistinctStage
 from minirt.testing.conformance.stages.elements import (
     BatchesStage,
     FilterStage,
@@ -28,7 +30,11 @@ from minirt.testing.conformance.stages.elements import (
 )
 from minirt.testing.conformance.stages.expiring import ExpiringStage
 from minirt.testing.conformance.stages.joined import IntervalStage
+from minirt.testing.conformance.stages.joined_for_good import TtlJoinStage
+from minirt.testing.conformance.stages.listed import ListedStage
+from minirt.testing.conformance.stages.ranked import TopNStage
 from minirt.testing.conformance.stages.reduce import ReduceStage
+from minirt.testing.conformance.stages.rules import RulesStage
 from minirt.testing.conformance.stages.source import SourceStage
 from minirt.testing.conformance.stages.timers import TimersStage
 from minirt.testing.conformance.stages.two_streams import (
@@ -68,6 +74,12 @@ STAGES: dict[str, StageKind] = {
         IntervalStage(),
         AskStage(),
         KeyedAskStage(),
+        DistinctStage(),
+        TopNStage(),
+        TtlJoinStage(),
+        AsOfStage(),
+        RulesStage(),
+        ListedStage(),
     )
 }
 

@@ -145,10 +145,16 @@ class Output:
 
     stage: Stage
     uid: str
-    consumed: Records
+    inputs: Sequence[Records]
+    """What it must have consumed at each input."""
     notes: Sequence[Note]
     """Those of all sinks: a note that took several ways is there several times."""
     exactly_once: bool
+
+    @property
+    def consumed(self) -> Records:
+        """What it must have consumed at all inputs together."""
+        return sum(self.inputs, Records())
 
 
 class CutOf(ABC):

@@ -1,0 +1,260 @@
+"""Writes to an Iceberg table by a ledger: what a checkpoint commits is one snapshot of the table.
+
+Writers store Parquet files where the table has its data; what they stage is the list of these files. The
+coordinator adds them in one snapshot. In the same commit it sets a property of the table, the ledger, and
+the snapshot says the same in its summary. A commit asks that the snapshot is still the one whose ledger was
+read, and **is never repeated by the library itself**: that would add the files again behind another
+coordinator that has committed them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, BinaryIO
+
+import msgpack
+import pyarrow as pa
+
+from minirt.data.batch import Batch
+from minirt.errors import ConfigurationError, CorruptCheckpointError, SinkDataError, StorageError
+from minirt.io.encoder import Encoder
+from minirt.io.ledger import LedgerConnection, LedgerEntry, LedgerSink, LedgerTransaction
+from minirt.io.schemas import ColumnEncoder
+from minirt.units import Size, size_bytes
+from minirt_connectors.iceberg.table import Location, check_writable, columns_of
+
+_NO_RETRIES = {"commit.retry.num-retries": "0"}
+_PLAIN = (
+    "file_path",
+    "record_count",
+    "file_size_in_bytes",
+    "column_sizes",
+    "value_counts",
+    "null_value_counts",
+    "nan_value_counts",
+    "lower_bounds",
+    "upper_bounds",
+    "split_offsets",
+    "sort_order_id",
+)
+"""What is told of a data file, beside its partition."""
+
+
+class IcebergSink(LedgerSink):
+    """Adds records to an Iceberg table, each exactly once.
+
+    `catalog` are the properties of the catalog, as `pyiceberg.catalog.load_catalog` takes them, and `table`
+    is `namespace.table` in it. The table must be there; it may be partitioned by any transform. A writer
+    ends files when it holds about `file_size` of columns in memory. The job needs checkpointing, and shows
+    its records when a checkpoint completes.
+    """
+
+    def __init__(
+        self, catalog: Mapping[str, str], table: str, *, file_size: Size = "128MiB"
+    ) -> None:
+        self._location = Location(catalog, table)
+        self._file_bytes = max(1, size_bytes(file_size, "file_size"))
+        self._schema: pa.Schema | None = None
+
+    def __repr__(self) -> str:
+        return f"IcebergSink({self._location.name!r})"
+
+    def validate(self) -> None:
+        """Look at the table, so that what does not fit is refused before anything starts."""
+        table = self._location.look()
+        check_writable(table)
+        schema = columns_of(table)
+        try:
+            with self._location.errors("cannot write to a table with such partitions"):
+                _partitioned(table, schema.empty_table())
+        except StorageError as error:
+            raise ConfigurationError(str(error)) from error
+        self._schema = schema
+
+    def encoding(self, operator: str) -> Callable[[BinaryIO], Encoder]:
+        columns = ColumnEncoder(operator, self._planned)
+        writing = _Writing(self._location, self._file_bytes)
+        return lambda stream: _FilesEncoder(stream, columns, writing)
+
+    def connect(self) -> LedgerConnection:
+        return IcebergConnection(self._location, self._planned)
+
+    @property
+    def _planned(self) -> pa.Schema:
+        if self._schema is None:
+            self.validate()
+        assert self._schema is not None
+        return self._schema
+
+
+class _Writing:
+    """The table as a writer has found it."""
+
+    def __init__(self, location: Location, file_bytes: int) -> None:
+        self.location = location
+        self.file_bytes = file_bytes
+        self._table: Any = None
+
+    def store(self, batches: list[pa.RecordBatch]) -> list[dict[str, Any]]:
+        """Write the batches into files of the table, and tell of each."""
+        from pyiceberg.io.pyarrow import _dataframe_to_data_files
+
+        if self._table is None:
+            self._table = self.location.load()
+        table = self._table
+        with self.location.errors("cannot write files"):
+            rows = pa.Table.from_batches(batches)
+            files = list(_dataframe_to_data_files(table.metadata, rows, table.io))
+        spec = table.metadata.default_spec_id
+        return [_described(file, spec) for file in files]
+
+
+class _FilesEncoder(Encoder):
+    """A piece is a list of the files that were written for it."""
+
+    def __init__(self, stream: BinaryIO, columns: ColumnEncoder, writing: _Writing) -> None:
+        self._stream = stream
+        self._columns = columns
+        self._writing = writing
+        self._held: list[pa.RecordBatch] = []
+        self._held_bytes = 0
+        self._files: list[dict[str, Any]] = []
+
+    def write(self, batch: Batch) -> None:
+        encoded = self._columns.encode(batch)
+        self._held.append(encoded)
+        self._held_bytes += encoded.nbytes
+        if self._held_bytes >= self._writing.file_bytes:
+            self._store()
+
+    def finish(self) -> None:
+        self._store()
+        self._stream.write(msgpack.packb(self._files))
+
+    def abandon(self) -> None:
+        self._held = []
+
+    def _store(self) -> None:
+        held, self._held, self._held_bytes = self._held, [], 0
+        if held:
+            self._files += self._writing.store(held)
+
+
+class IcebergConnection(LedgerConnection):
+    """Loads the table anew for each transaction."""
+
+    def __init__(self, location: Location, schema: pa.Schema) -> None:
+        self._location = location
+        self._schema = schema
+
+    @contextmanager
+    def transaction(self) -> Iterator[LedgerTransaction]:
+        table = self._location.load()
+        check_writable(table)
+        if not columns_of(table).equals(self._schema):
+            raise SinkDataError(
+                f"{self._location.name}: the columns of the table were changed while the job ran. Start "
+                "the job again; if output waits that does not fit, change the table back before"
+            )
+        # For this object alone: the property of the table stays as it is.
+        properties = {**table.metadata.properties, **_NO_RETRIES}
+        table.metadata = table.metadata.model_copy(update={"properties": properties})
+        transaction = _Transaction(self._location, table)
+        yield transaction
+        transaction.finish()
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+class _Transaction(LedgerTransaction):
+    """What was read is of one snapshot; a commit asks that this is still the newest."""
+
+    def __init__(self, location: Location, table: Any) -> None:
+        self._location = location
+        self._table = table
+        self._files: list[Any] = []
+        self._recorded: dict[str, str] = {}
+
+    def entry(self, owner: str) -> LedgerEntry | None:
+        key = _key(owner)
+        text = self._table.properties.get(key)
+        snapshot = self._table.current_snapshot()
+        while text is None and snapshot is not None:
+            # Somebody has removed the property: the newest snapshot of ours says the same.
+            text = snapshot.summary.additional_properties.get(key) if snapshot.summary else None
+            parent = snapshot.parent_snapshot_id
+            snapshot = None if parent is None else self._table.metadata.snapshot_by_id(parent)
+        if text is None:
+            return None
+        try:
+            checkpoint_id, generation, written_by = map(int, text.split(","))
+        except ValueError:
+            raise ConfigurationError(
+                f"{self._location.name}: the table property {key} was changed: {text!r} is no ledger"
+            ) from None
+        return LedgerEntry(checkpoint_id, generation, written_by)
+
+    def write(self, piece: bytes) -> None:
+        try:
+            self._files += [_data_file(one) for one in msgpack.unpackb(piece, strict_map_key=False)]
+        except (ValueError, TypeError, KeyError, msgpack.UnpackException) as error:
+            raise CorruptCheckpointError(f"a piece lists no files of a table: {error}") from error
+        specs = self._table.specs()
+        for file in self._files:
+            if file.spec_id not in specs:
+                raise SinkDataError(
+                    f"{self._location.name}: {file.file_path} was written for partitions that the table "
+                    "does not have"
+                )
+
+    def record(self, owner: str, entry: LedgerEntry) -> None:
+        values = (entry.checkpoint_id, entry.generation, entry.written_by)
+        self._recorded[_key(owner)] = ",".join(map(str, values))
+
+    def finish(self) -> None:
+        """Add a snapshot to the table, also without files: only snapshots are compared."""
+        if not self._recorded:
+            return
+        with self._location.errors("cannot commit"):
+            transaction = self._table.transaction()
+            transaction.set_properties(self._recorded)
+            snapshot = transaction.update_snapshot(snapshot_properties=self._recorded)
+            with snapshot.fast_append() as append:
+                for file in self._files:
+                    append.append_data_file(file)
+            transaction.commit_transaction()
+
+
+def _key(owner: str) -> str:
+    return f"minirt.{owner}"
+
+
+def _partitioned(table: Any, rows: pa.Table) -> None:
+    """Raises what the library raises if it cannot cut rows into the partitions of the table."""
+    from pyiceberg.io.pyarrow import _determine_partitions
+
+    if not table.spec().is_unpartitioned():
+        list(_determine_partitions(table.spec(), table.schema(), rows))
+
+
+def _described(file: Any, spec: int) -> dict[str, Any]:
+    described = {name: getattr(file, name) for name in _PLAIN}
+    return {**described, "partition": list(file.partition._data), "spec_id": spec}
+
+
+def _data_file(described: Mapping[str, Any]) -> Any:
+    from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
+    from pyiceberg.typedef import Record
+
+    file = DataFile.from_args(
+        content=DataFileContent.DATA,
+        file_format=FileFormat.PARQUET,
+        partition=Record(*described["partition"]),
+        equality_ids=None,
+        key_metadata=None,
+        **{name: described[name] for name in _PLAIN},
+    )
+    file.spec_id = described["spec_id"]
+    return file

@@ -1,0 +1,99 @@
+"""Where an Iceberg table is, and what the errors of its library mean."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import pyarrow as pa
+
+from minirt.errors import ConfigurationError, MinirtError, StorageError
+
+_ASKS_TO_INSTALL = 'Apache Iceberg needs the extra "iceberg": pip install "minirt[iceberg]"'
+_FORMATS = (1, 2)
+
+
+class Location:
+    """A catalog and a table in it. Pickled into workers; names no property of the catalog."""
+
+    def __init__(self, catalog: Mapping[str, str], table: str) -> None:
+        if not isinstance(table, str) or not all(table.split(".")) or "." not in table:
+            raise ConfigurationError(f"table must be named as namespace.table, got {table!r}")
+        if not isinstance(catalog, Mapping):
+            raise ConfigurationError(
+                "catalog must be the properties of a catalog, as pyiceberg's load_catalog takes them"
+            )
+        self._properties = dict(catalog)
+        self.name = table
+
+    def __repr__(self) -> str:
+        return f"Location({self.name!r})"
+
+    def load(self) -> Any:
+        """The table as it is now. Raises ConfigurationError if there is none, StorageError for all else."""
+        try:
+            from pyiceberg import exceptions
+            from pyiceberg.catalog import load_catalog
+        except ImportError as error:
+            raise ConfigurationError(_ASKS_TO_INSTALL) from error
+        with self.errors("cannot open the table"):
+            try:
+                return load_catalog("minirt", **self._properties).load_table(self.name)
+            except (exceptions.NoSuchTableError, exceptions.NoSuchNamespaceError) as error:
+                raise ConfigurationError(
+                    f"{self.name}: the catalog has no such table; create it first"
+                ) from error
+
+    def look(self) -> Any:
+        """The table, when the job is built. Raises ConfigurationError, also if nobody can tell."""
+        try:
+            return self.load()
+        except StorageError as error:
+            raise ConfigurationError(str(error)) from error
+
+    @contextmanager
+    def errors(self, action: str) -> Iterator[None]:
+        """What goes wrong in the library, a catalog or a storage as errors of minirt.
+
+        Each catalog brings errors of its own; all but those of minirt are taken for an outage.
+        """
+        try:
+            yield
+        except MinirtError:
+            raise
+        except Exception as error:
+            text = f"{type(error).__name__}: {' '.join(str(error).split())}"
+            for secret in self._secrets():
+                text = text.replace(secret, "***")
+            raise StorageError(f"{self.name}: {action}: {text[:1000]}") from None
+
+    def _secrets(self) -> list[str]:
+        """The properties that no message may show: those of a storage or an account, and addresses."""
+        open_ones = ("type", "warehouse", "py-io-impl", "name")
+        return [
+            value
+            for key, value in self._properties.items()
+            if key not in open_ones and isinstance(value, str) and len(value) > 3
+        ]
+
+
+def columns_of(table: Any) -> pa.Schema:
+    """The columns of a table as Arrow has them."""
+    from pyiceberg.io.pyarrow import schema_to_pyarrow
+
+    return schema_to_pyarrow(table.schema(), include_field_ids=False)
+
+
+def check_writable(table: Any) -> None:
+    """Raises ConfigurationError if the table asks more of its writers than the library does."""
+    name = ".".join(table.name())
+    version = table.metadata.format_version
+    if version not in _FORMATS:
+        raise ConfigurationError(
+            f"{name}: the table has format version {version}; 1 and 2 are known"
+        )
+    if (wanted := table.properties.get("write.format.default", "parquet")) != "parquet":
+        raise ConfigurationError(
+            f"{name}: the table wants files of {wanted}; the sink writes Parquet"
+        )

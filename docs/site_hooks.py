@@ -1,0 +1,185 @@
+"""What mkdocs does for the site besides rendering: navigation, pages made from the code, links to files.
+
+The folder of the pages is the one source: the navigation is the list of docs/README.md, and titles are
+those of the pages. Pages on the API and on the command line are made of docstrings when the site is built.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from pathlib import Path
+from typing import Any
+
+import typer.main
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.exceptions import PluginError
+from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
+
+import minirt
+from minirt.cli import app
+
+ROOT = Path(__file__).resolve().parents[1]
+_SECTION = re.compile(r"^## (.+)$|^\* \[(\S+\.md)\]\(\2\)", re.MULTILINE)
+_TITLE = re.compile(r"^# (.+)$", re.MULTILINE)
+_FILE_NAMED = re.compile(r"\[([\w-]+\.md)\]\(\1")
+_LOADED = re.compile(
+    r"<(?:script|link|img|iframe)\b[^>]*(?:src|href)=[\"']?((?:https?:)?//[^\s\"'>]*)"
+)
+_ELSEWHERE = re.compile(r"\[([^\]]+)\]\(\.\./([^)#]+)\)")
+
+API = {
+    "Jobs and streams": (
+        "Environment Stream KeyedStream ConnectedStreams ConnectedKeyedStreams WindowedStream Watermarks"
+    ),
+    "Functions and state": (
+        "Process KeyedProcess KeyedCoProcess ProcessContext KeyedContext AsyncFunction Retry ValueState "
+        "ListState MapState WindowProcess WindowContext"
+    ),
+    "Windows": ("Window Tumbling Sliding Session CountWindow GlobalWindow AfterCount AfterTime"),
+    "Aggregates": (
+        "Aggregate Sum Count Min Max Mean First Last Fold ArgMin ArgMax Collect CountDistinct Quantile "
+        "StdDev TopN Variance"
+    ),
+    "Sources and sinks": (
+        "ParquetSource JsonlSource CsvSource CollectionSource SequenceSource ParquetSink JsonlSink "
+        "PrintSink CollectSink DiscardSink Source Split SplitReader BadRecord Sink SinkContext "
+        "SinkIdentity SinkWriter Prepared"
+    ),
+    "Running jobs": (
+        "Checkpointing AlignedWithTimeout Options Limits Queues Restart JobSettings load_settings Job "
+        "JobResult JobStatus JobObserver JobProgress JobFigures HostCluster Invitation Launched"
+    ),
+    "Checkpoints": (
+        "CheckpointReport CheckpointStatus SubtaskReport ChannelReport CheckpointUnderWay Savepoint "
+        "open_checkpoints Checkpoints StoredCheckpoint"
+    ),
+    "Errors": (
+        "MinirtError ConfigurationError UserCodeError SourceDataError SinkDataError StorageError "
+        "CorruptCheckpointError SavepointFailedError WorkerLostError JobFailedError SupersededError "
+        "ProtocolError CheckpointFailure CheckpointFailureReason GenerationFailureReason "
+        "SavepointFailureReason"
+    ),
+}
+"""The pages of the API reference, and the public names on each."""
+
+
+def on_config(config: MkDocsConfig) -> MkDocsConfig:
+    config.nav = navigation(Path(config.docs_dir))
+    return config
+
+
+def navigation(docs: Path) -> list[Any]:
+    """The sections of docs/README.md with the pages that they list, and the pages made from the code."""
+    sections: dict[str, list[Any]] = {}
+    current = ""
+    for section, page in _SECTION.findall((docs / "README.md").read_text()):
+        if section:
+            sections[current := section] = []
+        else:
+            sections[current].append({title_of(docs / page): page})
+    pages = [{title: path} for title, path in api_pages()]
+    sections["API"] = [*pages, {"Commands": "api/commands.md"}]
+    return [{"Start": "README.md"}, *({name: found} for name, found in sections.items())]
+
+
+def title_of(page: Path) -> str:
+    found = _TITLE.search(page.read_text())
+    assert found is not None, page
+    return found[1].replace("`", "")
+
+
+def api_pages() -> list[tuple[str, str]]:
+    return [(title, f"api/{title.lower().replace(' ', '-')}.md") for title in API]
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Add the pages that are made from the code, and the files outside of docs/ that pages link to."""
+    for (title, path), names in zip(api_pages(), API.values(), strict=True):
+        files.append(File.generated(config, path, content=api_page(title, names.split())))
+    files.append(File.generated(config, "api/commands.md", content=commands_page()))
+    for page in Path(config.docs_dir).glob("*.md"):
+        for _, target in _ELSEWHERE.findall(page.read_text()):
+            if (ROOT / target).is_file() and files.get_file_from_path(f"files/{target}") is None:
+                source = str(ROOT / target)
+                files.append(File.generated(config, f"files/{target}", abs_src_path=source))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Call pages by their titles; lead links out of docs/ to the copies. Folders become text."""
+    if page.file.src_uri.startswith("api/"):
+        return markdown
+    if page.file.src_uri == "questions.md":
+        page.meta["search"] = {"boost": 2}  # It says what to read.
+    docs = Path(config.docs_dir)
+    named = _FILE_NAMED.sub(lambda found: f"[{title_of(docs / found[1])}]({found[1]}", markdown)
+    return _ELSEWHERE.sub(_led, named)
+
+
+def on_post_build(config: MkDocsConfig) -> None:
+    """Raise PluginError if a page would load anything from elsewhere."""
+    for page in Path(config.site_dir).rglob("*.html"):
+        found = _LOADED.search(page.read_text())
+        if found:
+            raise PluginError(f"{page.name} would load {found[1]}")
+
+
+def _led(found: re.Match[str]) -> str:
+    text, target = found.groups()
+    return f"[{text}](files/{target})" if (ROOT / target).is_file() else f"`{target}`"
+
+
+def api_page(title: str, names: list[str]) -> str:
+    """A heading and what the docstrings say, for each public name."""
+    parts = [f"# {title}"]
+    for name in names:
+        value = getattr(minirt, name)
+        where = f"{value.__module__}.{value.__qualname__}"
+        parts.append(_told(where, f"rt.{name}", name))
+        if value is minirt.Stream:
+            parts.append(_told("minirt.api.trying.Trying", "rt.Stream, to try things", "trying"))
+    return "\n\n".join(parts) + "\n"
+
+
+def _told(where: str, heading: str, label: str) -> str:
+    lines = (
+        f"::: {where}",
+        "    options:",
+        f"      heading: {heading}",
+        f"      toc_label: {label}",
+    )
+    return "\n".join(lines)
+
+
+def commands_page() -> str:
+    """Every command with its options, as `--help` says it."""
+    parts = ["# Commands", "What `minirt COMMAND --help` prints. [Run jobs from the command line]"]
+    parts[1] += "(../command-line.md) shows them at work."
+    for name, command in commands_of(typer.main.get_command(app), ("minirt",)):
+        parts.append(f"## {name}")
+        parts.append(inspect.cleandoc(command.help or ""))
+        rows = [row for row in map(_row, command.params) if row is not None]
+        if rows:
+            parts.append("\n".join(["| option | meaning |", "|---|---|", *rows]))
+    return "\n\n".join(parts) + "\n"
+
+
+def commands_of(group: Any, above: tuple[str, ...]) -> list[tuple[str, Any]]:
+    found = []
+    for name, command in group.commands.items():
+        if hasattr(command, "commands"):
+            found += commands_of(command, (*above, name))
+        else:
+            found.append((" ".join((*above, name)), command))
+    return found
+
+
+def _row(param: Any) -> str | None:
+    names = (
+        ", ".join(param.opts) if param.param_type_name == "option" else param.metavar or param.name
+    )
+    meaning = " ".join((getattr(param, "help", None) or "").split()).replace("|", "\\|")
+    names = names.replace("|", "\\|")
+    return None if names == "--help" else f"| `{names}` | {meaning} |"

@@ -1,0 +1,53 @@
+"""JSON objects straight into columns, by the reader of Arrow: no Python object for any record."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+from pyarrow import json as pa_json
+
+from minirt.errors import ConfigurationError
+
+
+def read_objects(
+    text: bytes, rows: int, schema: pa.Schema, *, one_a_line: bool = False
+) -> pa.RecordBatch:
+    """The columns of `schema` of so many JSON objects; fields that it does not name are left out.
+
+    Without `one_a_line` an object may go over several lines. Raises ArrowInvalid unless the text has as
+    many objects, and all fit.
+    """
+    table = pa_json.read_json(
+        pa.BufferReader(text),
+        read_options=pa_json.ReadOptions(use_threads=False, block_size=len(text) + 1),
+        parse_options=pa_json.ParseOptions(
+            explicit_schema=schema,
+            unexpected_field_behavior="ignore",
+            newlines_in_values=not one_a_line,
+        ),
+    )
+    if table.num_rows != rows:
+        raise pa.ArrowInvalid(f"{table.num_rows} JSON objects instead of {rows}")
+    [batch] = table.combine_chunks().to_batches()
+    columns = [batch.column(field.name) for field in schema]
+    for field, column in zip(schema, columns, strict=True):
+        if column.null_count and not field.nullable:
+            raise pa.ArrowInvalid(f"column {field.name!r} must not be null")
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def checked_schema(schema: object) -> pa.Schema:
+    """A schema that objects can be read by. Raises ConfigurationError for any other."""
+    if not isinstance(schema, pa.Schema) or not len(schema):
+        raise ConfigurationError(
+            f"schema must be a pyarrow.Schema with at least one column, got {schema!r}"
+        )
+    if len(set(schema.names)) < len(schema):
+        raise ConfigurationError(f"schema names a column twice: {', '.join(schema.names)}")
+    for field in schema:
+        try:
+            read_objects(b"{}", 1, pa.schema([field.with_nullable(True)]))
+        except pa.ArrowException as error:
+            raise ConfigurationError(
+                f"schema: column {field.name!r} cannot be read from JSON as {field.type}: {error}"
+            ) from error
+    return schema

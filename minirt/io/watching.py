@@ -1,0 +1,109 @@
+"""Reads a folder to which files are added, without an end.
+
+Each split takes the files whose names fall to it, one after another, and remembers which it has read: for
+as long as they are in the folder, so that what it remembers is as small as the folder is. Which file comes
+next is part of the offset before any record of it is read: a restored job goes on with the same one,
+whatever has come meanwhile.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from hashlib import blake2b
+from typing import Any
+
+import pyarrow as pa
+
+from minirt.io.base import BadRecord, Offset, Split, SplitReader
+from minirt.io.files import InputFiles
+
+_DIGEST_BYTES = 8
+
+OpenFile = Callable[[str, Offset], SplitReader]
+"""Opens a reader for a whole file at an offset in it."""
+
+
+def watched_splits(parts: int) -> Sequence[Split]:
+    """Splits that read a folder together."""
+    return [Split(f"{part}-of-{parts}", {"part": part, "of": parts}) for part in range(parts)]
+
+
+class WatchedReader(SplitReader):
+    """Its offset is what was read, as digests of names; the file at hand, if any; and the offset in it."""
+
+    def __init__(
+        self, files: InputFiles, open_file: OpenFile, split: Split, offset: Offset, poll_s: float
+    ) -> None:
+        self._files = files
+        self._open_file = open_file
+        self._part: int = split.info["part"]
+        self._of: int = split.info["of"]
+        self._poll_s = poll_s
+        read: bytes
+        self._path: str | None
+        self._inner: Offset
+        read, self._path, self._inner = offset or (b"", None, None)
+        self._read = _cut(read)
+        self._packed = read
+        self._reader: SplitReader | None = None
+        self._bad: list[BadRecord] = []
+        self._listed_at: float | None = None
+        self._skipped = 0
+        self.offset = [read, self._path, self._inner]
+
+    def read(self) -> list[Any] | pa.RecordBatch | None:
+        if self._path is None:
+            self._choose()
+            return []
+        if self._reader is None:
+            self._reader = self._open_file(self._path, self._inner)
+        batch = self._reader.read()
+        self._bad += self._reader.take_bad_records()
+        self.skipped = self._skipped + self._reader.skipped
+        if batch is not None:
+            self.offset = [self._packed, self._path, self._reader.offset]
+            return batch
+        self.close()
+        self._skipped = self.skipped
+        self._read.add(_digest(self._path))
+        self._packed = b"".join(sorted(self._read))
+        self._path = self._inner = None
+        self.offset = [self._packed, None, None]
+        self._choose()
+        return []
+
+    def take_bad_records(self) -> list[BadRecord]:
+        bad, self._bad = self._bad, []
+        return bad
+
+    def close(self) -> None:
+        reader, self._reader = self._reader, None
+        if reader is not None:
+            reader.close()
+
+    def _choose(self) -> None:
+        """Take the next file by name, if there is one and it is time to look."""
+        now = time.monotonic()
+        if self._listed_at is not None and now - self._listed_at < self._poll_s:
+            return
+        there = {_digest(file.path): file.path for file in self._files.list(may_be_empty=True)}
+        self._read &= there.keys()
+        self._packed = b"".join(sorted(self._read))
+        new = [
+            path
+            for digest, path in there.items()
+            if digest not in self._read and int.from_bytes(digest) % self._of == self._part
+        ]
+        self._path = min(new, default=None)
+        # There may be more: the next one is looked for as soon as this one is read.
+        self._listed_at = now if self._path is None else None
+        self.offset = [self._packed, self._path, None]
+
+
+def _digest(path: str) -> bytes:
+    return blake2b(path.encode(), digest_size=_DIGEST_BYTES).digest()
+
+
+def _cut(packed: bytes) -> set[bytes]:
+    return {packed[start : start + _DIGEST_BYTES] for start in range(0, len(packed), _DIGEST_BYTES)}

@@ -1,0 +1,124 @@
+"""`join` with a time to live: pairs of records of one key, however far they are apart in event time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import ClassVar
+
+import numpy as np
+import pyarrow as pa
+
+from minirt.data.batch import Columns
+from minirt.data.hashing import U64
+from minirt.errors import ConfigurationError
+from minirt.graph.operator_spec import Form
+from minirt.operators.common.base import Operator, OperatorContext
+from minirt.operators.common.join_bounds import FIRST_TIME, Lasting
+from minirt.operators.common.join_side import Side
+from minirt.operators.join import JoinOperator, JoinSpec
+from minirt.protocol.watermarks import MAX_WATERMARK
+from minirt.state.expiry import BUCKETS, ProcessingClock
+from minirt.state.runs import Places, Run, Times
+from minirt.state.sections import Section
+from minirt.state.stored import NO_WATERMARK, STATE_CLOCK, pack_event_time, unpack_event_time
+
+NO_TIME = FIRST_TIME
+"""The event time of a record that has none."""
+
+
+class TtlJoinSpec(JoinSpec):
+    """As JoinSpec, but `bounds`, a Lasting, say how long each record is kept by the clock."""
+
+    kind: ClassVar = "join_ttl"
+    needs_event_time: ClassVar = False
+
+    @property
+    def default_name(self) -> str:
+        return "join"
+
+    def side_output(self, tag: str, label: str) -> Form:
+        raise ConfigurationError(
+            f"{label}: no record is late for a join with ttl=..., so it has no side output {tag!r}"
+        )
+
+    def build(self, ctx: OperatorContext) -> Operator:
+        return TtlJoinOperator(ctx, self)
+
+
+class TtlJoinOperator(JoinOperator):
+    """Keeps each record for the time to live; what has expired is never seen, and is removed soon after.
+
+    Event time plays no part but in results. What both sides have in common is `until`, by the clock.
+    """
+
+    with_until: ClassVar = True
+
+    def __init__(self, ctx: OperatorContext, spec: TtlJoinSpec) -> None:
+        super().__init__(ctx, spec)
+        assert isinstance(spec.bounds, Lasting)
+        self._ttl_ms = spec.bounds.ttl_ms
+        self._clock = ProcessingClock(ctx.now, ctx.monotonic)
+
+    @property
+    def due_at(self) -> float | None:
+        """What expires one after the other is removed together, a little later."""
+        first = min((run.over_from for side in self._sides for run in side.runs.runs), default=None)
+        return None if first is None else self._clock.due_at(first + self._ttl_ms // BUCKETS)
+
+    def on_due(self) -> Iterator[None]:
+        return self._free(self._clock.tick())
+
+    def on_watermark(self, watermark: int) -> Iterator[None]:
+        """At the end of input no partners can come."""
+        self.watermark = watermark
+        self._times.advance(watermark)
+        return self._free(MAX_WATERMARK if watermark == MAX_WATERMARK else self._clock.now())
+
+    def snapshot(self) -> Mapping[str, Section]:
+        return {**super().snapshot(), STATE_CLOCK: pack_event_time(self._clock.tick())}
+
+    def restore(self, sections: Mapping[str, bytes], *, exact: bool) -> None:
+        super().restore(sections, exact=exact)
+        if STATE_CLOCK in sections:
+            self._clock.restore(unpack_event_time(sections[STATE_CLOCK])[0])
+
+    def _times_of(self, columns: Columns) -> Times:
+        if columns.timestamps is None:
+            return np.full(len(columns), NO_TIME)
+        return columns.timestamps
+
+    def _seen(self, hashes: U64) -> Times:
+        return np.full(len(hashes), self._clock.tick())
+
+    def _until(self, side: Side, times: Times) -> Times:
+        return np.full(len(times), self._clock.now() + self._ttl_ms)
+
+    @property
+    def _over(self) -> int:
+        return self._clock.now()
+
+    def _pair(
+        self, side: Side, run: Run, own: Places, other: Side, waiting: Run, theirs: Places
+    ) -> None:
+        there = waiting.until[theirs] > self._clock.now()
+        if not there.all():
+            own, theirs = own[there], theirs[there]
+        if len(own):
+            super()._pair(side, run, own, other, waiting, theirs)
+
+    def _certain(self, times: Times, until: Times) -> Times:
+        """By event time that is now: so no result is late."""
+        reached = self._times.reached
+        if reached == NO_WATERMARK:
+            return times
+        return np.where(times == NO_TIME, times, np.maximum(times, reached + 1))
+
+    def _give(self, rows: pa.RecordBatch, times: Times) -> None:
+        without = times == NO_TIME
+        if not without.any():
+            super()._give(rows, times)
+            return
+        results = Columns(rows, times)
+        self.ctx.emit(Columns(results.where(without).table))
+        if not without.all():
+            self.ctx.emit(results.where(~without))

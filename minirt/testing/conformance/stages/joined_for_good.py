@@ -1,0 +1,176 @@
+"""Joins of two streams by key whose records never expire: all pairs there are, and what has no partner."""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, ClassVar
+
+import minirt as rt
+from minirt.testing.conformance.edges import EdgeKind
+from minirt.testing.conformance.plans import Stage
+from minirt.testing.conformance.stages.base import (
+    BACK,
+    LAID,
+    MORE,
+    CutOf,
+    Output,
+    Path,
+    Record,
+    Records,
+    Site,
+    StageKind,
+    Stamped,
+    Verdict,
+    key_of,
+    some,
+)
+
+HOWS = ("inner", "left", "right", "full", "semi", "anti")
+SIDES = "left", "right"
+KEYS = 7
+"""More than other stages have: each key makes as many results as its two sides multiplied."""
+
+Result = tuple[Stamped | None, Stamped | None]
+
+
+class TtlJoinStage(StageKind):
+    """Gives out `("met", uid)`, with a note of the records of both sides, None for a side without.
+
+    When a record without a partner comes is by chance, but it comes once, when all input has ended.
+    """
+
+    name: ClassVar = "met"
+    words: ClassVar = "join by key with a time to live that no run lasts"
+    streams: ClassVar = 2
+    inputs: ClassVar = 2
+    keyed: ClassVar = True
+    multiplies: ClassVar = True
+    by_chance: ClassVar = True
+
+    def takes(self, edge: EdgeKind) -> bool:
+        """Copies of both sides would be joined with each other."""
+        return super().takes(edge) and not edge.copies
+
+    def add(self, site: Site) -> rt.Stream:
+        left, right = (_laid(site, side) for side in (0, 1))
+        columns = (["key", "left"], ["key", "right"])
+        how: Any = how_of(site.stage)
+        joined = left.join(
+            right, on="key", ttl="100000d", how=how, columns=columns, **site.settings
+        )
+        return joined.map(Tell(site.uid), uid=f"{site.uid}{BACK}", parallelism=site.width)
+
+    def captured(self, record: Any) -> Record:
+        if not isinstance(record, dict):
+            captured: Record = record
+            return captured
+        if "left" in record and "right" in record:
+            return Tell("")(record)
+        laid: Record = ast.literal_eval(record.get("left") or record["right"])
+        return laid
+
+    def passed_on(self, stage: Stage, uid: str, consumed: Sequence[Records]) -> Records:
+        return Records()
+
+    def at_cut(self, cut: CutOf) -> Records:
+        """What has no partner either waits or was given out; all pairs were."""
+        given = Counter(_results(note for _, _, notes in cut.put_out() for note in notes))
+        pairs, alone = _wanted(cut.stage, cut.consumed)
+        with_partner = Counter({one: n for one, n in given.items() if one not in alone})
+        cut.compare(f"what {cut.uid} has given out", with_partner, pairs)
+        sides = [side for side in (0, 1) if _gives_alone(cut.stage, side)]
+        there = given - with_partner
+        for side in sides:
+            for row, done in cut.stored.waiting(cut.uid, SIDES[side]):
+                path, time, _ = ast.literal_eval(row[SIDES[side]])
+                there[_alone(side, (path, time))] += not done
+        if cut.exactly_once:  # Otherwise a partner from behind the cut may have come already.
+            cut.compare(f"what is alone at {cut.uid}", +there, alone)
+        return Records()
+
+    def judge(self, output: Output, verdict: Verdict) -> None:
+        given, wanted = Counter(_results(output.notes)), Counter[Result]()
+        for part in _wanted(output.stage, output.inputs):
+            wanted += part
+        lost, more = wanted - given, given - wanted
+        verdict.lost += lost.total()
+        verdict.duplicated += more.total()
+        if lost or (more and output.exactly_once) or not given.keys() <= wanted.keys():
+            verdict.wrong.append(f"{output.uid}: lost {some(lost)}, too many {some(more)}")
+
+
+class Tell:
+    def __init__(self, uid: str) -> None:
+        self._uid = uid
+
+    def __call__(self, row: Mapping[str, Any]) -> Record:
+        found = [None if row.get(side) is None else ast.literal_eval(row[side]) for side in SIDES]
+        both = [None if one is None else (tuple(one[0]), one[1]) for one in found]
+        return (("met", self._uid), 0, (("met", self._uid, *both),))
+
+
+def takes_part(path: Path) -> bool:
+    """Half of the records do, as there are many results."""
+    return key_of(path, 6) in (0, 1, 5)
+
+
+def how_of(stage: Stage) -> str:
+    return HOWS[(2 * stage.keys + len(stage.parallelism)) % len(HOWS)]
+
+
+def _laid(site: Site, side: int) -> rt.Stream:
+    sender, name = site.senders[side], SIDES[side]
+    before: dict[str, Any] = {"parallelism": sender.parallelism[site.form]}
+
+    def lay_out(record: Record) -> list[dict[str, Any]]:
+        row = {"key": key_of(record[0], KEYS), name: repr(tuple(record))}
+        return [row] if takes_part(record[0]) else []
+
+    # The uid tells the kit which input leads on from here.
+    return site.streams[side].flat_map(lay_out, uid=f"{site.uid}{MORE}{side}{LAID}", **before)
+
+
+def _results(notes: Iterable[Any]) -> Iterator[Result]:
+    for _, _, left, right in notes:
+        yield _stamped(left), _stamped(right)
+
+
+def _stamped(found: Any) -> Stamped | None:
+    return None if found is None else (tuple(found[0]), found[1])
+
+
+def _gives_alone(stage: Stage, side: int) -> bool:
+    own = ("left", "full", "anti") if side == 0 else ("right", "full")
+    return how_of(stage) in own
+
+
+def _alone(side: int, stamped: Stamped) -> Result:
+    return (stamped, None) if side == 0 else (None, stamped)
+
+
+def _wanted(stage: Stage, consumed: Sequence[Records]) -> tuple[Counter[Result], Counter[Result]]:
+    """The results with a partner, and those without: of a semi join, the former are the left alone."""
+    lefts, rights = (
+        Counter({record: n for record, n in records.items() if takes_part(record[0])})
+        for records in consumed
+    )
+    pairs: Counter[Result] = Counter()
+    for left, n in lefts.items():
+        for right, m in rights.items():
+            if key_of(left[0], KEYS) == key_of(right[0], KEYS):
+                pairs[left, right] = n * m
+    met = {left for left, _ in pairs}, {right for _, right in pairs}
+    alone = Counter(
+        {
+            _alone(side, stamped): n
+            for side, records in enumerate((lefts, rights))
+            for stamped, n in records.items()
+            if stamped not in met[side] and _gives_alone(stage, side)
+        }
+    )
+    how = how_of(stage)
+    if how == "semi":
+        return Counter({(left, None): n for left, n in lefts.items() if left in met[0]}), alone
+    return (Counter() if how == "anti" else pairs), alone

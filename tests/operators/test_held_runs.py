@@ -1,0 +1,171 @@
+"""Operators that hold records in runs, against plain Python: many small runs, restored and rescaled."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from itertools import pairwise
+from random import Random
+from typing import Any
+
+import pytest
+
+from minirt.graph.keys import KeySelector
+from minirt.graph.operator_spec import OperatorSpec
+from minirt.operators.distinct import DistinctSpec
+from minirt.operators.join_as_of import AsOf, AsOfJoinSpec
+from minirt.operators.top_n import TopNSpec
+from minirt.state import runs as runs_module
+from minirt.testing.contracts import Advance, Event, Given
+from minirt.testing.contracts.operating import Result, Subtasks
+
+KEYS = ("a", "b", "c", None)
+SEEDS = range(8)
+
+
+@pytest.fixture(autouse=True)
+def _small_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runs_module, "RUN_ROWS_MAX", 8)
+    monkeypatch.setattr(runs_module, "RUN_ROWS_MIN", 2)
+    monkeypatch.setattr(runs_module, "CANDIDATES_MAX", 4)
+
+
+def run(spec: OperatorSpec, events: list[Event], random: Random, inputs: int) -> list[Result]:
+    """The results of all, with a restore here and there, often at another parallelism."""
+    keys = (KeySelector(("k",)),) * inputs
+    subtasks, results = Subtasks(spec, keys, random.randint(1, 3)), list[Result]()
+    for place, event in enumerate(events):
+        if random.random() < 0.15:
+            stored = subtasks.snapshot(f"{place}")
+            results += subtasks.results
+            subtasks = Subtasks(spec, keys, random.randint(1, 3), restore=stored)
+        subtasks.feed(event, columns=random.random() < 0.5)
+    return [*results, *subtasks.end()]
+
+
+def batches(random: Random, inputs: int) -> Iterator[Event]:
+    """Records in disorder, none of which is late: their number is the time that they were made at."""
+    number, watermark = 0, -1
+    for _ in range(40):
+        count = random.randint(1, 6)
+        rows = [{"k": random.choice(KEYS), "n": number + i} for i in range(count)]
+        times = [watermark + 1 + random.randint(0, 30) for _ in rows]
+        for row, time in zip(rows, times, strict=True):
+            row["t"] = time
+        number += count
+        yield Given(rows, times, random.randrange(inputs))
+        if random.random() < 0.5:
+            watermark += random.randint(1, 12)
+            yield Advance(watermark)
+
+
+def given_in(events: list[Event], input: int) -> list[dict[str, Any]]:
+    return [r for e in events if isinstance(e, Given) and e.input == input for r in e.records]
+
+
+@pytest.mark.parametrize("tolerance", [None, 9])
+@pytest.mark.parametrize("how", ["inner", "left"])
+def test_each_record_has_the_version_of_its_time(how: Any, tolerance: int | None) -> None:
+    for seed in SEEDS:
+        random = Random(seed)
+        events = [_named(event) for event in batches(random, 2)]
+        results = run(AsOfJoinSpec(AsOf(tolerance), how), events, random, 2)
+        versions = defaultdict(list)
+        for row in given_in(events, 1):
+            if row["k"] is not None:
+                versions[row["k"]].append((row["right_time"], row["right"]))
+        wanted, found = {}, {}
+        for row in given_in(events, 0):
+            fitting = [
+                one
+                for one in versions[row["k"]]
+                if one[0] <= row["left_time"]
+                and (tolerance is None or one[0] >= row["left_time"] - tolerance)
+            ]
+            if fitting or how == "left":
+                wanted[row["left"]] = max((time for time, _ in fitting), default=None)
+        for tag, row, time in results:
+            assert tag == ""
+            assert row["left"] not in found, f"seed {seed}: twice"
+            found[row["left"]] = row.get("right_time")
+            assert time == row["left_time"]
+            version = row.get("right_time"), row.get("right")
+            assert version == (None, None) or version in versions[row["k"]]
+        assert found == wanted, f"seed {seed}"
+
+
+def _named(event: Event) -> Event:
+    """The columns of both sides must differ, so that results tell which is which."""
+    if isinstance(event, Advance):
+        return event
+    side = ("left", "right")[event.input]
+    rows = [{"k": r["k"], side: r["n"], f"{side}_time": r["t"]} for r in event.records]
+    return Given(rows, event.times, event.input)
+
+
+def test_versions_are_freed_once_the_next_one_holds() -> None:
+    subtasks = Subtasks(AsOfJoinSpec(AsOf(None), "inner"), (KeySelector(("k",)),) * 2)
+    [operator] = subtasks.operators
+    for time in range(200):
+        subtasks.feed(Given([{"k": k, "v": time} for k in range(5)], [time] * 5, 1))
+        subtasks.feed(Given([{"k": time % 5}], [time], 0))
+        subtasks.feed(Advance(time))
+        assert operator.ctx.metrics.waiting_records <= 40, f"at {time}"
+    assert len(subtasks.end()) == 200
+    assert operator.ctx.metrics.waiting_records >= 5, "the newest versions hold on"
+
+
+@pytest.mark.parametrize("n", [1, 3])
+def test_the_first_of_a_key_have_their_ranks(n: int) -> None:
+    for seed in SEEDS:
+        random = Random(seed)
+        events = list(batches(random, 1))
+        spec = TopNSpec(n, (("t", "descending"), ("n", "ascending")))
+        last = {(row["k"], row["rank"]): row["n"] for _, row, _ in run(spec, events, random, 1)}
+        rows = sorted(given_in(events, 0), key=lambda row: (-row["t"], row["n"]))
+        wanted = {
+            (key, rank): row["n"]
+            for key in KEYS
+            for rank, row in enumerate([row for row in rows if row["k"] == key][:n], start=1)
+        }
+        assert last == wanted, f"seed {seed}"
+
+
+def test_of_equal_records_those_have_a_rank_that_came_first_also_before_a_restore() -> None:
+    spec, keys = TopNSpec(2, (("v", "descending"),)), (KeySelector(("k",)),)
+    subtasks, results = Subtasks(spec, keys), list[Result]()
+    for number in range(20):
+        subtasks.feed(Given([{"k": 1, "v": 5 + number // 19, "n": number}]))
+        [operator] = subtasks.operators
+        assert operator.ctx.metrics.waiting_records <= 4
+        if number == 10:
+            results += subtasks.results
+            subtasks = Subtasks(spec, keys, restore=subtasks.snapshot(f"{number}"))
+    ranks = [(row["rank"], row["n"]) for _, row, _ in [*results, *subtasks.end()]]
+    assert ranks == [(1, 0), (2, 1), (1, 19), (2, 0)]
+
+
+def test_results_of_a_key_are_a_span_apart_and_repetitions_are_near_them() -> None:
+    for seed in SEEDS:
+        random = Random(seed)
+        events = list(batches(random, 1))
+        results = run(DistinctSpec(15), events, random, 1)
+        given = defaultdict(list)
+        for tag, row, time in results:
+            assert tag == ""
+            given[row["k"]].append(time)
+        for row in given_in(events, 0):
+            assert any(abs(row["t"] - time) < 15 for time in given[row["k"]]), f"seed {seed}"
+        for times in given.values():
+            ordered = sorted(times)
+            assert all(later - earlier >= 15 for earlier, later in pairwise(ordered))
+
+
+def test_what_nothing_can_repeat_is_forgotten() -> None:
+    subtasks = Subtasks(DistinctSpec(50), (KeySelector(("k",)),))
+    [operator] = subtasks.operators
+    for time in range(0, 5_000, 10):
+        subtasks.feed(Given([{"k": time}, {"k": time}], [time, time]))
+        subtasks.feed(Advance(time))
+    assert len(operator.state.table("given")) < 10  # type: ignore[attr-defined]
+    assert len(subtasks.results) == 500
