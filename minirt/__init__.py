@@ -46,7 +46,6 @@ To watch, ask, look into and compare jobs:
 What many of these need:
 
     clock, threads, filesystems, standard_streams   each opened or started in one place
-    dataclass   classes of data, quickly made
     notebook    how values show themselves in notebooks
 """
 

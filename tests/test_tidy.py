@@ -30,7 +30,6 @@ PURE = (
     "minirt.modes",
     "minirt.errors",
     "minirt.units",
-    "minirt.dataclass",
     "minirt.notebook",
 )
 PURE_MUST_NOT_IMPORT = (

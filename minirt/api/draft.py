@@ -5,13 +5,12 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
 from minirt.api.pickling import check_picklable
 from minirt.config import Options
-from minirt.dataclass import dataclass
 from minirt.errors import ConfigurationError
 from minirt.graph.job_graph import Edge, JobGraph, OperatorNode
 from minirt.graph.keys import KeySelector

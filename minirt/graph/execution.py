@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from minirt.dataclass import dataclass
 from minirt.graph.fingerprint import fingerprint
 from minirt.graph.job_graph import OperatorNode
 from minirt.graph.partitioning import Partitioning, Wiring

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import pyarrow as pa
 
-from minirt.dataclass import dataclass
 from minirt.graph.keys import KeySelector
 from minirt.graph.operator_spec import OperatorSpec, StateDealing
 from minirt.graph.partitioning import Partitioning

@@ -10,12 +10,12 @@ from __future__ import annotations
 import functools
 from abc import ABC, abstractmethod
 from collections.abc import Set
+from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import pyarrow as pa
 
-from minirt.dataclass import dataclass
 from minirt.errors import ConfigurationError
 from minirt.graph.keys import KeySelector
 from minirt.io.base import Sink, Source

@@ -18,14 +18,13 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any, Protocol
 
 import pyarrow as pa
 
 from minirt.data.batch import Batch
-from minirt.dataclass import dataclass
 
 Offset = Any
 """A position in a split: any value that msgpack carries. None is the beginning."""

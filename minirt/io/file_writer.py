@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import BinaryIO
 
 from minirt.data.batch import Batch
-from minirt.dataclass import dataclass
 from minirt.io.base import Handle, Prepared, SinkWriter
 from minirt.io.encoder import Encoder
 from minirt.io.file_names import FileNames

@@ -24,11 +24,10 @@ import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import BinaryIO
 
 from minirt.data.batch import Batch
-from minirt.dataclass import dataclass
 from minirt.errors import (
     ConfigurationError,
     CorruptCheckpointError,

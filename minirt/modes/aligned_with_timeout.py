@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import ClassVar
 
-from minirt.dataclass import dataclass
 from minirt.errors import ConfigurationError
 from minirt.protocol.barriers import (
     Alignment,

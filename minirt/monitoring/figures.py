@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, astuple, field
+from dataclasses import asdict, astuple, dataclass, field
 from itertools import groupby
 from typing import Any
 
-from minirt.dataclass import dataclass
 from minirt.monitoring.subtask_metrics import SubtaskMetrics
 from minirt.protocol.job_events import JobStatus
 from minirt.protocol.reasons import CheckpointFailure

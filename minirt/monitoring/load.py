@@ -6,11 +6,11 @@ Entries are taken every `Limits.load_s` seconds and hold what advice needs: also
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import msgpack
 
-from minirt.dataclass import dataclass
 from minirt.monitoring.events import FIGURES_BYTES_MAX
 from minirt.monitoring.figures import OperatorFigures
 from minirt.monitoring.monitor import JobMonitor

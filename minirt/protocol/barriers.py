@@ -5,10 +5,8 @@
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import ClassVar, Literal, NamedTuple, Protocol
-
-from minirt.dataclass import dataclass
 
 TRIGGER_CHANNEL = 0
 """The only channel of a source subtask: its barriers are the coordinator's triggers."""

@@ -13,7 +13,8 @@ checkpoint is complete, the job needs no workers: what is left to do is between 
 
 from __future__ import annotations
 
-from minirt.dataclass import dataclass
+from dataclasses import dataclass
+
 from minirt.protocol.barriers import Barrier
 from minirt.protocol.commits import Commits
 from minirt.protocol.dates import Dates

@@ -9,10 +9,9 @@ nothing: that would be to lose everything in silence.
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from minirt.dataclass import dataclass
 from minirt.errors import ConfigurationError, CorruptCheckpointError, ProtocolError
 from minirt.protocol.checkpoint_paths import CheckpointPaths
 from minirt.protocol.damage import NO_OLDER_CHECKPOINT, cannot_restore, fallback_to

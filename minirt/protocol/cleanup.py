@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
 
-from minirt.dataclass import dataclass
 from minirt.protocol.checkpoint_paths import CheckpointPaths
 from minirt.protocol.manifest import (
     GenerationClaim,

@@ -6,10 +6,9 @@ Times are seconds of a monotonic clock, as in `minirt.protocol.job`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from enum import Enum
 
-from minirt.dataclass import dataclass
 from minirt.errors import CorruptCheckpointError
 from minirt.protocol.ids import SubtaskId
 from minirt.protocol.manifest import (

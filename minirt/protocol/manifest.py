@@ -22,9 +22,9 @@ claim disowns a manifest is wrong: a zombie that resolves late would disown what
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
-from minirt.dataclass import dataclass
 from minirt.errors import CorruptCheckpointError, ProtocolError
 from minirt.protocol import plain
 from minirt.protocol.barriers import Switch

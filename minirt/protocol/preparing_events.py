@@ -6,9 +6,9 @@ it, by `Done`, or by `StepFailed`.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
-from minirt.dataclass import dataclass
 from minirt.errors import CorruptCheckpointError
 from minirt.protocol.manifest import GenerationClaim, Manifest, ManifestKey, SinkHandles
 

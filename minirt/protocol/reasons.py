@@ -7,9 +7,9 @@ Programs compare the `reason` of a failure and read its details. Nobody else put
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from enum import Enum
 
-from minirt.dataclass import dataclass
 from minirt.errors import StorageError, SupersededError, WorkerLostError
 
 _NAMES_MAX = 10

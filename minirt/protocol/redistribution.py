@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import dataclass
 
-from minirt.dataclass import dataclass
 from minirt.errors import ConfigurationError
 from minirt.protocol.ids import SubtaskId
 from minirt.protocol.manifest import ChannelData, Manifest, SnapshotRef

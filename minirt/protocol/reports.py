@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from enum import Enum
 from typing import Any, Literal
 
-from minirt.dataclass import dataclass
 from minirt.notebook import table
 from minirt.protocol import plain
 from minirt.protocol.barriers import Switch

@@ -7,9 +7,9 @@ Time is an argument: seconds of a monotonic clock.
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import dataclass
 from typing import Protocol
 
-from minirt.dataclass import dataclass
 from minirt.errors import ConfigurationError
 from minirt.units import Duration, positive, seconds
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
-from minirt.dataclass import dataclass
 from minirt.errors import ConfigurationError
 from minirt.protocol.ids import SubtaskId
 from minirt.protocol.key_groups import group_range

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 
-from minirt.dataclass import dataclass
 from minirt.protocol.ids import SubtaskId
 from minirt.protocol.manifest import ManifestKey
 from minirt.protocol.redistribution import InFlightPlan

@@ -8,9 +8,9 @@ named by the uids of its ends.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from minirt.dataclass import dataclass
 from minirt.protocol.topology import EdgeFacts, InFlight, Order, Topology, VertexFacts, differ
 
 if TYPE_CHECKING:

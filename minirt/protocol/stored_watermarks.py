@@ -15,8 +15,8 @@ time, as a source that has ended tells it again, and one that was drained goes o
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
-from minirt.dataclass import dataclass
 from minirt.protocol.ids import SubtaskId
 from minirt.protocol.topology import EdgeFacts, Topology, VertexFacts
 from minirt.protocol.watermarks import MAX_WATERMARK

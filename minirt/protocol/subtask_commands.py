@@ -6,9 +6,9 @@ here, which the protocol returns, and a case in `Subtask.obey`.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import ClassVar
 
-from minirt.dataclass import dataclass
 from minirt.protocol.barriers import Barrier
 
 

@@ -7,10 +7,9 @@ text, which tell whether a job that is restored still does what it did.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import field
+from dataclasses import dataclass, field
 from enum import Enum
 
-from minirt.dataclass import dataclass
 from minirt.protocol.ids import SubtaskId
 
 

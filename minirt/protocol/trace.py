@@ -7,10 +7,9 @@ ahead of the coordinator's, so that events of several processes can be laid on o
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple, get_args
 
-from minirt.dataclass import dataclass
 from minirt.protocol.manifest import CheckpointKind
 from minirt.protocol.reports import ChannelReport
 

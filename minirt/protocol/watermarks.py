@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-
-from minirt.dataclass import dataclass
+from dataclasses import dataclass
 
 MAX_WATERMARK = 2**63 - 1
 """The watermark at the end of input: everything is older."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from minirt.dataclass import dataclass
+from dataclasses import dataclass
+
 from minirt.protocol.ids import SubtaskId
 from minirt.protocol.job_events import SetTimer, Timer, TimerKind
 from minirt.protocol.reasons import GenerationFailure, GenerationFailureReason

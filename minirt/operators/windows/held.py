@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,6 @@ from minirt.aggregates import Accumulated
 from minirt.data.custody import Custody
 from minirt.data.errors import UnsupportedRecordError
 from minirt.data.values import pack_value, unpack_value
-from minirt.dataclass import dataclass
 from minirt.operators.common.base import OperatorContext, user_error
 from minirt.state.accumulator import Accumulator
 from minirt.state.key_columns import Slots

@@ -11,10 +11,10 @@ import os
 import platform
 import socket
 from collections.abc import Mapping
+from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
-from minirt.dataclass import dataclass
 from minirt.errors import ConfigurationError
 from minirt.filesystems import Protocols
 from minirt.runtime.channels.tls import Certificate

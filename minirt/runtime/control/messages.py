@@ -5,10 +5,10 @@ from __future__ import annotations
 import pickle
 import traceback
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import cloudpickle
 
-from minirt.dataclass import dataclass
 from minirt.errors import MinirtError
 from minirt.monitoring.log_lines import LogLine
 from minirt.monitoring.subtask_metrics import SubtaskMetrics

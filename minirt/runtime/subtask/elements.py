@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from minirt.data.batch import Batch
-from minirt.dataclass import dataclass
 from minirt.protocol.barriers import Barrier
 
 
