@@ -77,7 +77,8 @@ def _microseconds_type(type: pa.DataType) -> pa.DataType:
 
 
 def _count_type(type: pa.DataType) -> pa.DataType:
-    return type if _microseconds_type(type) == type else pa.int64()
+    is_exact = _microseconds_type(type) == type and type != pa.time64("ns")
+    return type if is_exact else pa.int64()
 
 
 def _converted_type(type: pa.DataType, leaf_type: _LeafType) -> pa.DataType:

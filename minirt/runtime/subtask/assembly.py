@@ -197,13 +197,17 @@ def _recovered(
 def _restore(
     members: Members, deployment: Deployment, id: SubtaskId, own: CheckpointStorage | None
 ) -> None:
-    """Hand the stored snapshots to the operators, reading each only once."""
+    """Hand the stored snapshots to the operators, reading each only once.
+
+    All subtasks read them in one order: what is dealt in turn through all of them goes by it.
+    """
     if deployment.restored_from is None:
         return
     storage, key = deployment.restored_from
     parts = deployment.restore.get(id, {})
     same_storage = own is not None and own.store.root == storage.store.root
-    for ref in dict.fromkeys(ref for part in parts.values() for ref in part.snapshots):
+    refs = {ref for part in parts.values() for ref in part.snapshots}
+    for ref in sorted(refs, key=lambda ref: (ref.vertex, ref.subtask)):
         for path, sections in storage.read_state(ref, key):
             for uid, part in parts.items():
                 if ref in part.snapshots:
