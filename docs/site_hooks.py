@@ -35,7 +35,7 @@ API = {
     ),
     "Functions and state": (
         "Process KeyedProcess KeyedCoProcess ProcessContext KeyedContext AsyncFunction Retry ValueState "
-        "ListState MapState WindowProcess WindowContext"
+        "ListState MapState BroadcastState BroadcastProcess WindowProcess WindowContext"
     ),
     "Windows": ("Window Tumbling Sliding Session CountWindow GlobalWindow AfterCount AfterTime"),
     "Aggregates": (

@@ -120,7 +120,7 @@ def test_a_worker_that_no_executor_has_started_is_left_alone(
 def test_what_carries_the_mark_of_a_demo_is_found_until_it_ends(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setenv("MINIRT_DEMO", "")  # As it was, when the test is over.
+    monkeypatch.setenv("DEMO_OF_MINIRT", "")  # As it was, when the test is over.
     mark = processes.Mark()
     command = [sys.executable, "-c", "input()  # minirt host"]
     agent = subprocess.Popen(command, stdin=subprocess.PIPE)

@@ -7,7 +7,8 @@ import time
 import uuid
 from pathlib import Path
 
-_VARIABLE = "MINIRT_DEMO"
+_VARIABLE = "DEMO_OF_MINIRT"
+"""Not MINIRT_...: those are options."""
 _OF_JOBS = ("minirt host", "minirt.runtime.worker.template")
 _OF_EXECUTORS = ("CoarseGrainedExecutorBackend", "pyspark.daemon")
 _EXECUTOR = _OF_EXECUTORS[0]
