@@ -7,6 +7,7 @@ import re
 import signal
 import socket
 import stat
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,8 +26,9 @@ from minirt import (
     SequenceSource,
     WorkerLostError,
 )
-from minirt.runtime.channels.network import TOKEN_BYTES, Address, Network
+from minirt.runtime.channels.network import TOKEN_BYTES, Address, Network, connected
 from minirt.runtime.control.connection import connect_to
+from minirt.runtime.control.entrance import Entrance
 from minirt.runtime.control.handshake import REPLY_BYTES
 from tests.runtime.jobs import numbers_of
 from tests.runtime.processes import needs_proc, send, templates, wait_until, workers
@@ -147,3 +149,17 @@ def test_a_temporary_folder_that_sockets_cannot_be_in_is_refused(tmp_path, monke
     with pytest.raises(ConfigurationError, match=r"too long.*TMPDIR.*tcp"):
         env.execute("too-long")
     assert list(long.iterdir()) == []
+
+
+def test_who_is_recognised_after_the_end_is_turned_away(tmp_path, monkeypatch):
+    ended, admitted = threading.Event(), []
+    monkeypatch.setattr(
+        "minirt.runtime.control.entrance.welcome", lambda *_: ended.wait(60) or True
+    )
+    entrance = Entrance(Network(bytes(TOKEN_BYTES), str(tmp_path)), admitted.append)
+    with connected(entrance.address, 10) as caller:
+        entrance.accept()
+        entrance.close()
+        ended.set()
+        assert caller.recv(1) == b""
+    assert admitted == []

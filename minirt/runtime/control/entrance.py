@@ -46,6 +46,7 @@ class Entrance:
         """Those under examination, the oldest first."""
         self._lock = threading.Lock()
         self._strangers = 0
+        self._closed = False
 
     def accept(self) -> None:
         """Begin to examine those who have come."""
@@ -63,6 +64,9 @@ class Entrance:
             start_thread("minirt-entrance", partial(self._examine, sock, str(whence)), _refused)
 
     def close(self) -> None:
+        """Let nobody in any more; whoever was admitted until now has been handed over."""
+        with self._lock:
+            self._closed = True
         self.listener.close()
         if self._strangers > 1:
             logger.warning("%d strangers were turned away in all", self._strangers)
@@ -79,10 +83,10 @@ class Entrance:
             self._visitors.pop(raw, None)
             self._strangers += not known
             first = not known and self._strangers == 1
-        if known:
-            _limit_sending(sock)
-            self._admit(MessageConnection(sock))
-            return
+            if known and not self._closed:
+                _limit_sending(sock)
+                self._admit(MessageConnection(sock))
+                return
         sock.close()
         if first and self._network.interface is not None:
             logger.warning("a stranger from %s was turned away: %s", whence or "this machine", why)
