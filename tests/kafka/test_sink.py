@@ -13,15 +13,7 @@ import pytest
 
 import minirt as rt
 from minirt.data.batch import Rows
-from minirt.io.base import (
-    Committable,
-    CommitterContext,
-    Handle,
-    Sink,
-    SinkContext,
-    SinkIdentity,
-    Staging,
-)
+from minirt.io.base import Committable, Handle, Sink, SinkContext, Staging
 from minirt.storage.store import ObjectStore
 from minirt.testing.contracts import SinkContract
 from minirt.testing.sinks import SinkTrial, check_sink
@@ -29,6 +21,7 @@ from minirt_connectors.kafka import KafkaSink, KafkaSource
 from minirt_connectors.kafka.cluster import START_TIMEOUT_S
 from tests.jobs import named_rows
 from tests.kafka.broker import PASSWORD, USER, Broker, Cluster
+from tests.kafka.coordinators import JOB, committer, ids, prepared
 
 pytestmark = [pytest.mark.kafka, pytest.mark.processes]
 
@@ -78,10 +71,6 @@ def test_the_kit_finds_nothing(cluster: Cluster) -> None:
     check_sink(KafkaTrial(cluster), runs=1)
 
 
-def ids(cluster: Cluster, topic: str) -> list[int]:
-    return sorted(row["id"] for row in cluster.values(topic))
-
-
 def test_a_job_writes_each_record_once(cluster: Cluster, tmp_path: Path) -> None:
     topic = cluster.topic(3)
     checkpointing = rt.Checkpointing(tmp_path / "chk", interval=0.2)
@@ -127,21 +116,6 @@ def test_records_go_where_they_are_told_to(cluster: Cluster, tmp_path: Path) -> 
             assert message.partition() == number % 3
             assert message.key() == f"row {number}".encode()
             assert message.timestamp()[1] == 1_700_000_000_000 + number
-
-
-def committer(sink: Sink, generation: int, staging: Staging, job: str = "job") -> Any:
-    identity = SinkIdentity(job, "out")
-    return sink.open_committer(CommitterContext(identity, "out", generation, staging))
-
-
-def prepared(sink: Sink, checkpoint_id: int, generation: int, staging: Staging) -> Any:
-    identity = SinkIdentity("job", "out")
-    writer = sink.open_writer(SinkContext(identity, "out", 0, 1, generation, staging))
-    writer.write(Rows([{"id": checkpoint_id}]))
-    ready = writer.prepare(checkpoint_id)
-    assert ready.finish is not None
-    ready.finish()
-    return [Committable(checkpoint_id, handle) for handle in ready.handles]
 
 
 def test_of_two_coordinators_one_ends_with_an_error(cluster: Cluster, tmp_path: Path) -> None:
@@ -202,7 +176,7 @@ def test_a_transaction_that_a_dead_coordinator_has_left_is_ended_by_the_next(
     sink = KafkaSink(cluster.bootstrap, topic, ledger=ledger)
     first = committer(sink, 1, staging)
     first.commit(prepared(sink, 1, 1, staging))
-    name = SinkIdentity("job", "out").name
+    name = JOB.name
     dead = kafka.Producer(
         {"bootstrap.servers": cluster.bootstrap, "transactional.id": f"minirt-{name}"}
     )
@@ -271,7 +245,7 @@ def test_a_record_larger_than_the_topic_takes_is_refused_when_written(
     topic = cluster.topic(**{"max.message.bytes": "2000"})
     staging = ObjectStore(str(tmp_path / "staged"))
     sink = KafkaSink(cluster.bootstrap, topic, ledger=f"ledger-{topic}")
-    writer = sink.open_writer(SinkContext(SinkIdentity("job", "out"), "out", 0, 1, 1, staging))
+    writer = sink.open_writer(SinkContext(JOB, "out", 0, 1, 1, staging))
     with pytest.raises(rt.SinkDataError, match="larger than the topic takes, which is 2000"):
         writer.write(Rows([{"id": 1, "text": "x" * 1900}]))
     fits = "x" * (2000 - 128 - len('{"id":2,"text":""}'))

@@ -283,3 +283,90 @@ def test_a_job_reads_a_topic_to_its_end(cluster: Cluster, numbers: str, runner: 
     env.source(source, uid="in").sink(sink, uid="out")
     env.execute(runner=runner)
     assert sorted(row["id"] for row in sink.rows) == [row["id"] for row in of_numbers()]
+
+
+# Planted mistakes.
+
+
+def offsets_side_by_side(source: KafkaSource) -> str:
+    """Readers that share a consumer go on from each of their offsets: what is wrong, or nothing."""
+    splits = source.plan_splits(1)
+    readers = [source.open_split(split, None) for split in splits]
+    seen = [0] * len(splits)
+    offsets: list[list[tuple[Any, int]]] = [[] for _ in splits]
+    open_ones = set(range(len(splits)))
+    while open_ones:
+        for number in sorted(open_ones):
+            batch = readers[number].read()
+            if batch is None:
+                open_ones.remove(number)
+                continue
+            seen[number] += len(batch)
+            offsets[number].append((readers[number].offset, seen[number]))
+    for reader in readers:
+        reader.close()
+    for split, passed in zip(splits, offsets, strict=True):
+        whole = read_all(source, split)
+        for offset, count in dict(zip(map(str, passed), passed, strict=True)).values():
+            if (rest := len(read_all(source, split, offset))) != len(whole) - count:
+                return f"{split.id} at {offset}: {rest} records instead of {len(whole) - count}"
+    return ""
+
+
+def tells_what_a_checkpoint_holds(source: KafkaSource) -> str:
+    """What a group is told are the offsets of the checkpoint, whatever was read meanwhile."""
+    splits = source.plan_splits(1)
+    reader = source.open_split(splits[0], None)
+    until_records(reader)
+    reader.close()
+    source.committed({split.id: [7 + place, 3] for place, split in enumerate(splits)})
+    cluster = Cluster(source._cluster.name)
+    found = told(cluster, source._topic, source._group or "", len(splits))
+    return "" if found == [7, 8, 9] else f"told: {found}"
+
+
+class ReadAhead(KafkaSource):
+    """Offsets are where the consumer has come to, which is ahead of what was given out."""
+
+    def fetcher(self, partition: int) -> Any:
+        fetcher = super().fetcher(partition)
+
+        class Ahead(type(fetcher)):  # type: ignore[misc]
+            def take(self, partition: int, wait_s: float) -> Any:
+                messages, _ = super().take(partition, wait_s)
+                return messages, self._partitions[partition].position
+
+        fetcher.__class__ = Ahead
+        return fetcher
+
+
+class AtTheGroup(KafkaSource):
+    """Goes on where the consumer group is, and not where the checkpoint is."""
+
+    def open_split(self, split: rt.Split, offset: Any) -> rt.SplitReader:
+        return super().open_split(split, None)
+
+
+class TellsItsPosition(KafkaSource):
+    """Tells the group the end of what there is."""
+
+    def committed(self, offsets: Any) -> None:
+        ends = {split.id: [split.info["end"], 1] for split in self.plan_splits(1)}
+        super().committed(ends)
+
+
+@pytest.mark.parametrize(
+    ("check", "mistake"),
+    [
+        (offsets_side_by_side, ReadAhead),
+        (offsets_side_by_side, AtTheGroup),
+        (tells_what_a_checkpoint_holds, TellsItsPosition),
+    ],
+)
+def test_a_planted_mistake_is_found(
+    cluster: Cluster, numbers: str, monkeypatch: pytest.MonkeyPatch, check: Any, mistake: Any
+) -> None:
+    monkeypatch.setattr("minirt_connectors.kafka.fetching._TAKEN_AT_ONCE", 700)
+    options = {"bounded": True, "group": f"group-{time.monotonic_ns()}"}
+    assert check(KafkaSource(cluster.bootstrap, numbers, **options)) == ""
+    assert check(mistake(cluster.bootstrap, numbers, **options)) != ""

@@ -1,8 +1,9 @@
-"""SIGKILL of workers and coordinator against a real server; for more, `-m tests.postgres.test_kills N`."""
+"""SIGKILL of workers, coordinator and server; for more, `-m tests.postgres.test_kills N`."""
 
 from __future__ import annotations
 
 import random
+import signal
 import sys
 from pathlib import Path
 
@@ -31,23 +32,29 @@ env = rt.Environment("killed", parallelism=2)
 numbers = env.source(rt.SequenceSource(records, splits=4), uid="numbers")
 numbers.map(named, uid="named").sink(PostgresSink(uri, "results"), uid="out")
 env.execute(
-    checkpointing=rt.Checkpointing(storage, interval="50ms"),
+    checkpointing=rt.Checkpointing(storage, interval="50ms", tolerable_failures=1000),
     restart=rt.Restart.fixed_delay(None, "10ms"),
     restore="latest",
 )
 """
 
 
-def run(server: Postgres, storage: Path, kills: int, seed: int) -> int:
-    """Run the job to its end, killing on the way; returns how often something was killed."""
+def run(server: Postgres, storage: Path, kills: int, seed: int, crashes: int = 0) -> int:
+    """Run the job to its end, killing on the way; returns how often something was killed.
+
+    In between the server is stopped or crashes so many times, and is started again.
+    """
     server.run("DROP TABLE IF EXISTS results, minirt_commits")
     server.run("CREATE TABLE results (id bigint, name text)")
     chance, done = random.Random(seed), 0
 
     def strike(program: Program) -> None:
-        nonlocal done
-        if done < kills and program.poll() is None:
+        nonlocal done, crashes
+        if done < kills and chance.random() < 0.8 and program.poll() is None:
             done += kill(program, chance)
+        elif crashes and done:
+            server.restart(chance.choice([signal.SIGINT, signal.SIGQUIT]))
+            crashes -= 1
 
     command = [sys.executable, "-c", _JOB, server.uri, str(storage), str(RECORDS)]
     run_to_its_end(command, chance, strike)
@@ -61,7 +68,7 @@ def judged(server: Postgres) -> tuple[int, int]:
 
 
 def test_nothing_is_lost_or_repeated_whoever_is_killed(server: Postgres, tmp_path: Path) -> None:
-    assert run(server, tmp_path / "chk", kills=5, seed=1) > 0
+    assert run(server, tmp_path / "chk", kills=5, seed=1, crashes=1) > 0
     assert judged(server) == (0, 0)
 
 
@@ -74,7 +81,7 @@ def soak(kills: int) -> None:
     with running("postgres", lambda folder: Postgres(folder, bin)) as server:
 
         def attempt(storage: Path, seed: int) -> tuple[int, int, int]:
-            return (run(server, storage, kills=12, seed=seed), *judged(server))
+            return (run(server, storage, kills=12, seed=seed, crashes=2), *judged(server))
 
         status = soak_kills(kills, attempt)
     sys.exit(status)

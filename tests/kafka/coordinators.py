@@ -1,0 +1,29 @@
+"""What coordinators of a job do with the Kafka sink, call by call, without a job."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from minirt.data.batch import Rows
+from minirt.io.base import Committable, CommitterContext, Sink, SinkContext, SinkIdentity, Staging
+from tests.kafka.broker import Cluster
+
+JOB = SinkIdentity("job", "out")
+
+
+def committer(sink: Sink, generation: int, staging: Staging) -> Any:
+    return sink.open_committer(CommitterContext(JOB, "out", generation, staging))
+
+
+def prepared(sink: Sink, checkpoint_id: int, generation: int, staging: Staging) -> Any:
+    """What a checkpoint commits: one record, whose `id` is that of the checkpoint."""
+    writer = sink.open_writer(SinkContext(JOB, "out", 0, 1, generation, staging))
+    writer.write(Rows([{"id": checkpoint_id}]))
+    ready = writer.prepare(checkpoint_id)
+    assert ready.finish is not None
+    ready.finish()
+    return [Committable(checkpoint_id, handle) for handle in ready.handles]
+
+
+def ids(cluster: Cluster, topic: str) -> list[int]:
+    return sorted(row["id"] for row in cluster.values(topic))
