@@ -19,6 +19,7 @@ from minirt.cli.demo import demo
 from minirt.cli.history import history
 from minirt.cli.host import host
 from minirt.cli.jobs import cancel, jobs, rescale, savepoint, stop
+from minirt.cli.kafka import kafka
 from minirt.cli.new import new
 from minirt.cli.run import run
 from minirt.cli.simulate import simulate
@@ -81,6 +82,7 @@ app.command()(verify)
 app.command()(conformance)
 app.command()(simulate)
 app.add_typer(checkpoints, name="checkpoints")
+app.add_typer(kafka, name="kafka")
 
 
 def main() -> NoReturn:

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
         (["verify"], ["OUTPUT", "EXPECTED", "--keys"]),
         (["checkpoints"], ["list", "show", "diff", "verify", "export", "delete"]),
         (["conformance"], ["MODE", "--runs", "--start", "--jobs", "--seed", "--replay", "--json"]),
+        (["kafka"], ["lag"]),
+        (["kafka", "lag"], ["[STORAGE]", "--bootstrap", "--group", "--client-options", "--json"]),
         (["checkpoints", "list"], ["STORAGE", "--json"]),
         (["checkpoints", "show"], ["STORAGE", "[ID]", "--handles", "--json"]),
         (["checkpoints", "diff"], ["STORAGE", "ID", "[OTHER]", "--keys", "--json"]),
