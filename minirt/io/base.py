@@ -46,11 +46,19 @@ class Split:
 
 @dataclass(frozen=True, slots=True)
 class BadRecord:
-    """A piece of input that did not parse; the side output `errors` has it as a dict of these fields."""
+    """A piece of input that did not parse; the side output `errors` has it as a dict of these fields.
+
+    `raw` holds the bytes of input that is no text; it is in the dict of such input only.
+    """
 
     location: str
     text: str
     error: str
+    raw: bytes | None = None
+
+    def to_plain(self) -> dict[str, Any]:
+        plain = {"location": self.location, "text": self.text, "error": self.error}
+        return plain if self.raw is None else {**plain, "raw": self.raw}
 
 
 class SplitReader(ABC):

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from minirt.errors import ConfigurationError, MinirtError, StorageError
+from minirt_connectors.kafka.secrets import Secrets
 
 START_TIMEOUT_S = 8.0
 """For how long brokers may leave the first question of a job unanswered."""
@@ -32,9 +33,6 @@ _OURS = (
     "delivery.report.only.error",
 )
 """Options of the client on which the guarantees rest, or which have an option of minirt."""
-
-_SECRET = ("password", "secret", "token", "jaas", "oauthbearer.config", ".pem")
-"""What the name of an option has in it whose value no message may hold."""
 
 _HOPELESS = (
     "TOPIC_AUTHORIZATION_FAILED",
@@ -77,11 +75,7 @@ class Cluster:
                     f"the option {name!r} of the Kafka client is set by minirt"
                 )
         self.name = bootstrap
-        self._secrets = [
-            str(value)
-            for name, value in self._options.items()
-            if any(part in name for part in _SECRET) and str(value)
-        ]
+        self._secrets = Secrets(self._options)
 
     def __repr__(self) -> str:
         return f"Cluster({self.name!r}, options={sorted(self._options)})"
@@ -103,14 +97,8 @@ class Cluster:
         self, action: str, error: Any, hopeless: type[MinirtError] = ConfigurationError
     ) -> MinirtError:
         """The error of minirt for a `KafkaError`."""
-        text = self.without_secrets(f"Kafka at {self.name}: {action}: {error.str()}")
+        text = self._secrets.hidden(f"Kafka at {self.name}: {action}: {error.str()}")
         return hopeless(text) if error.name() in _HOPELESS else StorageError(text)
-
-    def without_secrets(self, text: str) -> str:
-        text = " ".join(text.split())
-        for secret in self._secrets:
-            text = text.replace(secret, "***")
-        return text[:1000]
 
     def consumer(self, options: Mapping[str, Any] | None = None, heard: Heard | None = None) -> Any:
         """A consumer that is assigned partitions, never subscribes, and never moves an offset by itself."""
@@ -188,7 +176,7 @@ class Cluster:
         except (kafka.KafkaException, TypeError, ValueError) as error:
             text = error.args[0].str() if isinstance(error, kafka.KafkaException) else str(error)
             raise ConfigurationError(
-                self.without_secrets(f"the options of the Kafka client cannot work: {text}")
+                self._secrets.hidden(f"the options of the Kafka client cannot work: {text}")
             ) from None
 
 

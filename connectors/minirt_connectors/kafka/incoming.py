@@ -128,8 +128,9 @@ class Decoder:
             raise SourceDataError(f"{self._place(message)}: {reason}: {shown}{size}")
         self.skipped += 1
         if self._on_error == "side_output":
-            kept = BadRecord(self._place(message), text.decode(errors="replace"), reason)
-            self._kept.append(kept)
+            raw = text if self._format.binary else None
+            shown = text.decode(errors="replace")
+            self._kept.append(BadRecord(self._place(message), shown, reason, raw))
 
     def _place(self, message: Any) -> str:
         return f"{self._topic}, partition {message.partition()}, offset {message.offset()}"

@@ -107,8 +107,9 @@ class KafkaSink(LedgerSink):
         with self._cluster.errors(f"cannot ask about the topic {self._topic!r}"):
             config = topic_config(self._cluster.admin(), self._topic)
         bytes_max = int(config.get("max.message.bytes", _BYTES_MAX))
+        format = self._format.for_topic(self._topic, writing=True)
         self._shape = Shape(
-            self._format, partitions=partitions, bytes_max=bytes_max, nan=self._nan, **self._fields
+            format, partitions=partitions, bytes_max=bytes_max, nan=self._nan, **self._fields
         )
 
     def encoding(self, operator: str) -> Callable[[BinaryIO], Encoder]:

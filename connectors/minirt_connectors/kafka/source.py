@@ -88,6 +88,7 @@ class KafkaSource(Source):
 
     def validate(self) -> None:
         self._cluster.topic(self._topic)
+        self._format = self._format.for_topic(self._topic, writing=False)
 
     def schema(self) -> pa.Schema | None:
         return with_metadata(self._format.schema(), self._metadata)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import msgpack
@@ -346,7 +346,7 @@ class SourceInput(Input, Member):
             self._states.append(_SplitState(state.order, found, self._silence()))
         bad = state.reader.take_bad_records()
         if bad and self._source.side_errors:
-            self.ctx.side(ERRORS_TAG)(Rows([asdict(record) for record in bad]))
+            self.ctx.side(ERRORS_TAG)(Rows([record.to_plain() for record in bad]))
 
     def _end_if_finished(self) -> Element | None:
         if any(not state.finished for state in self._states):

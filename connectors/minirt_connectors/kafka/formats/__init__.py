@@ -1,4 +1,7 @@
-"""Formats of the values of Kafka records: one file and one line here for each."""
+"""Formats of the values of Kafka records: one file and one line here for each.
+
+Those that have a name are in `FORMATS`; the others need arguments.
+"""
 
 from collections.abc import Callable
 from typing import get_args
@@ -7,11 +10,23 @@ import pyarrow as pa
 
 from minirt.errors import ConfigurationError
 from minirt.io.json_text import OnNan
+from minirt_connectors.kafka.formats.avro import AvroFormat
 from minirt_connectors.kafka.formats.base import Format, Undecodable
 from minirt_connectors.kafka.formats.json_values import JsonFormat, json_lines
+from minirt_connectors.kafka.formats.protobuf import ProtobufFormat
 from minirt_connectors.kafka.formats.raw import RawFormat
+from minirt_connectors.kafka.formats.registry import SchemaRegistry
 
-__all__ = ["FORMATS", "Format", "Undecodable", "format_of", "json_lines"]
+__all__ = [
+    "FORMATS",
+    "AvroFormat",
+    "Format",
+    "ProtobufFormat",
+    "SchemaRegistry",
+    "Undecodable",
+    "format_of",
+    "json_lines",
+]
 
 FORMATS: dict[str, Callable[[pa.Schema | None, OnNan], Format]] = {
     "json": JsonFormat,

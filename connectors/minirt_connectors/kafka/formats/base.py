@@ -23,6 +23,16 @@ class Undecodable(Exception):
 class Format(ABC):
     """Turns the values of Kafka records into records, and back. Pickled into workers."""
 
+    binary: bool = False
+    """Whether values are no text: then the side output of those that do not parse has their bytes."""
+
+    def for_topic(self, topic: str, *, writing: bool) -> Format:
+        """The same, ready to read or write this topic. Called when a job is built; may ask others.
+
+        Raises ConfigurationError for what cannot work.
+        """
+        return self
+
     @abstractmethod
     def decode(self, values: Sequence[bytes | None]) -> list[Any] | pa.RecordBatch:
         """One record for each value, at least one. Raises Undecodable."""
