@@ -11,8 +11,16 @@ from minirt.errors import ConfigurationError, SourceDataError
 from minirt.io.base import BadRecord, Offset, Source, Split, SplitReader
 from minirt.io.csv_format import BlockParser, CsvFormat, arrow_type
 from minirt.io.files import FilePaths, InputFiles, refuse_unknown
-from minirt.io.lines import BadLines, LineReader, OnError, check_on_error, line_splits
-from minirt.units import Size, size_bytes
+from minirt.io.lines import (
+    BadLines,
+    LineReader,
+    OnError,
+    check_on_error,
+    line_splits,
+    whole_file,
+)
+from minirt.io.watching import Watch
+from minirt.units import Duration, Size, size_bytes
 
 _SUFFIXES = (".csv",)
 _SAMPLE_BYTES = 1 << 20
@@ -34,6 +42,11 @@ class CsvSource(Source):
     not parse fails the job (`on_error="fail"`), is left out and counted ("skip") or goes to the side
     output `errors` ("side_output").
 
+    With `watch`, a duration, the source never ends: it looks that often for files that were added to the
+    folder `path`, and reads each once, as a whole. Then `types` must name all columns, as there may be no
+    file yet to find them in. A file must come whole: write it under a name that begins with a dot, and
+    rename it.
+
     Raises ConfigurationError for options that cannot work, missing files and unknown columns.
     """
 
@@ -49,6 +62,7 @@ class CsvSource(Source):
         multiline: bool = False,
         on_error: OnError = "fail",
         split_bytes: Size = "32MiB",
+        watch: Duration | None = None,
         storage_options: Mapping[str, Any] | None = None,
     ) -> None:
         if isinstance(columns, str) or (columns is not None and not columns):
@@ -66,7 +80,9 @@ class CsvSource(Source):
         self._format = CsvFormat(header, delimiter, tuple(null_values), multiline)
         self._on_error = check_on_error(on_error)
         self._split_bytes = size_bytes(split_bytes, "split_bytes")
-        self._schema: pa.Schema | None = None
+        self._watch = Watch(self._files, watch)
+        self.bounded = not self._watch
+        self._schema: pa.Schema | None = self._given_schema(header) if self._watch else None
         self.side_errors = on_error == "side_output"
 
     def schema(self) -> pa.Schema:
@@ -75,15 +91,21 @@ class CsvSource(Source):
         return self._schema
 
     def validate(self) -> None:
+        self._watch.check()
         self.schema()
 
     def plan_splits(self, parallelism: int) -> Sequence[Split]:
+        if self._watch:
+            return self._watch.splits(parallelism)
         self.schema()
         return line_splits(
             self._files.list(), parallelism, self._split_bytes, whole=self._format.multiline
         )
 
     def open_split(self, split: Split, offset: Offset) -> SplitReader:
+        return self._watch.reader(self._open, whole_file, split, offset)
+
+    def _open(self, split: Split, offset: Offset) -> SplitReader:
         schema = self.schema()
         names = schema.names
         if self._format.header:
@@ -100,13 +122,26 @@ class CsvSource(Source):
         return _CsvReader(lines, parser, bad, header=self._format.header)
 
     def _header(self, path: str) -> list[str]:
-        whole = Split(path, {"path": path, "start": 0, "end": None})
-        lines = LineReader(self._files, whole, None, quoted=self._format.multiline)
+        lines = LineReader(self._files, whole_file(path), None, quoted=self._format.multiline)
         try:
             block = lines.read_block() or b""
         finally:
             lines.close()
         return self._format.names(lines.split_lines(block)[0] if block else b"", path)
+
+    def _given_schema(self, header: bool) -> pa.Schema:
+        """That of a folder that is watched: its files may be still to come, and must all be alike."""
+        names = self._columns if self._columns is not None else list(self._types)
+        refuse_unknown("types", self._types, names)
+        if missing := [name for name in names if name not in self._types]:
+            raise ConfigurationError(
+                f"a folder that is watched needs types of all columns; there are none of {missing}"
+            )
+        if not names:
+            raise ConfigurationError("a folder that is watched needs types={column: type, ...}")
+        if not header and self._columns is None:
+            raise ConfigurationError("files without a header need columns=[...] in their order")
+        return pa.schema([pa.field(name, self._types[name]) for name in names])
 
     def _infer_schema(self) -> pa.Schema:
         first = self._files.list()[0].path
@@ -127,8 +162,7 @@ class CsvSource(Source):
 
     def _sample(self, path: str) -> tuple[list[str], bytes]:
         """The names of the columns, and the first rows."""
-        whole = Split(path, {"path": path, "start": 0, "end": None})
-        lines = LineReader(self._files, whole, None, quoted=self._format.multiline)
+        lines = LineReader(self._files, whole_file(path), None, quoted=self._format.multiline)
         blocks: list[bytes] = []
         try:
             while sum(map(len, blocks)) < _SAMPLE_BYTES and (block := lines.read_block()):

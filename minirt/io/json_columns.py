@@ -6,6 +6,7 @@ import pyarrow as pa
 from pyarrow import json as pa_json
 
 from minirt.errors import ConfigurationError
+from minirt.io.schemas import checked_columns
 
 
 def read_objects(
@@ -37,17 +38,12 @@ def read_objects(
 
 def checked_schema(schema: object) -> pa.Schema:
     """A schema that objects can be read by. Raises ConfigurationError for any other."""
-    if not isinstance(schema, pa.Schema) or not len(schema):
-        raise ConfigurationError(
-            f"schema must be a pyarrow.Schema with at least one column, got {schema!r}"
-        )
-    if len(set(schema.names)) < len(schema):
-        raise ConfigurationError(f"schema names a column twice: {', '.join(schema.names)}")
-    for field in schema:
+    checked = checked_columns(schema)
+    for field in checked:
         try:
             read_objects(b"{}", 1, pa.schema([field.with_nullable(True)]))
         except pa.ArrowException as error:
             raise ConfigurationError(
                 f"schema: column {field.name!r} cannot be read from JSON as {field.type}: {error}"
             ) from error
-    return schema
+    return checked

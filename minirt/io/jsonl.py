@@ -17,9 +17,16 @@ from minirt.io.file_sink import FileOptions, FileSink
 from minirt.io.files import FilePath, FilePaths, InputFiles
 from minirt.io.json_columns import checked_schema, read_objects
 from minirt.io.json_text import JsonlEncoder, OnNan
-from minirt.io.lines import BadLines, LineReader, OnError, check_on_error, line_splits
-from minirt.io.watching import WatchedReader, watched_splits
-from minirt.units import Duration, Size, seconds, size_bytes
+from minirt.io.lines import (
+    BadLines,
+    LineReader,
+    OnError,
+    check_on_error,
+    line_splits,
+    whole_file,
+)
+from minirt.io.watching import Watch
+from minirt.units import Duration, Size, size_bytes
 
 _SUFFIXES = (".jsonl", ".ndjson", ".json")
 _BLANK = " \t\r\n"
@@ -62,34 +69,29 @@ class JsonlSource(Source):
         self._on_error = check_on_error(on_error)
         self._split_bytes = size_bytes(split_bytes, "split_bytes")
         self.side_errors = on_error == "side_output"
-        self._watch_s = None if watch is None else seconds(watch, "watch")
-        self.bounded = watch is None
+        self._watch = Watch(self._files, watch)
+        self.bounded = not self._watch
 
     def plan_splits(self, parallelism: int) -> Sequence[Split]:
-        if self._watch_s is not None:
-            return watched_splits(parallelism)
+        if self._watch:
+            return self._watch.splits(parallelism)
         return line_splits(self._files.list(), parallelism, self._split_bytes)
 
     def open_split(self, split: Split, offset: Offset) -> SplitReader:
-        if self._watch_s is not None and "part" in split.info:
-            return WatchedReader(self._files, self._open_file, split, offset, self._watch_s)
-        lines = LineReader(self._files, split, offset)
-        bad = BadLines(self._on_error, lines.path)
-        if self._schema is None:
-            return _JsonlReader(lines, bad)
-        return _ColumnsReader(lines, bad, self._schema)
+        return self._watch.reader(self._open, whole_file, split, offset)
 
     def schema(self) -> pa.Schema | None:
         return self._schema
 
     def validate(self) -> None:
-        if self._watch_s is not None:
-            self._files.check_folder()
-        else:
-            self._files.list()
+        self._watch.check()
 
-    def _open_file(self, path: str, offset: Offset) -> SplitReader:
-        return self.open_split(Split(path, {"path": path, "start": 0, "end": None}), offset)
+    def _open(self, split: Split, offset: Offset) -> SplitReader:
+        lines = LineReader(self._files, split, offset)
+        bad = BadLines(self._on_error, lines.path)
+        if self._schema is None:
+            return _JsonlReader(lines, bad)
+        return _ColumnsReader(lines, bad, self._schema)
 
 
 class _JsonlReader(SplitReader):

@@ -31,6 +31,11 @@ _DAMAGED = (EOFError, zlib.error, lzma.LZMAError)
 _BOM = b"\xef\xbb\xbf"
 
 
+def whole_file(path: str) -> Split:
+    """A file as one split."""
+    return Split(path, {"path": path, "start": 0, "end": None})
+
+
 def line_splits(
     files: Sequence[InputFile], parallelism: int, split_bytes: int, *, whole: bool = False
 ) -> list[Split]:

@@ -22,7 +22,9 @@ from minirt.io.files import (
     refuse_unknown,
     split_target,
 )
-from minirt.io.schemas import ColumnEncoder, SchemaMismatch, conform
+from minirt.io.schemas import ColumnEncoder, SchemaMismatch, checked_columns, conform
+from minirt.io.watching import Watch
+from minirt.units import Duration
 
 BATCH_ROWS = 32768
 _SPLIT_BYTES = 64 << 20
@@ -35,6 +37,11 @@ class ParquetSource(Source):
     `path` is a file, a folder, a glob or a list of them, on any file system of fsspec, which gets
     `storage_options`. The first file fixes names and types; the columns of the others are found by
     name and cast where nothing is lost. Values that only the names of folders hold are not read.
+    With a `schema`, that fixes names and types, and no file is opened to find them.
+
+    With `watch`, a duration, the source never ends: it looks that often for files that were added to the
+    folder `path`, and reads each once. It needs a `schema`, as there may be no file yet. A file must come
+    whole: write it under a name that begins with a dot, and rename it.
 
     Raises ConfigurationError for missing files and unknown columns, SourceDataError for files that
     cannot be read or do not fit.
@@ -45,6 +52,8 @@ class ParquetSource(Source):
         path: FilePaths,
         *,
         columns: Sequence[str] | None = None,
+        schema: pa.Schema | None = None,
+        watch: Duration | None = None,
         storage_options: Mapping[str, Any] | None = None,
     ) -> None:
         if isinstance(columns, str) or (columns is not None and not columns):
@@ -52,7 +61,13 @@ class ParquetSource(Source):
         self._files = InputFiles(path, (".parquet",), storage_options)
         self.in_one_process = self._files.in_one_process
         self._columns = None if columns is None else list(columns)
-        self._schema: pa.Schema | None = None
+        self._watch = Watch(self._files, watch)
+        self.bounded = not self._watch
+        if schema is not None and columns is not None:
+            raise ConfigurationError("schema says which columns there are; leave out columns")
+        if self._watch and schema is None:
+            raise ConfigurationError("a folder that is watched needs a schema=pyarrow.schema(...)")
+        self._schema = None if schema is None else _plain_schema(checked_columns(schema))
 
     def schema(self) -> pa.Schema:
         if self._schema is None:
@@ -62,13 +77,16 @@ class ParquetSource(Source):
             names = known.names if self._columns is None else self._columns
             refuse_unknown("columns", names, known.names)
             _refuse_repeated(first, names, known.names)
-            self._schema = pa.schema([_plain(known.field(name)) for name in names])
+            self._schema = _plain_schema([known.field(name) for name in names])
         return self._schema
 
     def validate(self) -> None:
+        self._watch.check()
         self.schema()
 
     def plan_splits(self, parallelism: int) -> Sequence[Split]:
+        if self._watch:
+            return self._watch.splits(parallelism)
         self.schema()
         files = self._files.list()
         target = split_target(sum(file.size for file in files), parallelism, _SPLIT_BYTES)
@@ -82,7 +100,14 @@ class ParquetSource(Source):
         return splits
 
     def open_split(self, split: Split, offset: Offset) -> SplitReader:
+        return self._watch.reader(self._open, self._whole_file, split, offset)
+
+    def _open(self, split: Split, offset: Offset) -> SplitReader:
         return _ParquetReader(self._files, split, self.schema(), offset)
+
+    def _whole_file(self, path: str) -> Split:
+        with _open(self._files, path) as file:
+            return Split(path, {"path": path, "start": 0, "stop": file.num_row_groups})
 
 
 class _ParquetReader(SplitReader):
@@ -100,7 +125,7 @@ class _ParquetReader(SplitReader):
             missing = set(schema.names) - set(self._file.schema_arrow.names)
             if missing:
                 raise SourceDataError(
-                    f"{self._path} has no column {', '.join(sorted(missing))}, which the first file has"
+                    f"{self._path} has no column {', '.join(sorted(missing))}, which the source reads"
                 )
             if self._stop > self._file.num_row_groups:
                 raise SourceDataError(
@@ -243,6 +268,10 @@ def _refuse_repeated(path: str, names: Sequence[str], known: Sequence[str]) -> N
         raise ConfigurationError(
             f"{path} has more than one column {repeated[0]!r}; name columns=[...] without it, or rename"
         )
+
+
+def _plain_schema(fields: Iterable[pa.Field]) -> pa.Schema:
+    return pa.schema([_plain(field) for field in fields])
 
 
 def _plain(field: pa.Field) -> pa.Field:

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from minirt.data.batch import Batch, Columns
-from minirt.errors import SinkDataError
+from minirt.errors import ConfigurationError, SinkDataError
 
 
 class SchemaMismatch(Exception):
@@ -17,6 +17,17 @@ class SchemaMismatch(Exception):
     def __init__(self, column: str, reason: str) -> None:
         super().__init__(f"column {column!r}: {reason}")
         self.column = column
+
+
+def checked_columns(schema: object) -> pa.Schema:
+    """A schema that a user gave. Raises ConfigurationError for what is none, or names a column twice."""
+    if not isinstance(schema, pa.Schema) or not len(schema):
+        raise ConfigurationError(
+            f"schema must be a pyarrow.Schema with at least one column, got {schema!r}"
+        )
+    if len(set(schema.names)) < len(schema):
+        raise ConfigurationError(f"schema names a column twice: {', '.join(schema.names)}")
+    return schema
 
 
 def conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:

@@ -17,23 +17,63 @@ import pyarrow as pa
 
 from minirt.io.base import BadRecord, Offset, Split, SplitReader
 from minirt.io.files import InputFiles
+from minirt.units import Duration, seconds
 
 _DIGEST_BYTES = 8
 
-OpenFile = Callable[[str, Offset], SplitReader]
-"""Opens a reader for a whole file at an offset in it."""
+OpenFile = Callable[[Split, Offset], SplitReader]
+"""Opens a reader for a split that is a whole file, at an offset in it."""
+
+WholeFile = Callable[[str], Split]
+"""The split that is the whole file of this path."""
 
 
-def watched_splits(parts: int) -> Sequence[Split]:
-    """Splits that read a folder together."""
-    return [Split(f"{part}-of-{parts}", {"part": part, "of": parts}) for part in range(parts)]
+class Watch:
+    """What a source does that takes a folder and the option `watch`: None, or how often to look."""
+
+    def __init__(self, files: InputFiles, every: Duration | None) -> None:
+        self._files = files
+        self._every_s = None if every is None else seconds(every, "watch")
+
+    def __bool__(self) -> bool:
+        return self._every_s is not None
+
+    def check(self) -> None:
+        """Raises ConfigurationError unless there is a folder to watch, or else files to read."""
+        if self:
+            self._files.check_folder()
+        else:
+            self._files.list()
+
+    def splits(self, parts: int) -> Sequence[Split]:
+        """Splits that read a folder together."""
+        return [Split(f"{part}-of-{parts}", {"part": part, "of": parts}) for part in range(parts)]
+
+    def reader(
+        self, open_file: OpenFile, whole_file: WholeFile, split: Split, offset: Offset
+    ) -> SplitReader:
+        """The reader of a split: of a folder, or of a part of a file."""
+        if self._every_s is None or "part" not in split.info:
+            return open_file(split, offset)
+        return WatchedReader(
+            self._files,
+            lambda path, inner: open_file(whole_file(path), inner),
+            split,
+            offset,
+            self._every_s,
+        )
 
 
 class WatchedReader(SplitReader):
     """Its offset is what was read, as digests of names; the file at hand, if any; and the offset in it."""
 
     def __init__(
-        self, files: InputFiles, open_file: OpenFile, split: Split, offset: Offset, poll_s: float
+        self,
+        files: InputFiles,
+        open_file: Callable[[str, Offset], SplitReader],
+        split: Split,
+        offset: Offset,
+        poll_s: float,
     ) -> None:
         self._files = files
         self._open_file = open_file
