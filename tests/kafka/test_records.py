@@ -16,6 +16,7 @@ from minirt_connectors.kafka import KafkaSink, KafkaSource
 from minirt_connectors.kafka.cluster import Cluster
 from minirt_connectors.kafka.formats import FORMATS, Undecodable, format_of
 from minirt_connectors.kafka.outgoing import OutgoingEncoder, Shape, staged_records
+from minirt_connectors.kafka.secrets import Secrets
 
 SCHEMA = pa.schema([("id", pa.int64()), ("name", pa.string())])
 RECORDS = [{"id": n, "name": f"row {n}"} for n in range(5)]
@@ -192,5 +193,5 @@ def test_nothing_shows_a_secret() -> None:
     shown = repr([cluster, sink, source, vars(sink), vars(source)])
     assert "pass-word" not in shown
     assert "pem-2" not in shown
-    assert cluster.without_secrets("a pass-word-1 and\n pem-2 of me") == "a *** and *** of me"
+    assert Secrets(options).hidden("a pass-word-1 and\n pem-2 of me") == "a *** and *** of me"
     assert "pass-word" not in repr(pickle.loads(pickle.dumps(source)))
