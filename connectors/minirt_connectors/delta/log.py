@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 from urllib.parse import unquote
@@ -17,6 +17,9 @@ from minirt_connectors.delta.table import READER_FEATURES, Location, Shape, chec
 from minirt_connectors.versions import Version, VersionLog
 
 OnChange = Literal["fail", "skip"]
+Action = Mapping[str, Any]
+"""One line of the log: what it does, by its name."""
+
 _BATCH_ROWS = 32768
 
 
@@ -52,35 +55,17 @@ class DeltaLog(VersionLog):
         )
 
     def added(self, number: int) -> Version:
-        text = self._content(_name(number))
-        if text is None:
+        actions = self._actions(number)
+        if actions is None:
             raise self._gone(number)
-        try:
-            actions = [json.loads(line) for line in text.splitlines() if line.strip()]
-        except ValueError as error:
-            raise SourceDataError(f"{self._location.uri}: version {number} is no JSON") from error
-        takes_away = False
-        files = []
         for action in actions:
-            if add := action.get("add"):
-                if add.get("deletionVector"):
-                    raise SourceDataError(
-                        f"{self._location.uri}: version {number} has deletion vectors"
-                    )
-                if add["dataChange"]:
-                    files.append(self._file(add["path"], add["partitionValues"]))
-            elif remove := action.get("remove"):
-                takes_away |= remove["dataChange"]
-            elif protocol := action.get("protocol"):
+            if (action.get("add") or {}).get("deletionVector"):
+                raise SourceDataError(
+                    f"{self._location.uri}: version {number} has deletion vectors"
+                )
+            if protocol := action.get("protocol"):
                 self._check_protocol(number, protocol)
-        if not takes_away:
-            return Version(number, files)
-        if self._on_change == "fail":
-            raise SourceDataError(
-                f"{self._location.uri}: version {number} changes or deletes rows that were read already; "
-                'on_change="skip" passes over such versions'
-            )
-        return Version(number, [])
+        return self._version(number, actions)
 
     def following(self, number: int) -> int | None:
         if self._exists(_name(number + 1)):
@@ -93,7 +78,7 @@ class DeltaLog(VersionLog):
         return None
 
     def rows(self, file: AddedFile) -> Iterator[pa.RecordBatch]:
-        names = self._shape.stored.names
+        names = self._stored_names(file)
         with self._location.errors(f"cannot read {file.path}"):
             try:
                 stored = pq.ParquetFile(self._storage.open_input_file(file.path), pre_buffer=False)
@@ -110,6 +95,37 @@ class DeltaLog(VersionLog):
             if batch is None:
                 return
             yield self._complete(file, batch)
+
+    def _actions(self, number: int) -> list[Action] | None:
+        """What a version does, None if its entry is not there."""
+        text = self._content(_name(number))
+        if text is None:
+            return None
+        try:
+            return [json.loads(line) for line in text.splitlines() if line.strip()]
+        except ValueError as error:
+            raise SourceDataError(f"{self._location.uri}: version {number} is no JSON") from error
+
+    def _version(self, number: int, actions: Sequence[Action]) -> Version:
+        """What is read of a version."""
+        added = [action["add"] for action in actions if action.get("add")]
+        removed = [action["remove"] for action in actions if action.get("remove")]
+        if not any(remove["dataChange"] for remove in removed):
+            files = [add for add in added if add["dataChange"]]
+            return Version(
+                number, [self._file(add["path"], add["partitionValues"]) for add in files]
+            )
+        if self._on_change == "fail":
+            raise SourceDataError(
+                f"{self._location.uri}: version {number} changes or deletes rows that were read already; "
+                'on_change="skip" passes over such versions'
+            )
+        return Version(number, [])
+
+    def _stored_names(self, file: AddedFile) -> list[str]:
+        """The columns to read of a file, as far as it has them."""
+        names: list[str] = self._shape.stored.names
+        return names
 
     def _complete(self, file: AddedFile, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The batch with all columns: those of the log, and null where the file is older than a column."""

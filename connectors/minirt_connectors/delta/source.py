@@ -11,6 +11,7 @@ import pyarrow as pa
 from minirt.errors import ConfigurationError, MinirtError
 from minirt.io.files import refuse_unknown
 from minirt.units import Duration
+from minirt_connectors.delta.changes import ChangeLog, check_changes, with_changes
 from minirt_connectors.delta.log import DeltaLog, OnChange
 from minirt_connectors.delta.table import Location, Shape, check_readable, shape_of
 from minirt_connectors.versions import VersionedSource, VersionLog
@@ -25,6 +26,11 @@ class DeltaSource(VersionedSource):
     version; with `bounded=True` only that version. A version that takes rows away ends the job
     (`on_change="fail"`), or is passed over as a whole ("skip").
 
+    With `changes=True` it reads the change data feed: all changes of later versions as rows with
+    `_change_type` ("insert", "delete", "update_preimage", "update_postimage"), `_commit_version` and
+    `_commit_timestamp`; rows of the version to begin with are inserts. There is one split then, unless
+    `splits` says otherwise: changes of a key are in order within one split.
+
     `columns` limits and orders what is read. The files of a version are dealt to `splits` parts, by
     default one for each subtask. `storage_options` are those of `deltalake`.
     """
@@ -36,13 +42,16 @@ class DeltaSource(VersionedSource):
         version: int | dt.datetime | None = None,
         existing: bool = True,
         bounded: bool = False,
+        changes: bool = False,
         columns: Sequence[str] | None = None,
         on_change: OnChange = "fail",
         splits: int | None = None,
         poll: Duration = "1s",
         storage_options: Mapping[str, str] | None = None,
     ) -> None:
-        super().__init__(bounded=bounded, splits=splits, poll=poll)
+        super().__init__(
+            bounded=bounded, splits=1 if changes and splits is None else splits, poll=poll
+        )
         self._location = Location(uri, storage_options)
         if isinstance(version, bool) or not isinstance(version, int | dt.datetime | None):
             raise ConfigurationError(f"version must be a number or a datetime, got {version!r}")
@@ -52,6 +61,11 @@ class DeltaSource(VersionedSource):
             raise ConfigurationError("version is a datetime without a time zone; give it one")
         if on_change not in get_args(OnChange):
             raise ConfigurationError(f"on_change must be fail or skip, got {on_change!r}")
+        if changes and (bounded or on_change == "skip"):
+            named = "bounded=True" if bounded else 'on_change="skip"'
+            raise ConfigurationError(
+                f"changes=True reads what later versions do; leave out {named}"
+            )
         if bounded and not existing:
             raise ConfigurationError("bounded=True and existing=False together read nothing")
         if isinstance(columns, str) or (columns is not None and not columns):
@@ -60,6 +74,7 @@ class DeltaSource(VersionedSource):
         self._existing = existing
         self._columns = None if columns is None else list(columns)
         self._on_change: OnChange = on_change
+        self._changes = bool(changes)
         self._planned: tuple[int, Shape] | None = None
 
     def __repr__(self) -> str:
@@ -69,13 +84,15 @@ class DeltaSource(VersionedSource):
         self._plan()
 
     def schema(self) -> pa.Schema:
-        return self._plan()[1].readable
+        readable = self._plan()[1].readable
+        return with_changes(readable) if self._changes else readable
 
     def first_version(self) -> tuple[int, bool]:
         return self._plan()[0], self._existing
 
     def open_log(self) -> VersionLog:
-        return DeltaLog(self._location, self._plan()[1], self._on_change)
+        kind = ChangeLog if self._changes else DeltaLog
+        return kind(self._location, self._plan()[1], self._on_change)
 
     def _plan(self) -> tuple[int, Shape]:
         """The version to begin with, and what is read of it."""
@@ -90,6 +107,8 @@ class DeltaSource(VersionedSource):
                 except MinirtError as error:
                     raise ConfigurationError(str(error)) from error
             check_readable(self._location.uri, table)
+            if self._changes:
+                check_changes(self._location.uri, table)
             shape = shape_of(table)
             if self._columns is not None:
                 refuse_unknown("columns", self._columns, shape.schema.names)
