@@ -17,6 +17,7 @@ from minirt.testing.conformance.graphs import build
 from minirt.testing.conformance.plans import Plan, Stage
 from minirt.testing.conformance.stages import NOT_DRAWN, STAGES, register, registered
 from minirt.testing.conformance.stages.base import StageKind
+from minirt.testing.conformance.stages.windows import told
 from tests.conformance.numbering_stage import NumberingStage
 from tests.operators.numbering import Numbering, NumberingOperator
 
@@ -55,6 +56,11 @@ def test_a_stage_by_itself_does_what_it_says(kind: StageKind) -> None:
         run = run_case(type(case)(alone(kind), seed), MODES["unaligned"])
         assert run.wrong == []
         assert run.cuts > 0 or run.result.checkpoints_completed == 0
+
+
+def test_a_window_tells_of_records_whatever_they_have_come_through() -> None:
+    one, other = (("op0", 2, 0), 10, []), (("op0", "met", 0), 10, [])
+    assert told("op1", 0, 0, 20, [one, other]) == told("op1", 0, 0, 20, [other, one])
 
 
 def test_a_name_stands_for_one_kind(numbering: StageKind) -> None:

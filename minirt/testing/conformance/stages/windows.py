@@ -128,9 +128,14 @@ class TellRow:
 def told(
     uid: str, key: int, start: int | None, end: int | None, records: Iterable[Record]
 ) -> Record:
-    members = tuple(sorted((tuple(path), time) for path, time, _ in records))
+    members = in_order((tuple(path), time) for path, time, _ in records)
     note = ("windows", uid, key, start, end, members)
     return (("windows", uid, key, start, end), 0, (note,))
+
+
+def in_order(members: Iterable[Stamped]) -> tuple[Stamped, ...]:
+    """Always the same; numbers and words, of which paths are made, are not greater or less."""
+    return tuple(sorted(members, key=repr))
 
 
 def variant(stage: Stage) -> tuple[str, str]:
@@ -202,7 +207,7 @@ def _expected(stage: Stage, records: Records, kind: str) -> Counter[Found]:
         own.sort(key=lambda member: member[1])
         parts = _sessions(own) if kind == "session" else _in_panes(own, kind)
         for (start, end), members in parts:
-            windows[Found(key, start, end, tuple(sorted(members)))] += 1
+            windows[Found(key, start, end, in_order(members))] += 1
     return windows
 
 
