@@ -65,6 +65,11 @@ class Nursery:
         os.close(tells)
         return WarmTemplate(told)
 
+    @property
+    def gone(self) -> bool:
+        """Whether it has ended: the first test that starts a job and fails takes it along."""
+        return self._process.poll() is not None
+
     def close(self) -> None:
         self._sock.close()
         self._process.wait()
@@ -173,9 +178,9 @@ def warm_templates() -> Iterator[None]:
     nursery: list[Nursery] = []
 
     def spawn(template: Any) -> WarmTemplate:
-        if not nursery:
+        if not nursery or nursery[-1].gone:
             nursery.append(Nursery())
-        return nursery[0].fork(template._start)
+        return nursery[-1].fork(template._start)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(TemplateProcess, "_spawn", spawn)

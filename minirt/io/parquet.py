@@ -19,6 +19,7 @@ from minirt.io.files import (
     FilePath,
     FilePaths,
     InputFiles,
+    checked_columns,
     refuse_unknown,
     split_target,
 )
@@ -47,11 +48,9 @@ class ParquetSource(Source):
         columns: Sequence[str] | None = None,
         storage_options: Mapping[str, Any] | None = None,
     ) -> None:
-        if isinstance(columns, str) or (columns is not None and not columns):
-            raise ConfigurationError(f"columns must be a list of names, got {columns!r}")
+        self._columns = checked_columns(columns)
         self._files = InputFiles(path, (".parquet",), storage_options)
         self.in_one_process = self._files.in_one_process
-        self._columns = None if columns is None else list(columns)
         self._schema: pa.Schema | None = None
 
     def schema(self) -> pa.Schema:
