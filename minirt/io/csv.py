@@ -18,7 +18,7 @@ _SUFFIXES = (".csv",)
 _SAMPLE_BYTES = 1 << 20
 
 
-class CsvSource(Source):
+class CsvSource(Source[dict[str, Any]]):
     """Reads CSV files as record batches.
 
     `path` is a file, a folder, a glob or a list of them, on any file system of fsspec, which gets

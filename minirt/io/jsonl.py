@@ -26,7 +26,7 @@ _BLANK = " \t\r\n"
 _scan = json.JSONDecoder().scan_once  # type: ignore[attr-defined]
 
 
-class JsonlSource(Source):
+class JsonlSource(Source[Any]):
     """Reads files of JSON Lines; records are what `json.loads` makes of each line.
 
     `path` is a file, a folder, a glob or a list of them, on any file system of fsspec, which gets

@@ -30,7 +30,7 @@ _SPLIT_BYTES = 64 << 20
 _ROW_GROUP_BYTES = 8 << 20
 
 
-class ParquetSource(Source):
+class ParquetSource(Source[dict[str, Any]]):
     """Reads Parquet files as record batches; `columns` limits and orders what is read.
 
     `path` is a file, a folder, a glob or a list of them, on any file system of fsspec, which gets
