@@ -48,8 +48,8 @@ API = {
         "SinkIdentity SinkWriter Prepared"
     ),
     "Running jobs": (
-        "Checkpointing AlignedWithTimeout Options Limits Queues Restart JobSettings load_settings Job "
-        "JobResult JobStatus JobObserver JobProgress JobFigures HostCluster Invitation Launched"
+        "Checkpointing AlignedWithTimeout Epoch Options Limits Queues Restart JobSettings load_settings "
+        "Job JobResult JobStatus JobObserver JobProgress JobFigures HostCluster Invitation Launched"
     ),
     "Checkpoints": (
         "CheckpointReport CheckpointStatus SubtaskReport ChannelReport CheckpointUnderWay Savepoint "

@@ -131,6 +131,7 @@ if TYPE_CHECKING:
         SplitReader,
     )
     from minirt.modes.aligned_with_timeout import AlignedWithTimeout
+    from minirt.modes.epoch import Epoch
     from minirt.monitoring.figures import JobFigures
     from minirt.protocol.job_events import JobStatus
     from minirt.protocol.reasons import (
@@ -216,6 +217,7 @@ __all__ = [
     # running it
     "Checkpointing",
     "AlignedWithTimeout",
+    "Epoch",
     "Options",
     "Limits",
     "Queues",
@@ -311,6 +313,7 @@ _NAMES_OF = {
         "SinkIdentity SinkWriter Source Split SplitReader"
     ),
     "minirt.modes.aligned_with_timeout": "AlignedWithTimeout",
+    "minirt.modes.epoch": "Epoch",
     "minirt.monitoring.figures": "JobFigures",
     "minirt.protocol.job_events": "JobStatus",
     "minirt.protocol.reasons": (
