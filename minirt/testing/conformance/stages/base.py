@@ -262,7 +262,7 @@ class ByChance(StageKind):
 def judge_results(
     output: Output, verdict: Verdict, given: Counter[Any], wanted: Counter[Any]
 ) -> None:
-    """All that is wanted was given out, nothing else, and nothing too often unless records may be repeated."""
+    """What is wanted was given out, nothing else, and nothing too often unless records may be repeated."""
     lost, more = wanted - given, given - wanted
     verdict.lost += lost.total()
     verdict.duplicated += more.total()
