@@ -22,12 +22,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, NoReturn
 
+import pyarrow as pa
 import pytest
 
 from minirt.runtime.coordinator.template_process import TemplateProcess
 
 _NUMBER = struct.Struct("<q")
 _UP_S_MAX = 60.0
+
+cold_spawn = TemplateProcess._spawn
+"""How templates start where no test is in between, for those who look at what they import."""
 
 forked: list[int] = []
 """The process ids of all templates that this process has had from its nursery."""
@@ -114,6 +118,7 @@ def serve(fd: int) -> None:
     """The life of a nursery."""
     from minirt.runtime.worker import template  # noqa: F401 - so that children have it.
 
+    pa.array([])  # And pandas: each template of a job with columns would import it.
     gc.freeze()  # No child looks for cycles in it, which would copy all its pages.
     sock = socket.socket(fileno=fd)
     while True:
