@@ -18,6 +18,7 @@ from minirt.testing.conformance.plans import Plan, Stage
 from minirt.testing.conformance.stages import NOT_DRAWN, STAGES, register, registered
 from minirt.testing.conformance.stages.base import StageKind
 from minirt.testing.conformance.stages.windows import told
+from tests import campaigns
 from tests.conformance.numbering_stage import NumberingStage
 from tests.operators.numbering import Numbering, NumberingOperator
 
@@ -79,7 +80,7 @@ def test_what_is_registered_is_drawn(numbering: StageKind) -> None:
 
 @pytest.mark.parametrize("mode", MODES)
 def test_an_operator_from_outside_passes_in_every_mode(mode: str, numbering: StageKind) -> None:
-    tally = check_mode(MODES[mode], runs=RUNS, start=sorted(MODES).index(mode) * RUNS)
+    tally = check_mode(MODES[mode], runs=campaigns.runs(12), start=sorted(MODES).index(mode) * RUNS)
     assert tally.restarts > 0
     assert tally.rescales > 0
     assert tally.lost == tally.duplicated == 0

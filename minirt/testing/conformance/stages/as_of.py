@@ -19,8 +19,8 @@ from minirt.testing.conformance.stages.base import (
     Site,
     Stamped,
     Verdict,
+    judge_results,
     key_of,
-    some,
 )
 from minirt.testing.conformance.stages.two_sides import (
     COLUMNS,
@@ -71,13 +71,9 @@ class AsOfStage(TwoSides, ByChance):
         lefts, rights = output.inputs
         given = Counter((tuple(path), time) for *_, path, time, _ in output.notes)
         wanted = lefts - _without(output.stage, lefts, rights)
-        lost, more = wanted - given, given - wanted
-        verdict.lost += lost.total()
-        verdict.duplicated += more.total()
-        wrong = [*_wrong(output.stage, output.notes, rights)]
-        if lost or (more and output.exactly_once) or not given.keys() <= wanted.keys():
-            wrong.append(f"lost {some(lost)}, too many {some(more)}")
+        wrong = _wrong(output.stage, output.notes, rights)
         verdict.wrong += [f"{output.uid}: {text}" for text in wrong]
+        judge_results(output, verdict, given, wanted)
 
 
 class Tell:

@@ -259,6 +259,17 @@ class ByChance(StageKind):
         return Records()
 
 
+def judge_results(
+    output: Output, verdict: Verdict, given: Counter[Any], wanted: Counter[Any]
+) -> None:
+    """What is wanted was given out, nothing else, and nothing too often unless records may be repeated."""
+    lost, more = wanted - given, given - wanted
+    verdict.lost += lost.total()
+    verdict.duplicated += more.total()
+    if lost or (more and output.exactly_once) or not given.keys() <= wanted.keys():
+        verdict.wrong.append(f"{output.uid}: lost {some(lost)}, too many {some(more)}")
+
+
 def judge_numbers(output: Output, verdict: Verdict) -> None:
     """The records of a key were numbered 1, 2, 3 ...; some may have been filtered out since.
 

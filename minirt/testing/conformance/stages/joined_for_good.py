@@ -20,8 +20,8 @@ from minirt.testing.conformance.stages.base import (
     Site,
     Stamped,
     Verdict,
+    judge_results,
     key_of,
-    some,
 )
 from minirt.testing.conformance.stages.two_sides import (
     COLUMNS,
@@ -78,11 +78,7 @@ class TtlJoinStage(TwoSides, ByChance):
         given, wanted = Counter(_results(output.notes)), Counter[Result]()
         for part in _wanted(output.stage, output.inputs):
             wanted += part
-        lost, more = wanted - given, given - wanted
-        verdict.lost += lost.total()
-        verdict.duplicated += more.total()
-        if lost or (more and output.exactly_once) or not given.keys() <= wanted.keys():
-            verdict.wrong.append(f"{output.uid}: lost {some(lost)}, too many {some(more)}")
+        judge_results(output, verdict, given, wanted)
 
 
 class Tell:
