@@ -67,7 +67,9 @@ class CountedByAll(rt.Process):
     counts = rt.ListState(redistribution="union")
 
     def process(self, record: int, ctx: rt.ProcessContext) -> Iterable[Any]:
-        count = 1 + max((n for subtask, n in self.counts.get() if subtask == ctx.subtask), default=0)
+        count = 1 + max(
+            (n for subtask, n in self.counts.get() if subtask == ctx.subtask), default=0
+        )
         self.counts.set([(ctx.subtask, count)])
         yield ctx.subtask, count, record
 
