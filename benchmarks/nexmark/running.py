@@ -60,25 +60,31 @@ def _sink(query: Query, folder: Path) -> rt.Sink:
 def flink_run(query: Query, setting: Setting) -> Row:
     """Raises BenchmarkError."""
     with tempfile.TemporaryDirectory() as place:
-        script = Path(place, "query.sql")
-        folder, parallelism = str(setting.folder), setting.parallelism
-        text = flink_sql.script(query.name, folder, setting.events, BLOCK_EVENTS, parallelism)
-        script.write_text(text, encoding="utf-8")
-        settings = {
-            "sql": script,
-            "parallelism": parallelism,
-            "checkpoint_ms": setting.checkpoint_ms,
-            "storage": Path(place, "checkpoints"),
-            "folders": ",".join(query.folders),
-            "out": Path(place, "out"),
-        }
-        *java, _ = PEERS["flink"].command
-        arguments = [f"{name}={value}" for name, value in settings.items()]
-        lines, usage = watched([*java, "Nexmark", *arguments], f"flink at {query.name}")
+        command = flink_command(query, setting, Path(place))
+        lines, usage = watched(command, f"flink at {query.name}")
     began = min(line["started_at"] for line in lines if "started_at" in line)
     [ended] = [line for line in lines if "ended_at" in line]
     used = usage.cpu_s, usage.peak_rss_bytes
     return _row(query, "flink", setting, ended["ended_at"] - began, used, ended["checkpoints"])
+
+
+def flink_command(query: Query, setting: Setting, place: Path) -> list[str]:
+    """What runs the query; it keeps all it writes in the folder `place`, its files in `out`."""
+    script = place / "query.sql"
+    text = flink_sql.script(
+        query.name, str(setting.folder), setting.events, BLOCK_EVENTS, setting.parallelism
+    )
+    script.write_text(text, encoding="utf-8")
+    settings = {
+        "sql": script,
+        "parallelism": setting.parallelism,
+        "checkpoint_ms": setting.checkpoint_ms,
+        "storage": place / "checkpoints",
+        "folders": ",".join(query.folders),
+        "out": place / "out",
+    }
+    *java, _ = PEERS["flink"].command
+    return [*java, "Nexmark", *(f"{name}={value}" for name, value in settings.items())]
 
 
 SYSTEMS: Mapping[str, Callable[[Query, Setting], Row]] = {"minirt": minirt_run, "flink": flink_run}
