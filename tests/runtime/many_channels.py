@@ -67,7 +67,7 @@ def measure(
     slots = {} if workers_max is None else {"placement": "slots", "workers": workers_max}
     began = time.monotonic()
     job = env.start(
-        checkpointing=rt.Checkpointing(folder / "checkpoints", interval="500ms", mode="unaligned"),
+        checkpointing=rt.Checkpointing(folder / "checkpoints", interval="2s", mode="unaligned"),
         restart=rt.Restart.fixed_delay(kills + 1, "10ms"),
         options=rt.Options(**slots),
     )
