@@ -17,7 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import minirt as rt
-from tests.runtime.processes import resident_bytes, send, wait_until, workers
+from tests.runtime.jobs import Numbers
+from tests.runtime.processes import resident_bytes, send, templates, wait_until, workers
 
 _KEYS = 10_000
 
@@ -39,6 +40,8 @@ class Cost:
     parallelism: int
     processes: int
     running_s: float
+    start_cpu_s: float
+    """Of all processes but the program's."""
     descriptors: int
     sockets: int
     worker_bytes: int
@@ -49,31 +52,44 @@ class Cost:
     def __str__(self) -> str:
         return (
             f"parallelism {self.parallelism}: {self.processes} processes, running after "
-            f"{self.running_s:.1f} s, {self.descriptors} descriptors, {self.sockets} of them sockets, "
+            f"{self.running_s:.1f} s and {self.start_cpu_s:.1f} s of CPU, {self.descriptors} descriptors, "
+            f"{self.sockets} of them sockets, "
             f"{self.worker_bytes / 2**20:.0f} MiB, {self.records_per_s:,.0f} records/s"
         )
 
 
 def measure(
-    parallelism: int, workers_max: int | None, folder: Path, *, count: int, kills: int = 0
+    parallelism: int,
+    workers_max: int | None,
+    folder: Path,
+    *,
+    count: int,
+    per_second: float | None = None,
+    interval: str = "10s",
+    kills: int = 0,
 ) -> Cost:
     """Run the job, and kill a worker so many times, each behind a checkpoint of its run."""
     env, sink = rt.Environment("many-channels", parallelism=parallelism), rt.CollectSink()
-    numbers = env.source(rt.SequenceSource(count, splits=parallelism), uid="numbers")
-    counted = numbers.key_by(lambda number: number % _KEYS).process(Passes(), uid="counted")
+    numbers = Numbers(count, splits=parallelism, per_second=per_second)
+    counted = (
+        env.source(numbers, uid="numbers")
+        .key_by(lambda number: number % _KEYS)
+        .process(Passes(), uid="counted")
+    )
     counted.key_by(lambda number: number // _KEYS).process(Passes(), uid="again").sink(
         sink, uid="out"
     )
     slots = {} if workers_max is None else {"placement": "slots", "workers": workers_max}
     began = time.monotonic()
     job = env.start(
-        checkpointing=rt.Checkpointing(folder / "checkpoints", interval="2s", mode="unaligned"),
+        checkpointing=rt.Checkpointing(folder / "checkpoints", interval=interval, mode="unaligned"),
         restart=rt.Restart.fixed_delay(kills + 1, "10ms"),
         options=rt.Options(**slots),
     )
     wait_until(lambda: job.status is rt.JobStatus.RUNNING, "the job runs", 120)
     running_s = time.monotonic() - began
     hosted = workers()
+    start_cpu_s = sum(map(_cpu_s, [*hosted, *templates()]))
     largest = max(hosted, key=lambda pid: len(_descriptors(pid)), default=0)
     held = _descriptors(largest) if largest else []
     memory = max(map(_bytes_of, hosted), default=0)
@@ -86,6 +102,7 @@ def measure(
         parallelism,
         len(hosted),
         running_s,
+        start_cpu_s,
         len(held),
         sum(each.startswith("socket:") for each in held),
         memory,
@@ -103,7 +120,7 @@ def _await_checkpoint(job: rt.Job, *, restarts: int) -> None:
 
 
 def _completed(job: rt.Job) -> int:
-    return sum(report["status"] == "completed" for report in job.checkpoint_reports()[1])
+    return sum(report["status"] == "completed" for report in job.checkpoint_reports[1])
 
 
 def _descriptors(pid: int) -> list[str]:
@@ -111,6 +128,14 @@ def _descriptors(pid: int) -> list[str]:
         return [os.readlink(path) for path in Path(f"/proc/{pid}/fd").iterdir()]
     except OSError:
         return []
+
+
+def _cpu_s(pid: int) -> float:
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def _bytes_of(pid: int) -> int:

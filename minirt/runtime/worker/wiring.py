@@ -10,6 +10,7 @@ from functools import partial
 from typing import TypeVar
 
 from minirt.config import Limits
+from minirt.errors import WorkerLostError
 from minirt.graph.execution import ExecutionGraph
 from minirt.protocol.ids import ChannelId, SubtaskId
 from minirt.runtime.channels.channels import InputChannel, OutputChannel
@@ -25,6 +26,8 @@ from minirt.runtime.worker.arrivals import Arrivals
 from minirt.runtime.worker.rendezvous import Rendezvous
 
 _RECEIVE_BYTES = 256 * 1024
+_ALONE_S_MAX = 10.0
+"""How long a worker waits, without another one, for the coordinator to end it."""
 
 End = TypeVar("End")
 
@@ -54,6 +57,8 @@ class Wiring:
         self._generation = generation
         self._monotonic = monotonic
         self._working = working
+        self._lost_at: float | None = None
+        """When the first trunk was found closed: its other end is gone, or cannot be reached."""
         self._arrivals = Arrivals(working)
         self._buffer = memoryview(bytearray(_RECEIVE_BYTES))
         self._local_ready: deque[LocalChannel] = deque()
@@ -137,6 +142,15 @@ class Wiring:
         else:
             self._on_sender(key, key.data, mask)
 
+    def check_trunks(self) -> None:
+        """Raises WorkerLostError if a trunk is closed, and the coordinator goes on all the same.
+
+        When a worker is gone, the coordinator ends the others. Where both live and cannot reach each other,
+        it hears of that from nobody else.
+        """
+        if self._lost_at is not None and self._monotonic() - self._lost_at > _ALONE_S_MAX:
+            raise WorkerLostError("a connection to another worker is closed")
+
     def move_frames(self) -> None:
         """Deliver what waits for subtasks that do not work; send whatever credit and sockets take."""
         self._arrivals.release()
@@ -174,7 +188,7 @@ class Wiring:
         except ConnectionError:
             alive = False
         if not alive:
-            self._selector.unregister(key.fileobj)
+            self._lose(key)
 
     def _on_stuck_credit(self, receiver: TrunkReceiver) -> None:
         """The sender does not read: send the rest when it does."""
@@ -191,15 +205,20 @@ class Wiring:
             alive = False
         if not alive:
             self._blocked_senders.discard(sender)
-            self._selector.unregister(key.fileobj)
+            self._lose(key)
             return
         self._woken.add(sender)
+
+    def _lose(self, key: selectors.SelectorKey) -> None:
+        self._selector.unregister(key.fileobj)
+        if self._lost_at is None:
+            self._lost_at = self._monotonic()
 
     def _send(self, sender: TrunkSender) -> None:
         try:
             blocked = sender.send()
         except ConnectionError:
-            return  # The receiver's worker died: the coordinator knows, and will end this one too.
+            return  # As will show where it is read.
         if blocked != (sender in self._blocked_senders):
             events = selectors.EVENT_READ | (selectors.EVENT_WRITE if blocked else 0)
             self._selector.modify(sender.sock, events, sender)

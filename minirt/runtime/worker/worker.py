@@ -392,6 +392,10 @@ class Worker:
         if now < self._heartbeat_at:
             return
         self._heartbeat_at = now + self._limits.heartbeat_s
+        if not (
+            self._working or self._stopping
+        ):  # Else it has not heard what the coordinator says.
+            self._wiring.check_trunks()
         self._report()
 
     def _report(self) -> None:
