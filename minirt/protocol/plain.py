@@ -18,7 +18,7 @@ _Reader = Callable[[Any], Any]
 
 def to_plain(value: object) -> Any:
     """What msgpack can carry in place of `value`; dicts and scalars are taken as they are."""
-    kind = type(value)
+    kind: Any = type(value)
     if kind in _SCALARS:
         return value
     names = _names(kind)
