@@ -11,7 +11,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -66,7 +66,7 @@ def _works(*names: str) -> frozenset[str]:
 _COLUMN_WORKS = _works("keyed-sum", "keyed-sum-str", "filter-project", "tumbling-count")
 _FLINK = BENCH / "flink"
 _FLINK_LIBRARIES = _FLINK / "lib/python3.11/site-packages/pyflink/lib"
-_FLINK_CLASSES = BENCH / "flink-classes"
+FLINK_CLASSES = BENCH / "flink-classes"
 
 
 def _python(environment: str) -> Path:
@@ -94,8 +94,8 @@ PEERS: Mapping[str, System] = {
         System(
             "flink",
             _COLUMN_WORKS | _works("latency"),
-            ("java", "-Xmx6g", "-cp", f"{_FLINK_CLASSES}:{_FLINK_LIBRARIES}/*", "Peer"),
-            (_FLINK_LIBRARIES, _FLINK_CLASSES / "Peer.class"),
+            ("java", "-Xmx6g", "-cp", f"{FLINK_CLASSES}:{_FLINK_LIBRARIES}/*", "Peer"),
+            (_FLINK_LIBRARIES, FLINK_CLASSES / "Peer.class"),
         ),
         _peer("pyflink", _works("keyed-sum-rows"), share=50, environment="flink"),
         _peer("bytewax", _works("keyed-sum-rows"), share=4),
@@ -142,10 +142,21 @@ class Run:
 
 def measure(system: System, work: Work) -> Run:
     """Run the work once, and check its results. Raises BenchmarkError."""
-    with tempfile.TemporaryDirectory() as storage, tempfile.TemporaryFile("w+") as errors:
+    with tempfile.TemporaryDirectory() as storage:
         given = replace(work, storage=storage)
+        title = f"{system.name} at {work.work}"
+        lines, usage = watched([*system.command, *given.arguments()], title)
+    return _run(system, given, lines, usage)
+
+
+def watched(command: Sequence[str], title: str) -> tuple[list[Mapping[str, Any]], Usage]:
+    """The lines of JSON that a program prints to its end, and what it has used since its first record.
+
+    Raises BenchmarkError if it fails, or does not say when it has ended.
+    """
+    with tempfile.TemporaryFile("w+") as errors:
         with subprocess.Popen(
-            [*system.command, *given.arguments()],
+            command,
             stdout=subprocess.PIPE,
             stderr=errors,
             text=True,
@@ -161,10 +172,8 @@ def measure(system: System, work: Work) -> Run:
                 usage.stop()
         if process.returncode or not any("ended_at" in line for line in lines):
             errors.seek(0)
-            raise BenchmarkError(
-                f"{system.name} failed at {work.work}: {errors.read()[-_SHOWN_OUTPUT:]}"
-            )
-    return _run(system, given, lines, usage)
+            raise BenchmarkError(f"{title} failed: {errors.read()[-_SHOWN_OUTPUT:]}")
+    return lines, usage
 
 
 def _followed(output: Any, on_start: Callable[[], None]) -> Iterator[Mapping[str, Any]]:

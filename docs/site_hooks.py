@@ -31,7 +31,8 @@ _ELSEWHERE = re.compile(r"\[([^\]]+)\]\(\.\./([^)#]+)\)")
 
 API = {
     "Jobs and streams": (
-        "Environment Stream KeyedStream ConnectedStreams ConnectedKeyedStreams WindowedStream Watermarks"
+        "Environment Stream KeyedStream ConnectedStreams ConnectedKeyedStreams WindowedStream "
+        "OperatorOptions Watermarks"
     ),
     "Functions and state": (
         "Process KeyedProcess KeyedCoProcess ProcessContext KeyedContext AsyncFunction Retry ValueState "
@@ -48,8 +49,9 @@ API = {
         "SinkIdentity SinkWriter Prepared"
     ),
     "Running jobs": (
-        "Checkpointing AlignedWithTimeout Options Limits Queues Restart JobSettings load_settings Job "
-        "JobResult JobStatus JobObserver JobProgress JobFigures HostCluster Invitation Launched"
+        "RunOptions Checkpointing AlignedWithTimeout Epoch Options Limits Queues Restart JobSettings "
+        "load_settings Job JobResult JobStatus JobObserver JobProgress JobFigures HostCluster "
+        "Invitation Launched"
     ),
     "Checkpoints": (
         "CheckpointReport CheckpointStatus SubtaskReport ChannelReport CheckpointUnderWay Savepoint "

@@ -29,6 +29,7 @@ What users hand over or set:
     clusters    hosts that a job runs on, if not on this machine alone
     units       "10s", "64KiB"
     errors      one root, one child for each party that can err
+    generics    what a Stream, a process function or a state can be said to hold
     version     which minirt this is
 
 To watch, ask, look into and compare jobs:
@@ -42,6 +43,7 @@ To watch, ask, look into and compare jobs:
     advice      which option would change what holds a job up
     laboratory  one job under several settings, measured and compared
     testing     simulator, explorer, contracts and the conformance kit, for users too
+    pytest_plugin   a fixture that runs a stream on lists, and simulates it
 
 What many of these need:
 
@@ -77,6 +79,7 @@ if TYPE_CHECKING:
     from minirt.api.connected import ConnectedKeyedStreams, ConnectedStreams
     from minirt.api.environment import Environment
     from minirt.api.keyed_stream import KeyedStream
+    from minirt.api.keywords import OperatorOptions, RunOptions
     from minirt.api.stream import Stream
     from minirt.api.windowed_stream import WindowedStream
     from minirt.clusters import HostCluster, Invitation, Launched
@@ -131,6 +134,7 @@ if TYPE_CHECKING:
         SplitReader,
     )
     from minirt.modes.aligned_with_timeout import AlignedWithTimeout
+    from minirt.modes.epoch import Epoch
     from minirt.monitoring.figures import JobFigures
     from minirt.protocol.job_events import JobStatus
     from minirt.protocol.reasons import (
@@ -172,6 +176,7 @@ __all__ = [
     "KeyedStream",
     "ConnectedStreams",
     "ConnectedKeyedStreams",
+    "OperatorOptions",
     "Watermarks",
     "Process",
     "KeyedProcess",
@@ -214,8 +219,10 @@ __all__ = [
     "ListState",
     "MapState",
     # running it
+    "RunOptions",
     "Checkpointing",
     "AlignedWithTimeout",
+    "Epoch",
     "Options",
     "Limits",
     "Queues",
@@ -291,6 +298,7 @@ _NAMES_OF = {
     "minirt.api.connected": "ConnectedKeyedStreams ConnectedStreams",
     "minirt.api.environment": "Environment",
     "minirt.api.keyed_stream": "KeyedStream",
+    "minirt.api.keywords": "OperatorOptions RunOptions",
     "minirt.api.stream": "Stream",
     "minirt.api.windowed_stream": "WindowedStream",
     "minirt.clusters": "HostCluster Invitation Launched",
@@ -311,6 +319,7 @@ _NAMES_OF = {
         "SinkIdentity SinkWriter Source Split SplitReader"
     ),
     "minirt.modes.aligned_with_timeout": "AlignedWithTimeout",
+    "minirt.modes.epoch": "Epoch",
     "minirt.monitoring.figures": "JobFigures",
     "minirt.protocol.job_events": "JobStatus",
     "minirt.protocol.reasons": (

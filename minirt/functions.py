@@ -6,9 +6,10 @@ import datetime as dt
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Generic, Literal, Protocol
 
 from minirt.errors import ConfigurationError
+from minirt.generics import K_co, K_contra, L_contra, R_contra, T, T_contra, U_co
 from minirt.units import Duration, milliseconds, positive, seconds
 
 TimestampSpec = str | Callable[[Any], Any]
@@ -39,11 +40,11 @@ class ProcessContext(Protocol):
         """Emit a record to the side output `tag` instead of the main one."""
 
 
-class KeyedContext(ProcessContext, Protocol):
+class KeyedContext(ProcessContext, Protocol[K_co]):
     """As ProcessContext, with the current key and its timers."""
 
     @property
-    def key(self) -> Any:
+    def key(self) -> K_co:
         """The key of the record or of the timer."""
 
     @property
@@ -61,8 +62,11 @@ class KeyedContext(ProcessContext, Protocol):
     def delete_processing_timer(self, at: int | dt.datetime) -> None: ...
 
 
-class Process(ABC):
-    """A function over single records with a context; keeps no state of its own over restarts."""
+class Process(ABC, Generic[T_contra, U_co]):
+    """A function over single records with a context; keeps no state of its own over restarts.
+
+    To annotate: `Process[record, result]`.
+    """
 
     def open(self) -> None:
         """Called once in the worker before the first record."""
@@ -71,24 +75,26 @@ class Process(ABC):
         """Called once when the subtask ends in an orderly way."""
 
     @abstractmethod
-    def process(self, record: Any, ctx: ProcessContext) -> Iterable[Any] | None:
+    def process(self, record: T_contra, ctx: ProcessContext) -> Iterable[U_co] | None:
         """Handle one record; what is returned or yielded is emitted."""
 
 
-class _Keyed(ABC):
+class _Keyed(ABC, Generic[K_contra, U_co]):
     def open(self) -> None:
         """Called once in the worker, after state is restored and before the first record."""
 
     def close(self) -> None:
         """Called once when the subtask ends in an orderly way."""
 
-    def on_timer(self, timestamp: int, ctx: KeyedContext) -> Iterable[Any] | None:
+    def on_timer(self, timestamp: int, ctx: KeyedContext[K_contra]) -> Iterable[U_co] | None:
         """Handle a timer that was set for `timestamp`; what is returned or yielded is emitted."""
         return None
 
 
-class KeyedProcess(_Keyed):
+class KeyedProcess(_Keyed[K_contra, U_co], Generic[K_contra, T_contra, U_co]):
     """A function over the records of one key, with state and timers.
+
+    To annotate: `KeyedProcess[key, record, result]`.
 
     State is declared as class attributes (`total = ValueState(default=0)`) and always that of the
     current key. Timers that are still pending when all input has ended fire at the end, in order. What
@@ -96,22 +102,31 @@ class KeyedProcess(_Keyed):
     """
 
     @abstractmethod
-    def process(self, record: Any, ctx: KeyedContext) -> Iterable[Any] | None:
+    def process(self, record: T_contra, ctx: KeyedContext[K_contra]) -> Iterable[U_co] | None:
         """Handle one record; what is returned or yielded is emitted."""
 
 
-class KeyedCoProcess(_Keyed):
-    """As KeyedProcess, over two streams keyed alike: they share state and timers."""
+class KeyedCoProcess(_Keyed[K_contra, U_co], Generic[K_contra, L_contra, R_contra, U_co]):
+    """As KeyedProcess, over two streams keyed alike: they share state and timers.
+
+    To annotate: `KeyedCoProcess[key, left, right, result]`.
+    """
 
     @abstractmethod
-    def process_left(self, record: Any, ctx: KeyedContext) -> Iterable[Any] | None: ...
+    def process_left(
+        self, record: L_contra, ctx: KeyedContext[K_contra]
+    ) -> Iterable[U_co] | None: ...
 
     @abstractmethod
-    def process_right(self, record: Any, ctx: KeyedContext) -> Iterable[Any] | None: ...
+    def process_right(
+        self, record: R_contra, ctx: KeyedContext[K_contra]
+    ) -> Iterable[U_co] | None: ...
 
 
-class BroadcastProcess(_Keyed):
+class BroadcastProcess(_Keyed[K_contra, U_co], Generic[K_contra, L_contra, R_contra, U_co]):
     """As KeyedProcess, and each subtask sees all records of a broadcast stream as well.
+
+    To annotate: `BroadcastProcess[key, record, broadcast record, result]`.
 
     What these say is kept in `BroadcastState`, declared as a class attribute (`rules = BroadcastState()`).
     Subtasks see the broadcast records of one sender in one order, those of several in any: what is made
@@ -119,18 +134,18 @@ class BroadcastProcess(_Keyed):
     """
 
     @abstractmethod
-    def process(self, record: Any, ctx: KeyedContext) -> Iterable[Any] | None:
+    def process(self, record: L_contra, ctx: KeyedContext[K_contra]) -> Iterable[U_co] | None:
         """Handle one record of the keyed stream, with state of its key; broadcast state is read-only."""
 
     @abstractmethod
-    def process_broadcast(self, record: Any, ctx: ProcessContext) -> Iterable[Any] | None:
+    def process_broadcast(self, record: R_contra, ctx: ProcessContext) -> Iterable[U_co] | None:
         """Handle one broadcast record, in each subtask: broadcast state can be written, there is no key.
 
         What is returned or yielded is emitted by every subtask.
         """
 
 
-class AsyncFunction(ABC):
+class AsyncFunction(ABC, Generic[T_contra, U_co]):
     """What `map_async` calls for each record, where it needs a client that is opened and closed.
 
     One object serves all requests of a subtask, in one event loop: so it may hold an `httpx.AsyncClient`.
@@ -144,7 +159,7 @@ class AsyncFunction(ABC):
         """Awaited once when the subtask ends in an orderly way; no request is under way any more."""
 
     @abstractmethod
-    async def __call__(self, record: Any) -> Any:
+    async def __call__(self, record: T_contra) -> U_co:
         """The answer for a record. May be cancelled when it takes longer than the timeout."""
 
 
@@ -224,7 +239,7 @@ def _errors(on: Any) -> tuple[type[Exception], ...]:
     return kinds
 
 
-class WindowContext(ProcessContext, Protocol):
+class WindowContext(ProcessContext, Protocol[K_co]):
     """As ProcessContext, with the window whose records are handled.
 
     Its `timestamp` is the last millisecond of the window, or where windows have no bounds the time of
@@ -232,7 +247,7 @@ class WindowContext(ProcessContext, Protocol):
     """
 
     @property
-    def key(self) -> Any:
+    def key(self) -> K_co:
         """The key of the window; None without keys."""
 
     @property
@@ -248,8 +263,10 @@ class WindowContext(ProcessContext, Protocol):
         """Which result of the window this is; "retracted" in `retract`."""
 
 
-class WindowProcess(ABC):
+class WindowProcess(ABC, Generic[K_contra, T, U_co]):
     """A function over all records of a window, with state for each window.
+
+    To annotate: `WindowProcess[key, record, result]`.
 
     State is declared as class attributes (`shown = ValueState()`). It is for windows that give several
     results, early or late ones, and is gone with its window.
@@ -262,14 +279,14 @@ class WindowProcess(ABC):
         """Called once when the subtask ends in an orderly way."""
 
     @abstractmethod
-    def process(self, records: list[Any], ctx: WindowContext) -> Iterable[Any] | None:
+    def process(self, records: list[T], ctx: WindowContext[K_contra]) -> Iterable[U_co] | None:
         """Handle the records of a window, or the one value that `reduce` has made of them."""
 
-    def retract(self, ctx: WindowContext) -> Iterable[Any] | None:
+    def retract(self, ctx: WindowContext[K_contra]) -> Iterable[U_co] | None:
         """A session whose result was given out is part of a larger one: what says so is emitted."""
         return None
 
-    def merge(self, other: Mapping[str, Any], ctx: WindowContext) -> None:
+    def merge(self, other: Mapping[str, Any], ctx: WindowContext[K_contra]) -> None:
         """Take in the state of another session that is part of this one now, by the names of states."""
 
 

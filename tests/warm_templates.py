@@ -8,6 +8,7 @@ usual kind.
 
 from __future__ import annotations
 
+import gc
 import os
 import pickle
 import select
@@ -18,15 +19,19 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, NoReturn
 
+import pyarrow as pa
 import pytest
 
 from minirt.runtime.coordinator.template_process import TemplateProcess
 
 _NUMBER = struct.Struct("<q")
 _UP_S_MAX = 60.0
+
+cold_spawn = TemplateProcess._spawn
+"""How templates start where no test is in between, for those who look at what they import."""
 
 forked: list[int] = []
 """The process ids of all templates that this process has had from its nursery."""
@@ -64,6 +69,11 @@ class Nursery:
                 socket.send_fds(self._sock, [b"fork"], [*files, request.fileno()])
         os.close(tells)
         return WarmTemplate(told)
+
+    @property
+    def gone(self) -> bool:
+        """Whether it has ended: the first test that starts a job and fails takes it along."""
+        return self._process.poll() is not None
 
     def close(self) -> None:
         self._sock.close()
@@ -108,14 +118,14 @@ def serve(fd: int) -> None:
     """The life of a nursery."""
     from minirt.runtime.worker import template  # noqa: F401 - so that children have it.
 
-    signal.signal(
-        signal.SIGCHLD, signal.SIG_IGN
-    )  # The kernel reaps those who look after templates.
+    pa.array([])  # And pandas: each template of a job with columns would import it.
+    gc.freeze()  # No child looks for cycles in it, which would copy all its pages.
     sock = socket.socket(fileno=fd)
     while True:
         said, files, _, _ = socket.recv_fds(sock, 16, 5)
         if not said:
             return
+        _reap()
         if os.fork() == 0:
             sock.close()
             _look_after(*files)
@@ -123,9 +133,15 @@ def serve(fd: int) -> None:
             os.close(file)
 
 
+def _reap() -> None:
+    """Let those go who have looked after templates; what they have used up counts with this process."""
+    with suppress(ChildProcessError):
+        while os.waitpid(-1, os.WNOHANG) != (0, 0):
+            pass
+
+
 def _look_after(stdin: int, stdout: int, stderr: int, tells: int, request: int) -> NoReturn:
     """Fork a template, and tell its process id and then how it ended."""
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     pid = os.fork()
     if pid == 0:
         _be_template(stdin, stdout, stderr, tells, request)
@@ -173,9 +189,9 @@ def warm_templates() -> Iterator[None]:
     nursery: list[Nursery] = []
 
     def spawn(template: Any) -> WarmTemplate:
-        if not nursery:
+        if not nursery or nursery[-1].gone:
             nursery.append(Nursery())
-        return nursery[0].fork(template._start)
+        return nursery[-1].fork(template._start)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(TemplateProcess, "_spawn", spawn)

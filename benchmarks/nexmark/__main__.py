@@ -2,23 +2,28 @@
 
 python -m benchmarks.nexmark generate --events 1000000 --out FOLDER
 python -m benchmarks.nexmark speed
-python -m benchmarks.nexmark run q0 q1 q2
+python -m benchmarks.nexmark run --queries q0,q5 --peers flink
 """
 
 from __future__ import annotations
 
 import argparse
+import sys
 import tempfile
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
 
 import minirt as rt
-from benchmarks.measure import Measured, print_rows, run
-from benchmarks.nexmark.queries import QUERIES
-from benchmarks.nexmark.source import BLOCK_EVENTS, NexmarkSource
+from benchmarks.measure import print_rows
+from benchmarks.nexmark.files import write_events
+from benchmarks.nexmark.queries import QUERIES, Query
+from benchmarks.nexmark.running import SYSTEMS, Setting, missing, skipped, summary
+from benchmarks.nexmark.source import BLOCK_EVENTS
+from benchmarks.systems import BenchmarkError
 from minirt.laboratory.nexmark.generator import Generator, generator
 from minirt.laboratory.nexmark.schemas import KINDS, SCHEMAS
 from minirt.laboratory.nexmark.workload import Workload
@@ -58,31 +63,6 @@ def generator_speed(workload: Workload, events: int) -> list[dict[str, Any]]:
     return rows
 
 
-def run_query(
-    name: str, workload: Workload, events: int, parallelism: int, checkpoints: bool
-) -> dict[str, Any]:
-    """One query over the bids among the events, into a sink that throws its records away."""
-    env = rt.Environment(parallelism=parallelism)
-    bids = env.source(NexmarkSource(events, "bid", workload=workload), uid="bids")
-    QUERIES[name](bids).sink(rt.DiscardSink(), uid="results")
-    with tempfile.TemporaryDirectory() as storage:
-        every_second = rt.Checkpointing(storage, interval="1s")
-        measured = run(env, name, checkpointing=every_second if checkpoints else None)
-    return _row(name, events, measured)
-
-
-def _row(name: str, events: int, measured: Measured) -> dict[str, Any]:
-    return {
-        "query": name,
-        "events": events,
-        "seconds": measured.running_s,
-        "events_per_s": events / measured.running_s,
-        "cpu_s_per_million": measured.cpu_s / events * 1e6,
-        "peak_rss_bytes": measured.peak_rss_bytes,
-        "checkpoints": measured.result.completed_checkpoints,
-    }
-
-
 def main() -> None:
     arguments = _parser().parse_args()
     try:
@@ -110,8 +90,9 @@ def _parser() -> argparse.ArgumentParser:
     speed.set_defaults(command=_speed)
 
     runs = commands.add_parser("run", help="measure queries")
-    runs.add_argument("queries", nargs="*", metavar="QUERY", help="any of: " + ", ".join(QUERIES))
-    _add_workload(runs, events=10_000_000)
+    runs.add_argument("--queries", default="", help="with commas, any of: " + ", ".join(QUERIES))
+    runs.add_argument("--peers", default="", help="with commas, any of: flink")
+    _add_workload(runs, events=2_000_000)
     runs.add_argument("--parallelism", type=_count, default=2)
     runs.add_argument("--repeat", type=_count, default=3, help="how often each query is run")
     runs.add_argument("--no-checkpoints", action="store_true", help="take none but the last")
@@ -148,19 +129,59 @@ def _speed(arguments: argparse.Namespace) -> None:
 
 
 def _run(arguments: argparse.Namespace) -> None:
-    workload = _workload(arguments)
-    if unknown := set(arguments.queries) - set(QUERIES):
+    queries = _chosen("query", arguments.queries, QUERIES) or list(QUERIES)
+    peers = _chosen("peer", arguments.peers, ["flink"])
+    unit = BLOCK_EVENTS * arguments.parallelism
+    if arguments.events % unit:
         raise rt.ConfigurationError(
-            f"unknown query {min(unknown)!r}; there are: {', '.join(QUERIES)}"
+            f"--events must be a multiple of {unit}, so that all splits are of one size"
         )
-    rows = [
-        run_query(
-            name, workload, arguments.events, arguments.parallelism, not arguments.no_checkpoints
-        )
-        for name in arguments.queries or QUERIES
-        for _ in range(arguments.repeat)
-    ]
-    print_rows(rows, arguments.json)
+    for peer in peers:
+        if reason := missing(peer):
+            raise rt.ConfigurationError(reason)
+    rows: list[dict[str, Any]] = []
+    left_out: list[dict[str, Any]] = []
+    with tempfile.TemporaryDirectory() as folder:
+        checkpoint_ms = 0 if arguments.no_checkpoints else 1000
+        setting = Setting(Path(folder), arguments.events, arguments.parallelism, checkpoint_ms)
+        write_events(_workload(arguments), arguments.events, setting.folder)
+        for query in map(QUERIES.__getitem__, queries):
+            for _ in range(arguments.repeat):
+                for system in ["minirt", *peers]:
+                    _measure(query, system, setting, rows, left_out)
+    for line in summary(rows):
+        print(line, file=sys.stderr)
+    print_rows(rows, arguments.json, left_out)
+    if any("error" in each for each in left_out):
+        raise SystemExit(1)
+
+
+def _measure(
+    query: Query,
+    system: str,
+    setting: Setting,
+    rows: list[dict[str, Any]],
+    left_out: list[dict[str, Any]],
+) -> None:
+    """One more row, or why there is none."""
+    if reason := skipped(query, system):
+        said = {"query": query.name, "system": system, "reason": reason}
+        if said not in left_out:
+            left_out.append(said)
+        return
+    try:
+        rows.append(SYSTEMS[system](query, setting))
+    except (BenchmarkError, rt.JobFailedError) as error:
+        left_out.append({"query": query.name, "system": system, "error": str(error)})
+        print(f"benchmarks.nexmark: {error}", file=sys.stderr)
+
+
+def _chosen(kind: str, text: str, known: Iterable[str]) -> list[str]:
+    """The names in a list with commas. Raises ConfigurationError for one that is not known."""
+    names = [name for name in text.split(",") if name]
+    if unknown := [name for name in names if name not in known]:
+        raise rt.ConfigurationError(f"unknown {kind} {unknown[0]!r}; there are: {', '.join(known)}")
+    return names
 
 
 if __name__ == "__main__":

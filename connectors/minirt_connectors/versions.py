@@ -7,17 +7,22 @@ small: a version, a place among its files, and a row.
 
 from __future__ import annotations
 
+import datetime as dt
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, get_args
 
 import pyarrow as pa
 
-from minirt.errors import MinirtError, SourceDataError
+from minirt.errors import ConfigurationError, MinirtError, SourceDataError
 from minirt.io.base import Offset, Source, Split, SplitReader
+from minirt.io.files import checked_columns
 from minirt.units import Duration, positive, seconds
+
+OnChange = Literal["fail", "skip"]
+"""What to do with a version that takes rows away: fail, or pass over it as a whole."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +54,28 @@ class VersionLog(ABC):
 
 
 class VersionedSource(Source, ABC):
-    """Reads a table as it is in one version, and then what is added to it; `bounded`: only the former."""
+    """Reads a table as it is in one version, and then what is added to it; `bounded`: only the former.
 
-    def __init__(self, *, bounded: bool, splits: int | None, poll: Duration) -> None:
+    Without `existing`, only the latter. Raises ConfigurationError for options that cannot work.
+    """
+
+    def __init__(
+        self,
+        *,
+        existing: bool,
+        bounded: bool,
+        columns: Sequence[str] | None,
+        on_change: OnChange,
+        splits: int | None,
+        poll: Duration,
+    ) -> None:
+        if on_change not in get_args(OnChange):
+            raise ConfigurationError(f"on_change must be fail or skip, got {on_change!r}")
+        if bounded and not existing:
+            raise ConfigurationError("bounded=True and existing=False together read nothing")
+        self._existing = existing
+        self._columns = checked_columns(columns)
+        self._on_change: OnChange = on_change
         self.bounded = bool(bounded)
         self.interleave = True
         self._splits = None if splits is None else positive("splits", splits)
@@ -76,6 +100,14 @@ class VersionedSource(Source, ABC):
     @property
     def poll_s(self) -> float:
         return self._poll_s
+
+
+def check_moment(name: str, asked: int | dt.datetime | None, number: str) -> None:
+    """Refuse what names no version, by its `number` as the format calls it or by a time with its zone."""
+    if isinstance(asked, bool) or not isinstance(asked, int | dt.datetime | None):
+        raise ConfigurationError(f"{name} must be {number} or a datetime, got {asked!r}")
+    if isinstance(asked, dt.datetime) and asked.tzinfo is None:
+        raise ConfigurationError(f"{name} is a datetime without a time zone; give it one")
 
 
 class _Reader(SplitReader):

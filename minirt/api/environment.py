@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 from minirt.api import launch
 from minirt.api.draft import Draft, Settings
+from minirt.api.keywords import RunOptions, run_settings
 from minirt.api.stream import Stream, added
-from minirt.clusters import HostCluster
 from minirt.config import DEFAULT_MAX_PARALLELISM, Checkpointing, Options
 from minirt.errors import ConfigurationError
 from minirt.functions import Watermarks
+from minirt.generics import T
 from minirt.graph.job_graph import JobGraph
 from minirt.graph.plan import Plan
 from minirt.graph.planner import build_execution_graph
@@ -20,12 +21,10 @@ from minirt.modes import find_mode
 from minirt.notebook import facts
 from minirt.operators.source import SourceSpec
 from minirt.protocol.restarts import RestartStrategy
-from minirt.protocol.restore_options import RestoreOptions
 from minirt.run_settings import RunSettings
 from minirt.units import positive
 
 if TYPE_CHECKING:
-    from minirt.runtime.coordinator.observer import JobObserver
     from minirt.runtime.program.job import Job, JobResult
 
 
@@ -81,14 +80,14 @@ class Environment:
 
     def source(
         self,
-        source: Source,
+        source: Source[T],
         *,
         uid: str | None = None,
         name: str | None = None,
         parallelism: int | None = None,
         watermarks: Watermarks | None = None,
         speed: float | None = None,
-    ) -> Stream:
+    ) -> Stream[T]:
         """The records of a source.
 
         `watermarks` tells their event time; `speed` replays them at that multiple of it (10 is ten
@@ -115,85 +114,33 @@ class Environment:
         self,
         job_name: str | None = None,
         *,
-        checkpointing: Checkpointing | None = None,
-        restore: str | int | None = None,
         runner: Literal["processes", "inline"] = "processes",
-        restart: RestartStrategy | None = None,
-        options: Options | None = None,
-        allow_non_restored_state: bool = False,
-        allow_restore_fallback: bool = False,
-        ignore_in_flight_data_of: int | None = None,
-        observer: JobObserver | None = None,
-        cluster: HostCluster | None = None,
+        **run: Unpack[RunOptions],
     ) -> JobResult:
         """Run the job to its end.
 
-        `restore` is "latest" for the newest complete checkpoint of `checkpointing`, if there is any, or
-        the id or path of one; "none" starts over where there are checkpoints already, which is refused
-        otherwise. `restart` says what happens after a failure, see `Restart`. State in the checkpoint
-        that belongs to no operator is refused unless `allow_non_restored_state`; a damaged checkpoint
-        gives way to the one before it only with `allow_restore_fallback`. `ignore_in_flight_data_of`
-        is the id of the checkpoint that is to be restored without its in-flight records: they are lost,
-        a last resort where their file is. The runner "inline" runs everything in the calling thread.
-        `observer` hears what happens. With a `cluster` workers run on its hosts, see `HostCluster`.
+        The runner "inline" runs everything in the calling thread. `RunOptions` has all other keywords; what
+        is left out is as the environment says.
 
         Raises ConfigurationError before anything is started, JobFailedError if the job fails for good.
         """
         launch.refuse_to_run()
         graph = self.graph(job_name)
-        origin = RestoreOptions(
-            restore, allow_non_restored_state, allow_restore_fallback, ignore_in_flight_data_of
-        )
-        settings = self._settings(checkpointing, origin, restart, options, observer, cluster)
+        settings = run_settings(run, self._defaults)
         if runner not in ("processes", "inline"):
             raise ConfigurationError(f'runner must be "processes" or "inline", got {runner!r}')
         from minirt.runtime.program.execute import execute_job
 
         return execute_job(graph, settings, runner)
 
-    def start(
-        self,
-        job_name: str | None = None,
-        *,
-        checkpointing: Checkpointing | None = None,
-        restore: str | int | None = None,
-        restart: RestartStrategy | None = None,
-        options: Options | None = None,
-        allow_non_restored_state: bool = False,
-        allow_restore_fallback: bool = False,
-        ignore_in_flight_data_of: int | None = None,
-        observer: JobObserver | None = None,
-        cluster: HostCluster | None = None,
-    ) -> Job:
+    def start(self, job_name: str | None = None, **run: Unpack[RunOptions]) -> Job:
         """As `execute`, but return at once: the job runs in worker processes meanwhile."""
         launch.refuse_to_run()
         graph = self.graph(job_name)
-        origin = RestoreOptions(
-            restore, allow_non_restored_state, allow_restore_fallback, ignore_in_flight_data_of
-        )
-        settings = self._settings(checkpointing, origin, restart, options, observer, cluster)
+        settings = run_settings(run, self._defaults)
         from minirt.runtime.program.execute import start_job
 
         return start_job(graph, settings)
-
-    def _settings(
-        self,
-        checkpointing: Checkpointing | None,
-        restore: RestoreOptions,
-        restart: RestartStrategy | None,
-        options: Options | None,
-        observer: JobObserver | None,
-        cluster: HostCluster | None,
-    ) -> RunSettings:
-        defaults = self._defaults
-        return RunSettings(
-            defaults.checkpointing if checkpointing is None else checkpointing,
-            restore,
-            defaults.restart if restart is None else restart,
-            defaults.options if options is None else options,
-            observer,
-            cluster,
-        )
 
 
 def _checked_name(name: Any) -> str:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 import pyarrow as pa
 
 from minirt.api.dealing import check_not_keyed
-from minirt.api.draft import Port, Settings
+from minirt.api.draft import Port
 from minirt.api.joins import JoinKeys, as_of_bounds, join_bounds, join_columns, join_keys
+from minirt.api.keywords import OperatorOptions
 from minirt.operators.common.join_side import How
 from minirt.operators.join import JoinSpec
 from minirt.operators.join_as_of import AsOfJoinSpec
@@ -19,7 +20,7 @@ from minirt.windows import Tumbling
 
 if TYPE_CHECKING:
     from minirt.api.keyed_stream import KeyedStream
-    from minirt.api.stream import Stream
+    from minirt.api.stream import Row, Stream
 
 
 class Joinable:
@@ -34,13 +35,13 @@ class Joinable:
         @property
         def _label(self) -> str: ...
 
-        def _check_same_environment(self, other: Stream, method: str) -> None: ...
+        def _check_same_environment(self, other: Stream[Any], method: str) -> None: ...
 
-        def key_by(self, *key: str | Callable[[Any], Any]) -> KeyedStream: ...
+        def key_by(self, *key: str) -> KeyedStream[Any, Any]: ...
 
     def join(
         self,
-        right: Stream,
+        right: Stream[Any],
         *,
         on: JoinKeys,
         within: tuple[Duration, Duration] | None = None,
@@ -49,11 +50,8 @@ class Joinable:
         how: How = "inner",
         suffix: str = "_right",
         columns: tuple[Sequence[str], Sequence[str]] | None = None,
-        uid: str | None = None,
-        name: str | None = None,
-        parallelism: int | None = None,
-        chain: bool = True,
-    ) -> Stream:
+        **options: Unpack[OperatorOptions],
+    ) -> Stream[Row]:
         """Columns of this stream and of `right`, for each pair of records of one key near in event time.
 
         `on` names the key columns. `within=("-5min", "10min")`: the record of the right is at most 5
@@ -73,23 +71,19 @@ class Joinable:
         known = join_columns(columns, (self._schema, right._schema), label)
         kind = JoinSpec if ttl is None else TtlJoinSpec
         spec = kind(join_bounds(within, window, ttl, label), how, suffix, known)
-        settings = Settings(uid, name, parallelism, chain)
-        return ConnectedStreams(self.key_by(*lefts), right.key_by(*rights))._then(spec, settings)
+        return ConnectedStreams(self.key_by(*lefts), right.key_by(*rights))._then(spec, options)
 
     def join_as_of(
         self,
-        right: Stream,
+        right: Stream[Any],
         *,
         on: JoinKeys,
         tolerance: Duration | None = None,
         how: Literal["inner", "left"] = "inner",
         suffix: str = "_right",
         columns: tuple[Sequence[str], Sequence[str]] | None = None,
-        uid: str | None = None,
-        name: str | None = None,
-        parallelism: int | None = None,
-        chain: bool = True,
-    ) -> Stream:
+        **options: Unpack[OperatorOptions],
+    ) -> Stream[Row]:
         """Each record with the columns of `right` as they were for its key at its event time.
 
         `right` is a table that changes: each of its records is a version of its key, which holds from its
@@ -105,5 +99,4 @@ class Joinable:
         lefts, rights = join_keys(on, label)
         known = join_columns(columns, (self._schema, right._schema), label)
         spec = AsOfJoinSpec(as_of_bounds(tolerance, label), how, suffix, known)
-        settings = Settings(uid, name, parallelism, chain)
-        return ConnectedStreams(self.key_by(*lefts), right.key_by(*rights))._then(spec, settings)
+        return ConnectedStreams(self.key_by(*lefts), right.key_by(*rights))._then(spec, options)

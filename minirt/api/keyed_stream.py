@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, overload
+from typing import Generic, Literal, Unpack
 
 import pyarrow as pa
 
 from minirt.aggregates import Aggregate
-from minirt.api.connected import (
-    ConnectedBroadcastStreams,
-    ConnectedKeyedStreams,
-    ConnectedStreams,
-)
-from minirt.api.draft import Draft, Port, Settings
-from minirt.api.stream import Stream
+from minirt.api.connected import ConnectedKeyedStreams
+from minirt.api.draft import Draft, Port
+from minirt.api.keywords import OperatorOptions
+from minirt.api.stream import Row, Stream
 from minirt.api.windowed_stream import WindowedStream
 from minirt.errors import ConfigurationError
 from minirt.functions import KeyedProcess, Process
+from minirt.generics import K_co, T_co, U
 from minirt.graph.keys import KeySelector
 from minirt.operators.aggregate import AggregateSpec
 from minirt.operators.common.checks import check_instance
@@ -29,8 +27,8 @@ from minirt.units import Duration, milliseconds, seconds
 from minirt.windows import Window
 
 
-class KeyedStream(Stream):
-    """As Stream; the next operator receives its records by key."""
+class KeyedStream(Stream[T_co], Generic[K_co, T_co]):
+    """As Stream; the next operator receives its records by key, of type `K_co`."""
 
     __slots__ = ("_keyed_by",)
 
@@ -46,60 +44,39 @@ class KeyedStream(Stream):
 
     def process(
         self,
-        process: Process | KeyedProcess,
-        *,
-        uid: str | None = None,
-        name: str | None = None,
-        parallelism: int | None = None,
-        chain: bool = True,
-    ) -> Stream:
+        process: Process[T_co, U] | KeyedProcess[K_co, T_co, U],
+        **options: Unpack[OperatorOptions],
+    ) -> Stream[U]:
         """The records that a process function emits; a KeyedProcess has state and timers per key."""
-        settings = Settings(uid, name, parallelism, chain)
         if isinstance(process, Process):
-            return super().process(
-                process, uid=uid, name=name, parallelism=parallelism, chain=chain
-            )
-        return self._then(KeyedProcessSpec(process), settings)
+            return super().process(process, **options)
+        return self._then(KeyedProcessSpec(process), options)
 
     def reduce(
         self,
-        function: Callable[[Any, Any], Any],
-        *,
-        uid: str | None = None,
-        name: str | None = None,
-        parallelism: int | None = None,
-        chain: bool = True,
-    ) -> Stream:
+        function: Callable[[T_co, T_co], T_co],
+        **options: Unpack[OperatorOptions],
+    ) -> Stream[T_co]:
         """After every record the value of its key so far, `function(value so far, record)`."""
-        return self._then(ReduceSpec(function), Settings(uid, name, parallelism, chain))
+        return self._then(ReduceSpec(function), options)
 
     def aggregate(
         self,
         *aggregates: Aggregate,
         emit: Literal["updates", "end"] | Duration = "updates",
-        uid: str | None = None,
-        name: str | None = None,
-        parallelism: int | None = None,
-        chain: bool = True,
-    ) -> Stream:
+        **options: Unpack[OperatorOptions],
+    ) -> Stream[Row]:
         """Columns with the key and what the aggregates have come to so far.
 
         `emit` says when: "updates" after every batch, one row for each key that the batch has changed;
         a duration such as "1s" for the keys that changed within it; "end" once, after the end of input.
         Each row has the event time of the newest record that is in it.
         """
-        settings = Settings(uid, name, parallelism, chain)
-        return self._then(AggregateSpec(aggregates, _emission(emit)), settings)
+        return self._then(AggregateSpec(aggregates, _emission(emit)), options)
 
     def distinct(
-        self,
-        *,
-        within: Duration | None = None,
-        uid: str | None = None,
-        name: str | None = None,
-        parallelism: int | None = None,
-        chain: bool = True,
-    ) -> Stream:
+        self, *, within: Duration | None = None, **options: Unpack[OperatorOptions]
+    ) -> Stream[T_co]:
         """The first record of each key, as it is: rows or columns.
 
         With `within`, a record is a repetition only if one of its key was given out whose event time is
@@ -109,7 +86,7 @@ class KeyedStream(Stream):
         within_ms = (
             None if within is None else milliseconds(within, f"distinct on {self._label}: within")
         )
-        return self._then(DistinctSpec(within_ms), Settings(uid, name, parallelism, chain))
+        return self._then(DistinctSpec(within_ms), options)
 
     def top_n(
         self,
@@ -117,11 +94,8 @@ class KeyedStream(Stream):
         by: str | Sequence[str | tuple[str, Direction]],
         *,
         rank: str = "rank",
-        uid: str | None = None,
-        name: str | None = None,
-        parallelism: int | None = None,
-        chain: bool = True,
-    ) -> Stream:
+        **options: Unpack[OperatorOptions],
+    ) -> Stream[Row]:
         """The records of each key that are among its first `n` so far, with their rank from 1 on.
 
         `by="price"` begins with the greatest price; several columns decide in turn, and a pair says the
@@ -130,30 +104,20 @@ class KeyedStream(Stream):
         and a rank counts. Records without a value to go by have no rank.
         """
         spec = TopNSpec(n, order_by(by, f"top_n on {self._label}"), rank)
-        return self._then(spec, Settings(uid, name, parallelism, chain))
+        return self._then(spec, options)
 
-    def window(self, window: Window) -> WindowedStream:
+    def window(self, window: Window) -> WindowedStream[K_co, T_co]:
         """The records of each key in windows; say next what to compute from them."""
         check_instance(window, Window, f"window on {self._label}")
         return WindowedStream(self, window)
 
-    @overload
-    def connect(  # type: ignore[overload-overlap]
-        self, other: KeyedStream
-    ) -> ConnectedKeyedStreams: ...
-
-    @overload
-    def connect(self, other: Stream) -> ConnectedBroadcastStreams: ...
-
-    def connect(self, other: Stream) -> ConnectedStreams:
+    def connect(self, other: Stream[U]) -> ConnectedKeyedStreams[K_co, T_co, U]:
         """Both streams as the two inputs of one operator; if both are keyed they share state.
 
         If the other is broadcast, each subtask gets all of it: `.process(BroadcastProcess)`.
         """
         self._check_same_environment(other, "connect")
-        if isinstance(other, KeyedStream):
-            return ConnectedKeyedStreams(self, other)
-        return ConnectedBroadcastStreams(self, other)
+        return ConnectedKeyedStreams(self, other)
 
 
 def _emission(emit: Literal["updates", "end"] | Duration) -> Literal["updates", "end"] | float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Generic, Literal, Unpack, overload
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -12,9 +12,11 @@ from minirt.api.dealing import check_not_keyed, check_own, custom, dealt_ports
 from minirt.api.draft import Draft, Input, Port, Settings
 from minirt.api.joinable import Joinable
 from minirt.api.keys import KeySpec, hash_key
+from minirt.api.keywords import OperatorOptions, operator_settings
 from minirt.api.trying import Trying
 from minirt.errors import ConfigurationError
 from minirt.functions import KeyedProcess, Process, Retry
+from minirt.generics import K, T_co, U
 from minirt.graph.keys import KeySelector
 from minirt.graph.operator_spec import OperatorSpec
 from minirt.graph.partitioning import Partitioning
@@ -45,12 +47,15 @@ if TYPE_CHECKING:
     from minirt.api.windowed_stream import WindowedStream
 
 
-class Stream(Joinable, Trying):
+Row = dict[str, Any]
+"""What a function of single records gets of a batch of columns."""
+
+
+class Stream(Joinable, Trying[T_co], Generic[T_co]):
     """An immutable view: calling two methods on one stream gives every record to both.
 
-    All methods that add an operator take `uid` (owns its state; by default made from the name),
-    `name` (for people), `parallelism` (by default that of the environment) and `chain` (False keeps
-    it out of its input's chain). They raise ConfigurationError for what cannot work.
+    `T_co` is the type of the records. All methods that add an operator take `OperatorOptions`: `uid`,
+    `name`, `parallelism` and `chain`. They raise ConfigurationError for what cannot work.
     """
 
     __slots__ = ("_draft", "_ports", "_schema")
@@ -76,47 +81,28 @@ class Stream(Joinable, Trying):
         """
         return self._draft.node(self._only_operator("uid")).uid
 
-    def map(
-        self,
-        function: Callable[[Any], Any],
-        *,
-        uid: str | None = None,
-        name: str | None = None,
-        parallelism: int | None = None,
-        chain: bool = True,
-    ) -> Stream:
+    def map(self, function: Callable[[T_co], U], **options: Unpack[OperatorOptions]) -> Stream[U]:
         """One record for each."""
-        return self._then(MapSpec(function), Settings(uid, name, parallelism, chain))
+        return self._then(MapSpec(function), options)
 
     def flat_map(
-        self,
-        function: Callable[[Any], Iterable[Any]],
-        *,
-        uid: str | None = None,
-        name: str | None = None,
-        parallelism: int | None = None,
-        chain: bool = True,
-    ) -> Stream:
+        self, function: Callable[[T_co], Iterable[U]], **options: Unpack[OperatorOptions]
+    ) -> Stream[U]:
         """Any number of records for each: those of the iterable that the function returns."""
-        return self._then(FlatMapSpec(function), Settings(uid, name, parallelism, chain))
+        return self._then(FlatMapSpec(function), options)
 
     def filter(
         self,
-        predicate: Callable[[Any], Any] | pc.Expression,
-        *,
-        uid: str | None = None,
-        name: str | None = None,
-        parallelism: int | None = None,
-        chain: bool = True,
-    ) -> Stream:
+        predicate: Callable[[T_co], object] | pc.Expression,
+        **options: Unpack[OperatorOptions],
+    ) -> Stream[T_co]:
         """The records for which the predicate is true: a function of the record, or an expression.
 
         An expression of columns, such as `pc.field("delay") > 15`, is evaluated on whole batches.
         """
-        settings = Settings(uid, name, parallelism, chain)
         if isinstance(predicate, pc.Expression):
-            return self._then(FilterColumnsSpec(predicate), settings)
-        return self._then(FilterSpec(predicate), settings)
+            return self._then(FilterColumnsSpec(predicate), options)
+        return self._then(FilterSpec(predicate), options)
 
     def select(
         self,
@@ -126,34 +112,56 @@ class Stream(Joinable, Trying):
         parallelism: int | None = None,
         chain: bool = True,
         **computed: pc.Expression,
-    ) -> Stream:
+    ) -> Stream[Row]:
         """The columns named, then the computed ones: `select("a", total=pc.field("x") * 2)`.
 
         To compute a column whose name is one of the keywords, use `with_column`.
         """
-        given = {"uid": uid, "name": name, "parallelism": parallelism, "chain": chain}
-        for keyword, value in given.items():
+        options: OperatorOptions = {
+            "uid": uid,
+            "name": name,
+            "parallelism": parallelism,
+            "chain": chain,
+        }
+        for keyword, value in options.items():
             if isinstance(value, pc.Expression):
                 raise ConfigurationError(
                     f"select on {self._label}: {keyword} is an option of the operator; compute a "
                     f"column of that name with with_column({keyword!r}, ...)"
                 )
         spec = SelectSpec(columns, tuple(computed.items()))
-        return self._then(spec, Settings(uid, name, parallelism, chain))
+        return self._then(spec, options)
 
     def with_column(
         self,
         column: str,
         value: pc.Expression,
-        *,
-        uid: str | None = None,
-        name: str | None = None,
-        parallelism: int | None = None,
-        chain: bool = True,
-    ) -> Stream:
+        **options: Unpack[OperatorOptions],
+    ) -> Stream[Row]:
         """All columns and one that is computed; it replaces a column of its name."""
-        settings = Settings(uid, name, parallelism, chain)
-        return self._then(WithColumnSpec(None, ((column, value),)), settings)
+        return self._then(WithColumnSpec(None, ((column, value),)), options)
+
+    @overload
+    def map_batches(
+        self,
+        function: Callable[[list[T_co]], Iterable[U]],
+        format: Literal["rows"] = "rows",
+        *,
+        size: int | None = None,
+        wait: Duration = 0,
+        **options: Unpack[OperatorOptions],
+    ) -> Stream[U]: ...
+
+    @overload
+    def map_batches(
+        self,
+        function: Callable[[pa.RecordBatch], pa.RecordBatch],
+        format: Literal["columns"],
+        *,
+        size: int | None = None,
+        wait: Duration = 0,
+        **options: Unpack[OperatorOptions],
+    ) -> Stream[Row]: ...
 
     def map_batches(
         self,
@@ -162,34 +170,28 @@ class Stream(Joinable, Trying):
         *,
         size: int | None = None,
         wait: Duration = 0,
-        uid: str | None = None,
-        name: str | None = None,
-        parallelism: int | None = None,
-        chain: bool = True,
-    ) -> Stream:
+        **options: Unpack[OperatorOptions],
+    ) -> Stream[Any]:
         """A batch for each: list to list, or with format "columns" RecordBatch to RecordBatch.
 
         The runtime decides how many records a batch has, unless you ask for a `size`: it then gathers so
         many, but gives out fewer once the first of them has waited for `wait`, and before a barrier
         that does not overtake or the end of a channel. Such an operator begins a chain of its own.
         """
-        settings = Settings(uid, name, parallelism, chain)
-        return self._then(MapBatchesSpec(function, format, size, seconds(wait, "wait")), settings)
+        spec = MapBatchesSpec(function, format, size, seconds(wait, "wait"))
+        return self._then(spec, options)
 
     def map_async(
         self,
-        function: Callable[[Any], Awaitable[Any]],
+        function: Callable[[T_co], Awaitable[U]],
         *,
         capacity: int = 100,
         timeout: Duration | None = "10s",
         on_timeout: OnTimeout = "fail",
         ordered: bool = True,
         retry: Retry | None = None,
-        uid: str | None = None,
-        name: str | None = None,
-        parallelism: int | None = None,
-        chain: bool = True,
-    ) -> Stream:
+        **options: Unpack[OperatorOptions],
+    ) -> Stream[U]:
         """The answer for each record, of a coroutine function that waits for other systems.
 
         A subtask has at most `capacity` requests under way; a restore sends them again. Answers leave in
@@ -197,50 +199,29 @@ class Stream(Joinable, Trying):
         `timeout`, all attempts included, fails the job, or with "side" goes to the side output "timeout".
         """
         timeout_s = None if timeout is None else seconds(timeout, "timeout")
-        options = timeout_s, on_timeout, ordered, retry, self._key is not None
-        settings = Settings(uid, name, parallelism, chain)
-        return self._then(MapAsyncSpec(function, capacity, *options), settings)
+        keyed = self._key is not None
+        spec = MapAsyncSpec(function, capacity, timeout_s, on_timeout, ordered, retry, keyed)
+        return self._then(spec, options)
 
     def process(
         self,
-        process: Process | KeyedProcess,
-        *,
-        uid: str | None = None,
-        name: str | None = None,
-        parallelism: int | None = None,
-        chain: bool = True,
-    ) -> Stream:
+        process: Process[T_co, U] | KeyedProcess[Any, T_co, U],
+        **options: Unpack[OperatorOptions],
+    ) -> Stream[U]:
         """The records that a process function emits; a KeyedProcess needs a keyed stream."""
-        settings = Settings(uid, name, parallelism, chain)
         # The draft refuses a KeyedProcess here, with advice.
-        return self._then(ProcessSpec(process), settings)  # type: ignore[arg-type]
+        return self._then(ProcessSpec(process), options)  # type: ignore[arg-type]
 
-    def apply(
-        self,
-        operator: OperatorSpec,
-        *,
-        uid: str | None = None,
-        name: str | None = None,
-        parallelism: int | None = None,
-        chain: bool = True,
-    ) -> Stream:
+    def apply(self, operator: OperatorSpec, **options: Unpack[OperatorOptions]) -> Stream[Any]:
         """The records that an operator of any kind emits, such as one from another package."""
         check_instance(operator, OperatorSpec, f"apply on {self._label}")
-        return self._then(operator, Settings(uid, name, parallelism, chain))
+        return self._then(operator, options)
 
-    def sink(
-        self,
-        sink: Sink,
-        *,
-        uid: str | None = None,
-        name: str | None = None,
-        parallelism: int | None = None,
-        chain: bool = True,
-    ) -> None:
+    def sink(self, sink: Sink, **options: Unpack[OperatorOptions]) -> None:
         """The end of the stream: its records go to the outside world."""
-        self._draft.add(SinkSpec(sink), Settings(uid, name, parallelism, chain), (self._input,))
+        self._draft.add(SinkSpec(sink), operator_settings(options), (self._input,))
 
-    def side_output(self, tag: str) -> Stream:
+    def side_output(self, tag: str) -> Stream[Any]:
         """The records that the operator behind this stream emits to the side output `tag`."""
         operator = self._only_operator("side output")
         if any(port.tag is not None for port in self._ports):
@@ -249,7 +230,13 @@ class Stream(Joinable, Trying):
             )
         return Stream(self._draft, (self._draft.side_output(operator, tag),), None)
 
-    def key_by(self, *key: str | Callable[[Any], Any]) -> KeyedStream:
+    @overload
+    def key_by(self, key: Callable[[T_co], K], /) -> KeyedStream[K, T_co]: ...
+
+    @overload
+    def key_by(self, *key: str) -> KeyedStream[Any, T_co]: ...
+
+    def key_by(self, *key: str | Callable[[Any], Any]) -> KeyedStream[Any, T_co]:
         """Group by columns, or by one function of the record whose results hash stably.
 
         One column gives the value as key, several give a tuple.
@@ -260,7 +247,7 @@ class Stream(Joinable, Trying):
         ports = self._dealt(Hash(selector))._ports
         return KeyedStream(self._draft, ports, self._schema, selector)
 
-    def window_all(self, window: Window) -> WindowedStream:
+    def window_all(self, window: Window) -> WindowedStream[None, T_co]:
         """All records in windows, whatever their key: one subtask computes them."""
         from minirt.api.windowed_stream import WindowedStream
 
@@ -269,28 +256,28 @@ class Stream(Joinable, Trying):
         check_not_keyed(self._ports, label, "with window(...) each key has windows of its own")
         return WindowedStream(self, window, keyed=False)
 
-    def union(self, *others: Stream) -> Stream:
+    def union(self, *others: Stream[U]) -> Stream[T_co | U]:
         """The records of all streams, in no order between them."""
         for other in others:
             self._check_same_environment(other, "union")
-        streams = (self, *others)
+        streams: tuple[Stream[Any], ...] = (self, *others)
         ports = tuple(port for stream in streams for port in stream._ports)
         schemas = [stream._schema for stream in streams]
         common = all(schema is not None and schema == schemas[0] for schema in schemas)
         return Stream(self._draft, ports, schemas[0] if common else None)
 
-    def connect(self, other: Stream) -> ConnectedStreams:
+    def connect(self, other: Stream[U]) -> ConnectedStreams[T_co, U]:
         """Both streams as the two inputs of one operator."""
         from minirt.api.connected import ConnectedStreams
 
         self._check_same_environment(other, "connect")
         return ConnectedStreams(self, other)
 
-    def rebalance(self) -> Stream:
+    def rebalance(self) -> Stream[T_co]:
         """The next operator's subtasks receive the records in turn."""
         return self._dealt(Rebalance())
 
-    def rescale(self, *, ordered: bool = True) -> Stream:
+    def rescale(self, *, ordered: bool = True) -> Stream[T_co]:
         """As rebalance, but only among a block of subtasks: fewer channels.
 
         Where each subtask has one receiver, records of a key keep their order, and `ordered` as for
@@ -298,11 +285,11 @@ class Stream(Joinable, Trying):
         """
         return self._dealt(Rescale(check_flag(ordered, "ordered", f"rescale on {self._label}")))
 
-    def broadcast(self) -> Stream:
+    def broadcast(self) -> Stream[T_co]:
         """Every subtask of the next operator receives every record."""
         return self._dealt(Broadcast())
 
-    def forward(self, *, ordered: bool = True) -> Stream:
+    def forward(self, *, ordered: bool = True) -> Stream[T_co]:
         """Subtask i hands its records to subtask i of the next operator; parallelism must be equal.
 
         Records of a key keep their order, also when the job is restored at another parallelism: so no
@@ -313,7 +300,7 @@ class Stream(Joinable, Trying):
 
     def partition_custom(
         self, function: Callable[[Any, int], int], key: KeySpec, *, pure: bool = True
-    ) -> Stream:
+    ) -> Stream[T_co]:
         """`function(key, parallelism)` gives the index of the receiving subtask.
 
         Say `pure=False` if the index depends on anything else, such as a counter, a clock or chance:
@@ -322,7 +309,7 @@ class Stream(Joinable, Trying):
         label = f"partition_custom on {self._label}"
         return self._dealt(custom(function, key, pure, self._schema, label))
 
-    def partition_by(self, partitioning: Partitioning) -> Stream:
+    def partition_by(self, partitioning: Partitioning) -> Stream[T_co]:
         """The next operator's subtasks receive what a partitioning of your own says.
 
         For columns or a function of the record as a key there is `key_by`.
@@ -331,8 +318,8 @@ class Stream(Joinable, Trying):
         check_own(partitioning, self._schema, label)
         return self._dealt(partitioning)
 
-    def _then(self, spec: OperatorSpec, settings: Settings) -> Stream:
-        return added(self._draft, spec, settings, self._input)
+    def _then(self, spec: OperatorSpec, options: OperatorOptions) -> Stream[Any]:
+        return added(self._draft, spec, operator_settings(options), self._input)
 
     @property
     def _input(self) -> Input:
@@ -343,7 +330,7 @@ class Stream(Joinable, Trying):
     def _key(self) -> KeySelector | None:
         return None
 
-    def _dealt(self, partitioning: Partitioning) -> Stream:
+    def _dealt(self, partitioning: Partitioning) -> Stream[T_co]:
         ports = dealt_ports(self._ports, partitioning, self._label)
         return Stream(self._draft, ports, self._schema)
 
@@ -357,7 +344,7 @@ class Stream(Joinable, Trying):
             raise ConfigurationError(f"{self._label} has no {wanted}; ask one of its streams")
         return self._ports[0].operator
 
-    def _check_same_environment(self, other: Stream, method: str) -> None:
+    def _check_same_environment(self, other: Stream[Any], method: str) -> None:
         label = f"{method} on {self._label}"
         check_instance(other, Stream, label)
         if other._draft is not self._draft:
@@ -366,7 +353,7 @@ class Stream(Joinable, Trying):
             )
 
 
-def added(draft: Draft, spec: OperatorSpec, settings: Settings, *inputs: Input) -> Stream:
+def added(draft: Draft, spec: OperatorSpec, settings: Settings, *inputs: Input) -> Stream[Any]:
     """The main output of an operator that is added behind these inputs."""
     operator = draft.add(spec, settings, inputs)
     return Stream(draft, (Port(operator),), draft.node(operator).schema)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import weakref
 from dataclasses import replace
-from typing import Any
+from typing import Any, Generic, Unpack
 
 from minirt.api import launch
 from minirt.api.draft import Draft, Input, Port, Settings
+from minirt.api.keywords import OperatorOptions, operator_settings
 from minirt.data.batch import Batch
 from minirt.errors import ConfigurationError, JobFailedError
+from minirt.generics import T_co
 from minirt.io.base import Sink, SinkContext, SinkWriter
 from minirt.io.simple_sinks import DiscardSink, PrintSink
 from minirt.operators.sink import SinkSpec
@@ -18,7 +20,7 @@ from minirt.run_settings import RunSettings
 from minirt.units import positive
 
 
-class Trying:
+class Trying(Generic[T_co]):
     """The part of a stream with which one tries things."""
 
     __slots__ = ()
@@ -38,17 +40,13 @@ class Trying:
         self,
         prefix: str = "",
         limit: int | None = None,
-        *,
-        uid: str | None = None,
-        name: str | None = None,
-        parallelism: int | None = None,
-        chain: bool = True,
+        **options: Unpack[OperatorOptions],
     ) -> None:
         """The end of the stream: its records are printed, as by `.sink(PrintSink(prefix, limit))`."""
-        settings = Settings(uid, name, parallelism, chain)
+        settings = operator_settings(options)
         self._draft.add(SinkSpec(PrintSink(prefix, limit)), settings, (self._input,))
 
-    def collect(self) -> list[Any]:
+    def collect(self) -> list[T_co]:
         """Run what leads to this stream, and return all of its records.
 
         It runs at once, in this thread, without checkpoints and without the sinks of the job. For tries
@@ -57,7 +55,7 @@ class Trying:
         """
         return _run(self._draft, self._ports, f"collect on {self._label}", None)
 
-    def preview(self, n: int = 10) -> list[Any]:
+    def preview(self, n: int = 10) -> list[T_co]:
         """Run what leads to this stream until it has given `n` records, and return these.
 
         As `collect`, but it stops early, so sources may be endless. A stream that gives fewer records

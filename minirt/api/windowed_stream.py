@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
-from typing import Any, Literal
+from typing import Any, Generic, Literal, Unpack, overload
 
 from minirt.aggregates import Aggregate
-from minirt.api.draft import Settings
-from minirt.api.stream import Stream
+from minirt.api.keywords import OperatorOptions
+from minirt.api.stream import Row, Stream
 from minirt.errors import ConfigurationError
 from minirt.functions import WindowProcess
+from minirt.generics import K_co, T_co, U
 from minirt.graph.operator_spec import OperatorSpec
 from minirt.operators.window import WindowAllSpec, WindowSpec
 from minirt.operators.window_rows import RowWindowAllSpec, RowWindowSpec
@@ -18,12 +18,12 @@ from minirt.units import Duration
 from minirt.windows import Clock, Emission, Window
 
 
-class WindowedStream:
+class WindowedStream(Generic[K_co, T_co]):
     """The result of `KeyedStream.window` or `Stream.window_all`: say what to compute from each window."""
 
     __slots__ = ("_keyed", "_stream", "_window")
 
-    def __init__(self, stream: Stream, window: Window, *, keyed: bool = True) -> None:
+    def __init__(self, stream: Stream[T_co], window: Window, *, keyed: bool = True) -> None:
         self._stream = stream
         self._window = window
         self._keyed = keyed
@@ -33,11 +33,8 @@ class WindowedStream:
         *aggregates: Aggregate,
         emit: Literal["end", "updates"] | Duration = "end",
         clock: Clock = "processing",
-        uid: str | None = None,
-        name: str | None = None,
-        parallelism: int | None = None,
-        chain: bool = True,
-    ) -> Stream:
+        **options: Unpack[OperatorOptions],
+    ) -> Stream[Row]:
         """Columns with the key, `window_start`, `window_end` and the results, once a window is over.
 
         Their event time is the last millisecond of the window. The side output "late" has the records
@@ -49,20 +46,39 @@ class WindowedStream:
         emission = Emission.parse(emit, clock)
         kind = WindowSpec if self._keyed else WindowAllSpec
         spec = kind(aggregates, self._window, emission)
-        return self._then(spec, Settings(uid, name, parallelism, chain))
+        return self._then(spec, options)
 
+    @overload
     def reduce(
         self,
-        function: Callable[[Any, Any], Any],
-        process: WindowProcess | None = None,
+        function: Callable[[T_co, T_co], T_co],
+        process: None = None,
         *,
         emit: Literal["end", "updates"] | Duration = "end",
         clock: Clock = "processing",
-        uid: str | None = None,
-        name: str | None = None,
-        parallelism: int | None = None,
-        chain: bool = True,
-    ) -> Stream:
+        **options: Unpack[OperatorOptions],
+    ) -> Stream[T_co]: ...
+
+    @overload
+    def reduce(
+        self,
+        function: Callable[[T_co, T_co], T_co],
+        process: WindowProcess[K_co, T_co, U],
+        *,
+        emit: Literal["end", "updates"] | Duration = "end",
+        clock: Clock = "processing",
+        **options: Unpack[OperatorOptions],
+    ) -> Stream[U]: ...
+
+    def reduce(
+        self,
+        function: Callable[[T_co, T_co], T_co],
+        process: WindowProcess[K_co, T_co, U] | None = None,
+        *,
+        emit: Literal["end", "updates"] | Duration = "end",
+        clock: Clock = "processing",
+        **options: Unpack[OperatorOptions],
+    ) -> Stream[Any]:
         """One value of all records of a window: `function(value so far, record)`, the first as it is.
 
         The function must be associative, as sliding windows and sessions combine values with it, in the
@@ -71,43 +87,41 @@ class WindowedStream:
         are. The side output "late" has the records that came too late.
         """
         emission = Emission.parse(emit, clock)
-        return self._of_rows(function, process, emission, Settings(uid, name, parallelism, chain))
+        return self._of_rows(function, process, emission, options)
 
     def process(
         self,
-        process: WindowProcess,
+        process: WindowProcess[K_co, T_co, U],
         *,
         emit: Literal["end", "updates"] | Duration = "end",
         clock: Clock = "processing",
-        uid: str | None = None,
-        name: str | None = None,
-        parallelism: int | None = None,
-        chain: bool = True,
-    ) -> Stream:
+        **options: Unpack[OperatorOptions],
+    ) -> Stream[U]:
         """What a WindowProcess makes of all records of a window, which are kept until it is closed.
 
         `emit` and `clock` as in `aggregate`; the context says which result of its window one is. The side
         output "late" has the records that came too late.
         """
         emission = Emission.parse(emit, clock)
-        return self._of_rows(None, process, emission, Settings(uid, name, parallelism, chain))
+        return self._of_rows(None, process, emission, options)
 
     def _of_rows(
         self,
         function: Callable[[Any, Any], Any] | None,
         process: WindowProcess | None,
         emission: Emission,
-        settings: Settings,
-    ) -> Stream:
+        options: OperatorOptions,
+    ) -> Stream[Any]:
         kind = RowWindowSpec if self._keyed else RowWindowAllSpec
-        return self._then(kind(self._window, function, process, emission), settings)
+        return self._then(kind(self._window, function, process, emission), options)
 
-    def _then(self, spec: OperatorSpec, settings: Settings) -> Stream:
+    def _then(self, spec: OperatorSpec, options: OperatorOptions) -> Stream[Any]:
         if self._keyed:
-            return self._stream._then(spec, settings)
-        if settings.parallelism not in (None, 1):
+            return self._stream._then(spec, options)
+        if options.get("parallelism") not in (None, 1):
             raise ConfigurationError(
                 f"window_all on {self._stream!r}: one subtask sees all records, so its parallelism is 1, "
-                f"not {settings.parallelism!r}; with key_by and window there can be more"
+                f"not {options['parallelism']!r}; with key_by and window there can be more"
             )
-        return self._stream._then(spec, replace(settings, parallelism=1))
+        alone: OperatorOptions = {**options, "parallelism": 1}
+        return self._stream._then(spec, alone)

@@ -86,8 +86,8 @@ def demo(
 ) -> None:
     """Replay the flights of New York 2013, kill processes of the job, have Spark verify the output.
 
-    Runs once in each checkpoint mode. The exit status is 0 if nothing was lost, no process is left and,
-    in a mode that promises so, nothing was duplicated or wrong; otherwise it is 1.
+    Runs once in each checkpoint mode. The exit status is 0 if all kills were made, nothing was lost, no
+    process is left and, in a mode that promises so, nothing was duplicated or wrong; otherwise it is 1.
     """
     from minirt.cli.console import console
     from minirt_connectors.flights.demo import MODES, Plan

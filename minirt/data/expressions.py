@@ -24,11 +24,23 @@ class ExpressionError(MinirtError):
 
 def condition(table: pa.RecordBatch, expression: pc.Expression) -> npt.NDArray[np.bool_]:
     """For each record, whether the expression is true; null is not. Raises ExpressionError."""
-    [values] = _evaluated(table, [("condition", expression)])
-    if not pa.types.is_boolean(values.type):
-        raise ExpressionError(f"{expression} is of type {values.type}; a condition is of type bool")
-    mask: npt.NDArray[np.bool_] = values.fill_null(False).to_numpy(zero_copy_only=False)
+    [mask] = conditions(table, [expression])
     return mask
+
+
+def conditions(
+    table: pa.RecordBatch, expressions: Sequence[pc.Expression]
+) -> list[npt.NDArray[np.bool_]]:
+    """As `condition`, of several: it takes hardly longer than one. Raises ExpressionError."""
+    masks = []
+    named = [(str(place), expression) for place, expression in enumerate(expressions)]
+    for expression, values in zip(expressions, _evaluated(table, named), strict=True):
+        if not pa.types.is_boolean(values.type):
+            raise ExpressionError(
+                f"{expression} is of type {values.type}; a condition is of type bool"
+            )
+        masks.append(values.fill_null(False).to_numpy(zero_copy_only=False))
+    return masks
 
 
 def project(

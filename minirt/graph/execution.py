@@ -82,6 +82,12 @@ class Link:
         """The subtasks of the target that this sender is connected to."""
         return self.partitioning.receivers_of(sender, self.senders, self.receivers)
 
+    def channels_into(self, receiver: int) -> Iterator[ChannelId]:
+        """The channels that one subtask of the target reads."""
+        for sender in range(self.senders):
+            if receiver in self.receivers_of(sender):
+                yield ChannelId(self.id, sender, receiver)
+
     def channels(self) -> Iterator[ChannelId]:
         for sender in range(self.senders):
             for receiver in self.receivers_of(sender):

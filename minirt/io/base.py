@@ -20,11 +20,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from typing import Any, Protocol
+from typing import Any, Generic, Protocol
 
 import pyarrow as pa
 
 from minirt.data.batch import Batch
+from minirt.generics import T_co
 
 Offset = Any
 """A position in a split: any value that msgpack carries. None is the beginning."""
@@ -94,8 +95,11 @@ class SplitReader(ABC):
         """Release files and connections."""
 
 
-class Source(ABC):
-    """Where records come from. Instances are pickled into every worker: hold no open resources."""
+class Source(ABC, Generic[T_co]):
+    """Where records come from, of type `T_co`.
+
+    Instances are pickled into every worker: hold no open resources.
+    """
 
     bounded: bool = True
     """Whether the source ends by itself."""

@@ -10,19 +10,20 @@ import pyarrow as pa
 
 from minirt.data.copies import copied_all
 from minirt.errors import ConfigurationError
+from minirt.generics import T
 from minirt.io.base import Offset, Source, Split, SplitReader
 from minirt.units import positive
 
 BATCH_RECORDS = 8192
 
 
-class CollectionSource(Source):
+class CollectionSource(Source[T]):
     """Reads the given records, cut into `splits` runs. They travel into every worker: keep it small.
 
     A pyarrow.Table, a RecordBatch or a list of RecordBatches of one schema is read as columns.
     """
 
-    def __init__(self, records: Iterable[Any], *, splits: int = 1) -> None:
+    def __init__(self, records: Iterable[T], *, splits: int = 1) -> None:
         table = _table(records)
         self._records: list[Any] | pa.RecordBatch = list(records) if table is None else table
         self._splits = positive("splits", splits)
@@ -70,7 +71,7 @@ def _table(records: Any) -> pa.RecordBatch | None:
         raise ConfigurationError(f"record batches must all be of one schema: {error}") from error
 
 
-class SequenceSource(Source):
+class SequenceSource(Source[int]):
     """Reads whole numbers, as `range` does: `SequenceSource(1000)` gives 0 to 999.
 
     It is cut into `splits` runs, one a subtask by default.

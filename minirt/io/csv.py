@@ -8,13 +8,14 @@ from typing import Any
 import pyarrow as pa
 
 from minirt.errors import ConfigurationError, SourceDataError
-from minirt.io.base import BadRecord, Offset, Source, Split, SplitReader
+from minirt.io.base import Offset, Source, Split, SplitReader
 from minirt.io.csv_format import BlockParser, CsvFormat, arrow_type
-from minirt.io.files import FilePaths, InputFiles, refuse_unknown
+from minirt.io.files import FilePaths, InputFiles, checked_columns, refuse_unknown
 from minirt.io.lines import (
     BadLines,
     LineReader,
     OnError,
+    TextReader,
     check_on_error,
     line_splits,
     whole_file,
@@ -26,7 +27,7 @@ _SUFFIXES = (".csv",)
 _SAMPLE_BYTES = 1 << 20
 
 
-class CsvSource(Source):
+class CsvSource(Source[dict[str, Any]]):
     """Reads CSV files as record batches.
 
     `path` is a file, a folder, a glob or a list of them, on any file system of fsspec, which gets
@@ -65,8 +66,7 @@ class CsvSource(Source):
         watch: Duration | None = None,
         storage_options: Mapping[str, Any] | None = None,
     ) -> None:
-        if isinstance(columns, str) or (columns is not None and not columns):
-            raise ConfigurationError(f"columns must be a list of names, got {columns!r}")
+        self._columns = checked_columns(columns)
         if not isinstance(delimiter, str) or len(delimiter) != 1 or delimiter in '"\r\n':
             raise ConfigurationError(f"delimiter must be a single character, got {delimiter!r}")
         if types is not None and not isinstance(types, Mapping):
@@ -75,7 +75,6 @@ class CsvSource(Source):
             raise ConfigurationError(f"null_values must be a list of texts, got {null_values!r}")
         self._files = InputFiles(path, _SUFFIXES, storage_options, compressed=True)
         self.in_one_process = self._files.in_one_process
-        self._columns = None if columns is None else list(columns)
         self._types = {name: arrow_type(name, kind) for name, kind in (types or {}).items()}
         self._format = CsvFormat(header, delimiter, tuple(null_values), multiline)
         self._on_error = check_on_error(on_error)
@@ -177,15 +176,13 @@ class CsvSource(Source):
         return [f"f{place}" for place in range(len(fields))], sample
 
 
-class _CsvReader(SplitReader):
+class _CsvReader(TextReader):
     def __init__(
         self, lines: LineReader, parser: BlockParser, bad: BadLines, *, header: bool
     ) -> None:
+        super().__init__(lines, bad)
         self._header = header
-        self._lines = lines
         self._parser = parser
-        self._bad = bad
-        self.offset = lines.offset
 
     def read(self) -> pa.RecordBatch | None:
         block = self._lines.read_block()
@@ -201,9 +198,3 @@ class _CsvReader(SplitReader):
         self.skipped = self._bad.count
         self.offset = self._lines.offset
         return batch
-
-    def take_bad_records(self) -> list[BadRecord]:
-        return self._bad.take()
-
-    def close(self) -> None:
-        self._lines.close()

@@ -212,6 +212,13 @@ def split_target(total_bytes: int, parallelism: int, most: int) -> int:
     return max(1, min(most, max(share, min(MIN_SPLIT_BYTES, one_each))))
 
 
+def checked_columns(columns: Sequence[str] | None) -> list[str] | None:
+    """The names that a source is to read; None for all. Raises ConfigurationError for no list of names."""
+    if isinstance(columns, str) or (columns is not None and not columns):
+        raise ConfigurationError(f"columns must be a list of names, got {columns!r}")
+    return None if columns is None else list(columns)
+
+
 def refuse_unknown(option: str, names: Iterable[str], known: Sequence[str]) -> None:
     """Raise ConfigurationError for a name that is not in `known`, proposing the nearest one."""
     for name in names:

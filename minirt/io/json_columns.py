@@ -6,7 +6,7 @@ import pyarrow as pa
 from pyarrow import json as pa_json
 
 from minirt.errors import ConfigurationError
-from minirt.io.schemas import checked_columns
+from minirt.io.schemas import given_schema
 
 
 def read_objects(
@@ -38,7 +38,7 @@ def read_objects(
 
 def checked_schema(schema: object) -> pa.Schema:
     """A schema that objects can be read by. Raises ConfigurationError for any other."""
-    checked = checked_columns(schema)
+    checked = given_schema(schema)
     for field in checked:
         try:
             read_objects(b"{}", 1, pa.schema([field.with_nullable(True)]))

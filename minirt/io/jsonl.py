@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from minirt.errors import ConfigurationError
-from minirt.io.base import BadRecord, Offset, Source, Split, SplitReader
+from minirt.io.base import Offset, Source, Split, SplitReader
 from minirt.io.encoder import Encoder
 from minirt.io.file_sink import FileOptions, FileSink
 from minirt.io.files import FilePath, FilePaths, InputFiles
@@ -21,6 +21,7 @@ from minirt.io.lines import (
     BadLines,
     LineReader,
     OnError,
+    TextReader,
     check_on_error,
     line_splits,
     whole_file,
@@ -33,7 +34,7 @@ _BLANK = " \t\r\n"
 _scan = json.JSONDecoder().scan_once  # type: ignore[attr-defined]
 
 
-class JsonlSource(Source):
+class JsonlSource(Source[Any]):
     """Reads files of JSON Lines; records are what `json.loads` makes of each line.
 
     `path` is a file, a folder, a glob or a list of them, on any file system of fsspec, which gets
@@ -94,12 +95,7 @@ class JsonlSource(Source):
         return _ColumnsReader(lines, bad, self._schema)
 
 
-class _JsonlReader(SplitReader):
-    def __init__(self, lines: LineReader, bad: BadLines) -> None:
-        self._lines = lines
-        self._bad = bad
-        self.offset = lines.offset
-
+class _JsonlReader(TextReader):
     def read(self) -> list[Any] | None:
         block = self._lines.read_block()
         if block is None:
@@ -110,12 +106,6 @@ class _JsonlReader(SplitReader):
             records = self._parse_lines(block)
         self.offset = self._lines.offset
         return records
-
-    def take_bad_records(self) -> list[BadRecord]:
-        return self._bad.take()
-
-    def close(self) -> None:
-        self._lines.close()
 
     def _parse_lines(self, block: bytes) -> list[Any]:
         """Line by line, for blocks with blank or bad lines in them."""
@@ -132,14 +122,12 @@ class _JsonlReader(SplitReader):
         return records
 
 
-class _ColumnsReader(SplitReader):
+class _ColumnsReader(TextReader):
     """Gives columns: of a whole block at once, and line by line where one of its lines is bad."""
 
     def __init__(self, lines: LineReader, bad: BadLines, schema: pa.Schema) -> None:
-        self._lines = lines
-        self._bad = bad
+        super().__init__(lines, bad)
         self._schema = schema
-        self.offset = lines.offset
 
     def read(self) -> pa.RecordBatch | None:
         block = self._lines.read_block()
@@ -151,12 +139,6 @@ class _ColumnsReader(SplitReader):
             batch = self._read_lines(block)
         self.offset = self._lines.offset
         return batch
-
-    def take_bad_records(self) -> list[BadRecord]:
-        return self._bad.take()
-
-    def close(self) -> None:
-        self._lines.close()
 
     def _read_lines(self, block: bytes) -> pa.RecordBatch:
         batches = [pa.RecordBatch.from_pylist([], self._schema)]

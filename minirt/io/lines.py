@@ -14,7 +14,7 @@ import numpy as np
 
 from minirt.errors import ConfigurationError, SourceDataError
 from minirt.filesystems import explain, failures
-from minirt.io.base import BadRecord, Split
+from minirt.io.base import BadRecord, Split, SplitReader
 from minirt.io.files import InputFile, InputFiles, compression_of, split_target
 
 OnError = Literal["fail", "skip", "side_output"]
@@ -200,6 +200,21 @@ class BadLines:
         """The bad lines that were kept since the last call."""
         taken, self._kept = self._kept, []
         return taken
+
+
+class TextReader(SplitReader):
+    """A reader of lines. Who inherits it moves `offset` on, and reports what does not parse to `_bad`."""
+
+    def __init__(self, lines: LineReader, bad: BadLines) -> None:
+        self._lines = lines
+        self._bad = bad
+        self.offset = lines.offset
+
+    def take_bad_records(self) -> list[BadRecord]:
+        return self._bad.take()
+
+    def close(self) -> None:
+        self._lines.close()
 
 
 def check_on_error(value: str) -> OnError:

@@ -19,10 +19,11 @@ from minirt.io.files import (
     FilePath,
     FilePaths,
     InputFiles,
+    checked_columns,
     refuse_unknown,
     split_target,
 )
-from minirt.io.schemas import ColumnEncoder, SchemaMismatch, checked_columns, conform
+from minirt.io.schemas import ColumnEncoder, SchemaMismatch, conform, given_schema
 from minirt.io.watching import Watch
 from minirt.units import Duration
 
@@ -31,7 +32,7 @@ _SPLIT_BYTES = 64 << 20
 _ROW_GROUP_BYTES = 8 << 20
 
 
-class ParquetSource(Source):
+class ParquetSource(Source[dict[str, Any]]):
     """Reads Parquet files as record batches; `columns` limits and orders what is read.
 
     `path` is a file, a folder, a glob or a list of them, on any file system of fsspec, which gets
@@ -56,18 +57,16 @@ class ParquetSource(Source):
         watch: Duration | None = None,
         storage_options: Mapping[str, Any] | None = None,
     ) -> None:
-        if isinstance(columns, str) or (columns is not None and not columns):
-            raise ConfigurationError(f"columns must be a list of names, got {columns!r}")
+        self._columns = checked_columns(columns)
         self._files = InputFiles(path, (".parquet",), storage_options)
         self.in_one_process = self._files.in_one_process
-        self._columns = None if columns is None else list(columns)
         self._watch = Watch(self._files, watch)
         self.bounded = not self._watch
         if schema is not None and columns is not None:
             raise ConfigurationError("schema says which columns there are; leave out columns")
         if self._watch and schema is None:
             raise ConfigurationError("a folder that is watched needs a schema=pyarrow.schema(...)")
-        self._schema = None if schema is None else _plain_schema(checked_columns(schema))
+        self._schema = None if schema is None else _plain_schema(given_schema(schema))
 
     def schema(self) -> pa.Schema:
         if self._schema is None:

@@ -19,7 +19,7 @@ class SchemaMismatch(Exception):
         self.column = column
 
 
-def checked_columns(schema: object) -> pa.Schema:
+def given_schema(schema: object) -> pa.Schema:
     """A schema that a user gave. Raises ConfigurationError for what is none, or names a column twice."""
     if not isinstance(schema, pa.Schema) or not len(schema):
         raise ConfigurationError(

@@ -18,10 +18,12 @@ _Reader = Callable[[Any], Any]
 
 def to_plain(value: object) -> Any:
     """What msgpack can carry in place of `value`; dicts and scalars are taken as they are."""
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {
-            field.name: to_plain(getattr(value, field.name)) for field in dataclasses.fields(value)
-        }
+    kind: Any = type(value)
+    if kind in _SCALARS:
+        return value
+    names = _names(kind)
+    if names is not None:
+        return {name: to_plain(getattr(value, name)) for name in names}
     if isinstance(value, tuple):
         return [to_plain(element) for element in value]
     return value
@@ -58,6 +60,14 @@ class _Field:
     read: _Reader
     required: bool
     """What was stored before a field existed gets its default, if it has one."""
+
+
+@cache
+def _names(kind: type) -> tuple[str, ...] | None:
+    """The fields of a dataclass; None for any other type."""
+    if not dataclasses.is_dataclass(kind):
+        return None
+    return tuple(field.name for field in dataclasses.fields(kind))
 
 
 @cache

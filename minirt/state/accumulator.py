@@ -143,6 +143,8 @@ class Objects(Accumulator):
 
 def by_slot(slots: Slots, values: pa.Array) -> Iterator[tuple[int, pa.Array]]:
     """The values of each slot, in their order."""
+    if not len(slots):
+        return
     order = np.argsort(slots, kind="stable")
     ordered = slots[order]
     starts = np.flatnonzero(np.diff(ordered, prepend=-1))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -11,13 +12,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from minirt.aggregates import Aggregate, First, Last
-from minirt.data.expressions import ExpressionError, condition
 from minirt.data.hashing import U64
 from minirt.data.keys import group_columns, hash_columns
 from minirt.data.simple_columns import in_microseconds, simple
 from minirt.errors import UserCodeError
 from minirt.state.accumulator import Accumulator
 from minirt.state.array_slots import ArraySlots, Times
+from minirt.state.filters import Filters
 from minirt.state.key_columns import Slots
 from minirt.state.numbers import Mask, to_numbers
 from minirt.state.sums import SumOverflowError, TooWideError
@@ -91,6 +92,7 @@ class ArrayTable(ArraySlots):
         """As `add`; returns the slot of each record."""
         keys = [self._column(batch, name) for name in self._keys]
         values = [self._values(batch, aggregate, keys) for aggregate in self._aggregates]
+        masks = self._filters.masks(batch)
         contents = self._fitting(keys, values)
         slots = contents.index.slots(keys, hash_columns(keys))
         self._make_room(contents)
@@ -98,7 +100,7 @@ class ArrayTable(ArraySlots):
         self._revive(contents, slots)
         for place, (held, array) in enumerate(zip(contents.accumulators, values, strict=True)):
             with self.naming_sums(place, self.keys):
-                held.add(*self._counting(batch, self._aggregates[place], slots, array))
+                held.add(*_counting(self._aggregates[place], masks[place], slots, array))
         if times is not None:
             np.maximum.at(self._times, slots, times)
             self._timed = True
@@ -177,6 +179,10 @@ class ArrayTable(ArraySlots):
         self._pending[slots] = False
         self._segments.change(slots)
 
+    @cached_property
+    def _filters(self) -> Filters:
+        return Filters(self._aggregates, self._label)
+
     def _values(
         self, batch: pa.RecordBatch, aggregate: Aggregate, keys: Sequence[pa.Array]
     ) -> pa.Array:
@@ -184,23 +190,6 @@ class ArrayTable(ArraySlots):
         if len(arrays) > 1:
             return pa.StructArray.from_arrays(arrays, names=["value", "by"])
         return arrays[0] if arrays else keys[0]
-
-    def _counting(
-        self, batch: pa.RecordBatch, aggregate: Aggregate, slots: Slots, values: pa.Array
-    ) -> tuple[Slots, pa.Array]:
-        """The records that count for the aggregate."""
-        if aggregate.where is None:
-            return slots, values
-        try:
-            chosen = condition(batch, aggregate.where)
-        except ExpressionError as error:
-            raise UserCodeError(
-                f"operator {self._label}: {aggregate.output!r}, where: {error}"
-            ) from error
-        if isinstance(aggregate, First | Last):
-            # They number all records, and leave nulls out.
-            return slots, pc.if_else(pa.array(chosen), values, pa.scalar(None, values.type))
-        return slots[chosen], values.filter(pa.array(chosen))
 
     def _column(self, batch: pa.RecordBatch, name: str) -> pa.Array:
         if name not in batch.schema.names:
@@ -237,3 +226,16 @@ class ArrayTable(ArraySlots):
         self._rows[slots] = rows
         newest: Mask = self._rows[slots] == rows
         return slots[newest]
+
+
+def _counting(
+    aggregate: Aggregate, mask: Mask | None, slots: Slots, values: pa.Array
+) -> tuple[Slots, pa.Array]:
+    """The records that count for the aggregate."""
+    if mask is None:
+        return slots, values
+    chosen = pa.array(mask)
+    if isinstance(aggregate, First | Last):
+        # They number all records, and leave nulls out.
+        return slots, pc.if_else(chosen, values, pa.scalar(None, values.type))
+    return slots[mask], values.filter(chosen)

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, MutableMapping
 from typing import Any, NoReturn
 
 from minirt.data.errors import UnsupportedRecordError
+from minirt.generics import K, T
 from minirt.state.handles import Handle
 from minirt.state.sections import Section, pack_section, unpack_section
 from minirt.state.stored import KEYED_TABLE
@@ -13,7 +14,7 @@ from minirt.state.stored import KEYED_TABLE
 Tables = Mapping[str, dict[Any, Any]]
 
 
-class BroadcastState(Handle, MutableMapping[Any, Any]):
+class BroadcastState(Handle, MutableMapping[K, T]):
     """One dict for all keys, the same in each subtask: `process_broadcast` writes it, the rest reads it.
 
     Declared as a class attribute of a BroadcastProcess. Values are copied in and out.
@@ -24,21 +25,22 @@ class BroadcastState(Handle, MutableMapping[Any, Any]):
     def __init__(self, *, name: str | None = None) -> None:
         super().__init__(name=name)
 
-    def __getitem__(self, field: Any) -> Any:
-        return self._custody.lend(self._table[field])
+    def __getitem__(self, field: K) -> T:
+        value: T = self._custody.lend(self._table[field])
+        return value
 
-    def __setitem__(self, field: Any, value: Any) -> None:
+    def __setitem__(self, field: K, value: T) -> None:
         self._check_writable()
         self._table[field] = self._custody.take(value)
 
-    def __delitem__(self, field: Any) -> None:
+    def __delitem__(self, field: K) -> None:
         self._check_writable()
         del self._table[field]
 
     def __contains__(self, field: object) -> bool:
         return field in self._table
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[K]:
         return iter(list(self._table))
 
     def __len__(self) -> int:

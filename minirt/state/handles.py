@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, MutableMapping
-from typing import Any, Literal, get_args
+from typing import Any, Generic, Literal, get_args
 
 from minirt.data.custody import Custody
 from minirt.errors import ConfigurationError
 from minirt.functions import TimeDomain
+from minirt.generics import K, T
 from minirt.state.expiry import Refresh, time_to_live
 from minirt.state.keyed import KeyedState
 from minirt.units import Duration
@@ -63,8 +64,8 @@ class Handle:
         raise AttributeError(f"{type(self).__name__} has no attribute {attribute!r}")
 
 
-class ValueState(Handle):
-    """One value for every key; `default` while none is set.
+class ValueState(Handle, Generic[T]):
+    """One value for every key; `default` while none is set. `ValueState[int]` has ints.
 
     `get` gives a copy: a list or dict that was changed has to be `set` again. Large ones are better kept
     in a ListState or MapState, which copy single elements.
@@ -72,7 +73,7 @@ class ValueState(Handle):
 
     def __init__(
         self,
-        default: Any = None,
+        default: T = None,  # type: ignore[assignment]  # Who leaves it out says ValueState[int | None].
         *,
         name: str | None = None,
         ttl: Duration | None = None,
@@ -87,19 +88,20 @@ class ValueState(Handle):
             )
         self._default = default
 
-    def get(self) -> Any:
-        return self._custody.lend(self._table.get(self._state.key, self._default))
+    def get(self) -> T:
+        value: T = self._custody.lend(self._table.get(self._state.key, self._default))
+        return value
 
-    def set(self, value: Any) -> None:
+    def set(self, value: T) -> None:
         self._table[self._state.key] = self._custody.take(value)
 
     @property
-    def value(self) -> Any:
+    def value(self) -> T:
         """As `get`; assigning is `set`."""
         return self.get()
 
     @value.setter
-    def value(self, value: Any) -> None:
+    def value(self, value: T) -> None:
         self.set(value)
 
 
@@ -107,7 +109,7 @@ Redistribution = Literal["round_robin", "union"]
 """What becomes of the lists of all subtasks at a restore: they are dealt in turn, or each gets them all."""
 
 
-class ListState(Handle):
+class ListState(Handle, Generic[T]):
     """A list for every key; an empty one takes no room. Elements are copied in and out, and expire one
     by one.
 
@@ -135,19 +137,19 @@ class ListState(Handle):
         self.redistribution = redistribution
         """None if nothing was said."""
 
-    def get(self) -> list[Any]:
+    def get(self) -> list[T]:
         """The elements, as a list of the caller's own."""
         return self._custody.lend_all(self._table.get(self._state.key, []))
 
-    def add(self, element: Any) -> None:
+    def add(self, element: T) -> None:
         self._table.setdefault(self._state.key, []).append(self._custody.take(element))
 
-    def extend(self, elements: Iterable[Any]) -> None:
+    def extend(self, elements: Iterable[T]) -> None:
         added = [self._custody.take(element) for element in elements]
         if added:
             self._table.setdefault(self._state.key, []).extend(added)
 
-    def set(self, elements: Iterable[Any]) -> None:
+    def set(self, elements: Iterable[T]) -> None:
         """Replace all elements."""
         replacement = [self._custody.take(element) for element in elements]
         self.clear()
@@ -155,17 +157,18 @@ class ListState(Handle):
             self._table[self._state.key] = replacement
 
 
-class MapState(Handle, MutableMapping[Any, Any]):
+class MapState(Handle, MutableMapping[K, T]):
     """A dict for every key; an empty one takes no room. Values are copied in and out, and expire field by
     field."""
 
-    def __getitem__(self, field: Any) -> Any:
-        return self._custody.lend(self._current()[field])
+    def __getitem__(self, field: K) -> T:
+        value: T = self._custody.lend(self._current()[field])
+        return value
 
-    def __setitem__(self, field: Any, value: Any) -> None:
+    def __setitem__(self, field: K, value: T) -> None:
         self._table.setdefault(self._state.key, {})[field] = self._custody.take(value)
 
-    def __delitem__(self, field: Any) -> None:
+    def __delitem__(self, field: K) -> None:
         current = self._current()
         del current[field]
         if not current:
@@ -174,12 +177,12 @@ class MapState(Handle, MutableMapping[Any, Any]):
     def __contains__(self, field: object) -> bool:
         return field in self._current()
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[K]:
         return iter(self._current())
 
     def __len__(self) -> int:
         return len(self._current())
 
-    def _current(self) -> dict[Any, Any]:
-        current: dict[Any, Any] | None = self._table.get(self._state.key)
+    def _current(self) -> dict[K, T]:
+        current: dict[K, T] | None = self._table.get(self._state.key)
         return {} if current is None else current

@@ -11,6 +11,8 @@ from random import Random
 from minirt.testing.clock import ProcessClock, SimulatedClock
 
 _NEAR_STEPS = 50
+_STALLED_S = 30 * 86_400.0
+"""Who has nothing to do for so long stands still; that state expires some day is no progress."""
 _WRONG_STEPS = 400
 _WRONG_BY_S = (-3600.0, -1.0, -0.05, 0.05, 1.0, 3600.0)
 
@@ -102,10 +104,15 @@ class Schedule:
         at = self.steps + 1 + int(self.random.random() * steps_max)
         heapq.heappush(self._later, (at, next(self._order), action))
 
-    def run(self, steps: int, until: Callable[[], bool]) -> None:
-        """Take so many steps; fewer if `until` holds before, or nothing is left to do."""
+    def run(
+        self, steps: int, until: Callable[[], bool], longest_wait_s: float = _STALLED_S
+    ) -> None:
+        """Take so many steps; fewer if `until` holds before, or nothing is left to do.
+
+        Nobody waits longer than `longest_wait_s` for something to do: then the caller goes on.
+        """
         for _ in range(steps):
-            if until() or not self._advance():
+            if until() or not self._advance(longest_wait_s):
                 return
 
     def end(self) -> None:
@@ -118,7 +125,7 @@ class Schedule:
         if not self._advance():
             raise StalledError("made no progress: nobody has anything to do or to wait for")
 
-    def _advance(self) -> bool:
+    def _advance(self, longest_wait_s: float = _STALLED_S) -> bool:
         self.steps += 1
         if self.steps > self._steps_max:
             raise StalledError(f"made no progress: not over after {self._steps_max} steps")
@@ -126,7 +133,7 @@ class Schedule:
         self.every_step()
         while self._later and self._later[0][0] <= self.steps:
             heapq.heappop(self._later)[2]()
-        return self._act() or bool(self._later) or self._jump()
+        return self._act() or bool(self._later) or self._jump(longest_wait_s)
 
     def _act(self) -> bool:
         now, alarms = self.clock.monotonic(), self._alarms
@@ -151,16 +158,17 @@ class Schedule:
         if at is not None and at > self.clock.monotonic():
             heapq.heappush(self._alarms, (at, next(self._order), actor))
 
-    def _jump(self) -> bool:
-        """Let time pass until somebody has something to do; False if nobody ever will."""
+    def _jump(self, longest_wait_s: float) -> bool:
+        """Let time pass until somebody has something to do; False if nobody will for so long."""
         near = self.clock.monotonic() + _NEAR_STEPS * self.clock.step_s
         if not self._alarms or self._alarms[0][0] > near:
             self.wake_all()
             if self._act():
                 return True
-        if self._alarms:
-            self.clock.jump(self._alarms[0][0])
-        return bool(self._alarms)
+        if not self._alarms or self._alarms[0][0] > self.clock.monotonic() + longest_wait_s:
+            return False
+        self.clock.jump(self._alarms[0][0])
+        return True
 
 
 def _nothing() -> None:

@@ -16,6 +16,8 @@ from minirt.testing.user import SimulatedUser
 
 _NESTED_RATE = 0.15
 _NESTED_STEPS = 20
+_ACCESS_S_MAX = 3600.0
+"""How long an access to storage may take while others go on."""
 _SLEEP_STEPS = 1200
 _ZOMBIE_STEPS = 300
 _RESTART_STEPS = 60
@@ -209,9 +211,12 @@ class Simulation(Surroundings):
         newest = coordinator is self._coordinators[-1] and not self._starting
         if newest and self.chaos.strikes_operation("zombies"):
             self._make_zombie(coordinator)
-            self.schedule.run(random.randint(1, _SLEEP_STEPS), until=lambda: self._finished)
+            steps = random.randint(1, _SLEEP_STEPS)
         elif random.random() < _NESTED_RATE:
-            self.schedule.run(random.randint(1, _NESTED_STEPS), until=lambda: self._finished)
+            steps = random.randint(1, _NESTED_STEPS)
+        else:
+            return
+        self.schedule.run(steps, lambda: self._finished, _ACCESS_S_MAX)
 
     def _before_step(self) -> None:
         self._strike()

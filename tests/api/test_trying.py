@@ -18,7 +18,7 @@ def env():
 
 @pytest.fixture
 def numbers(env):
-    return env.source(rt.SequenceSource(10), uid="numbers")
+    return env.source(rt.SequenceSource(10, splits=1), uid="numbers")
 
 
 def test_collect_gives_all_records_and_preview_the_first_ones(numbers):

@@ -36,9 +36,10 @@ def test_generate_writes_a_file_of_each_kind(
 def test_run_prints_a_row_a_repetition(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     report = tmp_path / "rows.json"
     options = ["--events", "20000", "--repeat", "1", "--no-checkpoints", "--json", str(report)]
-    call(monkeypatch, "run", "q2", "q0", *options)
+    call(monkeypatch, "run", "--queries", "q2,q10", *options)
     rows: list[dict[str, Any]] = json.loads(report.read_text())["rows"]
-    assert [(row["query"], row["events"]) for row in rows] == [("q2", 20_000), ("q0", 20_000)]
+    assert [(row["query"], row["system"]) for row in rows] == [("q2", "minirt"), ("q10", "minirt")]
+    assert all(row["events_per_s"] > 0 < row["cpu_s_per_million"] for row in rows)
 
 
 def test_speed_measures_every_kind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -56,8 +57,10 @@ def test_speed_measures_every_kind(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["run", "q99"], "q99"),
-        (["run", "q0", "--rate", "0"], "rate"),
+        (["run", "--queries", "q0,q99"], "q99"),
+        (["run", "--peers", "storm"], "storm"),
+        (["run", "--events", "30000"], "20000"),
+        (["run", "--queries", "q0", "--rate", "0"], "rate"),
         (["speed", "--events", "0"], "--events"),
         (["run", "--repeat", "-1"], "--repeat"),
         (["generate"], "--out"),

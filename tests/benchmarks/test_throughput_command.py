@@ -17,7 +17,7 @@ from benchmarks.workload import Work, expected, record_unit
 _SMALL = {
     "keyed-sum-columns": 4_000,
     "keyed-sum-columns-1m": 2_000_000,
-    "keyed-sum-columns-str": 200_000,
+    "keyed-sum-columns-str": 20_000,
     "keyed-sum-rows": 4_000,
     "keyed-pass-columns": 4_000,
     "filter-project": 200_000,
@@ -74,7 +74,7 @@ def document(path: Path) -> dict[str, Any]:
 @pytest.mark.parametrize("case", _SMALL)
 def test_results_of_minirt_are_right_in_each_case(case: str) -> None:
     [work] = CASES[case].variants.values()
-    given = Work(work.work, _SMALL[case], work.keys)
+    given = Work(work.work, _SMALL[case], min(work.keys, _SMALL[case] // 2))
     assert measure(MINIRT, given).records == _SMALL[case]
 
 

@@ -65,7 +65,7 @@ def size(case: Case) -> tuple[int, int, int]:
 
 @pytest.mark.parametrize("mode", MODES.values(), ids=MODES)
 def test_built_in_modes_pass(mode: CheckpointMode) -> None:
-    wanted = runs(40)
+    wanted = runs(24)
     tally = check_mode(mode, runs=wanted)
     assert tally.runs == wanted
     assert tally.cuts > wanted

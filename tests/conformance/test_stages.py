@@ -17,6 +17,8 @@ from minirt.testing.conformance.graphs import build
 from minirt.testing.conformance.plans import Plan, Stage
 from minirt.testing.conformance.stages import NOT_DRAWN, STAGES, register, registered
 from minirt.testing.conformance.stages.base import StageKind
+from minirt.testing.conformance.stages.windows import told
+from tests import campaigns
 from tests.conformance.numbering_stage import NumberingStage
 from tests.operators.numbering import Numbering, NumberingOperator
 
@@ -57,6 +59,11 @@ def test_a_stage_by_itself_does_what_it_says(kind: StageKind) -> None:
         assert run.cuts > 0 or run.result.checkpoints_completed == 0
 
 
+def test_a_window_tells_of_records_whatever_they_have_come_through() -> None:
+    one, other = (("op0", 2, 0), 10, []), (("op0", "met", 0), 10, [])
+    assert told("op1", 0, 0, 20, [one, other]) == told("op1", 0, 0, 20, [other, one])
+
+
 def test_a_name_stands_for_one_kind(numbering: StageKind) -> None:
     assert register(numbering) is numbering
     with pytest.raises(ValueError, match="a kind of stage called 'numbering' already"):
@@ -73,7 +80,7 @@ def test_what_is_registered_is_drawn(numbering: StageKind) -> None:
 
 @pytest.mark.parametrize("mode", MODES)
 def test_an_operator_from_outside_passes_in_every_mode(mode: str, numbering: StageKind) -> None:
-    tally = check_mode(MODES[mode], runs=RUNS, start=sorted(MODES).index(mode) * RUNS)
+    tally = check_mode(MODES[mode], runs=campaigns.runs(12), start=sorted(MODES).index(mode) * RUNS)
     assert tally.restarts > 0
     assert tally.rescales > 0
     assert tally.lost == tally.duplicated == 0

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.cli.conftest import call  # noqa: F401 - a fixture here, too.
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,6 +15,8 @@ from minirt.laboratory.measured import read_json
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from tests.cli.conftest import Call
 
 pytestmark = pytest.mark.spark
 
@@ -62,34 +61,33 @@ def test_output_that_cannot_be_compared_is_not_verified(
     assert "missing other" in found.words
 
 
-def called(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "minirt", "compare", "job.py", *arguments]
-    return subprocess.run(
-        command, cwd=folder, capture_output=True, text=True, timeout=300, env={**os.environ}
-    )
-
-
 @pytest.mark.processes
-def test_a_killed_job_puts_out_what_was_expected(tmp_path: Path) -> None:
+def test_a_killed_job_puts_out_what_was_expected(
+    spark: SparkSession, call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     (tmp_path / "job.py").write_text(JOB)
     write(tmp_path / "expected/part.jsonl", range(8000))
-    done = called(
-        tmp_path,
+    done = call(
+        *("compare", "job.py"),
         *("--modes", "unaligned", "--seconds", "6", "--repeat", "1", "--kill", "every=3s"),
         *("--expect", "expected", "--json", "all.json"),
     )
-    assert done.returncode == 0, done.stderr
+    assert done.status == 0, done.err
     [run] = read_json(tmp_path / "all.json").runs
     assert (run.verification.verdict, run.verification.expected) == ("passed", 8000)
     assert len(run.kills) == 1
-    assert "of 8,000 records none is missing and none came twice" in done.stdout
+    assert "of 8,000 records none is missing and none came twice" in done.out
 
 
-def test_a_job_that_never_ends_cannot_be_expected_to(tmp_path: Path) -> None:
+def test_a_job_that_never_ends_cannot_be_expected_to(
+    call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     (tmp_path / "job.py").write_text(
         JOB.replace("SequenceSource(8000, ", "SequenceSource.endless(")
     )
     write(tmp_path / "expected.jsonl", range(3))
-    done = called(tmp_path, "--expect", "expected.jsonl")
-    assert done.returncode == 2
-    assert "--expect needs a job that ends by itself; the source n is endless" in done.stderr
+    done = call("compare", "job.py", "--expect", "expected.jsonl")
+    assert done.status == 2
+    assert "--expect needs a job that ends by itself; the source n is endless" in done.err

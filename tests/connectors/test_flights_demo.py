@@ -213,7 +213,7 @@ def test_several_observers_hear_the_same() -> None:
 
 def ended(mode: str, lost: int, duplicated: int, unexpected: int) -> DemoRun:
     result = rt.JobResult("flights", rt.JobStatus.FINISHED, 2, 15.0, 1, (checkpoint(1),))
-    job = EndedJob(mode, (Kill(1, ("a",), 0.0), Kill(2, ("b",), 1.0)), result, "out")
+    job = EndedJob(mode, (Kill(1, ("a",), 0.0), Kill(2, ("b",), 1.0)), 2, result, "out")
     return DemoRun(job, 100, Verdict(50, 50 + duplicated - lost, lost, duplicated, unexpected))
 
 
@@ -254,6 +254,20 @@ def test_a_run_that_leaves_a_process_has_failed() -> None:
     run = dataclasses.replace(ended("aligned", 0, 0, 0), left_running=1)
     assert not run.passed
     assert "FAILED, processes of the job are left running: 1" in run.conclusion
+
+
+def test_a_run_whose_kills_were_not_all_made_has_failed() -> None:
+    run = ended("aligned", 0, 0, 0)
+    run = dataclasses.replace(run, job=dataclasses.replace(run.job, kills=run.job.kills[:1]))
+    assert not run.passed
+    assert "FAILED, the job was over after 1 of 2 kills" in run.conclusion
+    assert "more --seconds, or fewer --kills" in run.conclusion
+
+
+def test_a_run_whose_output_is_wrong_says_so_whoever_was_killed() -> None:
+    run = ended("aligned", 1, 0, 0)
+    run = dataclasses.replace(run, job=dataclasses.replace(run.job, kills=()))
+    assert "FAILED, the output is not what this mode promises" in run.conclusion
 
 
 def test_a_run_says_whom_it_has_killed() -> None:

@@ -62,7 +62,7 @@ PRINTED = {
         1000 1000 499500
     """,
     "impatient_mode": """
-        60 runs: 0 records lost, 0 duplicated
+        30 runs: 0 records lost, 0 duplicated
         records were stored in flight: True
     """,
 }

@@ -15,22 +15,38 @@ from tests.warm_templates import forked
 needs_proc = pytest.mark.skipif(not Path("/proc/self").exists(), reason="looks into /proc")
 
 _TEMPLATE = "minirt.runtime.worker.template"
+_PAUSE_S, _PAUSE_S_MAX = 0.005, 0.2
 
 
 def wait_until(condition: Callable[[], bool], what: str, timeout: float = 30.0) -> None:
-    """Fails the test if the condition does not come true."""
+    """Fails the test if the condition does not come true.
+
+    Asking takes a fifth of the time at most: who waits leaves the cores to those that it waits for.
+    """
     deadline = time.monotonic() + timeout
-    while not condition():
-        if time.monotonic() > deadline:
+    while True:
+        asked_at = time.monotonic()
+        if condition():
+            return
+        answered_at = time.monotonic()
+        if answered_at > deadline:
             pytest.fail(f"waited {timeout:g} s in vain: {what}")
-        time.sleep(0.005)
+        time.sleep(min(_PAUSE_S_MAX, max(_PAUSE_S, 4 * (answered_at - asked_at))))
 
 
 def templates(coordinator: int | None = None) -> list[int]:
     """The template processes of a coordinator, by default of this process."""
     parent = os.getpid() if coordinator is None else coordinator
     started = [pid for pid in children(parent) if _TEMPLATE in command_line(pid)]
-    return [*started, *filter(is_alive, forked if parent == os.getpid() else ())]
+    return [*started, *(_living_forks() if parent == os.getpid() else ())]
+
+
+def _living_forks() -> list[int]:
+    """Those of the nursery. What has ended is forgotten: else each call would look at all of a session."""
+    for pid in [*forked]:
+        if not is_alive(pid):
+            forked.remove(pid)
+    return [*forked]
 
 
 def workers(coordinator: int | None = None) -> list[int]:
@@ -40,11 +56,16 @@ def workers(coordinator: int | None = None) -> list[int]:
 
 def children(parent: int) -> list[int]:
     """The living children of a process."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit() and _status(int(entry.name)).get("PPid") == str(parent):
-            found.append(int(entry.name))
-    return [pid for pid in sorted(found) if is_alive(pid)]
+    return [pid for pid in sorted(started_by(parent)) if is_alive(pid)]
+
+
+def started_by(parent: int) -> set[int]:
+    """The children of a process, also those that have ended. To look at all processes would take long."""
+    try:
+        threads = [*Path(f"/proc/{parent}/task").iterdir()]
+    except OSError:
+        return set()
+    return {int(pid) for thread in threads for pid in _read(thread / "children").split()}
 
 
 def is_alive(pid: int) -> bool:
@@ -74,8 +95,12 @@ def send(pid: int, number: signal.Signals) -> bool:
 
 
 def _status(pid: int) -> dict[str, str]:
-    try:
-        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-    except OSError:
-        return {}
+    lines = _read(Path(f"/proc/{pid}/status")).splitlines()
     return {name: value.strip() for name, _, value in (line.partition(":") for line in lines)}
+
+
+def _read(file: Path) -> str:
+    try:
+        return file.read_text()
+    except OSError:  # The process or thread has ended.
+        return ""

@@ -1,13 +1,14 @@
 """A whole job in the hands of a test: it decides who works, and when a checkpoint is taken.
 
-Everything runs in one thread with a clock that only the test moves. So a test can fill all queues, take
-a checkpoint of them, and restore it in another job: the same every time.
+Everything runs in one thread with a clock that only the test moves, and answers to requests that all
+wait for. So a test can fill all queues, take a checkpoint of them, and restore it in another job: the
+same every time.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Literal
 
@@ -17,10 +18,18 @@ import minirt as rt
 from minirt.graph.execution import ExecutionGraph
 from minirt.graph.planner import build_execution_graph
 from minirt.modes import find_mode
-from minirt.protocol.job_events import JobEvent, JobStatus, StopWorkers, Submitted, WorkerFailed
+from minirt.protocol.job_events import (
+    JobEvent,
+    JobStatus,
+    SavepointRequested,
+    StopWorkers,
+    Submitted,
+    WorkerFailed,
+)
 from minirt.protocol.manifest import Manifest
 from minirt.protocol.restarts import RestartStrategy
 from minirt.protocol.restore_options import RestoreOptions
+from minirt.protocol.savepoint_requests import Afterwards, SavepointRequest
 from minirt.runtime.control.package import JobPackage
 from minirt.runtime.coordinator.local import LocalCluster
 from minirt.runtime.coordinator.observer import JobObserver
@@ -32,6 +41,7 @@ from minirt.runtime.subtask.subtask import Subtask
 from minirt.storage.checkpoints import CheckpointStorage
 from minirt.storage.store import ObjectStore
 from minirt.testing.clock import HeldClock
+from minirt.testing.event_loop import SteppedLoop
 
 INTERVAL_S = 1000.0
 """So long that no checkpoint begins unless a test asks for one."""
@@ -82,17 +92,23 @@ class SteppedJob:
             folder, interval=INTERVAL_S, mode=mode, timeout="1d", watermarks=watermarks
         )
         options = rt.Options(limits=SMALL, heartbeat_timeout="365d", buffer_timeout=0)
-        package = JobPackage(
-            cloudpickle.dumps(self.graph), options, {mode: find_mode(mode)}, self.storage
-        )
+        self._mode = mode
+        modes = {mode: find_mode(mode)}
+        package = JobPackage(cloudpickle.dumps(self.graph), options, modes, self.storage)
         tasks = StorageTasks(self.graph, self.storage, checkpointing, restore or RestoreOptions())
         self._protocol = job_protocol(
-            self.graph, checkpointing, mode, restart or rt.Restart.none(), options
+            self.graph, checkpointing, modes, mode, restart or rt.Restart.none(), options
         )
         self._clock = HeldClock(1000.0)
+        self._event_loop = SteppedLoop(self._clock.monotonic)
         self._events: deque[JobEvent] = deque([Submitted()])
         self._cluster = LocalCluster(
-            package, self._events.append, self._upload, self._clock, OneRecordAtATime
+            package,
+            self._events.append,
+            self._upload,
+            self._clock,
+            OneRecordAtATime,
+            run_async=lambda start: self._event_loop.begin(start),
         )
         self._shell = JobShell(
             self._protocol,
@@ -131,6 +147,18 @@ class SteppedJob:
         self._settle()
         return self.storage.read_manifest(max(new)) if new and not self.over else None
 
+    def stop(self) -> None:
+        """End the job with a savepoint, while all work."""
+        request = SavepointRequest(1, self._mode, None, Afterwards.STOP)
+        self._events.append(SavepointRequested(request))
+        while not self.over:
+            assert self._turn(lambda subtask: True), "the stop does not complete"
+
+    @property
+    def subtasks(self) -> Collection[Subtask]:
+        """Those of the current generation."""
+        return self._cluster.subtasks.values()
+
     @property
     def over(self) -> bool:
         """Whether the job has ended."""
@@ -147,12 +175,19 @@ class SteppedJob:
             if not self._turn(lambda subtask: True):
                 self._clock.at += 1.0
                 self._shell.fire_timers()
+        self.leave()
         self._raise_failure()
+
+    def leave(self) -> None:
+        """Do nothing more with it: what waits in its event loop is dropped, as with a process that ends."""
+        self._event_loop.drop()
 
     def crash(self) -> None:
         """A worker is lost; the job restarts, if its strategy lets it."""
         generation = self._protocol.generation
         self._cluster.stop(StopWorkers(generation, kill=True))
+        self.leave()
+        self._event_loop = SteppedLoop(self._clock.monotonic)
         self._events.append(WorkerFailed(generation, rt.WorkerLostError("killed by the test")))
         self._settle()
         self._clock.at += RESTART_DELAY_S
@@ -170,7 +205,17 @@ class SteppedJob:
         for link in self._cluster.links:
             while link.move():
                 progress = True
-        return self._settle() or progress
+        progress = self._settle() or progress
+        return self._answer(jump=not progress) or progress
+
+    def _answer(self, *, jump: bool) -> bool:
+        """Turn the event loop if something in it is due, or, to `jump`, whenever that will be."""
+        at = self._event_loop.next_at
+        if at is None or (at > self._clock.at and not jump):
+            return False
+        self._clock.at = max(self._clock.at, at)
+        self._event_loop.turn()
+        return True
 
     def _settle(self) -> bool:
         progress = bool(self._events)

@@ -70,7 +70,7 @@ class OneTurn(Worker):
         self._uploaded = Mailbox()
         self._on_control: Any = lambda: None
         self._selector: Any = types.SimpleNamespace(select=lambda timeout: wait() or [])
-        self._wiring: Any = types.SimpleNamespace(move_frames=lambda working: None)
+        self._wiring: Any = types.SimpleNamespace(move_frames=lambda: None)
         self._time = {subtask.id: TimeAccount(subtask.metrics, now)}
 
     def _patience_s(self) -> float:

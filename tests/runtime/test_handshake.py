@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from minirt import WorkerLostError
-from minirt.protocol.ids import ChannelId
 from minirt.runtime.channels.network import Network
 from minirt.runtime.control.connection import MessageConnection, UnreadableError, UnsendableError
 from minirt.runtime.control.handshake import (
@@ -25,7 +24,7 @@ from minirt.runtime.worker.rendezvous import Rendezvous
 
 TOKEN = b"the token of the job, 32 bytes.."
 NETWORK = Network(TOKEN, "")
-CHANNEL = ChannelId(3, 1, 2)
+US, THEM = 1, 2
 
 
 def test_both_sides_prove_that_they_know_the_token():
@@ -89,8 +88,8 @@ class Impostor:
 def test_who_listens_at_the_port_of_a_dead_worker_learns_nothing(reply, tmp_path):
     impostor = Impostor(reply)
     own, _ = Network(TOKEN, str(tmp_path)).listen("own")
-    rendezvous = Rendezvous(own, NETWORK, generation=1)
-    rendezvous.call(CHANNEL, impostor.address)
+    rendezvous = Rendezvous(own, NETWORK, generation=1, worker=US)
+    rendezvous.call(THEM, impostor.address)
     with pytest.raises(WorkerLostError, match="does not know the job's token"):
         rendezvous.meet([], timeout_s=10)
     heard = impostor.close()
@@ -123,12 +122,11 @@ def test_workers_that_call_each_other_wait_for_nobody_in_particular(tmp_path: Pa
     met: dict[int, tuple[int, int]] = {}
 
     def meet(worker: int) -> None:
-        rendezvous = Rendezvous(listeners[worker][0], NETWORK, generation=7)
+        rendezvous = Rendezvous(listeners[worker][0], NETWORK, generation=7, worker=worker)
         others = [other for other in range(count) if other != worker]
         for other in others:
-            rendezvous.call(ChannelId(0, worker, other), listeners[other][1])
-        expected = [ChannelId(0, other, worker) for other in others]
-        opened, accepted = rendezvous.meet(expected, timeout_s=30)
+            rendezvous.call(other, listeners[other][1])
+        opened, accepted = rendezvous.meet(others, timeout_s=30)
         met[worker] = (len(opened), len(accepted))
         for sock in (*opened.values(), *accepted.values()):
             sock.close()
@@ -143,11 +141,16 @@ def test_workers_that_call_each_other_wait_for_nobody_in_particular(tmp_path: Pa
         closing.close()
 
 
-def test_a_worker_of_another_generation_is_turned_away(tmp_path):
+@pytest.mark.parametrize(
+    ("generation", "looks_for"), [(1, THEM), (2, THEM + 1)], ids=["of another generation", "lost"]
+)
+def test_a_worker_that_does_not_belong_here_is_turned_away(
+    tmp_path: Path, generation: int, looks_for: int
+) -> None:
     listener, address = Network(TOKEN, str(tmp_path)).listen("w")
     outdated_listener, _ = Network(TOKEN, str(tmp_path)).listen("old")
-    outdated = Rendezvous(outdated_listener, NETWORK, generation=1)
-    outdated.call(CHANNEL, address)
+    outdated = Rendezvous(outdated_listener, NETWORK, generation, worker=US)
+    outdated.call(looks_for, address)
 
     def meet() -> None:
         for sock in outdated.meet([], 10)[0].values():
@@ -156,7 +159,7 @@ def test_a_worker_of_another_generation_is_turned_away(tmp_path):
     thread = threading.Thread(target=meet, daemon=True)
     thread.start()
     with pytest.raises(WorkerLostError, match="have not opened their channels"):
-        Rendezvous(listener, NETWORK, generation=2).meet([CHANNEL], timeout_s=1)
+        Rendezvous(listener, NETWORK, generation=2, worker=THEM).meet([US], timeout_s=1)
     thread.join(10)
     listener.close()
     outdated_listener.close()

@@ -10,6 +10,8 @@ import pyarrow.compute as pc
 import pytest
 
 import minirt as rt
+from minirt.runtime.coordinator.template_process import TemplateProcess
+from tests.warm_templates import cold_spawn
 
 pytestmark = pytest.mark.processes
 
@@ -37,10 +39,11 @@ def counted(stream: Any) -> Any:
     ids=["rows", "columns", "windows of rows"],
 )
 def test_pandas_is_imported_before_workers_are_forked(
-    behind: Callable[[Any], Any], imported: bool
+    behind: Callable[[Any], Any], imported: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Arrow imports it when it makes an array: a second of each worker, in the middle of its records."""
     pytest.importorskip("pandas")
+    monkeypatch.setattr(TemplateProcess, "_spawn", cold_spawn)
     env, out = rt.Environment("j"), rt.CollectSink()
     behind(env.source(rt.CollectionSource([1])).process(Looks())).sink(out)
     env.execute()

@@ -50,6 +50,30 @@ class Known(rt.BroadcastProcess):
         yield (ctx.key, self.count.value, sorted(self.known.items()))
 
 
+class Counted(rt.Process):
+    """Tells of each number how many its subtask has had."""
+
+    count = rt.ListState()
+
+    def process(self, record: int, ctx: rt.ProcessContext) -> Iterable[Any]:
+        [before] = self.count.get() or [0]
+        self.count.set([before + 1])
+        yield ctx.subtask, before + 1, record
+
+
+class CountedByAll(rt.Process):
+    """The same, where each subtask is given the counts of all and picks its own."""
+
+    counts = rt.ListState(redistribution="union")
+
+    def process(self, record: int, ctx: rt.ProcessContext) -> Iterable[Any]:
+        count = 1 + max(
+            (n for subtask, n in self.counts.get() if subtask == ctx.subtask), default=0
+        )
+        self.counts.set([(ctx.subtask, count)])
+        yield ctx.subtask, count, record
+
+
 def row(number: int) -> dict[str, int]:
     return {"key": number % KEYS, "n": number}
 
@@ -83,6 +107,22 @@ def broadcast(numbers: rt.Stream, others: rt.Stream) -> rt.Stream:
     few = others.filter(lambda n: n % 40 == 0)
     keyed = numbers.key_by(lambda n: n % KEYS)
     return keyed.connect(few.broadcast()).process(Known(), uid="known")
+
+
+def listed(process: rt.Process) -> Callable[[rt.Stream, rt.Stream], rt.Stream]:
+    def build(numbers: rt.Stream, others: rt.Stream) -> rt.Stream:
+        others.sink(rt.DiscardSink(), uid="others-end")
+        return numbers.process(process, uid="counted")
+
+    return build
+
+
+def without_gaps(rows: list[Any]) -> list[int]:
+    """The numbers, after a look at the counts that came with them."""
+    for subtask in {subtask for subtask, _, _ in rows}:
+        counts = sorted(count for own, count, _ in rows if own == subtask)
+        assert counts == [*range(1, len(counts) + 1)], f"subtask {subtask}"
+    return sorted(number for _, _, number in rows)
 
 
 def last_of_ranks(rows: list[Any]) -> Any:
@@ -122,6 +162,8 @@ JOBS: dict[
         lambda rows: Counter((r["n"], r["since"]) for r in rows),
         Counter((n, since(n)) for n in NUMBERS),
     ),
+    "list": (listed(Counted()), without_gaps, [*NUMBERS]),
+    "list of all": (listed(CountedByAll()), without_gaps, [*NUMBERS]),
     "broadcast": (
         broadcast,
         sorted,

@@ -150,7 +150,7 @@ def test_a_worker_looks_around_and_sends_before_each_slice() -> None:
         _uploaded=Mailbox(),
         _on_control=lambda: None,
         _selector=SimpleNamespace(select=select),
-        _wiring=SimpleNamespace(move_frames=lambda working: done.append("send")),
+        _wiring=SimpleNamespace(move_frames=lambda: done.append("send")),
         _time={one.id: SimpleNamespace(turn_to=lambda *of: None) for one in subtasks},
         _beat=lambda: None,
         _report=lambda: None,

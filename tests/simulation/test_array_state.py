@@ -18,7 +18,7 @@ from minirt.storage.checkpoints import CheckpointStorage
 from tests.campaigns import runs
 from tests.simulation.aggregating import run_aggregating
 
-RUNS = runs(16)
+RUNS = runs(8)
 SEEDS = 300
 EXACT_MODES = sorted(name for name, mode in MODES.items() if mode.exactly_once)
 

@@ -10,6 +10,7 @@ import pytest
 import minirt as rt
 from minirt.modes import MODES
 from minirt.modes.aligned_with_timeout import AlignedWithTimeout
+from minirt.modes.epoch import Epoch
 from minirt.protocol.barriers import CheckpointMode
 from minirt.testing import Faults, simulate
 from minirt.testing.conformance.campaign import Tally
@@ -17,14 +18,16 @@ from tests.campaigns import runs
 from tests.simulation.counting import SPILLING, CountingJob, run_counting
 from tests.simulation.soak import run_seed
 
-RANDOM_JOBS = runs(160)
-COUNTING_JOBS = runs(400)
+RANDOM_JOBS = runs(100)
+COUNTING_JOBS = runs(200)
 EXACT_MODES = {
     "aligned": MODES["aligned"],
     "unaligned": MODES["unaligned"],
     "timeout": AlignedWithTimeout(timeout="5ms"),
     "size": AlignedWithTimeout(timeout=None, switch_below=100),
     "chandy_lamport": MODES["chandy_lamport"],
+    "epoch": MODES["epoch"],
+    "epochs in groups": Epoch(group=3),
 }
 
 
@@ -56,7 +59,7 @@ def test_every_checkpoint_of_the_counting_job_is_a_consistent_cut(mode: Checkpoi
 
 @pytest.mark.parametrize("mode", EXACT_MODES.values(), ids=EXACT_MODES)
 def test_what_waits_on_disk_is_part_of_a_consistent_cut_too(mode: CheckpointMode) -> None:
-    for seed in range(runs(50)):
+    for seed in range(runs(25)):
         assert run_counting(seed, mode=mode, options=SPILLING) == [], f"seed {seed}"
 
 
@@ -68,7 +71,7 @@ def test_the_cut_is_looked_at(mode: CheckpointMode) -> None:
         result = job.run(seed, mode=mode, faults=Faults.none())
         assert job.cuts == result.checkpoints_completed > 0
         in_flight += job.in_flight
-    assert (in_flight > 0) == (mode.name != "aligned")
+    assert (in_flight > 0) == (mode.name not in ("aligned", "epoch"))
 
 
 @pytest.mark.parametrize("name", sorted(MODES))
@@ -82,7 +85,7 @@ def test_without_faults_every_mode_gives_each_record_once(name: str) -> None:
 
 def test_at_least_once_loses_nothing_and_does_repeat() -> None:
     duplicated = 0
-    for seed in range(150):
+    for seed in range(runs(75)):
         job = CountingJob([2, 3])
         job.run(seed, mode="at_least_once").check()
         assert job.wrong(exactly_once=False) == [], f"seed {seed}"

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections import Counter
 from dataclasses import asdict, replace
+from random import Random
 
 import pytest
 
@@ -14,6 +15,8 @@ import minirt as rt
 from minirt.modes.aligned import Aligned
 from minirt.protocol.barriers import Alignment, Command
 from minirt.testing import Faults, TransactionalSink, simulate
+from minirt.testing.clock import SimulatedClock
+from minirt.testing.schedule import Actor, Schedule, StalledError
 from tests.simulation.counting import CountingJob
 from tests.simulation.soak import run_seed
 
@@ -123,3 +126,44 @@ def _wrong_with(mode: object, seed: int) -> list[str]:
     counting = CountingJob([2])
     result = counting.run(seed, mode=mode)
     return [*result.problems, *counting.wrong()]
+
+
+class Waiting(Actor):
+    """Has nothing to do for so many seconds."""
+
+    def __init__(self, schedule: Schedule, wait_s: float) -> None:
+        super().__init__()
+        self._clock = schedule.clock
+        self._at = self._clock.monotonic() + wait_s
+
+    @property
+    def gone(self) -> bool:
+        return False
+
+    @property
+    def wake_at(self) -> float | None:
+        return self._at
+
+    def act(self) -> bool:
+        return self._clock.monotonic() >= self._at
+
+
+def waiting(wait_s: float) -> Schedule:
+    random = Random(1)
+    schedule = Schedule(random, SimulatedClock(random, 0.001), 1000)
+    schedule.add(Waiting(schedule, wait_s))
+    return schedule
+
+
+def test_time_that_passes_within_an_access_is_no_longer_than_the_access() -> None:
+    schedule = waiting(100.0)
+    schedule.run(50, until=lambda: False, longest_wait_s=10.0)
+    assert schedule.clock.elapsed < 10.0
+    schedule.run(50, until=lambda: False, longest_wait_s=1000.0)
+    assert schedule.clock.elapsed > 99.0
+
+
+def test_a_job_that_only_waits_for_state_to_expire_stands_still() -> None:
+    waiting(3600.0).step()
+    with pytest.raises(StalledError, match="made no progress"):
+        waiting(365 * 86_400.0).step()

@@ -170,3 +170,37 @@ def test_slots_of_keys_that_are_gone_are_given_back() -> None:
 def test_settings_that_cannot_be_are_refused(bad: Callable[[], Any]) -> None:
     with pytest.raises(rt.ConfigurationError, match="column 'v'"):
         bad()
+
+
+@pytest.mark.parametrize(
+    "aggregate",
+    [
+        rt.CountDistinct("v", "x", where=pc.field("v") > 100),
+        rt.Collect("v", "x", where=pc.field("v") > 100),
+        rt.TopN("v", "x", n=2, where=pc.field("v") > 100),
+    ],
+)
+def test_a_batch_none_of_whose_records_counts(aggregate: Aggregate) -> None:
+    held = table(aggregate)
+    held.add(batch([{"k": "a", "v": 1}]), None)
+    assert not shown(held)["a"]
+    held.add(batch([{"k": "a", "v": 101}]), None)
+    assert shown(held)["a"] in (1, [101])
+
+
+def test_conditions_are_each_for_their_own_aggregate() -> None:
+    above = [rt.Count(f"above_{limit}", where=pc.field("v") > limit) for limit in (1, 2, 1)]
+    above[2] = rt.Sum("v", "sum", where=pc.field("v") > 1)
+    held = ArrayTable(["k"], [*above, rt.Count("all")], "op")
+    held.add(batch([{"k": "a", "v": value} for value in (1, 2, 3)]), None)
+    results, _ = held.results(held.live())
+    expected = {"k": "a", "above_1": 2, "above_2": 1, "sum": 5, "all": 3}
+    assert results.to_pylist() == [expected]
+
+
+def test_a_condition_without_a_value_is_named_by_its_aggregate() -> None:
+    good = rt.Count("good", where=pc.field("v") > 1)
+    bad = rt.Count("bad", where=pc.field("w") > 1)
+    held = ArrayTable(["k"], [good, bad], "op")
+    with pytest.raises(rt.UserCodeError, match="'bad', where: there is no column 'w'"):
+        held.add(batch([{"k": "a", "v": 1}]), None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import minirt as rt
-from minirt.io import Offset, SplitReader
 from minirt.testing.contracts import SourceContract
 from minirt_connectors.delta import DeltaSource
+from tests.tables.reading import ids, reader
 
 
 def append(table: Path, *ids: int, **options: Any) -> None:
@@ -42,20 +43,6 @@ class TestContract(SourceContract):
         ]
 
 
-def reader(source: DeltaSource, offset: Offset = None) -> SplitReader:
-    source.validate()
-    [split] = source.plan_splits(1)
-    return source.open_split(split, offset)
-
-
-def ids(reader: SplitReader) -> list[int]:
-    """What is there now."""
-    found = []
-    while batch := reader.read():
-        found += batch.column("id").to_pylist() if isinstance(batch, pa.RecordBatch) else []
-    return found
-
-
 def test_later_versions_are_read_as_they_come_and_from_any_offset(tmp_path: Path) -> None:
     table = tmp_path / "table"
     append(table, 1, 2)
@@ -78,12 +65,12 @@ def test_later_versions_are_read_as_they_come_and_from_any_offset(tmp_path: Path
 
 def test_a_job_can_begin_at_a_version_or_behind_it(tmp_path: Path) -> None:
     table = tmp_path / "table"
-    append(table, 1)
-    append(table, 2)
-    between = dt.datetime.fromtimestamp(
-        deltalake.DeltaTable(str(table)).history(1)[0]["timestamp"] / 1000, dt.UTC
-    )
-    append(table, 3)
+    for id in (1, 2, 3):
+        append(table, id)
+    # The time of a version is that of its file in the log.
+    for number in range(3):
+        os.utime(table / f"_delta_log/{number:020}.json", (1e9 + number, 1e9 + number))
+    between = dt.datetime.fromtimestamp(1e9 + 1.5, dt.UTC)
     assert ids(reader(DeltaSource(str(table), version=0, bounded=True))) == [1]
     assert sorted(ids(reader(DeltaSource(str(table), version=between, bounded=True)))) == [1, 2]
     assert ids(reader(DeltaSource(str(table), version=0, existing=False, poll=0))) == [2, 3]

@@ -20,7 +20,7 @@ from pyiceberg.transforms import BucketTransform, IdentityTransform, MonthTransf
 
 import minirt as rt
 from minirt.data.batch import Rows
-from minirt.io import Offset, Sink, SinkContext, SinkIdentity, SplitReader, Staging
+from minirt.io import Sink, SinkContext, SinkIdentity, Staging
 from minirt.io.base import Committable, CommitterContext, SinkCommitter
 from minirt.io.ledger import LedgerConnection
 from minirt.storage.store import ObjectStore
@@ -32,6 +32,7 @@ from minirt_connectors.iceberg import IcebergSink, IcebergSource
 from tests.jobs import named_rows
 from tests.ledgers import Bent
 from tests.tables.duck import iceberg_rows
+from tests.tables.reading import ids, reader
 
 SCHEMA = pa.schema([("id", pa.int64()), ("name", pa.string())])
 
@@ -285,20 +286,6 @@ class TestSourceContract(SourceContract):
         paths = sorted(task.file.file_path for task in table.scan().plan_files())
         files = [pa.parquet.read_table(path.removeprefix("file://")) for path in paths]
         return [row for file in files[0::2] + files[1::2] for row in file.to_pylist()]
-
-
-def reader(source: IcebergSource, offset: Offset = None) -> SplitReader:
-    source.validate()
-    [split] = source.plan_splits(1)
-    return source.open_split(split, offset)
-
-
-def ids(reader: SplitReader) -> list[int]:
-    """What is there now."""
-    found = []
-    while batch := reader.read():
-        found += batch.column("id").to_pylist() if isinstance(batch, pa.RecordBatch) else []
-    return found
 
 
 def test_later_snapshots_are_read_as_they_come_and_from_any_offset(place: Place) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Any
 
 from minirt.errors import ConfigurationError, MinirtError, StorageError
@@ -110,30 +110,3 @@ def plain_name(option: str, name: object) -> str:
             "in different ways; statement=... takes any SQL"
         )
     return name
-
-
-def rows(connection: Any, statement: str, parameters: Any = None) -> list[tuple[Any, ...]]:
-    """What a query gives."""
-    cursor = connection.cursor()
-    try:
-        cursor.execute(statement, *(() if parameters is None else (parameters,)))
-        return [tuple(row) for row in cursor.fetchall()]
-    finally:
-        cursor.close()
-
-
-def run(connection: Any, statement: str, parameters: Any = None) -> None:
-    """A statement that gives nothing."""
-    cursor = connection.cursor()
-    try:
-        cursor.execute(statement, *(() if parameters is None else (parameters,)))
-    finally:
-        cursor.close()
-
-
-def closed(connection: Any) -> None:
-    """Close a connection, whatever state it is in; the database rolls back what is not committed."""
-    with suppress(Exception):
-        connection.rollback()
-    with suppress(Exception):
-        connection.close()

@@ -18,7 +18,8 @@ from minirt.io.arrow_pieces import ArrowEncoder, read_piece
 from minirt.io.encoder import Encoder
 from minirt.io.ledger import LedgerConnection, LedgerEntry, LedgerSink, LedgerTransaction
 from minirt.io.schemas import ColumnEncoder
-from minirt_connectors.database.driver import Driver, closed, plain_name, rows, run
+from minirt_connectors.database.driver import Driver, plain_name
+from minirt_connectors.dbapi import closed, committing, rows, run
 
 LEDGER = "minirt_commits"
 _ROWS = 10_000
@@ -105,14 +106,8 @@ class DatabaseConnection(LedgerConnection):
 
     @contextmanager
     def transaction(self) -> Iterator[LedgerTransaction]:
-        try:
+        with committing(self._connection, self._driver.errors):
             yield _Transaction(self._driver, self._connection, self._statement)
-            with self._driver.errors("cannot commit", SinkDataError):
-                self._connection.commit()
-        except BaseException:
-            with suppress(Exception):  # Whoever uses it closes it then, which does as much.
-                self._connection.rollback()
-            raise
 
     def close(self) -> None:
         closed(self._connection)

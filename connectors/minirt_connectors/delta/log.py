@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -14,9 +14,8 @@ import pyarrow.parquet as pq
 from minirt.errors import SourceDataError
 from minirt.io.schemas import SchemaMismatch, conform
 from minirt_connectors.delta.table import READER_FEATURES, Location, Shape, check_readable
-from minirt_connectors.versions import Version, VersionLog
+from minirt_connectors.versions import OnChange, Version, VersionLog
 
-OnChange = Literal["fail", "skip"]
 Action = Mapping[str, Any]
 """One line of the log: what it does, by its name."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Mapping, Sequence
-from typing import get_args
 
 import pyarrow as pa
 
@@ -12,9 +11,9 @@ from minirt.errors import ConfigurationError, MinirtError
 from minirt.io.files import refuse_unknown
 from minirt.units import Duration
 from minirt_connectors.delta.changes import ChangeLog, check_changes, with_changes
-from minirt_connectors.delta.log import DeltaLog, OnChange
+from minirt_connectors.delta.log import DeltaLog
 from minirt_connectors.delta.table import Location, Shape, check_readable, shape_of
-from minirt_connectors.versions import VersionedSource, VersionLog
+from minirt_connectors.versions import OnChange, VersionedSource, VersionLog, check_moment
 
 
 class DeltaSource(VersionedSource):
@@ -50,30 +49,23 @@ class DeltaSource(VersionedSource):
         storage_options: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__(
-            bounded=bounded, splits=1 if changes and splits is None else splits, poll=poll
+            existing=existing,
+            bounded=bounded,
+            columns=columns,
+            on_change=on_change,
+            splits=1 if changes and splits is None else splits,
+            poll=poll,
         )
-        self._location = Location(uri, storage_options)
-        if isinstance(version, bool) or not isinstance(version, int | dt.datetime | None):
-            raise ConfigurationError(f"version must be a number or a datetime, got {version!r}")
-        if isinstance(version, int) and version < 0:
-            raise ConfigurationError(f"version must not be negative, got {version}")
-        if isinstance(version, dt.datetime) and version.tzinfo is None:
-            raise ConfigurationError("version is a datetime without a time zone; give it one")
-        if on_change not in get_args(OnChange):
-            raise ConfigurationError(f"on_change must be fail or skip, got {on_change!r}")
         if changes and (bounded or on_change == "skip"):
             named = "bounded=True" if bounded else 'on_change="skip"'
             raise ConfigurationError(
                 f"changes=True reads what later versions do; leave out {named}"
             )
-        if bounded and not existing:
-            raise ConfigurationError("bounded=True and existing=False together read nothing")
-        if isinstance(columns, str) or (columns is not None and not columns):
-            raise ConfigurationError(f"columns must be a list of names, got {columns!r}")
+        check_moment("version", version, "a number")
+        if isinstance(version, int) and version < 0:
+            raise ConfigurationError(f"version must not be negative, got {version}")
+        self._location = Location(uri, storage_options)
         self._version = version
-        self._existing = existing
-        self._columns = None if columns is None else list(columns)
-        self._on_change: OnChange = on_change
         self._changes = bool(changes)
         self._planned: tuple[int, Shape] | None = None
 

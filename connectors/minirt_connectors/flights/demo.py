@@ -25,18 +25,16 @@ MODES = ("aligned", "unaligned", "at_least_once")
 PARALLELISM = 2
 
 _QUEUE_BYTES = 16 * 1024
-"""Small, since aligned barriers have to wait behind all that is queued: about a second of work here."""
+_RESULTS_PER_S = 10_000
+"""At this pace, which is that of all flights, queues of so many bytes hold about a second of work. Aligned
+barriers have to wait behind all of it, so queues of slower jobs are smaller."""
+_QUEUE_BYTES_MIN = 1024
 _LOOK_EVERY_S = 0.2
 _CANCEL_S = 10.0
 _RESTARTS_EACH = 2
 """The hosts of an executor that was killed may be lost one after the other."""
 _SPARE_RESTARTS = 3
 """A limit for failures that the demo did not cause: it shows them, but they should not last for ever."""
-_LIMITS = rt.Limits(
-    input_queue_bytes=_QUEUE_BYTES,
-    output_queue_bytes=_QUEUE_BYTES // 2,
-    frame_bytes=_QUEUE_BYTES // 8,
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +63,7 @@ class EndedJob:
 
     mode: str
     kills: tuple[Kill, ...]
+    kills_wanted: int
     result: rt.JobResult
     output: str
     storage_options: Mapping[str, Any] = field(default_factory=dict, repr=False)
@@ -93,9 +92,17 @@ class DemoRun:
 
     @property
     def passed(self) -> bool:
-        """Whether nothing is lost or left, and nothing duplicated or wrong, if the mode promises that."""
-        right = self.verdict.ok or self.job.mode == "at_least_once"
-        return self.verdict.lost == 0 and right and not self.left_running
+        """Whether nothing is lost or left, nothing duplicated or wrong, if the mode promises that, and all
+        were killed that were to be."""
+        return self._as_promised and not self.left_running and not self._spared
+
+    @property
+    def _as_promised(self) -> bool:
+        return self.verdict.lost == 0 and (self.verdict.ok or self.job.mode == "at_least_once")
+
+    @property
+    def _spared(self) -> int:
+        return self.job.kills_wanted - len(self.job.kills)
 
     @property
     def conclusion(self) -> str:
@@ -103,8 +110,14 @@ class DemoRun:
         verdict, mode = self.verdict, self.job.mode
         if self.left_running:
             return f"{mode}: FAILED, processes of the job are left running: {self.left_running}."
-        if not self.passed:
+        if not self._as_promised:
             return f"{mode}: FAILED, the output is not what this mode promises."
+        if self._spared:
+            return (
+                f"{mode}: FAILED, the job was over after {len(self.job.kills)} of "
+                f"{_counted(self.job.kills_wanted, 'kill')}: each waits for a checkpoint. "
+                "Give it more --seconds, or fewer --kills."
+            )
         if mode != "at_least_once":
             return f"{mode}: exactly once, nothing lost, duplicated or wrong."
         if verdict.ok:
@@ -178,7 +191,7 @@ def run_job(
         restart=rt.Restart.fixed_delay(
             attempts=_RESTARTS_EACH * plan.kills + _SPARE_RESTARTS, delay="50ms"
         ),
-        options=rt.Options(limits=_LIMITS),
+        options=rt.Options(limits=_limits(demo.results / plan.seconds if plan.seconds else None)),
         observer=Audience(killer, live),
         cluster=cluster,
     )
@@ -187,7 +200,7 @@ def run_job(
         result = _watch(job, lambda: show(live.figures()))
     finally:
         killer.stop()
-    return EndedJob(plan.mode, tuple(killer.kills), result, output, options)
+    return EndedJob(plan.mode, tuple(killer.kills), plan.kills, result, output, options)
 
 
 def verify_output(
@@ -203,6 +216,13 @@ def verify_output(
         storage_options=job.storage_options,
     )
     return DemoRun(job, demo.rows, verdict, left_running)
+
+
+def _limits(results_per_s: float | None) -> rt.Limits:
+    """Queues for a job of this pace; None where nothing slows it down."""
+    share = 1.0 if results_per_s is None else min(1.0, results_per_s / _RESULTS_PER_S)
+    queue = max(_QUEUE_BYTES_MIN, int(_QUEUE_BYTES * share))
+    return rt.Limits(input_queue_bytes=queue, output_queue_bytes=queue // 2, frame_bytes=queue // 8)
 
 
 def _watch(job: rt.Job, look: Callable[[], None]) -> rt.JobResult:

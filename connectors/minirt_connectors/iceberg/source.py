@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Literal, get_args
+from typing import Any
 
 import pyarrow as pa
 
@@ -13,9 +13,8 @@ from minirt.io.files import refuse_unknown
 from minirt.io.schemas import SchemaMismatch, conform
 from minirt.units import Duration
 from minirt_connectors.iceberg.table import Location, columns_of
-from minirt_connectors.versions import Version, VersionedSource, VersionLog
+from minirt_connectors.versions import OnChange, Version, VersionedSource, VersionLog, check_moment
 
-OnChange = Literal["fail", "skip"]
 _NONE = -1
 """Stands for a table that had no snapshot yet."""
 
@@ -46,22 +45,17 @@ class IcebergSource(VersionedSource):
         splits: int | None = None,
         poll: Duration = "1s",
     ) -> None:
-        super().__init__(bounded=bounded, splits=splits, poll=poll)
+        super().__init__(
+            existing=existing,
+            bounded=bounded,
+            columns=columns,
+            on_change=on_change,
+            splits=splits,
+            poll=poll,
+        )
+        check_moment("snapshot", snapshot, "an id")
         self._location = Location(catalog, table)
-        if isinstance(snapshot, bool) or not isinstance(snapshot, int | dt.datetime | None):
-            raise ConfigurationError(f"snapshot must be an id or a datetime, got {snapshot!r}")
-        if isinstance(snapshot, dt.datetime) and snapshot.tzinfo is None:
-            raise ConfigurationError("snapshot is a datetime without a time zone; give it one")
-        if on_change not in get_args(OnChange):
-            raise ConfigurationError(f"on_change must be fail or skip, got {on_change!r}")
-        if bounded and not existing:
-            raise ConfigurationError("bounded=True and existing=False together read nothing")
-        if isinstance(columns, str) or (columns is not None and not columns):
-            raise ConfigurationError(f"columns must be a list of names, got {columns!r}")
         self._snapshot = snapshot
-        self._existing = existing
-        self._columns = None if columns is None else list(columns)
-        self._on_change: OnChange = on_change
         self._planned: tuple[int, pa.Schema] | None = None
 
     def __repr__(self) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Any
 from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit, urlunsplit
 
@@ -102,30 +102,6 @@ class Server:
         if self._secret:
             text = text.replace(self._secret, "***")
         return text[:1000]
-
-
-def rows(
-    connection: Any, statement: str, parameters: tuple[Any, ...] = ()
-) -> list[tuple[Any, ...]]:
-    """What a query gives."""
-    with connection.cursor() as cursor:
-        cursor.execute(statement, parameters or None)
-        result: list[tuple[Any, ...]] = cursor.fetchall()
-        return result
-
-
-def run(connection: Any, statement: str, parameters: tuple[Any, ...] = ()) -> None:
-    """A statement that gives nothing."""
-    with connection.cursor() as cursor:
-        cursor.execute(statement, parameters or None)
-
-
-def closed(connection: Any) -> None:
-    """Close a connection, whatever state it is in; the server rolls back what is not committed."""
-    with suppress(Exception):
-        connection.rollback()
-    with suppress(Exception):
-        connection.close()
 
 
 def quoted(name: str) -> str:

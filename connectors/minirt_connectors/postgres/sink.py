@@ -7,7 +7,7 @@ binary COPY, and writes the checkpoint's id into the table `minirt_commits` in t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Any, BinaryIO, Literal, get_args
 
 import pyarrow as pa
@@ -19,7 +19,8 @@ from minirt.io.arrow_pieces import ArrowEncoder, read_piece
 from minirt.io.encoder import Encoder
 from minirt.io.ledger import LedgerConnection, LedgerEntry, LedgerSink, LedgerTransaction
 from minirt.io.schemas import ColumnEncoder
-from minirt_connectors.postgres.server import Server, closed, quoted, rows, run
+from minirt_connectors.dbapi import closed, committing, rows, run
+from minirt_connectors.postgres.server import Server, quoted
 from minirt_connectors.postgres.tables import Table, read_table
 
 LEDGER = "minirt_commits"
@@ -145,15 +146,9 @@ class PostgresConnection(LedgerConnection):
         transaction = _Transaction(
             self._server, self._connection, self._table, self._schema, self._key
         )
-        try:
+        with committing(self._connection, self._server.errors):
             yield transaction
             transaction.finish()
-            with self._server.errors("cannot commit", SinkDataError):
-                self._connection.commit()
-        except BaseException:
-            with suppress(Exception):  # Whoever uses it closes it then, which does as much.
-                self._connection.rollback()
-            raise
 
     def close(self) -> None:
         closed(self._connection)

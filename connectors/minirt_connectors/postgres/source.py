@@ -11,7 +11,8 @@ import pyarrow as pa
 from minirt.errors import ConfigurationError, SourceDataError
 from minirt.io.base import Offset, Source, Split, SplitReader
 from minirt.units import positive
-from minirt_connectors.postgres.server import Server, closed, quoted, rows
+from minirt_connectors.dbapi import closed, rows
+from minirt_connectors.postgres.server import Server, quoted
 from minirt_connectors.postgres.tables import Table, read_table
 
 _ROWS = 20_000

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from minirt.errors import ConfigurationError, StorageError
-from minirt_connectors.postgres.server import TYPES, Server, closed, quoted, rows
+from minirt_connectors.dbapi import closed, rows
+from minirt_connectors.postgres.server import TYPES, Server, quoted
 
 _COLUMNS = """
 SELECT a.attname::text, t.typname::text, a.attnotnull, a.atthasdef OR a.attidentity <> '',

@@ -1,9 +1,9 @@
-"""Channels: byte-bounded queues at both ends of a connection, with credit in bytes.
+"""Channels: byte-bounded queues at the sender and at the receiver, with credit in bytes.
 
 The receiver tells how many bytes it has consumed in all, that is taken from its queue, and how many it
 takes beyond that: its credit window.
 A sender never has more under way than the window, so everything on the wire fits the input queue
-and a transport can always drain its socket. A frame larger than the window travels alone.
+and whatever moves frames can always drain its socket. A frame larger than the window travels alone.
 
 Frames that memory has no room for wait on disk (`spill.py`), in their place of the queue.
 
@@ -135,6 +135,11 @@ class OutputChannel:
         frame = self._frames[0]
         under_way = self._sent_bytes - self._consumed_bytes
         return not frame.is_data or under_way == 0 or under_way + frame.size <= self._window_bytes
+
+    @property
+    def control_is_next(self) -> bool:
+        """Whether the next frame is a control frame, which needs no credit."""
+        return bool(self._frames) and not self._frames[0].is_data
 
     def on_credit(self, consumed_bytes: int, window_bytes: int) -> None:
         self._consumed_bytes = consumed_bytes

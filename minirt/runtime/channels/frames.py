@@ -1,4 +1,4 @@
-"""Frames: what travels in a channel, and their form on a wire.
+"""Frames: what travels in a channel, and their form on disk; `packets.py` has that between workers.
 
 A frame is `length (u32 LE) | kind (u8) | payload`. Data frames hold a batch of whole records; only they
 count against a channel's credit. Control frames are tiny and always allowed.
@@ -12,7 +12,6 @@ from enum import IntEnum
 
 import msgpack
 
-from minirt.errors import ProtocolError
 from minirt.protocol.barriers import Barrier
 
 
@@ -30,8 +29,6 @@ class Kind(IntEnum):
 
 HEADER = struct.Struct("<IB")
 _WATERMARK = struct.Struct("<q")
-CREDIT = struct.Struct("<QQ")
-"""What a receiver sends back: bytes consumed since the channel opened, and the window beyond them."""
 
 
 @dataclass(slots=True)
@@ -75,32 +72,3 @@ def barrier_frame(barrier: Barrier) -> Frame:
 
 def barrier_of(frame: Frame) -> Barrier:
     return Barrier(*msgpack.unpackb(frame.payload))
-
-
-class FrameDecoder:
-    """Cuts a byte stream into frames. Raises ProtocolError on a length above `frame_bytes_max`."""
-
-    def __init__(self, frame_bytes_max: int) -> None:
-        self._frame_bytes_max = frame_bytes_max
-        self._rest = bytearray()
-
-    def feed(self, data: memoryview) -> list[Frame]:
-        """The frames that are complete once `data` has arrived."""
-        self._rest += data
-        view = memoryview(self._rest)
-        frames: list[Frame] = []
-        position, available = 0, len(view)
-        while available - position >= HEADER.size:
-            length, kind = HEADER.unpack_from(view, position)
-            if length > self._frame_bytes_max:
-                raise ProtocolError(
-                    f"a frame of {length} bytes exceeds frame_bytes_max ({self._frame_bytes_max})"
-                )
-            end = position + HEADER.size + length
-            if end > available:
-                break
-            frames.append(Frame(kind, bytes(view[position + HEADER.size : end])))
-            position = end
-        view.release()
-        del self._rest[:position]
-        return frames

@@ -19,6 +19,8 @@ _BACKLOG = 4096
 _KEEPALIVE = (("TCP_KEEPIDLE", 5), ("TCP_KEEPINTVL", 2), ("TCP_KEEPCNT", 5))
 """A machine that is gone says nothing: after 15 s of silence the kernel takes it for lost."""
 _UNACKNOWLEDGED_MS_MAX = 15_000
+_UNSENT_BYTES_MAX = 128 * 1024
+"""What the kernel holds beyond what is on its way: barriers that overtake data do not overtake that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,5 +92,7 @@ def _set_up(sock: socket.socket) -> None:
     for name, value in _KEEPALIVE:
         if hasattr(socket, name):
             sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+    if hasattr(socket, "TCP_NOTSENT_LOWAT"):
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, _UNSENT_BYTES_MAX)
     if hasattr(socket, "TCP_USER_TIMEOUT"):
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _UNACKNOWLEDGED_MS_MAX)

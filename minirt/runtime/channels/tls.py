@@ -12,7 +12,7 @@ import ssl
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from typing import Any, TypeVar
@@ -133,6 +133,15 @@ class TlsSocket:
 
     def send(self, data: bytes | memoryview) -> int:
         return self._patiently(lambda: self._write(data), self._timeout, False)
+
+    def sendmsg(self, pieces: Iterable[bytes | memoryview]) -> int:
+        """As of a socket, but it takes no more of the pieces than it encrypts at a time."""
+        data = bytearray()
+        for piece in pieces:
+            data += piece[: _PIECE_BYTES - len(data)]
+            if len(data) == _PIECE_BYTES:
+                break
+        return self.send(bytes(data))
 
     def sendall(self, data: bytes | memoryview) -> None:
         """As of a socket: the timeout is that of the whole."""

@@ -70,12 +70,12 @@ def assemble(
     inputs: dict[ChannelId, tuple[int, InputChannel]] = {}
     incoming: list[Incoming] = []
     for link in graph.inputs_of(id.vertex):
-        for channel_id in link.channels():
-            if channel_id.receiver == id.index:
-                channel = _input_channel(options, vertex.operators[0].uid, ports.clock.monotonic)
-                inputs[channel_id] = (len(inputs), channel)
-                origin = Origin(graph.link_key(link), channel_id.sender)
-                incoming.append(Incoming(channel, origin, link.target_input))
+        key = graph.link_key(link)
+        for channel_id in link.channels_into(id.index):
+            channel = _input_channel(options, vertex.operators[0].uid, ports.clock.monotonic)
+            inputs[channel_id] = (len(inputs), channel)
+            origin = Origin(key, channel_id.sender)
+            incoming.append(Incoming(channel, origin, link.target_input))
     edges, known = graph.edges_into(id.vertex), deployment.watermarks.get(id)
     recovered = _recovered(deployment, edges, id, codec, Room(limits.overdraft_bytes, spill))
     restored = RestoredInput(None if known is None else known.watermark, recovered)

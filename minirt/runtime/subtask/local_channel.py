@@ -12,6 +12,8 @@ class LocalChannel:
     def __init__(self, output: OutputChannel, input: InputChannel, to: Subtask, index: int) -> None:
         self._output = output
         self.receiver = to
+        self.is_ready = False
+        """Whether whoever moves frames has it on the list of those to look at."""
         self._index = index
         input.grant = output.on_credit
 

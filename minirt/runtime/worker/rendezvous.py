@@ -1,4 +1,4 @@
-"""Opens the channels of a worker to others, while the others open theirs to it.
+"""Opens the trunks of a worker to others, while the others open theirs to it.
 
 All workers do so at once, and each handshake needs both sides. So one loop serves all that this worker has
 called and all that have called it, and waits for nobody in particular: not for a stranger, nor for a worker
@@ -16,12 +16,11 @@ from dataclasses import dataclass
 
 from minirt.errors import WorkerLostError
 from minirt.monitoring.logs import logger_of
-from minirt.protocol.ids import ChannelId
 from minirt.runtime.channels.network import Address, Network, Socket, connected
 from minirt.runtime.control.handshake import NONCE_BYTES, REPLY_BYTES, Caller, Listener
 
-_HELLO = struct.Struct("<QIII")
-"""Generation, link, sender and receiver."""
+_HELLO = struct.Struct("<QII")
+"""Generation, the worker that sends and the one that receives."""
 _CONNECT_S_MAX = 5.0
 _VISITORS_MAX = 256
 """How many may be examined at a time, besides those that are expected; then the oldest one has to go."""
@@ -31,9 +30,9 @@ logger = logger_of("worker")
 
 @dataclass(slots=True)
 class _Call:
-    """A channel that this worker opens."""
+    """A trunk that this worker opens."""
 
-    id: ChannelId
+    worker: int
     address: Address
     caller: Caller
     unsent: bytes
@@ -56,23 +55,26 @@ class _Visit:
 class Rendezvous:
     """`call` the workers that this one sends to, then `meet` them and those that send to it."""
 
-    def __init__(self, listener: socket.socket, network: Network, generation: int) -> None:
+    def __init__(
+        self, listener: socket.socket, network: Network, generation: int, worker: int
+    ) -> None:
         self._listener = listener
         self._network = network
         self._generation = generation
+        self._worker = worker
         self._selector = selectors.DefaultSelector()
-        self._expected: set[ChannelId] = set()
-        self._opened: dict[ChannelId, Socket] = {}
-        self._accepted: dict[ChannelId, Socket] = {}
+        self._expected: set[int] = set()
+        self._opened: dict[int, Socket] = {}
+        self._accepted: dict[int, Socket] = {}
         self._visitors: dict[Socket, _Visit] = {}
         """Those who have called and not yet said who they are, the oldest first."""
         self._has_warned = False
 
-    def call(self, id: ChannelId, address: Address) -> None:
-        """Begin to open a channel to the worker that hosts its receiver. Raises WorkerLostError."""
-        hello = _HELLO.pack(self._generation, id.link, id.sender, id.receiver)
+    def call(self, worker: int, address: Address) -> None:
+        """Begin to open a trunk to a worker. Raises WorkerLostError."""
+        hello = _HELLO.pack(self._generation, self._worker, worker)
         caller = Caller(self._network.token, hello)
-        call = _Call(id, address, caller, caller.greeting)
+        call = _Call(worker, address, caller, caller.greeting)
         try:
             sock = connected(address, _CONNECT_S_MAX, self._network.certificate)
             sock.setblocking(False)
@@ -82,9 +84,9 @@ class Rendezvous:
         self._selector.register(sock, selectors.EVENT_READ, call)
 
     def meet(
-        self, expected: Collection[ChannelId], timeout_s: float
-    ) -> tuple[dict[ChannelId, Socket], dict[ChannelId, Socket]]:
-        """The non-blocking sockets of the channels that were called, and of those `expected` from others.
+        self, expected: Collection[int], timeout_s: float
+    ) -> tuple[dict[int, Socket], dict[int, Socket]]:
+        """Non-blocking sockets, by worker: to those that were called, and from those that are `expected`.
 
         Raises WorkerLostError if somebody who was called is not a worker of the job, or if it takes longer.
         """
@@ -140,7 +142,7 @@ class Rendezvous:
         except (OSError, WorkerLostError) as error:
             raise _lost(call.address, error) from error
         self._selector.unregister(sock)
-        self._opened[call.id] = sock
+        self._opened[call.worker] = sock
 
     def _on_visitor(self, sock: Socket, visit: _Visit) -> None:
         try:
@@ -156,21 +158,21 @@ class Rendezvous:
         except OSError:
             self._turn_away(sock)
             return
-        id = self._wanted_by(visit)
-        if id is None or id in self._accepted or id not in self._expected:
+        worker = self._worker_of(visit)
+        if worker is None or worker in self._accepted or worker not in self._expected:
             self._turn_away(sock)
             return
         self._selector.unregister(sock)
         del self._visitors[sock]
-        self._accepted[id] = sock
+        self._accepted[worker] = sock
 
-    def _wanted_by(self, visit: _Visit) -> ChannelId | None:
-        """What a visitor has come for; None for a stranger, or a worker of another generation."""
+    def _worker_of(self, visit: _Visit) -> int | None:
+        """Who has come; None for a stranger, or a worker of another generation or on the wrong way."""
         hello = visit.listener.hello(visit.received)
         if hello is None:
             return None
-        generation, link, sender, receiver = _HELLO.unpack(hello)
-        return ChannelId(link, sender, receiver) if generation == self._generation else None
+        generation, sender, receiver = _HELLO.unpack(hello)
+        return sender if (generation, receiver) == (self._generation, self._worker) else None
 
     def _turn_away(self, sock: Socket) -> None:
         visit = self._visitors.pop(sock)

@@ -1,32 +1,44 @@
-"""The channels of a worker process: sockets to other workers, and links among its own subtasks."""
+"""The channels of a worker process: trunks to other workers, and links among its own subtasks."""
 
 from __future__ import annotations
 
 import selectors
 import socket
-from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager
+from collections import defaultdict, deque
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
+from typing import TypeVar
 
 from minirt.config import Limits
+from minirt.errors import WorkerLostError
 from minirt.graph.execution import ExecutionGraph
 from minirt.protocol.ids import ChannelId, SubtaskId
 from minirt.runtime.channels.channels import InputChannel, OutputChannel
+from minirt.runtime.channels.frames import Frame
 from minirt.runtime.channels.network import Network, Socket
-from minirt.runtime.channels.sockets import SocketReceiver, SocketSender
 from minirt.runtime.channels.tls import has_pending
+from minirt.runtime.channels.trunks import TrunkReceiver, TrunkSender
 from minirt.runtime.control.messages import Assignment
 from minirt.runtime.subtask.assembly import Assembled
 from minirt.runtime.subtask.local_channel import LocalChannel
 from minirt.runtime.subtask.subtask import Subtask
+from minirt.runtime.worker.arrivals import Arrivals
 from minirt.runtime.worker.rendezvous import Rendezvous
 
 _RECEIVE_BYTES = 256 * 1024
+_ALONE_S_MAX = 10.0
+"""How long a worker waits, without another one, for the coordinator to end it."""
+
+End = TypeVar("End")
+
+Incoming = tuple[Subtask, int, InputChannel]
+"""The receiving end of a channel, and its place in the gate of its subtask."""
 
 
 class Wiring:
-    """Moves the frames of one worker. Its sockets are in the selector of the worker's loop.
+    """Moves the frames of one worker. Its trunks are in the selector of the worker's loop.
 
+    Nothing is delivered to the `working` subtasks: inside a record they could not handle a barrier.
     `network` and `generation` prove to other workers who is calling.
     """
 
@@ -37,17 +49,22 @@ class Wiring:
         network: Network,
         generation: int,
         monotonic: Callable[[], float],
+        working: Collection[Subtask],
     ) -> None:
         self._selector = selector
         self._limits = limits
         self._network = network
         self._generation = generation
         self._monotonic = monotonic
+        self._working = working
+        self._lost_at: float | None = None
+        """When the first trunk was found closed: its other end is gone, or cannot be reached."""
+        self._arrivals = Arrivals(working)
         self._buffer = memoryview(bytearray(_RECEIVE_BYTES))
-        self._local_channels: list[LocalChannel] = []
-        self._woken: set[SocketSender] = set()
-        self._blocked_senders: set[SocketSender] = set()
-        self._upstream: defaultdict[SubtaskId, list[SocketReceiver]] = defaultdict(list)
+        self._local_ready: deque[LocalChannel] = deque()
+        """Channels within the worker that may have something to move, each once."""
+        self._woken: set[TrunkSender] = set()
+        self._blocked_senders: set[TrunkSender] = set()
 
     # Start.
 
@@ -60,46 +77,58 @@ class Wiring:
         listener: socket.socket,
     ) -> None:
         """Open all channels of the subtasks that `worker` hosts. Raises WorkerLostError."""
-        inputs: dict[ChannelId, tuple[Subtask, int, InputChannel]] = {
+        inputs: dict[ChannelId, Incoming] = {
             id: (assembled.subtask, index, end)
             for assembled in built.values()
             for id, (index, end) in assembled.inputs.items()
         }
-        rendezvous = Rendezvous(listener, self._network, self._generation)
-        away: dict[ChannelId, OutputChannel] = {}
+        outgoing: defaultdict[int, dict[ChannelId, OutputChannel]] = defaultdict(dict)
         for assembled in built.values():
             for id, output in assembled.outputs.items():
-                target = SubtaskId(graph.links[id.link].target, id.receiver)
-                host = assignment.placement[target]
+                host = assignment.placement[SubtaskId(graph.links[id.link].target, id.receiver)]
                 if host == worker:
-                    subtask, index, end = inputs.pop(id)
-                    self._local_channels.append(LocalChannel(output, end, subtask, index))
+                    self._open_local(output, *inputs.pop(id))
                 else:
-                    away[id] = output
-                    rendezvous.call(id, assignment.addresses[host])
-        opened, accepted = rendezvous.meet(inputs.keys(), self._limits.connect_timeout_s)
-        for id, sock in opened.items():
-            self._open_sender(sock, away[id])
-        for id, sock in accepted.items():
-            self._open_receiver(sock, *inputs[id])
+                    outgoing[host][id] = output
+        incoming: defaultdict[int, dict[ChannelId, Incoming]] = defaultdict(dict)
+        for id, end in inputs.items():
+            host = assignment.placement[SubtaskId(graph.links[id.link].source, id.sender)]
+            incoming[host][id] = end
+        rendezvous = Rendezvous(listener, self._network, self._generation, worker)
+        for host in outgoing:
+            rendezvous.call(host, assignment.addresses[host])
+        opened, accepted = rendezvous.meet(incoming.keys(), self._limits.connect_timeout_s)
+        for host, sock in opened.items():
+            self._open_sender(sock, _in_order(outgoing[host]))
+        for host, sock in accepted.items():
+            self._open_receiver(sock, _in_order(incoming[host]))
 
-    def _open_sender(self, sock: Socket, output: OutputChannel) -> None:
-        sender = SocketSender(sock, output, self._monotonic)
-        output.wake = lambda: self._woken.add(sender)
+    def _open_local(
+        self, output: OutputChannel, to: Subtask, index: int, input: InputChannel
+    ) -> None:
+        channel = LocalChannel(output, input, to, index)
+        output.wake = partial(self._wake_local, channel)
+        self._wake_local(channel)
+
+    def _open_sender(self, sock: Socket, channels: Sequence[OutputChannel]) -> None:
+        sender = TrunkSender(sock, channels, self._woken.add, self._monotonic)
         self._selector.register(sock, selectors.EVENT_READ, sender)
 
-    def _open_receiver(
-        self, sock: Socket, subtask: Subtask, index: int, channel: InputChannel
-    ) -> None:
-        receiver = SocketReceiver(
+    def _open_receiver(self, sock: Socket, ends: Sequence[Incoming]) -> None:
+        deliver = self._arrivals.deliver
+
+        def take(number: int, frame: Frame) -> None:
+            subtask, index, _ = ends[number]
+            deliver(subtask, index, frame)
+
+        receiver = TrunkReceiver(
             sock,
-            channel,
-            lambda frame: subtask.on_frame(index, frame),
+            [channel for _, _, channel in ends],
+            take,
             self._limits.frame_bytes_max,
             self._on_stuck_credit,
             self._monotonic,
         )
-        self._upstream[subtask.id].append(receiver)
         self._selector.register(sock, selectors.EVENT_READ, receiver)
         if has_pending(sock):  # The sender's first frames came with its hello.
             self._on_receiver(self._selector.get_key(sock), receiver, selectors.EVENT_READ)
@@ -107,43 +136,49 @@ class Wiring:
     # The loop.
 
     def on_ready(self, key: selectors.SelectorKey, mask: int) -> None:
-        """A socket of a channel can be read or written."""
-        if isinstance(key.data, SocketReceiver):
+        """A trunk can be read or written."""
+        if isinstance(key.data, TrunkReceiver):
             self._on_receiver(key, key.data, mask)
         else:
             self._on_sender(key, key.data, mask)
 
-    def move_frames(self, working: Collection[Subtask]) -> None:
-        """Send whatever credit and sockets take.
+    def check_trunks(self) -> None:
+        """Raises WorkerLostError if a trunk is closed, and the coordinator goes on all the same.
 
-        Nothing is delivered to the `working` subtasks: inside a record they could not handle a barrier.
+        When a worker is gone, the coordinator ends the others. Where both live and cannot reach each other,
+        it hears of that from nobody else.
         """
-        moved = True
-        while moved:
-            moved = False
-            for channel in self._local_channels:
-                if channel.receiver not in working:
-                    moved |= channel.move()
-        woken, self._woken = self._woken, set()
+        if self._lost_at is not None and self._monotonic() - self._lost_at > _ALONE_S_MAX:
+            raise WorkerLostError("a connection to another worker is closed")
+
+    def move_frames(self) -> None:
+        """Deliver what waits for subtasks that do not work; send whatever credit and sockets take."""
+        self._arrivals.release()
+        self._move_local()
+        woken = list(self._woken)
+        self._woken.clear()
         for sender in woken:
             self._send(sender)
 
-    @contextmanager
-    def upstream_paused(self, ids: Collection[SubtaskId], *others: int) -> Iterator[None]:
-        """Leave alone what would feed these subtasks, and `others`, by their file descriptors."""
-        sockets = [receiver.sock for id in ids for receiver in self._upstream[id]]
-        keys = self._selector.get_map()
-        feeding = [*(sock.fileno() for sock in sockets), *others]
-        paused = [keys[descriptor] for descriptor in feeding if descriptor in keys]
-        for key in paused:
-            self._selector.unregister(key.fileobj)
-        try:
-            yield
-        finally:
-            for key in paused:
-                self._selector.register(key.fileobj, key.events, key.data)
+    def _move_local(self) -> None:
+        held: list[LocalChannel] = []
+        ready = self._local_ready
+        while ready:
+            channel = ready.popleft()
+            if channel.receiver in self._working:
+                held.append(channel)
+                continue
+            channel.is_ready = False
+            if channel.move():
+                self._wake_local(channel)
+        ready.extend(held)
 
-    def _on_receiver(self, key: selectors.SelectorKey, receiver: SocketReceiver, mask: int) -> None:
+    def _wake_local(self, channel: LocalChannel) -> None:
+        if not channel.is_ready:
+            channel.is_ready = True
+            self._local_ready.append(channel)
+
+    def _on_receiver(self, key: selectors.SelectorKey, receiver: TrunkReceiver, mask: int) -> None:
         try:
             if mask & selectors.EVENT_WRITE and not receiver.flush_credit():
                 self._selector.modify(receiver.sock, selectors.EVENT_READ, receiver)
@@ -153,15 +188,15 @@ class Wiring:
         except ConnectionError:
             alive = False
         if not alive:
-            self._selector.unregister(key.fileobj)
+            self._lose(key)
 
-    def _on_stuck_credit(self, receiver: SocketReceiver) -> None:
+    def _on_stuck_credit(self, receiver: TrunkReceiver) -> None:
         """The sender does not read: send the rest when it does."""
         if receiver.sock in self._selector.get_map():
             events = selectors.EVENT_READ | selectors.EVENT_WRITE
             self._selector.modify(receiver.sock, events, receiver)
 
-    def _on_sender(self, key: selectors.SelectorKey, sender: SocketSender, mask: int) -> None:
+    def _on_sender(self, key: selectors.SelectorKey, sender: TrunkSender, mask: int) -> None:
         try:
             alive = sender.on_readable() if mask & selectors.EVENT_READ else True
             while alive and has_pending(sender.sock):
@@ -170,16 +205,26 @@ class Wiring:
             alive = False
         if not alive:
             self._blocked_senders.discard(sender)
-            self._selector.unregister(key.fileobj)
+            self._lose(key)
             return
         self._woken.add(sender)
 
-    def _send(self, sender: SocketSender) -> None:
+    def _lose(self, key: selectors.SelectorKey) -> None:
+        self._selector.unregister(key.fileobj)
+        if self._lost_at is None:
+            self._lost_at = self._monotonic()
+
+    def _send(self, sender: TrunkSender) -> None:
         try:
             blocked = sender.send()
         except ConnectionError:
-            return  # The receiver's worker died: the coordinator knows, and will end this one too.
+            return  # As will show where it is read.
         if blocked != (sender in self._blocked_senders):
             events = selectors.EVENT_READ | (selectors.EVENT_WRITE if blocked else 0)
             self._selector.modify(sender.sock, events, sender)
             (self._blocked_senders.add if blocked else self._blocked_senders.discard)(sender)
+
+
+def _in_order(ends: Mapping[ChannelId, End]) -> list[End]:
+    """The channels of a trunk, as both its ends count them."""
+    return [ends[id] for id in sorted(ends)]

@@ -8,7 +8,7 @@ import selectors
 import socket
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 
@@ -29,7 +29,7 @@ from minirt.protocol.job_events import (
 )
 from minirt.runtime.channels.channels import OutputChannel
 from minirt.runtime.channels.network import Address, Network
-from minirt.runtime.channels.sockets import SocketReceiver, SocketSender
+from minirt.runtime.channels.trunks import TrunkReceiver, TrunkSender
 from minirt.runtime.control.connection import connect_to
 from minirt.runtime.control.control import ORPHANED_EXIT, Control, end_broken, end_with_coordinator
 from minirt.runtime.control.messages import (
@@ -127,10 +127,16 @@ class Worker:
         self._control = control
         self._limits: Limits = package.options.limits
         self._selector = selectors.DefaultSelector()
-        self._wiring = Wiring(
-            self._selector, self._limits, place.network, place.generation, self.clock.monotonic
-        )
         self._working: list[Subtask] = []
+        """Those in the middle of a slice: one may have to wait there until others have worked."""
+        self._wiring = Wiring(
+            self._selector,
+            self._limits,
+            place.network,
+            place.generation,
+            self.clock.monotonic,
+            self._working,
+        )
         self._stopping = False
         self._served = False
         """Whether nobody has worked since the worker last looked at what has arrived."""
@@ -214,7 +220,7 @@ class Worker:
             for subtask in self.subtasks:
                 self._note_wait(subtask)
             # What the last slice has emitted may be work for others here: so it goes before the wait.
-            self._wiring.move_frames(self._working)
+            self._wiring.move_frames()
             self._serve(self._patience_s())
             self._take_turns(self.subtasks)
         for subtask in self.subtasks:
@@ -246,7 +252,7 @@ class Worker:
         for subtask in self.subtasks:
             if subtask not in self._working:
                 subtask.on_time()
-        self._wiring.move_frames(self._working)
+        self._wiring.move_frames()
         self._beat()
         self._served = True
 
@@ -262,7 +268,7 @@ class Worker:
         return worked
 
     def _dispatch(self, key: selectors.SelectorKey, mask: int) -> None:
-        if isinstance(key.data, SocketReceiver | SocketSender):
+        if isinstance(key.data, TrunkReceiver | TrunkSender):
             self._wiring.on_ready(key, mask)
         else:
             key.data()
@@ -298,14 +304,13 @@ class Worker:
         The record may run for long, so that is done once a slice. Outside of a slice there is no
         need: only buffers are flushed then, which hold little.
 
-        `upstream_paused` keeps barriers from the subtasks that are in the middle of a record.
+        Barriers and commands for the subtasks that are in the middle of a record wait until its end.
         """
         if not self._working or self._working[-1].id != id:
             return
         if not channel.overdrawn and time.perf_counter() < self._serve_at:
             return
-        ids = [working.id for working in self._working]
-        with self._wiring.upstream_paused(ids, self._control.fileno()):
+        with self._control_paused():
             self._serve(0)
             if channel.overdrawn:
                 self._block(self._working[-1], channel)
@@ -359,6 +364,19 @@ class Worker:
         for message in self._control.arrived():
             self._obey(message)
 
+    @contextlib.contextmanager
+    def _control_paused(self) -> Iterator[None]:
+        """Leave the messages of the coordinator alone."""
+        descriptor = self._control.fileno()
+        key = self._selector.get_map().get(descriptor)
+        if key is not None:  # Else it is paused already.
+            self._selector.unregister(descriptor)
+        try:
+            yield
+        finally:
+            if key is not None:
+                self._selector.register(descriptor, key.events, key.data)
+
     def _obey(self, message: ToWorker) -> None:
         match message:
             case SentCommand():
@@ -374,6 +392,10 @@ class Worker:
         if now < self._heartbeat_at:
             return
         self._heartbeat_at = now + self._limits.heartbeat_s
+        if not (
+            self._working or self._stopping
+        ):  # Else it has not heard what the coordinator says.
+            self._wiring.check_trunks()
         self._report()
 
     def _report(self) -> None:

@@ -91,12 +91,13 @@ class OperatorContract(ABC):
     ) -> None:
         columns = columns and _are_dicts(events)
         wanted = self._outcome(spec, events, columns=columns)
-        for place in range(len(events) + 1):
-            first = _fed(Subtasks(spec, self._selectors()), events[:place], columns=columns)
-            seen = [*first.results]
-            # What comes behind must not show in what is stored later.
-            store = first.begin_snapshot()
-            _fed(first, events[place:], columns=columns)
+        first = Subtasks(spec, self._selectors())
+        taken = [([*first.results], first.begin_snapshot())]
+        for event in events:
+            first.feed(event, columns=columns)
+            taken.append(([*first.results], first.begin_snapshot()))
+        # What has come behind a snapshot must not show in it, though all are stored late.
+        for place, (seen, store) in enumerate(taken):
             second = Subtasks(spec, self._selectors(), restore=store("late"))
             results = [*seen, *_fed(second, events[place:], columns=columns).end()]
             assert self.settled(results) == wanted, f"restored behind {place} batches"
@@ -108,17 +109,18 @@ class OperatorContract(ABC):
         if spec.state is not StateDealing.BY_KEY_GROUP:
             pytest.skip("its state is not dealt by key")
         wanted = self._outcome(spec, events)
-        for place in range(len(events)):
-            first = _fed(Subtasks(spec, self._selectors(), before), events[:place])
-            stored = first.snapshot("one")
+        first = Subtasks(spec, self._selectors(), before)
+        for place, event in enumerate(events):
+            stored = first.begin_snapshot()("one")
             second = Subtasks(spec, self._selectors(), after, restore=stored)
-            _fed(second, events[place : place + 1])
+            second.feed(event)
             seen, stored = [*first.results, *second.results], second.snapshot("two")
             # State that subtasks hold of keys that are not theirs is old, and replaces what is newer.
             for turned in (stored, stored[::-1]):
                 third = Subtasks(spec, self._selectors(), before, restore=turned)
                 results = [*seen, *_fed(third, events[place + 1 :]).end()]
                 assert self.settled(results) == wanted, f"rescaled around batch {place}"
+            first.feed(event)
 
     def test_a_key_that_no_other_subtask_could_find_is_refused(
         self, spec: OperatorSpec, events: Sequence[Event]

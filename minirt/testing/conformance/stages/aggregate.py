@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any, ClassVar
 
 import minirt as rt
 from minirt.testing.conformance.plans import Stage
 from minirt.testing.conformance.stages.base import (
     BACK,
+    ByChance,
     CutOf,
     Note,
     Output,
     Record,
     Records,
     Site,
-    StageKind,
     Verdict,
     key_of,
     per_key,
@@ -25,21 +25,17 @@ from minirt.testing.conformance.stages.base import (
 from minirt.testing.conformance.stages.laid_out import laid_out, weight_of
 
 
-class AggregateStage(StageKind):
+class AggregateStage(ByChance):
     """Gives out `("aggregate", uid, key)` for each key and batch, with a note of what it has come to."""
 
     name: ClassVar = "aggregate"
     words: ClassVar = "running aggregates by key"
     keyed: ClassVar = True
-    by_chance: ClassVar = True
 
     def add(self, site: Site) -> rt.Stream:
         keyed = laid_out(site, "record", "key", "weight").key_by("key")
         totals = keyed.aggregate(rt.Count("n"), rt.Sum("weight", "sum"), **site.settings)
         return totals.map(Report(site.uid), uid=f"{site.uid}{BACK}", parallelism=site.width)
-
-    def passed_on(self, stage: Stage, uid: str, consumed: Sequence[Records]) -> Records:
-        return Records()
 
     def at_cut(self, cut: CutOf) -> Records:
         """What it has given out last of each key holds all that it has consumed."""

@@ -4,33 +4,35 @@ from __future__ import annotations
 
 import ast
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, ClassVar
 
 import minirt as rt
-from minirt.testing.conformance.edges import EdgeKind
 from minirt.testing.conformance.plans import Stage
 from minirt.testing.conformance.stages.base import (
     BACK,
-    LAID,
-    MORE,
+    ByChance,
     CutOf,
     Output,
     Record,
     Records,
     Site,
-    StageKind,
     Stamped,
     Verdict,
+    judge_results,
     key_of,
-    some,
+)
+from minirt.testing.conformance.stages.two_sides import (
+    COLUMNS,
+    SIDES,
+    TwoSides,
+    laid_out_sides,
 )
 
 TOLERANCE_MS = 5
-SIDES = "left", "right"
 
 
-class AsOfStage(StageKind):
+class AsOfStage(TwoSides, ByChance):
     """Gives out the records of the left as they are, with a note of their version, None for one without.
 
     Which of several versions of one time it is, is by chance.
@@ -38,33 +40,15 @@ class AsOfStage(StageKind):
 
     name: ClassVar = "as_of"
     words: ClassVar = "as-of join by key"
-    streams: ClassVar = 2
-    inputs: ClassVar = 2
-    keyed: ClassVar = True
-    by_chance: ClassVar = True
-
-    def takes(self, edge: EdgeKind) -> bool:
-        """Copies of a version would all be there, but one."""
-        return super().takes(edge) and not edge.copies
 
     def add(self, site: Site) -> rt.Stream:
-        left, right = (_laid(site, side) for side in (0, 1))
-        columns = (["key", "left"], ["key", "right"])
+        left, right = laid_out_sides(site, site.stage.keys)
         options = {"tolerance": _tolerance(site.stage), "how": _how(site.stage)}
-        joined = left.join_as_of(right, on="key", columns=columns, **options, **site.settings)
+        joined = left.join_as_of(right, on="key", columns=COLUMNS, **options, **site.settings)
         return joined.map(Tell(site.uid), uid=f"{site.uid}{BACK}", parallelism=site.width)
 
-    def captured(self, record: Any) -> Record:
-        if not isinstance(record, dict):
-            captured: Record = record
-            return captured
-        if "left" in record and "right" in record:
-            return Tell("")(record)
-        laid: Record = ast.literal_eval(record.get("left") or record["right"])
-        return laid
-
-    def passed_on(self, stage: Stage, uid: str, consumed: Sequence[Records]) -> Records:
-        return Records()
+    def of_result(self, row: Mapping[str, Any]) -> Record:
+        return Tell("")(row)
 
     def at_cut(self, cut: CutOf) -> Records:
         """A record of the left waits, was given out, or had no version in an inner join."""
@@ -87,13 +71,9 @@ class AsOfStage(StageKind):
         lefts, rights = output.inputs
         given = Counter((tuple(path), time) for *_, path, time, _ in output.notes)
         wanted = lefts - _without(output.stage, lefts, rights)
-        lost, more = wanted - given, given - wanted
-        verdict.lost += lost.total()
-        verdict.duplicated += more.total()
-        wrong = [*_wrong(output.stage, output.notes, rights)]
-        if lost or (more and output.exactly_once) or not given.keys() <= wanted.keys():
-            wrong.append(f"lost {some(lost)}, too many {some(more)}")
+        wrong = _wrong(output.stage, output.notes, rights)
         verdict.wrong += [f"{output.uid}: {text}" for text in wrong]
+        judge_results(output, verdict, given, wanted)
 
 
 class Tell:
@@ -105,17 +85,6 @@ class Tell:
         version = None if row["right"] is None else ast.literal_eval(row["right"])[:2]
         note = ("as_of", self._uid, row["key"], tuple(path), time, version)
         return (path, time, (*notes, note))
-
-
-def _laid(site: Site, side: int) -> rt.Stream:
-    sender, keys, name = site.senders[side], site.stage.keys, SIDES[side]
-    before: dict[str, Any] = {"parallelism": sender.parallelism[site.form]}
-
-    def lay_out(record: Record) -> dict[str, Any]:
-        return {"key": key_of(record[0], keys), name: repr(tuple(record))}
-
-    # The uid tells the kit which input leads on from here.
-    return site.streams[side].map(lay_out, uid=f"{site.uid}{MORE}{side}{LAID}", **before)
 
 
 def _tolerance(stage: Stage) -> str | None:

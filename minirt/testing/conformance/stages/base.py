@@ -233,7 +233,11 @@ class StageKind(ABC):
 
     def captured(self, record: Any) -> Record:
         """The record that is stored in flight in front of it, or of an operator behind that is its own."""
-        return pick_up(record) if isinstance(record, dict) else record
+        return self.of_row(record) if isinstance(record, dict) else record
+
+    def of_row(self, row: Mapping[str, Any]) -> Record:
+        """The record that a row stands for that is stored in flight there."""
+        return pick_up(row)
 
     def at_cut(self, cut: CutOf) -> Records:
         """What it has emitted; compares its stored state with what it has consumed."""
@@ -243,6 +247,27 @@ class StageKind(ABC):
         """Compare its notes with what they must be."""
         if self.numbers and output.exactly_once:
             judge_numbers(output, verdict)
+
+
+class ByChance(StageKind):
+    """A kind whose output depends on the course of a run: so only a sink is behind it, and nobody has to
+    know what it emits."""
+
+    by_chance: ClassVar = True
+
+    def passed_on(self, stage: Stage, uid: str, consumed: Sequence[Records]) -> Records:
+        return Records()
+
+
+def judge_results(
+    output: Output, verdict: Verdict, given: Counter[Any], wanted: Counter[Any]
+) -> None:
+    """What is wanted was given out, nothing else, and nothing too often unless records may be repeated."""
+    lost, more = wanted - given, given - wanted
+    verdict.lost += lost.total()
+    verdict.duplicated += more.total()
+    if lost or (more and output.exactly_once) or not given.keys() <= wanted.keys():
+        verdict.wrong.append(f"{output.uid}: lost {some(lost)}, too many {some(more)}")
 
 
 def judge_numbers(output: Output, verdict: Verdict) -> None:

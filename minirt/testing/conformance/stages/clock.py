@@ -3,35 +3,30 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import ClassVar
 
 import minirt as rt
-from minirt.testing.conformance.plans import Stage
 from minirt.testing.conformance.stages.base import (
+    ByChance,
     CutOf,
     Output,
     Record,
     Records,
     Site,
-    StageKind,
     Verdict,
     per_key,
 )
 
 
-class ClockStage(StageKind):
+class ClockStage(ByChance):
     name: ClassVar = "clock"
     words: ClassVar = "timers of the clock by key"
     weight: ClassVar = 2
     keyed: ClassVar = True
-    by_chance: ClassVar = True
 
     def add(self, site: Site) -> rt.Stream:
         return site.keyed[0].process(Clock(site.uid, 3 * site.number), **site.settings)
-
-    def passed_on(self, stage: Stage, uid: str, consumed: Sequence[Records]) -> Records:
-        return Records()
 
     def at_cut(self, cut: CutOf) -> Records:
         """The records of each key wait in state, or were counted in what was emitted."""

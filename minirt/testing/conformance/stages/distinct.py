@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from itertools import pairwise
 from typing import Any, ClassVar
 
@@ -11,12 +11,12 @@ import minirt as rt
 from minirt.testing.conformance.plans import Stage
 from minirt.testing.conformance.stages.base import (
     BACK,
+    ByChance,
     CutOf,
     Output,
     Record,
     Records,
     Site,
-    StageKind,
     Stamped,
     Verdict,
     key_function,
@@ -29,13 +29,12 @@ from minirt.testing.conformance.stages.laid_out import laid_out
 WITHIN_MS = 6
 
 
-class DistinctStage(StageKind):
+class DistinctStage(ByChance):
     """Gives records out as they are, with a note; which of a key is the first is by chance."""
 
     name: ClassVar = "distinct"
     words: ClassVar = "the first record of each key"
     keyed: ClassVar = True
-    by_chance: ClassVar = True
 
     def add(self, site: Site) -> rt.Stream:
         keyed: rt.KeyedStream = site.streams[0].key_by(key_function(site.stage.keys))
@@ -44,9 +43,6 @@ class DistinctStage(StageKind):
         within = f"{WITHIN_MS}ms" if _within(site.stage) else None
         first = keyed.distinct(within=within, **site.settings)
         return first.map(Tell(site.uid), uid=f"{site.uid}{BACK}", parallelism=site.width)
-
-    def passed_on(self, stage: Stage, uid: str, consumed: Sequence[Records]) -> Records:
-        return Records()
 
     def at_cut(self, cut: CutOf) -> Records:
         given = Counter((tuple(path), time) for path, time, _ in cut.put_out())

@@ -8,54 +8,47 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 import minirt as rt
-from minirt.testing.conformance.edges import EdgeKind
 from minirt.testing.conformance.plans import Stage
 from minirt.testing.conformance.stages.base import (
     BACK,
-    LAID,
-    MORE,
     CutOf,
     Path,
     Record,
     Records,
     Site,
-    StageKind,
     key_of,
+)
+from minirt.testing.conformance.stages.two_sides import (
+    COLUMNS,
+    SIDES,
+    TwoSides,
+    laid_out_sides,
 )
 
 FIRST_MS, LAST_MS = -1, 1
 """Few: what joins of joins give out grows fast."""
 HOWS = ("inner", "left", "right", "full")
-SIDES = "left", "right"
 
 
-class IntervalStage(StageKind):
+class IntervalStage(TwoSides):
     """Gives out `("joined", number, left path, right path)`; a path that there is none of is None."""
 
     name: ClassVar = "interval"
     words: ClassVar = "interval join by key"
-    streams: ClassVar = 2
-    inputs: ClassVar = 2
-    keyed: ClassVar = True
     keeps_order: ClassVar = False
     multiplies: ClassVar = True
 
-    def takes(self, edge: EdgeKind) -> bool:
-        """Copies of both sides would be joined with each other."""
-        return super().takes(edge) and not edge.copies
-
     def add(self, site: Site) -> rt.Stream:
-        left, right = (_laid(site, side) for side in (0, 1))
+        left, right = laid_out_sides(site, site.stage.keys, takes_part)
         bounds = f"{FIRST_MS}ms", f"{LAST_MS}ms"
-        columns = (["key", "left"], ["key", "right"])
         how: Any = how_of(site.stage)
         joined = left.join(
-            right, on="key", within=bounds, how=how, columns=columns, **site.settings
+            right, on="key", within=bounds, how=how, columns=COLUMNS, **site.settings
         )
         return joined.map(back, uid=f"{site.uid}{BACK}", parallelism=site.width)
 
-    def captured(self, record: Any) -> Record:
-        return _record_of(record) if isinstance(record, dict) else record
+    def of_result(self, row: Mapping[str, Any]) -> Record:
+        return back(row)
 
     def passed_on(self, stage: Stage, uid: str, consumed: Sequence[Records]) -> Records:
         taking = taking_part(consumed)
@@ -95,18 +88,6 @@ def how_of(stage: Stage) -> str:
     return HOWS[(stage.keys + len(stage.parallelism)) % len(HOWS)]
 
 
-def _laid(site: Site, side: int) -> rt.Stream:
-    sender, keys, name = site.senders[side], site.stage.keys, SIDES[side]
-    before: dict[str, Any] = {"parallelism": sender.parallelism[site.form]}
-
-    def lay_out(record: Record) -> list[dict[str, Any]]:
-        row = {"key": key_of(record[0], keys), name: repr(tuple(record))}
-        return [row] if takes_part(record[0], side) else []
-
-    # The uid tells the kit which input leads on from here.
-    return site.streams[side].flat_map(lay_out, uid=f"{site.uid}{MORE}{side}{LAID}", **before)
-
-
 def back(row: Mapping[str, Any]) -> Record:
     """The record that a result stands for."""
     if row["right"] is None:
@@ -117,14 +98,6 @@ def back(row: Mapping[str, Any]) -> Record:
         return (*_alone_record(1, path, time), notes)
     left, right = (ast.literal_eval(row[side]) for side in SIDES)
     return (_path(left[0], right[0]), max(left[1], right[1]), (*left[2], *right[2]))
-
-
-def _record_of(row: Mapping[str, Any]) -> Record:
-    """The record that was laid out for one side, or the result that it is part of."""
-    if "left" in row and "right" in row:
-        return back(row)
-    record: Record = ast.literal_eval(row["left"] if "left" in row else row["right"])
-    return record
 
 
 def _gives_alone(stage: Stage, side: int) -> bool:

@@ -8,34 +8,36 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 import minirt as rt
-from minirt.testing.conformance.edges import EdgeKind
 from minirt.testing.conformance.plans import Stage
 from minirt.testing.conformance.stages.base import (
     BACK,
-    LAID,
-    MORE,
+    ByChance,
     CutOf,
     Output,
     Path,
     Record,
     Records,
     Site,
-    StageKind,
     Stamped,
     Verdict,
+    judge_results,
     key_of,
-    some,
+)
+from minirt.testing.conformance.stages.two_sides import (
+    COLUMNS,
+    SIDES,
+    TwoSides,
+    laid_out_sides,
 )
 
 HOWS = ("inner", "left", "right", "full", "semi", "anti")
-SIDES = "left", "right"
 KEYS = 7
 """More than other stages have: each key makes as many results as its two sides multiplied."""
 
 Result = tuple[Stamped | None, Stamped | None]
 
 
-class TtlJoinStage(StageKind):
+class TtlJoinStage(TwoSides, ByChance):
     """Gives out `("met", uid)`, with a note of the records of both sides, None for a side without.
 
     When a record without a partner comes is by chance, but it comes once, when all input has ended.
@@ -43,36 +45,18 @@ class TtlJoinStage(StageKind):
 
     name: ClassVar = "met"
     words: ClassVar = "join by key with a time to live that no run lasts"
-    streams: ClassVar = 2
-    inputs: ClassVar = 2
-    keyed: ClassVar = True
     multiplies: ClassVar = True
-    by_chance: ClassVar = True
-
-    def takes(self, edge: EdgeKind) -> bool:
-        """Copies of both sides would be joined with each other."""
-        return super().takes(edge) and not edge.copies
 
     def add(self, site: Site) -> rt.Stream:
-        left, right = (_laid(site, side) for side in (0, 1))
-        columns = (["key", "left"], ["key", "right"])
+        left, right = laid_out_sides(site, KEYS, lambda path, side: takes_part(path))
         how: Any = how_of(site.stage)
         joined = left.join(
-            right, on="key", ttl="100000d", how=how, columns=columns, **site.settings
+            right, on="key", ttl="100000d", how=how, columns=COLUMNS, **site.settings
         )
         return joined.map(Tell(site.uid), uid=f"{site.uid}{BACK}", parallelism=site.width)
 
-    def captured(self, record: Any) -> Record:
-        if not isinstance(record, dict):
-            captured: Record = record
-            return captured
-        if "left" in record and "right" in record:
-            return Tell("")(record)
-        laid: Record = ast.literal_eval(record.get("left") or record["right"])
-        return laid
-
-    def passed_on(self, stage: Stage, uid: str, consumed: Sequence[Records]) -> Records:
-        return Records()
+    def of_result(self, row: Mapping[str, Any]) -> Record:
+        return Tell("")(row)
 
     def at_cut(self, cut: CutOf) -> Records:
         """What has no partner either waits or was given out; all pairs were."""
@@ -94,11 +78,7 @@ class TtlJoinStage(StageKind):
         given, wanted = Counter(_results(output.notes)), Counter[Result]()
         for part in _wanted(output.stage, output.inputs):
             wanted += part
-        lost, more = wanted - given, given - wanted
-        verdict.lost += lost.total()
-        verdict.duplicated += more.total()
-        if lost or (more and output.exactly_once) or not given.keys() <= wanted.keys():
-            verdict.wrong.append(f"{output.uid}: lost {some(lost)}, too many {some(more)}")
+        judge_results(output, verdict, given, wanted)
 
 
 class Tell:
@@ -118,18 +98,6 @@ def takes_part(path: Path) -> bool:
 
 def how_of(stage: Stage) -> str:
     return HOWS[(2 * stage.keys + len(stage.parallelism)) % len(HOWS)]
-
-
-def _laid(site: Site, side: int) -> rt.Stream:
-    sender, name = site.senders[side], SIDES[side]
-    before: dict[str, Any] = {"parallelism": sender.parallelism[site.form]}
-
-    def lay_out(record: Record) -> list[dict[str, Any]]:
-        row = {"key": key_of(record[0], KEYS), name: repr(tuple(record))}
-        return [row] if takes_part(record[0]) else []
-
-    # The uid tells the kit which input leads on from here.
-    return site.streams[side].flat_map(lay_out, uid=f"{site.uid}{MORE}{side}{LAID}", **before)
 
 
 def _results(notes: Iterable[Any]) -> Iterator[Result]:

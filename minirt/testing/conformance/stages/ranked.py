@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import ast
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, ClassVar
 
 import minirt as rt
 from minirt.testing.conformance.plans import Stage
 from minirt.testing.conformance.stages.base import (
     BACK,
+    ByChance,
     CutOf,
     Note,
     Output,
     Record,
     Records,
     Site,
-    StageKind,
     Stamped,
     Verdict,
     key_of,
@@ -29,7 +29,7 @@ Rank = tuple[int, int]
 """A key, and a rank from 1 on."""
 
 
-class TopNStage(StageKind):
+class TopNStage(ByChance):
     """Gives out `("top", uid, key)` for each rank that has changed, with a note of what has it now.
 
     The order is by weight, then by the record itself: so records that differ never are alike.
@@ -38,21 +38,14 @@ class TopNStage(StageKind):
     name: ClassVar = "top"
     words: ClassVar = "the first records of each key in an order"
     keyed: ClassVar = True
-    by_chance: ClassVar = True
 
     def add(self, site: Site) -> rt.Stream:
         keyed = laid_out(site, "record", "key", "weight").key_by("key")
         first = keyed.top_n(_count(site.stage), ["weight", "record"], **site.settings)
         return first.map(Report(site.uid), uid=f"{site.uid}{BACK}", parallelism=site.width)
 
-    def captured(self, record: Any) -> Record:
-        if isinstance(record, dict):
-            return Report("")(record) if "rank" in record else pick_up(record)
-        captured: Record = record
-        return captured
-
-    def passed_on(self, stage: Stage, uid: str, consumed: Sequence[Records]) -> Records:
-        return Records()
+    def of_row(self, row: Mapping[str, Any]) -> Record:
+        return Report("")(row) if "rank" in row else pick_up(row)
 
     def at_cut(self, cut: CutOf) -> Records:
         """It holds the first of what it has consumed, and has given them out."""
@@ -79,7 +72,7 @@ class Report:
     def __init__(self, uid: str) -> None:
         self._uid = uid
 
-    def __call__(self, row: dict[str, Any]) -> Record:
+    def __call__(self, row: Mapping[str, Any]) -> Record:
         path, time, _ = ast.literal_eval(row["record"])
         note = ("top", self._uid, row["key"], row["rank"], tuple(path), time)
         return (("top", self._uid, row["key"]), 0, (note,))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, ClassVar, NamedTuple
 
 import minirt as rt
@@ -12,12 +12,12 @@ from minirt.data.values import unpack_value
 from minirt.testing.conformance.plans import Stage
 from minirt.testing.conformance.stages.base import (
     BACK,
+    ByChance,
     CutOf,
     Output,
     Record,
     Records,
     Site,
-    StageKind,
     Stamped,
     Verdict,
     key_function,
@@ -54,7 +54,7 @@ class Found(NamedTuple):
     members: tuple[Stamped, ...]
 
 
-class WindowsStage(StageKind):
+class WindowsStage(ByChance):
     """Gives out records whose only note tells a window and its members; which go together is by chance
     where windows count records."""
 
@@ -62,7 +62,6 @@ class WindowsStage(StageKind):
     words: ClassVar = "windows of all kinds by key"
     weight: ClassVar = 2
     keyed: ClassVar = True
-    by_chance: ClassVar = True
 
     def add(self, site: Site) -> rt.Stream:
         form, kind = variant(site.stage)
@@ -73,14 +72,8 @@ class WindowsStage(StageKind):
         found = windows.aggregate(rt.Collect("record", "records"), **site.settings)
         return found.map(TellRow(site.uid), uid=f"{site.uid}{BACK}", parallelism=site.width)
 
-    def captured(self, record: Any) -> Record:
-        if isinstance(record, dict):
-            return TellRow("")(record) if "records" in record else pick_up(record)
-        captured: Record = record
-        return captured
-
-    def passed_on(self, stage: Stage, uid: str, consumed: Sequence[Records]) -> Records:
-        return Records()
+    def of_row(self, row: Mapping[str, Any]) -> Record:
+        return TellRow("")(row) if "records" in row else pick_up(row)
 
     def at_cut(self, cut: CutOf) -> Records:
         """A record waits in state, or in a window that was given out; in both where windows overlap."""
@@ -128,9 +121,14 @@ class TellRow:
 def told(
     uid: str, key: int, start: int | None, end: int | None, records: Iterable[Record]
 ) -> Record:
-    members = tuple(sorted((tuple(path), time) for path, time, _ in records))
+    members = in_order((tuple(path), time) for path, time, _ in records)
     note = ("windows", uid, key, start, end, members)
     return (("windows", uid, key, start, end), 0, (note,))
+
+
+def in_order(members: Iterable[Stamped]) -> tuple[Stamped, ...]:
+    """Always the same; numbers and words, of which paths are made, are not greater or less."""
+    return tuple(sorted(members, key=repr))
 
 
 def variant(stage: Stage) -> tuple[str, str]:
@@ -202,7 +200,7 @@ def _expected(stage: Stage, records: Records, kind: str) -> Counter[Found]:
         own.sort(key=lambda member: member[1])
         parts = _sessions(own) if kind == "session" else _in_panes(own, kind)
         for (start, end), members in parts:
-            windows[Found(key, start, end, tuple(sorted(members)))] += 1
+            windows[Found(key, start, end, in_order(members))] += 1
     return windows
 
 

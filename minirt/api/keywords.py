@@ -1,0 +1,93 @@
+"""The keywords that many methods take, each declared once."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING, TypedDict
+
+from minirt.api.draft import Settings
+from minirt.clusters import HostCluster
+from minirt.config import Checkpointing, Options
+from minirt.protocol.restarts import RestartStrategy
+from minirt.protocol.restore_options import RestoreOptions
+from minirt.run_settings import RunSettings
+
+if TYPE_CHECKING:
+    from minirt.runtime.coordinator.observer import JobObserver
+
+
+class OperatorOptions(TypedDict, total=False):
+    """What every method takes that adds an operator."""
+
+    uid: str | None
+    """Owns the state of the operator over restarts; by default made from the name."""
+    name: str | None
+    """For people: in plans, figures and messages."""
+    parallelism: int | None
+    """How many subtasks it has; by default that of the environment."""
+    chain: bool
+    """False keeps it out of the chain of its input; True, the default, lets the planner decide."""
+
+
+class RunOptions(TypedDict, total=False):
+    """What `Environment.execute` and `start` take alike. None stands for the default."""
+
+    checkpointing: Checkpointing | None
+    """How checkpoints are taken and where they are kept; none are without it."""
+    restore: str | int | None
+    """ "latest" for the newest complete checkpoint of `checkpointing`, if there is any, or the id or path
+    of one; "none" starts over where there are checkpoints already, which is refused otherwise."""
+    restart: RestartStrategy | None
+    """What happens after a failure, see `Restart`."""
+    options: Options | None
+    """Limits, intervals and the like."""
+    allow_non_restored_state: bool
+    """State in the checkpoint that belongs to no operator is dropped instead of refused."""
+    allow_restore_fallback: bool
+    """A damaged checkpoint gives way to the one before it."""
+    ignore_in_flight_data_of: int | None
+    """The id of the checkpoint that is to be restored without its in-flight records: they are lost, a
+    last resort where their file is."""
+    observer: JobObserver | None
+    """Hears what happens."""
+    cluster: HostCluster | None
+    """Has the hosts on which workers run; without it they run on this machine."""
+
+
+def operator_settings(options: OperatorOptions) -> Settings:
+    """The options of one operator. Raises TypeError for a keyword that no operator takes."""
+    _check_keywords(options, OperatorOptions.__annotations__)
+    return Settings(**options)
+
+
+def run_settings(options: RunOptions, defaults: RunSettings) -> RunSettings:
+    """The options of one run; `defaults` has what they leave open.
+
+    Raises TypeError for a keyword that no run takes, ConfigurationError for what cannot work.
+    """
+    _check_keywords(options, RunOptions.__annotations__)
+    checkpointing, restart = options.get("checkpointing"), options.get("restart")
+    limits = options.get("options")
+    return RunSettings(
+        defaults.checkpointing if checkpointing is None else checkpointing,
+        RestoreOptions(
+            options.get("restore"),
+            options.get("allow_non_restored_state", False),
+            options.get("allow_restore_fallback", False),
+            options.get("ignore_in_flight_data_of"),
+        ),
+        defaults.restart if restart is None else restart,
+        defaults.options if limits is None else limits,
+        options.get("observer"),
+        options.get("cluster"),
+    )
+
+
+def _check_keywords(given: Mapping[str, object], known: Collection[str]) -> None:
+    """Raises TypeError, as Python does for a keyword that a function does not have."""
+    for keyword in given:
+        if keyword not in known:
+            near = difflib.get_close_matches(keyword, known, 1)
+            hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(known)}"
+            raise TypeError(f"unexpected keyword argument {keyword!r}; {hint}")

@@ -1,0 +1,47 @@
+"""Sockets are as many as pairs of workers, however many channels there are; nothing is lost on them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.runtime.many_channels import measure
+from tests.runtime.processes import needs_proc
+
+pytestmark = [pytest.mark.processes, needs_proc]
+
+OTHER_SOCKETS = 4
+"""To the coordinator: control connection and lifeline. Within the worker: a pair that wakes its loop."""
+RUNNING_S_MAX = 10.0
+
+
+def sockets_max(workers: int) -> int:
+    return 2 * (workers - 1) + OTHER_SOCKETS
+
+
+@pytest.mark.parametrize(("parallelism", "workers"), [(4, 2), (12, 3)])
+def test_sockets_are_bounded_by_workers_and_a_kill_loses_nothing(
+    tmp_path: Path, parallelism: int, workers: int
+) -> None:
+    count = 10_000
+    cost = measure(
+        parallelism, workers, tmp_path, count=count, per_second=4_000, interval="300ms", kills=1
+    )
+    assert cost.processes == workers
+    assert cost.sockets <= sockets_max(workers)
+    assert cost.restarts == 1
+    assert sorted(cost.rows) == list(range(count))
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("workers", [2, 8])
+def test_at_parallelism_128_the_job_soon_runs_and_kills_lose_nothing(
+    tmp_path: Path, workers: int
+) -> None:
+    count = 100_000
+    cost = measure(128, workers, tmp_path, count=count, per_second=2_000, kills=3)
+    assert cost.running_s < RUNNING_S_MAX
+    assert cost.sockets <= sockets_max(workers)
+    assert cost.restarts == 3
+    assert sorted(cost.rows) == list(range(count))

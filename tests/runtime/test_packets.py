@@ -1,0 +1,125 @@
+"""Packets of many channels on one trunk: what goes in comes out, in order, however it is cut on the way."""
+
+from __future__ import annotations
+
+import secrets
+from collections import defaultdict
+from collections.abc import Sequence
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from minirt import ProtocolError
+from minirt.runtime.channels.frames import END_FRAME, Frame, Kind
+from minirt.runtime.channels.packets import (
+    HEADER,
+    MORE,
+    PAYLOAD_BYTES_MAX,
+    PacketDecoder,
+    Piece,
+    cut,
+    unsent,
+)
+
+CHANNELS = 3
+FRAME_BYTES_MAX = 5 * PAYLOAD_BYTES_MAX
+
+SIZES = st.sampled_from(
+    [0, 1, 100, PAYLOAD_BYTES_MAX - 1, PAYLOAD_BYTES_MAX, PAYLOAD_BYTES_MAX + 1, 200_000]
+)
+KINDS = st.sampled_from([Kind.ROWS, Kind.COLUMNS, Kind.WATERMARK])
+FRAMES = st.lists(st.tuples(st.integers(0, CHANNELS - 1), KINDS, SIZES), max_size=12)
+
+
+def packets_of(frame: Frame, number: int) -> list[bytes]:
+    pieces: list[list[Piece]] = []
+    rest: Piece | None = frame.payload
+    while rest is not None:
+        pieces.append([])
+        rest = cut(number, frame.kind, rest, pieces[-1])
+    return [b"".join(map(bytes, packet)) for packet in pieces]
+
+
+def decoded(
+    wire: bytes, cuts: Sequence[int], channels: int = CHANNELS, bytes_max: int = FRAME_BYTES_MAX
+) -> list[tuple[int, Frame]]:
+    decoder, found = PacketDecoder(channels, bytes_max), []
+    places = [0, *sorted(place % (len(wire) + 1) for place in cuts), len(wire)]
+    for start, stop in pairwise(places):
+        arrived = bytearray(wire[start:stop])
+        found += decoder.feed(memoryview(arrived))
+        arrived[:] = bytes(len(arrived))  # The buffer is filled again.
+    return found
+
+
+@given(drawn=FRAMES, data=st.data())
+def test_frames_of_each_channel_come_in_order_however_packets_are_mixed_and_reads_cut(drawn, data):
+    sent: defaultdict[int, list[Frame]] = defaultdict(list)
+    waiting: defaultdict[int, list[bytes]] = defaultdict(list)
+    for number, kind, size in drawn:
+        frame = Frame(kind, secrets.token_bytes(size))
+        sent[number].append(frame)
+        waiting[number] += packets_of(frame, number)
+    wire = b""
+    while any(waiting.values()):
+        number = data.draw(st.sampled_from([each for each in waiting if waiting[each]]))
+        wire += waiting[number].pop(0)
+    cuts = data.draw(st.lists(st.integers(0, 1 << 20), max_size=8))
+    came: defaultdict[int, list[Frame]] = defaultdict(list)
+    for number, frame in decoded(wire, cuts):
+        came[number].append(frame)
+    assert came == sent
+
+
+def test_reads_of_single_bytes_give_the_same_frames() -> None:
+    frames = [Frame(Kind.ROWS, b"abc"), END_FRAME, Frame(Kind.WATERMARK, bytes(8))]
+    wire = b"".join(packet for frame in frames for packet in packets_of(frame, 1))
+    assert decoded(wire, range(len(wire))) == [(1, frame) for frame in frames]
+
+
+def test_a_frame_that_is_not_whole_is_not_delivered_whatever_comes_on_other_channels() -> None:
+    large = packets_of(Frame(Kind.COLUMNS, bytes(3 * PAYLOAD_BYTES_MAX)), 0)
+    small = packets_of(Frame(Kind.ROWS, b"x"), 1)
+    assert len(large) == 3
+    found = decoded(b"".join([large[0], *small, large[1], *small]), [])
+    assert found == [(1, Frame(Kind.ROWS, b"x"))] * 2
+
+
+@given(sizes=st.lists(SIZES, max_size=5))
+def test_no_packet_is_larger_than_one_may_be(sizes):
+    for size in sizes:
+        packets = packets_of(Frame(Kind.COLUMNS, bytes(size)), 0)
+        assert len(packets) == max(1, -(-size // PAYLOAD_BYTES_MAX))
+        assert all(len(packet) <= HEADER.size + PAYLOAD_BYTES_MAX for packet in packets)
+
+
+@pytest.mark.parametrize(
+    ("wire", "says"),
+    [
+        (HEADER.pack(PAYLOAD_BYTES_MAX + 1, 0, Kind.ROWS), "a packet of 65537 bytes"),
+        (HEADER.pack(1, CHANNELS, Kind.ROWS), "channel 3 of a trunk that has 3"),
+        (b"GET / HTTP/1.0\r\n\r\n", "a packet of"),
+    ],
+)
+@pytest.mark.parametrize("cuts", [[], [4]])
+def test_what_no_sender_sends_is_refused_at_its_header(wire, says, cuts):
+    with pytest.raises(ProtocolError, match=says):
+        decoded(wire, cuts)
+
+
+def test_a_frame_above_its_limit_is_refused_before_all_of_it_has_come() -> None:
+    packet = HEADER.pack(PAYLOAD_BYTES_MAX, 0, Kind.ROWS | MORE) + bytes(PAYLOAD_BYTES_MAX)
+    assert decoded(packet * 5, []) == []
+    with pytest.raises(ProtocolError, match=r"a frame of 393216 bytes .* frame_bytes_max"):
+        decoded(packet * 6, [])
+
+
+@given(pieces=st.lists(st.binary(max_size=5), max_size=6), data=st.data())
+def test_what_a_call_did_not_send_is_what_is_left(pieces, data):
+    whole = b"".join(pieces)
+    sent = data.draw(st.integers(0, len(whole)))
+    left = unsent(list(pieces), sent)
+    assert b"".join(map(bytes, left)) == whole[sent:]
+    assert bool(left) == (sent < len(whole))
