@@ -16,7 +16,7 @@ _Reader = Callable[[Any], Any]
 """Checks a plain value and gives what it stands for. Raises _MisfitError."""
 
 
-def to_plain(value: object) -> Any:
+def to_plain(value: Any) -> Any:
     """What msgpack can carry in place of `value`; dicts and scalars are taken as they are."""
     kind = type(value)
     if kind in _SCALARS:
