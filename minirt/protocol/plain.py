@@ -16,9 +16,9 @@ _Reader = Callable[[Any], Any]
 """Checks a plain value and gives what it stands for. Raises _MisfitError."""
 
 
-def to_plain(value: Any) -> Any:
+def to_plain(value: object) -> Any:
     """What msgpack can carry in place of `value`; dicts and scalars are taken as they are."""
-    kind = type(value)
+    kind: Any = type(value)
     if kind in _SCALARS:
         return value
     names = _names(kind)
