@@ -20,7 +20,7 @@ from tests.campaigns import runs
 from tests.simulation.counting import COUNT, EXPECTED, SPLITS, key_of
 
 EXACT_MODES = sorted(name for name, mode in MODES.items() if mode.exactly_once)
-RUNS = runs(30)
+RUNS = runs(60)
 SEEDS = 120
 """Within so many each planted bug must be noticed."""
 END_MS = 1 << 50
