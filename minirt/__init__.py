@@ -92,6 +92,7 @@ if TYPE_CHECKING:
         SourceDataError,
         StorageError,
         SupersededError,
+        UnsupportedValueError,
         UserCodeError,
         WorkerLostError,
     )
@@ -268,6 +269,7 @@ __all__ = [
     "MinirtError",
     "ConfigurationError",
     "UserCodeError",
+    "UnsupportedValueError",
     "SourceDataError",
     "SinkDataError",
     "StorageError",
@@ -298,7 +300,7 @@ _NAMES_OF = {
     "minirt.errors": (
         "ConfigurationError CorruptCheckpointError JobFailedError MinirtError ProtocolError "
         "SavepointFailedError SinkDataError SourceDataError StorageError SupersededError "
-        "UserCodeError WorkerLostError"
+        "UnsupportedValueError UserCodeError WorkerLostError"
     ),
     "minirt.functions": (
         "AsyncFunction BroadcastProcess KeyedContext KeyedCoProcess KeyedProcess Process "

@@ -144,5 +144,5 @@ class Watching(Custody):
 def _fingerprint(value: Any) -> bytes:
     try:
         return pack_value(value, allow_pickle=True)
-    except UnsupportedRecordError:
+    except Exception:  # Of the value's own `__reduce__`, too.
         return b""

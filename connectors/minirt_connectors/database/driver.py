@@ -122,6 +122,17 @@ def rows(connection: Any, statement: str, parameters: Any = None) -> list[tuple[
         cursor.close()
 
 
+def first(connection: Any, statement: str) -> tuple[Any, ...] | None:
+    """The first row of what a query gives."""
+    cursor = connection.cursor()
+    try:
+        cursor.execute(statement)
+        row = cursor.fetchone()
+        return None if row is None else tuple(row)
+    finally:
+        cursor.close()
+
+
 def run(connection: Any, statement: str, parameters: Any = None) -> None:
     """A statement that gives nothing."""
     cursor = connection.cursor()

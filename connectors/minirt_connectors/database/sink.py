@@ -18,7 +18,7 @@ from minirt.io.arrow_pieces import ArrowEncoder, read_piece
 from minirt.io.encoder import Encoder
 from minirt.io.ledger import LedgerConnection, LedgerEntry, LedgerSink, LedgerTransaction
 from minirt.io.schemas import ColumnEncoder
-from minirt_connectors.database.driver import Driver, closed, plain_name, rows, run
+from minirt_connectors.database.driver import Driver, closed, first, plain_name, rows, run
 
 LEDGER = "minirt_commits"
 _ROWS = 10_000
@@ -79,6 +79,17 @@ class DatabaseSink(LedgerSink):
     def encoding(self, operator: str) -> Callable[[BinaryIO], Encoder]:
         columns = ColumnEncoder(operator, self._schema)
         return lambda stream: ArrowEncoder(stream, columns)
+
+    def holding(self) -> str | None:
+        if self._statement is not None:  # It may replace what is there.
+            return None
+        connection = self._driver.connect()
+        try:
+            with self._driver.errors(f"cannot read the table {self._table}"):
+                holds = first(connection, f"SELECT 1 FROM {self._table}") is not None
+        finally:
+            closed(connection)
+        return f"the table {self._table}" if holds else None
 
     def connect(self) -> LedgerConnection:
         names = self._schema.names
