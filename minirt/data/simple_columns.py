@@ -49,9 +49,11 @@ def simple(array: pa.Array) -> pa.Array:
 
 
 def no_column(error: Exception) -> str:
-    """Why Arrow can make no column of values. Of UUIDs inside of others, it says no more than "extension"."""
+    """Why Arrow can make no column of values. Of UUIDs inside of others it just says "extension"."""
     if isinstance(error, pa.ArrowNotImplementedError) and str(error) == "extension":
-        return "UUIDs inside of lists and dicts make no column; make texts of them first, by str(...)"
+        return (
+            "UUIDs inside of lists and dicts make no column; make texts of them first, by str(...)"
+        )
     return str(error)
 
 

@@ -133,8 +133,8 @@ class LedgerSink(Sink, ABC):
         if held_by is not None:
             logger.warning(
                 "%s holds records already, and the job starts from the beginning: if an earlier run of it "
-                'has written them, they will be there twice. Go on from its checkpoints with restore="latest" '
-                "(--restore latest), or empty it first",
+                "has written them, they will be there twice. Go on from its checkpoints with "
+                'restore="latest" (--restore latest), or empty it first',
                 held_by,
             )
 

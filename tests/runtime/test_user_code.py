@@ -300,7 +300,9 @@ def keeping(value: Any, folder: Path, pickle: bool) -> Any:
 
 @pytest.mark.parametrize("pickle", [False, True])
 def test_a_value_of_state_that_can_never_be_stored_ends_the_job_without_a_restart(tmp_path, pickle):
-    with pytest.raises(JobFailedError, match="^job 'job' failed: state of operator .*keeps") as failure:
+    with pytest.raises(
+        JobFailedError, match=r"^job 'job' failed: state of operator .*keeps"
+    ) as failure:
         keeping(lambda: (n for n in ()), tmp_path, pickle)
     assert isinstance(failure.value.__cause__, UnsupportedValueError)
 

@@ -150,7 +150,9 @@ class Cluster:
         try:
             with self.errors(f"cannot ask about the topic {topic!r}"):
                 partitions = (_client().TopicPartition(topic, number) for number in range(count))
-                bounds = (consumer.get_watermark_offsets(each, START_TIMEOUT_S) for each in partitions)
+                bounds = (
+                    consumer.get_watermark_offsets(each, START_TIMEOUT_S) for each in partitions
+                )
                 return any(low < high for low, high in bounds)
         finally:
             consumer.close()

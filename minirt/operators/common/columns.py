@@ -5,6 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from minirt.data.batch import Batch, Columns
+from minirt.data.simple_columns import no_column
 from minirt.errors import UserCodeError
 from minirt.operators.common.base import shown
 

@@ -33,7 +33,7 @@ class Members:
                 raise opening_error(member.ctx.label, error) from error
 
     def snapshot(self) -> dict[str, Section]:
-        """The state of all operators by uid and section; raises UnsupportedValueError if it cannot be stored.
+        """The state of all operators by uid and section. Raises UnsupportedValueError if it has no form.
 
         To make a section later may raise the same.
         """
