@@ -27,6 +27,11 @@ class TableSink(rt.Sink):
     def __init__(self, path: str) -> None:
         self._path = path
 
+    def on_fresh_start(self) -> None:
+        with closing(sqlite3.connect(self._path)) as db:
+            if db.execute("select 1 from sqlite_master where name = 'results'").fetchone():
+                raise rt.ConfigurationError(f"{self._path} holds results of an earlier run")
+
     def open_writer(self, context: rt.SinkContext) -> rt.SinkWriter:
         return _TableWriter()
 

@@ -95,6 +95,7 @@ if TYPE_CHECKING:
         SourceDataError,
         StorageError,
         SupersededError,
+        UnsupportedValueError,
         UserCodeError,
         WorkerLostError,
     )
@@ -275,6 +276,7 @@ __all__ = [
     "MinirtError",
     "ConfigurationError",
     "UserCodeError",
+    "UnsupportedValueError",
     "SourceDataError",
     "SinkDataError",
     "StorageError",
@@ -306,7 +308,7 @@ _NAMES_OF = {
     "minirt.errors": (
         "ConfigurationError CorruptCheckpointError JobFailedError MinirtError ProtocolError "
         "SavepointFailedError SinkDataError SourceDataError StorageError SupersededError "
-        "UserCodeError WorkerLostError"
+        "UnsupportedValueError UserCodeError WorkerLostError"
     ),
     "minirt.functions": (
         "AsyncFunction BroadcastProcess KeyedContext KeyedCoProcess KeyedProcess Process "
@@ -355,5 +357,11 @@ if not TYPE_CHECKING:  # Else type checkers would take any name for one of ours.
         """Import what was asked for: a command or a job needs little of all that there is."""
         if name not in _MODULE_OF:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        found = globals()[name] = getattr(import_module(_MODULE_OF[name]), name)
+        try:
+            found = globals()[name] = getattr(import_module(_MODULE_OF[name]), name)
+        except RuntimeError:
+            from minirt.threads import naming_the_end_of_the_program
+
+            with naming_the_end_of_the_program():
+                raise
         return found

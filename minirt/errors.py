@@ -20,6 +20,13 @@ class UserCodeError(MinirtError):
     """A function of the user raised; the message holds operator, record and its own traceback."""
 
 
+class UnsupportedValueError(UserCodeError):
+    """A record or a value of state has a type that can be neither sent nor stored.
+
+    The job fails without a restart, since it would meet the value again.
+    """
+
+
 class SourceDataError(MinirtError):
     """Input could not be read or parsed; the message names file, position and text."""
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from minirt.errors import ConfigurationError
 
 
 def start_thread(
@@ -24,3 +27,17 @@ def start_thread(
     thread = threading.Thread(target=run, name=name, daemon=True)
     thread.start()
     return thread
+
+
+@contextmanager
+def naming_the_end_of_the_program() -> Iterator[None]:
+    """Say what to do where Python refuses threads, since the main thread has ended."""
+    try:
+        yield
+    except RuntimeError as error:
+        if threading.main_thread().is_alive():
+            raise
+        raise ConfigurationError(
+            f"the program's main thread has ended, and Python starts no threads after that ({error}): have "
+            "the main thread wait for the one that starts the job, by its join()"
+        ) from error

@@ -19,6 +19,14 @@ def rows(connection: Any, statement: str, parameters: Any = None) -> list[tuple[
         return [tuple(row) for row in cursor.fetchall()]
 
 
+def first(connection: Any, statement: str) -> tuple[Any, ...] | None:
+    """The first row of what a query gives; the others are not fetched."""
+    with closing(connection.cursor()) as cursor:
+        _execute(cursor, statement, None)
+        row = cursor.fetchone()
+        return None if row is None else tuple(row)
+
+
 def run(connection: Any, statement: str, parameters: Any = None) -> None:
     """A statement that gives nothing."""
     with closing(connection.cursor()) as cursor:

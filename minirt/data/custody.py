@@ -16,7 +16,6 @@ from minirt.config import Options
 from minirt.data.batch import Columns
 from minirt.data.codec import decode_columns, encode_columns
 from minirt.data.copies import can_change, copied, copied_all
-from minirt.data.errors import UnsupportedRecordError
 from minirt.data.keeping import changes_nothing, keeps_nothing
 from minirt.data.values import pack_value, shown
 from minirt.errors import UserCodeError
@@ -144,5 +143,5 @@ class Watching(Custody):
 def _fingerprint(value: Any) -> bytes:
     try:
         return pack_value(value, allow_pickle=True)
-    except UnsupportedRecordError:
+    except Exception:  # Of the value's own `__reduce__`, too.
         return b""

@@ -48,6 +48,15 @@ def simple(array: pa.Array) -> pa.Array:
     return array
 
 
+def no_column(error: Exception) -> str:
+    """Why Arrow can make no column of values. Of UUIDs inside of others it just says "extension"."""
+    if isinstance(error, pa.ArrowNotImplementedError) and str(error) == "extension":
+        return (
+            "UUIDs inside of lists and dicts make no column; make texts of them first, by str(...)"
+        )
+    return str(error)
+
+
 def in_microseconds_type(type: pa.DataType) -> pa.DataType:
     """The type that `in_microseconds` turns a column of this type into."""
     return _converted_type(type, _microseconds_type)

@@ -188,6 +188,10 @@ def shown(value: Any) -> str:
     return text if len(text) <= _REPR_CHARS else text[:_REPR_CHARS] + "..."
 
 
+_NEVER_PICKLED = (TypeError, AttributeError, RecursionError, pickle.PicklingError)
+"""What pickle raises for values that no pickle can hold."""
+
+
 class _Extension:
     """The hook of a msgpack.Packer for everything that msgpack does not know by itself."""
 
@@ -213,10 +217,11 @@ class _Extension:
 
 
 def _pickled(value: Any) -> bytes:
+    """What the value's own `__reduce__` raises besides may pass, and is raised as it is."""
     try:
         # Classes of a script travel by value, as no other process can import them.
         data: bytes = cloudpickle.dumps(value)
-    except Exception as error:
+    except _NEVER_PICKLED as error:
         raise UnsupportedRecordError(
             f"a value of type {type(value).__qualname__} cannot be pickled ({error})"
         ) from error

@@ -19,6 +19,7 @@ A connector says how to encode a piece (`LedgerSink.encoding`) and gives a `Ledg
 from __future__ import annotations
 
 import io
+import logging
 import re
 import uuid
 from abc import ABC, abstractmethod
@@ -47,6 +48,8 @@ from minirt.io.base import (
     Staging,
 )
 from minirt.io.encoder import Encoder
+
+logger = logging.getLogger("minirt.sinks")
 
 PIECE_BYTES = 32 << 20
 """A writer stores a piece of its output as soon as it is this large; a commit holds one in memory."""
@@ -118,6 +121,22 @@ class LedgerSink(Sink, ABC):
     @abstractmethod
     def connect(self) -> LedgerConnection:
         """Connect, within seconds. Called in the coordinator."""
+
+    def holding(self) -> str | None:
+        """What it adds to, if there are records already: `the table prices`. None otherwise, and where it
+        does no harm to write the same records again.
+        """
+        return None
+
+    def on_fresh_start(self) -> None:
+        held_by = self.holding()
+        if held_by is not None:
+            logger.warning(
+                "%s holds records already, and the job starts from the beginning: if an earlier run of it "
+                "has written them, they will be there twice. Go on from its checkpoints with "
+                'restore="latest" (--restore latest), or empty it first',
+                held_by,
+            )
 
     def open_writer(self, context: SinkContext) -> SinkWriter:
         staging = _given(context.staging, context.operator)

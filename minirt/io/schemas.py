@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from minirt.data.batch import Batch, Columns
+from minirt.data.simple_columns import no_column
 from minirt.errors import ConfigurationError, SinkDataError
 
 
@@ -134,7 +135,7 @@ def _inferred(records: Sequence[Any]) -> pa.Schema:
         try:
             values = pa.array([record.get(name) for record in records])
         except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
-            raise SchemaMismatch(name, str(error)) from error
+            raise SchemaMismatch(name, no_column(error)) from error
         fields.append(pa.field(name, values.type))
     return pa.schema(fields)
 
@@ -162,7 +163,7 @@ def _column(records: Sequence[Any], field: pa.Field) -> pa.Array:
     except KeyError as error:
         raise SchemaMismatch(name, "missing") from error
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
-        raise SchemaMismatch(name, str(error)) from error
+        raise SchemaMismatch(name, no_column(error)) from error
     _check_nulls(field, column)
     return column
 

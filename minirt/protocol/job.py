@@ -22,6 +22,7 @@ from minirt.errors import (
     JobFailedError,
     SinkDataError,
     SupersededError,
+    UnsupportedValueError,
 )
 from minirt.protocol.checkpoints import CheckpointCoordinator, CheckpointSettings
 from minirt.protocol.dates import Dates
@@ -208,7 +209,7 @@ class JobProtocol:
 
     def _on_worker_failed(self, error: Exception, now: float) -> list[JobCommand]:
         failure = failed_by(error, GenerationFailureReason.WORKER_FAILED)
-        if isinstance(error, ConfigurationError):
+        if isinstance(error, ConfigurationError | UnsupportedValueError):
             return self._end_failed(failure, now)
         damaged = None if self._restored in self._damaged else self._restored
         if isinstance(error, CorruptCheckpointError) and damaged is not None:

@@ -25,6 +25,12 @@ class Contents:
     index: KeyIndex
     accumulators: list[Accumulator]
 
+    def is_of(self, keys: Sequence[pa.Array], values: Sequence[pa.Array]) -> bool:
+        """Whether columns are of the very types that these contents were made for."""
+        return [array.type for array in keys] == self.key_types and [
+            array.type for array in values
+        ] == self.value_types
+
     def change_key_type(self, place: int, type: pa.DataType) -> None:
         """A key column that was null so far turns out to be of this type."""
         self.key_types[place] = type

@@ -287,6 +287,8 @@ class ArraySlots:
         Without values, only keys are looked at.
         """
         contents = self._contents
+        if contents is not None and values is not None and contents.is_of(keys, values):
+            return contents
         if values is None:
             known = contents.value_types if contents is not None else []
             values = [pa.nulls(0, type) for type in known]

@@ -86,10 +86,24 @@ class ArrayTable(ArraySlots):
 
         Raises UserCodeError for a batch whose columns are not like those of the batches before.
         """
-        return self._distinct(self.add_rows(batch, times))
+        changed = self.distinct(self._take_in(batch, times))
+        self._segments.change(changed)
+        return changed
 
     def add_rows(self, batch: pa.RecordBatch, times: Times | None) -> Slots:
         """As `add`; returns the slot of each record."""
+        slots = self._take_in(batch, times)
+        self._segments.change(slots)
+        return slots
+
+    def distinct(self, slots: Slots) -> Slots:
+        """Each slot once, where it comes last: cheaper than sorting them."""
+        rows = np.arange(len(slots))
+        self._rows[slots] = rows
+        newest: Mask = self._rows[slots] == rows
+        return slots[newest]
+
+    def _take_in(self, batch: pa.RecordBatch, times: Times | None) -> Slots:
         keys = [self._column(batch, name) for name in self._keys]
         values = [self._values(batch, aggregate, keys) for aggregate in self._aggregates]
         masks = self._filters.masks(batch)
@@ -104,7 +118,6 @@ class ArrayTable(ArraySlots):
         if times is not None:
             np.maximum.at(self._times, slots, times)
             self._timed = True
-        self._segments.change(slots)
         return slots
 
     def merge(self, slots: Slots, others: Slots) -> None:
@@ -219,13 +232,6 @@ class ArrayTable(ArraySlots):
             f"is beyond the range of {type}; {'' if pa.types.is_decimal(type) else wider}"
             "a column that is cast to float64 has sums that are rounded"
         )
-
-    def _distinct(self, slots: Slots) -> Slots:
-        """Each slot once, where it comes last: cheaper than sorting them."""
-        rows = np.arange(len(slots))
-        self._rows[slots] = rows
-        newest: Mask = self._rows[slots] == rows
-        return slots[newest]
 
 
 def _counting(

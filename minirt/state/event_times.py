@@ -38,6 +38,11 @@ class EventTimes:
         return MAX_WATERMARK if self._ended else self._least
 
     @property
+    def greatest(self) -> int:
+        """The newest watermark that any key has seen."""
+        return self.least if self._ahead is None else max(self.least, int(self._ahead.max()))
+
+    @property
     def reached(self) -> int:
         """As `least`, but the end of input does not count: nothing is older for it."""
         return self._least

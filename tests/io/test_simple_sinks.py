@@ -21,6 +21,8 @@ CONTEXT = SinkContext(SinkIdentity("job", "out"), "out", 0, 1, 1)
 class TestCollectSink(SinkContract):
     """The rows are in the memory of the coordinator, so that a crash of it is none of its cases."""
 
+    shows_again = False
+
     @pytest.fixture(autouse=True)
     def _sink(self) -> None:
         self.sink = CollectSink()

@@ -39,6 +39,11 @@ def jsonl(*records: Any, nan: OnNan = "error") -> list[str]:
     return stream.getvalue().decode().split("\n")[:-1]
 
 
+def test_a_uuid_inside_of_other_values_is_named() -> None:
+    with pytest.raises(SinkDataError, match="column 'of': UUIDs inside of lists and dicts"):
+        parquet(Rows([{"of": [UUID(int=1)]}]))
+
+
 @pytest.mark.parametrize(
     ("record", "column", "reason"),
     [

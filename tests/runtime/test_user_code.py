@@ -27,6 +27,7 @@ from minirt import (
     ProcessContext,
     Restart,
     SequenceSource,
+    UnsupportedValueError,
     ValueState,
 )
 from tests.runtime.jobs import numbers_of
@@ -257,3 +258,56 @@ def test_state_that_cannot_be_stored_fails_the_job_whenever_its_snapshot_is_take
             restart=Restart.none(),
             checkpointing=Checkpointing(str(tmp_path), interval="10ms", mode=mode),
         )
+
+
+class Keeps(KeyedProcess):
+    """Keeps a value in its state."""
+
+    value = ValueState()
+
+    def __init__(self, value: Any) -> None:
+        self._value = value
+
+    def process(self, record: int, ctx: KeyedContext) -> list[int]:
+        self.value.set(self._value())
+        return [record]
+
+
+class Failing:
+    """Packing it fails the first time, as a value that asks a server would."""
+
+    def __init__(self, flag: Path) -> None:
+        self._flag = flag
+
+    def __deepcopy__(self, memo: Any) -> Any:
+        return self
+
+    def __reduce__(self) -> Any:
+        if first_time(self._flag):
+            raise OSError("the server of the value does not answer")
+        return Failing, (self._flag,)
+
+
+def keeping(value: Any, folder: Path, pickle: bool) -> Any:
+    env = Environment()
+    stream = env.source(SequenceSource(COUNT), uid="numbers").key_by(lambda number: number % 3)
+    stream.process(Keeps(value), uid="keeps").sink(CollectSink(), uid="out")
+    checkpointing = Checkpointing(str(folder / "checkpoints"), interval="10ms")
+    return env.execute(
+        runner="inline", checkpointing=checkpointing, options=Options(allow_pickle=pickle)
+    )
+
+
+@pytest.mark.parametrize("pickle", [False, True])
+def test_a_value_of_state_that_can_never_be_stored_ends_the_job_without_a_restart(tmp_path, pickle):
+    with pytest.raises(
+        JobFailedError, match=r"^job 'job' failed: state of operator .*keeps"
+    ) as failure:
+        keeping(lambda: (n for n in ()), tmp_path, pickle)
+    assert isinstance(failure.value.__cause__, UnsupportedValueError)
+
+
+def test_a_value_of_state_whose_own_packing_fails_is_packed_again_after_a_restart(tmp_path):
+    result = keeping(lambda: Failing(tmp_path / "failed"), tmp_path, pickle=True)
+    assert result.status is JobStatus.FINISHED
+    assert result.restarts == 1

@@ -12,6 +12,8 @@ from minirt.testing.contracts import SinkContract
 
 
 class TestTransactionalSink(SinkContract):
+    shows_again = False
+
     @pytest.fixture(autouse=True)
     def _outside_world(self) -> None:
         self.sink = TransactionalSink()

@@ -19,7 +19,7 @@ from minirt.io.encoder import Encoder
 from minirt.io.ledger import LedgerConnection, LedgerEntry, LedgerSink, LedgerTransaction
 from minirt.io.schemas import ColumnEncoder
 from minirt_connectors.database.driver import Driver, plain_name
-from minirt_connectors.dbapi import closed, committing, rows, run
+from minirt_connectors.dbapi import closed, committing, first, rows, run
 
 LEDGER = "minirt_commits"
 _ROWS = 10_000
@@ -80,6 +80,17 @@ class DatabaseSink(LedgerSink):
     def encoding(self, operator: str) -> Callable[[BinaryIO], Encoder]:
         columns = ColumnEncoder(operator, self._schema)
         return lambda stream: ArrowEncoder(stream, columns)
+
+    def holding(self) -> str | None:
+        if self._statement is not None:  # It may replace what is there.
+            return None
+        connection = self._driver.connect()
+        try:
+            with self._driver.errors(f"cannot read the table {self._table}"):
+                holds = first(connection, f"SELECT 1 FROM {self._table}") is not None
+        finally:
+            closed(connection)
+        return f"the table {self._table}" if holds else None
 
     def connect(self) -> LedgerConnection:
         names = self._schema.names

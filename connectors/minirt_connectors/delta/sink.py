@@ -110,6 +110,11 @@ class DeltaSink(LedgerSink):
         target = Target(self._location, shape, self._file_bytes, self._compression)
         return lambda stream: FilesEncoder(stream, operator, columns, target)
 
+    def holding(self) -> str | None:
+        table = None if self._key else self._location.look()
+        holds = table is not None and bool(table.file_uris())
+        return f"the Delta table {self._location.uri}" if holds else None
+
     def connect(self) -> LedgerConnection:
         return DeltaConnection(self._location, self._planned, self._key)
 

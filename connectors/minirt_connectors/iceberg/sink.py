@@ -77,6 +77,12 @@ class IcebergSink(LedgerSink):
         writing = _Writing(self._location, self._file_bytes)
         return lambda stream: _FilesEncoder(stream, columns, writing)
 
+    def holding(self) -> str | None:
+        snapshot = self._location.look().current_snapshot()
+        summary = None if snapshot is None else snapshot.summary
+        holds = summary is not None and summary.additional_properties.get("total-records") != "0"
+        return f"the Iceberg table {self._location.name}" if holds else None
+
     def connect(self) -> LedgerConnection:
         return IcebergConnection(self._location, self._planned)
 

@@ -131,6 +131,20 @@ class Cluster:
         finally:
             consumer.close()
 
+    def holds_records(self, topic: str) -> bool:
+        """Whether there are records in any partition of a topic."""
+        count = self.topic(topic)
+        consumer = self.consumer()
+        try:
+            with self.errors(f"cannot ask about the topic {topic!r}"):
+                partitions = (_client().TopicPartition(topic, number) for number in range(count))
+                bounds = (
+                    consumer.get_watermark_offsets(each, START_TIMEOUT_S) for each in partitions
+                )
+                return any(low < high for low, high in bounds)
+        finally:
+            consumer.close()
+
     def _partitions(self, consumer: Any, heard: Heard, name: str) -> int:
         kafka = _client()
         end = time.monotonic() + START_TIMEOUT_S

@@ -116,6 +116,10 @@ class KafkaSink(LedgerSink):
         shape = self._planned
         return lambda stream: OutgoingEncoder(stream, shape, operator)
 
+    def holding(self) -> str | None:
+        holds = self._cluster.holds_records(self._topic)
+        return f"the topic {self._topic!r}" if holds else None
+
     def connect(self) -> LedgerConnection:
         return KafkaConnection(self._cluster, self._ledger, self._sender)
 

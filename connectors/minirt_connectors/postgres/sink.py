@@ -98,6 +98,18 @@ class PostgresSink(LedgerSink):
     def connect(self) -> LedgerConnection:
         return PostgresConnection(self._server, *self._planned, self._key)
 
+    def holding(self) -> str | None:
+        table = self._planned[0]
+        if self._mode == "upsert":
+            return None
+        connection = self._server.connect()
+        try:
+            with self._server.errors(f"cannot read the table {table.sql}"):
+                [(holds,)] = rows(connection, f"SELECT EXISTS (SELECT 1 FROM {table.sql})")
+        finally:
+            closed(connection)
+        return f"the table {table.sql}" if holds else None
+
     @property
     def _planned(self) -> tuple[Table, pa.Schema]:
         if self._plan is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from minirt.data.batch import Batch, Columns
+from minirt.data.simple_columns import no_column
 from minirt.errors import UserCodeError
 from minirt.operators.common.base import shown
 
@@ -36,7 +37,7 @@ def to_columns(batch: Batch, label: str) -> Columns:
         strange = next((record for record in batch.records if record.keys() != names), None)
         table = pa.RecordBatch.from_pylist(batch.records)
     except (pa.ArrowException, TypeError, ValueError, AttributeError, OverflowError) as error:
-        raise _no_columns(label, str(error)) from error
+        raise _no_columns(label, no_column(error)) from error
     if not names:
         raise _no_columns(label, "a record without fields has no columns")
     if strange is not None:

@@ -41,10 +41,11 @@ class TumblingFrame(WindowFrame):
     def take(self, columns: Columns, times: Times | None) -> None:
         assert times is not None
         numbers = self._window.panes_of(times)
-        late = self._is_late(columns, numbers)
-        if late.any():
-            self._put_aside(columns, late)
-            columns, numbers = columns.where(~late), numbers[~late]
+        if self._closes_at(int(numbers.min())) <= self._times.greatest:
+            late = self._is_late(columns, numbers)
+            if late.any():
+                self._put_aside(columns, late)
+                columns, numbers = columns.where(~late), numbers[~late]
         for number, rows in by_value(numbers):
             self._add(number, part_of(columns.table, rows))
 
@@ -93,17 +94,17 @@ class TumblingFrame(WindowFrame):
     def _add(self, number: int, part: pa.RecordBatch) -> None:
         table = self._open(number)
         try:
-            changed = table.add(part, None)
+            slots = table.add_rows(part, None)
         except Exception as error:
             raise user_error(self.ctx.label, error, part.schema.names) from error
         if self._window.end_of(number) - 1 <= self._times.least:
-            self._give_out(number, changed, "late")
+            self._give_out(number, table.distinct(slots), "late")
             return
-        table.hold_back(changed)
+        table.hold_back(slots)
         if self._task.emission.when == "updates":
-            self._show_early(number, changed)
+            self._show_early(number, table.distinct(slots))
         elif self._task.emission.when == "interval":
-            self._changed.setdefault(number, []).append(changed)
+            self._changed.setdefault(number, []).append(table.distinct(slots))
 
     def _give_out(self, number: int, slots: Slots, pane: Pane) -> None:
         try:

@@ -10,7 +10,7 @@ from minirt.config import Limits
 from minirt.data.batch import Batch, Columns, Rows
 from minirt.data.codec import RowCodec, encode_columns
 from minirt.data.errors import UnsupportedRecordError
-from minirt.errors import UserCodeError
+from minirt.errors import UnsupportedValueError
 from minirt.graph.execution import Link
 from minirt.monitoring.subtask_metrics import SubtaskMetrics
 from minirt.partitionings.common.dealing import DealingSite
@@ -123,7 +123,7 @@ class ChannelBuffer:
         try:
             payload = self._outlet.codec.encode(rows)
         except UnsupportedRecordError as error:
-            raise UserCodeError(f"what {self._outlet.name} emits: {error}") from error
+            raise UnsupportedValueError(f"what {self._outlet.name} emits: {error}") from error
         learned = self._frame_bytes * count // max(1, len(payload))
         self.threshold = max(1, min(self._outlet.limits.frame_records, learned))
         self.put(Frame(Kind.ROWS, payload, count))
@@ -254,7 +254,7 @@ class LinkOutput:
             for place, part in self._dealer.columns(batch):
                 self._buffers[place].send_columns(part, frame_records)
         except UnsupportedRecordError as error:
-            raise UserCodeError(f"what operator {self._label} emits: {error}") from error
+            raise UnsupportedValueError(f"what operator {self._label} emits: {error}") from error
 
 
 class Outputs:

@@ -55,6 +55,7 @@ from minirt.runtime.program.savepoint_desk import SavepointDesk
 from minirt.runtime.program.signals import SignalWatch, launching
 from minirt.storage.checkpoints import CheckpointStorage
 from minirt.storage.store import ObjectStore
+from minirt.threads import naming_the_end_of_the_program
 
 Runner = Literal["processes", "inline"]
 
@@ -66,8 +67,9 @@ def start_job(graph: JobGraph, settings: RunSettings, clock: Clock = SYSTEM_CLOC
 
     The program does not end before the job.
     """
-    job = _launch(graph, settings, clock)
-    wait_at_exit(job)
+    with naming_the_end_of_the_program():
+        job = _launch(graph, settings, clock)
+        wait_at_exit(job)
     return job
 
 
@@ -118,7 +120,7 @@ def execute_job(
 ) -> JobResult:
     """Run a job to its end. Raises JobFailedError if it fails."""
     if runner == "processes":
-        with SignalWatch() as watch:
+        with naming_the_end_of_the_program(), SignalWatch() as watch:
             result = _launch(graph, settings, clock).wait()
         watch.pass_on(result.status)
         return result

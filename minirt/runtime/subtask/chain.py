@@ -11,7 +11,7 @@ from minirt.config import Options
 from minirt.data.batch import Batch, Rows
 from minirt.data.custody import Watching, custody_of
 from minirt.data.errors import UnsupportedRecordError
-from minirt.errors import UserCodeError
+from minirt.errors import UnsupportedValueError
 from minirt.graph.execution import Vertex
 from minirt.graph.job_graph import OperatorNode
 from minirt.io.base import Split, Staging
@@ -191,7 +191,7 @@ def _feed(operator: Operator, batch: Batch, input_index: int = 0) -> None:
     try:
         operator.process(batch, input_index)
     except UnsupportedRecordError as error:
-        raise UserCodeError(f"operator {operator.ctx.label}: {error}") from error
+        raise UnsupportedValueError(f"operator {operator.ctx.label}: {error}") from error
 
 
 def _feed_watched(operator: Operator, batch: Batch, input_index: int = 0) -> None:

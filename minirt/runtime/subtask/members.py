@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from minirt.data.errors import UnsupportedRecordError
-from minirt.errors import UserCodeError
+from minirt.errors import UnsupportedValueError
 from minirt.io.base import Prepared
 from minirt.monitoring.logs import logger_of
-from minirt.operators.common.base import Member, opening_error
+from minirt.operators.common.base import Member, end_error, opening_error
 from minirt.protocol.checkpoint_paths import CheckpointPaths
 from minirt.protocol.manifest import Reference
 from minirt.state.sections import Section
@@ -33,7 +33,7 @@ class Members:
                 raise opening_error(member.ctx.label, error) from error
 
     def snapshot(self) -> dict[str, Section]:
-        """The state of all operators by uid and section; raises UserCodeError if it cannot be stored.
+        """The state of all operators by uid and section. Raises UnsupportedValueError if it has no form.
 
         To make a section later may raise the same.
         """
@@ -108,7 +108,9 @@ def _storing(label: str) -> Iterator[None]:
     try:
         yield
     except UnsupportedRecordError as error:
-        raise UserCodeError(f"state of operator {label}: {error}") from error
+        raise UnsupportedValueError(f"state of operator {label}: {error}") from error
+    except Exception as error:
+        raise end_error(f"state of operator {label}", "could not be stored", error) from error
 
 
 def _labelled(section: Section, label: str) -> Section:

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 from minirt.data.batch import Columns, Rows
-from minirt.errors import SupersededError
+from minirt.errors import ConfigurationError, SupersededError
 from minirt.io import (
     Committable,
     CommitterContext,
@@ -38,6 +38,9 @@ class SinkContract(ABC):
 
     A crash is played by going on with a new sink object, without closing what came before.
     """
+
+    shows_again: bool = True
+    """Whether records that a second run writes from the beginning show beside those of the first."""
 
     @abstractmethod
     def new_sink(self) -> Sink:
@@ -140,6 +143,24 @@ class SinkContract(ABC):
         handles: list[Handle] = msgpack.unpackb(stored)
         self._checkpoints |= {repr(handle): checkpoint_id for handle in handles}
         return handles
+
+    def test_a_second_run_from_the_beginning_is_told_or_refused(
+        self, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        if not self.shows_again:
+            pytest.skip("a second run replaces what the first has written, or cannot see it")
+        sink = self.new_sink()
+        sink.on_fresh_start()
+        assert not caplog.records
+        self.commit(sink, self.prepared(self.writer(sink), 1, row(1)))
+        refused = False
+        try:
+            self.new_sink().on_fresh_start()
+        except ConfigurationError:
+            refused = True
+        assert refused or caplog.records, (
+            "on_fresh_start must warn, or raise ConfigurationError, where there is output already"
+        )
 
     def test_nothing_is_visible_before_the_commit_and_everything_after(self) -> None:
         sink = self.new_sink()
