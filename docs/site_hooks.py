@@ -49,7 +49,7 @@ API = {
         "SinkIdentity SinkWriter Prepared"
     ),
     "Running jobs": (
-        "RunOptions Checkpointing AlignedWithTimeout Options Limits Queues Restart JobSettings "
+        "RunOptions Checkpointing AlignedWithTimeout Epoch Options Limits Queues Restart JobSettings "
         "load_settings Job JobResult JobStatus JobObserver JobProgress JobFigures HostCluster "
         "Invitation Launched"
     ),

@@ -134,6 +134,7 @@ if TYPE_CHECKING:
         SplitReader,
     )
     from minirt.modes.aligned_with_timeout import AlignedWithTimeout
+    from minirt.modes.epoch import Epoch
     from minirt.monitoring.figures import JobFigures
     from minirt.protocol.job_events import JobStatus
     from minirt.protocol.reasons import (
@@ -221,6 +222,7 @@ __all__ = [
     "RunOptions",
     "Checkpointing",
     "AlignedWithTimeout",
+    "Epoch",
     "Options",
     "Limits",
     "Queues",
@@ -317,6 +319,7 @@ _NAMES_OF = {
         "SinkIdentity SinkWriter Source Split SplitReader"
     ),
     "minirt.modes.aligned_with_timeout": "AlignedWithTimeout",
+    "minirt.modes.epoch": "Epoch",
     "minirt.monitoring.figures": "JobFigures",
     "minirt.protocol.job_events": "JobStatus",
     "minirt.protocol.reasons": (

@@ -234,7 +234,7 @@ class Checkpointing:
 
     storage: str | os.PathLike[str]
     interval: Duration = "10s"
-    """From the start of one checkpoint to the start of the next."""
+    """From the start of one checkpoint to the start of the next; from its end if sources wait for it."""
     mode: Any = "aligned"
     timeout: Duration = "10min"
     """A checkpoint that takes longer is given up."""

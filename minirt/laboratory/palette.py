@@ -30,6 +30,7 @@ OF_MODE = {
     "unaligned": Colour("unaligned", "#c84f00", "#ff9a52"),
     "aligned_with_timeout": Colour("with-timeout", "#007a5a", "#3ecf9f"),
     "chandy_lamport": Colour("chandy-lamport", "#6b5b00", "#d6c34a"),
+    "epoch": Colour("epoch", "#c0392b", "#ff8f80"),
     "at_least_once": Colour("at-least-once", "#a34b86", "#e596c8"),
 }
 OF_OTHERS = (

@@ -9,6 +9,7 @@ from minirt.modes.aligned import Aligned
 from minirt.modes.aligned_with_timeout import AlignedWithTimeout
 from minirt.modes.at_least_once import AtLeastOnce
 from minirt.modes.chandy_lamport import ChandyLamport
+from minirt.modes.epoch import Epoch
 from minirt.modes.unaligned import Unaligned
 from minirt.protocol.barriers import CheckpointMode
 
@@ -17,6 +18,7 @@ MODES: dict[str, CheckpointMode] = {
     "aligned_with_timeout": AlignedWithTimeout(),
     "at_least_once": AtLeastOnce(),
     "chandy_lamport": ChandyLamport(),
+    "epoch": Epoch(),
     "unaligned": Unaligned(),
 }
 

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import ClassVar, Literal, NamedTuple, Protocol
+from typing import ClassVar, Literal, NamedTuple, Protocol, runtime_checkable
 
 TRIGGER_CHANNEL = 0
 """The only channel of a source subtask: its barriers are the coordinator's triggers."""
@@ -229,3 +229,11 @@ class CheckpointMode(Protocol):
 
     def on_timer(self, alignment: Alignment) -> list[Command]:
         """A time that the mode asked for with ScheduleTimer has come."""
+
+
+@runtime_checkable
+class HoldsSources(Protocol):
+    """What a mode has besides if sources are to wait behind their barrier until a checkpoint is over."""
+
+    def holds_sources(self, checkpoint_id: int) -> bool:
+        """Whether they wait for this one to complete, or to fail. The coordinator asks."""

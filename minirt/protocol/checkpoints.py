@@ -13,9 +13,10 @@ checkpoint is complete, the job needs no workers: what is left to do is between 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
-from minirt.protocol.barriers import Barrier
+from minirt.protocol.barriers import Barrier, CheckpointMode, HoldsSources
 from minirt.protocol.commits import Commits
 from minirt.protocol.dates import Dates
 from minirt.protocol.ids import SubtaskId
@@ -69,6 +70,13 @@ class CheckpointSettings:
     tolerable_failures: int = 10
     savepoint_requests: int = 16
     """How many requests for savepoints may wait for their answer at a time."""
+    modes: Mapping[str, CheckpointMode] = field(default_factory=dict)
+    """The modes that a barrier may name. One that is missing holds no sources."""
+
+    def holds_sources(self, barrier: Barrier) -> bool:
+        """Whether sources wait behind this barrier until its checkpoint is over."""
+        mode = self.modes.get(barrier.mode)
+        return isinstance(mode, HoldsSources) and mode.holds_sources(barrier.checkpoint_id)
 
 
 class CheckpointCoordinator:
@@ -156,7 +164,7 @@ class CheckpointCoordinator:
     def on_savepoint_not_published(
         self, event: SavepointNotPublished, now: float
     ) -> list[JobCommand]:
-        resume = self._resume_if_paused()
+        resume = self._resume_if_stopped()
         answer = self._savepoints.on_not_published(event)
         return [*resume, *answer, *self._after_savepoint(now)] if answer else []
 
@@ -198,8 +206,10 @@ class CheckpointCoordinator:
         if manifest.kind == "final":
             self._final_id = checkpoint_id
         self._savepoints.on_stored(manifest)
+        released = self._release_sources(pending, now)
         trace = pending.to_trace(self._job, self._generation, now)
         return [
+            *released,
             *self._commits.on_stored(manifest, trace),
             *self.telling.on_stored(checkpoint_id, tuple(pending.offsets)),
             RecordHistory(completed_report(manifest)),
@@ -307,14 +317,14 @@ class CheckpointCoordinator:
         mode = self._settings.mode if request is None else request.mode
         barrier = Barrier(checkpoint_id, mode, created_at=now, savepoint=request is not None)
         kind = kind_of(request, drained=self._all_drained)
-        self._pending = PendingCheckpoint(
+        self._pending = pending = PendingCheckpoint(
             barrier, kind, set(self._subtasks), self._dates.of(now), drain_of(request)
         )
+        pending.holds_sources = self._settings.holds_sources(barrier)
         if request is None:
             self._last_triggered_at = now
-        pause = request is not None and request.afterwards is Afterwards.STOP
         return [
-            TriggerCheckpoint(self._generation, barrier, pause),
+            TriggerCheckpoint(self._generation, barrier, pending.holds_sources or self._stops),
             SetTimer(Timer(TimerKind.EXPIRE, checkpoint_id), now + self._settings.timeout_s),
         ]
 
@@ -343,6 +353,7 @@ class CheckpointCoordinator:
         self._last_ended_at = now
         self._leftovers.on_failed()
         commands: list[JobCommand] = [
+            *self._release_sources(pending, now),
             self._record(pending, failure, now),
             self._clean_up(),
         ]
@@ -352,7 +363,7 @@ class CheckpointCoordinator:
             if self.too_many_failures is not None:
                 return commands
         else:
-            commands += self._resume_if_paused()
+            commands += self._resume_if_stopped()
             commands += self._savepoints.fail(
                 SavepointFailure(
                     SavepointFailureReason.CHECKPOINT_FAILED,
@@ -371,7 +382,22 @@ class CheckpointCoordinator:
         """Clean up after each checkpoint, failed ones too: what they left may fill the storage."""
         return CleanUp(self._savepoints.needed, self._leftovers.take_unneeded())
 
-    def _resume_if_paused(self) -> list[JobCommand]:
+    @property
+    def _stops(self) -> bool:
+        """Whether sources wait behind the savepoint that the job is to end with."""
         request = self._savepoints.active
-        paused = request is not None and request.afterwards is Afterwards.STOP
-        return [ResumeSources(self._generation)] if paused else []
+        return request is not None and request.afterwards is Afterwards.STOP
+
+    def _resume_if_stopped(self) -> list[JobCommand]:
+        return [ResumeSources(self._generation)] if self._stops else []
+
+    def _release_sources(self, pending: PendingCheckpoint, now: float) -> list[JobCommand]:
+        """Let sources go on that have waited for a checkpoint which is over, however it ended.
+
+        The interval begins anew with that. If it went on from the trigger, a checkpoint that takes longer
+        than an interval would be followed by the next one at once, and sources would never read again.
+        """
+        if not pending.holds_sources or self._stops:
+            return []
+        self._last_triggered_at = now
+        return [ResumeSources(self._generation)]

@@ -41,6 +41,8 @@ class PendingCheckpoint:
     triggered_at: float
     """The date, in seconds since 1970; durations are measured from the creation of the barrier."""
     drain: Drain | None = None
+    holds_sources: bool = False
+    """Whether its mode has sources wait until it is over."""
     snapshots: list[SnapshotRef] = field(default_factory=list)
     in_flight: list[InFlightRef] = field(default_factory=list)
     watermarks: list[SubtaskWatermarks] = field(default_factory=list)

@@ -28,7 +28,7 @@ class SubtaskCommand:
 
 @dataclass(frozen=True, slots=True)
 class TriggerCheckpoint(SubtaskCommand):
-    """Begin a checkpoint with this barrier; with `pause`, emit nothing behind it."""
+    """Begin a checkpoint with this barrier; with `pause`, emit nothing behind your snapshot."""
 
     barrier: Barrier
     pause: bool = False

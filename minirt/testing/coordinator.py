@@ -112,14 +112,15 @@ class SimulatedCoordinator(Actor):
         self._commands: deque[StorageCommand] = deque()
         gate = CoordinatorGate(self, surroundings)
         mode = find_mode(job.checkpointing.mode)
+        modes = {**MODES, mode.name: mode}
         package = JobPackage(
             job.pickled,
             job.options,
-            {**MODES, mode.name: mode},
+            modes,
             _storage(surroundings, WorkerGate(surroundings.chaos), job),
         )
         self.protocol = job_protocol(
-            job.graph, job.checkpointing, mode.name, job.restart, job.options
+            job.graph, job.checkpointing, modes, mode.name, job.restart, job.options
         )
         self.cluster = SimulatedCluster(
             surroundings.schedule,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import pytest
 from hypothesis import Phase, given, settings
@@ -14,6 +15,7 @@ from minirt.modes import DEFAULT_MODE, ENTRY_POINT_GROUP, MODES, find_mode
 from minirt.modes.aligned import Aligned
 from minirt.modes.aligned_with_timeout import AlignedWithTimeout
 from minirt.modes.at_least_once import AtLeastOnce
+from minirt.modes.epoch import Epoch
 from minirt.modes.unaligned import Unaligned
 from minirt.protocol.barriers import (
     Alignment,
@@ -55,6 +57,14 @@ class TestOptionsOfAlignedWithTimeout(ModeContract):
     """An event of the contract takes a second, a record a byte."""
 
 
+class TestEpochInGroups(ModeContract):
+    """A group is the coordinator's matter: in a subtask the mode orders the same."""
+
+    @pytest.fixture
+    def mode(self) -> CheckpointMode:
+        return Epoch(group=3)
+
+
 class Added(Aligned):
     name = "added"
 
@@ -87,7 +97,7 @@ def test_name_may_be_written_with_hyphens() -> None:
 
 
 def test_unknown_name_is_refused_with_the_known_ones() -> None:
-    known = "aligned, aligned_with_timeout, at_least_once, chandy_lamport, unaligned"
+    known = "aligned, aligned_with_timeout, at_least_once, chandy_lamport, epoch, unaligned"
     with pytest.raises(ConfigurationError, match=f"no checkpoint mode 'none'; known are {known}"):
         find_mode("none")
 
@@ -113,6 +123,12 @@ def test_timeout_that_no_checkpoint_reaches_is_refused(mode: str | CheckpointMod
         find_mode(mode, expires_after_s=1.0)
     assert find_mode(mode, expires_after_s=1.5).name == "aligned_with_timeout"
     find_mode(AlignedWithTimeout(timeout=None, switch_below=5), expires_after_s=1.0)
+
+
+@pytest.mark.parametrize("group", [0, -1, 1.5, True, "2"])
+def test_a_group_of_epochs_that_is_no_positive_number_is_refused(group: Any) -> None:
+    with pytest.raises(ConfigurationError, match="epoch: group must be a whole number above 0"):
+        Epoch(group=group)
 
 
 def test_mode_object_is_returned_as_it_is() -> None:

@@ -8,7 +8,7 @@ same every time.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Literal
 
@@ -18,10 +18,18 @@ import minirt as rt
 from minirt.graph.execution import ExecutionGraph
 from minirt.graph.planner import build_execution_graph
 from minirt.modes import find_mode
-from minirt.protocol.job_events import JobEvent, JobStatus, StopWorkers, Submitted, WorkerFailed
+from minirt.protocol.job_events import (
+    JobEvent,
+    JobStatus,
+    SavepointRequested,
+    StopWorkers,
+    Submitted,
+    WorkerFailed,
+)
 from minirt.protocol.manifest import Manifest
 from minirt.protocol.restarts import RestartStrategy
 from minirt.protocol.restore_options import RestoreOptions
+from minirt.protocol.savepoint_requests import Afterwards, SavepointRequest
 from minirt.runtime.control.package import JobPackage
 from minirt.runtime.coordinator.local import LocalCluster
 from minirt.runtime.coordinator.observer import JobObserver
@@ -84,12 +92,12 @@ class SteppedJob:
             folder, interval=INTERVAL_S, mode=mode, timeout="1d", watermarks=watermarks
         )
         options = rt.Options(limits=SMALL, heartbeat_timeout="365d", buffer_timeout=0)
-        package = JobPackage(
-            cloudpickle.dumps(self.graph), options, {mode: find_mode(mode)}, self.storage
-        )
+        self._mode = mode
+        modes = {mode: find_mode(mode)}
+        package = JobPackage(cloudpickle.dumps(self.graph), options, modes, self.storage)
         tasks = StorageTasks(self.graph, self.storage, checkpointing, restore or RestoreOptions())
         self._protocol = job_protocol(
-            self.graph, checkpointing, mode, restart or rt.Restart.none(), options
+            self.graph, checkpointing, modes, mode, restart or rt.Restart.none(), options
         )
         self._clock = HeldClock(1000.0)
         self._event_loop = SteppedLoop(self._clock.monotonic)
@@ -138,6 +146,18 @@ class SteppedJob:
             assert self._turn(lambda subtask: True), "the checkpoint does not complete"
         self._settle()
         return self.storage.read_manifest(max(new)) if new and not self.over else None
+
+    def stop(self) -> None:
+        """End the job with a savepoint, while all work."""
+        request = SavepointRequest(1, self._mode, None, Afterwards.STOP)
+        self._events.append(SavepointRequested(request))
+        while not self.over:
+            assert self._turn(lambda subtask: True), "the stop does not complete"
+
+    @property
+    def subtasks(self) -> Collection[Subtask]:
+        """Those of the current generation."""
+        return self._cluster.subtasks.values()
 
     @property
     def over(self) -> bool:

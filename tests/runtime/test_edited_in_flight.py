@@ -186,7 +186,9 @@ CHAINED: dict[str, tuple[Shape, int, Shape, int]] = {
 }
 
 
-@pytest.mark.parametrize("mode", ["aligned", "at_least_once", "unaligned", "aligned_with_timeout"])
+@pytest.mark.parametrize(
+    "mode", ["aligned", "at_least_once", "unaligned", "aligned_with_timeout", "epoch"]
+)
 @pytest.mark.parametrize("change", CHAINED)
 def test_records_on_their_way_to_an_operator_that_is_chained_now_come_first(
     change: str, mode: str, tmp_path: Path
@@ -202,7 +204,7 @@ def test_records_on_their_way_to_an_operator_that_is_chained_now_come_first(
     numbered_once(sink.rows)
 
 
-@pytest.mark.parametrize("mode", ["aligned", "unaligned"])
+@pytest.mark.parametrize("mode", ["aligned", "epoch", "unaligned"])
 def test_a_checkpoint_waits_for_records_that_have_no_link_any_more(
     mode: str, tmp_path: Path
 ) -> None:
@@ -218,6 +220,19 @@ def test_a_checkpoint_waits_for_records_that_have_no_link_any_more(
     held = {data.link for captured in manifest.in_flight for data in captured.channels}
     assert held <= {"two > number:0"}
     SteppedJob(job_of(each_once(old), sink, 4), tmp_path, restore=LATEST).finish()
+    numbered_once(sink.rows)
+
+
+def test_a_stop_waits_for_records_that_have_no_link_any_more(tmp_path: Path) -> None:
+    """They lie ahead of the snapshot of a source: it pauses behind that, not at the trigger."""
+    old, _, new, _ = CHAINED["two in a row"]
+    sink = TransactionalSink()
+    job = SteppedJob(job_of(each_once(old), sink, 3), tmp_path)
+    job.work(20)
+    job.checkpoint()
+    SteppedJob(job_of(each_once(new), sink, 2), tmp_path, restore=LATEST, mode="aligned").stop()
+    assert 0 < len(sink.rows) < COUNT
+    SteppedJob(job_of(each_once(new), sink, 2), tmp_path, restore=LATEST).finish()
     numbered_once(sink.rows)
 
 

@@ -15,6 +15,7 @@ from random import Random
 
 from minirt.modes import MODES
 from minirt.modes.aligned_with_timeout import AlignedWithTimeout
+from minirt.modes.epoch import Epoch
 from minirt.protocol.barriers import CheckpointMode
 from minirt.testing.conformance.campaign import Tally, campaign
 from minirt.testing.conformance.cases import Run, draw_case, run_case
@@ -28,6 +29,8 @@ def run_seed(seed: int) -> Run:
 def draw_mode(random: Random) -> CheckpointMode:
     """A registered mode, with options that suit the pace of the simulated clock if it has any."""
     mode = MODES[random.choice(sorted(MODES))]
+    if isinstance(mode, Epoch):
+        return Epoch(random.choice((1, 1, 2, 5)))
     return draw_timeout(random) if isinstance(mode, AlignedWithTimeout) else mode
 
 

@@ -76,6 +76,10 @@ def counting_unaligned(seed: int) -> Sequence[str]:
     return run_counting(seed, mode="unaligned", steps_max=STEPS_MAX)
 
 
+def counting_by_epochs(seed: int) -> Sequence[str]:
+    return run_counting(seed, mode="epoch", steps_max=STEPS_MAX)
+
+
 def counting_with_timeout(seed: int) -> Sequence[str]:
     mode = draw_timeout(Random(f"timeout {seed}"))
     return run_counting(seed, mode=mode, steps_max=STEPS_MAX)
@@ -121,7 +125,15 @@ def assert_noticed(search: Search, *words: str) -> None:
 
 def test_without_a_planted_bug_nothing_is_noticed() -> None:
     searches = (counting, counting_unaligned, counting_with_timeout, counting_with_zombies)
-    for search in (*searches, counting_spilled, impure, random_jobs, output_of_random_jobs, timers):
+    for search in (
+        *searches,
+        counting_by_epochs,
+        counting_spilled,
+        impure,
+        random_jobs,
+        output_of_random_jobs,
+        timers,
+    ):
         for seed in range(runs(15)):
             assert search(seed) == []
 
@@ -407,6 +419,11 @@ def test_a_barrier_that_overtakes_where_it_must_not(monkeypatch: Patch) -> None:
 def test_outputs_that_are_still_watched_after_the_checkpoint_is_over(monkeypatch: Patch) -> None:
     monkeypatch.setattr(Outputs, "unwatch", lambda self: None)
     assert_noticed(counting_with_timeout, "AssertionError")
+
+
+def test_sources_that_nobody_lets_go_on_behind_a_checkpoint(monkeypatch: Patch) -> None:
+    monkeypatch.setattr(CheckpointCoordinator, "_release_sources", lambda self, pending, now: [])
+    assert_noticed(counting_by_epochs, "steps")
 
 
 # Clocks and threads.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import queue
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -29,6 +29,7 @@ from minirt.monitoring.monitor import JobMonitor
 from minirt.monitoring.program_logging import ProgramLogging
 from minirt.monitoring.report import FiguresReport
 from minirt.operators.common.checks import check_hooks, check_instance
+from minirt.protocol.barriers import CheckpointMode
 from minirt.protocol.checkpoint_paths import CheckpointPaths
 from minirt.protocol.checkpoints import CheckpointSettings
 from minirt.protocol.ids import SubtaskId
@@ -270,6 +271,7 @@ class _Parts:
             mode = find_mode(DEFAULT_MODE)
         else:
             mode = find_mode(checkpointing.mode, checkpointing.timeout_s)
+        modes = {**MODES, mode.name: mode}
         try:
             pickled = cloudpickle.dumps(execution)
         except Exception as error:
@@ -277,11 +279,11 @@ class _Parts:
         return cls(
             execution,
             JobPackage(
-                *(pickled, options, {**MODES, mode.name: mode}, storage, clock),
+                *(pickled, options, modes, storage, clock),
                 ProgramLogging.of_this_process(options),
             ),
             job_protocol(
-                *(execution, checkpointing, mode.name, settings.restart, options),
+                *(execution, checkpointing, modes, mode.name, settings.restart, options),
                 hosts_wait_s=_launch_of(settings).wait_s or 0.0,
             ),
             StorageTasks(execution, storage, checkpointing, settings.restore),
@@ -340,6 +342,7 @@ def _chosen(
 def job_protocol(
     execution: ExecutionGraph,
     checkpointing: Checkpointing | None,
+    modes: Mapping[str, CheckpointMode],
     mode: str,
     restart: RestartStrategy | None,
     options: Options,
@@ -347,10 +350,11 @@ def job_protocol(
 ) -> JobProtocol:
     """The protocol of a job that has not begun, with the defaults filled in.
 
-    Workers may wait `hosts_wait_s` for hosts before they can connect.
+    `mode` is that of its checkpoints, `modes` are all that its workers know. These may wait
+    `hosts_wait_s` for hosts before they can connect.
     """
     if checkpointing is None:
-        settings = CheckpointSettings(mode, interval_s=None)
+        settings = CheckpointSettings(mode, interval_s=None, modes=modes)
     else:
         settings = CheckpointSettings(
             mode,
@@ -359,6 +363,7 @@ def job_protocol(
             checkpointing.min_pause_s,
             checkpointing.tolerable_failures,
             options.limits.savepoint_requests,
+            modes,
         )
     return JobProtocol(
         execution.name,

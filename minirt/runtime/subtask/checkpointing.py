@@ -88,6 +88,11 @@ class SubtaskCheckpoints:
         """Sink output that was prepared for checkpoints which were aborted before their upload."""
 
     @property
+    def snapshot_id(self) -> int:
+        """The checkpoint that the last snapshot was taken for; 0 before the first one."""
+        return self._snapshot_id
+
+    @property
     def timer_at(self) -> float | None:
         """When `on_time` has something to do, by the monotonic clock."""
         return min((at for at, _ in self._timers), default=None)

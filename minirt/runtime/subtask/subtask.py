@@ -80,7 +80,10 @@ class Subtask:
         self.chain.on_time_passed = self._on_time_passed
         self._log_fields = {"operator": parts.identity.head, "subtask": self.id.index}
         self._paused = False
-        """Whether a source waits behind the savepoint that its job is to end with."""
+        """Whether a source waits behind a snapshot, for the coordinator to resume it."""
+        self._pause_behind: int | None = None
+        """The checkpoint behind whose snapshot it is to wait. In-flight data that was restored into a
+        source may have to be consumed ahead of that snapshot."""
         self._checkpoints = SubtaskCheckpoints(parts, modes, ports)
 
     # What the host asks.
@@ -151,10 +154,12 @@ class Subtask:
         """Do what the coordinator orders."""
         match command:
             case TriggerCheckpoint(barrier=barrier, pause=pause):
-                self._paused = self._paused or pause
+                if pause:
+                    self._pause_behind = barrier.checkpoint_id
                 self._checkpoints.on_trigger(barrier)
+                self._pause_if_due()
             case ResumeSources():
-                self._paused = False
+                self._pause_behind, self._paused = None, False
             case DrainSources():
                 self.input.drain()
             case AbortCheckpoint(checkpoint_id=checkpoint_id):
@@ -251,8 +256,13 @@ class Subtask:
                 self._checkpoints.on_reached(channel, barrier)
             case Ended(channel):
                 self._checkpoints.on_ended(channel)
+                self._pause_if_due()
             case End():
                 self._begin_work(self._finish_input())
+
+    def _pause_if_due(self) -> None:
+        behind = self._pause_behind
+        self._paused = behind is not None and self._checkpoints.snapshot_id >= behind
 
     def _begin_work(self, work: Iterator[Step] | None) -> None:
         if work is not None:

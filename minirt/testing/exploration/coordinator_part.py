@@ -82,6 +82,7 @@ class CoordinatorPart:
         self._protocol = job_protocol(
             job.graph,
             job.checkpointing,
+            job.package.modes,
             job.mode.name,
             Restart.fixed_delay(None, 0),
             job.options,
