@@ -57,7 +57,7 @@ def test_a_right_mode_passes(call: Call, mode: str) -> None:
 
 
 def test_a_wrong_mode_fails_and_the_counterexample_can_be_replayed(call: Call) -> None:
-    called = call("conformance", HASTY, "--runs", "12")
+    called = call("conformance", HASTY, "--runs", "40")
     assert called.status == 1
     assert "runs failed, those of the seeds " in called.out
     assert re.search(r"op0: source, (1 split|2 splits) of ", called.out)
@@ -81,7 +81,7 @@ def test_json_is_one_object_on_standard_output(call: Call) -> None:
     passed = json.loads(call("conformance", "unaligned", "--runs", "8", "--json").out)
     assert (passed["passed"], passed["runs"], passed["counterexample"]) == (True, 8, None)
     assert passed["cuts"] > 0
-    called = call("conformance", HASTY, "--start", "100", "--runs", "8", "--json")
+    called = call("conformance", HASTY, "--start", "100", "--runs", "40", "--json")
     assert called.status == 1
     failed = json.loads(called.out)
     assert failed["failures"][0]["seed"] >= 100
