@@ -25,7 +25,8 @@ class WatermarkValve:
 
     Channels that are idle or have ended hold nothing up.
 
-    Nothing is emitted before every active channel has brought a watermark.
+    Nothing is emitted before every active channel has brought a watermark. When the last active one turns
+    idle or ends, what it held up of idle ones is emitted: else it would matter who turned idle first.
     """
 
     def __init__(self, channels: int) -> None:
@@ -70,11 +71,15 @@ class WatermarkValve:
 
     def _change(self) -> WatermarkChange:
         states = zip(self._watermarks, self._active, self._ended, strict=True)
-        active = [watermark for watermark, is_active, ended in states if is_active and not ended]
-        turned = None if (not active) == self._idle else not active
-        self._idle = not active
-        known = [watermark for watermark in active if watermark is not None]
-        if not active or len(known) < len(active):
+        opened = [(watermark, is_active) for watermark, is_active, ended in states if not ended]
+        telling = [watermark for watermark, is_active in opened if is_active]
+        idle = not telling
+        turned = None if idle == self._idle else idle
+        self._idle = idle
+        if turned:
+            telling = [watermark for watermark, _ in opened if watermark is not None]
+        known = [watermark for watermark in telling if watermark is not None]
+        if not known or len(known) < len(telling):
             return WatermarkChange(idle=turned) if turned is not None else NO_CHANGE
         least = min(known)
         if self._emitted is not None and least <= self._emitted:

@@ -101,6 +101,23 @@ def test_all_idle_emits_no_watermark_and_keeps_the_last() -> None:
     assert valve.watermark == 3
 
 
+def test_it_does_not_depend_on_who_is_idle_first_how_far_event_time_comes() -> None:
+    for order in ([0, 1, 2], [2, 1, 0], [1, 2, 0], [0, 2, 1]):
+        valve = WatermarkValve(3)
+        valve.on_watermark(0, 7)
+        valve.on_watermark(1, 7)
+        told = [valve.on_idle(channel) for channel in order]
+        assert valve.watermark == 7, order
+        assert [change.idle for change in told] == [None, None, True]
+
+
+def test_a_channel_that_ends_without_a_watermark_lets_go_what_idle_ones_have_brought() -> None:
+    valve = WatermarkValve(2)
+    valve.on_watermark(0, 7)
+    assert valve.on_idle(0) == NO_CHANGE
+    assert valve.on_end(1) == WatermarkChange(7, idle=True)
+
+
 def test_return_from_all_idle_brings_the_watermark_that_came_meanwhile() -> None:
     valve = WatermarkValve(1)
     valve.on_idle(0)
@@ -160,10 +177,14 @@ def test_emitted_watermark_is_the_greatest_least_so_far(events: list[Event]) -> 
         counted = [
             w for w, on, over in zip(watermarks, active, ended, strict=True) if on and not over
         ]
-        complete = [w for w in counted if w is not None]
-        least = min(complete) if complete and len(complete) == len(counted) else None
-        grown = least is not None and (emitted is None or least > emitted)
         turned = (not counted) != idle
+        asked = counted
+        if turned and not counted:
+            brought = zip(watermarks, ended, strict=True)
+            asked = [w for w, over in brought if w is not None and not over]
+        complete = [w for w in asked if w is not None]
+        least = min(complete) if complete and len(complete) == len(asked) else None
+        grown = least is not None and (emitted is None or least > emitted)
         assert change == WatermarkChange(least if grown else None, not counted if turned else None)
         emitted, idle = (least if grown else emitted), not counted
         assert valve.watermark == emitted

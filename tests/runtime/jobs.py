@@ -10,6 +10,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -38,6 +39,7 @@ Expected = dict[str, list[Row]]
 
 KEYS = 7
 WINDOW_MS = 50
+HELD = 100
 _BATCH = 64
 
 
@@ -45,7 +47,8 @@ class Numbers(Source):
     """0 to `count` - 1; split i of n gives every n-th number, beginning with the i-th.
 
     Event time is the number. `per_second` is the pace of all splits together. Every number that
-    `bad_every` divides does not parse. Without `count` it never ends.
+    `bad_every` divides does not parse. Without `count` it never ends. With `let_go`, the last `HELD`
+    numbers come once that file is there: on no machine does the job end before a test wants it to.
     """
 
     interleave = True
@@ -57,11 +60,13 @@ class Numbers(Source):
         splits: int = 4,
         per_second: float | None = None,
         bad_every: int | None = None,
+        let_go: Path | None = None,
     ) -> None:
         self._count = count
         self._splits = splits
         self._per_second = per_second
         self._bad_every = bad_every
+        self._let_go = let_go
         self.bounded = count is not None
         self.side_errors = bad_every is not None
 
@@ -71,7 +76,8 @@ class Numbers(Source):
     def open_split(self, split: Split, offset: Any) -> SplitReader:
         pace = None if self._per_second is None else self._per_second / self._splits
         first = split.info["first"]
-        return _NumbersReader(first, self._splits, self._count, offset or 0, pace, self._bad_every)
+        how = (pace, self._bad_every, self._let_go)
+        return _NumbersReader(first, self._splits, self._count, offset or 0, *how)
 
 
 class _NumbersReader(SplitReader):
@@ -85,12 +91,14 @@ class _NumbersReader(SplitReader):
         offset: int,
         pace: float | None,
         bad_every: int | None,
+        let_go: Path | None,
     ) -> None:
         self._first = first
         self._step = step
         self._count = count
         self._pace = pace
         self._bad_every = bad_every
+        self._let_go = let_go
         self._opened_at = time.monotonic()
         self._opened_at_offset = offset
         self._bad: list[BadRecord] = []
@@ -105,7 +113,8 @@ class _NumbersReader(SplitReader):
         if self._count is not None:
             if self._first + self.offset * self._step >= self._count:
                 return None
-            numbers = [number for number in numbers if number < self._count]
+            held = 0 if self._let_go is None or self._let_go.exists() else HELD
+            numbers = [number for number in numbers if number < self._count - held]
         self.offset += len(numbers)
         if self._bad_every is None:
             return numbers
@@ -133,19 +142,31 @@ def bag(rows: Iterable[Mapping[str, Any]]) -> Counter[str]:
 
 
 def numbers_of(
-    env: Environment, count: int | None, name: str, *, per_second: float | None, splits: int = 4
+    env: Environment,
+    count: int | None,
+    name: str,
+    *,
+    per_second: float | None,
+    splits: int = 4,
+    let_go: Path | None = None,
 ) -> Stream:
-    source = Numbers(count, splits=splits, per_second=per_second)
+    source = Numbers(count, splits=splits, per_second=per_second, let_go=let_go)
     return env.source(source, uid=name, watermarks=Watermarks.monotonous(timestamp=lambda n: n))
 
 
 def build(
-    case: Case, env: Environment, count: int, *, per_second: float | None = None
+    case: Case,
+    env: Environment,
+    count: int,
+    *,
+    per_second: float | None = None,
+    let_go: Path | None = None,
 ) -> dict[str, Stream]:
     """Add the case to the environment; its uids begin with the name of the case."""
 
     def another(name: str) -> Stream:
-        return numbers_of(env, count, f"{case.name}-{name}", per_second=per_second)
+        uid = f"{case.name}-{name}"
+        return numbers_of(env, count, uid, per_second=per_second, let_go=let_go)
 
     return case.build(env, another("numbers"), another)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -44,6 +45,7 @@ from tests.runtime.test_backpressure import ten_a_second
 pytestmark = pytest.mark.processes
 
 COUNT = 1500
+_LET_GO = "let-go"
 FILES = Options(limits=Limits(inline_snapshot_bytes=0))
 
 Start = Callable[..., Job]
@@ -51,12 +53,12 @@ Start = Callable[..., Job]
 
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Start]:
-    """Starts the keyed job; jobs that still run are cancelled after the test."""
+    """Starts the keyed job, which ends once it is let go; what still runs is cancelled after the test."""
     jobs: list[Job] = []
 
     def started(parallelism: int = 2, storage: str = "checkpoints", **settings: Any) -> Job:
         env = Environment("keyed", parallelism=parallelism)
-        outputs = build(CASES["keyed"], env, COUNT, per_second=2000)
+        outputs = build(CASES["keyed"], env, COUNT, per_second=2000, let_go=tmp_path / _LET_GO)
         write_files(outputs, tmp_path)
         checkpointing = Checkpointing(tmp_path / storage, interval="20ms", retain=1)
         jobs.append(env.start(checkpointing=checkpointing, options=FILES, **settings))
@@ -66,6 +68,10 @@ def start(tmp_path: Path) -> Iterator[Start]:
     for job in jobs:
         job.cancel()
         job.wait(20)
+
+
+def let_go(folder: Path) -> None:
+    (folder / _LET_GO).touch()
 
 
 def content(folder: Path) -> dict[str, bytes]:
@@ -94,6 +100,7 @@ def test_a_job_is_stopped_moved_and_restored_at_another_parallelism(start, tmp_p
     shutil.rmtree(tmp_path / "checkpoints")
     shutil.move(tmp_path / "savepoint", tmp_path / "moved")
     before = content(tmp_path / "moved")
+    let_go(tmp_path)
     finished = start(parallelism=3, storage="others", restore=str(tmp_path / "moved")).wait(60)
     assert finished.status is JobStatus.FINISHED
     assert compare(CASES["keyed"], COUNT, 3, tmp_path) == (0, 0)
@@ -108,6 +115,7 @@ def test_a_job_goes_on_after_a_savepoint_that_outlives_its_checkpoints(start, tm
     stays = job.savepoint(mode=mode, timeout=60)
     assert isinstance(copied, Savepoint)
     assert copied.bytes > 0
+    let_go(tmp_path)
     assert job.wait(60).savepoint is None
     assert compare(CASES["keyed"], COUNT, 2, tmp_path) == (0, 0)
     assert kept(tmp_path) == 2, "the newest checkpoint, and the savepoint that stays"
@@ -126,6 +134,7 @@ def test_a_restart_goes_on_from_the_savepoint_as_long_as_there_is_nothing_newer(
     job = start(storage="others", restore=savepoint.path)
     wait_until(lambda: job.status is JobStatus.RUNNING, "the restored job")
     os.kill(next(iter(job.progress.pids.values())), signal.SIGKILL)
+    let_go(tmp_path)
     assert job.wait(60).restarts == 1
     assert compare(CASES["keyed"], COUNT, 2, tmp_path) == (0, 0)
 
@@ -252,15 +261,17 @@ def test_a_worker_that_is_killed_while_a_drain_is_copied_changes_nothing(tmp_pat
 
 
 def test_the_next_start_completes_a_drain_whose_program_died(tmp_path, monkeypatch):
-    start = spans_by_window(tmp_path)
-    with monkeypatch.context() as dying:
-        dying.setattr(StorageTasks, "_publish", lambda self, manifest, path: None)
+    start, to_be_copied = spans_by_window(tmp_path), threading.Event()
+    with monkeypatch.context() as dying, ThreadPoolExecutor(1) as thread:
+        dying.setattr(StorageTasks, "_publish", lambda self, manifest, path: to_be_copied.set())
         job = start()
         wait_until(lambda: bool(read_files(tmp_path / "out")), "the first output")
-        with pytest.raises(TimeoutError):
-            job.drain(tmp_path / "savepoint", timeout=3)
+        drained = thread.submit(job.drain, tmp_path / "savepoint", timeout=60)
+        wait_until(to_be_copied.is_set, "the drain to be stored and committed")
         job.cancel()
         job.wait(20)
+        with pytest.raises(SavepointFailedError, match="the job was cancelled"):
+            drained.result(20)
     rows = read_files(tmp_path / "out")
     (tmp_path / "savepoint" / "manifests").mkdir(parents=True)
     again = start(restore="latest").wait(60)
@@ -290,6 +301,7 @@ def test_a_savepoint_that_cannot_work_is_refused_before_the_job_notices(start, t
         job.savepoint(mode="none")
     with pytest.raises(ConfigurationError, match="do not know the checkpoint mode AlignedWith"):
         job.savepoint(mode=AlignedWithTimeout("5s"))
+    let_go(tmp_path)
     assert job.wait(60).status is JobStatus.FINISHED
 
 
@@ -346,5 +358,6 @@ def test_a_path_that_fills_up_meanwhile_fails_a_stop_and_the_job_goes_on(
     wait_until(put_out(tmp_path), "the first output")
     with pytest.raises(SavepointFailedError, match=r"is not empty.*the checkpoint itself is"):
         job.stop(tmp_path / "savepoint", timeout=60)
+    let_go(tmp_path)
     assert job.wait(60).status is JobStatus.FINISHED
     assert compare(CASES["keyed"], COUNT, 2, tmp_path) == (0, 0)

@@ -181,6 +181,25 @@ def test_of_splits_read_side_by_side_the_silent_ones_hold_nothing_back() -> None
     assert marks[-1] > 5
 
 
+@pytest.mark.parametrize("empty", range(3))
+def test_splits_that_fall_silent_at_once_have_event_time_come_as_far_as_one_by_one(
+    empty: int,
+) -> None:
+    scripts: list[list[Any]] = [[[4, 6], *silent(10_000)], [[5, 7], *silent(10_000)]]
+    scripts.insert(empty, silent(10_000))
+    source = Scripted(*scripts)
+    source.interleave = True
+    reading = Reading(source)
+    told: list[Advance] = []
+    while reading.now < 1000 + 2 * TIMEOUT_S:
+        element = reading.poll()
+        if isinstance(element, Advance):
+            told.append(element)
+        elif element is None:
+            reading.now += POLL_S
+    assert told == [Advance(5, True)]
+
+
 def test_the_earliest_event_time_is_read_first_whatever_its_number() -> None:
     source = Scripted([[1], [2], None], [[0], [0], [0], [3], None], [[-5], [-4], [7], None])
     source.interleave = True

@@ -16,7 +16,7 @@ from minirt.testing.sink import TransactionalSink
 
 
 class Telling(rt.CollectionSource):
-    """Writes down what it hears, and how many manifests there are by then."""
+    """Writes down what it hears, and how many manifests were stored by then."""
 
     def __init__(self, log: Path, storage: Path | None, failing: str | None = None) -> None:
         super().__init__(list(range(3000)), splits=3)
@@ -25,15 +25,19 @@ class Telling(rt.CollectionSource):
         self.failing = failing
 
     def committed(self, offsets: Mapping[str, Any]) -> None:
-        manifests = (
-            None if self.storage is None else len([*self.storage.glob("manifests/*.manifest")])
-        )
+        manifests = None if self.storage is None else stored(self.storage)
         with self.log.open("a") as log:
             log.write(json.dumps([dict(offsets), manifests]) + "\n")
         if self.failing == "once" and len(self.log.read_text().splitlines()) == 1:
             raise OSError("no answer")
         if self.failing == "for good":
             raise rt.JobFailedError("the slot is gone")
+
+
+def stored(storage: Path) -> int:
+    """The number of the newest manifest: of older ones, retention leaves few."""
+    names = [path.name for path in storage.glob("manifests/*.manifest")]
+    return max((int(name.split("-")[1]) for name in names), default=0)
 
 
 def heard(log: Path) -> list[tuple[dict[str, Any], int]]:
@@ -58,7 +62,7 @@ def test_a_source_hears_how_far_it_is_stored(
     tmp_path: Path, runner: Any, failing: str | None
 ) -> None:
     source = Telling(tmp_path / "log", tmp_path / "chk", failing)
-    checkpointing = rt.Checkpointing(tmp_path / "chk", interval=0.05, retain=100)
+    checkpointing = rt.Checkpointing(tmp_path / "chk", interval=0.05)
     job(source, rt.CollectSink(), 0.0003).execute(runner=runner, checkpointing=checkpointing)
     told = heard(tmp_path / "log")
     assert len(told) > 1

@@ -371,7 +371,9 @@ class SourceInput(Input, Member):
         turned = None
         if unfinished and (not active) != self._idle:
             self._idle = turned = not active
-        telling = active if self._side_by_side else active[:1]
+        # Where all are silent: else it would matter whether they fell silent in one look or in two.
+        telling = active or [state for state in unfinished if state.newest_ms is not None]
+        telling = telling if self._side_by_side else telling[:1]
         newest = [state.newest_ms for state in telling]
         known = [time for time in newest if time is not None]
         if not known or len(known) < len(newest):
