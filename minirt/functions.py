@@ -308,20 +308,32 @@ class Watermarks:
         cls, bound: Duration, *, timestamp: TimestampSpec, idle_timeout: Duration | None = None
     ) -> Watermarks:
         """Records are at most `bound` older than the newest one before them."""
-        return cls(_checked(timestamp), milliseconds(bound, "bound"), _idle(idle_timeout))
+        return cls(timestamp, milliseconds(bound, "bound"), _idle(idle_timeout))
 
     @classmethod
     def monotonous(
         cls, *, timestamp: TimestampSpec, idle_timeout: Duration | None = None
     ) -> Watermarks:
         """Records of a split never go back in time."""
-        return cls(_checked(timestamp), 0, _idle(idle_timeout))
+        return cls(timestamp, 0, _idle(idle_timeout))
 
-
-def _checked(timestamp: TimestampSpec) -> TimestampSpec:
-    if not (callable(timestamp) or (isinstance(timestamp, str) and timestamp)):
-        raise ConfigurationError(f"timestamp is a column name or a function, not {timestamp!r}")
-    return timestamp
+    def __post_init__(self) -> None:
+        if not (callable(self.timestamp) or (isinstance(self.timestamp, str) and self.timestamp)):
+            raise ConfigurationError(
+                f"timestamp is a column name or a function, not {self.timestamp!r}"
+            )
+        bound: Any = self.bound_ms
+        if not isinstance(bound, int) or isinstance(bound, bool) or bound < 0:
+            raise ConfigurationError(
+                f"bound_ms is a number of milliseconds, not {bound!r}; Watermarks.bounded takes "
+                'durations, such as "5s"'
+            )
+        idle: Any = self.idle_timeout
+        if idle is not None and (not isinstance(idle, int | float) or not idle > 0):
+            raise ConfigurationError(
+                f"idle_timeout is a number of seconds, not {idle!r}; Watermarks.bounded and "
+                'Watermarks.monotonous take durations, such as "5s"'
+            )
 
 
 def _idle(timeout: Duration | None) -> float | None:

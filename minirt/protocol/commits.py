@@ -58,7 +58,7 @@ class Commits:
         """The next checkpoint commits again; without one, a timer does."""
         self._last_error = event.error
         self._failures_in_a_row += 1
-        pause_s = min(_PAUSE_S_MAX, _PAUSE_S * 2**self._failures_in_a_row)
+        pause_s = min(_PAUSE_S_MAX, _PAUSE_S * 2 ** min(self._failures_in_a_row, 10))
         again = SetTimer(Timer(TimerKind.COMMIT, event.checkpoint_id), now + pause_s)
         return [again, *map(StoreTrace, self._traces.take(event.checkpoint_id))]
 

@@ -352,7 +352,7 @@ class CheckpointStorage:
         return SnapshotRef(vertex, subtask, path, None, size, checksum)
 
     def _check_create_refuses(self, path: str, data: bytes) -> None:
-        if self.store.create(path, data):
+        if self.store.create_surely(path, data):
             raise ConfigurationError(
                 f"{self.store.root} ignores the condition of a conditional write, so it cannot keep two"
                 " runs of a job apart; use a storage that supports If-None-Match"

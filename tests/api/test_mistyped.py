@@ -145,3 +145,19 @@ def test_an_event_time_of_what_is_no_dict():
     env.source(rt.CollectionSource([1]), watermarks=marks).sink(rt.DiscardSink())
     with pytest.raises(rt.JobFailedError, match="'at' is the event time: records must be dicts"):
         env.execute(runner="inline")
+
+
+@pytest.mark.parametrize(
+    ("marks", "why"),
+    [
+        (("at", "5s"), "bound_ms is a number of milliseconds, not '5s'; Watermarks.bounded takes"),
+        (("at", -1), "bound_ms is a number of milliseconds, not -1"),
+        (("at", True), "bound_ms is a number of milliseconds, not True"),
+        (("at", 5, "1s"), "idle_timeout is a number of seconds, not '1s'; Watermarks.bounded and"),
+        (("at", 5, 0), "idle_timeout is a number of seconds, not 0"),
+        (("", 5), "timestamp is a column name or a function, not ''"),
+    ],
+)
+def test_watermarks_that_are_made_by_hand_take_numbers(marks, why):
+    with refused(why):
+        rt.Watermarks(*marks)

@@ -557,6 +557,15 @@ def test_failed_commit_is_tried_again_after_growing_delays() -> None:
     assert delays == pytest.approx([0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 10.0, 10.0])
 
 
+def test_a_commit_that_keeps_failing_is_tried_again_for_as_long_as_is_tolerated() -> None:
+    checkpoints = coordinator(replace(SETTINGS, tolerable_failures=5000))
+    take(checkpoints, 1, 10.0, handles(1))
+    checkpoints.on_manifest_stored(1, 11.0)
+    for _ in range(5000):
+        [timer] = checkpoints.on_commit_failed(CommitFailed(1, StorageError("no disk")), 100.0)
+    assert timer == SetTimer(Timer(TimerKind.COMMIT, 1), pytest.approx(110.0))
+
+
 def test_commit_timer_has_nothing_to_do_once_a_later_commit_has_covered_it() -> None:
     checkpoints = coordinator()
     take(checkpoints, 1, 10.0, handles(1))

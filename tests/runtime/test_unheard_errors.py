@@ -8,11 +8,15 @@ import re
 import subprocess
 import sys
 import threading
+from dataclasses import replace
+from queue import Queue
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 import minirt as rt
+from minirt.clock import SYSTEM_CLOCK
 from minirt.graph.planner import build_execution_graph
 from minirt.io.base import Prepared
 from minirt.protocol.checkpoint_paths import CheckpointPaths
@@ -22,6 +26,7 @@ from minirt.protocol.job_events import (
     CommitFailed,
     CommitHandles,
     GenerationFailed,
+    JobEvent,
     ManifestRefused,
     PrepareGeneration,
     PublishSavepoint,
@@ -30,6 +35,7 @@ from minirt.protocol.job_events import (
     SnapshotAcknowledged,
     SnapshotDeclined,
     StoreManifest,
+    WorkerFailed,
 )
 from minirt.protocol.manifest import Manifest, SinkHandles
 from minirt.protocol.reports import completed_report
@@ -39,6 +45,7 @@ from minirt.runtime.coordinator.coordinator import StorageThread
 from minirt.runtime.coordinator.storage_tasks import RecordEvent, StorageTasks
 from minirt.runtime.subtask.snapshot import SnapshotUpload
 from minirt.runtime.worker.upload_queue import UploadQueue
+from minirt.runtime.worker.uploader import Uploader
 from minirt.storage.checkpoints import CheckpointStorage
 from minirt.storage.history import History
 from minirt.storage.store import ObjectStore
@@ -363,6 +370,27 @@ def test_of_a_checkpoint_that_was_given_up_only_the_output_is_kept():
         SnapshotAcknowledged,
     ]
     assert [one.handles[0].handles[0]["file"] for one in results] == [1, 2, 3]
+
+
+@pytest.mark.parametrize("error", UNEXPECTED, ids=lambda error: type(error).__name__)
+def test_an_upload_that_fails_is_told_and_the_next_one_is_stored(error):
+    """Not that the thread ended: whoever hears of that knows neither the subtask nor the next snapshot."""
+
+    def fail() -> None:
+        raise error
+
+    told: Queue[JobEvent] = Queue()
+    ends: list[BaseException] = []
+    package: Any = SimpleNamespace(storage=None, clock=SYSTEM_CLOCK)
+    uploader = Uploader(package, 10, told.put, ends.append)
+    failing = replace(upload_of(1, []), prepared=[("out", 1, Prepared([], fail))])
+    uploader.put(failing)
+    uploader.put(upload_of(2, [{"file": 2}]))
+    first, second = told.get(timeout=10), told.get(timeout=10)
+    assert isinstance(first, WorkerFailed)
+    assert str(error) in str(first.error)
+    assert isinstance(second, SnapshotAcknowledged)
+    assert (second.checkpoint_id, ends) == (2, [])
 
 
 def test_no_more_snapshots_wait_than_are_allowed():

@@ -274,17 +274,24 @@ def test_attempts_have_an_end(flaky: Any) -> None:
     assert objects.accesses == 2
 
 
-def test_a_claim_is_tried_again_without_a_gap(tmp_path: Path, monkeypatch: Any) -> None:
+@pytest.mark.parametrize(
+    ("failing", "generations"),
+    [([True], [1, 2]), ([False, True], [1])],
+    ids=["the claim, which its own first attempt has taken", "the look whether conditions count"],
+)
+def test_a_claim_is_tried_again_without_a_gap(
+    failing: list[bool], generations: list[int], tmp_path: Path, monkeypatch: Any
+) -> None:
     store = ObjectStore(str(tmp_path), pauses_s=(0, 0))
-    create, failing = store.create, [True, False]
+    create, to_come = store.create, [*failing]
 
     def without_answer(path: str, data: Any) -> bool:
         created = create(path, data)
-        if failing and failing.pop(0):
+        if to_come and to_come.pop(0):
             raise StorageError("no answer", path)
         return created
 
     monkeypatch.setattr(store, "create", without_answer)
     storage = CheckpointStorage(store, 0)
-    assert storage.claim_generation() == 2  # Its own first attempt has taken 1.
-    assert [claim.generation for claim in storage.claims()] == [1, 2]
+    assert storage.claim_generation() == generations[-1]
+    assert [claim.generation for claim in storage.claims()] == generations

@@ -176,8 +176,11 @@ def place(graph: ExecutionGraph, options: Options) -> dict[SubtaskId, int]:
     workers = min(options.workers or widest, widest)
     if options.workers is not None and workers < options.workers:
         logger.warning(
-            "job %r has %d workers instead of %d: its highest parallelism is %d",
-            *(graph.name, workers, options.workers, widest),
+            "job %r has %s instead of %d: its highest parallelism is %d",
+            graph.name,
+            "1 worker" if workers == 1 else f"{workers} workers",
+            options.workers,
+            widest,
         )
     return {id: id.index % workers for id in graph.subtasks()}
 

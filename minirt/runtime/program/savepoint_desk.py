@@ -103,10 +103,15 @@ class SavepointDesk:
         named = mode.replace("-", "_") if isinstance(mode, str) else getattr(mode, "name", None)
         name = str(named)
         known_mode = self._modes.get(name)
-        if known_mode is None or not (isinstance(mode, str) or same_mode(mode, known_mode)):
+        if known_mode is None:
             known = ", ".join(sorted(self._modes))
             raise ConfigurationError(
                 f"the workers of this job do not know the checkpoint mode {mode!r}; they know {known}"
+            )
+        if not (isinstance(mode, str) or same_mode(mode, known_mode)):
+            raise ConfigurationError(
+                f"the workers of this job know the checkpoint mode {name} as {known_mode!r}, not as "
+                f'{mode!r}: give its name, mode="{name}", or start the job with the other one'
             )
         return name
 
