@@ -6,6 +6,7 @@ inline, then simulated with each of `--minirt-seeds` seeds, in batches that the 
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -66,11 +67,19 @@ class StreamRunner:
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.getgroup("minirt").addoption(
         "--minirt-seeds",
-        type=int,
+        type=_number_of_seeds,
         default=DEFAULT_SEEDS,
         metavar="N",
-        help=f"how many simulations a test with run_stream goes through (default: {DEFAULT_SEEDS})",
+        help="how many simulations a test with run_stream goes through; with 0 it is only run inline "
+        f"(default: {DEFAULT_SEEDS})",
     )
+
+
+def _number_of_seeds(text: str) -> int:
+    """Refuses what would leave simulations out in silence."""
+    if not (text.isascii() and text.isdigit()):
+        raise argparse.ArgumentTypeError(f"must be a whole number, 0 or more, got {text!r}")
+    return int(text)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

@@ -179,6 +179,15 @@ class Fold(Aggregate):
 
     type: pa.DataType | None = None
 
+    def __post_init__(self) -> None:
+        """Refuse here what else only a worker would find, with the first batch."""
+        overridden = type(self).result_type is not Fold.result_type
+        if not overridden and not isinstance(self.type, pa.DataType):
+            raise ConfigurationError(
+                f"{type(self).__name__} of column {self.column!r}: say of which type its results are, "
+                f"type=pa.int64() or the like, not {self.type!r}"
+            )
+
     @abstractmethod
     def of(self, values: pa.Array) -> Any:
         """What there is to remember of these values of one key, in their order; nulls are among them."""
@@ -192,8 +201,7 @@ class Fold(Aggregate):
         return remembered
 
     def result_type(self, type: pa.DataType) -> pa.DataType:
-        if self.type is None:
-            raise ConfigurationError(f"{self.output}: say of which type its results are, type=...")
+        assert self.type is not None  # Refused when it was made.
         return self.type
 
 

@@ -1,8 +1,8 @@
 """Tables for people on a terminal, plain aligned lines in a pipe.
 
 On a terminal nothing is cut: numbers stay whole, names are broken only where they are long, and columns
-that find no room go into a further table below, which begins with the same first column. To lay that out
-takes a millisecond or two a row, so long tables are plain lines there, too.
+that find no room go into a further table below, which begins with columns that tell its rows apart. To lay
+that out takes a millisecond or two a row, so long tables are plain lines there, too.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def fitting(
         of_column = [row[place] for row in cells]
         narrowest.append(_narrowest(name, of_column, width, number=numeric[place]))
         widest.append(max(len(name), *map(len, of_column)))
-    for part in _parts(narrowest, width):
+    for part in _parts(narrowest, _telling_apart(cells), width):
         widths = _widths(part, narrowest, widest, width)
         table = Table(
             box=SIMPLE_HEAD, pad_edge=False, padding=PADDING, title=title, title_justify="left"
@@ -134,16 +134,43 @@ def _narrowest(name: str, cells: Sequence[str], width: int, *, number: bool) -> 
     return max(head, unbroken, min(longest, _TEXT_CELLS))
 
 
-def _parts(narrowest: Sequence[int], width: int) -> list[list[int]]:
-    """The places of the columns of each table."""
-    parts, used = [[0]], EDGES + narrowest[0]
+def _parts(narrowest: Sequence[int], key: Sequence[int], width: int) -> list[list[int]]:
+    """The places of the columns of each table; further ones begin with the key, if it leaves them room."""
+
+    def room(part: Sequence[int]) -> int:
+        return width - EDGES - GAP * (len(part) - 1) - sum(narrowest[place] for place in part)
+
+    others = [cells for place, cells in enumerate(narrowest) if place not in key]
+    if others and room(key) < GAP + max(others):
+        key = [0]
+    parts, begun = [[0]], 1
     for place in range(1, len(narrowest)):
-        if used + GAP + narrowest[place] > width and len(parts[-1]) > 1:
-            parts.append([0])
-            used = EDGES + narrowest[0]
-        parts[-1].append(place)
-        used += GAP + narrowest[place]
+        if place in parts[-1]:
+            continue
+        if len(parts[-1]) > begun and room(parts[-1]) < GAP + narrowest[place]:
+            parts.append([*key])
+            begun = len(key)
+        if place not in parts[-1]:
+            parts[-1].append(place)
     return parts
+
+
+def _telling_apart(cells: Sequence[Sequence[str]]) -> list[int]:
+    """The places of the first columns in which no two rows are alike; the first one if there are none."""
+
+    def distinct(places: Sequence[int]) -> bool:
+        return len({tuple(row[place] for place in places) for row in cells}) == len(cells)
+
+    key: list[int] = []
+    while not distinct(key):
+        if len(key) == len(cells[0]):
+            return [0]
+        key.append(len(key))
+    for place in key[1:-1]:
+        fewer = [other for other in key if other != place]
+        if distinct(fewer):
+            key = fewer
+    return key or [0]
 
 
 def _cell(value: object) -> str:

@@ -78,6 +78,8 @@ def find(key: str, called: str) -> Kind:
         return _ANYTHING
     if key in {*SECTIONS, *FREE_TABLES, "restart"}:
         raise ConfigurationError(f"{called} is a table of options, it has no value of its own")
+    if key.startswith(f"{MODE}."):
+        raise ConfigurationError(f"{called}: options of the mode are set as {MODE_OPTIONS}.NAME")
     raise ConfigurationError(f"{called}: there is no such option{nearest(key, CATALOGUE)}")
 
 

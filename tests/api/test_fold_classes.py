@@ -60,6 +60,25 @@ def test_the_constructor_of_fold_has_to_be_called() -> None:
         rows.aggregate(Forgets())
 
 
+@pytest.mark.parametrize("type", [None, int, "int64"])
+def test_the_type_of_the_results_has_to_be_said(type: Any) -> None:
+    class Longest(rt.Fold):
+        of = merge = Above.merge
+
+    with pytest.raises(ConfigurationError, match="Longest of column 'v': say of which type"):
+        Longest("v", "longest", type)
+
+
+def test_a_type_may_follow_from_that_of_the_column() -> None:
+    class Middle(rt.Fold):
+        of = merge = Above.merge
+
+        def result_type(self, type: pa.DataType) -> pa.DataType:
+            return type
+
+    assert Middle("v").result_type(pa.int8()) == pa.int8()
+
+
 def test_fields_do_not_change() -> None:
     with pytest.raises(AttributeError, match="column"):
         Above("v", 1).column = "w"  # type: ignore[misc]

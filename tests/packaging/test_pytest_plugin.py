@@ -78,6 +78,13 @@ def test_seeds_find_what_a_crash_loses(tmp_path: Path) -> None:
     assert "FAILED test_streams.py::test_state_that_no_checkpoint_has[seed-" in output
 
 
+def test_a_number_of_seeds_that_would_leave_the_simulations_out_is_refused(tmp_path: Path) -> None:
+    for number in ("-1", "many"):
+        output = run(tmp_path, f"--minirt-seeds={number}")
+        assert f"--minirt-seeds: must be a whole number, 0 or more, got '{number}'" in output
+        assert "passed" not in output
+
+
 def test_the_package_names_the_plugin() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     assert project["entry-points"]["pytest11"] == {"minirt": pytest_plugin.__name__}

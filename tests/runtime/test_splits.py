@@ -45,7 +45,9 @@ def test_subtasks_that_have_nothing_to_read_are_told_of(caplog: pytest.LogCaptur
         run(rt.SequenceSource(3, splits=3), parallelism=3)
         assert caplog.text == ""
         run(rt.SequenceSource(3, splits=1), parallelism=3)
+        run(rt.SequenceSource(3, splits=2), parallelism=3)
     assert "has 1 split for 3 subtasks: 2 of them have nothing to read" in caplog.text
+    assert "has 2 splits for 3 subtasks: 1 of them has nothing to read" in caplog.text
     assert "numbers" in caplog.text
 
 

@@ -157,6 +157,7 @@ def test_every_default_can_be_given_back(key: str) -> None:
         ("limits.slice_s=nan", "limits.slice_s must be finite"),
         ("parallelism=0", "parallelism must be a whole number above 0"),
         ("checkpointing.mode=fast", "checkpointing.mode: there is no checkpoint mode 'fast'"),
+        ("checkpointing.mode.group=2", r"group: .* set as checkpointing.mode_options.NAME"),
         ("checkpointing.mode_options.timeout=1s", "mode aligned has no option 'timeout'"),
         ("restart.strategy=often", "restart.strategy must be one of none, fixed_delay"),
         ("restart.delay=1s", "restart.delay has no effect without restart.strategy"),

@@ -25,12 +25,14 @@ def check_splits(splits: Sequence[Split], node: OperatorNode) -> None:
                 "and info of a split hold only values that msgpack carries"
             ) from error
     if 0 < len(splits) < node.parallelism:
+        without = node.parallelism - len(splits)
         logger.warning(
-            "source %s has %s for %d subtasks: %d of them have nothing to read. Where that matters, give "
+            "source %s has %s for %d subtasks: %d of them %s nothing to read. Where that matters, give "
             "the source parallelism=%d, and let rebalance() follow it",
             node.label,
             "1 split" if len(splits) == 1 else f"{len(splits)} splits",
             node.parallelism,
-            node.parallelism - len(splits),
+            without,
+            "has" if without == 1 else "have",
             len(splits),
         )
