@@ -31,7 +31,8 @@ class Pressure:
     """Backpressure now. `waiting` are the operators held back, in the order of the job's graph."""
 
     bottleneck: OperatorLoad
-    """The first one behind them that is not held back itself; figures are means of the newest entries."""
+    """The first one behind them that is not held back itself; figures are means of the newest entries, but
+    for the share of its busiest subtask, which is that of all entries since the backpressure began."""
     waiting: tuple[OperatorLoad, ...]
     since: float
     """The date from which on there was no entry without, in seconds since 1970."""
@@ -71,12 +72,14 @@ def pressure(load: Sequence[LoadEntry]) -> Pressure | None:
     waiting = [one for one in now.values() if one.backpressured_ms > PRESSURED_MS]
     if not waiting:
         return None
-    bottleneck = _behind(waiting[-1], now)
     pressured = [
         any(one.backpressured_ms > PRESSURED_MS for one in entry.operators) for entry in load
     ]
     run = next((i for i, held in enumerate(reversed(pressured)) if not held), len(load))
     since = load[-max(1, run)].at
+    bottleneck = _behind(waiting[-1], now)
+    share = _busiest_share(load[-max(run, NEWEST) :], bottleneck.operator)
+    bottleneck = replace(bottleneck, busiest_share=share)
     part = sum(pressured) / len(pressured)
     first = waiting[-1]
     evidence = (
@@ -96,13 +99,24 @@ def _behind(last: OperatorLoad, now: Mapping[str, OperatorLoad]) -> OperatorLoad
 
 
 def _mean(entries: Sequence[LoadEntry], operator: str) -> OperatorLoad:
-    found = [one for entry in entries for one in entry.operators if one.operator == operator]
+    found = _of(entries, operator)
     means = {name: mean(getattr(one, name) for one in found) for name in _MEANS}
+    return replace(found[-1], **means, queued_bytes=max(one.queued_bytes for one in found))
+
+
+def _busiest_share(entries: Sequence[LoadEntry], operator: str) -> float:
+    """How many of the records its busiest subtask takes.
+
+    Of all entries with backpressure: a slow subtask may be the only one that takes records in some of
+    them, while the others wait for their next frame. An entry with few records tells little.
+    """
+    found = _of(entries, operator)
     taken = sum(one.records_in for one in found)
-    share = sum(one.busiest_share * one.records_in for one in found) / taken if taken else 0.0
-    queued = max(one.queued_bytes for one in found)
-    # An entry with few records tells little of how they are dealt out.
-    return replace(found[-1], **means, busiest_share=share, queued_bytes=queued)
+    return sum(one.busiest_share * one.records_in for one in found) / taken if taken else 0.0
+
+
+def _of(entries: Sequence[LoadEntry], operator: str) -> list[OperatorLoad]:
+    return [one for entry in entries for one in entry.operators if one.operator == operator]
 
 
 _MEANS = ("busy_ms", "soft_ms", "hard_ms", "busiest_ms", "records_in", "bytes_in")

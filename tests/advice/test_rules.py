@@ -132,6 +132,17 @@ class TestBackpressure:
         known = job(SOURCE, lame)
         assert topics(replace(known, load=(*known.load[:-3], *some))) == ["slow subtask"]
 
+    def test_a_slow_subtask_that_takes_records_alone_while_the_others_wait_for_their_frames(self):
+        lame = replace(SLOW, busy_ms=400.0, busiest_ms=990.0)
+        alone = replace(lame, busiest_share=1.0, records_in=48.0)
+        others = replace(lame, busiest_share=0.05, records_in=960.0)
+        [together] = entries(SOURCE, others, count=1)
+        load = tuple(
+            replace(together, at=1000.0 + i, operators=(SOURCE, others if i == 0 else alone))
+            for i in range(8)
+        )
+        assert topics(replace(job(SOURCE, lame), load=load)) == ["slow subtask"]
+
     def test_records_that_emit_more_than_there_is_room_for(self):
         stuck = replace(SOURCE, soft_ms=0.0, hard_ms=900.0)
         assert topics(job(stuck, SLOW)) == ["parallelism", "large records"]
