@@ -60,6 +60,7 @@ API = {
     "Errors": (
         "MinirtError ConfigurationError UserCodeError SourceDataError SinkDataError StorageError "
         "CorruptCheckpointError SavepointFailedError WorkerLostError JobFailedError SupersededError "
+        "UnsupportedValueError "
         "ProtocolError CheckpointFailure CheckpointFailureReason GenerationFailureReason "
         "SavepointFailureReason"
     ),
