@@ -19,8 +19,10 @@ from minirt.config import Checkpointing
 from minirt.io.base import Source, Split, SplitReader
 from minirt.io.collection import SequenceSource
 from minirt.io.simple_sinks import DiscardSink
+from minirt.modes import find_mode
 from minirt.monitoring.figures import Rates
 from minirt.monitoring.subtask_metrics import SubtaskMetrics
+from minirt.protocol.barriers import HoldsSources
 from minirt.protocol.job_events import ENDED
 from minirt.protocol.reports import CheckpointReport
 from minirt.runtime.coordinator.observer import JobObserver
@@ -38,6 +40,9 @@ _SPREAD = 2654435761
 _WARM_S = 1.0
 _FULL_S = 0.3
 """How long the sources must have waited for room before all queues count as full."""
+_INTERVAL = "100ms"
+_REFILL = "1s"
+"""The interval where sources wait for each checkpoint: between two they fill the queues again."""
 _LOOK_S = 0.02
 _PATIENCE = 10
 """How many times the wanted seconds the benchmark waits for the first checkpoint at most."""
@@ -87,7 +92,8 @@ def checkpoints_under_backpressure(mode: str, seconds: float) -> list[Checkpoint
     """Those that completed in so many seconds; the first one is waited for."""
     reports: list[CheckpointReport] = []
     seen = _Completed()
-    with _running(slow_job(), interval="100ms", mode=mode, observer=seen) as job:
+    interval = _REFILL if isinstance(find_mode(mode), HoldsSources) else _INTERVAL
+    with _running(slow_job(), interval=interval, mode=mode, observer=seen) as job:
         _totals(job, "numbers", lambda one: one.soft_backpressure_s > _FULL_S)
         full_at = time.monotonic()
         while (passed := time.monotonic() - full_at) < seconds * _PATIENCE:
