@@ -5,6 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from benchmarks.nexmark.queries.bids import SIDE_KEYS
+from benchmarks.nexmark.sql_parts import BID_OF_AUCTION, COUNTS, DISTINCT_COUNTS, IN_TIME
 from minirt.laboratory.nexmark.schemas import KINDS, SCHEMAS, Kind
 
 _TYPES = {pa.int64(): "BIGINT", pa.string(): "STRING", pa.timestamp("ms"): "TIMESTAMP(3)"}
@@ -12,25 +13,6 @@ _TYPES = {pa.int64(): "BIGINT", pa.string(): "STRING", pa.timestamp("ms"): "TIME
 _TIME = "dateTime"
 
 _DAY = "DATE_FORMAT(`dateTime`, 'yyyy-MM-dd')"
-_RANKS = {
-    "rank1": "price < 10000",
-    "rank2": "price >= 10000 AND price < 1000000",
-    "rank3": "price >= 1000000",
-}
-_COUNTS = "COUNT(*) AS total_bids, " + ", ".join(
-    f"COUNT(*) FILTER (WHERE {where}) AS {rank}_bids" for rank, where in _RANKS.items()
-)
-_DISTINCT_COUNTS = ", ".join(
-    f"COUNT(DISTINCT {column}) FILTER (WHERE {where}) AS {rank}_{column}s"
-    for column in ("bidder", "auction")
-    for rank, where in {"total": "TRUE", **_RANKS}.items()
-)
-_IN_TIME = (
-    "auction A JOIN bid B ON A.id = B.auction AND B.`dateTime` BETWEEN A.`dateTime` AND A.expires"
-)
-_BID_OF_AUCTION = """
-    B.auction, B.bidder, B.price, B.channel, B.url, B.`dateTime` AS dateTime_right, B.extra AS extra_right
-"""
 
 
 def _windows(kind: str, table: str, size: str) -> str:
@@ -52,7 +34,7 @@ QUERIES: dict[str, str] = {
     """,
     "q4": f"""
         SELECT category, AVG(final) AS `avg`
-        FROM (SELECT MAX(B.price) AS final, category FROM {_IN_TIME} GROUP BY A.id, category)
+        FROM (SELECT MAX(B.price) AS final, category FROM {IN_TIME} GROUP BY A.id, category)
         GROUP BY category
     """,
     "q5": f"""
@@ -91,10 +73,10 @@ QUERIES: dict[str, str] = {
     """,
     "q9": f"""
         SELECT * FROM (
-            SELECT A.*, {_BID_OF_AUCTION}, ROW_NUMBER() OVER (
+            SELECT A.*, {BID_OF_AUCTION}, ROW_NUMBER() OVER (
                 PARTITION BY A.id ORDER BY B.price DESC, B.`dateTime` ASC
             ) AS `rank`
-            FROM {_IN_TIME}
+            FROM {IN_TIME}
         ) WHERE `rank` <= 1
     """,
     "q10": f"""
@@ -130,14 +112,14 @@ QUERIES: dict[str, str] = {
         FROM bid
         WHERE 0.908 * price > 1000000 AND 0.908 * price < 50000000
     """,
-    "q15": f"SELECT {_DAY} AS `day`, {_COUNTS}, {_DISTINCT_COUNTS} FROM bid GROUP BY {_DAY}",
+    "q15": f"SELECT {_DAY} AS `day`, {COUNTS}, {DISTINCT_COUNTS} FROM bid GROUP BY {_DAY}",
     "q16": f"""
         SELECT channel, {_DAY} AS `day`, MAX(DATE_FORMAT(`dateTime`, 'HH:mm')) AS `minute`,
-            {_COUNTS}, {_DISTINCT_COUNTS}
+            {COUNTS}, {DISTINCT_COUNTS}
         FROM bid GROUP BY channel, {_DAY}
     """,
     "q17": f"""
-        SELECT auction, {_DAY} AS `day`, {_COUNTS}, MIN(price) AS min_price, MAX(price) AS max_price,
+        SELECT auction, {_DAY} AS `day`, {COUNTS}, MIN(price) AS min_price, MAX(price) AS max_price,
             AVG(price) AS avg_price, SUM(price) AS sum_price
         FROM bid GROUP BY auction, {_DAY}
     """,

@@ -8,13 +8,9 @@ from minirt.modes.options import TakesNoOptions
 from minirt.protocol.barriers import Alignment, BlockChannel, Command, TakeSnapshot
 
 
-class Aligned(TakesNoOptions):
-    """Exactly once, by blocking; the time of a checkpoint grows with the data queued before it.
+class Blocking:
+    """What a subtask does in a mode whose barriers wait for each other, and overtake nothing."""
 
-    Source: Carbone et al., "Lightweight Asynchronous Snapshots for Distributed Dataflows", 2015.
-    """
-
-    name: ClassVar[str] = "aligned"
     exactly_once: ClassVar[bool] = True
 
     def on_arrived(self, alignment: Alignment, channel: int) -> list[Command]:
@@ -27,3 +23,12 @@ class Aligned(TakesNoOptions):
 
     def on_timer(self, alignment: Alignment) -> list[Command]:
         return []
+
+
+class Aligned(Blocking, TakesNoOptions):
+    """Exactly once, by blocking; the time of a checkpoint grows with the data queued before it.
+
+    Source: Carbone et al., "Lightweight Asynchronous Snapshots for Distributed Dataflows", 2015.
+    """
+
+    name: ClassVar[str] = "aligned"

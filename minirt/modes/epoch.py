@@ -5,17 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from minirt.protocol.barriers import Alignment, BlockChannel, Command, TakeSnapshot
+from minirt.modes.aligned import Blocking
 from minirt.units import positive
 
 
 @dataclass(frozen=True)
-class Epoch:
+class Epoch(Blocking):
     """Exactly once: the stream is cut into epochs, and one is stored before the next one is read.
 
     Nothing is in flight at the end of an epoch. The price: sources stand still while what they have
     read is processed and stored. With a larger group they do so only at the last checkpoint of each
-    group, and the others are aligned. Raises ConfigurationError for a group that is no positive number.
+    group, and the others are aligned. Channels are blocked also where all sources wait: timers of an
+    operator may emit behind its barrier. Raises ConfigurationError for a group that is no positive number.
 
     Source: the micro-batches of Zaharia et al., "Discretized Streams", 2013, and the groups of them of
     Venkataraman et al., "Drizzle: Fast and Adaptable Stream Processing at Scale", 2017.
@@ -25,7 +26,6 @@ class Epoch:
     """Sources wait at each checkpoint whose id is a multiple of it."""
 
     name: ClassVar[str] = "epoch"
-    exactly_once: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         positive(f"{self.name}: group", self.group)
@@ -33,15 +33,3 @@ class Epoch:
     def holds_sources(self, checkpoint_id: int) -> bool:
         """By the id, which grows over restarts: so a mode need not remember earlier checkpoints."""
         return checkpoint_id % self.group == 0
-
-    def on_arrived(self, alignment: Alignment, channel: int) -> list[Command]:
-        return []
-
-    def on_reached(self, alignment: Alignment, channel: int) -> list[Command]:
-        """Blocks even where all sources wait: timers of an operator may emit behind its barrier."""
-        if alignment.all_reached:
-            return [TakeSnapshot(alignment.barrier)]
-        return [BlockChannel(channel)]
-
-    def on_timer(self, alignment: Alignment) -> list[Command]:
-        return []

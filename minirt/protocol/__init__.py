@@ -25,6 +25,7 @@ One checkpoint, at the coordinator:
     pending             the parts of a checkpoint that have come so far
     commits             what sinks have handed over and nobody has committed yet
     source_offsets, telling   how far sources are stored, and when they hear of it
+    pauses              how long to wait before something that failed is tried again
     leftovers           what comes of checkpoints that were given up
     reasons, reports    why something failed, and what became of a checkpoint, as values
     trace               what a checkpoint did in each subtask, event by event

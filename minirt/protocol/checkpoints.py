@@ -37,6 +37,7 @@ from minirt.protocol.job_events import (
 )
 from minirt.protocol.leftovers import Leftovers
 from minirt.protocol.manifest import VertexEntry
+from minirt.protocol.pauses import pause_s
 from minirt.protocol.pending import PendingCheckpoint
 from minirt.protocol.reasons import (
     CheckpointFailure,
@@ -57,6 +58,8 @@ from minirt.protocol.subtask_commands import (
     TriggerCheckpoint,
 )
 from minirt.protocol.telling import SourceTelling
+
+_PAUSE_S, _PAUSE_S_MAX = 0.1, 6.4
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,7 +300,7 @@ class CheckpointCoordinator:
         if self._all_drained and not self._failures_in_a_row:
             return self._trigger(now)
         if self._all_drained:
-            self._trigger_at = now + 0.1 * 2 ** min(self._failures_in_a_row, 6)
+            self._trigger_at = now + pause_s(_PAUSE_S, _PAUSE_S_MAX, self._failures_in_a_row)
         elif settings.interval_s is None:
             return []
         else:

@@ -19,6 +19,7 @@ from minirt.protocol.job_events import (
     TimerKind,
 )
 from minirt.protocol.manifest import Manifest, SinkHandles
+from minirt.protocol.pauses import pause_s
 from minirt.protocol.reasons import GenerationFailure, GenerationFailureReason
 from minirt.protocol.trace import CheckpointTrace, OpenTraces
 
@@ -58,8 +59,8 @@ class Commits:
         """The next checkpoint commits again; without one, a timer does."""
         self._last_error = event.error
         self._failures_in_a_row += 1
-        pause_s = min(_PAUSE_S_MAX, _PAUSE_S * 2 ** min(self._failures_in_a_row, 10))
-        again = SetTimer(Timer(TimerKind.COMMIT, event.checkpoint_id), now + pause_s)
+        again_at = now + pause_s(_PAUSE_S, _PAUSE_S_MAX, self._failures_in_a_row)
+        again = SetTimer(Timer(TimerKind.COMMIT, event.checkpoint_id), again_at)
         return [again, *map(StoreTrace, self._traces.take(event.checkpoint_id))]
 
     def on_timer(self, checkpoint_id: int, *, awaited: bool) -> list[JobCommand]:

@@ -7,6 +7,7 @@ a timer tries again.
 from __future__ import annotations
 
 from minirt.protocol.job_events import JobCommand, SetTimer, Timer, TimerKind
+from minirt.protocol.pauses import pause_s
 from minirt.protocol.source_offsets import SourceOffsets, SourcesNotTold, TellSources
 
 _PAUSE_S, _PAUSE_S_MAX = 0.5, 30.0
@@ -35,9 +36,9 @@ class SourceTelling:
     def on_not_told(self, event: SourcesNotTold, now: float) -> list[JobCommand]:
         if self._untold is None or self._untold.checkpoint_id != event.checkpoint_id:
             return []  # A newer telling is under way.
-        pause_s = min(_PAUSE_S_MAX, _PAUSE_S * 2 ** min(self._failures_in_a_row, 10))
+        again_at = now + pause_s(_PAUSE_S, _PAUSE_S_MAX, self._failures_in_a_row)
         self._failures_in_a_row += 1
-        return [SetTimer(Timer(TimerKind.TELL, event.checkpoint_id), now + pause_s)]
+        return [SetTimer(Timer(TimerKind.TELL, event.checkpoint_id), again_at)]
 
     def on_timer(self, checkpoint_id: int) -> list[JobCommand]:
         untold = self._untold

@@ -2,27 +2,10 @@
 
 from __future__ import annotations
 
+from benchmarks.nexmark.sql_parts import BID_OF_AUCTION, COUNTS, DISTINCT_COUNTS, IN_TIME
+
 _EUROS = "CAST(price AS DECIMAL(19, 0)) * 0.908"
 _MINUTE = "date_format(dateTime, 'HH:mm')"
-_RANKS = {
-    "rank1": "price < 10000",
-    "rank2": "price >= 10000 AND price < 1000000",
-    "rank3": "price >= 1000000",
-}
-_COUNTS = "count(*) AS total_bids, " + ", ".join(
-    f"count_if({where}) AS {rank}_bids" for rank, where in _RANKS.items()
-)
-_DISTINCT_COUNTS = ", ".join(
-    f"count(DISTINCT {column}) FILTER (WHERE {where}) AS {rank}_{column}s"
-    for column in ("bidder", "auction")
-    for rank, where in {"total": "true", **_RANKS}.items()
-)
-_IN_TIME = (
-    "auction A JOIN bid B ON A.id = B.auction AND B.dateTime BETWEEN A.dateTime AND A.expires"
-)
-_BID_OF_AUCTION = """
-    B.auction, B.bidder, B.price, B.channel, B.url, B.dateTime AS dateTime_right, B.extra AS extra_right
-"""
 
 SQL = {
     "q0": "SELECT auction, bidder, price, dateTime, extra FROM bid",
@@ -34,7 +17,7 @@ SQL = {
     """,
     "q4": f"""
         SELECT category, avg(final) AS avg
-        FROM (SELECT max(B.price) AS final, category FROM {_IN_TIME} GROUP BY A.id, category)
+        FROM (SELECT max(B.price) AS final, category FROM {IN_TIME} GROUP BY A.id, category)
         GROUP BY category
     """,
     "q5": """
@@ -54,7 +37,7 @@ SQL = {
                 PARTITION BY seller ORDER BY expires, id ROWS BETWEEN 9 PRECEDING AND CURRENT ROW
             ) AS avg
         FROM (
-            SELECT seller, id, expires, max(B.price) AS final FROM {_IN_TIME}
+            SELECT seller, id, expires, max(B.price) AS final FROM {IN_TIME}
             GROUP BY seller, id, expires
         )
     """,
@@ -73,10 +56,10 @@ SQL = {
     """,
     "q9": f"""
         SELECT * FROM (
-            SELECT A.*, {_BID_OF_AUCTION}, row_number() OVER (
+            SELECT A.*, {BID_OF_AUCTION}, row_number() OVER (
                 PARTITION BY A.id ORDER BY B.price DESC, B.dateTime
             ) AS rank
-            FROM {_IN_TIME}
+            FROM {IN_TIME}
         ) WHERE rank = 1
     """,
     "q10": f"""
@@ -118,16 +101,16 @@ SQL = {
         WHERE {_EUROS} > 1000000 AND {_EUROS} < 50000000
     """,
     "q15": f"""
-        SELECT to_date(dateTime) AS day, {_COUNTS}, {_DISTINCT_COUNTS}
+        SELECT to_date(dateTime) AS day, {COUNTS}, {DISTINCT_COUNTS}
         FROM bid GROUP BY to_date(dateTime)
     """,
     "q16": f"""
         SELECT channel, to_date(dateTime) AS day, max({_MINUTE}) AS minute,
-            {_COUNTS}, {_DISTINCT_COUNTS}
+            {COUNTS}, {DISTINCT_COUNTS}
         FROM bid GROUP BY channel, to_date(dateTime)
     """,
     "q17": f"""
-        SELECT auction, to_date(dateTime) AS day, {_COUNTS},
+        SELECT auction, to_date(dateTime) AS day, {COUNTS},
             min(price) AS min_price, max(price) AS max_price,
             avg(price) AS avg_price, sum(price) AS sum_price
         FROM bid

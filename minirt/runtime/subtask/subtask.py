@@ -79,11 +79,8 @@ class Subtask:
         """Whether the input gives nothing but barriers from here on."""
         self.chain.on_time_passed = self._on_time_passed
         self._log_fields = {"operator": parts.identity.head, "subtask": self.id.index}
-        self._paused = False
-        """Whether a source waits behind a snapshot, for the coordinator to resume it."""
         self._pause_behind: int | None = None
-        """The checkpoint behind whose snapshot it is to wait. In-flight data that was restored into a
-        source may have to be consumed ahead of that snapshot."""
+        """The checkpoint behind whose snapshot a source is to wait, for the coordinator to resume it."""
         self._checkpoints = SubtaskCheckpoints(parts, modes, ports)
 
     # What the host asks.
@@ -157,9 +154,8 @@ class Subtask:
                 if pause:
                     self._pause_behind = barrier.checkpoint_id
                 self._checkpoints.on_trigger(barrier)
-                self._pause_if_due()
             case ResumeSources():
-                self._pause_behind, self._paused = None, False
+                self._pause_behind = None
             case DrainSources():
                 self.input.drain()
             case AbortCheckpoint(checkpoint_id=checkpoint_id):
@@ -256,13 +252,14 @@ class Subtask:
                 self._checkpoints.on_reached(channel, barrier)
             case Ended(channel):
                 self._checkpoints.on_ended(channel)
-                self._pause_if_due()
             case End():
                 self._begin_work(self._finish_input())
 
-    def _pause_if_due(self) -> None:
+    @property
+    def _paused(self) -> bool:
+        """In-flight data that was restored into a source may have to be consumed ahead of its snapshot."""
         behind = self._pause_behind
-        self._paused = behind is not None and self._checkpoints.snapshot_id >= behind
+        return behind is not None and self._checkpoints.snapshot_id >= behind
 
     def _begin_work(self, work: Iterator[Step] | None) -> None:
         if work is not None:

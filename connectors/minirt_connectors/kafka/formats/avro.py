@@ -4,26 +4,22 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Mapping, Sequence
-from copy import copy
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from minirt.data.batch import Batch
-from minirt.errors import ConfigurationError, MinirtError, SinkDataError
-from minirt_connectors.kafka.formats.base import Format, Undecodable
+from minirt.errors import ConfigurationError
+from minirt_connectors.kafka.formats.registered import RegisteredFormat
 from minirt_connectors.kafka.formats.registry import (
     HEAD_BYTES,
     SchemaRegistry,
     head_of,
-    registry_of,
     schema_id,
-    starting,
 )
 
 AvroSchema = str | Mapping[str, Any] | Sequence[Any]
 
 
-class AvroFormat(Format):
+class AvroFormat(RegisteredFormat):
     """Values in Avro, behind the id of their schema in `registry`, a URL or a `SchemaRegistry`.
 
     A source reads each value by the schema that it was written with, and gives it the fields of `schema`
@@ -34,7 +30,7 @@ class AvroFormat(Format):
     Raises ConfigurationError for what is no Avro schema.
     """
 
-    binary = True
+    words = "Avro"
 
     def __init__(
         self,
@@ -44,75 +40,51 @@ class AvroFormat(Format):
         subject: str | None = None,
         register: bool = True,
     ) -> None:
-        self._registry = registry_of(registry)
+        super().__init__(registry, subject=subject, register=register)
         self._text = None if schema is None else _text(schema)
         self._schema = None if schema is None else _parsed(self._text, {})
-        self._subject = subject
-        self._register = register
-        self._head = b""
-        self._known: dict[int, Any] = {}
-        """Schemas of values, by id; None for an id that the registry does not have."""
 
-    def for_topic(self, topic: str, *, writing: bool) -> Format:
-        self._registry.check()
-        if not writing:
-            if self._subject is not None or not self._register:
-                raise ConfigurationError("subject and register have no effect on a source")
-            return self
-        ready = copy(self)
-        subject = self._subject or f"{topic}-value"
-        with starting():
-            if self._text is None:
-                id, found = self._registry.latest(subject)
-                ready._schema = self._with_references(found)
-            else:
-                from confluent_kafka.schema_registry import Schema
+    def _begin_writing(self, subject: str) -> bytes:
+        if self._text is None:
+            id, found = self._registry.latest(subject)
+            self._schema = self._with_references(found)
+        else:
+            from confluent_kafka.schema_registry import Schema
 
-                schema = Schema(self._text, "AVRO")
-                id = self._registry.id_of(subject, schema, register=self._register)
-        ready._head = head_of(id)
-        return ready
+            schema = Schema(self._text, "AVRO")
+            id = self._registry.id_of(subject, schema, register=self._register)
+        return head_of(id)
 
-    def decode(self, values: Sequence[bytes | None]) -> list[Any]:
+    def _reader(self) -> Callable[[bytes | None], Any]:
         from fastavro import schemaless_reader
 
-        good: list[Any] = []
-        bad: list[tuple[int, str]] = []
-        for place, value in enumerate(values):
-            try:
-                writer = self._writer(schema_id(value))
-                stream = io.BytesIO(value)  # type: ignore[arg-type]
-                stream.seek(HEAD_BYTES)
-                record = schemaless_reader(stream, writer, self._schema)
-                if stream.read(1):
-                    raise ValueError("there are bytes behind the record")
-                good.append(record)
-            except MinirtError:
-                raise
-            except Exception as error:  # The reader raises whatever its parts do.
-                bad.append((place, f"not valid Avro ({type(error).__name__}: {error})"))
-        if bad:
-            raise Undecodable(good, bad)
-        return good
+        def read(value: bytes | None) -> Any:
+            written_by = self._written_by(schema_id(value))
+            stream = io.BytesIO(value)  # type: ignore[arg-type]
+            stream.seek(HEAD_BYTES)
+            record = schemaless_reader(stream, written_by, self._schema)
+            if stream.read(1):
+                raise ValueError("there are bytes behind the record")
+            return record
 
-    def encode(self, batch: Batch, operator: str) -> list[bytes]:
+        return read
+
+    def _writer(self) -> Callable[[Any], bytes]:
         from fastavro import schemaless_writer
 
-        values: list[bytes] = []
-        for record in batch.rows().records:
+        def write(record: Any) -> bytes:
             stream = io.BytesIO()
             stream.write(self._head)
-            try:
-                schemaless_writer(stream, self._schema, record)
-            except Exception as error:  # The writer raises whatever its parts do.
-                raise SinkDataError(
-                    f"{operator}: a record does not fit the Avro schema "
-                    f"({type(error).__name__}: {error}): {record!r:.500}"
-                ) from error
-            values.append(stream.getvalue())
-        return values
+            schemaless_writer(stream, self._schema, record)
+            return stream.getvalue()
 
-    def _writer(self, id: int) -> Any:
+        return write
+
+    @property
+    def _schema_in_words(self) -> str:
+        return "the Avro schema"
+
+    def _written_by(self, id: int) -> Any:
         if id not in self._known:
             found = self._registry.schema(id)
             if found is not None and (found.schema_type or "AVRO") != "AVRO":

@@ -3,27 +3,23 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Sequence
-from copy import copy
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from minirt.data.batch import Batch
-from minirt.errors import ConfigurationError, MinirtError, SinkDataError
-from minirt_connectors.kafka.formats.base import Format, Undecodable
+from minirt.errors import ConfigurationError
+from minirt_connectors.kafka.formats.registered import RegisteredFormat
 from minirt_connectors.kafka.formats.registry import (
     HEAD_BYTES,
     SchemaRegistry,
     head_of,
-    registry_of,
     schema_id,
-    starting,
 )
 
 _WELL_KNOWN = ("google/protobuf/", "google/type/", "confluent/")
 """Files that every registry has."""
 
 
-class ProtobufFormat(Format):
+class ProtobufFormat(RegisteredFormat):
     """Values that are messages of the class `message`, behind the id of their schema in `registry`.
 
     `message` is a class that protoc has made, `registry` a URL or a `SchemaRegistry`. A record is a dict
@@ -35,7 +31,7 @@ class ProtobufFormat(Format):
     Raises ConfigurationError for what is no class of messages.
     """
 
-    binary = True
+    words = "Protobuf"
 
     def __init__(
         self,
@@ -45,13 +41,8 @@ class ProtobufFormat(Format):
         subject: str | None = None,
         register: bool = True,
     ) -> None:
-        self._registry = registry_of(registry)
+        super().__init__(registry, subject=subject, register=register)
         self._message = _checked(message)
-        self._subject = subject
-        self._register = register
-        self._head = b""
-        self._known: dict[int, Any] = {}
-        """Files of schemas, by id; None for an id that the registry does not have."""
 
     def __getstate__(self) -> dict[str, Any]:
         """Classes of messages are pickled as what they were made from."""
@@ -64,47 +55,25 @@ class ProtobufFormat(Format):
         self._message = _made(plain.pop("_files"), plain.pop("_name"))
         vars(self).update(plain)
 
-    def for_topic(self, topic: str, *, writing: bool) -> Format:
-        self._registry.check()
-        if not writing:
-            if self._subject is not None or not self._register:
-                raise ConfigurationError("subject and register have no effect on a source")
-            return self
-        ready = copy(self)
-        with starting():
-            schema = self._schema_of(self._message.DESCRIPTOR.file)
-            subject = self._subject or f"{topic}-value"
-            id = self._registry.id_of(subject, schema, register=self._register)
-        ready._head = head_of(id) + _packed_path(_path(self._message.DESCRIPTOR))
-        return ready
+    def _begin_writing(self, subject: str) -> bytes:
+        schema = self._schema_of(self._message.DESCRIPTOR.file)
+        id = self._registry.id_of(subject, schema, register=self._register)
+        return head_of(id) + _packed_path(_path(self._message.DESCRIPTOR))
 
-    def decode(self, values: Sequence[bytes | None]) -> list[Any]:
-        good: list[Any] = []
-        bad: list[tuple[int, str]] = []
-        for place, value in enumerate(values):
-            try:
-                path, begin = _read_path(value or b"", HEAD_BYTES)
-                self._check_name(schema_id(value), path)
-                good.append(_plain(self._message.FromString((value or b"")[begin:])))
-            except MinirtError:
-                raise
-            except Exception as error:  # The parser raises whatever its parts do.
-                bad.append((place, f"not valid Protobuf ({type(error).__name__}: {error})"))
-        if bad:
-            raise Undecodable(good, bad)
-        return good
+    def _reader(self) -> Callable[[bytes | None], Any]:
+        def read(value: bytes | None) -> Any:
+            path, begin = _read_path(value or b"", HEAD_BYTES)
+            self._check_name(schema_id(value), path)
+            return _plain(self._message.FromString((value or b"")[begin:]))
 
-    def encode(self, batch: Batch, operator: str) -> list[bytes]:
-        values: list[bytes] = []
-        for record in batch.rows().records:
-            try:
-                values.append(self._head + self._message(**record).SerializeToString())
-            except Exception as error:  # Messages raise whatever their parts do.
-                raise SinkDataError(
-                    f"{operator}: a record does not fit the message {self._message.DESCRIPTOR.full_name} "
-                    f"({type(error).__name__}: {error}): {record!r:.500}"
-                ) from error
-        return values
+        return read
+
+    def _writer(self) -> Callable[[Any], bytes]:
+        return lambda record: self._head + self._message(**record).SerializeToString()
+
+    @property
+    def _schema_in_words(self) -> str:
+        return f"the message {self._message.DESCRIPTOR.full_name}"
 
     def _check_name(self, id: int, path: tuple[int, ...]) -> None:
         """A file may have several messages, and values say which one they are by its place."""
