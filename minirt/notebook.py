@@ -22,14 +22,13 @@ def table(title: str, head: Sequence[str], rows: Iterable[Iterable[object]]) -> 
 
 def live_text() -> Callable[[str], None] | None:
     """Shows a text below the cell that runs, in place of the one before; None outside a notebook."""
+    # A notebook has imported IPython; nobody else pays for it.
     ipython = sys.modules.get("IPython")
-    shell = None if ipython is None else ipython.get_ipython()
-    if getattr(shell, "kernel", None) is None:
+    if ipython is None or getattr(ipython.get_ipython(), "kernel", None) is None:
         return None
-    from IPython.display import HTML, display
-
-    handle = display(HTML(""), display_id=True)
-    return lambda text: handle.update(HTML(f"<small>{escape(text)}</small>"))
+    html = ipython.display.HTML
+    handle = ipython.display.display(html(""), display_id=True)
+    return lambda text: handle.update(html(f"<small>{escape(text)}</small>"))
 
 
 def _cell(value: object) -> str:

@@ -1,4 +1,4 @@
-"""The container of the compose file, without an engine: its image can be built, its job ends and goes on."""
+"""The container of the compose file, without an engine: its image can be built, its job stops, goes on."""
 
 from __future__ import annotations
 
