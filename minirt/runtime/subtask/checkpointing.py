@@ -32,11 +32,10 @@ from minirt.protocol.families import LOCAL_IDS, LocalSnapshots
 from minirt.protocol.manifest import Reference, SnapshotRef
 from minirt.protocol.source_offsets import SourceOffsets
 from minirt.protocol.stored_watermarks import SubtaskWatermarks
-from minirt.protocol.subtask_commands import StoreSlices
 from minirt.protocol.trace import NO_CHANNEL, TraceEventKind
 from minirt.runtime.channels.frames import Frame, Kind, barrier_of
 from minirt.runtime.subtask.in_flight import Capture
-from minirt.runtime.subtask.local_snapshots import LocalLog
+from minirt.runtime.subtask.local_snapshots import LocalLog, WantedLine
 from minirt.runtime.subtask.parts import SubtaskParts
 from minirt.runtime.subtask.snapshot import SnapshotUpload
 from minirt.state.sections import Section
@@ -162,7 +161,7 @@ class SubtaskCheckpoints:
             self._local.give_up(checkpoint_id)
         self._execute(self._barriers.on_abort(checkpoint_id))
 
-    def on_line(self, line: StoreSlices) -> None:
+    def on_line(self, line: WantedLine) -> None:
         """The coordinator makes a checkpoint of local snapshots."""
         if self._local is None:
             raise ProtocolError(

@@ -25,7 +25,6 @@ from minirt.protocol.ids import SubtaskId
 from minirt.protocol.lines import LocalCut
 from minirt.protocol.source_offsets import SourceOffsets
 from minirt.protocol.stored_watermarks import SubtaskWatermarks
-from minirt.protocol.subtask_commands import StoreSlices
 from minirt.runtime.channels.frames import Frame, Kind, mark_of
 from minirt.runtime.channels.output import Overtaken
 from minirt.runtime.subtask.in_flight import Capture
@@ -92,6 +91,14 @@ class LocalSnapshot:
     """What had come in and gone out."""
 
 
+@dataclass(frozen=True, slots=True)
+class WantedLine:
+    """The line that a checkpoint is made of: the number of the snapshot of each subtask."""
+
+    checkpoint_id: int
+    numbers: Mapping[SubtaskId, int]
+
+
 class LocalLog:
     """What one subtask knows of its local snapshots and keeps for them."""
 
@@ -111,7 +118,7 @@ class LocalLog:
         self._next_at = plan.next_at(id, 1, now)
         self._moved_bytes = 0
         """What had come in and gone out by the last snapshot."""
-        self._wanted: StoreSlices | None = None
+        self._wanted: WantedLine | None = None
 
     @property
     def may_take(self) -> bool:
@@ -168,10 +175,10 @@ class LocalLog:
         self._moved_bytes = self._now_moved
         return cut
 
-    def want(self, line: StoreSlices) -> None:
+    def want(self, line: WantedLine) -> None:
         """The coordinator asks for the slices of a line. What lies before it may go."""
         self._wanted = line
-        own = line.line[self._id]
+        own = line.numbers[self._id]
         while self._snapshots and self._snapshots[0].cut.number < own:
             self._snapshots.popleft()
         if not self._snapshots or self._snapshots[0].cut.number != own:
@@ -180,17 +187,17 @@ class LocalLog:
             )
         starts = self._snapshots[0].starts
         for sender, log, start in zip(self._senders, self._channels, starts, strict=True):
-            log.forget(start, line.line[sender])
+            log.forget(start, line.numbers[sender])
 
     def give_up(self, checkpoint_id: int) -> None:
         """Nobody wants the slices of checkpoints up to this one any more."""
         if self._wanted is not None and self._wanted.checkpoint_id <= checkpoint_id:
             self._wanted = None
 
-    def slices(self) -> tuple[StoreSlices, LocalSnapshot, Capture] | None:
+    def slices(self) -> tuple[WantedLine, LocalSnapshot, Capture] | None:
         """What a line is waiting for, once all of it is there; only once for each."""
         wanted = self._wanted
-        if wanted is None or not self._has_marks(wanted.line):
+        if wanted is None or not self._has_marks(wanted.numbers):
             return None
         self._wanted = None
         snapshot = self._snapshots[0]
@@ -198,12 +205,12 @@ class LocalLog:
         for origin, frames in snapshot.taken:
             capture.add(origin, frames)
         for channel, log in enumerate(self._channels):
-            number = wanted.line[self._senders[channel]]
+            number = wanted.numbers[self._senders[channel]]
             capture.add(self._input.origins[channel], log.slice(snapshot.starts[channel], number))
         return wanted, snapshot, capture
 
-    def _has_marks(self, line: Mapping[SubtaskId, int]) -> bool:
+    def _has_marks(self, numbers: Mapping[SubtaskId, int]) -> bool:
         return all(
-            log.has_mark(line[sender])
+            log.has_mark(numbers[sender])
             for sender, log in zip(self._senders, self._channels, strict=True)
         )

@@ -30,6 +30,7 @@ from minirt.runtime.channels.frames import Frame
 from minirt.runtime.subtask.checkpointing import SnapshotPorts, SubtaskCheckpoints
 from minirt.runtime.subtask.elements import Advance, Data, Element, End, Ended, Reached
 from minirt.runtime.subtask.input import InWork
+from minirt.runtime.subtask.local_snapshots import WantedLine
 from minirt.runtime.subtask.pacer import Pacer, RoomPacer
 from minirt.runtime.subtask.parts import SubtaskParts
 
@@ -161,8 +162,8 @@ class Subtask:
                 self._pause_behind = None
             case DrainSources():
                 self.input.drain()
-            case StoreSlices():
-                self._checkpoints.on_line(command)
+            case StoreSlices(checkpoint_id=checkpoint_id, line=numbers):
+                self._checkpoints.on_line(WantedLine(checkpoint_id, numbers))
             case AbortCheckpoint(checkpoint_id=checkpoint_id):
                 self._checkpoints.on_abort(checkpoint_id)
             case _:
