@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from minirt.data import hashing
 from minirt.data.hashing import U64, UnstableKeyError
+from minirt.kernels.choice import kernels
 
 _MICROSECONDS = {"s": 1_000_000, "ms": 1_000, "us": 1}
 _MS_PER_DAY = 86_400_000
@@ -52,7 +53,7 @@ def hash_columns(arrays: Sequence[pa.Array]) -> U64:
     """
     if len(arrays) == 1:
         return hash_column(arrays[0])
-    return hashing.hash_tuples([hash_column(array) for array in arrays], len(arrays[0]))
+    return kernels().hash_tuples([hash_column(array) for array in arrays], len(arrays[0]))
 
 
 def group_columns(arrays: Sequence[pa.Array], max_parallelism: int) -> U64:
@@ -91,9 +92,9 @@ def _hash_values(array: pa.Array) -> U64:
         return _mix_ints(array.cast(pa.int32()), hashing.DATE)
     if pa.types.is_date64(kind):
         days = _ints(array.cast(pa.int64())) // _MS_PER_DAY
-        return hashing.mix_array(days.view(np.uint64), hashing.DATE)
+        return kernels().mix(days.view(np.uint64), hashing.DATE)
     if pa.types.is_timestamp(kind):
-        return hashing.mix_array(_microseconds(array).view(np.uint64), hashing.DATETIME)
+        return kernels().mix(_microseconds(array).view(np.uint64), hashing.DATETIME)
     if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
         return _hash_pieces(array.cast(pa.large_string()), hashing.TEXT)
     if pa.types.is_fixed_size_binary(kind):
@@ -120,7 +121,7 @@ def _ints(array: pa.Array) -> npt.NDArray[np.int64]:
 
 
 def _mix_ints(array: pa.Array, kind: int) -> U64:
-    return hashing.mix_array(_ints(array).view(np.uint64), kind)
+    return kernels().mix(_ints(array).view(np.uint64), kind)
 
 
 def _nulls(array: pa.Array) -> npt.NDArray[np.bool_]:
@@ -143,4 +144,4 @@ def _hash_pieces(array: pa.Array, kind: int) -> U64:
         return np.zeros(len(array), np.uint64)
     bounds = np.frombuffer(offsets, np.int64)[array.offset : array.offset + len(array) + 1]
     pieces = np.frombuffer(data, np.uint8) if data is not None else np.empty(0, np.uint8)
-    return hashing.hash_buffer(pieces, bounds, kind)
+    return kernels().hash_pieces(pieces, bounds, kind)

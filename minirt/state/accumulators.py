@@ -27,8 +27,8 @@ from minirt.aggregates import (
     Sum,
 )
 from minirt.data.values import pack_value, unpack_value
+from minirt.kernels.contract import Slots
 from minirt.state.accumulator import Accumulator, by_slot, present, taken_apart
-from minirt.state.key_columns import Slots
 from minirt.state.numbers import from_numbers, is_number, number_type, to_numbers
 from minirt.state.sums import (
     HALF_BITS,

@@ -16,10 +16,10 @@ from minirt.data.hashing import U64
 from minirt.data.keys import group_columns, hash_columns
 from minirt.data.simple_columns import in_microseconds, simple
 from minirt.errors import UserCodeError
+from minirt.kernels.contract import Slots
 from minirt.state.accumulator import Accumulator
 from minirt.state.array_slots import ArraySlots, Times
 from minirt.state.filters import Filters
-from minirt.state.key_columns import Slots
 from minirt.state.numbers import Mask, to_numbers
 from minirt.state.sums import SumOverflowError, TooWideError
 

@@ -10,9 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from minirt.data.simple_columns import simple, simple_type
+from minirt.kernels.contract import Slots
 from minirt.state.numbers import Mask, from_numbers, grown, is_whole, number_type, to_numbers
-
-Slots = npt.NDArray[np.intp]
 
 _NARROW_BYTES_MAX = 1 << 30
 _WIDE = {pa.string(): pa.large_string(), pa.binary(): pa.large_binary()}
