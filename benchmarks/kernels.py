@@ -51,6 +51,11 @@ def works() -> Mapping[str, Work]:
     for name, count in KEYS.items():
         table, known = table_of(count)
         hashes = known[rng.integers(0, count, RECORDS)]
+        slots = rng.integers(0, count, RECORDS)
+        sums, known_sums = np.zeros(count, np.int64), np.zeros(count, np.bool_)
+        rows = np.zeros(count, np.intp)
+        found[f"add_up, {name}"] = lambda k, s=sums, n=known_sums, at=slots: k.add_up(s, n, at, at)
+        found[f"newest, {name}"] = lambda k, at=slots, r=rows: k.newest(at, r)
         found[f"find, {name}"] = lambda k, t=table, n=known, h=hashes: k.find(t, n, h)
 
     def add(kernels: Kernels) -> object:

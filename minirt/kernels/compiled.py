@@ -20,6 +20,7 @@ from minirt.data.hashing import U64
 from minirt.kernels.contract import Slots, Table, Targets
 
 Function = TypeVar("Function", bound=Callable[..., Any])
+Array = TypeVar("Array", bound=npt.NDArray[Any])
 
 
 def _given(kind: Any) -> Any:
@@ -44,7 +45,6 @@ _SHIFT = np.uint64(33)
 _MIX_1, _MIX_2 = np.uint64(hashing.MIX_1), np.uint64(hashing.MIX_2)
 _LENGTH, _CHAIN = np.uint64(hashing.LENGTH), np.uint64(hashing.CHAIN)
 _TUPLE = np.uint64(hashing.TUPLE)
-_STRETCH = hashing.STRETCH
 _NEXT_STRETCH = np.uint64(pow(hashing.BASE, hashing.STRETCH, 2**64))
 
 
@@ -64,18 +64,20 @@ def _mix_all(values: Any, kind: Any, hashes: Any) -> Any:
 
 @_compiled(types.void(_given(_U8), _given(_I64), _given(_U64), _U64, _written(_U64)))
 def _hash_all_pieces(data: Any, offsets: Any, powers: Any, kind: Any, hashes: Any) -> Any:
+    # Without signs: a place below zero would have to be looked for at each.
+    one, stretch = np.uint64(1), np.uint64(len(powers))
     for row in range(len(hashes)):
-        start, stop = offsets[row], offsets[row + 1]
-        length = np.uint64(stop - start)
-        total, scale = np.uint64(0), np.uint64(1)
-        while start < stop:
-            part = np.uint64(0)
-            for place in range(min(stop - start, _STRETCH)):
-                part += np.uint64(data[start + place]) * powers[place]
+        place, stop = np.uint64(offsets[row]), np.uint64(offsets[row + 1])
+        total, scale = (stop - place) * _LENGTH, one
+        while place < stop:
+            part, power = np.uint64(0), np.uint64(0)
+            while place < stop and power < stretch:
+                part += np.uint64(data[place]) * powers[power]
+                place += one
+                power += one
             total += part * scale
             scale *= _NEXT_STRETCH
-            start += _STRETCH
-        hashes[row] = _mix(total + length * _LENGTH, kind)
+        hashes[row] = _mix(total, kind)
 
 
 @_compiled(types.void(_written(_U64), _given(_U64)))
@@ -152,22 +154,47 @@ def _enlist(table: Any, known: Any, slots: Any, shift: Any) -> Any:
         table[_place(table, known, known[slots[row]], shift)] = slots[row]
 
 
+_SUM_TYPES = (_I64, _U64, types.float64)
+
+
+@_compiled(
+    *(types.void(_written(t), _written(types.boolean), _given(_I64), _given(t)) for t in _SUM_TYPES)
+)
+def _add_up(sums: Any, known: Any, slots: Any, numbers: Any) -> Any:
+    for row in range(len(slots)):
+        slot = np.uint64(slots[row])
+        sums[slot] += numbers[row]
+        known[slot] = True
+
+
+@_compiled(_I64(_given(_I64), _written(_I64), _written(_I64)))
+def _newest(slots: Any, rows: Any, newest: Any) -> Any:
+    for row in range(len(slots)):
+        rows[np.uint64(slots[row])] = row
+    count = 0
+    for row in range(len(slots)):
+        if rows[np.uint64(slots[row])] == row:
+            newest[count] = slots[row]
+            count += 1
+    return count
+
+
 def mix(values: U64, kind: int) -> U64:
     hashes = np.empty(len(values), np.uint64)
-    _mix_all(np.ascontiguousarray(values), np.uint64(kind), hashes)
+    _mix_all(_plain(values), np.uint64(kind), hashes)
     return hashes
 
 
 def hash_pieces(data: npt.NDArray[np.uint8], offsets: npt.NDArray[np.int64], kind: int) -> U64:
     hashes = np.empty(len(offsets) - 1, np.uint64)
-    _hash_all_pieces(data, offsets, hashing.POWERS, np.uint64(kind), hashes)
+    _hash_all_pieces(data, _plain(offsets), hashing.POWERS, np.uint64(kind), hashes)
     return hashes
 
 
 def hash_tuples(columns: Sequence[U64], count: int) -> U64:
     hashes = np.full(count, len(columns), np.uint64)
     for column in columns:
-        _chain(hashes, np.ascontiguousarray(column))
+        _chain(hashes, _plain(column))
     return mix(hashes, hashing.TUPLE)
 
 
@@ -197,6 +224,22 @@ def add(table: Table, known: U64, count: int, hashes: U64) -> tuple[Slots, Slots
 
 def enlist(table: Table, known: U64, slots: Slots) -> None:
     _enlist(table, known, slots, _shift(table))
+
+
+def add_up(
+    sums: npt.NDArray[Any], known: npt.NDArray[np.bool_], slots: Slots, numbers: npt.NDArray[Any]
+) -> None:
+    _add_up(sums, known, slots, _plain(numbers))
+
+
+def newest(slots: Slots, rows: Slots) -> Slots:
+    newest = np.empty(len(slots), np.intp)
+    return newest[: _newest(slots, rows, newest)]
+
+
+def _plain(array: Array) -> Array:
+    """An array as the signatures want it: those of Arrow may lie anywhere in a frame."""
+    return array if array.flags.c_contiguous and array.flags.aligned else array.copy()
 
 
 def _shift(table: Table) -> np.uint64:

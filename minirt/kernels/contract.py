@@ -59,3 +59,18 @@ class Kernels(Protocol):
 
     def enlist(self, table: Table, known: U64, slots: Slots) -> None:
         """Add these slots, whose hashes all differ, to a table that has none of them."""
+
+    def add_up(
+        self,
+        sums: npt.NDArray[Any],
+        known: npt.NDArray[np.bool_],
+        slots: Slots,
+        numbers: npt.NDArray[Any],
+    ) -> None:
+        """Add each number to the sum in its slot, one after the other, and mark these slots as known.
+
+        Sums and numbers are of one type: int64 or uint64, which wrap around, or float64. None warns.
+        """
+
+    def newest(self, slots: Slots, rows: Slots) -> Slots:
+        """Each slot once, where it comes last. `rows` has room for each slot, and is overwritten."""

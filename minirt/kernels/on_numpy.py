@@ -6,6 +6,8 @@ Source of the method: Knuth, "The Art of Computer Programming", vol. 3, 6.4, alg
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
@@ -14,7 +16,18 @@ from minirt.data.hashing import hash_buffer as hash_pieces
 from minirt.data.hashing import mix_array as mix
 from minirt.kernels.contract import EMPTY, Slots, Table, Targets
 
-__all__ = ["add", "enlist", "find", "hash_pieces", "hash_tuples", "mix", "order", "targets"]
+__all__ = [
+    "add",
+    "add_up",
+    "enlist",
+    "find",
+    "hash_pieces",
+    "hash_tuples",
+    "mix",
+    "newest",
+    "order",
+    "targets",
+]
 
 _FIRST_CLAIM = EMPTY - 1
 
@@ -93,6 +106,21 @@ def enlist(table: Table, known: U64, slots: Slots) -> None:
         lost = table[places] != slots
         slots = slots[lost]
         places = (places[lost] + 1) & (len(table) - 1)
+
+
+def add_up(
+    sums: npt.NDArray[Any], known: npt.NDArray[np.bool_], slots: Slots, numbers: npt.NDArray[Any]
+) -> None:
+    with np.errstate(over="ignore", invalid="ignore"):  # Floats become infinite, as everywhere.
+        np.add.at(sums, slots, numbers)
+    known[slots] = True
+
+
+def newest(slots: Slots, rows: Slots) -> Slots:
+    own = np.arange(len(slots))
+    rows[slots] = own
+    last: Slots = slots[rows[slots] == own]
+    return last
 
 
 def _claim(table: Table, places: Slots) -> npt.NDArray[np.bool_]:

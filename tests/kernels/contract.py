@@ -17,10 +17,18 @@ FEW = st.lists(st.integers(0, 5).map(lambda high: high << 61), max_size=40)
 """Hashes that want few places of a table."""
 
 
+FLOATS = (0.0, -0.0, 0.1, 1e308, -1e308, float("inf"), float("-inf"), float("nan"), 5e-324)
+
+
 def numbers(values: Sequence[int]) -> Any:
     array = np.array(values, np.uint64)
     array.flags.writeable = False  # As those of Arrow.
     return array
+
+
+def unaligned(array: Any) -> Any:
+    """The same numbers, as they may lie in a frame."""
+    return np.frombuffer(b"x" + array.tobytes(), array.dtype, offset=1)
 
 
 def check_mix(kernels: Any, values: Sequence[int]) -> None:
@@ -30,6 +38,9 @@ def check_mix(kernels: Any, values: Sequence[int]) -> None:
     assert kernels.mix(numbers(values)[::2], hashing.DATE).tolist() == [
         hashing.mix(value, hashing.DATE) for value in values[::2]
     ]
+    assert kernels.mix(unaligned(numbers(values)), 7).tolist() == [
+        hashing.mix(value, 7) for value in values
+    ]
 
 
 def check_hash_pieces(kernels: Any, pieces: Sequence[bytes]) -> None:
@@ -38,6 +49,8 @@ def check_hash_pieces(kernels: Any, pieces: Sequence[bytes]) -> None:
     offsets = 6 + np.cumsum([0, *map(len, pieces)])
     hashes = kernels.hash_pieces(data, offsets, hashing.TEXT)
     assert hashes.tolist() == [hashing.hash_bytes(piece, hashing.TEXT) for piece in pieces]
+    again = kernels.hash_pieces(data, unaligned(offsets), hashing.TEXT)
+    assert again.tolist() == hashes.tolist()
 
 
 def check_hash_tuples(kernels: Any, values: Sequence[int]) -> None:
@@ -86,6 +99,34 @@ def check_table(kernels: Any, values: Sequence[int]) -> None:
     assert kernels.find(table, known, numbers(values)).tolist() == [slot_of[v] for v in values]
 
 
+def check_add_up(kernels: Any, values: Sequence[int]) -> None:
+    """Whole numbers wrap around; floats are added in their order, which their sums tell."""
+    slots = np.array([value % 7 for value in values], np.intp)
+    added = {
+        np.uint64: [*values],
+        np.int64: numbers(values).view(np.int64).tolist(),
+        np.float64: [FLOATS[value % len(FLOATS)] for value in values],
+    }
+    for dtype, given in added.items():
+        sums, known = np.zeros(9, dtype), np.zeros(9, np.bool_)
+        kernels.add_up(sums, known, slots, unaligned(np.array(given, dtype)))
+        expected: list[Any] = [0.0 if dtype is np.float64 else 0] * 9
+        for slot, number in zip(slots.tolist(), given, strict=True):
+            expected[slot] += number
+        if dtype is not np.float64:
+            wrapped = np.array([sum % 2**64 for sum in expected], np.uint64)
+            expected = wrapped.view(dtype).tolist()
+        assert [repr(one) for one in sums.tolist()] == [repr(one) for one in expected]
+        assert set(np.flatnonzero(known).tolist()) == set(slots.tolist())
+
+
+def check_newest(kernels: Any, values: Sequence[int]) -> None:
+    slots = np.array([value % 50 for value in values], np.intp)
+    rows = np.full(50, len(values) - 1, np.intp)
+    last = {slot: row for row, slot in enumerate(slots.tolist())}
+    assert kernels.newest(slots, rows).tolist() == sorted(last, key=last.__getitem__)
+
+
 CHECKS: dict[str, tuple[Callable[..., None], st.SearchStrategy[Any]]] = {
     "mix": (check_mix, NUMBERS),
     "hash_pieces": (check_hash_pieces, st.lists(st.binary(max_size=20))),
@@ -95,6 +136,8 @@ CHECKS: dict[str, tuple[Callable[..., None], st.SearchStrategy[Any]]] = {
     "find": (check_table, NUMBERS | FEW),
     "add": (check_table, NUMBERS | FEW),
     "enlist": (check_table, NUMBERS | FEW),
+    "add_up": (check_add_up, NUMBERS),
+    "newest": (check_newest, NUMBERS | FEW),
 }
 """The check of each kernel, and what it is to be tried with."""
 
@@ -105,6 +148,9 @@ def wrong_in_one_lane(kernels: Any, name: str) -> Any:
 
     def wrong(*given: Any) -> Any:
         made = right(*given)
+        if name == "add_up":
+            given[0][given[2][7::8]] += 1
+            return made
         if name == "enlist":
             table = given[0]
             table[np.flatnonzero(table != EMPTY)[7::8]] = EMPTY
