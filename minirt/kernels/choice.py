@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from importlib import import_module
+from importlib.util import find_spec
 from typing import cast
 
 from minirt.errors import ConfigurationError
 from minirt.kernels import on_numpy
 from minirt.kernels.contract import Kernels
+
+logger = logging.getLogger("minirt.kernels")
 
 AUTO = "auto"
 
@@ -60,6 +64,8 @@ def _load(wanted: str) -> Choice:
             module = import_module(IMPLEMENTATIONS[name])
         except (ImportError, RuntimeError) as error:
             reasons.append(f"no {name}: {error}")
+            if wanted == AUTO and find_spec(name) is not None:  # It was installed to be used.
+                logger.warning("%s is installed, but its kernels cannot be used: %s", name, error)
         else:
             return Choice(name, cast("Kernels", module), "; ".join(reasons))
     raise ConfigurationError(

@@ -7,13 +7,16 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
 import pytest
 
 import minirt as rt
 from minirt.kernels import choice, on_numpy
 from minirt.kernels.choice import choose_kernels, chosen, kernels
 
+TABLE = pa.table({"k": [1, 2, 1], "v": [1, 2, 3]})
 COMPILED = "minirt.kernels.compiled"
 
 
@@ -48,9 +51,15 @@ def test_numpy_can_be_asked_for() -> None:
 
 
 @pytest.mark.usefixtures("without_numba")
-def test_without_numba_numpy_is_taken_and_the_reason_told() -> None:
+@pytest.mark.parametrize("installed", [True, False])
+def test_without_numba_numpy_is_taken_and_the_reason_told(
+    installed: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whoever has installed it in vain is told without asking."""
+    monkeypatch.setattr(choice, "find_spec", lambda name: object() if installed else None)
     assert choose_kernels("auto").kernels is on_numpy
     assert "no numba" in str(chosen())
+    assert ("its kernels cannot be used" in caplog.text) == installed
 
 
 @pytest.mark.usefixtures("without_numba")
@@ -99,6 +108,19 @@ def test_only_a_job_with_keys_in_columns_loads_numba(stream: str, expected: bool
     assert run(code) == str(expected)
 
 
+@pytest.mark.processes
+@pytest.mark.parametrize(("wanted", "used"), [("auto", "numba"), ("numpy", "numpy")])
+def test_workers_use_what_the_options_say(wanted: Any, used: str) -> None:
+    env, out = rt.Environment("j", parallelism=2), rt.CollectSink()
+    sums = env.source(rt.CollectionSource(TABLE)).key_by("k").aggregate(rt.Sum("v"), emit="end")
+    sums.map(lambda record: {**record, "by": chosen().name}).sink(out)
+    env.execute(options=rt.Options(kernels=wanted))
+    assert sorted((row["k"], row["sum_v"], row["by"]) for row in out.rows) == [
+        (1, 4, used),
+        (2, 2, used),
+    ]
+
+
 @pytest.mark.soak
 def test_processes_may_compile_at_the_same_time(tmp_path: Path) -> None:
     code = (
@@ -117,7 +139,7 @@ def test_processes_may_compile_at_the_same_time(tmp_path: Path) -> None:
 
 
 def run(code: str, **variables: str) -> str:
-    """What a fresh interpreter prints."""
+    """What a fresh interpreter prints to standard output; it fails if it ends with an error."""
     done = subprocess.run(
         [sys.executable, "-c", code],
         env={**os.environ, **variables},
@@ -130,9 +152,6 @@ def run(code: str, **variables: str) -> str:
 
 
 def job() -> rt.Environment:
-    import pyarrow as pa
-
     env = rt.Environment()
-    table = pa.table({"k": [1, 2, 1], "v": [1, 2, 3]})
-    env.source(rt.CollectionSource(table)).key_by("k").aggregate(rt.Sum("v")).sink(rt.CollectSink())
+    env.source(rt.CollectionSource(TABLE)).key_by("k").aggregate(rt.Sum("v")).sink(rt.CollectSink())
     return env
