@@ -112,10 +112,14 @@ def test_only_a_job_with_keys_in_columns_loads_numba(stream: str, expected: bool
 @pytest.mark.parametrize(("wanted", "used"), [("auto", "numba"), ("numpy", "numpy")])
 def test_workers_use_what_the_options_say(wanted: Any, used: str) -> None:
     env, out = rt.Environment("j", parallelism=2), rt.CollectSink()
-    sums = env.source(rt.CollectionSource(TABLE)).key_by("k").aggregate(rt.Sum("v"), emit="end")
+    sums = (
+        env.source(rt.CollectionSource(TABLE))
+        .key_by("k")
+        .aggregate(rt.Sum("v", "total"), emit="end")
+    )
     sums.map(lambda record: {**record, "by": chosen().name}).sink(out)
     env.execute(options=rt.Options(kernels=wanted))
-    assert sorted((row["k"], row["sum_v"], row["by"]) for row in out.rows) == [
+    assert sorted((row["k"], row["total"], row["by"]) for row in out.rows) == [
         (1, 4, used),
         (2, 2, used),
     ]
