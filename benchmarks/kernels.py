@@ -39,11 +39,13 @@ def works() -> Mapping[str, Work]:
     numbers = rng.integers(0, 1 << 63, RECORDS, np.uint64)
     text = rng.integers(97, 123, 13 * RECORDS, np.uint8)
     offsets = np.arange(0, 13 * (RECORDS + 1), 13, dtype=np.int64)
+    rows = np.arange(RECORDS)
     owners = np.repeat(np.arange(2, dtype=np.uint8), 64)
     targets = owners[numbers % np.uint64(128)]
     found: dict[str, Work] = {
         "mix": lambda k: k.mix(numbers, hashing.INT),
         "hash_pieces, 13 bytes": lambda k: k.hash_pieces(text, offsets, hashing.TEXT),
+        "same_pieces, 13 bytes": lambda k: k.same_pieces(text, offsets, rows, text, offsets),
         "hash_tuples of 2": lambda k: k.hash_tuples([numbers, numbers], RECORDS),
         "targets": lambda k: k.targets(numbers, owners),
         "order": lambda k: k.order(targets, 2),
@@ -53,9 +55,9 @@ def works() -> Mapping[str, Work]:
         hashes = known[rng.integers(0, count, RECORDS)]
         slots = rng.integers(0, count, RECORDS)
         sums, known_sums = np.zeros(count, np.int64), np.zeros(count, np.bool_)
-        rows = np.zeros(count, np.intp)
+        newest = np.zeros(count, np.intp)
         found[f"add_up, {name}"] = lambda k, s=sums, n=known_sums, at=slots: k.add_up(s, n, at, at)
-        found[f"newest, {name}"] = lambda k, at=slots, r=rows: k.newest(at, r)
+        found[f"newest, {name}"] = lambda k, at=slots, r=newest: k.newest(at, r)
         found[f"find, {name}"] = lambda k, t=table, n=known, h=hashes: k.find(t, n, h)
 
     def add(kernels: Kernels) -> object:

@@ -80,6 +80,25 @@ def _hash_all_pieces(data: Any, offsets: Any, powers: Any, kind: Any, hashes: An
         hashes[row] = _mix(total, kind)
 
 
+@_compiled(
+    types.void(
+        *(_given(_U8), _given(_I64), _given(_I64), _given(_U8), _given(_I64)),
+        _written(types.boolean),
+    )
+)
+def _compare(known: Any, known_offsets: Any, slots: Any, data: Any, offsets: Any, same: Any) -> Any:
+    for row in range(len(slots)):
+        slot = np.uint64(slots[row])
+        there, end = np.uint64(known_offsets[slot]), np.uint64(known_offsets[slot + np.uint64(1)])
+        here = np.uint64(offsets[row])
+        equal = end - there == np.uint64(offsets[row + 1]) - here
+        while equal and there < end:
+            equal = known[there] == data[here]
+            there += np.uint64(1)
+            here += np.uint64(1)
+        same[row] = equal
+
+
 @_compiled(types.void(_written(_U64), _given(_U64)))
 def _chain(hashes: Any, column: Any) -> Any:
     for row in range(len(hashes)):
@@ -189,6 +208,18 @@ def hash_pieces(data: npt.NDArray[np.uint8], offsets: npt.NDArray[np.int64], kin
     hashes = np.empty(len(offsets) - 1, np.uint64)
     _hash_all_pieces(data, _plain(offsets), hashing.POWERS, np.uint64(kind), hashes)
     return hashes
+
+
+def same_pieces(
+    known: npt.NDArray[np.uint8],
+    known_offsets: npt.NDArray[np.int64],
+    slots: Slots,
+    data: npt.NDArray[np.uint8],
+    offsets: npt.NDArray[np.int64],
+) -> npt.NDArray[np.bool_]:
+    same = np.empty(len(slots), np.bool_)
+    _compare(known, known_offsets, slots, data, _plain(offsets), same)
+    return same
 
 
 def hash_tuples(columns: Sequence[U64], count: int) -> U64:

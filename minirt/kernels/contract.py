@@ -38,6 +38,16 @@ class Kernels(Protocol):
     ) -> U64:
         """`hashing.hash_bytes` of the pieces of `data` between each two offsets, which ascend."""
 
+    def same_pieces(
+        self,
+        known: npt.NDArray[np.uint8],
+        known_offsets: npt.NDArray[np.int64],
+        slots: Slots,
+        data: npt.NDArray[np.uint8],
+        offsets: npt.NDArray[np.int64],
+    ) -> npt.NDArray[np.bool_]:
+        """Whether each piece of `data` is equal to the one of `known` whose place `slots` names."""
+
     def hash_tuples(self, columns: Sequence[U64], count: int) -> U64:
         """`hashing.hash_tuple` of `count` tuples, given the hashes of their elements by position."""
 

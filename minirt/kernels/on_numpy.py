@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from minirt.data.hashing import U64, hash_tuples
 from minirt.data.hashing import hash_buffer as hash_pieces
@@ -26,10 +28,30 @@ __all__ = [
     "mix",
     "newest",
     "order",
+    "same_pieces",
     "targets",
 ]
 
 _FIRST_CLAIM = EMPTY - 1
+
+
+def same_pieces(
+    known: npt.NDArray[np.uint8],
+    known_offsets: npt.NDArray[np.int64],
+    slots: Slots,
+    data: npt.NDArray[np.uint8],
+    offsets: npt.NDArray[np.int64],
+) -> npt.NDArray[np.bool_]:
+    """Arrow compares them."""
+    there = _bytes_column(known, known_offsets).take(pa.array(slots))
+    same: npt.NDArray[np.bool_]
+    same = pc.equal(there, _bytes_column(data, offsets)).to_numpy(zero_copy_only=False)
+    return same
+
+
+def _bytes_column(data: npt.NDArray[np.uint8], offsets: npt.NDArray[np.int64]) -> pa.Array:
+    buffers = [None, pa.py_buffer(np.ascontiguousarray(offsets)), pa.py_buffer(data)]
+    return pa.Array.from_buffers(pa.large_binary(), len(offsets) - 1, buffers)
 
 
 def targets(hashes: U64, owners: Targets) -> Targets:

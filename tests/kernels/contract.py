@@ -53,6 +53,20 @@ def check_hash_pieces(kernels: Any, pieces: Sequence[bytes]) -> None:
     assert again.tolist() == hashes.tolist()
 
 
+def check_same_pieces(kernels: Any, pieces: Sequence[bytes]) -> None:
+    """Each piece with itself, and with one that lies elsewhere, in data of another order."""
+    turned = [*reversed(pieces)]
+    known = np.frombuffer(b"".join(turned), np.uint8)
+    known_offsets = np.cumsum([0, *map(len, turned)])
+    data = np.frombuffer(b"before" + b"".join(pieces), np.uint8)
+    offsets = 6 + np.cumsum([0, *map(len, pieces)])
+    for moved in (0, 1, 5):
+        slots = (np.arange(len(pieces))[::-1].copy() + moved) % max(1, len(pieces))
+        same = kernels.same_pieces(known, known_offsets, slots, data, unaligned(offsets))
+        expected = [turned[at] == piece for at, piece in zip(slots, pieces, strict=True)]
+        assert same.tolist() == expected
+
+
 def check_hash_tuples(kernels: Any, values: Sequence[int]) -> None:
     for count in (0, 1, 2, 3):
         hashes = kernels.hash_tuples([numbers(values)] * count, len(values))
@@ -130,6 +144,7 @@ def check_newest(kernels: Any, values: Sequence[int]) -> None:
 CHECKS: dict[str, tuple[Callable[..., None], st.SearchStrategy[Any]]] = {
     "mix": (check_mix, NUMBERS),
     "hash_pieces": (check_hash_pieces, st.lists(st.binary(max_size=20))),
+    "same_pieces": (check_same_pieces, st.lists(st.binary(max_size=3) | st.binary(max_size=40))),
     "hash_tuples": (check_hash_tuples, NUMBERS),
     "targets": (check_targets, NUMBERS),
     "order": (check_order, NUMBERS),
@@ -140,6 +155,9 @@ CHECKS: dict[str, tuple[Callable[..., None], st.SearchStrategy[Any]]] = {
     "newest": (check_newest, NUMBERS | FEW),
 }
 """The check of each kernel, and what it is to be tried with."""
+
+
+ON_PIECES = ("hash_pieces", "same_pieces")
 
 
 def wrong_in_one_lane(kernels: Any, name: str) -> Any:
@@ -156,7 +174,7 @@ def wrong_in_one_lane(kernels: Any, name: str) -> Any:
             table[np.flatnonzero(table != EMPTY)[7::8]] = EMPTY
             return made
         array = made[0] if isinstance(made, tuple) else made
-        array[7::8] ^= 1
+        array[7::8] ^= array.dtype.type(1)
         return made
 
     return SimpleNamespace(**{each: getattr(kernels, each) for each in CHECKS} | {name: wrong})
