@@ -70,8 +70,8 @@ def _hash_all_pieces(data: Any, offsets: Any, powers: Any, kind: Any, hashes: An
         place, stop = np.uint64(offsets[row]), np.uint64(offsets[row + 1])
         total, scale = (stop - place) * _LENGTH, one
         while place < stop:
-            part, power = np.uint64(0), np.uint64(0)
-            while place < stop and power < stretch:
+            part, power, end = np.uint64(0), np.uint64(0), min(stop, place + stretch)
+            while place < end:
                 part += np.uint64(data[place]) * powers[power]
                 place += one
                 power += one
