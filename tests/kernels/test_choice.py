@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +17,6 @@ from minirt.kernels.choice import choose_kernels, chosen, kernels
 
 TABLE = pa.table({"k": [1, 2, 1], "v": [1, 2, 3]})
 COMPILED = "minirt.kernels.compiled"
-
-
-@pytest.fixture(autouse=True)
-def _before() -> Iterator[None]:
-    before = chosen()
-    yield
-    choice._chosen = before
 
 
 @pytest.fixture
