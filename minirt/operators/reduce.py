@@ -13,8 +13,6 @@ from minirt.operators.common.base import Operator, OperatorContext, user_error
 from minirt.operators.common.functions import check_function
 from minirt.operators.common.keyed import KeyedOperator, check_stored_keys
 
-_NOTHING: frozenset[Any] = frozenset()
-
 
 @dataclass(frozen=True, slots=True)
 class ReduceSpec(OperatorSpec):
@@ -98,7 +96,7 @@ class ReduceOperator(KeyedOperator):
                 values[key] = value = record
             append(value)
         try:
-            _NOTHING.isdisjoint(results)  # It asks each for its hash.
+            hash(tuple(results))  # It asks each for its hash.
         except TypeError:
             self._quick = False
             return self.ctx.custody.lend_all(results)
