@@ -49,8 +49,8 @@ API = {
         "SinkIdentity SinkWriter Prepared"
     ),
     "Running jobs": (
-        "RunOptions Checkpointing AlignedWithTimeout Epoch Options Limits Queues Restart JobSettings "
-        "load_settings Job JobResult JobStatus JobObserver JobProgress JobFigures HostCluster "
+        "RunOptions Checkpointing AlignedWithTimeout Epoch Uncoordinated Options Limits Queues Restart "
+        "JobSettings load_settings Job JobResult JobStatus JobObserver JobProgress JobFigures HostCluster "
         "Invitation Launched"
     ),
     "Checkpoints": (

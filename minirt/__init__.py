@@ -137,6 +137,7 @@ if TYPE_CHECKING:
     )
     from minirt.modes.aligned_with_timeout import AlignedWithTimeout
     from minirt.modes.epoch import Epoch
+    from minirt.modes.uncoordinated import Uncoordinated
     from minirt.monitoring.figures import JobFigures
     from minirt.protocol.job_events import JobStatus
     from minirt.protocol.reasons import (
@@ -225,6 +226,7 @@ __all__ = [
     "Checkpointing",
     "AlignedWithTimeout",
     "Epoch",
+    "Uncoordinated",
     "Options",
     "Limits",
     "Queues",
@@ -323,6 +325,7 @@ _NAMES_OF = {
     ),
     "minirt.modes.aligned_with_timeout": "AlignedWithTimeout",
     "minirt.modes.epoch": "Epoch",
+    "minirt.modes.uncoordinated": "Uncoordinated",
     "minirt.monitoring.figures": "JobFigures",
     "minirt.protocol.job_events": "JobStatus",
     "minirt.protocol.reasons": (

@@ -150,6 +150,7 @@ class ExecutionGraph:
             dealing=edge.dealing,
             target_place=edge.target_place,
             unordered=edge.partitioning.unordered,
+            capturable=edge.capturable,
         )
 
     def subtasks(self) -> Iterator[SubtaskId]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from importlib.metadata import entry_points
+from typing import Protocol
 
 from minirt.errors import ConfigurationError
 from minirt.modes.aligned import Aligned
@@ -11,7 +12,10 @@ from minirt.modes.at_least_once import AtLeastOnce
 from minirt.modes.chandy_lamport import ChandyLamport
 from minirt.modes.epoch import Epoch
 from minirt.modes.unaligned import Unaligned
+from minirt.modes.uncoordinated import Uncoordinated
 from minirt.protocol.barriers import CheckpointMode
+from minirt.protocol.families import LocalSnapshots, TakesLocalSnapshots
+from minirt.protocol.topology import InFlight, Topology
 
 MODES: dict[str, CheckpointMode] = {
     "aligned": Aligned(),
@@ -20,6 +24,7 @@ MODES: dict[str, CheckpointMode] = {
     "chandy_lamport": ChandyLamport(),
     "epoch": Epoch(),
     "unaligned": Unaligned(),
+    "uncoordinated": Uncoordinated(),
 }
 
 DEFAULT_MODE = "aligned"
@@ -43,6 +48,40 @@ def find_mode(mode: str | CheckpointMode, expires_after_s: float = float("inf"))
             f"gives each checkpoint up after {expires_after_s:g} s"
         )
     return found
+
+
+class HasInterval(Protocol):
+    """What a mode is told of the job's checkpoints."""
+
+    @property
+    def interval_s(self) -> float:
+        """From one to the next."""
+
+
+def local_snapshots(
+    mode: CheckpointMode, checkpointing: HasInterval | None
+) -> LocalSnapshots | None:
+    """When subtasks take snapshots by their own clocks; None in the coordinated family."""
+    if checkpointing is None or not isinstance(mode, TakesLocalSnapshots):
+        return None
+    return mode.local_snapshots(checkpointing.interval_s)
+
+
+def check_edges(mode: CheckpointMode, topology: Topology) -> None:
+    """Raise ConfigurationError for a job that the mode cannot take checkpoints of, naming the edge.
+
+    Broadcast state is the same in all subtasks at a checkpoint with barriers. Snapshots that each takes by
+    its own clock are of different moments.
+    """
+    if not isinstance(mode, TakesLocalSnapshots):
+        return
+    for edge in topology.links:
+        if edge.in_flight is InFlight.ONE_COPY and not edge.capturable:
+            raise ConfigurationError(
+                f"mode {mode.name} cannot take checkpoints of {edge.target_uid}, which keeps broadcast "
+                f"state of what comes over the edge {edge.key!r}: its subtasks must have seen the same at "
+                'a checkpoint, and take snapshots at different moments in this mode. Use mode="unaligned"'
+            )
 
 
 def same_mode(one: CheckpointMode, other: CheckpointMode) -> bool:

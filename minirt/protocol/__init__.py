@@ -29,8 +29,15 @@ One checkpoint, at the coordinator:
     leftovers           what comes of checkpoints that were given up
     reasons, reports    why something failed, and what became of a checkpoint, as values
     trace               what a checkpoint did in each subtask, event by event
+    checkpoint_settings what all of them go by
     checkpoints         when a checkpoint is taken, completed, committed, given up
     cleanup             which files nobody needs any more
+
+Checkpoints without barriers:
+
+    families            how the snapshots of single subtasks become checkpoints
+    lines               which snapshots fit together that subtasks take by their own clocks
+    uncoordinated       how these become checkpoints, and which output is committed with each
 
 A job, over all its generations:
 

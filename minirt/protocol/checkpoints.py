@@ -13,12 +13,11 @@ checkpoint is complete, the job needs no workers: what is left to do is between 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-
-from minirt.protocol.barriers import Barrier, CheckpointMode, HoldsSources
+from minirt.protocol.barriers import Barrier
+from minirt.protocol.checkpoint_settings import CheckpointSettings
 from minirt.protocol.commits import Commits
 from minirt.protocol.dates import Dates
+from minirt.protocol.families import Coordinated
 from minirt.protocol.ids import SubtaskId
 from minirt.protocol.job_events import (
     CleanUp,
@@ -55,31 +54,10 @@ from minirt.protocol.subtask_commands import (
     AbortCheckpoint,
     DrainSources,
     ResumeSources,
-    TriggerCheckpoint,
 )
 from minirt.protocol.telling import SourceTelling
 
 _PAUSE_S, _PAUSE_S_MAX = 0.1, 6.4
-
-
-@dataclass(frozen=True, slots=True)
-class CheckpointSettings:
-    """`interval_s` None takes only the final checkpoint. Durations are seconds."""
-
-    mode: str
-    interval_s: float | None
-    timeout_s: float = 600.0
-    min_pause_s: float = 0.0
-    tolerable_failures: int = 10
-    savepoint_requests: int = 16
-    """How many requests for savepoints may wait for their answer at a time."""
-    modes: Mapping[str, CheckpointMode] = field(default_factory=dict)
-    """The modes that a barrier may name. One that is missing holds no sources."""
-
-    def holds_sources(self, barrier: Barrier) -> bool:
-        """Whether sources wait behind this barrier until its checkpoint is over."""
-        mode = self.modes.get(barrier.mode)
-        return isinstance(mode, HoldsSources) and mode.holds_sources(barrier.checkpoint_id)
 
 
 class CheckpointCoordinator:
@@ -105,6 +83,7 @@ class CheckpointCoordinator:
         self._savepoints = savepoints
         self._dates = dates or Dates()
         self._pending: PendingCheckpoint | None = None
+        self._family = settings.family(subtasks)
         self._leftovers = Leftovers(generation)
         self.telling = SourceTelling()
         self._commits = Commits()
@@ -122,7 +101,8 @@ class CheckpointCoordinator:
     @property
     def too_many_failures(self) -> GenerationFailure | None:
         """Why the job should fail, if more checkpoints or commits failed in a row than tolerated."""
-        count, tolerable = self._failures_in_a_row, self._settings.tolerable_failures
+        count = max(self._failures_in_a_row, self._family.declined_in_a_row)
+        tolerable = self._settings.tolerable_failures
         if count > tolerable:
             reason = GenerationFailureReason.CHECKPOINTS_FAILED
             return GenerationFailure(reason, count=count, checkpoint=self._last_failure)
@@ -151,10 +131,7 @@ class CheckpointCoordinator:
         return self._trigger(now)
 
     def on_trigger_timer(self, checkpoint_id: int, now: float) -> list[JobCommand]:
-        due = self._trigger_at is not None and now >= self._trigger_at
-        if not due or checkpoint_id != self._next_id or self._pending is not None:
-            return []
-        return [] if self._must_wait else self._trigger(now)
+        return self._trigger_if_due(now) if checkpoint_id == self._next_id else []
 
     def on_savepoint_requested(self, now: float) -> list[JobCommand]:
         """A request has been queued."""
@@ -172,18 +149,25 @@ class CheckpointCoordinator:
         return [*resume, *answer, *self._after_savepoint(now)] if answer else []
 
     def on_acknowledged(self, event: SnapshotAcknowledged, now: float) -> list[JobCommand]:
+        if event.local is not None:
+            self._family.on_local(event)
+            return self._trigger_if_due(now)
         pending = self._pending_for(event.checkpoint_id)
+        part, left = self._family.on_part(event), self._family.to_leave(event)
         if pending is None or event.subtask not in pending.awaited:
-            self._commits.carry(event.handles)
-            self._leftovers.on_part(event, failed=True)
+            self._commits.carry(part.handles)
+            self._leftovers.on_part(left, failed=True)
             return []
-        pending.add(event, now)
-        self._leftovers.on_part(event, failed=False)
+        pending.add(part, now)
+        self._leftovers.on_part(left, failed=False)
         return [] if pending.awaited else self._store(pending, now)
 
     def on_declined(self, event: SnapshotDeclined, now: float) -> list[JobCommand]:
-        self._commits.carry(event.handles)
         self._leftovers.on_declined(event)
+        if event.local is not None:
+            self._note_declined(event)
+            return []
+        self._commits.carry(self._family.on_declined(event).handles)
         if self._pending_for(event.checkpoint_id) is None:
             return []
         why = CheckpointFailureReason
@@ -204,6 +188,7 @@ class CheckpointCoordinator:
             return []
         manifest = pending.manifest
         self._failures_in_a_row = 0
+        self._family.on_stored()
         self._leftovers.on_completed()
         self._last_triggered_at, self._last_ended_at = pending.barrier.created_at, now
         if manifest.kind == "final":
@@ -284,6 +269,21 @@ class CheckpointCoordinator:
             return [DrainSources(self._generation)]
         return self._trigger(now)
 
+    def _note_declined(self, event: SnapshotDeclined) -> None:
+        """A subtask could not store a local snapshot: it goes on from the one before."""
+        self._family.on_local(event)
+        [name] = subtask_names([event.subtask], self._vertices)
+        reason = CheckpointFailureReason.DECLINED
+        self._last_failure = CheckpointFailure(reason, event.error or "", declined_by=name)
+
+    def _trigger_if_due(self, now: float) -> list[JobCommand]:
+        """Begin the periodic checkpoint if its time has come and there is anything to make it of."""
+        at = self._trigger_at
+        due = at is not None and (now >= at or self._family.urgent)
+        if not due or self._pending is not None or self._must_wait:
+            return []
+        return self._trigger(now) if self._family.ready or self._all_drained else []
+
     def _after_savepoint(self, now: float) -> list[JobCommand]:
         """Go on with what had to wait for a savepoint."""
         if self._savepoints.job_is_over or self._pending is not None:
@@ -304,8 +304,9 @@ class CheckpointCoordinator:
         elif settings.interval_s is None:
             return []
         else:
+            interval_s = 0.0 if self._family.urgent else settings.interval_s
             self._trigger_at = max(
-                self._last_triggered_at + settings.interval_s,
+                self._last_triggered_at + interval_s,
                 self._last_ended_at + settings.min_pause_s,
                 now,
             )
@@ -326,13 +327,17 @@ class CheckpointCoordinator:
         pending.holds_sources = self._settings.holds_sources(barrier)
         if request is None:
             self._last_triggered_at = now
+        pause = pending.holds_sources or self._stops
+        periodic = request is None and not self._all_drained
+        order = self._family.begin if periodic else Coordinated().begin
         return [
-            TriggerCheckpoint(self._generation, barrier, pending.holds_sources or self._stops),
+            order(self._generation, barrier, pause=pause),
             SetTimer(Timer(TimerKind.EXPIRE, checkpoint_id), now + self._settings.timeout_s),
         ]
 
     def _store(self, pending: PendingCheckpoint, now: float) -> list[JobCommand]:
-        self._commits.carry(pending.sorted_handles)
+        whole = self._family.on_whole(pending.barrier.checkpoint_id)
+        self._commits.carry([*pending.sorted_handles, *whole])
         pending.manifest = pending.to_manifest(
             self._job, self._generation, self._vertices, self._commits.carried, now
         )
@@ -383,7 +388,8 @@ class CheckpointCoordinator:
 
     def _clean_up(self) -> JobCommand:
         """Clean up after each checkpoint, failed ones too: what they left may fill the storage."""
-        return CleanUp(self._savepoints.needed, self._leftovers.take_unneeded())
+        unneeded = self._leftovers.take_unneeded() | self._family.take_unneeded()
+        return CleanUp(self._savepoints.needed, unneeded)
 
     @property
     def _stops(self) -> bool:

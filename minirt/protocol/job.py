@@ -24,7 +24,8 @@ from minirt.errors import (
     SupersededError,
     UnsupportedValueError,
 )
-from minirt.protocol.checkpoints import CheckpointCoordinator, CheckpointSettings
+from minirt.protocol.checkpoint_settings import CheckpointSettings
+from minirt.protocol.checkpoints import CheckpointCoordinator
 from minirt.protocol.dates import Dates
 from minirt.protocol.ids import SubtaskId
 from minirt.protocol.job_events import (

@@ -11,6 +11,7 @@ from enum import Enum
 
 from minirt.errors import CorruptCheckpointError
 from minirt.protocol.ids import SubtaskId
+from minirt.protocol.lines import LocalCut
 from minirt.protocol.manifest import (
     InFlightRef,
     Manifest,
@@ -124,7 +125,10 @@ class WorkerFailed:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotAcknowledged:
-    """A subtask's part of a checkpoint is durable."""
+    """A subtask's part of a checkpoint is durable, or a `local` snapshot of it.
+
+    `of_line`: it is what a line needs besides the local snapshot of the subtask.
+    """
 
     generation: int
     checkpoint_id: int
@@ -136,6 +140,8 @@ class SnapshotAcknowledged:
     watermarks: SubtaskWatermarks | None = None
     offsets: SourceOffsets | None = None
     trace: SubtaskTrace | None = None
+    local: LocalCut | None = None
+    of_line: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +156,7 @@ class SnapshotDeclined:
     subtask: SubtaskId
     error: str | None
     handles: tuple[SinkHandles, ...] = ()
+    local: LocalCut | None = None
 
 
 @dataclass(frozen=True, slots=True)

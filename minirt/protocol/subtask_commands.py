@@ -6,10 +6,12 @@ here, which the protocol returns, and a case in `Subtask.obey`.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
 from minirt.protocol.barriers import Barrier
+from minirt.protocol.ids import SubtaskId
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,5 +57,16 @@ class AbortCheckpoint(SubtaskCommand):
     """The checkpoint is given up."""
 
     checkpoint_id: int
+
+    to_sources = False
+
+
+@dataclass(frozen=True, slots=True)
+class StoreSlices(SubtaskCommand):
+    """A checkpoint is to be made of these local snapshots, by their numbers: store what of your inputs is
+    in transit between them. No later line falls back behind them."""
+
+    checkpoint_id: int
+    line: Mapping[SubtaskId, int]
 
     to_sources = False

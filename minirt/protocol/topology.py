@@ -95,6 +95,8 @@ class EdgeFacts:
     """Where in the chain of `target` the operator is that gets the records."""
     unordered: str = ""
     """How a user writes down that its order does not matter; "" if that cannot be said."""
+    capturable: bool = True
+    """Whether barriers overtake its records, so that checkpoints with barriers may hold some."""
 
 
 @dataclass(frozen=True, slots=True)

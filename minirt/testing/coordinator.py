@@ -10,7 +10,7 @@ from minirt.config import Checkpointing, Options
 from minirt.errors import SupersededError
 from minirt.graph.execution import ExecutionGraph
 from minirt.graph.job_graph import OperatorNode
-from minirt.modes import MODES, find_mode
+from minirt.modes import MODES, find_mode, local_snapshots
 from minirt.operators.sink import SinkSpec
 from minirt.protocol.checkpoint_paths import CheckpointPaths
 from minirt.protocol.job_events import (
@@ -118,6 +118,7 @@ class SimulatedCoordinator(Actor):
             job.options,
             modes,
             _storage(surroundings, WorkerGate(surroundings.chaos), job),
+            local=local_snapshots(mode, job.checkpointing),
         )
         self.protocol = job_protocol(
             job.graph, job.checkpointing, modes, mode.name, job.restart, job.options

@@ -24,7 +24,7 @@ from minirt.config import Checkpointing, Options
 from minirt.graph.execution import ExecutionGraph
 from minirt.graph.job_graph import JobGraph
 from minirt.graph.planner import build_execution_graph
-from minirt.modes import MODES, find_mode
+from minirt.modes import MODES, check_edges, find_mode
 from minirt.protocol.restarts import Restart, RestartStrategy
 from minirt.testing.clock import SimulatedClock
 from minirt.testing.coordinator import SimulatedJob
@@ -84,7 +84,8 @@ def simulate(
     `stop_at_problem` ends the simulation, and so its trace, with the first problem. `checkpoints_max` ends
     it once so many are complete, also for a job that does not end. With `trace`, the result holds what each
     checkpoint did, event by event. `may_refuse` is given the error of a job that failed: if it returns
-    True, this form may fail so, and another one is started.
+    True, this form may fail so, and another one is started. Raises ConfigurationError for a job that the
+    mode cannot take checkpoints of.
     """
     checkpointing = checkpointing or Checkpointing("simulated://", interval="20ms")
     random = Random(seed)
@@ -101,6 +102,8 @@ def simulate(
     schedule = Schedule(random, SimulatedClock(random, round_s / round_steps), steps_max)
     chaos = Chaos(faults or Faults(), random, round_steps)
     mode = find_mode(checkpointing.mode)
+    for graph in graphs:
+        check_edges(mode, graph.topology)
     user = SimulatedUser(requests or Requests(), MODES, mode, schedule, round_steps)
     simulation = Simulation(forms, seed, schedule, chaos, user, stop_at_problem=stop_at_problem)
     simulation.may_refuse = may_refuse

@@ -10,7 +10,8 @@ import pytest
 
 from minirt.errors import StorageError
 from minirt.protocol.barriers import Barrier, Switch
-from minirt.protocol.checkpoints import CheckpointCoordinator, CheckpointSettings
+from minirt.protocol.checkpoint_settings import CheckpointSettings
+from minirt.protocol.checkpoints import CheckpointCoordinator
 from minirt.protocol.ids import SubtaskId
 from minirt.protocol.job_events import (
     CleanUp,

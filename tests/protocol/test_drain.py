@@ -13,7 +13,7 @@ from itertools import combinations, product
 import pytest
 
 from minirt.errors import WorkerLostError
-from minirt.protocol.checkpoints import CheckpointSettings
+from minirt.protocol.checkpoint_settings import CheckpointSettings
 from minirt.protocol.job import JobProtocol
 from minirt.protocol.job_events import (
     AnswerSavepoint,

@@ -12,7 +12,8 @@ from minirt.modes import MODES
 from minirt.modes.aligned import Aligned
 from minirt.modes.epoch import Epoch
 from minirt.protocol.barriers import Barrier
-from minirt.protocol.checkpoints import CheckpointCoordinator, CheckpointSettings
+from minirt.protocol.checkpoint_settings import CheckpointSettings
+from minirt.protocol.checkpoints import CheckpointCoordinator
 from minirt.protocol.job_events import (
     JobCommand,
     ManifestRefused,

@@ -18,7 +18,7 @@ from minirt.errors import (
     WorkerLostError,
 )
 from minirt.protocol.barriers import Barrier
-from minirt.protocol.checkpoints import CheckpointSettings
+from minirt.protocol.checkpoint_settings import CheckpointSettings
 from minirt.protocol.job import JobProtocol
 from minirt.protocol.job_events import (
     AnnounceRestart,

@@ -8,7 +8,8 @@ import pytest
 
 from minirt.errors import StorageError
 from minirt.protocol.barriers import Barrier
-from minirt.protocol.checkpoints import CheckpointCoordinator, CheckpointSettings
+from minirt.protocol.checkpoint_settings import CheckpointSettings
+from minirt.protocol.checkpoints import CheckpointCoordinator
 from minirt.protocol.job_events import (
     AnswerSavepoint,
     CleanUp,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from minirt.protocol.checkpoints import CheckpointCoordinator, CheckpointSettings
+from minirt.protocol.checkpoint_settings import CheckpointSettings
+from minirt.protocol.checkpoints import CheckpointCoordinator
 from minirt.protocol.ids import SubtaskId
 from minirt.protocol.job_events import CommitFailed, SnapshotAcknowledged, StoreTrace
 from minirt.protocol.savepoints import Savepoints

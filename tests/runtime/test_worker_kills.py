@@ -31,8 +31,9 @@ def run_with_kills(plan: Plan, folder: Path) -> Outcome:
         Plan("postponed", placement="slots", seed=3),
         Plan("reduced", placement="slots", transport="tcp", seed=4),
         Plan("connected", placement="slots", seed=6),
+        Plan("keyed", "uncoordinated", seed=10),
     ],
-    ids=lambda plan: f"{plan.case}-{plan.parallelism}-{plan.placement}",
+    ids=lambda plan: f"{plan.case}-{plan.mode}-{plan.parallelism}-{plan.placement}",
 )
 def test_a_job_whose_workers_are_killed_puts_out_everything_exactly_once(plan, tmp_path):
     outcome = run_with_kills(plan, tmp_path)

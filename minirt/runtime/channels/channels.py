@@ -87,9 +87,13 @@ class OutputChannel:
         return frame
 
     def overtake(self, barrier: Frame) -> list[Frame | SpilledFrame]:
-        """Put a barrier ahead of everything queued; returns the data frames that it overtakes."""
+        """Put a barrier or a mark ahead of everything queued; returns the data frames that it overtakes.
+
+        Marks that wait at the head stay ahead of it: a receiver counts by them.
+        """
         overtaken = self.data_ahead(None)
-        self._frames.appendleft(barrier)
+        marks = sum(1 for _ in takewhile(lambda frame: frame.kind == Kind.MARK, self._frames))
+        self._frames.insert(marks, barrier)
         self.queued_bytes += barrier.size
         self.wake()
         return overtaken

@@ -25,10 +25,12 @@ class Kind(IntEnum):
     ACTIVE = 5
     BARRIER = 6
     END = 7
+    MARK = 8
 
 
 HEADER = struct.Struct("<IB")
 _WATERMARK = struct.Struct("<q")
+_MARK = struct.Struct("<Q")
 
 
 @dataclass(slots=True)
@@ -63,6 +65,17 @@ def watermark_frame(watermark: int) -> Frame:
 def watermark_of(frame: Frame) -> int:
     watermark: int = _WATERMARK.unpack(frame.payload)[0]
     return watermark
+
+
+def mark_frame(number: int) -> Frame:
+    """The mark of a local snapshot."""
+    return Frame(Kind.MARK, _MARK.pack(number))
+
+
+def mark_of(frame: Frame) -> int:
+    """The number of the snapshot."""
+    number: int = _MARK.unpack(frame.payload)[0]
+    return number
 
 
 def barrier_frame(barrier: Barrier) -> Frame:

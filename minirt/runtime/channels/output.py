@@ -24,6 +24,7 @@ from minirt.runtime.channels.frames import (
     Frame,
     Kind,
     barrier_frame,
+    mark_frame,
     watermark_frame,
 )
 from minirt.runtime.channels.gathered import Gathered
@@ -319,6 +320,11 @@ class Outputs:
             else:
                 link.control(frame)
         return overtaken
+
+    def mark(self, number: int) -> list[Overtaken]:
+        """Send the mark of a local snapshot, ahead of all data in all channels; returns that data."""
+        frame = mark_frame(number)
+        return [part for link in self.links for part in link.overtake(frame)]
 
     def watch(self, barrier: Barrier, passed: Callable[[], None]) -> None:
         """Call `passed` once the barrier has left all queues in which it may overtake."""

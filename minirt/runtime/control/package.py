@@ -14,6 +14,7 @@ from minirt.io.base import Split
 from minirt.kernels.choice import choose_kernels
 from minirt.monitoring.program_logging import ProgramLogging
 from minirt.protocol.barriers import CheckpointMode
+from minirt.protocol.families import LocalSnapshots
 from minirt.protocol.ids import SubtaskId
 from minirt.protocol.manifest import ManifestKey
 from minirt.protocol.redistribution import InFlightPlan
@@ -35,6 +36,8 @@ class JobPackage:
     """What all processes of the job go by."""
     logging: ProgramLogging | None = None
     """How workers log, if the program has set that up."""
+    local: LocalSnapshots | None = None
+    """When subtasks take snapshots by their own clocks, in a job of the uncoordinated family."""
 
     def load_graph(self) -> ExecutionGraph:
         graph: ExecutionGraph = pickle.loads(self.graph)

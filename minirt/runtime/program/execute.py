@@ -20,7 +20,7 @@ from minirt.graph.job_graph import JobGraph
 from minirt.graph.planner import build_execution_graph
 from minirt.graph.queue_checks import check_queues
 from minirt.io.base import Sink
-from minirt.modes import DEFAULT_MODE, MODES, find_mode
+from minirt.modes import DEFAULT_MODE, MODES, check_edges, find_mode, local_snapshots
 from minirt.monitoring.description import describe_job
 from minirt.monitoring.events import JobEvents
 from minirt.monitoring.load import LOAD_ENTRIES_MAX, JobSetup, LoadEntries
@@ -33,7 +33,7 @@ from minirt.notebook import live_text
 from minirt.operators.common.checks import check_hooks, check_instance
 from minirt.protocol.barriers import CheckpointMode
 from minirt.protocol.checkpoint_paths import CheckpointPaths
-from minirt.protocol.checkpoints import CheckpointSettings
+from minirt.protocol.checkpoint_settings import CheckpointSettings
 from minirt.protocol.ids import SubtaskId
 from minirt.protocol.job import JobProtocol
 from minirt.protocol.job_events import JobEvent
@@ -282,7 +282,9 @@ class _Parts:
             mode = find_mode(DEFAULT_MODE)
         else:
             mode = find_mode(checkpointing.mode, checkpointing.timeout_s)
+        check_edges(mode, execution.topology)
         modes = {**MODES, mode.name: mode}
+        local = local_snapshots(mode, checkpointing)
         try:
             pickled = cloudpickle.dumps(execution)
         except Exception as error:
@@ -292,6 +294,7 @@ class _Parts:
             JobPackage(
                 *(pickled, options, modes, storage, clock),
                 ProgramLogging.of_this_process(options),
+                local,
             ),
             job_protocol(
                 *(execution, checkpointing, modes, mode.name, settings.restart, options),
@@ -375,6 +378,7 @@ def job_protocol(
             checkpointing.tolerable_failures,
             options.limits.savepoint_requests,
             modes,
+            local_snapshots(modes[mode], checkpointing),
         )
     return JobProtocol(
         execution.name,

@@ -90,7 +90,7 @@ def assemble(
     outlets = Outputs(links, options.buffer_timeout_s)
     tracer = _tracer(identity, input, options, ports) if options.trace else None
     parts = SubtaskParts(identity, input, chain, members, outlets, metrics, tracer)
-    return Assembled(Subtask(parts, package.modes, pacer, ports), inputs, outputs)
+    return Assembled(Subtask(parts, package.modes, pacer, ports, package.local), inputs, outputs)
 
 
 def _tracer(identity: Identity, input: Input, options: Options, ports: Ports) -> CheckpointTracer:

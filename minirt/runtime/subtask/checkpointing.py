@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from minirt.clock import Clock
+from minirt.errors import ProtocolError
 from minirt.io.base import Prepared
 from minirt.monitoring.logs import log_fields
 from minirt.protocol.barrier_handler import BarrierHandler
@@ -27,12 +28,14 @@ from minirt.protocol.barriers import (
     UnblockChannels,
     WatchOutputs,
 )
+from minirt.protocol.families import LOCAL_IDS, LocalSnapshots
 from minirt.protocol.manifest import Reference, SnapshotRef
 from minirt.protocol.source_offsets import SourceOffsets
 from minirt.protocol.stored_watermarks import SubtaskWatermarks
 from minirt.protocol.trace import NO_CHANNEL, TraceEventKind
 from minirt.runtime.channels.frames import Frame, Kind, barrier_of
 from minirt.runtime.subtask.in_flight import Capture
+from minirt.runtime.subtask.local_snapshots import LocalLog, WantedLine
 from minirt.runtime.subtask.parts import SubtaskParts
 from minirt.runtime.subtask.snapshot import SnapshotUpload
 from minirt.state.sections import Section
@@ -67,7 +70,11 @@ class SubtaskCheckpoints:
     """Takes the snapshots of one subtask, as its barriers and the modes ask for them."""
 
     def __init__(
-        self, parts: SubtaskParts, modes: Mapping[str, CheckpointMode], ports: SnapshotPorts
+        self,
+        parts: SubtaskParts,
+        modes: Mapping[str, CheckpointMode],
+        ports: SnapshotPorts,
+        local: LocalSnapshots | None = None,
     ) -> None:
         self._identity = parts.identity
         self._input = parts.input
@@ -80,28 +87,47 @@ class SubtaskCheckpoints:
         self._barriers = BarrierHandler(channels, modes, uncapturable)
         self._timers: list[tuple[float, int]] = []
         self._taken: _Taken | None = None
+        self._local: LocalLog | None = None
+        """In a job of the uncoordinated family."""
+        if local is not None:
+            now = ports.clock.monotonic()
+            self._local = LocalLog(self._identity.id, self._input, self._metrics, local, now)
+        self._cut_id = 0
         self._snapshot_id = 0
-        """The checkpoint that the last snapshot was taken for."""
+        """What the last snapshot was taken for, local ones included."""
         self._stored: tuple[int, str] | None = None
-        """The last snapshot that was stored in a file: its checkpoint, and the file."""
+        """The last snapshot that was stored in a file: what it was taken for, and the file."""
         self._unsent: list[tuple[str, int, Prepared]] = []
         """Sink output that was prepared for checkpoints which were aborted before their upload."""
 
     @property
-    def snapshot_id(self) -> int:
-        """The checkpoint that the last snapshot was taken for; 0 before the first one."""
-        return self._snapshot_id
+    def cut_id(self) -> int:
+        """The checkpoint whose barriers led to a snapshot last; 0 before the first one."""
+        return self._cut_id
+
+    @property
+    def full(self) -> bool:
+        """Whether so much is kept for local snapshots that no further input should be taken."""
+        return self._local is not None and self._local.full
 
     @property
     def timer_at(self) -> float | None:
         """When `on_time` has something to do, by the monotonic clock."""
-        return min((at for at, _ in self._timers), default=None)
+        first = min((at for at, _ in self._timers), default=None)
+        if self._local is None or not self._may_take_local:
+            return first
+        due_at = self._local.due_at
+        return due_at if first is None else min(first, due_at)
 
     def on_frame(self, channel: int, frame: Frame) -> None:
         """A frame was put into the queue of an input channel."""
         taken = self._taken
         if taken is not None and channel in taken.capture.open_channels and frame.is_data:
             taken.capture.add(self._input.origins[channel], [frame])
+        if self._local is not None:
+            self._local.on_frame(channel, frame)
+            if frame.kind == Kind.MARK:
+                self._store_slices(self._local)
         if frame.kind == Kind.BARRIER:
             barrier, now = barrier_of(frame), self._ports.clock.monotonic()
             if self._tracer is not None:
@@ -131,7 +157,18 @@ class SubtaskCheckpoints:
 
     def on_abort(self, checkpoint_id: int) -> None:
         """The coordinator gave a checkpoint up."""
+        if self._local is not None:
+            self._local.give_up(checkpoint_id)
         self._execute(self._barriers.on_abort(checkpoint_id))
+
+    def on_line(self, line: WantedLine) -> None:
+        """The coordinator makes a checkpoint of local snapshots."""
+        if self._local is None:
+            raise ProtocolError(
+                f"{self._identity.name} takes no local snapshots, and is told a line"
+            )
+        self._local.want(line)
+        self._store_slices(self._local)
 
     def on_stored(self, checkpoint_id: int, snapshot: SnapshotRef) -> None:
         """The snapshot of a checkpoint is durable.
@@ -142,7 +179,9 @@ class SubtaskCheckpoints:
             self._stored = (checkpoint_id, snapshot.path)
 
     def on_time(self) -> None:
-        """Look at the clock: timers of the mode."""
+        """Look at the clock: timers of the mode, and local snapshots."""
+        if self._local is not None:
+            self._take_local_if_due(self._local)
         if not self._timers:
             return
         now = self._ports.clock.monotonic()
@@ -215,12 +254,10 @@ class SubtaskCheckpoints:
             for origin, frames in self._input.in_flight(barrier, channels):
                 capture.add(origin, frames)
         sections, references = self._snapshot(barrier.checkpoint_id)
+        self._cut_id = barrier.checkpoint_id
         if barrier.savepoint:
             self._members.release()
-        self._unsent += [
-            (uid, barrier.checkpoint_id, prepared)
-            for uid, prepared in self._members.prepare(barrier.checkpoint_id)
-        ]
+        self._prepare(barrier.checkpoint_id)
         watermarks, offsets = self._watermarks(), self._offsets()
         taken_at = self._ports.clock.monotonic()
         sync_s = max(0.0, taken_at - began_at)
@@ -236,6 +273,82 @@ class SubtaskCheckpoints:
             self._members.on_stored(stored[1])
         self._snapshot_id = checkpoint_id
         return self._members.snapshot(), self._members.references()
+
+    def _prepare(self, checkpoint_id: int) -> None:
+        self._unsent += [
+            (uid, checkpoint_id, prepared) for uid, prepared in self._members.prepare(checkpoint_id)
+        ]
+
+    @property
+    def _may_take_local(self) -> bool:
+        """Not between a snapshot with barriers and its end: it would be stored ahead of that."""
+        return self._local is not None and self._taken is None and self._local.may_take
+
+    def _take_local_if_due(self, local: LocalLog) -> None:
+        if self._may_take_local and local.is_due(self._ports.clock.monotonic()):
+            self._take_local(local)
+
+    def _take_local(self, local: LocalLog) -> None:
+        """Take a snapshot by the clock of the subtask; its state is stored at once."""
+        began_at, identity = self._ports.clock.monotonic(), self._identity
+        snapshot_id = LOCAL_IDS + local.number + 1
+        with self._logging(snapshot_id):
+            overtaken = self._outputs.mark(local.number + 1)
+            sections, references = self._snapshot(snapshot_id)
+            self._prepare(snapshot_id)
+            watermarks, offsets = self._watermarks(), self._offsets()
+            taken_at = self._ports.clock.monotonic()
+            cut = local.add(overtaken, watermarks, offsets, taken_at)
+        prepared, self._unsent = self._unsent, []
+        self._ports.upload(
+            SnapshotUpload(
+                generation=identity.generation,
+                checkpoint_id=snapshot_id,
+                subtask=identity.id,
+                name=identity.name,
+                sections=sections,
+                references=references,
+                in_flight=(),
+                watermarks=watermarks,
+                offsets=offsets,
+                prepared=prepared,
+                start_delay_s=0.0,
+                alignment_s=0.0,
+                sync_s=max(0.0, taken_at - began_at),
+                taken_at=taken_at,
+                processed_bytes=0,
+                switches=(),
+                local=cut,
+            )
+        )
+
+    def _store_slices(self, local: LocalLog) -> None:
+        """Store what a line needs besides a local snapshot, if all of that has come."""
+        found = local.slices()
+        if found is None:
+            return
+        line, snapshot, capture = found
+        identity = self._identity
+        self._ports.upload(
+            SnapshotUpload(
+                generation=identity.generation,
+                checkpoint_id=line.checkpoint_id,
+                subtask=identity.id,
+                name=identity.name,
+                sections=None,
+                references=(),
+                in_flight=capture.channels(identity.id.index, self._input.links),
+                watermarks=snapshot.watermarks,
+                offsets=snapshot.offsets,
+                prepared=(),
+                start_delay_s=0.0,
+                alignment_s=0.0,
+                sync_s=0.0,
+                taken_at=snapshot.taken_at,
+                processed_bytes=0,
+                switches=(),
+            )
+        )
 
     def _watermarks(self) -> SubtaskWatermarks:
         watermark, links = self._input.watermarks()

@@ -77,6 +77,9 @@ class GateInput(Input):
         queues = (self._gate.channels[channel].frames for channel in channels)
         return sum(frame.size for frames in queues for frame in _data_ahead(frames, overtaking))
 
+    def queued_frames(self, channel: int) -> int:
+        return len(self._gate.channels[channel].frames)
+
     @property
     def queued_bytes(self) -> int:
         return self._gate.queued_bytes
@@ -127,6 +130,8 @@ class GateInput(Input):
                 return _advance(self._valve.on_active(channel))
             case Kind.BARRIER:
                 return Reached(channel, barrier_of(frame))
+            case Kind.MARK:
+                return None  # Counted when it arrived.
             case Kind.END:
                 self._open.discard(channel)
                 return _advance(self._valve.on_end(channel)) if self._open else End()

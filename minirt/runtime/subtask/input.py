@@ -173,9 +173,22 @@ class Input(ABC):
 
     def in_flight(self, overtaking: Barrier, channels: Collection[int]) -> Iterator[ChannelFrames]:
         """What lies before the operators, in order, if the barrier overtakes in these channels."""
+        yield from self.taken()
+        yield from self.ahead(overtaking, self._own(channels))
+
+    def taken(self) -> Iterator[ChannelFrames]:
+        """What was taken from the queues of channels, or restored, and is not processed, in order."""
         yield from self._unread_frames()
         yield from self._restored.remaining()
-        yield from self.ahead(overtaking, self._own(channels))
+
+    @property
+    def may_capture_restored(self) -> bool:
+        """Whether all that was restored and is not processed may be captured."""
+        return self._restored.capturable
+
+    def queued_frames(self, channel: int) -> int:
+        """How many frames are in the queue of a channel, those of control included."""
+        raise ProtocolError(f"a subtask without channels has none with the number {channel}")
 
     def in_flight_bytes(self, overtaking: Barrier, channels: Collection[int]) -> int:
         """The size of what `in_flight` gives."""

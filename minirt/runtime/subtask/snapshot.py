@@ -12,6 +12,7 @@ from minirt.operators.common.base import end_error
 from minirt.protocol.barriers import Switch
 from minirt.protocol.ids import SubtaskId
 from minirt.protocol.job_events import SnapshotAcknowledged, SnapshotDeclined
+from minirt.protocol.lines import LocalCut
 from minirt.protocol.manifest import (
     ChannelData,
     InFlightRef,
@@ -68,7 +69,8 @@ class SnapshotUpload:
     checkpoint_id: int
     subtask: SubtaskId
     name: str
-    sections: Mapping[str, Section]
+    sections: Mapping[str, Section] | None
+    """None if the state is stored already, as a local snapshot, and a line needs what is in flight."""
     references: Sequence[Reference]
     in_flight: Sequence[tuple[ChannelData, Iterable[bytes]]]
     watermarks: SubtaskWatermarks
@@ -84,10 +86,13 @@ class SnapshotUpload:
     switches: tuple[Switch, ...]
     trace: SubtaskTrace | None = None
     """What happened so far, if anybody wants to know."""
+    local: LocalCut | None = None
+    """Where it was taken, if that was by the clock of the subtask."""
 
     def without_state(self) -> SnapshotUpload:
         """What is left of it once its checkpoint was given up: the output of its sink."""
-        return replace(self, sections={}, references=(), in_flight=())
+        sections = None if self.sections is None else dict[str, Section]()
+        return replace(self, sections=sections, references=(), in_flight=())
 
     def run(
         self,
@@ -114,10 +119,11 @@ class SnapshotUpload:
         if given_up():
             return self._declined(None, handles)
         if writer is not None:
-            sections = {name: section_bytes(section) for name, section in self.sections.items()}
             place = (self.checkpoint_id, self.generation, self.subtask.vertex, self.subtask.index)
             try:
-                ref = writer.write_snapshot(*place, sections, self.references)
+                if self.sections is not None:
+                    made = {name: section_bytes(each) for name, each in self.sections.items()}
+                    ref = writer.write_snapshot(*place, made, self.references)
                 if self.in_flight and not given_up():
                     in_flight = writer.write_in_flight(*place, self.in_flight)
             except StorageError as error:
@@ -138,10 +144,13 @@ class SnapshotUpload:
             self.watermarks,
             self.offsets,
             trace,
+            self.local,
+            of_line=self.sections is None,
         )
 
     def _declined(self, error: str | None, handles: tuple[SinkHandles, ...]) -> SnapshotDeclined:
-        return SnapshotDeclined(self.generation, self.checkpoint_id, self.subtask, error, handles)
+        place = (self.generation, self.checkpoint_id, self.subtask)
+        return SnapshotDeclined(*place, error, handles, self.local)
 
     def _stats(self, async_s: float, ref: SnapshotRef | None) -> SubtaskStats:
         return SubtaskStats(

@@ -14,12 +14,14 @@ from minirt.errors import ProtocolError
 from minirt.monitoring.logs import LOG_FIELDS, log_fields
 from minirt.operators.common.base import CoroutineStart, Step, Wait
 from minirt.protocol.barriers import CheckpointMode
+from minirt.protocol.families import LocalSnapshots
 from minirt.protocol.ids import SubtaskId
 from minirt.protocol.manifest import SnapshotRef
 from minirt.protocol.subtask_commands import (
     AbortCheckpoint,
     DrainSources,
     ResumeSources,
+    StoreSlices,
     SubtaskCommand,
     TriggerCheckpoint,
 )
@@ -28,6 +30,7 @@ from minirt.runtime.channels.frames import Frame
 from minirt.runtime.subtask.checkpointing import SnapshotPorts, SubtaskCheckpoints
 from minirt.runtime.subtask.elements import Advance, Data, Element, End, Ended, Reached
 from minirt.runtime.subtask.input import InWork
+from minirt.runtime.subtask.local_snapshots import WantedLine
 from minirt.runtime.subtask.pacer import Pacer, RoomPacer
 from minirt.runtime.subtask.parts import SubtaskParts
 
@@ -57,6 +60,7 @@ class Subtask:
         modes: Mapping[str, CheckpointMode],
         pacer: Pacer,
         ports: Ports,
+        local: LocalSnapshots | None = None,
     ) -> None:
         self.id = parts.identity.id
         self.name = parts.identity.name
@@ -81,7 +85,7 @@ class Subtask:
         self._log_fields = {"operator": parts.identity.head, "subtask": self.id.index}
         self._pause_behind: int | None = None
         """The checkpoint behind whose snapshot a source is to wait, for the coordinator to resume it."""
-        self._checkpoints = SubtaskCheckpoints(parts, modes, ports)
+        self._checkpoints = SubtaskCheckpoints(parts, modes, ports, local)
 
     # What the host asks.
 
@@ -158,6 +162,8 @@ class Subtask:
                 self._pause_behind = None
             case DrainSources():
                 self.input.drain()
+            case StoreSlices(checkpoint_id=checkpoint_id, line=numbers):
+                self._checkpoints.on_line(WantedLine(checkpoint_id, numbers))
             case AbortCheckpoint(checkpoint_id=checkpoint_id):
                 self._checkpoints.on_abort(checkpoint_id)
             case _:
@@ -168,7 +174,7 @@ class Subtask:
         self._checkpoints.on_stored(checkpoint_id, snapshot)
 
     def on_time(self) -> None:
-        """Look at the clock: timers of the mode, and buffers that have waited long enough."""
+        """Look at the clock: timers of the mode, local snapshots, buffers that have waited long enough."""
         self._checkpoints.on_time()
         self.outputs.flush_due(self._ports.clock.monotonic())
 
@@ -259,7 +265,9 @@ class Subtask:
     def _paused(self) -> bool:
         """In-flight data that was restored into a source may have to be consumed ahead of its snapshot."""
         behind = self._pause_behind
-        return behind is not None and self._checkpoints.snapshot_id >= behind
+        if behind is None:
+            return self._checkpoints.full
+        return self._checkpoints.cut_id >= behind or self._checkpoints.full
 
     def _begin_work(self, work: Iterator[Step] | None) -> None:
         if work is not None:

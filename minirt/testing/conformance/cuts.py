@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from minirt.testing.conformance.graphs import Job
-from minirt.testing.conformance.oracle import arriving
+from minirt.testing.conformance.oracle import arriving, copies_to
 from minirt.testing.conformance.plans import Plan, Stage
 from minirt.testing.conformance.stages import kind_of
 from minirt.testing.conformance.stages.base import (
@@ -125,14 +125,17 @@ class Cut:
         It may be on its way to one that only leads there, or to one behind that belongs to the stage.
         """
         uid, more, place = target.removesuffix(LAID).partition(MORE)
+        count = 1
         if uid.startswith("op"):
-            kind = kind_of(self.plan.stages[int(uid.removesuffix(BACK).removeprefix("op"))])
+            stage = self.plan.stages[int(uid.removesuffix(BACK).removeprefix("op"))]
+            kind = kind_of(stage)
             record = kind.captured(record)
             if more:
                 input_index = int(place.partition("-")[0]) if kind.inputs > 1 else 0
+                count = copies_to(stage)
             elif uid.endswith(BACK):
                 input_index = 0
-        self.in_flight[uid, input_index].append(record)
+        self.in_flight[uid, input_index] += [record] * count
 
     def _consumed(self, uid: str, input_index: int, arrived: Records) -> Records:
         """What an operator has consumed of what was sent to it: all but what is in flight."""

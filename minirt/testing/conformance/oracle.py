@@ -51,12 +51,16 @@ def expect(plan: Plan) -> Expected:
 
 def arriving(stage: Stage, emitted: Sequence[Records]) -> list[Records]:
     """What arrives at each input of a stage's operator, of what the stages before have emitted."""
-    kind = kind_of(stage)
-    copies = kind.copies
-    if EDGES[stage.edge].copies and not kind.keyed:  # Otherwise, keys decide.
-        copies *= stage.parallelism[0]
+    kind, copies = kind_of(stage), copies_to(stage)
     streams = [Counter({r: n * copies for r, n in emitted[i].items()}) for i in stage.inputs]
     return streams if kind.inputs > 1 else [sum(streams, Records())]
+
+
+def copies_to(stage: Stage) -> int:
+    """How often each record of its streams comes to a stage's operator."""
+    kind = kind_of(stage)
+    broadcast = EDGES[stage.edge].copies and not kind.keyed  # Otherwise, keys decide.
+    return kind.copies * (stage.parallelism[0] if broadcast else 1)
 
 
 def judge(job: Job, *, exactly_once: bool) -> Verdict:

@@ -8,9 +8,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from minirt.api.environment import Environment
+from minirt.errors import ConfigurationError
 from minirt.graph.job_graph import JobGraph
 from minirt.modes import find_mode
 from minirt.protocol.barriers import CheckpointMode
+from minirt.protocol.families import TakesLocalSnapshots
 from minirt.testing.exploration.describe import describe
 from minirt.testing.exploration.fingerprint import fingerprint
 from minirt.testing.exploration.job import ExploredJob, rows_of, small_limits
@@ -104,14 +106,21 @@ def explore(
     of each new manifest; both raise AssertionError if something is wrong. That the job comes to its end,
     and that nothing fails on the way, is checked anyway.
 
-    Raises UnrepeatableError if the job goes by anything but its input, and ValueError for other sinks.
+    Raises ConfigurationError for a mode that takes snapshots by a clock, UnrepeatableError if the job goes
+    by anything but its input, and ValueError for other sinks.
 
     `reduced` leaves out executions that differ from others only in the order of actions that do not
     touch each other; see `minirt.testing.exploration.reduction`.
     """
     began_at = time.monotonic()
     graph = job.graph() if isinstance(job, Environment) else job
-    explored = ExploredJob(graph, find_mode(mode), small_limits(queue_bytes), on_checkpoint)
+    found = find_mode(mode)
+    if isinstance(found, TakesLocalSnapshots):
+        raise ConfigurationError(
+            f"mode {found.name} takes snapshots by the clocks of subtasks, and an exploration goes by no "
+            "clock: it would see none of them. Play such jobs with simulate, or minirt conformance"
+        )
+    explored = ExploredJob(graph, found, small_limits(queue_bytes), on_checkpoint)
     budget = _Budget(checkpoints, crashes, states_max)
     if not reduced:
         return _explore(explored, check, budget, all_actions, Sending.AT_ANY_TIME, began_at)

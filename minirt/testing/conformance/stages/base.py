@@ -205,6 +205,10 @@ class StageKind(ABC):
     numbers: ClassVar[bool] = False
     """Whether it numbers the records of a key: its notes are `(kind, uid, key, number, path)`."""
 
+    instead: ClassVar[str] = ""
+    """The kind that takes its place where subtasks take snapshots by their own clocks, as such modes refuse
+    it; "" if they do not."""
+
     @abstractmethod
     def add(self, site: Site) -> rt.Stream:
         """Add the operator with the uid of the site; those behind it that belong to it end in `BACK`."""

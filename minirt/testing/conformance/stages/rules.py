@@ -21,6 +21,7 @@ class RulesStage(StageKind):
     streams: ClassVar = 2
     inputs: ClassVar = 2
     keyed: ClassVar = True
+    instead: ClassVar = "join"
 
     def takes(self, edge: EdgeKind) -> bool:
         """How the right is dealt is its own matter."""

@@ -1,0 +1,37 @@
+"""What the checkpoints of a job go by, in all its generations."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from minirt.protocol.barriers import Barrier, CheckpointMode, HoldsSources
+from minirt.protocol.families import Coordinated, Family, LocalSnapshots
+from minirt.protocol.ids import SubtaskId
+from minirt.protocol.uncoordinated import Uncoordinated
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointSettings:
+    """`interval_s` None takes only the final checkpoint. Durations are seconds."""
+
+    mode: str
+    interval_s: float | None
+    timeout_s: float = 600.0
+    min_pause_s: float = 0.0
+    tolerable_failures: int = 10
+    savepoint_requests: int = 16
+    """How many requests for savepoints may wait for their answer at a time."""
+    modes: Mapping[str, CheckpointMode] = field(default_factory=dict)
+    """The modes that a barrier may name. One that is missing holds no sources."""
+    local: LocalSnapshots | None = None
+    """When subtasks take snapshots by their own clocks, in a job of the uncoordinated family."""
+
+    def holds_sources(self, barrier: Barrier) -> bool:
+        """Whether sources wait behind this barrier until its checkpoint is over."""
+        mode = self.modes.get(barrier.mode)
+        return isinstance(mode, HoldsSources) and mode.holds_sources(barrier.checkpoint_id)
+
+    def family(self, subtasks: frozenset[SubtaskId]) -> Family:
+        """The family of the job's periodic checkpoints, at the beginning of a generation."""
+        return Coordinated() if self.local is None else Uncoordinated(subtasks)

@@ -1,0 +1,148 @@
+"""Checkpoint families: how the snapshots of single subtasks become the checkpoints of a job.
+
+A family is a plug with three ends. *At the subtask*: what makes it take a snapshot. In the coordinated
+family that are barriers, in the uncoordinated one a clock of its own (`LocalSnapshots`). *At the
+coordinator*: a `Family`, which says when there is anything to make a checkpoint of, what is ordered for
+it, and what the parts are that come in. *What is restored* is the same for all: an ordinary manifest. So
+whatever reads checkpoints knows of no family.
+
+Savepoints and the last checkpoint of a job are taken with barriers in every family: the mode says what a
+subtask does about these.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+from minirt.protocol.barriers import Barrier
+from minirt.protocol.ids import SubtaskId
+from minirt.protocol.job_events import SnapshotAcknowledged, SnapshotDeclined
+from minirt.protocol.manifest import SinkHandles
+from minirt.protocol.subtask_commands import SubtaskCommand, TriggerCheckpoint
+
+LOCAL_IDS = 1_000_000_000
+"""Local snapshots have the ids behind it, each subtask its own: no checkpoint of a job comes to that. So
+retention never takes the files of a snapshot for those of an old checkpoint."""
+
+_PHASE = 0.6180339887498949
+"""Multiples of the golden ratio, without their whole part, lie apart as evenly as numbers can that are
+asked for one after another."""
+
+
+@dataclass(frozen=True, slots=True)
+class LocalSnapshots:
+    """When a subtask takes snapshots by its own clock, and how much it may keep for them.
+
+    One is due `interval_s` seconds after the last one, give or take the part `jitter` of that, and earlier
+    where a quarter of `log_bytes` has come in or gone out since. A subtask takes no further input while
+    `log_bytes` have since its snapshot on the line.
+    """
+
+    interval_s: float
+    jitter: float
+    log_bytes: int
+    waiting_max: int = 8
+    """How many snapshots of a subtask may be ahead of the line; with more, it takes none."""
+
+    @property
+    def early_bytes(self) -> int:
+        """After how much that came in or went out a snapshot is due."""
+        return max(1, self.log_bytes // 4)
+
+    def next_at(self, subtask: SubtaskId, number: int, last_at: float) -> float:
+        """When the snapshot of this number is due; the first ones of all subtasks lie apart.
+
+        By arithmetic in place of a random number, so that a run can be repeated.
+        """
+        drawn = (_PHASE * (1 + subtask.index + 31 * subtask.vertex + 7 * number)) % 1.0
+        if number == 1:
+            return last_at + self.interval_s * (0.5 + drawn / 2)
+        return last_at + self.interval_s * (1 + self.jitter * (2 * drawn - 1))
+
+
+@runtime_checkable
+class TakesLocalSnapshots(Protocol):
+    """What a mode of the uncoordinated family has besides."""
+
+    def local_snapshots(self, interval_s: float) -> LocalSnapshots:
+        """When subtasks take snapshots, at this interval between checkpoints."""
+
+
+class Family(Protocol):
+    """What the coordinator asks of a family, in one generation of a job."""
+
+    @property
+    def ready(self) -> bool:
+        """Whether a periodic checkpoint may begin, once it is due."""
+
+    @property
+    def urgent(self) -> bool:
+        """Whether one should begin before it is due, as subtasks may be waiting for it."""
+
+    @property
+    def declined_in_a_row(self) -> int:
+        """How many snapshots of one subtask could not be stored since a checkpoint was complete."""
+
+    def begin(self, generation: int, barrier: Barrier, *, pause: bool) -> SubtaskCommand:
+        """What is ordered for a periodic checkpoint. With `pause`, its mode has sources wait."""
+
+    def on_local(self, event: SnapshotAcknowledged | SnapshotDeclined) -> None:
+        """A subtask has stored a snapshot of its own accord, or could not."""
+
+    def on_part(self, event: SnapshotAcknowledged) -> SnapshotAcknowledged:
+        """What a part of a checkpoint contributes to it. Handles that are left in it may be committed
+        with any later checkpoint."""
+
+    def on_declined(self, event: SnapshotDeclined) -> SnapshotDeclined:
+        """The same for a part that could not be stored."""
+
+    def to_leave(self, event: SnapshotAcknowledged) -> SnapshotAcknowledged:
+        """What is left over of a part if its checkpoint fails."""
+
+    def on_whole(self, checkpoint_id: int) -> list[SinkHandles]:
+        """All parts of a checkpoint are there: the handles that it holds besides those in its parts."""
+
+    def on_stored(self) -> None:
+        """A checkpoint is complete."""
+
+    def take_unneeded(self) -> frozenset[str]:
+        """Files that no checkpoint will refer to which is not complete by now; each is given out once."""
+
+
+class Coordinated:
+    """Barriers from the sources on make the snapshots of all subtasks fit: each part is one snapshot."""
+
+    ready = True
+    urgent = False
+    declined_in_a_row = 0
+
+    def begin(self, generation: int, barrier: Barrier, *, pause: bool) -> SubtaskCommand:
+        return TriggerCheckpoint(generation, barrier, pause)
+
+    def on_local(self, event: SnapshotAcknowledged | SnapshotDeclined) -> None:
+        """No subtask does."""
+
+    def on_part(self, event: SnapshotAcknowledged) -> SnapshotAcknowledged:
+        return event
+
+    def on_declined(self, event: SnapshotDeclined) -> SnapshotDeclined:
+        return event
+
+    def to_leave(self, event: SnapshotAcknowledged) -> SnapshotAcknowledged:
+        return event
+
+    def on_whole(self, checkpoint_id: int) -> list[SinkHandles]:
+        return []
+
+    def on_stored(self) -> None:
+        """Nothing is kept."""
+
+    def take_unneeded(self) -> frozenset[str]:
+        return frozenset()
+
+
+def paths_of(parts: Iterable[SnapshotAcknowledged]) -> Collection[str]:
+    """The files that snapshots are in, and that they build on."""
+    return {path for part in parts if part.snapshot is not None for path in part.snapshot.paths()}

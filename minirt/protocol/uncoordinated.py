@@ -1,0 +1,158 @@
+"""The uncoordinated family at the coordinator: lines of local snapshots become checkpoints.
+
+Theory of operation. Subtasks report local snapshots as they become durable. Once a checkpoint is due and
+the line has moved in any subtask since the last one, the coordinator tells all subtasks the line. Each
+stores the slices of its inputs that are in transit on it, and that makes its part whole: the local
+snapshot, which is stored already, with these slices as in-flight data. The rest is as in every family:
+the manifest is written when all parts have come.
+
+A checkpoint with barriers, such as a savepoint, is a line as well, ahead of all that was reported before
+its part in each subtask. From the moment when all its parts are there, its output may be committed. So
+later lines must be ahead of it in *every* subtask: it is their `floor`.
+
+Output is committed at or before a line that is written, never by itself: handles wait here until a line
+has come to the snapshot that they belong to, or to a later one. They are committed under the id of that
+checkpoint, so that ids of commits grow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, field, replace
+
+from minirt.protocol.barriers import Barrier
+from minirt.protocol.families import paths_of
+from minirt.protocol.ids import SubtaskId
+from minirt.protocol.job_events import SnapshotAcknowledged, SnapshotDeclined
+from minirt.protocol.lines import LineTracker
+from minirt.protocol.manifest import SinkHandles
+from minirt.protocol.subtask_commands import StoreSlices, SubtaskCommand
+
+
+@dataclass(slots=True)
+class _Reported:
+    """What is known of one subtask."""
+
+    stored: dict[int, SnapshotAcknowledged] = field(default_factory=dict)
+    """Its local snapshots that a line may need, by number."""
+    newest: SnapshotAcknowledged | None = None
+    """The last snapshot that was stored, with or without barriers: the next one may build on it."""
+    number: int = 0
+    """The last local snapshot that was reported, stored or not."""
+    owed: list[tuple[int, SinkHandles]] = field(default_factory=list)
+    """Handles that wait for their commit, with their `_place`."""
+    floor: int = 0
+    """The line must be ahead of this local snapshot, as a checkpoint was."""
+    barrier_behind: int = 0
+    """The last local snapshot ahead of its part of the newest checkpoint with barriers."""
+    declined: int = 0
+    files: set[str] = field(default_factory=set)
+    """All that it has stored and that was not given out as unneeded."""
+
+
+class Uncoordinated:
+    """A `Family`. Its events come in the order in which each subtask has taken its snapshots."""
+
+    def __init__(self, subtasks: Collection[SubtaskId]) -> None:
+        self._tracker = LineTracker(subtasks)
+        self._reported = {subtask: _Reported() for subtask in subtasks}
+        self._moved = False
+        """Whether the line has moved since the last one was ordered."""
+        self.urgent = False
+        self._ordered: dict[SubtaskId, int] = {}
+        """The line that was ordered last."""
+        self._ordered_id = 0
+        """Its checkpoint."""
+
+    @property
+    def ready(self) -> bool:
+        line = self._tracker.line
+        return self._moved and all(line[s] > own.floor for s, own in self._reported.items())
+
+    @property
+    def declined_in_a_row(self) -> int:
+        return max(own.declined for own in self._reported.values())
+
+    def begin(self, generation: int, barrier: Barrier, *, pause: bool) -> SubtaskCommand:
+        self._moved = self.urgent = False
+        self._ordered, self._ordered_id = dict(self._tracker.line), barrier.checkpoint_id
+        return StoreSlices(generation, barrier.checkpoint_id, self._ordered)
+
+    def on_local(self, event: SnapshotAcknowledged | SnapshotDeclined) -> None:
+        own, cut = self._reported[event.subtask], event.local
+        assert cut is not None
+        own.number = cut.number
+        own.owed += [(_place(cut.number), held) for held in event.handles]
+        if isinstance(event, SnapshotDeclined):
+            own.declined += 1
+            return
+        own.declined = 0
+        own.stored[cut.number] = own.newest = replace(event, handles=())
+        self._moved |= self._tracker.add(event.subtask, cut)
+        self.urgent |= cut.early
+        own.files.update(paths_of([event]))
+
+    def on_part(self, event: SnapshotAcknowledged) -> SnapshotAcknowledged:
+        if event.of_line:
+            return self._with_snapshot(event)
+        own = self._reported[event.subtask]
+        self._owe(event.subtask, event.handles)
+        own.newest, own.barrier_behind = event, own.number
+        own.files.update(paths_of([event]))
+        return replace(event, handles=())
+
+    def on_declined(self, event: SnapshotDeclined) -> SnapshotDeclined:
+        self._owe(event.subtask, event.handles)
+        return replace(event, handles=())
+
+    def to_leave(self, event: SnapshotAcknowledged) -> SnapshotAcknowledged:
+        """In-flight data alone: which snapshots are needed depends on lines to come."""
+        return replace(event, snapshot=None)
+
+    def on_whole(self, checkpoint_id: int) -> list[SinkHandles]:
+        due: list[SinkHandles] = []
+        for subtask, own in self._reported.items():
+            if checkpoint_id == self._ordered_id:
+                upto = _place(self._ordered[subtask])
+            else:
+                own.floor = own.barrier_behind
+                upto = _place(own.floor, behind=True)
+            due += [held for place, held in own.owed if place <= upto]
+            own.owed = [(place, held) for place, held in own.owed if place > upto]
+        return sorted(
+            (replace(held, checkpoint_id=checkpoint_id) for held in due),
+            key=lambda held: (held.uid, held.subtask),
+        )
+
+    def on_stored(self) -> None:
+        for own in self._reported.values():
+            own.declined = 0
+
+    def take_unneeded(self) -> frozenset[str]:
+        unneeded: set[str] = set()
+        for subtask, own in self._reported.items():
+            kept = self._tracker.kept(subtask)
+            own.stored = {number: own.stored[number] for number in kept if number in own.stored}
+            parts = [*own.stored.values(), *([own.newest] if own.newest is not None else [])]
+            needed = paths_of(parts)
+            unneeded |= own.files.difference(needed)
+            own.files.intersection_update(needed)
+        return frozenset(unneeded)
+
+    def _owe(self, subtask: SubtaskId, handles: Collection[SinkHandles]) -> None:
+        """Of a snapshot with barriers."""
+        own = self._reported[subtask]
+        own.owed += [(_place(own.number, behind=True), held) for held in handles]
+
+    def _with_snapshot(self, event: SnapshotAcknowledged) -> SnapshotAcknowledged:
+        """What a line needs of a subtask. It may come too late, when the snapshot is forgotten."""
+        stored = self._reported[event.subtask].stored.get(self._ordered[event.subtask])
+        if stored is None or event.checkpoint_id != self._ordered_id:
+            return event
+        stats = replace(stored.stats, in_flight_bytes=event.stats.in_flight_bytes)
+        return replace(event, snapshot=stored.snapshot, stats=stats)
+
+
+def _place(number: int, *, behind: bool = False) -> int:
+    """The place of a local snapshot among all of its subtask, or of those with barriers behind it."""
+    return 2 * number + behind

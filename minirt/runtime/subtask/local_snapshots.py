@@ -1,0 +1,216 @@
+"""The local snapshots of one subtask: when it takes them, and what it keeps until they are on a line.
+
+A receiver keeps what has come through its channels since its snapshot on the line: the frames themselves,
+as they were when they arrived, so nothing is counted or copied for each record. On demand of the
+coordinator it stores the *slices* of them that are in transit on a line: of each channel, from where its
+own snapshot was taken up to the mark of its sender's. Marks overtake what waits in output queues, and
+that is part of the sender's snapshot. So a mark is as quick as a message, however full the queues are,
+and a subtask that waits for room in its log always hears of a line that gives it some.
+
+What it keeps is bounded by `LocalSnapshots.log_bytes`; it counts all that has come in and gone out since
+its snapshot on the line.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+
+from minirt.errors import ProtocolError
+from minirt.monitoring.subtask_metrics import SubtaskMetrics
+from minirt.protocol.families import LocalSnapshots
+from minirt.protocol.ids import SubtaskId
+from minirt.protocol.lines import LocalCut
+from minirt.protocol.source_offsets import SourceOffsets
+from minirt.protocol.stored_watermarks import SubtaskWatermarks
+from minirt.runtime.channels.frames import Frame, Kind, mark_of
+from minirt.runtime.channels.output import Overtaken
+from minirt.runtime.subtask.in_flight import Capture
+from minirt.runtime.subtask.input import ChannelFrames, Input
+
+
+@dataclass(slots=True)
+class ChannelLog:
+    """What has come through one channel, those of control included; places are counted from 0 on."""
+
+    arrived: int = 0
+    _frames: deque[Frame] = field(default_factory=deque)
+    _marks: dict[int, int] = field(default_factory=lambda: {0: -1})
+    """The places of marks by their numbers. That of what the generation began with lies before all."""
+
+    def add(self, frame: Frame) -> None:
+        if frame.kind == Kind.MARK:
+            self._marks[mark_of(frame)] = self.arrived
+        self.arrived += 1
+        self._frames.append(frame)
+
+    def need(self, taken: int) -> int:
+        """The first snapshot of the sender whose mark lies behind all of the first `taken` frames."""
+        passed = sorted((place, number) for number, place in self._marks.items() if place < taken)
+        if not passed:
+            return min(self._marks)
+        need = passed[-1][1] + 1
+        while passed and passed[-1] == (taken - 1, passed[-1][1]):
+            taken, need = passed.pop()
+        return need
+
+    def has_mark(self, number: int) -> bool:
+        return number in self._marks
+
+    def slice(self, start: int, number: int) -> list[Frame]:
+        """The data from a place up to a mark that has come."""
+        first = self.arrived - len(self._frames)
+        frames = islice(self._frames, max(0, start - first), max(0, self._marks[number] - first))
+        return [frame for frame in frames if frame.is_data]
+
+    def forget(self, start: int, number: int) -> None:
+        """Nobody asks for what lies before this place, or before this mark once it has come."""
+        while self._frames and self.arrived - len(self._frames) < start:
+            self._frames.popleft()
+        oldest = max(n for n in self._marks if n <= number)
+        self._marks = {n: at for n, at in self._marks.items() if n >= oldest}
+
+
+@dataclass(frozen=True, slots=True)
+class LocalSnapshot:
+    """What is kept of a snapshot, besides the state, until the line is ahead of it."""
+
+    cut: LocalCut
+    starts: Sequence[int]
+    """By channel: how many of its frames were taken from the queue."""
+    taken: Sequence[ChannelFrames]
+    """What was taken from channels and was not processed."""
+    overtaken: Sequence[Overtaken]
+    """What its marks have overtaken in the output queues."""
+    watermarks: SubtaskWatermarks
+    offsets: SourceOffsets | None
+    taken_at: float
+    moved_bytes: int
+    """What had come in and gone out."""
+
+
+@dataclass(frozen=True, slots=True)
+class WantedLine:
+    """The line that a checkpoint is made of: the number of the snapshot of each subtask."""
+
+    checkpoint_id: int
+    numbers: Mapping[SubtaskId, int]
+
+
+class LocalLog:
+    """What one subtask knows of its local snapshots and keeps for them."""
+
+    def __init__(
+        self, id: SubtaskId, input: Input, metrics: SubtaskMetrics, plan: LocalSnapshots, now: float
+    ) -> None:
+        self._id = id
+        self._input = input
+        self._metrics = metrics
+        self._plan = plan
+        self._senders = [SubtaskId(input.links[o.link].source, o.sender) for o in input.origins]
+        self._channels = [ChannelLog() for _ in input.origins]
+        self._snapshots: deque[LocalSnapshot] = deque()
+        """That on the line, and all behind it."""
+        self.number = 0
+        """Of the last snapshot."""
+        self._next_at = plan.next_at(id, 1, now)
+        self._moved_bytes = 0
+        """What had come in and gone out by the last snapshot."""
+        self._wanted: WantedLine | None = None
+
+    @property
+    def may_take(self) -> bool:
+        """Whether a snapshot may be taken now, as far as that is known here."""
+        return len(self._snapshots) <= self._plan.waiting_max and self._input.may_capture_restored
+
+    @property
+    def due_at(self) -> float:
+        """When the next snapshot is due by the clock."""
+        return self._next_at
+
+    def is_due(self, now: float) -> bool:
+        return now >= self._next_at or self._now_moved - self._moved_bytes >= self._plan.early_bytes
+
+    @property
+    def full(self) -> bool:
+        """Whether the subtask should take no further input until the line moves."""
+        if not self._snapshots:
+            return False  # The first one is due by the clock, whatever has come in by then.
+        return self._now_moved - self._snapshots[0].moved_bytes >= self._plan.log_bytes
+
+    @property
+    def _now_moved(self) -> int:
+        return self._metrics.bytes_in + self._metrics.bytes_out
+
+    def on_frame(self, channel: int, frame: Frame) -> None:
+        """A frame was put into the queue of a channel."""
+        self._channels[channel].add(frame)
+
+    def add(
+        self,
+        overtaken: Sequence[Overtaken],
+        watermarks: SubtaskWatermarks,
+        offsets: SourceOffsets | None,
+        now: float,
+    ) -> LocalCut:
+        """A snapshot of the next number is taken, and its marks are on their way."""
+        self.number += 1
+        starts = [
+            log.arrived - self._input.queued_frames(channel)
+            for channel, log in enumerate(self._channels)
+        ]
+        needs: dict[SubtaskId, int] = {}
+        for sender, log, start in zip(self._senders, self._channels, starts, strict=True):
+            needs[sender] = max(needs.get(sender, 0), log.need(start))
+        early = now < self._next_at
+        cut = LocalCut(self.number, tuple(sorted(needs.items())), early)
+        taken = tuple(self._input.taken())
+        snapshot = LocalSnapshot(
+            *(cut, starts, taken, overtaken, watermarks, offsets, now, self._now_moved)
+        )
+        self._snapshots.append(snapshot)
+        self._next_at = self._plan.next_at(self._id, self.number + 1, now)
+        self._moved_bytes = self._now_moved
+        return cut
+
+    def want(self, line: WantedLine) -> None:
+        """The coordinator asks for the slices of a line. What lies before it may go."""
+        self._wanted = line
+        own = line.numbers[self._id]
+        while self._snapshots and self._snapshots[0].cut.number < own:
+            self._snapshots.popleft()
+        if not self._snapshots or self._snapshots[0].cut.number != own:
+            raise ProtocolError(
+                f"{self._id} is asked for its local snapshot {own} and has it no more"
+            )
+        starts = self._snapshots[0].starts
+        for sender, log, start in zip(self._senders, self._channels, starts, strict=True):
+            log.forget(start, line.numbers[sender])
+
+    def give_up(self, checkpoint_id: int) -> None:
+        """Nobody wants the slices of checkpoints up to this one any more."""
+        if self._wanted is not None and self._wanted.checkpoint_id <= checkpoint_id:
+            self._wanted = None
+
+    def slices(self) -> tuple[WantedLine, LocalSnapshot, Capture] | None:
+        """What a line is waiting for, once all of it is there; only once for each."""
+        wanted = self._wanted
+        if wanted is None or not self._has_marks(wanted.numbers):
+            return None
+        self._wanted = None
+        snapshot = self._snapshots[0]
+        capture = Capture(snapshot.overtaken)
+        for origin, frames in snapshot.taken:
+            capture.add(origin, frames)
+        for channel, log in enumerate(self._channels):
+            number = wanted.numbers[self._senders[channel]]
+            capture.add(self._input.origins[channel], log.slice(snapshot.starts[channel], number))
+        return wanted, snapshot, capture
+
+    def _has_marks(self, numbers: Mapping[SubtaskId, int]) -> bool:
+        return all(
+            log.has_mark(numbers[sender])
+            for sender, log in zip(self._senders, self._channels, strict=True)
+        )

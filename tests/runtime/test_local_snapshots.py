@@ -1,0 +1,106 @@
+"""What a subtask keeps for its local snapshots: which part of a channel belongs to which line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import minirt as rt
+from minirt.errors import ConfigurationError
+from minirt.modes.uncoordinated import Uncoordinated
+from minirt.runtime.channels.channels import OutputChannel
+from minirt.runtime.channels.frames import END_FRAME, Frame, Kind, mark_frame, watermark_frame
+from minirt.runtime.subtask.local_snapshots import ChannelLog
+
+
+def data(name: str) -> Frame:
+    return Frame(Kind.ROWS, name.encode(), 1)
+
+
+def log_of(*elements: str | int | Frame) -> ChannelLog:
+    """Of texts, which stand for data, of numbers, which stand for marks, and of other frames."""
+    log = ChannelLog()
+    for element in elements:
+        if isinstance(element, Frame):
+            log.add(element)
+        else:
+            log.add(mark_frame(element) if isinstance(element, int) else data(element))
+    return log
+
+
+def slice_of(log: ChannelLog, start: int, number: int) -> str:
+    return "".join(frame.payload.decode() for frame in log.slice(start, number))
+
+
+@pytest.mark.parametrize(
+    ("taken", "need"), [(0, 0), (1, 1), (2, 1), (3, 2), (4, 2), (5, 2), (6, 4)]
+)
+def test_what_was_taken_needs_the_first_mark_behind_it(taken: int, need: int) -> None:
+    assert log_of("a", 1, "b", 2, 3, "c", 4).need(taken) == need
+
+
+def test_frames_of_control_count_as_well() -> None:
+    log = log_of("a", 1, watermark_frame(5), 2)
+    assert [log.need(taken) for taken in range(5)] == [0, 1, 1, 2, 2]
+
+
+def test_a_slice_is_the_data_from_the_snapshot_to_the_mark() -> None:
+    log = log_of("a", "b", 1, watermark_frame(5), "c", 2, "d", END_FRAME)
+    assert slice_of(log, 0, 1) == "ab"
+    assert slice_of(log, 1, 2) == "bc"
+    assert slice_of(log, 3, 2) == "c"
+    assert slice_of(log, 6, 2) == ""
+    assert slice_of(log, 6, 1) == ""
+
+
+def test_what_lies_before_the_line_is_forgotten() -> None:
+    log = log_of("a", "b", 1, "c", 2)
+    log.forget(start=1, number=1)
+    assert slice_of(log, 1, 2) == "bc"
+    assert (log.need(1), log.need(4)) == (1, 2)
+    log.forget(start=4, number=3)
+    assert not log.has_mark(3)
+    log.add(data("d"))
+    log.add(mark_frame(3))
+    assert log.need(4) == 2
+    assert slice_of(log, 4, 3) == "d"
+
+
+def test_marks_keep_their_order_where_they_overtake() -> None:
+    channel = OutputChannel(1000, 1000)
+    channel.put(data("a"))
+    assert channel.overtake(mark_frame(1)) == [data("a")]
+    channel.put(data("b"))
+    assert channel.overtake(mark_frame(2)) == [data("a"), data("b")]
+    frames = [channel.poll() for _ in range(4)]
+    assert frames == [mark_frame(1), mark_frame(2), data("a"), data("b")]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"jitter": 1.5}, "jitter is a number from 0 to 1, not 1.5"),
+        ({"jitter": True}, "jitter is a number"),
+        ({"log_bytes": 0}, "log_bytes must be a whole number above 0"),
+        ({"log_bytes": 100}, "log_bytes must be at least 1024"),
+    ],
+)
+def test_options_that_cannot_work_are_refused(options: dict[str, object], message: str) -> None:
+    with pytest.raises(ConfigurationError, match=message):
+        Uncoordinated(**options)  # type: ignore[arg-type]
+
+
+def test_a_job_whose_logs_are_small_runs_to_its_end(tmp_path: Path) -> None:
+    sink = rt.CollectSink()
+    env = rt.Environment(parallelism=2)
+    stream = env.source(rt.SequenceSource(20_000, splits=2), uid="numbers").rebalance()
+    stream.map(lambda n: n, uid="same").sink(sink, uid="out")
+    result = env.execute(
+        runner="inline",
+        checkpointing=rt.Checkpointing(
+            tmp_path, interval="5ms", mode=Uncoordinated(log_bytes=16 * 1024)
+        ),
+    )
+    assert result.completed_checkpoints > 1
+    assert sorted(sink.rows) == [*range(20_000)]
