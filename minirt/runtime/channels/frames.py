@@ -9,6 +9,7 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import lru_cache
 
 import msgpack
 
@@ -29,6 +30,8 @@ class Kind(IntEnum):
 
 HEADER = struct.Struct("<IB")
 _WATERMARK = struct.Struct("<q")
+_BARRIERS_KEPT = 64
+"""Decoded barriers that are kept: of one checkpoint most are alike, as many as there are channels."""
 
 
 @dataclass(slots=True)
@@ -71,4 +74,9 @@ def barrier_frame(barrier: Barrier) -> Frame:
 
 
 def barrier_of(frame: Frame) -> Barrier:
-    return Barrier(*msgpack.unpackb(frame.payload))
+    return _barrier(frame.payload)
+
+
+@lru_cache(_BARRIERS_KEPT)
+def _barrier(payload: bytes) -> Barrier:
+    return Barrier(*msgpack.unpackb(payload))
