@@ -27,6 +27,7 @@ from minirt.graph.execution import ExecutionGraph
 from minirt.graph.planner import build_execution_graph
 from minirt.modes import MODES
 from minirt.monitoring.monitor import JobMonitor
+from minirt.monitoring.subtask_metrics import SubtaskMetrics
 from minirt.protocol.checkpoint_paths import CheckpointPaths
 from minirt.protocol.ids import SubtaskId
 from minirt.protocol.job_events import (
@@ -42,22 +43,32 @@ from minirt.protocol.job_events import (
     SubtaskStarted,
     WorkerFailed,
     WorkersConnected,
+    WorkerSeen,
 )
 from minirt.protocol.manifest import ManifestKey, SnapshotRef, SubtaskStats
 from minirt.protocol.restore_options import RestoreOptions
 from minirt.protocol.source_offsets import SourceOffsets
 from minirt.protocol.stored_watermarks import LinkWatermarks, SubtaskWatermarks
 from minirt.protocol.subtask_commands import SubtaskCommand, TriggerCheckpoint
-from minirt.runtime.control.messages import ToCoordinator, Together
+from minirt.runtime.control.messages import Heartbeat, ToCoordinator, Together
 from minirt.runtime.control.package import Deployment
+from minirt.runtime.coordinator.observer import JobProgress
 from minirt.runtime.coordinator.shell import JobShell
 from minirt.runtime.coordinator.storage_tasks import StorageCommand, StorageTasks
 from minirt.runtime.program.execute import job_protocol, place
 from minirt.storage.checkpoints import CheckpointStorage
-from minirt.storage.store import ObjectStore
+from minirt.storage.local_files import LocalFiles
+from minirt.storage.store import Objects, ObjectStore
 
 STATE_BYTES = 1 << 20
 """What the snapshot of a subtask says that it has."""
+
+_REQUESTS = {
+    **dict.fromkeys(("write", "create"), "puts"),
+    **dict.fromkeys(("read", "read_range", "size"), "gets"),
+    **dict.fromkeys(("sizes", "sweep"), "lists"),
+    "delete": "deletes",
+}
 
 _INTERVAL_S = 3600
 _STEP_S = 1e-4
@@ -137,6 +148,15 @@ class MadeUpWorkers:
                 else:
                     self._send(Together(tuple(self._acknowledged(command, id) for id in ids)))
 
+    def heartbeats(self, generation: int) -> list[bytes]:
+        """One of each worker, as on the wire."""
+        return [
+            cloudpickle.dumps(
+                Heartbeat(generation, worker, {id: SubtaskMetrics() for id in subtasks})
+            )
+            for worker, subtasks in self._subtasks.items()
+        ]
+
     def _send(self, message: ToCoordinator) -> None:
         data = cloudpickle.dumps(message)
         self.messages.append(data)
@@ -180,13 +200,26 @@ class Costs:
     """CPU seconds of this process, by what they were for."""
 
     def __init__(self) -> None:
-        self.cpu_s: Counter[str] = Counter()
+        self.cpu_s: defaultdict[str, float] = defaultdict(float)
 
     @contextmanager
     def of(self, what: str) -> Iterator[None]:
         began = time.process_time()
         yield
         self.cpu_s[what] += time.process_time() - began
+
+
+class CountedRequests:
+    """Objects, and how often each operation was asked for: on an object store each is a request."""
+
+    def __init__(self, objects: Objects) -> None:
+        self._objects = objects
+        self.count: Counter[str] = Counter()
+
+    def __getattr__(self, name: str) -> Any:
+        if callable(getattr(self._objects, name)):
+            self.count[_REQUESTS[name]] += 1
+        return getattr(self._objects, name)
 
 
 @dataclass
@@ -207,9 +240,12 @@ class LargeJob:
 
     def __init__(self, graph: ExecutionGraph, options: rt.Options, folder: Path) -> None:
         checkpointing = rt.Checkpointing(folder, interval=f"{_INTERVAL_S}s")
-        store = ObjectStore(str(folder))
+        self.requests = CountedRequests(LocalFiles(str(folder)))
+        store = ObjectStore(str(folder), objects=self.requests)
         storage = CheckpointStorage(store, options.limits.inline_snapshot_bytes)
         self.costs = Costs()
+        self._graph = graph
+        self._monitor = JobMonitor(graph)
         self.workers = MadeUpWorkers(graph, options, folder)
         self._clock = SteppedClock()
         self._protocol = job_protocol(
@@ -224,7 +260,7 @@ class LargeJob:
             self._tasks,
             self._storage_commands.append,
             self._clock,
-            JobMonitor(graph),
+            self._monitor,
             lambda answer: None,
         )
         self._folder = folder
@@ -237,6 +273,18 @@ class LargeJob:
         """From the trigger until all is told and cleaned up."""
         self._clock.at += _INTERVAL_S
         self._handle()
+
+    def heartbeats(self) -> None:
+        """Hear one from each worker, and tell observers once."""
+        metrics: dict[SubtaskId, SubtaskMetrics] = {}
+        for message in self.workers.heartbeats(self._protocol.generation):
+            with self.costs.of("heartbeats"):
+                heartbeat = pickle.loads(message)
+                metrics.update(heartbeat.metrics)
+                self._shell.on_event(WorkerSeen(heartbeat.generation, heartbeat.worker))
+        names = {id: self._graph.subtask_name(id) for id in metrics}
+        with self.costs.of("figures"):
+            self._monitor.on_progress(JobProgress(metrics, names, {}))
 
     def restart(self) -> None:
         """From the loss of a worker until the job runs again, from its newest checkpoint."""
@@ -288,12 +336,17 @@ def measure(parallelism: int, per_worker: int, checkpoints: int) -> dict[str, An
         job = LargeJob(large_job(parallelism), options, Path(folder))
         job.start()
         job.costs.cpu_s.clear()
+        job.requests.count.clear()
         sent, sent_bytes = job.workers.sent, job.workers.sent_bytes
         for _ in range(checkpoints):
             job.checkpoint()
         spent = {f"{what}_s": cpu_s / checkpoints for what, cpu_s in job.costs.cpu_s.items()}
         messages = (job.workers.sent - sent) // checkpoints
         message_bytes = (job.workers.sent_bytes - sent_bytes) // checkpoints
+        requests = {name: count / checkpoints for name, count in job.requests.count.items()}
+        job.costs.cpu_s.clear()
+        job.heartbeats()
+        beats = {f"{what}_s": cpu_s for what, cpu_s in job.costs.cpu_s.items()}
         job.costs.cpu_s.clear()
         job.restart()
         return {
@@ -304,7 +357,9 @@ def measure(parallelism: int, per_worker: int, checkpoints: int) -> dict[str, An
             "manifest_bytes": job.manifest_bytes,
             "checkpoint_s": sum(spent.values()),
             **{name: spent[name] for name in sorted(spent)},
-            "restart_s": job.costs.cpu_s.total(),
+            **requests,
+            **beats,
+            "restart_s": sum(job.costs.cpu_s.values()),
         }
 
 
