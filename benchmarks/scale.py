@@ -22,12 +22,14 @@ import cloudpickle
 
 import minirt as rt
 from benchmarks.measure import print_rows
-from minirt.clock import Clock
+from minirt.clock import SYSTEM_CLOCK, Clock
 from minirt.graph.execution import ExecutionGraph
 from minirt.graph.planner import build_execution_graph
 from minirt.modes import MODES
 from minirt.monitoring.monitor import JobMonitor
 from minirt.monitoring.subtask_metrics import SubtaskMetrics
+from minirt.protocol.barrier_handler import BarrierHandler
+from minirt.protocol.barriers import Barrier
 from minirt.protocol.checkpoint_paths import CheckpointPaths
 from minirt.protocol.ids import SubtaskId
 from minirt.protocol.job_events import (
@@ -50,6 +52,11 @@ from minirt.protocol.restore_options import RestoreOptions
 from minirt.protocol.source_offsets import SourceOffsets
 from minirt.protocol.stored_watermarks import LinkWatermarks, SubtaskWatermarks
 from minirt.protocol.subtask_commands import SubtaskCommand, TriggerCheckpoint
+from minirt.runtime.channels.channels import InputChannel, InputGate, OutputChannel
+from minirt.runtime.channels.frames import barrier_frame, barrier_of
+from minirt.runtime.channels.packets import PacketDecoder
+from minirt.runtime.channels.transit import Transit
+from minirt.runtime.channels.turns import Turns
 from minirt.runtime.control.messages import Heartbeat, ToCoordinator, Together
 from minirt.runtime.control.package import Deployment
 from minirt.runtime.coordinator.observer import JobProgress
@@ -363,6 +370,28 @@ def measure(parallelism: int, per_worker: int, checkpoints: int) -> dict[str, An
         }
 
 
+def barrier_row(channels: int, mode: str) -> dict[str, Any]:
+    """A row: CPU seconds of a barrier in one of so many channels, from the sender's queue to the mode."""
+    outputs = [OutputChannel(1 << 20, 1 << 20) for _ in range(channels)]
+    turns = Turns(outputs, lambda: None)
+    decoder, transit = PacketDecoder(channels, 1 << 20), Transit()
+    gate = InputGate([InputChannel(1 << 20) for _ in range(channels)])
+    handler, costs = BarrierHandler(range(channels), MODES), Costs()
+    with costs.of("barriers"):
+        sent = barrier_frame(Barrier(1, mode, SYSTEM_CLOCK.monotonic()))
+        for output in outputs:
+            output.put(sent)
+        while packets := turns.batch():
+            now = SYSTEM_CLOCK.monotonic()
+            for number, packed in decoder.feed(memoryview(b"".join(packets))):
+                frame = transit.frame(packed, now)
+                gate.put(number, frame)
+                handler.on_arrived(number, barrier_of(frame), now)
+        while (taken := gate.take()) is not None:
+            handler.on_reached(taken[0], barrier_of(taken[1]), SYSTEM_CLOCK.monotonic())
+    return {"channels": channels, "mode": mode, "barrier_s": costs.cpu_s["barriers"] / channels}
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--subtasks", type=int, nargs="+", default=[100, 1_000, 10_000])
@@ -372,7 +401,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     given = parser.parse_args(arguments)
     if min(given.subtasks) < 2 or min(given.per_worker, given.checkpoints) < 1:
         parser.error("--subtasks must be at least 2, --per-worker and --checkpoints at least 1")
-    rows = [measure(n // 2, given.per_worker, given.checkpoints) for n in given.subtasks]
+    rows = [barrier_row(n, mode) for n in given.subtasks for mode in ("aligned", "unaligned")]
+    rows += [measure(n // 2, given.per_worker, given.checkpoints) for n in given.subtasks]
     print_rows(rows, given.json)
 
 
