@@ -40,7 +40,7 @@ def test_at_parallelism_128_the_job_soon_runs_and_kills_lose_nothing(
     tmp_path: Path, workers: int
 ) -> None:
     count = 40_000
-    cost = measure(128, workers, tmp_path, count=count, per_second=2_000, interval="3s", kills=3)
+    cost = measure(128, workers, tmp_path, count=count, per_second=2_000, kills=3)
     assert cost.running_s < RUNNING_S_MAX
     assert cost.sockets <= sockets_max(workers)
     assert cost.restarts == 3
