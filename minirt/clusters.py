@@ -56,7 +56,8 @@ class HostCluster:
 
     The job needs as many slots as its widest operator has subtasks, or `Options.workers`. It waits for
     them for `wait`, at the start and after each loss of a host. If fewer have come by then, but at least
-    `min_slots`, it goes on with several subtasks of an operator in one slot.
+    `min_slots`, it goes on with several subtasks of an operator in one slot. When enough have come after
+    all, it goes on with all of them from its next checkpoint.
 
     Without `tls` whoever sees the network reads the records; the secret is never sent in either case.
     Raises ConfigurationError for values that cannot work.

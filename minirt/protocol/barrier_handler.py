@@ -181,7 +181,7 @@ class BarrierHandler:
             raise self._error(alignment, "saw all barriers of {} but ordered no snapshot")
         if alignment.began is None and (alignment.reached or alignment.snapshot_taken):
             alignment.began = alignment.moment
-        if not (alignment.all_arrived and alignment.snapshot_taken):
+        if not (alignment.snapshot_taken and alignment.all_arrived):
             return []
         if alignment.ended is None:
             alignment.ended = alignment.moment

@@ -80,11 +80,11 @@ class Alignment:
 
     @property
     def all_arrived(self) -> bool:
-        return self.arrived >= self.channels
+        return len(self.arrived) >= len(self.channels) and self.arrived >= self.channels
 
     @property
     def all_reached(self) -> bool:
-        return self.reached >= self.channels
+        return len(self.reached) >= len(self.channels) and self.reached >= self.channels
 
     @property
     def may_capture(self) -> bool:

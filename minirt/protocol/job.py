@@ -48,6 +48,7 @@ from minirt.protocol.job_events import (
     SavepointPublished,
     SavepointRequested,
     SetTimer,
+    SlotsCame,
     SnapshotAcknowledged,
     SnapshotDeclined,
     StopWorkers,
@@ -107,6 +108,7 @@ class JobProtocol:
         self._damaged: dict[ManifestKey, CorruptCheckpointError] = {}
         """What is wrong with checkpoints that turned out to be unusable while subtasks read them."""
         self._dates = Dates()
+        self._slots_came = False
         self.restarts = 0
 
     @property
@@ -167,6 +169,7 @@ class JobProtocol:
         if self._status is not JobStatus.PREPARING:
             return []
         self._generation = event.generation
+        self._slots_came = False
         self._restored = None if event.restored is None else event.restored.key
         self._checkpoints = CheckpointCoordinator(
             self._name,
@@ -196,6 +199,8 @@ class JobProtocol:
                 return [*self._workers.on_connected(now)]
             case WorkerSeen(worker=worker):
                 self._workers.on_seen(worker, now)
+            case SlotsCame():
+                self._slots_came = True
             case SubtaskStarted(subtask=subtask):
                 return self._on_started(subtask, checkpoints, now)
             case SubtaskDrained(subtask=subtask):
@@ -259,7 +264,8 @@ class JobProtocol:
             return []
         match event:
             case ManifestStored(checkpoint_id):
-                return checkpoints.on_manifest_stored(checkpoint_id, now)
+                commands = checkpoints.on_manifest_stored(checkpoint_id, now)
+                return [*commands, *self._spread(checkpoints, now)]
             case (
                 ManifestRefused(error=SupersededError() as error)
                 | CommitFailed(error=SupersededError() as error)
@@ -289,6 +295,18 @@ class JobProtocol:
                 commands = checkpoints.on_committed(checkpoint_id, now)
                 over = checkpoints.final_committed
                 return [*commands, *self._end(JobStatus.FINISHED)] if over else commands
+
+    def _spread(self, checkpoints: CheckpointCoordinator, now: float) -> list[JobCommand]:
+        """Begin the next generation behind a checkpoint if it gets more slots, which costs no records.
+
+        That is no failure, so the restart strategy has no say. It waits for a savepoint to be over.
+        """
+        wanted = self._slots_came and self._status is JobStatus.RUNNING
+        if not wanted or checkpoints.last_is_complete or self._savepoints.active is not None:
+            return []
+        why = GenerationFailure(GenerationFailureReason.SPREAD)
+        self.restarts += 1
+        return [*self._end_generation(why, now), AnnounceRestart(why, 0.0), *self._prepare()]
 
     def _unless_over(self, commands: list[JobCommand]) -> list[JobCommand]:
         if not self._savepoints.job_is_over:

@@ -124,6 +124,13 @@ class WorkerFailed:
 
 
 @dataclass(frozen=True, slots=True)
+class SlotsCame:
+    """Subtasks share slots, and there are as many by now as they need."""
+
+    generation: int
+
+
+@dataclass(frozen=True, slots=True)
 class SnapshotAcknowledged:
     """A subtask's part of a checkpoint is durable, or a `local` snapshot of it.
 
@@ -229,6 +236,7 @@ JobEvent = (
     | SubtaskDrained
     | WorkerSeen
     | WorkerFailed
+    | SlotsCame
     | SnapshotAcknowledged
     | SnapshotDeclined
     | ManifestStored

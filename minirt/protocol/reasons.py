@@ -96,6 +96,8 @@ class GenerationFailureReason(Enum):
     """A sink said that what it has to commit can never be committed as it is."""
     SOURCE_GAVE_UP = "source gave up"
     """A source that was told how far it is stored said that the job must end."""
+    SPREAD = "spread"
+    """No failure: hosts have come, and the next generation uses their slots."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +121,7 @@ class GenerationFailure:
         """What users catch, and observers hear of."""
         why = GenerationFailureReason
         match self.reason:
-            case why.NOT_CONNECTED | why.NOT_STARTED | why.SILENT:
+            case why.NOT_CONNECTED | why.NOT_STARTED | why.SILENT | why.SPREAD:
                 return WorkerLostError(str(self))
             case why.CHECKPOINTS_FAILED | why.COMMITS_FAILED:
                 return StorageError(str(self))
@@ -150,6 +152,8 @@ class GenerationFailure:
                 return f"{self.count} checkpoints in a row failed, at last: {self.checkpoint}"
             case why.COMMITS_FAILED:
                 return f"{self.count} commits in a row failed, at last: {self.raised}"
+            case why.SPREAD:
+                return "enough hosts have come: its subtasks need not share slots any more"
             case _:
                 return str(self.raised)
 

@@ -31,6 +31,23 @@ class LinkWatermarks:
     senders: int
     """How many the link had, whether or not they had a channel to this subtask."""
     watermarks: tuple[int | None, ...]
+    unknown: int = 0
+    """How many channels there are, if none has a watermark: these are as many as all channels of the link
+    together, so `watermarks` leaves them out."""
+
+    @staticmethod
+    def of(
+        link: str, partitioning: str, senders: int, channels: Sequence[int | None]
+    ) -> LinkWatermarks:
+        """The watermarks of these channels."""
+        if any(watermark is not None for watermark in channels):
+            return LinkWatermarks(link, partitioning, senders, tuple(channels))
+        return LinkWatermarks(link, partitioning, senders, (), len(channels))
+
+    @property
+    def channels(self) -> tuple[int | None, ...]:
+        """The watermark of each channel."""
+        return self.watermarks or (None,) * self.unknown
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +147,7 @@ def _goes_on(old: LinkWatermarks, link: EdgeFacts, senders_go_on: Mapping[int, b
     """
     if old.partitioning != link.kind:
         return False
-    if len(old.watermarks) == old.senders:
+    if len(old.channels) == old.senders:
         return True
     return old.senders == link.senders and senders_go_on.get(link.source, True)
 
@@ -143,9 +160,9 @@ def _channels(
     own: Sequence[LinkWatermarks], all_old: Sequence[LinkWatermarks], senders: int, count: int
 ) -> list[int | None]:
     """The watermarks of `count` channels to a subtask that goes on from those whose inputs are `own`."""
-    if len(own) == 1 and own[0].senders == senders and len(own[0].watermarks) == count:
-        return [_least([watermark]) for watermark in own[0].watermarks]
-    return [_least(watermark for old in all_old for watermark in old.watermarks)] * count
+    if len(own) == 1 and own[0].senders == senders and len(own[0].channels) == count:
+        return [_least([watermark]) for watermark in own[0].channels]
+    return [_least(watermark for old in all_old for watermark in old.channels)] * count
 
 
 def _least(watermarks: Iterable[int | None]) -> int | None:

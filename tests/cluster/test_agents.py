@@ -257,6 +257,25 @@ def test_with_fewer_slots_subtasks_share_them_if_that_is_allowed(tmp_path: Path)
         finishes(job, tmp_path)
 
 
+def test_a_job_spreads_over_its_hosts_again_when_they_come_back(tmp_path: Path) -> None:
+    cluster = PlayedCluster(slots=(1, 1), wait="4s", min_slots=1)
+    job = start(tmp_path, cluster, per_second=150.0)
+    with agents_of(job) as agents:
+        running(job)
+        lost, kept = agents.all
+        lost.kill()
+        wait_until(lambda: len(kept.workers) == 2, "workers share the slot that is left", 30)
+        running(job)
+        assert job.restarts == 1
+        came = agents.add(1)
+        wait_until(lambda: job.restarts == 2, "the job spreads again", 30)
+        running(job)
+        assert [len(agent.workers) for agent in (kept, came)] == [1, 1]
+        assert "enough hosts have come" in str(job.figures.last_failure)
+        agents.all.remove(lost)
+        assert finishes(job, tmp_path).restarts == 2
+
+
 def test_without_tls_the_token_is_still_proven_and_never_sent(tmp_path: Path) -> None:
     job = start(tmp_path, PlayedCluster(slots=(1, 1), tls=False))
     with agents_of(job) as agents:

@@ -37,7 +37,9 @@ from minirt.protocol.job_events import (
     ManifestStored,
     PrepareGeneration,
     RecordHistory,
+    SavepointRequested,
     SetTimer,
+    SlotsCame,
     StopWorkers,
     StoreManifest,
     Submitted,
@@ -57,6 +59,7 @@ from minirt.protocol.reasons import (
     GenerationFailureReason,
 )
 from minirt.protocol.restarts import Restart, RestartStrategy
+from minirt.protocol.savepoint_requests import Afterwards, SavepointRequest
 from minirt.protocol.source_offsets import (
     SourceOffsets,
     SourcesNotTold,
@@ -351,6 +354,64 @@ def test_several_failures_of_one_generation_cost_one_restart() -> None:
     )
     assert tell(protocol, 100.0, *again) == []
     assert (protocol.status, protocol.restarts) == (JobStatus.WAITING, 1)
+
+
+# More slots.
+
+
+def checkpointed(protocol: JobProtocol) -> list[JobCommand]:
+    """What follows from the manifest of the next checkpoint."""
+    events = (TimerFired(trigger_timer(1)), acknowledged(1, SOURCE), acknowledged(1, SINK))
+    tell(protocol, 10.0, *events)
+    return protocol.handle(ManifestStored(1), 13.0)
+
+
+def test_a_job_whose_subtasks_share_slots_spreads_behind_a_checkpoint_when_more_have_come() -> None:
+    protocol = running(restarts=Restart.none())
+    assert protocol.handle(SlotsCame(1), 5.0) == []
+    commands = checkpointed(protocol)
+    assert commands[0] == CommitHandles(1, ())
+    spread = GenerationFailure(GenerationFailureReason.SPREAD)
+    assert commands[-3:] == [
+        StopWorkers(1, kill=True),
+        AnnounceRestart(spread, 0.0),
+        PrepareGeneration(),
+    ]
+    assert (protocol.status, protocol.restarts) == (JobStatus.PREPARING, 1)
+    tell(protocol, 14.0, prepared(2, 2), SubtaskStarted(2, SOURCE), SubtaskStarted(2, SINK))
+    assert protocol.status is JobStatus.RUNNING
+    [*_, last] = tell(
+        protocol,
+        24.0,
+        TimerFired(trigger_timer(2)),
+        acknowledged(2, SOURCE, generation=2),
+        acknowledged(2, SINK, generation=2),
+        ManifestStored(2),
+    )
+    assert isinstance(last, SetTimer)
+
+
+@pytest.mark.parametrize("event", [SlotsCame(0), SlotsCame(2)])
+def test_slots_that_came_to_another_generation_change_nothing(event: SlotsCame) -> None:
+    protocol = running()
+    assert protocol.handle(event, 5.0) == []
+    assert isinstance(checkpointed(protocol)[-1], SetTimer)
+
+
+def test_a_job_that_has_drained_ends_instead_of_using_more_slots() -> None:
+    protocol = running()
+    tell(protocol, 5.0, SlotsCame(1))
+    drained(protocol, 9.0)
+    assert StopWorkers(1, kill=True) not in checkpointed(protocol)
+    assert protocol.handle(HandlesCommitted(1), 14.0)[-1] == EndJob(JobStatus.FINISHED)
+
+
+def test_a_job_that_is_to_stop_takes_its_savepoint_and_no_more_slots() -> None:
+    protocol = running()
+    request = SavepointRequest(1, "aligned", None, Afterwards.STOP)
+    tell(protocol, 5.0, SlotsCame(1), SavepointRequested(request))
+    tell(protocol, 6.0, acknowledged(1, SOURCE), acknowledged(1, SINK))
+    assert StopWorkers(1, kill=True) not in protocol.handle(ManifestStored(1), 7.0)
 
 
 def test_checkpoint_that_was_pending_is_recorded_as_failed_with_its_generation() -> None:

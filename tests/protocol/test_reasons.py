@@ -69,6 +69,9 @@ GENERATIONS = {
     ): "3 commits in a row failed, at last: no disk",
     GenerationFailure(GENERATION.COMMIT_REFUSED, ERROR): "no disk",
     GenerationFailure(GENERATION.SOURCE_GAVE_UP, ERROR): "no disk",
+    GenerationFailure(
+        GENERATION.SPREAD
+    ): "enough hosts have come: its subtasks need not share slots any more",
 }
 SAVEPOINTS = {
     SavepointFailure(

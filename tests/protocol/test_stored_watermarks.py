@@ -52,7 +52,7 @@ def of_receiver(
             "b",
             index,
             known,
-            (LinkWatermarks("a > b:0", kind, senders or len(channels), channels),),
+            (LinkWatermarks.of("a > b:0", kind, senders or len(channels), channels),),
         )
         for index, (known, channels) in enumerate(subtasks)
     ]
@@ -180,3 +180,11 @@ def test_what_follows_a_vertex_with_a_new_input_starts_without_a_watermark() -> 
     stored = [SubtaskWatermarks("b", 0, 5, (LinkWatermarks("x > b:0", "hash", 1, (5,)),))]
     stored += [SubtaskWatermarks("c", 0, 5, (LinkWatermarks("b > c:0", "hash", 1, (5,)),))]
     assert plan_watermarks(stored, graph(1, 1, 1).topology) == {}
+
+
+def test_channels_without_watermarks_take_no_room_however_many_there_are() -> None:
+    none, one = (LinkWatermarks.of("x", "hash", 9, [known] * 9) for known in (None, 5))
+    assert (none.watermarks, none.channels) == ((), (None,) * 9)
+    assert (one.watermarks, one.unknown, one.channels) == ((5,) * 9, 0, (5,) * 9)
+    mixed = LinkWatermarks.of("x", "hash", 2, [None, 5])
+    assert mixed.channels == (None, 5)

@@ -68,9 +68,13 @@ def measure(
     interval: str = "10s",
     kills: int = 0,
 ) -> Cost:
-    """Run the job, and kill a worker so many times, each behind a checkpoint of its run."""
+    """Run the job, and kill a worker so many times, each behind a checkpoint of its run.
+
+    The job does not end before the last kill, however long checkpoints take on a busy machine.
+    """
+    let_go = folder / "let-go"
     env, sink = rt.Environment("many-channels", parallelism=parallelism), rt.CollectSink()
-    numbers = Numbers(count, splits=parallelism, per_second=per_second)
+    numbers = Numbers(count, splits=parallelism, per_second=per_second, let_go=let_go)
     counted = (
         env.source(numbers, uid="numbers")
         .key_by(lambda number: number % _KEYS)
@@ -96,6 +100,7 @@ def measure(
     for kill in range(kills):
         _await_checkpoint(job, restarts=kill)
         send(workers()[-1], signal.SIGKILL)
+    let_go.touch()
     result = job.wait(600)
     took = time.monotonic() - began - running_s
     return Cost(

@@ -112,3 +112,13 @@ def test_other_frames_travel_as_they_are():
     frame = Frame(Kind.ROWS, b"rows", 1)
     assert departing(frame, 1.0) is frame
     assert Transit().frame(frame, 1.0) is frame
+
+
+def test_barriers_that_travel_together_are_alike_and_count_as_one_arrival():
+    transit, barrier = Transit(), Barrier(3, "aligned", created_at=20.0)
+    transit.note(sent_at=10.0, now=1000.0)
+    together = [transit.frame(sent(barrier, 20.5), now=1014.5) for _ in range(100)]
+    assert all(frame is together[0] for frame in together)
+    later = transit.frame(sent(barrier, 20.5), now=1015.5)
+    assert 1014.5 - barrier_of(together[0]).created_at == pytest.approx(4.5)
+    assert 1015.5 - barrier_of(later).created_at == pytest.approx(5.5)

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from minirt.config import Limits
 from minirt.data.batch import Rows
@@ -16,7 +18,7 @@ from minirt.monitoring.subtask_metrics import SubtaskMetrics
 from minirt.partitionings import Custom, Partitioning, Rebalance
 from minirt.protocol.barriers import Barrier
 from minirt.runtime.channels.channels import OutputChannel
-from minirt.runtime.channels.frames import Frame, Kind
+from minirt.runtime.channels.frames import Frame, Kind, barrier_frame
 from minirt.runtime.channels.output import LinkOutput, Outlet, Outputs, Overtaken
 from minirt.runtime.subtask.in_flight import batch_of
 
@@ -155,3 +157,43 @@ def test_size_is_what_would_be_captured(subject: Subject) -> None:
     moved = outputs.move_ahead(BARRIER)
     assert ahead == sum(frame.size for part in moved for frame in part.frames)
     assert 0 < ahead < before
+
+
+MOVES = st.tuples(st.sampled_from(["put", "take", "credit", "overtake"]), st.integers(0, 2))
+
+
+@given(moves=st.lists(st.tuples(MOVES, st.booleans()), max_size=60))
+def test_how_full_the_fullest_queue_is_follows_all_that_happens(
+    moves: list[tuple[tuple[str, int], bool]],
+) -> None:
+    subject = Subject()
+    for (move, number), looks in moves:
+        channel = subject.channels[number]
+        match move:
+            case "put":
+                channel.put(Frame(Kind.ROWS, bytes(1000 * (number + 1)), 1))
+            case "take":
+                channel.poll()
+            case "credit":
+                channel.on_credit(1 << 30, 1 << (18 + number))
+            case "overtake":
+                channel.overtake(barrier_frame(BARRIER))
+        if looks:
+            assert subject.outputs.fill == max(each.fill for each in subject.channels)
+    assert subject.outputs.fill == max(each.fill for each in subject.channels)
+
+
+def test_records_that_wait_are_sent_when_the_oldest_are_due(subject: Subject) -> None:
+    assert subject.outputs.flush_at is None
+    for at in (5.0, 6.0, 7.0):
+        subject.outputs.begin_slice(at)
+        subject.emit(at)  # In turn: to channel 0, 1 and 0; and to 2.
+    assert subject.outputs.flush_at == 6.0
+    subject.outputs.flush_due(5.9)
+    assert [subject.sent(channel) for channel in range(3)] == [[], [], []]
+    subject.outputs.flush_due(6.0)
+    assert [subject.sent(channel) for channel in range(3)] == [[5.0, 7.0], [], [5.0, 6.0, 7.0]]
+    assert subject.outputs.flush_at == 7.0
+    subject.outputs.flush_due(7.0)
+    assert subject.sent(1) == [6.0]
+    assert subject.outputs.flush_at is None

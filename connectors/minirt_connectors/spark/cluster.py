@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
-import signal
-import subprocess
-import sys
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -16,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from minirt import ConfigurationError, HostCluster, Invitation
 from minirt.units import Duration, positive
+from minirt_connectors.host_process import run_host
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -28,8 +25,6 @@ _PAUSE_S = 1.0
 _END_S_MAX = 5.0
 """How long tasks may take to notice that the job is over, before Spark is told to cancel them."""
 _CANCEL_S_MAX = 15.0
-_PR_SET_PDEATHSIG = 1
-_TEMPORARY_FAILURE = 75
 
 
 class SparkCluster(HostCluster):
@@ -157,36 +152,8 @@ def serve_as_host(
 ) -> Iterator[int]:
     """In a task: run an agent until its job is over. No process of it outlives the task."""
     for number in partition:
-        libc = ctypes.CDLL(None)
-        process = subprocess.Popen(
-            [sys.executable, *command],
-            env={
-                **os.environ,
-                **secret,
-                "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
-            },
-            stdin=subprocess.DEVNULL,
-            start_new_session=True,
-            preexec_fn=partial(_end_with_parent, libc, os.getpid()),
-        )
-        try:
-            status = process.wait()
-        finally:
-            process.terminate()
-            process.wait()
-        if status:
-            raise RuntimeError(
-                f"minirt host ended with exit code {status}; see the executor's stderr"
-            )
+        run_host(command, secret)
         yield number
-
-
-def _end_with_parent(libc: Any, parent: int) -> None:
-    """Spark kills the process of a task, but not the children of that."""
-    if sys.platform == "linux":
-        libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
-    if os.getppid() != parent:
-        os._exit(_TEMPORARY_FAILURE)
 
 
 def _context_of(spark: SparkSession) -> Any:

@@ -26,7 +26,7 @@ from minirt.runtime.channels.spill import Spill, SpilledFrame
 
 class OutputChannel:
     """The sending end. `wake` is called when a frame was put into an empty queue, `barrier_left` when a
-    barrier was taken from the queue.
+    barrier was taken from the queue, and `changed` when `fill` may have changed.
 
     `window_bytes` is the largest window that the receiver may grant, and the first one.
 
@@ -48,6 +48,7 @@ class OutputChannel:
         self.spill = spill or Spill(None, 0)
         self.wake: Callable[[], None] = _nothing
         self.barrier_left: Callable[[], None] = _nothing
+        self.changed: Callable[[], None] = _nothing
         self._frames: deque[Frame | SpilledFrame] = deque()
         self._overdraft_bytes = overdraft_bytes
         self._spilled_bytes = 0
@@ -82,6 +83,7 @@ class OutputChannel:
         self.queued_bytes += frame.size
         if isinstance(frame, SpilledFrame):
             self._spilled_bytes += frame.size
+        self.changed()
         if len(self._frames) == 1:
             self.wake()
         return frame
@@ -95,6 +97,7 @@ class OutputChannel:
         marks = sum(1 for _ in takewhile(lambda frame: frame.kind == Kind.MARK, self._frames))
         self._frames.insert(marks, barrier)
         self.queued_bytes += barrier.size
+        self.changed()
         self.wake()
         return overtaken
 
@@ -123,6 +126,7 @@ class OutputChannel:
             return None
         frame = self._frames.popleft()
         self.queued_bytes -= frame.size
+        self.changed()
         if frame.is_data:
             self._sent_bytes += frame.size
         elif frame.kind == Kind.BARRIER:
@@ -149,6 +153,7 @@ class OutputChannel:
         self._consumed_bytes = consumed_bytes
         self._window_bytes = window_bytes
         self.share = window_bytes / self._window_bytes_max
+        self.changed()
         if self._frames:
             self.wake()
 

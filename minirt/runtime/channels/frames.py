@@ -9,6 +9,7 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import lru_cache
 
 import msgpack
 
@@ -31,6 +32,8 @@ class Kind(IntEnum):
 HEADER = struct.Struct("<IB")
 _WATERMARK = struct.Struct("<q")
 _MARK = struct.Struct("<Q")
+_BARRIERS_KEPT = 64
+"""Decoded barriers that are kept: of one checkpoint most are alike, as many as there are channels."""
 
 
 @dataclass(slots=True)
@@ -84,4 +87,9 @@ def barrier_frame(barrier: Barrier) -> Frame:
 
 
 def barrier_of(frame: Frame) -> Barrier:
-    return Barrier(*msgpack.unpackb(frame.payload))
+    return _barrier(frame.payload)
+
+
+@lru_cache(_BARRIERS_KEPT)
+def _barrier(payload: bytes) -> Barrier:
+    return Barrier(*msgpack.unpackb(payload))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
+from itertools import takewhile
 from typing import Any
 
 from minirt.config import Limits
@@ -51,19 +53,26 @@ class Outlet:
 
 
 class ChannelBuffer:
-    """Records on their way into one channel, or into several that get the same."""
+    """Records on their way into one channel, or into several that get the same.
 
-    __slots__ = ("_channels", "_outlet", "records", "since", "threshold", "timestamps")
+    It is in `waiting` while it holds records that wait for more, behind those that have waited for longer.
+    """
 
-    def __init__(self, channels: Sequence[OutputChannel], outlet: Outlet) -> None:
+    __slots__ = ("_channels", "_outlet", "_waiting", "records", "threshold", "timestamps")
+
+    def __init__(
+        self,
+        channels: Sequence[OutputChannel],
+        outlet: Outlet,
+        waiting: dict[ChannelBuffer, float],
+    ) -> None:
         self._channels = channels
         self._outlet = outlet
+        self._waiting = waiting
         self.records: list[Any] = []
         self.timestamps: list[int] = []
         self.threshold = max(1, self._frame_bytes // _FIRST_RECORD_BYTES)
         """How many records make a frame, learned from the last one."""
-        self.since: float | None = None
-        """When the slice began that has emitted the oldest record."""
 
     @property
     def _frame_bytes(self) -> int:
@@ -83,8 +92,8 @@ class ChannelBuffer:
         """Send what makes full frames; to be called after records were appended."""
         if len(self.records) >= self.threshold:
             self.flush()
-        elif self.since is None and self.records:
-            self.since = since
+        elif self.records:
+            self._waiting.setdefault(self, since)
 
     def flush(self) -> None:
         """Send all records that are held, in frames of the learned size."""
@@ -100,7 +109,7 @@ class ChannelBuffer:
             start = stop
         self.records.clear()
         self.timestamps.clear()
-        self.since = None
+        self._waiting.pop(self, None)
 
     def send_columns(self, batch: Columns, frame_records: int) -> None:
         """Send columns at once, cut into frames; there must be no rows that are still held."""
@@ -164,7 +173,9 @@ class LinkOutput:
         self._timed = False
         together = link.partitioning.in_flight is InFlight.ONE_COPY or len(channels) == 1
         groups = [channels] if together else [[channel] for channel in channels]
-        self._buffers = [ChannelBuffer(group, outlet) for group in groups]
+        self._waiting: dict[ChannelBuffer, float] = {}
+        """Since when buffers hold records, oldest first: when the slice began that has emitted them."""
+        self._buffers = [ChannelBuffer(group, outlet, self._waiting) for group in groups]
         self._gathered = Gathered()
         self._frame_bytes = 0
         """How large frames of what is gathered should be; looked at when gathering begins."""
@@ -204,14 +215,15 @@ class LinkOutput:
     def flush_older_than(self, time: float) -> None:
         if self._gathered.since is not None and self._gathered.since <= time:
             self.flush()
-        for buffer in self._buffers:
-            if buffer.since is not None and buffer.since <= time:
-                buffer.flush()
+        due = [*takewhile(lambda buffer: self._waiting[buffer] <= time, self._waiting)]
+        for buffer in due:
+            buffer.flush()
 
     @property
     def oldest(self) -> float | None:
         """Since when the oldest record waits to be sent."""
-        times = [self._gathered.since, *(buffer.since for buffer in self._buffers)]
+        buffered = next(iter(self._waiting.values()), None)
+        times = (self._gathered.since, buffered)
         return min((time for time in times if time is not None), default=None)
 
     def overtake(self, barrier: Frame) -> list[Overtaken]:
@@ -267,6 +279,12 @@ class Outputs:
         self._overtakable = [link for link in links if link.link.capturable]
         self._watched: tuple[Frame, Callable[[], None]] | None = None
         self._buffer_timeout_s = buffer_timeout_s
+        self._fill = 0.0
+        self._fullest: OutputChannel | None = None
+        """Whose fill that is; None if it may hold less by now."""
+        for channel in self._channels:
+            channel.changed = partial(self._on_changed, channel)
+            self._on_changed(channel)
         for link in self._overtakable:
             for channel in link.channels:
                 channel.barrier_left = self._look_at_watched
@@ -279,7 +297,10 @@ class Outputs:
     @property
     def fill(self) -> float:
         """How full the fullest queue is; above 1 it holds more than it may."""
-        return max([channel.fill for channel in self._channels], default=0.0)
+        if self._fullest is None and self._channels:
+            self._fullest = max(self._channels, key=lambda channel: channel.fill)
+            self._fill = self._fullest.fill
+        return self._fill
 
     @property
     def queued_bytes(self) -> int:
@@ -288,7 +309,8 @@ class Outputs:
     @property
     def flush_at(self) -> float | None:
         """When `flush_due` has something to do, by the monotonic clock."""
-        oldest = min((link.oldest for link in self.links if link.oldest is not None), default=None)
+        times = (link.oldest for link in self.links)
+        oldest = min((time for time in times if time is not None), default=None)
         return None if oldest is None else oldest + self._buffer_timeout_s
 
     def begin_slice(self, now: float) -> None:
@@ -355,6 +377,14 @@ class Outputs:
 
     def end(self) -> None:
         self._control(END_FRAME)
+
+    def _on_changed(self, channel: OutputChannel) -> None:
+        """Follow the fullest queue: to look at all of them each time is much where there are many."""
+        fill = channel.fill
+        if fill >= self._fill:
+            self._fill, self._fullest = fill, channel
+        elif channel is self._fullest:
+            self._fullest = None
 
     def _control(self, frame: Frame) -> None:
         for link in self.links:

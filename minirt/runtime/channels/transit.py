@@ -5,6 +5,9 @@ sent. The difference is its age at that moment, whatever that clock shows. The t
 it, and two clocks that began at different times do not tell it. But how far they are apart stays the same,
 while the time on the way is next to nothing now and then. So the least that was seen of both together
 counts as the distance of the clocks, and what a barrier took longer than that counts as its way.
+
+A checkpoint sends a barrier through each channel. Those that a process sends together and another one
+takes in together are alike: they count as one arrival, and are decoded once.
 """
 
 from __future__ import annotations
@@ -28,6 +31,9 @@ class Transit:
 
     def __init__(self) -> None:
         self._apart: deque[float] = deque(maxlen=_REMEMBERED)
+        self._arrived_at = 0.0
+        self._arrived: dict[bytes, Frame] = {}
+        """What was made of the barriers that arrived then, by their payload."""
 
     def note(self, sent_at: float, now: float) -> None:
         """Something has arrived."""
@@ -50,6 +56,15 @@ class Transit:
         """A frame as it is to be handled here, once it was taken off the wire."""
         if frame.kind != Kind.BARRIER:
             return frame
+        if now != self._arrived_at:
+            self._arrived.clear()
+            self._arrived_at = now
+        arrived = self._arrived.get(frame.payload)
+        if arrived is None:
+            arrived = self._arrived[frame.payload] = self._arriving(frame, now)
+        return arrived
+
+    def _arriving(self, frame: Frame, now: float) -> Frame:
         payload = memoryview(frame.payload)
         [sent_at] = _SENT_AT.unpack(payload[-_SENT_AT.size :])
         barrier = barrier_of(Frame(Kind.BARRIER, bytes(payload[: -_SENT_AT.size])))

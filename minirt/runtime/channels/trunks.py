@@ -114,9 +114,10 @@ class TrunkReceiver:
                 return True
             if not count:
                 return False
+            now = self._monotonic()
             for number, frame in self._decoder.feed(buffer[:count]):
                 if not frame.is_data:
-                    frame = self._transit.frame(frame, self._monotonic())
+                    frame = self._transit.frame(frame, now)
                 self._deliver(number, frame)
         return True
 

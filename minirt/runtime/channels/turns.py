@@ -41,6 +41,8 @@ class Turns:
         self._line: deque[int] = deque()
         """Channels that wait for their turn: each one that may send, or has sent a part of a frame."""
         self._in_line = [False] * len(channels)
+        self._sent_at = 0.0
+        """When the batch that is made is sent, as its barriers say."""
         self._begun: dict[int, tuple[int, memoryview]] = {}
         """The kind and the rest of frames of which a part was sent."""
         for number, channel in enumerate(channels):
@@ -52,6 +54,7 @@ class Turns:
         """Packets to be sent in one go: `BATCH_BYTES` and a turn at most, none if nobody may send."""
         pieces: list[Piece] = []
         size = 0
+        self._sent_at = self._monotonic()
         while size < BATCH_BYTES and len(pieces) < BATCH_PIECES:
             if self._urgent:
                 size += self._hurry(self._urgent.pop(), pieces)
@@ -95,7 +98,7 @@ class Turns:
 
     def _send(self, number: int, frame: Frame, pieces: list[Piece]) -> int:
         if not frame.is_data:
-            frame = departing(frame, self._monotonic())
+            frame = departing(frame, self._sent_at)
         return self._send_piece(number, frame.kind, frame.payload, pieces)
 
     def _send_piece(self, number: int, kind: int, payload: Piece, pieces: list[Piece]) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 import traceback
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import cloudpickle
@@ -70,6 +70,13 @@ class Heartbeat:
 
 
 @dataclass(frozen=True, slots=True)
+class Together:
+    """What several subtasks of a worker have to say, in order: one message costs less than many."""
+
+    events: tuple[JobEvent, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class ClockAnswer:
     """What the clock of a worker showed when it read the question of `asked_at`."""
 
@@ -87,6 +94,7 @@ ToCoordinator = (
     | WorkerHello
     | Heartbeat
     | ClockAnswer
+    | Together
     | JobEvent
 )
 
@@ -108,13 +116,35 @@ class KillGeneration:
     generation: int
 
 
+class Peers:
+    """Which worker hosts which subtask, and where each worker is reached.
+
+    All workers are told the same, so it is packed once for all of them.
+    """
+
+    def __init__(
+        self, placement: Mapping[SubtaskId, int], addresses: Mapping[int, Address]
+    ) -> None:
+        self.placement = placement
+        self.addresses = addresses
+        self._packed = b""
+
+    def __reduce__(self) -> tuple[Callable[[bytes], Peers], tuple[bytes]]:
+        if not self._packed:
+            self._packed = pickle.dumps((dict(self.placement), dict(self.addresses)))
+        return (_unpacked, (self._packed,))
+
+
+def _unpacked(packed: bytes) -> Peers:
+    return Peers(*pickle.loads(packed))
+
+
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """What a worker runs, and where each worker is reached."""
+    """What a worker runs, and where the others are."""
 
     deployment: Deployment
-    placement: Mapping[SubtaskId, int]
-    addresses: Mapping[int, Address]
+    peers: Peers
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 from minirt.clock import SYSTEM_CLOCK, Clock
 from minirt.config import Options
@@ -21,6 +22,8 @@ from minirt.protocol.redistribution import InFlightPlan
 from minirt.protocol.restore import RestorePlan
 from minirt.protocol.stored_watermarks import WatermarkPlan
 from minirt.storage.checkpoints import CheckpointStorage
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +74,12 @@ class Deployment:
         """What these subtasks need of it."""
         return replace(
             self,
-            restore={id: parts for id, parts in self.restore.items() if id in subtasks},
-            in_flight={id: parts for id, parts in self.in_flight.items() if id in subtasks},
-            watermarks={id: known for id, known in self.watermarks.items() if id in subtasks},
-            splits={id: splits for id, splits in self.splits.items() if id in subtasks},
+            restore=_of(self.restore, subtasks),
+            in_flight=_of(self.in_flight, subtasks),
+            watermarks=_of(self.watermarks, subtasks),
+            splits=_of(self.splits, subtasks),
         )
+
+
+def _of(known: Mapping[SubtaskId, T], subtasks: Collection[SubtaskId]) -> dict[SubtaskId, T]:
+    return {id: known[id] for id in subtasks if id in known}

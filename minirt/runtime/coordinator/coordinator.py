@@ -29,6 +29,9 @@ logger = logger_of("coordinator")
 
 _POLL_S_MAX = 1.0
 
+_FIGURES_SHARE = 0.1
+"""Of the coordinator's time, for telling observers the figures of all subtasks."""
+
 
 class StorageThread:
     """Carries out storage commands in order, outside the coordinator's loop."""
@@ -90,6 +93,8 @@ class Coordinator:
         self._observer = observer
         self._events = events
         self._cluster = cluster
+        self._figures_at = 0.0
+        """Before that observers hear no figures, by the monotonic clock."""
         self._storage = StorageThread(tasks, self.post)
         self._shell = JobShell(
             protocol, self._cluster, tasks, self._storage.put, package.clock, observer, answer
@@ -129,6 +134,7 @@ class Coordinator:
             stop_timeout_s = self._package.options.limits.stop_timeout_s
             self._cluster.close(stop_timeout_s)
             self._storage.close(stop_timeout_s)
+        self._figures_at = 0.0
         self._report_figures()
         return self._shell.ending
 
@@ -147,6 +153,9 @@ class Coordinator:
             lines = tuple(self._cluster.logs)
             self._cluster.logs.clear()
             self._observer.on_logs(lines)
-        if self._cluster.figures_changed:
+        began = self._package.clock.monotonic()
+        if self._cluster.figures_changed and began >= self._figures_at:
             self._cluster.figures_changed = False
             self._observer.on_progress(self.progress())
+            took_s = self._package.clock.monotonic() - began
+            self._figures_at = began + took_s / _FIGURES_SHARE

@@ -10,7 +10,7 @@ import shutil
 import socket
 import tempfile
 import time
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
@@ -46,9 +46,11 @@ from minirt.runtime.control.messages import (
     Heartbeat,
     HostBeat,
     LifelineOpened,
+    Peers,
     SentCommand,
     TemplateReady,
     ToCoordinator,
+    Together,
     ToWorker,
     WorkerExited,
     WorkerHello,
@@ -262,6 +264,9 @@ class ProcessCluster:
                 if generation == self._generation:
                     now = self._package.clock.monotonic()
                     self._clocks.note(worker, asked_at, answered_at, now)
+            case Together(events):
+                for event in events:
+                    self._on_message(sender, event)
             case SnapshotAcknowledged(subtask=subtask, trace=SubtaskTrace() as trace):
                 aligned = self._clocks.aligned(trace, self._placement[subtask])
                 self._post(replace(message, trace=aligned))
@@ -281,11 +286,16 @@ class ProcessCluster:
         self._post(WorkerSeen(hello.generation, hello.worker))
         if len(self._addresses) < len(set(self._placement.values())):
             return
-        for worker in list(self._workers):
-            mine = {id for id, host in self._placement.items() if host == worker}
-            deployment = self._deployment.only(mine)
-            self._tell(worker, Assignment(deployment, self._placement, self._addresses))
+        peers = Peers(self._placement, self._addresses)
+        for worker, mine in self._subtasks_by_worker().items():
+            self._tell(worker, Assignment(self._deployment.only(mine), peers))
         self._post(WorkersConnected(self._generation))
+
+    def _subtasks_by_worker(self) -> dict[int, list[SubtaskId]]:
+        subtasks: defaultdict[int, list[SubtaskId]] = defaultdict(list)
+        for id, worker in self._placement.items():
+            subtasks[worker].append(id)
+        return subtasks
 
     def _on_closed(self, connection: MessageConnection, worker: int | None) -> None:
         connection.close()

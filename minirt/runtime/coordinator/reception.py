@@ -11,7 +11,7 @@ from typing import Any
 from minirt.config import Options
 from minirt.errors import ConfigurationError, MinirtError, WorkerLostError
 from minirt.monitoring.logs import logger_of
-from minirt.protocol.job_events import GenerationFailed, JobEvent, WorkerFailed
+from minirt.protocol.job_events import GenerationFailed, JobEvent, SlotsCame, WorkerFailed
 from minirt.runtime.control.connection import MessageConnection
 from minirt.runtime.control.host_hello import HostWelcome, refusal
 from minirt.runtime.control.messages import Fork, KillGeneration, TemplateReady
@@ -64,6 +64,8 @@ class Reception:
         self._waiting_since: float | None = None
         """Set while a generation has no hosts yet."""
         self._placed_any = False
+        self._sharing = False
+        """Whether the generation has fewer slots than it needs."""
         self._advised = False
         self._complaints: dict[str, None] = {}
         """Why hosts were refused."""
@@ -74,6 +76,7 @@ class Reception:
         """Have the workers of a generation forked, as soon as there are hosts for them."""
         self._generation = generation
         self._host_of = {}
+        self._sharing = False
         self._waiting_since = time.monotonic()
         self._place()
 
@@ -167,7 +170,7 @@ class Reception:
         host = self.hosts.of(sender)
         if host is not None:
             self.hosts.on_heard(host)
-            self._place()
+            self._on_usable()
 
     def on_error(self, sender: MessageConnection, error: BaseException) -> None:
         """A template could not load the job. While others work, only that host is refused."""
@@ -204,7 +207,20 @@ class Reception:
         host.ready = True
         if host.slots is not None:
             logger.info("%s has come with %d slots", host.name, host.slots)
+        self._on_usable()
+
+    def _on_usable(self) -> None:
+        """A host can take workers, perhaps since this moment."""
         self._place()
+        if self._sharing and self._has_enough:
+            self._sharing = False
+            self._post(SlotsCame(self._generation))
+
+    @property
+    def _has_enough(self) -> bool:
+        """Whether each slot of the job can have one of a host."""
+        there = self.hosts.usable_slots()
+        return there is None or there >= self._needed
 
     def _place(self, slots_min: int | None = None) -> None:
         if self._waiting_since is None:
@@ -214,6 +230,7 @@ class Reception:
             return
         self._host_of, self._waiting_since = placed, None
         self._placed_any, self._advised = True, False
+        self._sharing = not self._has_enough
         for worker in sorted(placed):
             placed[worker].tell(Fork(self._generation, worker))
 

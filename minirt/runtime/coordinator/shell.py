@@ -37,10 +37,13 @@ from minirt.runtime.coordinator.observer import JobObserver
 from minirt.runtime.coordinator.storage_tasks import STORAGE_COMMANDS, StorageCommand, StorageTasks
 
 _MOVES_CHECKPOINTS = (
-    *(TimerFired, SnapshotAcknowledged, SnapshotDeclined, ManifestStored, ManifestRefused),
+    *(TimerFired, SnapshotDeclined, ManifestStored, ManifestRefused),
     *(SubtaskDrained, SavepointRequested, SavepointPublished, SavepointNotPublished, WorkerFailed),
 )
-"""Events that may begin a checkpoint, end it or bring a part of it."""
+"""Events that may begin a checkpoint or end it."""
+
+_PARTS_TOLD_S = 0.05
+"""How often observers hear which parts of a checkpoint have come: that names all subtasks each time."""
 
 
 class JobShell:
@@ -69,6 +72,8 @@ class JobShell:
         self._answer = answer
         self._timers: list[tuple[float, int, Timer]] = []
         self._timer_order = itertools.count()
+        self._parts_untold = False
+        self._parts_told_at = -_PARTS_TOLD_S
         self.ending: EndJob | None = None
         """Set once the job is over."""
 
@@ -78,12 +83,11 @@ class JobShell:
         return self._timers[0][0] if self._timers else None
 
     def on_event(self, event: JobEvent) -> None:
-        status = self._protocol.status
-        commands = self._protocol.handle(event, self._clock.monotonic(), self._clock.now())
+        status, now = self._protocol.status, self._clock.monotonic()
+        commands = self._protocol.handle(event, now, self._clock.now())
         if self._protocol.status is not status:
             self._observer.on_status(self._protocol.status, self._protocol.generation)
-        if isinstance(event, _MOVES_CHECKPOINTS):
-            self._observer.on_checkpoint_under_way(self._protocol.checkpoint_under_way)
+        self._tell_under_way(event, now)
         for command in commands:
             self._execute(command)
 
@@ -91,6 +95,14 @@ class JobShell:
         """Feed the timers that are due."""
         while self._timers and self._timers[0][0] <= self._clock.monotonic():
             self.on_event(TimerFired(heapq.heappop(self._timers)[2]))
+
+    def _tell_under_way(self, event: JobEvent, now: float) -> None:
+        """Tell observers of the checkpoint under way, at once if it has begun or ended with this event."""
+        self._parts_untold |= isinstance(event, SnapshotAcknowledged)
+        due = self._parts_untold and now - self._parts_told_at >= _PARTS_TOLD_S
+        if due or isinstance(event, _MOVES_CHECKPOINTS):
+            self._parts_untold, self._parts_told_at = False, now
+            self._observer.on_checkpoint_under_way(self._protocol.checkpoint_under_way)
 
     def _execute(self, command: JobCommand) -> None:
         if isinstance(command, STORAGE_COMMANDS):

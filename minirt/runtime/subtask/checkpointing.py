@@ -212,9 +212,9 @@ class SubtaskCheckpoints:
                     with self._logging(barrier.checkpoint_id):
                         self._take(barrier, capture, overtake)
                 case StartCapture(channels):
-                    self._current().capture.open_channels = channels
+                    self._current().capture.open_channels = set(channels)
                 case StopCapture(channel):
-                    self._current().capture.open_channels -= {channel}
+                    self._current().capture.open_channels.discard(channel)
                 case WatchOutputs():
                     self._outputs.watch(self._current().barrier, self._on_outputs_passed)
                 case OvertakeOutputs():

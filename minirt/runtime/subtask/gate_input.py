@@ -64,7 +64,7 @@ class GateInput(Input):
             by_link.setdefault(origin.link, []).append(watermark)
         links = self.links
         return self._valve.watermark, tuple(
-            LinkWatermarks(key, links[key].kind, links[key].senders, tuple(known))
+            LinkWatermarks.of(key, links[key].kind, links[key].senders, known)
             for key, known in by_link.items()
         )
 

@@ -35,7 +35,7 @@ class Capture:
 
     overtaken: Sequence[Overtaken]
     arrived: dict[Origin, list[Frame | SpilledFrame]] = field(default_factory=dict)
-    open_channels: frozenset[int] = frozenset()
+    open_channels: set[int] = field(default_factory=set)
     """Channels whose barrier is still missing."""
 
     @property

@@ -2,36 +2,52 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 
 from minirt.errors import ConfigurationError
-from minirt.protocol.job_events import JobEvent, WorkerFailed
+from minirt.protocol.job_events import (
+    JobEvent,
+    SnapshotAcknowledged,
+    SnapshotDeclined,
+    WorkerFailed,
+)
 from minirt.runtime.control.connection import UnsendableError
-from minirt.runtime.control.messages import portable
+from minirt.runtime.control.messages import ToCoordinator, Together, portable
 from minirt.runtime.control.package import JobPackage
 from minirt.runtime.subtask.snapshot import SnapshotUpload
 from minirt.runtime.worker.upload_queue import UploadQueue
 from minirt.threads import start_thread
 
+_UNTOLD_MAX = 64
+"""How many acknowledgements one message has at most."""
+
 
 class Uploader:
     """Stores snapshots in a thread of its own, in order, and tells the coordinator from there.
 
-    If the worker's loop told the coordinator, a checkpoint could wait for one more record of a slow
-    function. Messages logged during an upload carry the log fields of the slice that ordered it.
+    While more snapshots wait, acknowledgements do as well, until the next turn of the worker's loop: those
+    that are ready by then go in one message. The loop alone would not do: a checkpoint could wait for one
+    more record of a slow function. `on_result` is called in the thread, before the coordinator hears of it.
+    Messages logged during an upload carry the log fields of the slice that ordered it.
     """
 
     def __init__(
         self,
         package: JobPackage,
         uploads_max: int,
-        tell: Callable[[JobEvent], None],
+        on_result: Callable[[JobEvent], None],
+        tell: Callable[[ToCoordinator], None],
         on_error: Callable[[BaseException], None],
     ) -> None:
         self._writer = package.storage
         self._clock = package.clock
+        self._on_result = on_result
         self._tell = tell
         self._queue = UploadQueue(uploads_max)
+        self._lock = threading.Lock()
+        self._untold: list[tuple[str, JobEvent]] = []
+        """The names of subtasks, and what has become of their snapshots."""
         start_thread("uploader", self._run, on_error)
 
     def put(self, upload: SnapshotUpload) -> None:
@@ -42,24 +58,47 @@ class Uploader:
         """The checkpoint is not wanted any more."""
         self._queue.give_up(checkpoint_id)
 
+    def tell_results(self) -> None:
+        """Tell the coordinator what has become of snapshots; may be called from any thread."""
+        with self._lock:
+            untold, self._untold = self._untold, []
+        if not untold:
+            return
+        try:
+            events = tuple(result for _, result in untold)
+            self._tell(events[0] if len(events) == 1 else Together(events))
+        except UnsendableError:
+            for name, result in untold:
+                self._tell_alone(name, result)
+
     def _run(self) -> None:
         while True:
             context, upload = self._queue.take()
-            context.run(self._store, upload)
-            del upload  # It may hold much state.
+            result = context.run(self._store, upload)
+            self._on_result(result)
+            with self._lock:
+                self._untold.append((upload.name, result))
+                count = len(self._untold)
+            may_wait = isinstance(result, SnapshotAcknowledged) and count < _UNTOLD_MAX
+            if not (may_wait and len(self._queue)):
+                self.tell_results()
+            del upload, result  # They may hold much state.
 
-    def _store(self, upload: SnapshotUpload) -> None:
+    def _store(self, upload: SnapshotUpload) -> JobEvent:
         """Whatever becomes of it, the coordinator hears of it: else the checkpoint would never end."""
         try:
-            result: JobEvent = upload.run(
+            return upload.run(
                 self._writer, self._clock.monotonic, lambda: self._queue.is_given_up(upload)
             )
         except BaseException as error:  # A sink may even call `sys.exit`.
-            result = WorkerFailed(upload.generation, portable(error))
+            return WorkerFailed(upload.generation, portable(error))
+
+    def _tell_alone(self, name: str, result: JobEvent) -> None:
         try:
             self._tell(result)
         except UnsendableError as error:
+            assert isinstance(result, SnapshotAcknowledged | SnapshotDeclined)
             refused = ConfigurationError(
-                f"{upload.name}: what its sink hands over for a checkpoint must be plain data: {error}"
+                f"{name}: what its sink hands over for a checkpoint must be plain data: {error}"
             )
-            self._tell(WorkerFailed(upload.generation, refused))
+            self._tell(WorkerFailed(result.generation, refused))

@@ -85,18 +85,20 @@ class Wiring:
         outgoing: defaultdict[int, dict[ChannelId, OutputChannel]] = defaultdict(dict)
         for assembled in built.values():
             for id, output in assembled.outputs.items():
-                host = assignment.placement[SubtaskId(graph.links[id.link].target, id.receiver)]
+                host = assignment.peers.placement[
+                    SubtaskId(graph.links[id.link].target, id.receiver)
+                ]
                 if host == worker:
                     self._open_local(output, *inputs.pop(id))
                 else:
                     outgoing[host][id] = output
         incoming: defaultdict[int, dict[ChannelId, Incoming]] = defaultdict(dict)
         for id, end in inputs.items():
-            host = assignment.placement[SubtaskId(graph.links[id.link].source, id.sender)]
+            host = assignment.peers.placement[SubtaskId(graph.links[id.link].source, id.sender)]
             incoming[host][id] = end
         rendezvous = Rendezvous(listener, self._network, self._generation, worker)
         for host in outgoing:
-            rendezvous.call(host, assignment.addresses[host])
+            rendezvous.call(host, assignment.peers.addresses[host])
         opened, accepted = rendezvous.meet(incoming.keys(), self._limits.connect_timeout_s)
         for host, sock in opened.items():
             self._open_sender(sock, _in_order(outgoing[host]))

@@ -146,12 +146,15 @@ class Worker:
         self._serve_at = 0.0
         self._warned: set[SubtaskId] = set()
         """The subtasks that were blocked within a record: each is logged once."""
-        hosted = sum(host == place.worker for host in assignment.placement.values())
+        hosted = sum(host == place.worker for host in assignment.peers.placement.values())
         uploads_max = self._limits.waiting_snapshots * hosted
         self._waker = Waker()
         self._selector.register(self._waker.receiver, selectors.EVENT_READ, self._waker.calm)
         self._uploaded: Mailbox[JobEvent] = Mailbox(self._waker.wake)
-        self._uploader = Uploader(package, uploads_max, self._on_uploaded, self._on_thread_failed)
+        """For subtasks, which hear of it before the coordinator does."""
+        self._uploader = Uploader(
+            package, uploads_max, self._uploaded.put, self._tell, self._on_thread_failed
+        )
         self._commands = CommandReceiver(self.clock.monotonic, self._uploader.give_up)
         self._beside = Beside(self._on_thread_failed)
         self._event_loop = EventLoop(self._on_thread_failed)
@@ -192,7 +195,7 @@ class Worker:
         )
         keep_lines(self._lines)
         logger.info("column keys are worked on by kernels of %s", chosen())
-        mine = [id for id, host in assignment.placement.items() if host == self._place.worker]
+        mine = [id for id, host in assignment.peers.placement.items() if host == self._place.worker]
         pace = self._limits.slice_s
         built = {
             id: assemble(
@@ -249,6 +252,7 @@ class Worker:
         ready = self._selector.select(timeout)
         while (stored := self._uploaded.take()) is not None:
             deliver_stored(stored, self.subtasks)
+        self._uploader.tell_results()
         for key, mask in ready:
             self._dispatch(key, mask)
         for subtask in self.subtasks:
@@ -342,14 +346,6 @@ class Worker:
         return self._take_turns(other for other in below if other not in self._working)
 
     # Coordinator.
-
-    def _on_uploaded(self, result: JobEvent) -> None:
-        """Called by the uploader's thread.
-
-        The subtask is told before the coordinator, so it knows by the time the next checkpoint comes.
-        """
-        self._uploaded.put(result)
-        self._tell(result)
 
     def _on_thread_failed(self, error: BaseException) -> None:
         """Called by a thread beside the record path, as its last deed."""

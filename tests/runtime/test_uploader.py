@@ -1,0 +1,116 @@
+"""What a worker tells its coordinator of its snapshots: all that are ready, in one message."""
+
+from __future__ import annotations
+
+import threading
+from queue import Queue
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from minirt.clock import SYSTEM_CLOCK
+from minirt.protocol.job_events import SnapshotAcknowledged, SnapshotDeclined, WorkerFailed
+from minirt.runtime.control.connection import UnsendableError
+from minirt.runtime.control.messages import Together
+from minirt.runtime.worker.uploader import Uploader
+from tests.runtime.test_unheard_errors import upload_of
+
+
+class Gate:
+    """A SnapshotWriter that stores a snapshot once it was let in."""
+
+    def __init__(self) -> None:
+        self.begun: Queue[int] = Queue()
+        self._let = {checkpoint_id: threading.Event() for checkpoint_id in (1, 2, 3)}
+
+    def write_snapshot(self, checkpoint_id: int, *rest: Any) -> None:
+        self.begun.put(checkpoint_id)
+        assert self._let[checkpoint_id].wait(10)
+
+    def let(self, *checkpoint_ids: int) -> None:
+        for checkpoint_id in checkpoint_ids:
+            self._let[checkpoint_id].set()
+
+
+class Coordinator:
+    """Hears of snapshots; `refused` are checkpoints whose handles no message can carry."""
+
+    def __init__(self, refused: tuple[int, ...] = ()) -> None:
+        self.heard: Queue[Any] = Queue()
+        self._refused = refused
+
+    def tell(self, message: Any) -> None:
+        events = message.events if isinstance(message, Together) else (message,)
+        for event in events:
+            if getattr(event, "checkpoint_id", None) in self._refused:
+                raise UnsendableError("a lock")
+        self.heard.put(message)
+
+    def next(self) -> Any:
+        return self.heard.get(timeout=10)
+
+
+def uploader_of(coordinator: Coordinator, gate: Gate) -> tuple[Uploader, list[Any], list[Any]]:
+    """It stores the first of three snapshots; the others wait."""
+    results: list[Any] = []
+    ends: list[Any] = []
+    package: Any = SimpleNamespace(storage=gate, clock=SYSTEM_CLOCK)
+    uploader = Uploader(package, 10, results.append, coordinator.tell, ends.append)
+    for checkpoint_id in (1, 2, 3):
+        uploader.put(upload_of(checkpoint_id, [{"file": checkpoint_id}]))
+    assert gate.begun.get(timeout=10) == 1
+    return uploader, results, ends
+
+
+def test_snapshots_that_are_ready_together_are_acknowledged_in_one_message() -> None:
+    coordinator, gate = Coordinator(), Gate()
+    uploader, results, ends = uploader_of(coordinator, gate)
+    gate.let(1, 2, 3)
+    message = coordinator.next()
+    assert isinstance(message, Together)
+    assert [event.checkpoint_id for event in message.events] == [1, 2, 3]  # type: ignore[union-attr]
+    assert list(message.events) == results
+    uploader.tell_results()
+    assert (coordinator.heard.empty(), ends) == (True, [])
+
+
+def test_a_turn_of_the_loop_tells_what_is_ready_while_the_next_snapshot_hangs() -> None:
+    coordinator, gate = Coordinator(), Gate()
+    uploader, _, _ = uploader_of(coordinator, gate)
+    gate.let(1)
+    assert gate.begun.get(timeout=10) == 2
+    assert coordinator.heard.empty()
+    uploader.tell_results()
+    assert coordinator.next().checkpoint_id == 1
+    gate.let(2, 3)
+    assert [event.checkpoint_id for event in coordinator.next().events] == [2, 3]
+
+
+def test_a_checkpoint_that_was_given_up_is_told_while_the_next_snapshot_hangs() -> None:
+    coordinator, gate = Coordinator(), Gate()
+    uploader, _, _ = uploader_of(coordinator, gate)
+    uploader.give_up(2)
+    gate.let(1)
+    told = coordinator.next().events
+    assert type(told[-1]) is SnapshotDeclined
+    assert told[-1].checkpoint_id == 2
+    gate.let(3)
+    assert coordinator.next().checkpoint_id == 3
+
+
+@pytest.mark.parametrize("refused", [(1,), (2,), (1, 2, 3)])
+def test_handles_that_cannot_be_sent_fail_their_subtask_and_no_other(
+    refused: tuple[int, ...],
+) -> None:
+    coordinator, gate = Coordinator(refused), Gate()
+    _, _, ends = uploader_of(coordinator, gate)
+    gate.let(1, 2, 3)
+    told = [coordinator.next() for _ in range(3)]
+    assert [type(one) for one in told] == [
+        WorkerFailed if checkpoint_id in refused else SnapshotAcknowledged
+        for checkpoint_id in (1, 2, 3)
+    ]
+    failed = [one for one in told if isinstance(one, WorkerFailed)]
+    assert all("must be plain data: a lock" in str(one.error) for one in failed)
+    assert ends == []
