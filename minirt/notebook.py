@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from html import escape
 
 
@@ -17,6 +18,17 @@ def table(title: str, head: Sequence[str], rows: Iterable[Iterable[object]]) -> 
     shown = [f"<thead><tr>{named}</tr></thead>"] if head else []
     shown += [f"<tr>{''.join(map(_cell, row))}</tr>" for row in rows]
     return f"<div><b>{escape(title)}</b><table>{''.join(shown)}</table></div>"
+
+
+def live_text() -> Callable[[str], None] | None:
+    """Shows a text below the cell that runs, in place of the one before; None outside a notebook."""
+    # A notebook has imported IPython; nobody else pays for it.
+    ipython = sys.modules.get("IPython")
+    if ipython is None or getattr(ipython.get_ipython(), "kernel", None) is None:
+        return None
+    html = ipython.display.HTML
+    handle = ipython.display.display(html(""), display_id=True)
+    return lambda text: handle.update(html(f"<small>{escape(text)}</small>"))
 
 
 def _cell(value: object) -> str:

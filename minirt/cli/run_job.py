@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import threading
-import time
 from collections.abc import Mapping
 from contextlib import nullcontext
 from functools import partial
@@ -15,10 +14,8 @@ from minirt.cli.job_file import load_environment
 from minirt.cli.live_line import LiveLine
 from minirt.cli.tables import in_one_line
 from minirt.errors import ConfigurationError, JobFailedError, MinirtError
-from minirt.monitoring.queued import queued_bytes
+from minirt.monitoring.status_line import StatusLine, counted
 from minirt.protocol.job_events import JobStatus
-from minirt.protocol.reports import CheckpointReport
-from minirt.runtime.coordinator.observer import JobObserver, JobProgress
 from minirt.runtime.program.job import Job, JobResult
 from minirt.runtime.program.signals import SignalWatch
 from minirt.runtime.program.signals import exit_status as status_of_signal
@@ -88,7 +85,7 @@ def _run(
     if settings.checkpointing is None and settings.restore is not None:
         raise ConfigurationError("--restore needs --storage: it says where checkpoints are")
     origin = settings.origin if savepoint is None else {"restore": savepoint}
-    status_line = _StatusLine(line)
+    status_line = _WhatWasSaid(line)
     # With log_format "json", programs read standard error: write each message there by itself.
     in_words = settings.options.log_format == "text"
     if not in_words:
@@ -111,29 +108,15 @@ def _run(
             line.close()
 
 
-class _StatusLine(JobObserver):
-    """Shows what the job does: its current state on the live line, the steps of its life above it."""
+class _WhatWasSaid(StatusLine):
+    """The live line of a job, which knows the error that stands above it already."""
 
     def __init__(self, line: LiveLine) -> None:
-        self._line = line
-        self._began_at = time.monotonic()
-        self._status = JobStatus.CREATED
-        self._completed = 0
+        super().__init__(line.update)
         self._said: str | None = None
-        self._newest = ""
-        self._restarts = 0
-
-    def on_status(self, status: JobStatus, generation: int) -> None:
-        self._status = status
-        self._show("")
-
-    def on_checkpoint(self, report: CheckpointReport) -> None:
-        if report.completed:
-            self._completed += 1
-            self._newest = f" (newest {report.checkpoint_id})"
 
     def on_restart(self, error: Exception, delay_s: float) -> None:
-        self._restarts += 1
+        super().on_restart(error, delay_s)
         self._said = str(error)
 
     def without_what_was_said(self, error: JobFailedError) -> JobFailedError:
@@ -142,27 +125,11 @@ class _StatusLine(JobObserver):
             return error
         return JobFailedError(in_one_line(str(error)), error.reason)
 
-    def on_progress(self, progress: JobProgress) -> None:
-        records = sum(metrics.records_in for metrics in progress.metrics.values())
-        queued = sum(map(queued_bytes, progress.metrics.values()))
-        self._show(f", {records:,} records in, {queued:,} bytes queued")
-
-    def _show(self, figures: str) -> None:
-        elapsed_s = time.monotonic() - self._began_at
-        self._line.update(
-            f"{self._status.value}, {elapsed_s:.0f} s, {_count(self._completed, 'checkpoint')}"
-            f"{self._newest}, {_count(self._restarts, 'restart')}{figures}"
-        )
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"
-
 
 def _in_words(result: JobResult) -> str:
     words = (
         f"job {result.name!r} {result.status.value} after {result.duration_s:.1f} s, "
-        f"{_count(result.completed_checkpoints, 'checkpoint')}, {_count(result.restarts, 'restart')}"
+        f"{counted(result.completed_checkpoints, 'checkpoint')}, {counted(result.restarts, 'restart')}"
     )
     savepoint = result.savepoint
     return words if savepoint is None else f"{words}\nsavepoint: {savepoint.path}"

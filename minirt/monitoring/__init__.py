@@ -7,6 +7,7 @@ monitor     the newest figures of a job, gathered from what its coordinator hear
 catalogue   every metric: name, meaning and where it comes from
 prometheus  an HTTP endpoint that Prometheus reads
 report      the figures as log messages
+status_line   what a job is doing, in one line
 events      what happened to a job and what its figures were, for its history on storage
 load        how busy and how backpressured each operator was over time, for its storage
 description   what stays the same while a job runs: its graph and its options

@@ -90,6 +90,8 @@ def test_a_job_runs_from_cells_and_can_be_interrupted(tmp_path):
     assert _result(preview)["text/plain"] == "[0, 3]"
     assert "finished" in _result(ran_)["text/html"]
     assert _streamed(ran_).count("a worker says 1") == 1
+    [line] = [one.data["text/html"] for one in ran_.outputs if one.output_type == "display_data"]
+    assert line.startswith("<small>finished, ")
     assert _result(rows)["text/plain"] == "[0, 3, 6, 9, 12]"
     assert "<svg" in _result(env)["text/html"]
     errors = [one.ename for one in interrupted.outputs if one.output_type == "error"]

@@ -47,7 +47,7 @@ def test_nothing_is_reachable_from_other_machines(services: dict[str, Any]) -> N
         for port in service.get("ports", []):
             assert port.startswith("127.0.0.1:"), name
     on_host = [name for name, each in services.items() if each.get("network_mode") == "host"]
-    assert on_host == ["prometheus", "grafana"]
+    assert on_host == ["page", "prometheus", "grafana"]
     assert "--web.listen-address=127.0.0.1:9090" in services["prometheus"]["command"]
     assert services["grafana"]["environment"]["GF_SERVER_HTTP_ADDR"] == "127.0.0.1"
 
@@ -55,7 +55,7 @@ def test_nothing_is_reachable_from_other_machines(services: dict[str, Any]) -> N
 def test_what_is_mounted_is_there(services: dict[str, Any]) -> None:
     mounted = [volume for service in services.values() for volume in service.get("volumes", [])]
     files = [volume.split(":")[0] for volume in mounted if volume.startswith("./")]
-    assert len(files) == 2
+    assert len(files) == 3
     for file in files:
         assert (ROOT / file).exists(), file
 

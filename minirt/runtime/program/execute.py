@@ -28,6 +28,8 @@ from minirt.monitoring.logs import logger_of, set_up_program
 from minirt.monitoring.monitor import JobMonitor
 from minirt.monitoring.program_logging import ProgramLogging
 from minirt.monitoring.report import FiguresReport
+from minirt.monitoring.status_line import StatusLine
+from minirt.notebook import live_text
 from minirt.operators.common.checks import check_hooks, check_instance
 from minirt.protocol.barriers import CheckpointMode
 from minirt.protocol.checkpoint_paths import CheckpointPaths
@@ -226,9 +228,13 @@ def _noting_load(
 
 
 def _watching(settings: RunSettings) -> list[JobObserver]:
-    """The observer of the user, if there is one. Raises ConfigurationError if it would not hear."""
+    """The observer of the user, else the line below the cell of a notebook.
+
+    Raises ConfigurationError if it would not hear.
+    """
     if settings.observer is None:
-        return []
+        show = live_text()
+        return [] if show is None else [StatusLine(show)]
     check_instance(settings.observer, JobObserver, "observer")
     check_hooks("observer", settings.observer, *vars(JobObserver))
     return [settings.observer]
