@@ -50,26 +50,40 @@ class DemoCluster(StrEnum):
     SPARK = "spark"
 
 
+System = Annotated[
+    DemoSystem | None,
+    typer.Argument(help="Send the flights through it first; the output is a Delta table then."),
+]
+JsonFile = Annotated[
+    str | None,
+    typer.Option(metavar="FILE", help="Write the figures there; - for standard output."),
+]
+Mode = Annotated[
+    DemoMode | None,
+    typer.Option(help="Which checkpoint mode to show; all by default, with kafka aligned."),
+]
+Bootstrap = Annotated[
+    str | None,
+    typer.Option(
+        metavar="HOST:PORT",
+        help="Brokers for kafka; those of TEST_KAFKA_BOOTSTRAP or 127.0.0.1:9092 by default.",
+    ),
+]
+Keep = Annotated[
+    Path | None,
+    typer.Option(metavar="DIR", help="Keep output and checkpoints in this new or empty folder."),
+]
+Storage = Annotated[
+    str | None,
+    typer.Option(metavar="URL", help="Keep them there, such as s3://bucket/new-prefix."),
+]
+
+
 def demo(
-    system: Annotated[
-        DemoSystem | None,
-        typer.Argument(help="Send the flights through it first; the output is a Delta table then."),
-    ] = None,
-    json: Annotated[
-        str | None,
-        typer.Option(metavar="FILE", help="Write the figures there; - for standard output."),
-    ] = None,
-    mode: Annotated[
-        DemoMode | None,
-        typer.Option(help="Which checkpoint mode to show; all by default, with kafka aligned."),
-    ] = None,
-    bootstrap: Annotated[
-        str | None,
-        typer.Option(
-            metavar="HOST:PORT",
-            help="Brokers for kafka; those of TEST_KAFKA_BOOTSTRAP or 127.0.0.1:9092 by default.",
-        ),
-    ] = None,
+    system: System = None,
+    json: JsonFile = None,
+    mode: Mode = None,
+    bootstrap: Bootstrap = None,
     cluster: Annotated[
         DemoCluster | None,
         typer.Option(help="Run the workers there, and kill executors as well as workers."),
@@ -92,16 +106,8 @@ def demo(
     seed: Annotated[
         int | None, typer.Option(help="Draw the same victims and pauses as another run did.")
     ] = None,
-    keep: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="DIR", help="Keep output and checkpoints in this new or empty folder."
-        ),
-    ] = None,
-    storage: Annotated[
-        str | None,
-        typer.Option(metavar="URL", help="Keep them there, such as s3://bucket/new-prefix."),
-    ] = None,
+    keep: Keep = None,
+    storage: Storage = None,
     storage_option: StorageOption = None,
 ) -> None:
     """Replay the flights of New York 2013, kill processes of the job, have Spark verify the output.
@@ -117,15 +123,13 @@ def demo(
 
     _refuse_unwritable(json)
     _refuse_cluster(cluster, master, kills, keep)
+    address = _bootstrap(bootstrap, system)
     out = console(stderr=json == "-")
-    modes = _modes(mode, system)
-    plans = [Plan(each, kills, seconds, seed) for each in modes]
+    plans = [Plan(each, kills, seconds, seed) for each in _modes(mode, system)]
     if system is not None:
         _refuse_places(cluster, storage, storage_option)
-        _through_kafka(out, _bootstrap(bootstrap), json, keep, plans, rows)
+        _through_kafka(out, address, json, keep, plans, rows)
         return
-    if bootstrap is not None:
-        raise ConfigurationError("--bootstrap has no effect without kafka")
     options = _storage_options(storage, storage_option, keep)
     mark = Mark()
     with _folder(keep) as folder:
@@ -151,7 +155,9 @@ def _modes(mode: DemoMode | None, system: DemoSystem | None) -> Sequence[str]:
     return (str(mode or DemoMode.ALIGNED),)
 
 
-def _bootstrap(given: str | None) -> str:
+def _bootstrap(given: str | None, system: DemoSystem | None) -> str:
+    if system is None and given is not None:
+        raise ConfigurationError("--bootstrap has no effect without kafka")
     return given or os.environ.get("TEST_KAFKA_BOOTSTRAP") or "127.0.0.1:9092"
 
 
