@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -46,13 +45,3 @@ def test_workers_and_a_coordinator_are_killed_and_spark_finds_each_result_once(
     assert "nothing lost, duplicated or wrong" in ran.stdout
     topics = cluster.admin.list_topics(timeout=30).topics
     assert [name for name in topics if name.startswith("minirt-demo")] == []
-
-
-def test_without_a_broker_it_says_within_seconds_how_to_get_one(tmp_path: Path) -> None:
-    began = time.monotonic()
-    ran = demo(tmp_path, "--bootstrap", "127.0.0.1:1")
-    assert ran.returncode == 2
-    assert "127.0.0.1:1: no broker answers" in ran.stderr
-    assert "docker compose up --detach --wait kafka" in ran.stderr
-    assert "Traceback" not in ran.stderr
-    assert time.monotonic() - began < 20  # 8 s for the broker; the rest is a slow machine's start.
