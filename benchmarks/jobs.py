@@ -6,6 +6,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -33,6 +34,9 @@ from minirt.data.batch import Batch
 _COLUMNS = 10
 _POLL_S = 0.001
 """How often a paced source looks for records that have become due."""
+
+NUMPY_ALONE = "kernels=numpy"
+"""An argument of the program: without compiled kernels."""
 
 Build = Callable[[rt.Environment, Work], CheckSink]
 
@@ -222,8 +226,8 @@ BUILDS: dict[str, Build] = {
 }
 
 
-def start(work: Work) -> tuple[rt.Job, CheckSink]:
-    """The job, under way, in as many processes as its parallelism."""
+def start(work: Work, options: rt.Options | None = None) -> tuple[rt.Job, CheckSink]:
+    """The job, under way, in as many processes as its parallelism; the options of `work` come on top."""
     env = rt.Environment(parallelism=work.parallelism)
     sink = BUILDS[work.work](env, work)
     checkpointing = None
@@ -233,7 +237,8 @@ def start(work: Work) -> tuple[rt.Job, CheckSink]:
     job = env.start(
         work.work,
         checkpointing=checkpointing,
-        options=rt.Options(
+        options=replace(
+            options or rt.Options(),
             buffer_timeout=f"{work.buffer_timeout_ms}ms",
             placement="slots",
             limits=rt.Limits(source_poll_s=_POLL_S),
@@ -244,7 +249,8 @@ def start(work: Work) -> tuple[rt.Job, CheckSink]:
 
 def main() -> None:
     work = Work.parse(sys.argv[1:])
-    job, sink = start(work)
+    options = rt.Options(kernels="numpy") if NUMPY_ALONE in sys.argv[1:] else None
+    job, sink = start(work, options)
     result = job.wait()
     checkpoints = result.completed_checkpoints if work.checkpoint_ms else 0
     report(sink.tally, sink.ended_at, checkpoints)

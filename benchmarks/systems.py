@@ -91,6 +91,12 @@ MINIRT = System(
 PEERS: Mapping[str, System] = {
     peer.name: peer
     for peer in (
+        replace(
+            MINIRT,
+            name="minirt-numpy",
+            command=(*MINIRT.command, "kernels=numpy"),
+            works=_COLUMN_WORKS,
+        ),
         System(
             "flink",
             _COLUMN_WORKS | _works("latency"),

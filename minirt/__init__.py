@@ -14,6 +14,7 @@ Layout:
     partitionings   how records reach the subtasks of the next operator, one file each
     runtime     does everything and decides nothing: workers, channels, coordinator
     data        batches, their wire form, hashing of keys
+    kernels     the loops over keys in columns, with numpy or compiled
     state       keyed state and timers
     storage     checkpoints on any fsspec file system
     io          sources and sinks for files, collections and the console

@@ -126,6 +126,8 @@ class Options:
     or a value of state that it was given, or that it has returned, yielded or stored."""
     detect_mutation: bool = False
     """For tests: fail a job that breaks the promise of `share_records`, and name the operator. Slow."""
+    kernels: Literal["auto", "numba", "numpy"] = "auto"
+    """What works on keys in columns: "numba" needs the extra `fast`; "auto" takes it where it is there."""
     debloat: Duration | None = None
     """How long the data in a channel should last; queues of slow consumers shrink. None: they do not."""
     queues: Mapping[str, Queues] = field(default_factory=dict)
@@ -156,6 +158,7 @@ class Options:
         _one_of("placement", self.placement, ("subtask", "slots"))
         _one_of("log_format", self.log_format, ("text", "json"))
         _one_of("log_level", self.log_level, ("debug", "info", "warning", "error"))
+        _one_of("kernels", self.kernels, ("auto", "numba", "numpy"))
         _one_of("transport", self.transport, ("unix", "tcp"))
         _one_of("on_signal", self.on_signal, ("cancel", "stop"))
         if self.workers is not None:

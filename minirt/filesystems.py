@@ -6,6 +6,7 @@ thread for them, and does not survive a fork; fsspec makes another one in the ch
 
 from __future__ import annotations
 
+import io
 import logging
 import pickle
 import sys
@@ -23,6 +24,9 @@ logger = logging.getLogger("minirt.storage")
 
 BUCKET_STORES = frozenset({"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az"})
 """Protocols of object stores: no folders, no rename, and a bucket that somebody else has made."""
+
+_NOWHERE = "minirt_has_no_such_module"
+"""Where the class of a protocol is that workers cannot get; fsspec then says why."""
 
 _opened: dict[int, Any] = {}
 """Every file system of this process and of those that it was forked from, by identity.
@@ -87,15 +91,15 @@ class Protocols:
             if protocol in names and _loaded(names[protocol]["class"]) is registered:
                 continue
             try:
-                classes[protocol] = cloudpickle.dumps(registered)
+                classes[protocol] = _pickled(registered)
             except Exception as error:  # what cannot be pickled raises whatever it likes
-                logger.warning(
-                    "%s:// is unknown in worker processes, since its class %s cannot be pickled (%s); "
-                    "put the class into a module that the job imports",
-                    protocol,
-                    registered.__qualname__,
-                    error,
+                why = (
+                    f"{protocol}:// is unknown in worker processes, since its class "
+                    f"{registered.__qualname__} cannot be pickled ({error}); put the class into a module "
+                    "that the job imports"
                 )
+                logger.warning(why)
+                names[protocol] = {"class": f"{_NOWHERE}.{registered.__qualname__}", "err": why}
         return cls(names, classes)
 
     def register(self) -> None:
@@ -103,6 +107,25 @@ class Protocols:
         known_implementations.update({name: dict(known) for name, known in self.names.items()})
         for protocol, registered in self.classes.items():
             fsspec.register_implementation(protocol, pickle.loads(registered), clobber=True)
+
+
+class _ClassPickler(cloudpickle.Pickler):  # type: ignore[misc]
+    """Leaves out what fsspec keeps in each class for one process only: it makes that anew."""
+
+    def reducer_override(self, obj: Any) -> Any:
+        reduced = super().reducer_override(obj)
+        if isinstance(obj, type(fsspec.AbstractFileSystem)) and isinstance(reduced, tuple):
+            attributes, _ = reduced[2]
+            for name in ("_cache", "_instantiation_lock", "_latest", "_pid"):
+                attributes.pop(name, None)
+        return reduced
+
+
+def _pickled(registered: type) -> bytes:
+    """A class that a script defines as a whole, any other one by its name."""
+    with io.BytesIO() as file:
+        _ClassPickler(file).dump(registered)
+        return file.getvalue()
 
 
 def _loaded(name: str) -> Any:

@@ -53,6 +53,7 @@ FORBIDDEN = {
     "minirt.operators": ("minirt.runtime", "minirt.storage", "minirt.api"),
     "minirt.io": ("minirt.runtime", "minirt.api"),
     "minirt.data": ("minirt.runtime", "minirt.api"),
+    "minirt.kernels": ("minirt.runtime", "minirt.api", "minirt.state", "minirt.operators"),
     "minirt.state": ("minirt.runtime", "minirt.api"),
     "minirt.storage": ("minirt.runtime", "minirt.api"),
 }

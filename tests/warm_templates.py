@@ -116,7 +116,8 @@ class WarmTemplate:
 
 def serve(fd: int) -> None:
     """The life of a nursery."""
-    from minirt.runtime.worker import template  # noqa: F401 - so that children have it.
+    from minirt.kernels import compiled  # noqa: F401 - so that children have it.
+    from minirt.runtime.worker import template  # noqa: F401
 
     pa.array([])  # And pandas: each template of a job with columns would import it.
     gc.freeze()  # No child looks for cycles in it, which would copy all its pages.

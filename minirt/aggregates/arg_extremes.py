@@ -12,8 +12,8 @@ import pyarrow.compute as pc
 
 from minirt.aggregates.basic import Accumulated, has_order, unfit
 from minirt.data.simple_columns import in_counts
+from minirt.kernels.contract import Slots
 from minirt.state.accumulator import Accumulator, taken_apart
-from minirt.state.key_columns import Slots
 from minirt.state.numbers import is_number, number_type, to_ordered
 
 

@@ -16,8 +16,8 @@ import pyarrow as pa
 
 from minirt.aggregates.basic import Accumulated, is_number, unfit
 from minirt.errors import ConfigurationError
+from minirt.kernels.contract import Slots
 from minirt.state.accumulator import Accumulator, present
-from minirt.state.key_columns import Slots
 from minirt.state.numbers import to_numbers
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import fields
 from typing import TYPE_CHECKING, TypedDict
 
 from minirt.api.draft import Settings
 from minirt.clusters import HostCluster
-from minirt.config import Checkpointing, Options
+from minirt.config import Checkpointing, Limits, Options
 from minirt.protocol.restarts import RestartStrategy
 from minirt.protocol.restore_options import RestoreOptions
 from minirt.run_settings import RunSettings
@@ -55,6 +56,24 @@ class RunOptions(TypedDict, total=False):
     """Has the hosts on which workers run; without it they run on this machine."""
 
 
+_OF_THE_JOB = ("name", "parallelism", "max_parallelism")
+
+
+def _home_of(keyword: str) -> str | None:
+    """Where a run gets what somebody has given to it by mistake."""
+    if keyword in _OF_THE_JOB:
+        return f"it is one of the job: Environment({keyword}=...)"
+    homes = {
+        "checkpointing=Checkpointing(storage, {}=...)": Checkpointing,
+        "options=Options({}=...)": Options,
+        "options=Options(limits=Limits({}=...))": Limits,
+    }
+    for home, kind in homes.items():
+        if keyword in (field.name for field in fields(kind)):
+            return f"write {home.format(keyword)}"
+    return None
+
+
 def operator_settings(options: OperatorOptions) -> Settings:
     """The options of one operator. Raises TypeError for a keyword that no operator takes."""
     _check_keywords(options, OperatorOptions.__annotations__)
@@ -66,7 +85,7 @@ def run_settings(options: RunOptions, defaults: RunSettings) -> RunSettings:
 
     Raises TypeError for a keyword that no run takes, ConfigurationError for what cannot work.
     """
-    _check_keywords(options, RunOptions.__annotations__)
+    _check_keywords(options, RunOptions.__annotations__, _home_of)
     checkpointing, restart = options.get("checkpointing"), options.get("restart")
     limits = options.get("options")
     return RunSettings(
@@ -84,10 +103,15 @@ def run_settings(options: RunOptions, defaults: RunSettings) -> RunSettings:
     )
 
 
-def _check_keywords(given: Mapping[str, object], known: Collection[str]) -> None:
+def _check_keywords(
+    given: Mapping[str, object],
+    known: Collection[str],
+    home_of: Callable[[str], str | None] = lambda keyword: None,
+) -> None:
     """Raises TypeError, as Python does for a keyword that a function does not have."""
     for keyword in given:
         if keyword not in known:
             near = difflib.get_close_matches(keyword, known, 1)
             hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(known)}"
+            hint = home_of(keyword) or hint
             raise TypeError(f"unexpected keyword argument {keyword!r}; {hint}")

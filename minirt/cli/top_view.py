@@ -109,13 +109,16 @@ def view(figures: Figures, width: int) -> Table:
         head.add_row(line)
     operators = figures["operators"]
     details = [_details(operator) for operator in operators]
-    shown = _with_room(details, width)
+    shown, left = _with_room(details, width)
     table = Table(box=SIMPLE_HEAD, pad_edge=False, padding=PADDING)
-    table.add_column("operator", min_width=_OPERATOR_CELLS, overflow="ellipsis", no_wrap=True)
-    table.add_column("", justify="right", no_wrap=True)
+    # Names alone give way: rich would cut numbers as well, in proportion to the widths of all.
+    table.add_column(
+        "operator", max_width=_OPERATOR_CELLS + left, overflow="ellipsis", no_wrap=True
+    )
+    table.add_column("", justify="right", min_width=_SUBTASK_CELLS, no_wrap=True)
     table.add_column("time", min_width=_BAR_CELLS, no_wrap=True)
     for name in shown:
-        table.add_column(name, justify="right", no_wrap=True)
+        table.add_column(name, justify="right", min_width=_cells(name, details), no_wrap=True)
     for operator, cells in zip(operators, details, strict=True):
         uid, subtasks, *times = row(operator)[:6]
         known = [cells[name] for name in shown]
@@ -141,15 +144,21 @@ def _details(operator: Figures) -> dict[str, str]:
     }
 
 
-def _with_room(details: list[dict[str, str]], width: int) -> list[str]:
-    """The details whose cells fit beside operator, subtasks and time."""
-    used, shown = EDGES + _OPERATOR_CELLS + GAP + _SUBTASK_CELLS + GAP + _BAR_CELLS, []
+def _with_room(details: list[dict[str, str]], width: int) -> tuple[list[str], int]:
+    """The details whose cells fit beside operator, subtasks and time, and how many cells are left."""
+    left, shown = width - (EDGES + _OPERATOR_CELLS + GAP + _SUBTASK_CELLS + GAP + _BAR_CELLS), []
     for name in _DETAILS:
-        used += GAP + max(len(name), *(len(cells[name]) for cells in details), 0)
-        if used > width:
+        cells = GAP + _cells(name, details)
+        if cells > left:
             break
+        left -= cells
         shown.append(name)
-    return shown
+    return shown, max(0, left)
+
+
+def _cells(name: str, details: list[dict[str, str]]) -> int:
+    """How wide the column of a detail is."""
+    return max([len(name), *(len(one[name]) for one in details)])
 
 
 def _through(rates: Figures | None, taken_in: str, put_out: str) -> str:

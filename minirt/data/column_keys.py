@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from minirt.data import hashing
 from minirt.data.hashing import U64, UnstableKeyError
+from minirt.kernels.choice import kernels
 
 _MICROSECONDS = {"s": 1_000_000, "ms": 1_000, "us": 1}
 _MS_PER_DAY = 86_400_000
@@ -52,7 +53,7 @@ def hash_columns(arrays: Sequence[pa.Array]) -> U64:
     """
     if len(arrays) == 1:
         return hash_column(arrays[0])
-    return hashing.hash_tuples([hash_column(array) for array in arrays], len(arrays[0]))
+    return kernels().hash_tuples([hash_column(array) for array in arrays], len(arrays[0]))
 
 
 def group_columns(arrays: Sequence[pa.Array], max_parallelism: int) -> U64:
@@ -91,14 +92,32 @@ def _hash_values(array: pa.Array) -> U64:
         return _mix_ints(array.cast(pa.int32()), hashing.DATE)
     if pa.types.is_date64(kind):
         days = _ints(array.cast(pa.int64())) // _MS_PER_DAY
-        return hashing.mix_array(days.view(np.uint64), hashing.DATE)
+        return kernels().mix(days.view(np.uint64), hashing.DATE)
     if pa.types.is_timestamp(kind):
-        return hashing.mix_array(_microseconds(array).view(np.uint64), hashing.DATETIME)
-    if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
-        return _hash_pieces(array.cast(pa.large_string()), hashing.TEXT)
-    if pa.types.is_fixed_size_binary(kind):
+        return kernels().mix(_microseconds(array).view(np.uint64), hashing.DATETIME)
+    is_text = pieces_type(kind) == pa.large_string()
+    return kernels().hash_pieces(*pieces(array), hashing.TEXT if is_text else hashing.BYTES)
+
+
+def pieces(array: pa.Array) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
+    """The bytes of a column of texts or bytes, and the offsets between which each value lies.
+
+    What lies at nulls means nothing.
+    """
+    if pa.types.is_fixed_size_binary(array.type):
         array = array.cast(pa.binary())
-    return _hash_pieces(array.cast(pa.large_binary()), hashing.BYTES)
+    array = array.cast(pieces_type(array.type))
+    _, offsets, data = array.buffers()
+    if offsets is None or not len(array):
+        return np.empty(0, np.uint8), np.zeros(len(array) + 1, np.int64)
+    bounds = np.frombuffer(offsets, np.int64)[array.offset : array.offset + len(array) + 1]
+    return np.frombuffer(data, np.uint8) if data is not None else np.empty(0, np.uint8), bounds
+
+
+def pieces_type(type: pa.DataType) -> pa.DataType:
+    """The type, with offsets of 64 bits, of a column of texts or of bytes."""
+    texts = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
+    return pa.large_string() if any(check(type) for check in texts) else pa.large_binary()
 
 
 def _hash_dictionary(array: pa.DictionaryArray) -> U64:
@@ -120,7 +139,7 @@ def _ints(array: pa.Array) -> npt.NDArray[np.int64]:
 
 
 def _mix_ints(array: pa.Array, kind: int) -> U64:
-    return hashing.mix_array(_ints(array).view(np.uint64), kind)
+    return kernels().mix(_ints(array).view(np.uint64), kind)
 
 
 def _nulls(array: pa.Array) -> npt.NDArray[np.bool_]:
@@ -135,12 +154,3 @@ def _microseconds(array: pa.Array) -> npt.NDArray[np.int64]:
         array = pc.assume_timezone(local, array.type.tz, ambiguous="earliest")
     values = _ints(array.cast(pa.int64()))
     return values // 1000 if array.type.unit == "ns" else values * _MICROSECONDS[array.type.unit]
-
-
-def _hash_pieces(array: pa.Array, kind: int) -> U64:
-    _, offsets, data = array.buffers()
-    if offsets is None or not len(array):
-        return np.zeros(len(array), np.uint64)
-    bounds = np.frombuffer(offsets, np.int64)[array.offset : array.offset + len(array) + 1]
-    pieces = np.frombuffer(data, np.uint8) if data is not None else np.empty(0, np.uint8)
-    return hashing.hash_buffer(pieces, bounds, kind)

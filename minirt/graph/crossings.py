@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from minirt.graph.execution import ExecutionGraph, Link
 from minirt.graph.job_graph import OperatorNode
-from minirt.graph.operator_spec import Forms
+from minirt.graph.keys import KeySelector
+from minirt.graph.operator_spec import Form, Forms
 
 
 class Crossings:
@@ -14,6 +15,7 @@ class Crossings:
     """
 
     def __init__(self, execution: ExecutionGraph) -> None:
+        self._links = execution.links
         self._nodes = {node.uid: node for vertex in execution.vertices for node in vertex.operators}
         self._arriving: dict[str, Forms] = {}
         self._emitted: dict[str, Forms] = {}
@@ -32,8 +34,21 @@ class Crossings:
         """How the link changes the form of its records; columns that it carries stay columns."""
         return link.partitioning.crossing(self._carried(link))
 
+    def hashes_columns(self) -> bool:
+        """Whether keys are hashed in columns: by links that carry them, or operators that take them."""
+        by_columns = (node for node in self._nodes.values() if any(map(_names_columns, node.keys)))
+        return any(node.spec.takes is Form.COLUMNS for node in by_columns) or any(
+            Form.COLUMNS in self._carried(link)
+            for link in self._links
+            if _names_columns(link.partitioning.key)
+        )
+
     def _carried(self, link: Link) -> Forms:
         if link.tag is None:
             return self._emitted[link.source_uid]
         node = self._nodes[link.source_uid]
         return {node.spec.side_output(link.tag, node.label)}
+
+
+def _names_columns(key: KeySelector | None) -> bool:
+    return key is not None and bool(key.columns)

@@ -113,6 +113,25 @@ class ExecutionGraph:
             calls=tuple(self._edge_facts(call) for call in self.calls),
         )
 
+    @cached_property
+    def in_order(self) -> frozenset[str]:
+        """The operators, by uid, to which records of one key may come in order.
+
+        They do from a source, and where a key decides on the subtask. Once records were dealt out by
+        something else, what goes straight on from there has no order to lose.
+        """
+        found = {vertex.operators[0].uid for vertex in self.vertices if vertex.is_source}
+        into: dict[str, list[Link]] = {}
+        for edge in (*self.links, *self.calls):
+            target = self.vertices[edge.target].operators[edge.target_place]
+            into.setdefault(target.uid, []).append(edge)
+        for node in (node for vertex in self.vertices for node in vertex.operators):
+            straight = {e.source_uid for e in into.get(node.uid, ()) if e.order is Order.STRAIGHT}
+            by_key = any(e.order is Order.BY_KEY for e in into.get(node.uid, ()))
+            if by_key or straight & found:
+                found.add(node.uid)
+        return frozenset(found)
+
     def _edge_facts(self, edge: Link) -> EdgeFacts:
         fan_in = Counter(channel.receiver for channel in edge.channels())
         return EdgeFacts(

@@ -11,6 +11,7 @@ import pyarrow as pa
 from minirt.aggregates import Aggregate
 from minirt.data.batch import Batch, Columns
 from minirt.graph.operator_spec import Form, OperatorSpec, Site, StateDealing
+from minirt.kernels.contract import Slots
 from minirt.operators.common.aggregation import (
     CHUNK_KEYS,
     aggregated_schema,
@@ -22,7 +23,6 @@ from minirt.operators.common.base import Operator, OperatorContext, user_error
 from minirt.operators.common.columns import to_columns
 from minirt.protocol.watermarks import MAX_WATERMARK
 from minirt.state.array_table import ArrayTable, Results
-from minirt.state.key_columns import Slots
 from minirt.state.sections import Section
 from minirt.state.stored import STATE
 

@@ -14,7 +14,6 @@ from minirt.data.keys import key_groups
 from minirt.errors import ConfigurationError, UserCodeError
 from minirt.functions import AsyncFunction, Retry
 from minirt.graph.operator_spec import Form, OperatorSpec, Site, StateDealing, function_name
-from minirt.monitoring.logs import logger_of
 from minirt.operators.common.base import (
     Operator,
     OperatorContext,
@@ -36,8 +35,6 @@ from minirt.state.sections import Section, pack_section, unpack_section
 from minirt.state.stored import REQUEST_TABLE, REQUESTS
 from minirt.units import positive
 
-logger = logger_of("worker")
-
 TIMEOUT_TAG = "timeout"
 """The side output for records whose request was not answered in time."""
 
@@ -49,14 +46,18 @@ OnTimeout = Literal["fail", "side"]
 _EMIT_S = 0.002
 """How long answers are handed on at a time, before the subtask looks around."""
 
+_AS_IT_WAS = "in the job that took it, at its parallelism"
+
 
 @dataclass(frozen=True, slots=True)
 class MapAsyncSpec(OperatorSpec):
     """`function` is a coroutine function of the record, or an AsyncFunction. With `keyed` the requests of a
-    key stay with its subtask at a restore; otherwise they are spread."""
+    key go to its subtask at a restore; otherwise they are spread, unless that would change their order."""
 
     kind: ClassVar = "map_async"
     inputs: ClassVar = 1
+    # Also with keys: the requests may have been taken up before the user put `key_by` there.
+    state: ClassVar = StateDealing.BY_OPERATOR
     takes: ClassVar = Form.ROWS
 
     function: Callable[[Any], Awaitable[Any]]
@@ -66,10 +67,6 @@ class MapAsyncSpec(OperatorSpec):
     ordered: bool = True
     retry: Retry | None = None
     keyed: bool = False
-
-    @property
-    def state(self) -> StateDealing:  # type: ignore[override]
-        return StateDealing.BY_KEY_GROUP if self.keyed else StateDealing.BY_OPERATOR
 
     @property
     def subject(self) -> str | None:
@@ -168,7 +165,6 @@ class MapAsyncOperator(Operator):
         self._restored: list[Request] = []
         self._dealt = 0
         """How many requests of old subtasks were dealt out so far."""
-        self._warned = False
 
     def open(self) -> None:
         if self._restored:
@@ -232,35 +228,44 @@ class MapAsyncOperator(Operator):
             REQUEST_TABLE, sections[REQUESTS], allow_pickle=self.ctx.allow_pickle
         )
         for records, times in stored:
-            mine = [True] * len(records) if exact else self._mine(records)
-            for record, time, is_mine in zip(records, times, mine, strict=True):
+            for record, time, is_mine in zip(
+                records, times, self._mine(records, exact), strict=True
+            ):
                 if is_mine:
                     self._restored.append(self._queue.add(record, time))
-        if self._spec.ordered:
-            self._warn_of_order()
 
-    def _warn_of_order(self) -> None:
-        """Requests that were dealt again, by no key: a later record of theirs may be in another subtask."""
+    def _mine(self, records: list[Any], exact: bool) -> list[bool]:
+        """Which of the records that an old subtask has stored are for this one.
+
+        Raises ConfigurationError where records of one key would lose their order.
+        """
+        if self._key_of is None:
+            return [True] * len(records) if exact else self._in_turn(len(records))
         ctx = self.ctx
-        if self._dealt and ctx.parallelism > 1 and ctx.subtask == 0 and not self._warned:
-            self._warned = True
-            logger.warning(
-                "operator %s: requests that were under way are spread over %d subtasks, so records of one "
-                "key may change their order; put key_by before map_async to keep it, or declare "
-                "ordered=False if it does not matter",
-                ctx.label,
-                ctx.parallelism,
+        groups = group_range(ctx.subtask, ctx.parallelism, ctx.max_parallelism)
+        keys = [*map(self._key_of, records)]
+        mine = [int(group) in groups for group in key_groups(keys, ctx.max_parallelism)]
+        if exact and not all(mine):
+            raise ConfigurationError(
+                f"operator {ctx.label}: the checkpoint holds requests of keys of other subtasks, as it was "
+                f"taken without this key_by; restore it {_AS_IT_WAS}, or at another parallelism, where all "
+                "requests are dealt anew"
             )
+        return mine
 
-    def _mine(self, records: list[Any]) -> list[bool]:
-        """Which of the records that old subtasks have stored are for this one."""
+    def _in_turn(self, count: int) -> list[bool]:
+        """Nothing tells where later records of the same key go, so the order of some may be lost."""
         ctx = self.ctx
-        if self._key_of is not None:
-            groups = group_range(ctx.subtask, ctx.parallelism, ctx.max_parallelism)
-            keys = [*map(self._key_of, records)]
-            return [int(group) in groups for group in key_groups(keys, ctx.max_parallelism)]
-        turns = range(self._dealt, self._dealt + len(records))
-        self._dealt += len(records)
+        if count and ctx.in_order and self._spec.ordered and ctx.parallelism > 1:
+            raise ConfigurationError(
+                f"operator {ctx.label}: requests that were under way at another parallelism cannot be "
+                f"spread over {ctx.parallelism} subtasks, as records of one key would lose their order; "
+                "put key_by before map_async, which brings them to the subtask of their key; or, if their "
+                "order does not matter, declare ordered=False there; or restore the checkpoint "
+                f"{_AS_IT_WAS}"
+            )
+        turns = range(self._dealt, self._dealt + count)
+        self._dealt += count
         return [turn % ctx.parallelism == ctx.subtask for turn in turns]
 
     def _signal(self, signal: TimeSignal) -> None:

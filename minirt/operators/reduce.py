@@ -13,8 +13,6 @@ from minirt.operators.common.base import Operator, OperatorContext, user_error
 from minirt.operators.common.functions import check_function
 from minirt.operators.common.keyed import KeyedOperator, check_stored_keys
 
-_NOTHING: frozenset[Any] = frozenset()
-
 
 @dataclass(frozen=True, slots=True)
 class ReduceSpec(OperatorSpec):
@@ -68,44 +66,41 @@ class ReduceOperator(KeyedOperator):
                 keys = [*map(key_of, records)]
             except Exception:  # Once more, in a way that names the record.
                 keys = [key_of(record) for record in records]
-            check_stored_keys(keys, records, self.ctx.label)
-            if self._quick:
-                self.state.change(keys)
-                done = self._combine_quickly(keys, records, results)
-                keys, records = keys[done:], records[done:]
-            if keys:
+            simple = are_simple(keys)
+            if not simple:
+                check_stored_keys(keys, records, self.ctx.label)
                 keys = distinct_keys(keys)
-                self.state.change(keys)
+            self._quick = self._quick and simple
+            self.state.change(keys)
+            if self._quick:
+                results = self._combine_quickly(keys, records)
+            else:
                 self._combine(keys, records, results)
         except Exception as error:
             raise user_error(self.ctx.label, error) from error
         self.ctx.emit(Rows(results, rows.timestamps))
 
-    def _combine_quickly(
-        self, keys: Sequence[Any], records: Sequence[Any], results: list[Any]
-    ) -> int:
-        """As `_combine`, until a key comes that needs care; returns how many records it combined.
+    def _combine_quickly(self, keys: Sequence[Any], records: Sequence[Any]) -> list[Any]:
+        """As `_combine`, for keys that are simple.
 
-        Only a new key can be of a new type. State and results may be the same values as long as nobody can
-        change them, which is so for all that have a hash. As the function changes nothing either, it is
-        early enough to look at the values once all of them are there.
+        State and results may be the same values as long as nobody can change them, which is so for all that
+        have a hash. As the function changes nothing either, it is early enough to look at the values once
+        all of them are there.
         """
-        values, combine, append = self._values, self._function, results.append
+        values, combine, results = self._values, self._function, list[Any]()
+        append = results.append
         for key, record in zip(keys, records, strict=True):
             if key in values:
                 values[key] = value = combine(values[key], record)
-            elif are_simple([key]):
-                values[key] = value = record
             else:
-                self._quick = False
-                break
+                values[key] = value = record
             append(value)
         try:
-            _NOTHING.isdisjoint(results)  # It asks each for its hash.
+            hash(tuple(results))  # It asks each for its hash.
         except TypeError:
             self._quick = False
-            results[:] = self.ctx.custody.lend_all(results)
-        return len(results)
+            return self.ctx.custody.lend_all(results)
+        return results
 
     def _combine(self, keys: Sequence[Any], records: Sequence[Any], results: list[Any]) -> None:
         """The value that the function returns goes into the state; a copy goes out.

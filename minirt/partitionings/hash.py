@@ -16,7 +16,7 @@ from minirt.data.keys import (
     UnstableKeyError,
     check_key_type,
     check_keys,
-    group_columns,
+    hash_columns,
     key_groups,
     key_hash,
     subtask_of_group,
@@ -24,11 +24,12 @@ from minirt.data.keys import (
 from minirt.errors import MinirtError, UserCodeError
 from minirt.graph.keys import KeySelector
 from minirt.graph.partitioning import Partitioning, Wiring
+from minirt.kernels.choice import kernels
+from minirt.kernels.contract import Targets
 from minirt.operators.common.base import shown, user_error
 from minirt.partitionings.common.dealing import (
     Dealer,
     DealingSite,
-    Targets,
     ToOne,
     check_present,
     split,
@@ -153,7 +154,7 @@ class HashDealer(Dealer):
         buffers, groups, routes = site.buffers, site.max_parallelism, site.routes_max
         self._checks = _KeyChecks(key, site)
         self._key_of = key.on_rows()
-        self._receivers, self._max_parallelism = len(buffers), groups
+        self._receivers = len(buffers)
         self._appends = KeyRouter([b.records.append for b in buffers], groups, routes)
         self._timed_appends = KeyRouter(
             [(b.records.append, b.timestamps.append) for b in buffers], groups, routes
@@ -191,4 +192,4 @@ class HashDealer(Dealer):
             return self._owners[self._checks.groups_by_function(key.function, table)]
         self._checks.on_schema(table.schema)
         columns = [table.column(name) for name in key.columns]
-        return self._owners[group_columns(columns, self._max_parallelism)]
+        return kernels().targets(hash_columns(columns), self._owners)

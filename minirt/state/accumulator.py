@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from minirt.data.simple_columns import in_counts
 from minirt.data.values import pack_value, unpack_value
-from minirt.state.key_columns import Slots
+from minirt.kernels.contract import Slots
 from minirt.state.numbers import Mask, grown, to_numbers
 
 FIRST_ROOM = 1024

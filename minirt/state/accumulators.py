@@ -27,8 +27,9 @@ from minirt.aggregates import (
     Sum,
 )
 from minirt.data.values import pack_value, unpack_value
+from minirt.kernels.choice import kernels
+from minirt.kernels.contract import Slots
 from minirt.state.accumulator import Accumulator, by_slot, present, taken_apart
-from minirt.state.key_columns import Slots
 from minirt.state.numbers import from_numbers, is_number, number_type, to_numbers
 from minirt.state.sums import (
     HALF_BITS,
@@ -139,8 +140,8 @@ class _Sums(_Valued):
         slots, numbers = present(slots, values, self._arrays[0].dtype)
         if self._guard is not None:
             self._guard.check(self._arrays[0], self._count, slots, numbers)
-        np.add.at(self._arrays[0], slots, numbers)
-        self._arrays[1][slots] = True
+        sums, known = self._arrays
+        kernels().add_up(sums, known, slots, numbers)
 
     def merge(self, slots: Slots, other: Any, others: Slots) -> None:
         slots, numbers = other.known(slots, others)

@@ -18,6 +18,7 @@ from minirt.aggregates import Aggregate
 from minirt.data.hashing import U64
 from minirt.data.keys import group_columns, hash_columns
 from minirt.errors import ConfigurationError
+from minirt.kernels.contract import Slots
 from minirt.state import segments
 from minirt.state.accumulator import Accumulator
 from minirt.state.accumulators import Arrivals
@@ -34,7 +35,6 @@ from minirt.state.array_layout import (
     part_of,
 )
 from minirt.state.frozen import FrozenSlots
-from minirt.state.key_columns import Slots
 from minirt.state.numbers import Mask, grown
 from minirt.state.sections import Section, unpack_columns
 from minirt.state.segments import Segments

@@ -16,10 +16,11 @@ from minirt.data.hashing import U64
 from minirt.data.keys import group_columns, hash_columns
 from minirt.data.simple_columns import in_microseconds, simple
 from minirt.errors import UserCodeError
+from minirt.kernels.choice import kernels
+from minirt.kernels.contract import Slots
 from minirt.state.accumulator import Accumulator
 from minirt.state.array_slots import ArraySlots, Times
 from minirt.state.filters import Filters
-from minirt.state.key_columns import Slots
 from minirt.state.numbers import Mask, to_numbers
 from minirt.state.sums import SumOverflowError, TooWideError
 
@@ -98,10 +99,7 @@ class ArrayTable(ArraySlots):
 
     def distinct(self, slots: Slots) -> Slots:
         """Each slot once, where it comes last: cheaper than sorting them."""
-        rows = np.arange(len(slots))
-        self._rows[slots] = rows
-        newest: Mask = self._rows[slots] == rows
-        return slots[newest]
+        return kernels().newest(slots, self._rows)
 
     def _take_in(self, batch: pa.RecordBatch, times: Times | None) -> Slots:
         keys = [self._column(batch, name) for name in self._keys]

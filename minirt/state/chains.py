@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from minirt.state.key_columns import Slots
+from minirt.kernels.contract import Slots
 from minirt.state.numbers import grown
 
 _NONE = -1

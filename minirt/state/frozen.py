@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from minirt.state.key_columns import Slots
+from minirt.kernels.contract import Slots
 from minirt.state.numbers import Mask
 
 PIECE_SLOTS = 65_536

@@ -9,13 +9,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from minirt.data.column_keys import pieces, pieces_type
 from minirt.data.simple_columns import simple, simple_type
+from minirt.kernels.choice import kernels
+from minirt.kernels.contract import Slots
 from minirt.state.numbers import Mask, from_numbers, grown, is_whole, number_type, to_numbers
-
-Slots = npt.NDArray[np.intp]
-
-_NARROW_BYTES_MAX = 1 << 30
-_WIDE = {pa.string(): pa.large_string(), pa.binary(): pa.large_binary()}
 
 
 class KeyColumn(ABC):
@@ -41,7 +39,7 @@ class KeyColumn(ABC):
 def key_column(type: pa.DataType) -> KeyColumn:
     """An empty column for keys of this type, which `check_key_type` allows."""
     type = simple_type(type)
-    return _NumberColumn(type) if is_whole(type) else _ArrowColumn(type)
+    return _NumberColumn(type) if is_whole(type) else _PieceColumn(type)
 
 
 class _NumberColumn(KeyColumn):
@@ -88,43 +86,59 @@ class _NumberColumn(KeyColumn):
         return self._mixed and not self._any_null and not array.null_count
 
 
-class _ArrowColumn(KeyColumn):
-    """Keys of any length, in Arrow arrays of which each is at least twice as long as the next one.
-
-    Once they are many bytes they are held with offsets of 64 bits: with 32, one array cannot hold them.
-    """
+class _PieceColumn(KeyColumn):
+    """Texts and bytes: those of all keys one behind the other, in the order of slots."""
 
     def __init__(self, type: pa.DataType) -> None:
-        self._type = self._held_as = type
-        self._arrays: list[pa.Array] = []
-        self._bytes = 0
+        self._type = type
+        self._count = 0
+        self._data = np.zeros(16 * 1024, np.uint8)
+        self._offsets = np.zeros(1024, np.int64)
+        self._nulls: Mask = np.zeros(1024, np.bool_)
+        self._any_null = False
 
     def append(self, array: pa.Array) -> None:
         array = simple(array)
-        self._bytes += array.nbytes
-        if self._bytes > _NARROW_BYTES_MAX:
-            self._held_as = _WIDE.get(self._type, self._type)
-        arrays = [each.cast(self._held_as) for each in (*self._arrays, array)]
-        while len(arrays) > 1 and 2 * len(arrays[-1]) > len(arrays[-2]):
-            arrays[-2:] = [pa.concat_arrays(arrays[-2:])]
-        # Another thread may be reading the old list.
-        self._arrays = arrays
+        data, offsets = pieces(array)
+        used, end = int(self._offsets[self._count]), self._count + len(array)
+        size = used + int(offsets[-1] - offsets[0])
+        # What is there stays where it is, and its ends come last: another thread may be reading.
+        if size > len(self._data):
+            self._data = grown(self._data, used, size, 0)
+        if end >= len(self._offsets):
+            self._nulls = grown(self._nulls, self._count, end, False)
+            self._offsets = grown(self._offsets, self._count + 1, end + 1, 0)
+        self._data[used:size] = data[offsets[0] : offsets[-1]]
+        self._offsets[self._count + 1 : end + 1] = offsets[1:] - offsets[0] + used
+        if array.null_count:
+            self._nulls[self._count : end] = _nulls(array)
+            self._any_null = True
+        self._count = end
 
     def equal(self, slots: Slots, array: pa.Array) -> Mask:
-        known, given = self.take(slots), simple(array)
-        same: Mask = pc.fill_null(pc.equal(known, given), False).to_numpy(zero_copy_only=False)
-        if known.null_count and given.null_count:
-            same |= pc.and_(known.is_null(), given.is_null()).to_numpy(zero_copy_only=False)
+        array = simple(array)
+        data, offsets = pieces(array)
+        same = kernels().same_pieces(self._data, self._offsets, slots, data, offsets)
+        if self._any_null or array.null_count:
+            known, given = self._nulls[slots], _nulls(array)
+            return np.where(known | given, known & given, same)
         return same
 
     def take(self, slots: Slots) -> pa.Array:
-        taken = pa.chunked_array(self._arrays, self._held_as).take(pa.array(slots))
-        array = taken.combine_chunks()
-        array = array.chunk(0) if isinstance(array, pa.ChunkedArray) else array
-        return array.cast(self._type)
+        count, offsets, data = self._count, self._offsets, self._data
+        buffers = [None, pa.py_buffer(offsets[: count + 1]), pa.py_buffer(data)]
+        taken = pa.Array.from_buffers(pieces_type(self._type), count, buffers).take(pa.array(slots))
+        if self._any_null:
+            taken = pc.if_else(pa.array(~self._nulls[slots]), taken, pa.scalar(None, taken.type))
+        return taken.cast(self._type)
 
 
 def _whole(array: pa.Array) -> tuple[npt.NDArray[np.int64], Mask | None]:
     """As `to_numbers`; large unsigned values wrap."""
     numbers, nulls = to_numbers(simple(array))
     return numbers.view(np.int64), nulls
+
+
+def _nulls(array: pa.Array) -> Mask:
+    nulls: Mask = array.is_null().to_numpy(zero_copy_only=False)
+    return nulls

@@ -1,8 +1,7 @@
 """Finds the slots of keys in columns: the index of state in arrays.
 
-A hash table with open addressing and linear probing, laid out in numpy arrays and probed for a whole
-batch at once: each round looks at one place of the table for every key that is not yet found. Source
-of the method: Knuth, "The Art of Computer Programming", vol. 3, 6.4, algorithm L.
+A hash table with open addressing and linear probing, laid out in numpy arrays, which kernels probe for a
+whole batch at once.
 """
 
 from __future__ import annotations
@@ -11,17 +10,14 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from minirt.data.hashing import U64
 from minirt.data.simple_columns import in_counts
+from minirt.kernels.choice import kernels
+from minirt.kernels.contract import EMPTY, Slots, Table
 from minirt.state.key_columns import KeyColumn, key_column
 
-Slots = npt.NDArray[np.intp]
-
-_EMPTY = -1
-_FIRST_CLAIM = -2
 _SMALLEST_BITS = 10
 
 
@@ -36,7 +32,7 @@ class KeyIndex:
         self._types = list(types)
         self._columns: list[KeyColumn] = [key_column(type) for type in types]
         self._bits = _SMALLEST_BITS
-        self._table: npt.NDArray[np.int32] = np.full(1 << self._bits, _EMPTY, np.int32)
+        self._table: Table = np.full(1 << self._bits, EMPTY, np.int32)
         self._hashes: U64 = np.zeros(1 << self._bits, np.uint64)
         self._count = 0
         self._collided: dict[tuple[Any, ...], int] = {}
@@ -81,41 +77,14 @@ class KeyIndex:
 
     def _find_or_add(self, hashes: U64) -> tuple[Slots, Slots]:
         """The slot of each hash, and the rows whose hashes are new, by ascending slot."""
-        places = self._places(hashes)
-        slots: Slots = self._table[places].astype(np.intp)
-        # An empty place says -1 and thus compares the hash of the last slot: ask for both.
-        wanted = np.flatnonzero((slots < 0) | (self._hashes[slots] != hashes))
-        added: list[Slots] = []
-        if len(wanted):
-            self._make_room(len(wanted))
-            places = self._places(hashes[wanted])
-        while len(wanted):
-            found: Slots = self._table[places].astype(np.intp)
-            free = np.flatnonzero(found < 0)
-            if len(free):
-                winners = self._claim(places[free], hashes[wanted[free]])
-                added.append(wanted[free[winners]])
-                found = self._table[places].astype(np.intp)
-            right = self._hashes[found] == hashes[wanted]
-            slots[wanted[right]] = found[right]
-            wanted = wanted[~right]
-            places = (places[~right] + 1) & ((1 << self._bits) - 1)
-        return slots, np.concatenate(added) if added else np.empty(0, np.intp)
-
-    def _claim(self, places: Slots, hashes: U64) -> Slots:
-        """Give each free place to one of the hashes that want it; returns which hashes got one."""
-        claims = np.arange(_FIRST_CLAIM, _FIRST_CLAIM - len(places), -1, dtype=np.int32)
-        self._table[places] = claims
-        winners = np.flatnonzero(self._table[places] == claims)
-        new = np.arange(self._count, self._count + len(winners), dtype=np.int32)
-        self._table[places[winners]] = new
-        self._hashes[new] = hashes[winners]
-        self._count += len(winners)
-        return winners
-
-    def _places(self, hashes: U64) -> Slots:
-        """Where to look first. The low bits of a hash tell the key group, which is the same for many."""
-        return (hashes >> np.uint64(64 - self._bits)).astype(np.intp)
+        slots = kernels().find(self._table, self._hashes, hashes)
+        absent = np.flatnonzero(slots == EMPTY)
+        if not len(absent):
+            return slots, absent
+        self._make_room(len(absent))
+        slots[absent], rows = kernels().add(self._table, self._hashes, self._count, hashes[absent])
+        self._count += len(rows)
+        return slots, absent[rows]
 
     def _make_room(self, more: int) -> None:
         """Keep the table at most half full, should all of them be new."""
@@ -127,20 +96,10 @@ class KeyIndex:
         if 2 * needed <= 1 << self._bits:
             return
         self._bits = int(2 * needed - 1).bit_length()
-        self._table = np.full(1 << self._bits, _EMPTY, np.int32)
+        self._table = np.full(1 << self._bits, EMPTY, np.int32)
         listed = np.ones(self._count, np.bool_)
         listed[list(self._collided.values())] = False
-        self._relist(np.flatnonzero(listed))
-
-    def _relist(self, slots: Slots) -> None:
-        """Put slots, whose hashes all differ, into the empty table."""
-        places = self._places(self._hashes[slots])
-        while len(slots):
-            free = np.flatnonzero(self._table[places] < 0)
-            self._table[places[free]] = slots[free]
-            lost = self._table[places] != slots
-            slots = slots[lost]
-            places = (places[lost] + 1) & ((1 << self._bits) - 1)
+        kernels().enlist(self._table, self._hashes, np.flatnonzero(listed))
 
     def _settle_collisions(self, keys: Sequence[pa.Array], hashes: U64, slots: Slots) -> None:
         """Give keys that only share the hash of the key in their slot a slot of their own."""

@@ -16,9 +16,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from minirt.kernels.contract import Slots
 from minirt.state.accumulator import Accumulator
 from minirt.state.array_table import ArrayTable
-from minirt.state.key_columns import Slots
 
 _WIDTH = 4
 """How many blocks one block holds."""

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 import numpy as np
 import numpy.typing as npt
 
-from minirt.state.key_columns import Slots
+from minirt.kernels.contract import Slots
 from minirt.state.numbers import Mask, grown
 
 STRETCH_MIN = 16384

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from minirt.state.key_columns import Slots
+from minirt.kernels.contract import Slots
 from minirt.state.numbers import Mask, Numbers
 
 HALF_BITS = 32

@@ -7,7 +7,7 @@ from collections.abc import Callable, Hashable, Mapping
 from dataclasses import replace
 
 from minirt.clock import Clock
-from minirt.errors import WorkerLostError
+from minirt.errors import ConfigurationError, WorkerLostError
 from minirt.graph.execution import ExecutionGraph
 from minirt.protocol.ids import ChannelId, SubtaskId
 from minirt.protocol.job_events import (
@@ -151,7 +151,10 @@ class SimulatedCluster:
         self.post(worker, WorkerFailed(worker.generation, lost))
 
     def on_unexpected(self, error: Exception) -> None:
-        self._problem(f"{type(error).__name__}: {error}")
+        if not isinstance(
+            error, ConfigurationError
+        ):  # The job ends with it, and is judged by that.
+            self._problem(f"{type(error).__name__}: {error}")
 
     def to_coordinator(self, sender: Hashable, event: JobEvent) -> None:
         """Put a message on its way to the coordinator."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 from mypy import api
 
 import minirt as rt
+from minirt.api.keywords import _OF_THE_JOB, RunOptions
 
 TYPED = Path(__file__).parent / "typed"
 _REFUSED = re.compile(r"# refused: (\S+)$")
@@ -60,3 +62,29 @@ def test_a_keyword_that_no_run_takes_is_refused(method: str) -> None:
     env.source(rt.SequenceSource(1)).sink(rt.DiscardSink())
     with pytest.raises(TypeError, match="'restor'; did you mean 'restore'"):
         getattr(env, method)(restor="latest")
+
+
+@pytest.mark.parametrize("method", ["execute", "start"])
+@pytest.mark.parametrize(
+    ("keyword", "home"),
+    [
+        ("parallelism", "Environment(parallelism=...)"),
+        ("max_parallelism", "Environment(max_parallelism=...)"),
+        ("mode", "checkpointing=Checkpointing(storage, mode=...)"),
+        ("interval", "checkpointing=Checkpointing(storage, interval=...)"),
+        ("workers", "options=Options(workers=...)"),
+        ("slice_s", "options=Options(limits=Limits(slice_s=...))"),
+    ],
+)
+def test_a_keyword_of_another_place_is_told_where_it_belongs(
+    method: str, keyword: str, home: str
+) -> None:
+    env = rt.Environment()
+    env.source(rt.SequenceSource(1)).sink(rt.DiscardSink())
+    with pytest.raises(TypeError, match=re.escape(home)):
+        getattr(env, method)(**{keyword: 2})
+
+
+def test_what_belongs_to_the_job_is_what_no_run_takes() -> None:
+    taken = inspect.signature(rt.Environment).parameters
+    assert {*taken} - {*RunOptions.__annotations__} == {*_OF_THE_JOB}

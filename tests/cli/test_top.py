@@ -140,6 +140,28 @@ def test_the_view_of_a_terminal_shows_every_chain_and_where_its_time_goes() -> N
     assert "2.50 s" in slow
 
 
+@pytest.mark.parametrize("width", [50, 60, 70, 80, 90, 100, 120, 160])
+def test_long_names_give_way_and_no_number_is_cut(width: int) -> None:
+    from rich.console import Console
+
+    figures = running_job().figures().to_plain()
+    for number, operator in enumerate(figures["operators"]):
+        operator["operator"] = f"orders-from-the-shop-database-{number}"
+    console = Console(file=io.StringIO(), width=width)
+    console.print(view(figures, width))
+    lines = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
+    [head] = [line for line in lines if line.startswith(" operator ")]
+    rows = [line for line in lines if line.startswith(" orders-from")]
+    assert len(rows) == len(figures["operators"])
+    assert "…" not in head
+    for line in rows:
+        rest = line.partition(" x")[2]
+        assert rest, "how many subtasks there are"
+        assert "…" not in rest
+        assert len([sign for sign in rest if sign in "█·░X"]) in (0, 12)
+    assert max(map(len, lines)) <= width
+
+
 def test_a_job_that_has_just_started_has_no_rates_yet() -> None:
     figures = running_job().figures().to_plain()
     figures["operators"][0] |= {"per_second": None, "busiest_ms": None}

@@ -222,6 +222,26 @@ def test_a_message_that_cannot_be_read_says_so(pair):
         MessageConnection(pair[1]).receive()
 
 
+@pytest.mark.parametrize("side", [call, welcome], ids=["caller", "listener"])
+def test_who_says_one_byte_after_the_other_keeps_nobody_longer_than_who_is_silent(pair, side):
+    ours, theirs = pair
+    stop = threading.Event()
+
+    def trickle() -> None:
+        with contextlib.suppress(OSError):
+            while not stop.wait(0.05):
+                theirs.sendall(b"x")
+
+    talking = threading.Thread(target=trickle)
+    talking.start()
+    try:
+        with pytest.raises(TimeoutError):
+            side(ours, TOKEN, 0.3)
+    finally:
+        stop.set()
+        talking.join()
+
+
 def test_callers_who_do_not_know_the_token_are_not_welcome(pair):
     calling, called = pair
     verdict: list[bool] = []

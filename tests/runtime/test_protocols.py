@@ -49,6 +49,14 @@ REGISTRATIONS = {
         CLASS + 'fsspec.register_implementation("abfs", Renamed, True)',
         "import renamed",
     ),
+    "a class of the script": (
+        "",
+        CLASS + 'fsspec.register_implementation("abfs", Renamed, True)',
+    ),
+    "a class of the script that was used before": (
+        "",
+        CLASS + 'fsspec.register_implementation("abfs", Renamed, True); fsspec.filesystem("abfs")',
+    ),
     "the name of a class": (
         CLASS,
         'import fsspec; fsspec.register_implementation("abfs", "renamed.Renamed", True)',
@@ -66,9 +74,9 @@ env.execute(checkpointing=rt.Checkpointing(f"abfs://{base}/checkpoints"))
 """
 
 
-def run(folder: Path, module: str, script: str) -> subprocess.CompletedProcess[str]:
+def run(folder: Path, module: str, script: str, job: str = JOB) -> subprocess.CompletedProcess[str]:
     (folder / "renamed.py").write_text(module)
-    (folder / "job.py").write_text(script + JOB)
+    (folder / "job.py").write_text(script + job)
     return subprocess.run(
         [sys.executable, str(folder / "job.py"), str(folder / "data")],
         capture_output=True,
@@ -87,8 +95,21 @@ def test_a_registered_protocol_is_known_to_workers(how: str, tmp_path: Path) -> 
     assert sum(len(file.read_text().splitlines()) for file in files) == 10
 
 
+def test_a_protocol_of_a_name_of_its_own_is_known_to_workers(tmp_path: Path) -> None:
+    """Sinks write there; checkpoints need an atomic create, which minirt knows of some stores only."""
+    script = CLASS + 'Renamed.protocol = "mine"; fsspec.register_implementation("mine", Renamed)'
+    job = JOB.replace("abfs://{base}/out", "mine://{base}/out").replace("abfs://", "")
+    ran = run(tmp_path, "", script, job)
+    assert ran.returncode == 0, ran.stderr
+    files = (tmp_path / "data" / "out").glob("*.jsonl")
+    assert sum(len(file.read_text().splitlines()) for file in files) == 10
+
+
 def test_a_class_that_cannot_be_sent_is_named(tmp_path: Path) -> None:
-    script = CLASS + 'fsspec.register_implementation("abfs", Renamed, True)'
+    lock = "import threading\nRenamed.lock = threading.Lock()\n"
+    script = CLASS + lock + 'fsspec.register_implementation("abfs", Renamed, True)'
     ran = run(tmp_path, "", script)
     assert ran.returncode != 0
-    assert "abfs:// is unknown in worker processes, since its class Renamed cannot" in ran.stderr
+    why = "abfs:// is unknown in worker processes, since its class Renamed cannot be pickled"
+    assert why in ran.stderr
+    assert why in ran.stderr.splitlines()[-1], "the error of the job says it as well"

@@ -19,6 +19,10 @@ class Pair(NamedTuple):
     other: int
 
 
+class Plain:
+    """A record of a class that says nothing of iteration."""
+
+
 class Returning(rt.Process):
     def __init__(self, make: Callable[[], Any]) -> None:
         self.make = make
@@ -62,19 +66,30 @@ SINGLE: list[Callable[[], Any]] = [
     lambda: Pair(1, 2),
     lambda: pa.table({"a": [1]}),
     lambda: pa.table({"a": [1]}).to_batches()[0],
+    lambda: 7,
+    lambda: 0.5,
+    lambda: Plain(),
 ]
 
 
 @pytest.mark.parametrize("operator", OPERATORS)
 @pytest.mark.parametrize("make", SINGLE, ids=lambda make: type(make()).__name__)
-def test_a_single_record_that_can_be_iterated_is_refused(
-    operator: str, make: Callable[[], Any]
-) -> None:
+def test_a_single_record_is_refused(operator: str, make: Callable[[], Any]) -> None:
     env, out = rt.Environment(), rt.CollectSink()
     watermarks = rt.Watermarks.monotonous(timestamp=lambda n: n)
     source = env.source(rt.SequenceSource(3), watermarks=watermarks)
     OPERATORS[operator](source, make).sink(out)
     kind = type(make()).__name__
-    message = f"culprit failed on record(.|\\n)*a {kind} was returned where several records"
+    message = f"culprit failed on record(.|\\n)*an? {kind} was returned where several records"
     with pytest.raises(JobFailedError, match=message):
+        env.execute(runner="inline")
+
+
+@pytest.mark.parametrize("operator", ["flat_map", "connected"])
+def test_a_flat_map_that_returns_nothing_is_told_what_to_return(operator: str) -> None:
+    env, out = rt.Environment(), rt.CollectSink()
+    OPERATORS[operator](env.source(rt.SequenceSource(3)), lambda: None).sink(out)
+    with pytest.raises(
+        JobFailedError, match=r"None was returned .* return a list of records, \[\] "
+    ):
         env.execute(runner="inline")

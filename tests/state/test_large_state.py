@@ -12,7 +12,7 @@ import pytest
 import minirt as rt
 from minirt.data.codec import pack_values
 from minirt.data.errors import MalformedDataError
-from minirt.state import frozen, key_columns, segments
+from minirt.state import frozen, segments
 from minirt.state.array_table import ArrayTable
 from minirt.state.key_columns import key_column
 from minirt.state.keyed_changes import KEYED_CHANGES, unpack_changes
@@ -67,15 +67,15 @@ def test_other_versions_are_refused(version: int) -> None:
         list(unpack_section(b"KEYD", bytes(section)))
 
 
-@pytest.mark.parametrize("type", [pa.string(), pa.binary(), pa.int64(), pa.float64()])
-def test_many_bytes_of_keys_are_held_with_wider_offsets(
-    type: pa.DataType, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(key_columns, "_NARROW_BYTES_MAX", 100)
-    keys, slots = pa.array([str(n) for n in range(60)]).cast(type), np.arange(60)
+@pytest.mark.parametrize("type", [pa.string(), pa.large_string(), pa.binary(), pa.int64()])
+@pytest.mark.parametrize("null", [None, "5000"])
+def test_many_keys_are_held_in_few_arrays(type: pa.DataType, null: str | None) -> None:
+    """Beyond the first room for keys and for their bytes, some of them null."""
+    texts = [None if str(n) == null else str(n) for n in range(6000)]
+    keys, slots = pa.array(texts, pa.string()).cast(type), np.arange(6000)
     column = key_column(type)
-    for start in range(0, 60, 20):
-        column.append(keys.slice(start, 20))
+    for start in range(0, 6000, 1500):
+        column.append(keys.slice(start, 1500))
     found = column.take(slots)
     assert found.equals(keys)
     assert column.equal(slots, found).all()
@@ -94,7 +94,6 @@ def records(start: int, stop: int) -> pa.RecordBatch:
 def test_a_table_is_stored_and_loaded_in_pieces_that_are_never_put_together(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(key_columns, "_NARROW_BYTES_MAX", 1000)
     monkeypatch.setattr(frozen, "PIECE_SLOTS", 300)
     monkeypatch.setattr(segments, "STRETCH_MIN", 1)
     first = table()

@@ -73,6 +73,8 @@ class OperatorContext:
     """For all that lasts or is due: intervals, timeouts, pace."""
     keys: tuple[KeySelector, ...] = ()
     """How the records of each input are keyed; empty for an operator without keys."""
+    in_order: bool = True
+    """Whether records of one key may come in order, see `ExecutionGraph.in_order`."""
     splits: Sequence[tuple[int, Split]] = ()
     """What a source is to read from the beginning, each with its place in the order of all splits."""
     watermark_interval_s: float = 0.0

@@ -67,15 +67,23 @@ _SINGLE = (str, bytes, bytearray, memoryview, Mapping, pa.RecordBatch, pa.Table)
 
 
 def several(results: Any) -> Any:
-    """The results that a function returned for one record. Raises TypeError if they are one record, not
-    several."""
+    """The results that a function returned for one record. Raises TypeError for None, or for one record."""
     kind = type(results)
     if kind in _SEVERAL:
         return results
-    if isinstance(results, _SINGLE) or (isinstance(results, tuple) and hasattr(kind, "_fields")):
+    name = kind.__name__
+    expected = (
+        "was returned where several records are expected: return a list of records, [] for none,"
+    )
+    if results is None:
+        raise TypeError(f"None {expected} or yield them")
+    is_single = isinstance(results, _SINGLE) or not (
+        hasattr(kind, "__iter__") or hasattr(kind, "__getitem__")
+    )
+    if is_single or (isinstance(results, tuple) and hasattr(kind, "_fields")):
+        an = "an" if name[0] in "aeiouAEIOU" else "a"
         raise TypeError(
-            f"a {kind.__name__} was returned where several records are expected: return a list of records, "
-            f"or yield them; return [...] around the {kind.__name__} if it is one record"
+            f"{an} {name} {expected} or yield them; return [...] around it if it is one record"
         )
     return results
 

@@ -9,12 +9,12 @@ import pyarrow as pa
 
 from minirt.aggregates import Count
 from minirt.data.batch import Columns
+from minirt.kernels.contract import Slots
 from minirt.operators.common.base import OperatorContext, user_error
 from minirt.operators.windows.frame import WindowFrame
 from minirt.operators.windows.outlet import Outlet, Task
 from minirt.state.accumulators import Arrivals
 from minirt.state.array_table import ArrayTable, Times
-from minirt.state.key_columns import Slots
 from minirt.windows import AfterCount, CountWindow, GlobalWindow
 
 _SEEN, _PANES = "seen", "pane"

@@ -18,9 +18,9 @@ from minirt.aggregates import Accumulated
 from minirt.data.custody import Custody
 from minirt.data.errors import UnsupportedRecordError
 from minirt.data.values import pack_value, unpack_value
+from minirt.kernels.contract import Slots
 from minirt.operators.common.base import OperatorContext, user_error
 from minirt.state.accumulator import Accumulator
-from minirt.state.key_columns import Slots
 
 ROW = "\x1erow"
 """The column with the place of each record in its batch."""

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from minirt.aggregates import Max, Min
 from minirt.data.batch import Columns
+from minirt.kernels.contract import Slots
 from minirt.operators.common.aggregation import CHUNK_KEYS
 from minirt.operators.common.base import OperatorContext, user_error
 from minirt.operators.windows.frame import WindowFrame
@@ -18,7 +19,6 @@ from minirt.operators.windows.outlet import Outlet, Pane, Task
 from minirt.state.accumulators import Arrivals
 from minirt.state.array_table import ArrayTable, Times
 from minirt.state.chains import Chains
-from minirt.state.key_columns import Slots
 from minirt.state.numbers import grown
 from minirt.windows import Session
 

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from minirt.data.batch import Columns
 from minirt.data.simple_columns import simple
+from minirt.kernels.contract import Slots
 from minirt.operators.common.aggregation import CHUNK_KEYS
 from minirt.operators.common.base import OperatorContext, user_error
 from minirt.operators.windows.frame import WindowFrame, by_value, part_of
@@ -18,7 +19,6 @@ from minirt.protocol.watermarks import MAX_WATERMARK
 from minirt.state.accumulators import Arrivals
 from minirt.state.array_table import ArrayTable, Times
 from minirt.state.group_times import GroupMarks
-from minirt.state.key_columns import Slots
 from minirt.state.panes import MergedPanes, Part
 from minirt.state.sections import Section
 from minirt.state.stored import EVENT_TIME

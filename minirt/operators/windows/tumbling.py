@@ -8,12 +8,12 @@ import numpy as np
 import pyarrow as pa
 
 from minirt.data.batch import Columns
+from minirt.kernels.contract import Slots
 from minirt.operators.common.aggregation import CHUNK_KEYS
 from minirt.operators.common.base import OperatorContext, user_error
 from minirt.operators.windows.frame import WindowFrame, by_value, part_of
 from minirt.operators.windows.outlet import Outlet, Pane, Task
 from minirt.state.array_table import ArrayTable, Times
-from minirt.state.key_columns import Slots
 from minirt.state.numbers import Mask
 from minirt.windows import PanedWindow
 

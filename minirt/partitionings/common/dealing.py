@@ -8,14 +8,12 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from minirt.data.batch import Columns, Rows
 from minirt.errors import UserCodeError
-
-Targets = npt.NDArray[np.integer[Any]]
-"""For each record of a batch, the index of its receiver."""
+from minirt.kernels.choice import kernels
+from minirt.kernels.contract import Targets
 
 
 class RowBuffer(Protocol):
@@ -117,11 +115,11 @@ def scatter(rows: Rows, targets: Sequence[int], buffers: Sequence[RowBuffer]) ->
 
 def split(batch: Columns, targets: Targets, receivers: int) -> Iterator[tuple[int, Columns]]:
     """The part of each receiver that gets any, in the order of the batch."""
-    counts = np.bincount(targets, minlength=receivers)
+    order, counts = kernels().order(targets, receivers)
     if counts.max() == len(batch):
         yield int(targets[0]), batch
         return
-    ordered = batch.take(np.argsort(targets, kind="stable"))
+    ordered = batch.take(order)
     ends = np.cumsum(counts).tolist()
     for receiver, (start, stop) in enumerate(zip([0, *ends], ends, strict=False)):
         if start < stop:

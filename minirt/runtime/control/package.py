@@ -8,8 +8,10 @@ from dataclasses import dataclass, field, replace
 
 from minirt.clock import SYSTEM_CLOCK, Clock
 from minirt.config import Options
+from minirt.graph.crossings import Crossings
 from minirt.graph.execution import ExecutionGraph
 from minirt.io.base import Split
+from minirt.kernels.choice import choose_kernels
 from minirt.monitoring.program_logging import ProgramLogging
 from minirt.protocol.barriers import CheckpointMode
 from minirt.protocol.ids import SubtaskId
@@ -37,6 +39,14 @@ class JobPackage:
     def load_graph(self) -> ExecutionGraph:
         graph: ExecutionGraph = pickle.loads(self.graph)
         return graph
+
+    def choose_kernels(self) -> None:
+        """Have this process use the kernels that the options ask for, if the job has work for them.
+
+        Raises ConfigurationError if they cannot be had.
+        """
+        if Crossings(self.load_graph()).hashes_columns():
+            choose_kernels(self.options.kernels)
 
 
 @dataclass(frozen=True, slots=True)

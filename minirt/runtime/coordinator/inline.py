@@ -36,6 +36,7 @@ class InlineRunner:
     def __init__(
         self, package: JobPackage, protocol: JobProtocol, tasks: StorageTasks, observer: JobObserver
     ) -> None:
+        package.choose_kernels()
         self._package = package
         self._tasks = tasks
         self._events: deque[JobEvent] = deque([Submitted()])

@@ -143,6 +143,7 @@ def _chain_context(
         wake=partial(ports.wake, id),
         run_beside=ports.run_beside,
         run_async=ports.run_async,
+        in_order=package.load_graph().in_order,
         watermarks_restored=deployment.watermarks.get(id) is not None,
     )
 

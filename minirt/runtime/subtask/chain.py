@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Set
 from dataclasses import dataclass
 from functools import partial
 
@@ -46,6 +46,8 @@ class ChainContext:
     """Any thread may call it: there is mail for one of the operators."""
     run_beside: Callable[[Callable[[], None]], None]
     run_async: Callable[[CoroutineStart], None]
+    in_order: Set[str]
+    """The operators, by uid, to which records of one key may come in order."""
     watermarks_restored: bool = False
 
 
@@ -156,6 +158,7 @@ class Chain:
             staging=context.staging,
             monotonic=context.clock.monotonic,
             keys=tuple(key for key in node.keys if key is not None),
+            in_order=node.uid in context.in_order,
             splits=context.splits,
             watermark_interval_s=context.watermark_interval_s,
             source_poll_s=context.source_poll_s,

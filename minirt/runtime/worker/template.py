@@ -213,6 +213,7 @@ def load(start: TemplateStart) -> JobPackage:
     graph = package.load_graph()
     if any(node.spec.in_arrays for vertex in graph.vertices for node in vertex.operators):
         pa.array([])  # Imports pandas, else each worker does, in the middle of its first records.
+    package.choose_kernels()
     return package
 
 

@@ -14,6 +14,7 @@ from functools import partial
 
 from minirt.config import Limits
 from minirt.errors import WorkerLostError
+from minirt.kernels.choice import chosen
 from minirt.monitoring.log_lines import LineHandler
 from minirt.monitoring.logs import keep_lines, logger_of, set_up_worker
 from minirt.monitoring.subtask_metrics import Activity, TimeAccount
@@ -190,6 +191,7 @@ class Worker:
             generation=generation,
         )
         keep_lines(self._lines)
+        logger.info("column keys are worked on by kernels of %s", chosen())
         mine = [id for id, host in assignment.placement.items() if host == self._place.worker]
         pace = self._limits.slice_s
         built = {
