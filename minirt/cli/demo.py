@@ -38,18 +38,52 @@ class DemoMode(StrEnum):
     ALL = "all"
 
 
+class DemoSystem(StrEnum):
+    """What the flights can come from."""
+
+    KAFKA = "kafka"
+
+
 class DemoCluster(StrEnum):
     """The clusters that `--cluster` offers."""
 
     SPARK = "spark"
 
 
+System = Annotated[
+    DemoSystem | None,
+    typer.Argument(help="Send the flights through it first; the output is a Delta table then."),
+]
+JsonFile = Annotated[
+    str | None,
+    typer.Option(metavar="FILE", help="Write the figures there; - for standard output."),
+]
+Mode = Annotated[
+    DemoMode | None,
+    typer.Option(help="Which checkpoint mode to show; all by default, with kafka aligned."),
+]
+Bootstrap = Annotated[
+    str | None,
+    typer.Option(
+        metavar="HOST:PORT",
+        help="Brokers for kafka; those of TEST_KAFKA_BOOTSTRAP or 127.0.0.1:9092 by default.",
+    ),
+]
+Keep = Annotated[
+    Path | None,
+    typer.Option(metavar="DIR", help="Keep output and checkpoints in this new or empty folder."),
+]
+Storage = Annotated[
+    str | None,
+    typer.Option(metavar="URL", help="Keep them there, such as s3://bucket/new-prefix."),
+]
+
+
 def demo(
-    json: Annotated[
-        str | None,
-        typer.Option(metavar="FILE", help="Write the figures there; - for standard output."),
-    ] = None,
-    mode: Annotated[DemoMode, typer.Option(help="Which checkpoint mode to show.")] = DemoMode.ALL,
+    system: System = None,
+    json: JsonFile = None,
+    mode: Mode = None,
+    bootstrap: Bootstrap = None,
     cluster: Annotated[
         DemoCluster | None,
         typer.Option(help="Run the workers there, and kill executors as well as workers."),
@@ -72,32 +106,30 @@ def demo(
     seed: Annotated[
         int | None, typer.Option(help="Draw the same victims and pauses as another run did.")
     ] = None,
-    keep: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="DIR", help="Keep output and checkpoints in this new or empty folder."
-        ),
-    ] = None,
-    storage: Annotated[
-        str | None,
-        typer.Option(metavar="URL", help="Keep them there, such as s3://bucket/new-prefix."),
-    ] = None,
+    keep: Keep = None,
+    storage: Storage = None,
     storage_option: StorageOption = None,
 ) -> None:
     """Replay the flights of New York 2013, kill processes of the job, have Spark verify the output.
 
-    Runs once in each checkpoint mode. The exit status is 0 if all kills were made, nothing was lost, no
-    process is left and, in a mode that promises so, nothing was duplicated or wrong; otherwise it is 1.
+    Runs once in each checkpoint mode. With kafka, the flights go into a topic first and from there into a
+    Delta table, and the coordinator is killed as well. The exit status is 0 if all kills were made, nothing
+    was lost, no process is left and, in a mode that promises so, nothing was duplicated or wrong; otherwise
+    it is 1.
     """
     from minirt.cli.console import console
-    from minirt_connectors.flights.demo import MODES, Plan
+    from minirt_connectors.flights.demo import Plan
     from minirt_connectors.flights.processes import Mark
 
     _refuse_unwritable(json)
     _refuse_cluster(cluster, master, kills, keep)
-    modes = MODES if mode is DemoMode.ALL else (str(mode),)
-    plans = [Plan(each, kills, seconds, seed) for each in modes]
+    address = _bootstrap(bootstrap, system)
     out = console(stderr=json == "-")
+    plans = [Plan(each, kills, seconds, seed) for each in _modes(mode, system)]
+    if system is not None:
+        _refuse_places(cluster, storage, storage_option)
+        _through_kafka(out, address, json, keep, plans, rows)
+        return
     options = _storage_options(storage, storage_option, keep)
     mark = Mark()
     with _folder(keep) as folder:
@@ -112,6 +144,48 @@ def demo(
         _say_where(out, root, plans)
     _write(json, {"runs": [run.to_plain() for run in runs]})
     if left or not all(run.passed for run in runs):
+        raise typer.Exit(1)
+
+
+def _modes(mode: DemoMode | None, system: DemoSystem | None) -> Sequence[str]:
+    from minirt_connectors.flights.demo import MODES
+
+    if mode is DemoMode.ALL or (mode is None and system is None):
+        return MODES
+    return (str(mode or DemoMode.ALIGNED),)
+
+
+def _bootstrap(given: str | None, system: DemoSystem | None) -> str:
+    if system is None and given is not None:
+        raise ConfigurationError("--bootstrap has no effect without kafka")
+    return given or os.environ.get("TEST_KAFKA_BOOTSTRAP") or "127.0.0.1:9092"
+
+
+def _refuse_places(
+    cluster: DemoCluster | None, storage: str | None, storage_option: Sequence[str] | None
+) -> None:
+    given = {"--cluster": cluster, "--storage": storage, "--storage-option": storage_option}
+    for name, value in given.items():
+        if value:
+            raise ConfigurationError(f"{name} has no effect with kafka")
+
+
+def _through_kafka(
+    out: Console,
+    bootstrap: str,
+    json: str | None,
+    keep: Path | None,
+    plans: Sequence[Plan],
+    rows: int | None,
+) -> None:
+    from minirt.cli.demo_kafka import run_all
+
+    with _folder(keep) as folder:
+        runs = run_all(out, bootstrap, folder, plans, rows)
+    if keep is not None:
+        _say_where(out, str(keep), plans)
+    _write(json, {"runs": [run.to_plain() for run in runs]})
+    if not all(run.passed for run in runs):
         raise typer.Exit(1)
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import re
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -117,6 +119,32 @@ def marked(entry: str) -> list[int]:
 def test_a_cluster_whose_processes_cannot_be_killed_is_refused(
     arguments: list[str], why: str, call: Call
 ) -> None:
+    refused = call("demo", *arguments)
+    assert refused.status == 2
+    assert why in refused.err
+
+
+def test_without_a_broker_it_says_within_seconds_how_to_get_one(call: Call, tmp_path: Path) -> None:
+    pytest.importorskip("confluent_kafka", reason="the extra kafka is not installed")
+    importlib.import_module("minirt_connectors.flights.kafka_demo")  # Loading it is not counted.
+    began = time.monotonic()
+    refused = call("demo", "kafka", "--bootstrap", "127.0.0.1:1", "--keep", str(tmp_path))
+    assert time.monotonic() - began < 10
+    assert refused.status == 2
+    assert "127.0.0.1:1: no broker answers" in refused.err
+    assert "docker compose up --detach --wait kafka" in refused.err
+    assert refused.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        (["--bootstrap", "127.0.0.1:1"], "--bootstrap has no effect without kafka"),
+        (["kafka", "--cluster", "spark"], "--cluster has no effect with kafka"),
+        (["kafka", "--storage", "s3://b/p"], "--storage has no effect with kafka"),
+    ],
+)
+def test_options_without_effect_are_refused(arguments: list[str], why: str, call: Call) -> None:
     refused = call("demo", *arguments)
     assert refused.status == 2
     assert why in refused.err

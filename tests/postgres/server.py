@@ -51,13 +51,14 @@ class Postgres:
     def uri(self) -> str:
         return f"postgresql://minirt@127.0.0.1:{self.port}/postgres"
 
-    def start(self) -> None:
-        """Start it and wait until it answers."""
+    def start(self, **settings_of_run: str) -> None:
+        """Start it, with settings for this run beside its own, and wait until it answers."""
         options = {
             "listen_addresses": "127.0.0.1",
             "unix_socket_directories": "",
             "wal_level": "logical",
             "max_connections": "50",
+            **settings_of_run,
         }
         settings = [part for item in options.items() for part in ("-c", "=".join(item))]
         self._server = subprocess.Popen(
@@ -81,9 +82,9 @@ class Postgres:
             self._server.wait(60)
             self._server = None
 
-    def restart(self, how: signal.Signals) -> None:
+    def restart(self, how: signal.Signals, **settings_of_run: str) -> None:
         self.stop(how)
-        self.start()
+        self.start(**settings_of_run)
 
     def run(self, *statements: str) -> None:
         with psycopg.connect(self.uri) as connection:

@@ -60,6 +60,13 @@ def test_what_is_mounted_is_there(services: dict[str, Any]) -> None:
         assert (ROOT / file).exists(), file
 
 
+def test_postgres_lets_slots_be_read_and_limits_what_they_keep(services: dict[str, Any]) -> None:
+    """As the server of the tests; those make slots lose their log by hand."""
+    settings = re.findall(r"-c (\S+)=(\S+)", services["postgres"]["command"])
+    assert ("wal_level", "logical") in settings
+    assert "max_slot_wal_keep_size" in dict(settings)
+
+
 def test_prometheus_and_grafana_find_each_other_and_the_job(services: dict[str, Any]) -> None:
     (scrape,) = yaml.safe_load((ROOT / "docker/prometheus.yml").read_text())["scrape_configs"]
     ((target,),) = [each["targets"] for each in scrape["static_configs"]]

@@ -13,6 +13,7 @@ import minirt as rt
 from minirt_connectors.flights.audience import Audience
 from minirt_connectors.flights.data import flights_dataframe
 from minirt_connectors.flights.expected import KEYS, expected_hourly
+from minirt_connectors.flights.hourly import RESULT_SCHEMA
 from minirt_connectors.flights.job import INPUT_COLUMNS, build, flights_source
 from minirt_connectors.flights.killer import Choice, Kill, Killer, any_worker
 from minirt_connectors.flights.live import Figures, LiveFigures
@@ -146,7 +147,9 @@ class DemoRun:
         }
 
 
-def prepare(spark: SparkSession, folder: Path, rows: int | None = None) -> DemoInput:
+def prepare(
+    spark: SparkSession, folder: Path, rows: int | None = None, *, splits: int = 4
+) -> DemoInput:
     """Have Spark write the flights (the first `rows` by time, if given) for the job, and count them."""
     from pyspark.sql import functions as F
 
@@ -154,7 +157,7 @@ def prepare(spark: SparkSession, folder: Path, rows: int | None = None) -> DemoI
     if rows is not None:
         flights = flights.orderBy(*INPUT_COLUMNS).limit(rows)
     flights = flights.persist()
-    source = flights_source(flights, cache_dir=str(folder))
+    source = flights_source(flights, splits=splits, cache_dir=str(folder))
     expected = expected_hourly(flights).persist()
     totals = expected.agg(F.sum("flights"), F.count("*")).first()
     assert totals is not None
@@ -180,7 +183,8 @@ def run_job(
     output, options = f"{root}/output", dict(storage_options or {})
     env = rt.Environment("flights", parallelism=PARALLELISM)
     slow_s = plan.seconds * PARALLELISM / max(1, demo.results)
-    build(env, demo.source, output, slow_s_per_result=slow_s, storage_options=options)
+    sink = rt.ParquetSink(output, schema=RESULT_SCHEMA, storage_options=options)
+    build(env, demo.source, sink, slow_s_per_result=slow_s)
     # A moment after the first checkpoint, but never when the job could long be over.
     killer = Killer(plan.kills, plan.seconds / 6, random.Random(plan.seed), on_kill, choose)
     live = LiveFigures(lambda: len(killer.kills))
@@ -191,7 +195,9 @@ def run_job(
         restart=rt.Restart.fixed_delay(
             attempts=_RESTARTS_EACH * plan.kills + _SPARE_RESTARTS, delay="50ms"
         ),
-        options=rt.Options(limits=_limits(demo.results / plan.seconds if plan.seconds else None)),
+        options=rt.Options(
+            limits=queues_for(demo.results / plan.seconds if plan.seconds else None)
+        ),
         observer=Audience(killer, live),
         cluster=cluster,
     )
@@ -218,7 +224,7 @@ def verify_output(
     return DemoRun(job, demo.rows, verdict, left_running)
 
 
-def _limits(results_per_s: float | None) -> rt.Limits:
+def queues_for(results_per_s: float | None) -> rt.Limits:
     """Queues for a job of this pace; None where nothing slows it down."""
     share = 1.0 if results_per_s is None else min(1.0, results_per_s / _RESULTS_PER_S)
     queue = max(_QUEUE_BYTES_MIN, int(_QUEUE_BYTES * share))

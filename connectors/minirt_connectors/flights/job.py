@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import minirt as rt
-from minirt_connectors.flights.hourly import RESULT_SCHEMA
 from minirt_connectors.flights.hourly_stats import HourlyStats
 from minirt_connectors.flights.slow import Slow
 from minirt_connectors.spark import SparkSource
@@ -14,7 +12,7 @@ from minirt_connectors.spark import SparkSource
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from minirt.io.base import Source
+    from minirt.io.base import Sink, Source
 
 INPUT_COLUMNS = ("event_time", "origin", "carrier", "dep_delay", "distance")
 """The columns of a flight that the job reads."""
@@ -34,18 +32,17 @@ def flights_source(
 def build(
     env: rt.Environment,
     source: Source,
-    out_path: str,
+    sink: Sink,
     *,
     slow_s_per_result: float = 0.0,
-    storage_options: Mapping[str, Any] | None = None,
 ) -> None:
-    """Add the job to `env`: it writes rows of `RESULT_SCHEMA` to the folder `out_path`.
+    """Add the job to `env`: it writes rows of `RESULT_SCHEMA` to `sink`.
 
     Each result takes `slow_s_per_result` seconds of the subtask that writes it, so that backpressure is
     real: there are 116,904 results of all flights. Results are dealt out in turn before, so every
     subtask but the sources has several input channels, with barriers that arrive at different times.
     """
-    # Every split is exactly in the order of event time, so no flight is ever late.
+    # Every split is in the order of event time, so no flight is ever late.
     flights = env.source(
         source,
         uid="flights",
@@ -54,5 +51,4 @@ def build(
     )
     hourly = flights.key_by("origin", "carrier").process(HourlyStats(), uid="hourly", name="hourly")
     slow = hourly.rebalance().map(Slow(slow_s_per_result), name="slow")
-    sink = rt.ParquetSink(out_path, schema=RESULT_SCHEMA, storage_options=storage_options)
     slow.sink(sink, uid="out", name="out")

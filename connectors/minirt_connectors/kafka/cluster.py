@@ -131,6 +131,15 @@ class Cluster:
         finally:
             consumer.close()
 
+    def answers(self) -> None:
+        """Raises ConfigurationError if no broker answers in time, or it lets nobody in."""
+        heard = Heard()
+        consumer = self.consumer(heard=heard)
+        try:
+            self._metadata(consumer, heard, None, time.monotonic() + START_TIMEOUT_S)
+        finally:
+            consumer.close()
+
     def holds_records(self, topic: str) -> bool:
         """Whether there are records in any partition of a topic."""
         count = self.topic(topic)
@@ -149,18 +158,7 @@ class Cluster:
         kafka = _client()
         end = time.monotonic() + START_TIMEOUT_S
         while True:
-            consumer.poll(0)
-            if heard.refused is not None:
-                raise self.error("cannot log in", heard.refused)
-            try:
-                found = consumer.list_topics(name, timeout=1.0).topics[name]
-            except kafka.KafkaException as error:
-                if time.monotonic() > end:
-                    last = heard.last or error.args[0]
-                    raise ConfigurationError(
-                        str(self.error(f"no broker answers within {START_TIMEOUT_S:g} s", last))
-                    ) from None
-                continue
+            found = self._metadata(consumer, heard, name, end).topics[name]
             if found.error is None:
                 return len(found.partitions)
             waiting = found.error.code() == kafka.KafkaError.LEADER_NOT_AVAILABLE
@@ -169,6 +167,22 @@ class Cluster:
                     str(self.error(f"cannot use the topic {name!r}", found.error))
                 )
             time.sleep(0.1)
+
+    def _metadata(self, consumer: Any, heard: Heard, name: str | None, end: float) -> Any:
+        """What the first broker to answer says of a topic, or of all."""
+        kafka = _client()
+        while True:
+            consumer.poll(0)
+            if heard.refused is not None:
+                raise self.error("cannot log in", heard.refused)
+            try:
+                return consumer.list_topics(name, timeout=1.0)
+            except kafka.KafkaException as error:
+                if time.monotonic() > end:
+                    last = heard.last or error.args[0]
+                    raise ConfigurationError(
+                        str(self.error(f"no broker answers within {START_TIMEOUT_S:g} s", last))
+                    ) from None
 
     def _made(self, kind: str, options: dict[str, Any], heard: Heard | None) -> Any:
         kafka = _client()

@@ -1,7 +1,8 @@
-"""Connections to a PostgreSQL server by ADBC, which carries Arrow columns, and what its errors mean."""
+"""Connections to a PostgreSQL server, by ADBC for columns and by psycopg for rows, and what errors mean."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -22,6 +23,14 @@ _SESSION = {
     "application_name": "minirt",
 }
 """A server that is gone is noticed within half a minute. What the URI says of these holds instead."""
+
+_TEXT_FORMS = {
+    "datestyle": "'ISO, YMD'",
+    "timezone": "'UTC'",
+    "bytea_output": "'hex'",
+    "lock_timeout": str(_LOCK_TIMEOUT_MS),
+}
+"""How values look as texts, whatever the server prefers."""
 
 _ASKS_TO_INSTALL = 'PostgreSQL needs the extra "postgres": pip install "minirt[postgres]"'
 
@@ -79,6 +88,20 @@ class Server:
             connection.commit()
         return connection
 
+    def session(self, **options: str) -> Any:
+        """A psycopg connection with autocommit; `options` are those of libpq. Raises StorageError."""
+        try:
+            import psycopg
+        except ImportError as error:
+            raise ConfigurationError(_ASKS_TO_INSTALL) from error
+        with self.errors("cannot connect"):
+            connection = psycopg.connect(
+                self._uri, autocommit=True, client_encoding="utf8", **options
+            )
+            for name, value in _TEXT_FORMS.items():
+                connection.execute(f"SET {name} = {value}".encode())
+        return connection
+
     @contextmanager
     def errors(
         self, action: str, hopeless: type[MinirtError] = ConfigurationError
@@ -116,4 +139,7 @@ def _query(parts: Any) -> dict[str, str]:
 def _is_of_driver(error: Exception) -> bool:
     import adbc_driver_manager
 
-    return isinstance(error, adbc_driver_manager.Error | pa.ArrowException | OSError)
+    known: list[type[BaseException]] = [adbc_driver_manager.Error, pa.ArrowException, OSError]
+    if psycopg := sys.modules.get("psycopg"):  # Who only writes columns need not load it.
+        known.append(psycopg.Error)
+    return isinstance(error, tuple(known))

@@ -1,0 +1,95 @@
+"""Reads the messages of a slot by a copy that ends with the session, so nothing is decoded twice."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from typing import Any
+
+from minirt.errors import MinirtError, SourceDataError
+from minirt_connectors.dbapi import closed
+from minirt_connectors.postgres.server import quoted
+from minirt_connectors.postgres.slots import Slot, log_end, lsn_text
+
+_CHANGES = 50_000
+"""How many messages the server decodes at a time; it finishes the transaction that it is in."""
+_LOG_BYTES = 32 * 1024 * 1024
+"""How much log it goes through at a time."""
+_COUNT_FIRST, _COUNT_MAX = 100, 2000
+_BYTES = 4 * 1024 * 1024
+"""How many messages are fetched at a time: about so many bytes."""
+
+
+class SlotReader:
+    """Consumes a copy of a slot from its beginning, a few thousand messages at a time.
+
+    Used by one thread. Raises SourceDataError if changes from `position` on are gone.
+    """
+
+    def __init__(self, slot: Slot, position: int) -> None:
+        self._slot = slot
+        self._connection = slot.server.session()
+        self._cursor: Any = None
+        self._through = position
+        """Up to here the log was decoded, and all of it was taken."""
+        self._end = position
+        """The same, once the cursor is through, unless it holds as many messages as it may."""
+        self._taken = 0
+        self._count = _COUNT_FIRST
+        try:
+            with self._errors():
+                slot.lock(self._connection)
+                confirmed = slot.confirmed(self._connection)
+                if confirmed is None:
+                    raise slot.missing()
+                if position < confirmed:
+                    raise slot.passed(confirmed, position)
+                self._copy = slot.copy(self._connection)
+        except MinirtError:
+            self.close()
+            raise
+
+    def take(self) -> tuple[list[bytes], int | None]:
+        """The next messages, and up to where all of the log is through if it is known."""
+        with self._errors():
+            if self._cursor is None and not self._look():
+                return [], self._through
+            asked = self._count
+            messages = [data for (data,) in self._cursor.fetchmany(asked)]
+            self._taken += len(messages)
+            if len(messages) == asked:
+                size = sum(map(len, messages)) // asked + 1
+                self._count = max(1, min(_COUNT_MAX, _BYTES // size))
+                return messages, None
+            self._leave()
+            if self._taken >= _CHANGES:
+                return messages, None
+            self._through = self._end
+            return messages, self._through
+
+    def close(self) -> None:
+        closed(self._connection)
+
+    def _look(self) -> bool:
+        """Have the server decode what follows; False if nothing does."""
+        self._end = min(log_end(self._connection), self._through + _LOG_BYTES)
+        if self._end <= self._through:
+            return False
+        self._connection.execute("BEGIN")
+        self._taken = 0
+        self._cursor = self._connection.cursor("minirt_changes", binary=True)
+        self._cursor.execute(
+            "SELECT data FROM pg_logical_slot_get_binary_changes(%s, %s::pg_lsn, %s, "
+            "'proto_version', '1', 'publication_names', %s)",
+            (self._copy, lsn_text(self._end), _CHANGES, quoted(self._slot.publication)),
+        )
+        return True
+
+    def _leave(self) -> None:
+        self._cursor.close()
+        self._cursor = None
+        self._connection.execute("COMMIT")
+
+    def _errors(self) -> AbstractContextManager[None]:
+        return self._slot.server.errors(
+            f"slot {self._slot.name}: cannot read changes", SourceDataError
+        )

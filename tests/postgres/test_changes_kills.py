@@ -1,0 +1,163 @@
+"""SIGKILL of workers, coordinator and server while changes are read, and while others write.
+
+For more of it, `-m tests.postgres.test_changes_kills N`.
+"""
+
+from __future__ import annotations
+
+import random
+import signal
+import sys
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from tests.postgres.replica import Replica, forget, writing
+from tests.postgres.server import Postgres, programs
+from tests.program_kills import Program, kill, run_to_its_end
+from tests.program_kills import soak as soak_kills
+from tests.servers import running
+
+pytestmark = [pytest.mark.postgres, pytest.mark.processes]
+
+ROWS, TRANSACTIONS = 1000, 80
+_LOG = 48 * 1024 * 1024
+"""How much log there is from the begin of a run to its end: more than its transactions write."""
+
+_JOB = """
+import json, os, random, sys, time
+import minirt as rt
+from minirt_connectors.postgres import PostgresChangesSource, PostgresSink
+
+class Lagging(PostgresChangesSource):
+    def committed(self, offsets):
+        if random.random() < 0.1:
+            super().committed(offsets)
+
+class Numbering(rt.KeyedProcess):
+    count = rt.ValueState(0)
+
+    def process(self, record, ctx):
+        self.count.value += 1
+        time.sleep(0.0003)
+        yield {"number": self.count.value, "record": json.dumps(record)}
+
+uri, storage, until = sys.argv[1:]
+env = rt.Environment("killed", parallelism=os.getpid() % 3 + 1)
+source = Lagging(uri, "changes", slot="killed", until=until, poll="20ms")
+read = env.source(source, uid="changes").key_by(lambda record: 0)
+read.process(Numbering(), uid="number").sink(PostgresSink(uri, "results"), uid="out")
+env.execute(
+    checkpointing=rt.Checkpointing(storage, interval="50ms", tolerable_failures=1000),
+    restart=rt.Restart.fixed_delay(None, "10ms"),
+    restore="latest",
+)
+"""
+"""Each start has another parallelism: a slot is one split, which somebody else reads then.
+
+The slot is often behind the checkpoint, as if calls were lost: what it gives again must be passed over.
+"""
+
+
+def run(server: Postgres, storage: Path, kills: int, seed: int, crashes: int = 0) -> int:
+    """Run the job to its end, killing on the way, while others write; how often something was killed.
+
+    Then the server is stopped or crashes so many times, and is started again. Each strike waits until the
+    job has committed more than before the last one.
+    """
+    _begin(server)
+    [(until,)] = server.rows(f"SELECT (pg_current_wal_flush_lsn() + {_LOG})::text")
+    chance, done, seen = random.Random(seed), 0, 0
+
+    with writing(server, random.Random(seed), pause_s=0.01) as written:
+
+        def strike(program: Program) -> None:
+            nonlocal done, seen, crashes
+            [(stored,)] = server.rows("SELECT count(*) FROM results")
+            if stored > seen and done < kills and program.poll() is None:
+                done, seen = done + kill(program, chance), stored
+            elif stored > seen and crashes:
+                server.restart(chance.choice([signal.SIGINT, signal.SIGQUIT]))
+                crashes, seen = crashes - 1, stored
+            elif done >= kills and not crashes and written.committed > TRANSACTIONS:
+                written.stop.set()
+                written.join(30)
+                _fill_log(server, until)
+
+        command = [sys.executable, "-c", _JOB, server.uri, str(storage), until]
+        run_to_its_end(command, chance, strike)
+    return done
+
+
+def judged(server: Postgres) -> tuple[int, int]:
+    """How many rows differ between the tables and what was made of their changes; each must have fitted."""
+    found = server.rows("SELECT number, record::json FROM results ORDER BY number")
+    assert [number for number, _ in found] == list(range(1, len(found) + 1))
+    replica = Replica()
+    replica.apply(record for _, record in found)
+    tables = replica.of(server)
+    assert replica.updates > 0
+    lost = repeated = 0
+    for name, rows in tables.items():
+        own = replica.tables[name]
+        lost += sum(own.get(id) != row for id, row in rows.items())
+        repeated += len(own.keys() - rows.keys())
+    return lost, repeated
+
+
+def _begin(server: Postgres) -> None:
+    """The tables, published as `changes`, and no slot."""
+    _end(server)
+    server.run(
+        "CREATE TABLE results (number bigint, record text)",
+        "CREATE TABLE accounts (id bigint PRIMARY KEY, owner text, version bigint NOT NULL)",
+        "CREATE TABLE notes (id bigint PRIMARY KEY, body text)",
+        "CREATE PUBLICATION changes FOR TABLE accounts, notes",
+        f"INSERT INTO accounts SELECT n, 'owner', 0 FROM generate_series(1, {ROWS}) n",
+    )
+
+
+def _end(server: Postgres) -> None:
+    forget(server)
+    server.run(
+        "DROP PUBLICATION IF EXISTS changes",
+        "DROP TABLE IF EXISTS accounts, notes, results, minirt_commits",
+    )
+
+
+def _fill_log(server: Postgres, until: str) -> None:
+    """Write messages that nobody reads, up to this place in the log."""
+    with psycopg.connect(server.uri, autocommit=True) as connection:
+        ahead = "SELECT pg_current_wal_flush_lsn() > %s::pg_lsn"
+        while not connection.execute(ahead, (until,)).fetchone()[0]:  # type: ignore[index]
+            connection.execute("SELECT pg_logical_emit_message(false, '', repeat('x', 1000000))")
+
+
+def test_what_is_made_of_changes_is_the_table_whoever_is_killed(
+    server: Postgres, tmp_path: Path
+) -> None:
+    try:
+        assert run(server, tmp_path / "chk", kills=3, seed=1, crashes=1) > 0
+        assert judged(server) == (0, 0)
+    finally:
+        _end(server)
+
+
+def soak(kills: int) -> None:
+    """Run jobs until so many processes were killed; the last line has the count."""
+    bin = programs()
+    if bin is None:
+        print("no PostgreSQL server is installed: nobody was killed")
+        return
+    with running("postgres", lambda folder: Postgres(folder, bin)) as server:
+
+        def attempt(storage: Path, seed: int) -> tuple[int, int, int]:
+            return (run(server, storage, kills=12, seed=seed, crashes=2), *judged(server))
+
+        status = soak_kills(kills, attempt)
+    sys.exit(status)
+
+
+if __name__ == "__main__":
+    soak(int(sys.argv[1]))
