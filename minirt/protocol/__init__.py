@@ -29,7 +29,7 @@ One checkpoint, at the coordinator:
     leftovers           what comes of checkpoints that were given up
     reasons, reports    why something failed, and what became of a checkpoint, as values
     trace               what a checkpoint did in each subtask, event by event
-    checkpoint_settings what all of them go by
+    checkpoint_settings   what all of them go by
     checkpoints         when a checkpoint is taken, completed, committed, given up
     cleanup             which files nobody needs any more
 
