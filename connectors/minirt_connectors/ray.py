@@ -138,7 +138,7 @@ def _connected() -> Any:
     try:
         import ray
     except ImportError as error:
-        raise ConfigurationError("RayCluster needs Ray: pip install ray") from error
+        raise ConfigurationError("RayCluster needs Ray: pip install 'minirt[ray]'") from error
     if not ray.is_initialized():
         raise ConfigurationError("RayCluster: connect to a cluster first, by ray.init()")
     return ray

@@ -28,19 +28,34 @@ INTERRUPTED = 130
 
 
 def execute(target: str, given: Layer, watch: SignalWatch) -> JobResult:
-    """Run the job, and again at another parallelism whenever it is rescaled."""
-    wanted = given["parallelism"].value if "parallelism" in given else None
-    env: Environment | None = load_environment(target, wanted)
+    """Run the job, and again at another parallelism whenever it is rescaled.
+
+    If it cannot be restored at that, it goes on from the savepoint at the parallelism before.
+    """
+    at = given["parallelism"].value if "parallelism" in given else None
+    before, rescaled = at, False
+    env: Environment | None = load_environment(target, at)
     savepoint: str | None = None
     line = LiveLine(sys.stderr)
     while env is not None:
         rescaling = _Rescaling(target)
-        result = _run(env, given, savepoint, line, rescaling)
-        watch.detach()
+        try:
+            result = _run(env, given, savepoint, line, rescaling)
+        except ConfigurationError as error:
+            if not rescaled:
+                raise
+            line.say(
+                f"cannot go on at parallelism {at}: {error}\ngoes on at the parallelism before"
+            )
+            env, at, rescaled = load_environment(target, before), before, False
+            continue
+        finally:
+            watch.detach()
         line.say(_in_words(result))
         env = None
         if rescaling.next is not None and result.savepoint is not None and watch.came is None:
-            env, savepoint = rescaling.next, result.savepoint.path
+            env, savepoint, rescaled = rescaling.next, result.savepoint.path, True
+            before, at = at, rescaling.parallelism
             line.say("goes on from there at another parallelism")
     return result
 
@@ -53,6 +68,8 @@ class _Rescaling:
         self._lock = threading.Lock()
         self.next: Environment | None = None
         """The job that goes on when this one has ended with a savepoint."""
+        self.parallelism: int | None = None
+        """What was asked for it."""
 
     def answer(self, job: Job, request: Mapping[str, Any]) -> dict[str, Any]:
         """Answer a request for another parallelism; the program goes on with it. Raises MinirtError."""
@@ -60,7 +77,7 @@ class _Rescaling:
         with self._lock:
             env = load_environment(self._target, wanted)
             env.graph()
-            self.next = env
+            self.next, self.parallelism = env, wanted
             try:
                 savepoint = job.stop(reason=f"`minirt rescale` to parallelism {wanted}")
             except MinirtError:

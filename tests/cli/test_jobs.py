@@ -127,6 +127,39 @@ def test_a_job_is_rescaled_by_the_process_that_runs_it(
     assert max(part["subtask"] for part in entries[-1]["subtasks"]) == 2
 
 
+REQUESTS = """
+import asyncio
+
+import minirt as rt
+
+
+async def answer(number):
+    await asyncio.sleep(0.05)
+    return number
+
+
+env = rt.Environment("requests", parallelism=2)
+numbers = env.source(rt.SequenceSource(10**9), uid="numbers")
+numbers.map_async(answer, uid="answers").sink(rt.DiscardSink(), uid="out")
+"""
+
+
+def test_a_job_that_cannot_go_on_at_another_parallelism_goes_on_at_its_own(
+    call: Call, folder: Path, start: Start
+) -> None:
+    (folder / "job.py").write_text(REQUESTS)
+    process = start("--storage", "stored")
+    assert call("rescale", "requests", "3").status == 0
+    wait_until(lambda: running(call, process.pid), "the job runs again")
+    assert call("cancel", "requests").status == 0
+    out, _ = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "cannot go on at parallelism 3" in out
+    assert "records of one key would lose their order" in out
+    entries = json.loads(call("checkpoints", "list", "stored", "--json").out)
+    assert max(part["subtask"] for part in entries[-1]["subtasks"]) == 1
+
+
 def test_a_job_without_checkpointing_goes_on_where_it_cannot_be_stopped_with_a_savepoint(
     call: Call, start: Start
 ) -> None:
