@@ -28,6 +28,7 @@ EXACT_MODES = {
     "chandy_lamport": MODES["chandy_lamport"],
     "epoch": MODES["epoch"],
     "epochs in groups": Epoch(group=3),
+    "uncoordinated": MODES["uncoordinated"],
 }
 
 

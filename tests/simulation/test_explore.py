@@ -43,7 +43,7 @@ from tests.simulation.small_jobs import Checker, SmallJob, build, explore_job
 
 Patch = pytest.MonkeyPatch
 
-EVERY_MODE = pytest.mark.parametrize("mode", sorted(MODES))
+EVERY_MODE = pytest.mark.parametrize("mode", command_line.EXPLORED)
 
 SPLIT = SmallJob("shuffle", 1, 2, 2)
 JOIN = SmallJob("shuffle", 2, 1, 1)
@@ -123,7 +123,7 @@ def seen(
     [
         pytest.param(SHORT_LINE, checkpoints, 1 - checkpoints, mode, marks=marks)
         for checkpoints in (1, 0)
-        for mode in sorted(MODES)
+        for mode in command_line.EXPLORED
         for marks in [[pytest.mark.soak] if checkpoints and mode == "aligned_with_timeout" else []]
     ],
 )
