@@ -52,7 +52,10 @@ class DemoCluster(StrEnum):
 
 System = Annotated[
     DemoSystem | None,
-    typer.Argument(help="Send the flights through it first; the output is a Delta table then."),
+    typer.Argument(
+        metavar="[kafka]",
+        help="Send the flights through it first; the output is a Delta table then.",
+    ),
 ]
 JsonFile = Annotated[
     str | None,

@@ -259,7 +259,10 @@ class SinkWriter(ABC):
         """Take the records; what is written must stay invisible to readers until committed."""
 
     def prepare(self, checkpoint_id: int) -> Prepared:
-        """Hand over everything written since the last call and start afresh."""
+        """Hand over everything written since the last call and start afresh.
+
+        The id is never given to this subtask again, not in later generations of the job either.
+        """
         return Prepared()
 
     def release(self) -> None:

@@ -22,13 +22,21 @@ from minirt.protocol.job_events import SnapshotAcknowledged, SnapshotDeclined
 from minirt.protocol.manifest import SinkHandles
 from minirt.protocol.subtask_commands import SubtaskCommand, TriggerCheckpoint
 
-LOCAL_IDS = 1_000_000_000
-"""Local snapshots have the ids behind it, each subtask its own: no checkpoint of a job comes to that. So
-retention never takes the files of a snapshot for those of an old checkpoint."""
+_LOCAL_IDS = 1_000_000_000
+"""No checkpoint of a job comes to that, and no local snapshot of a generation."""
 
 _PHASE = 0.6180339887498949
 """Multiples of the golden ratio, without their whole part, lie apart as evenly as numbers can that are
 asked for one after another."""
+
+
+def local_id(generation: int, number: int) -> int:
+    """The id of a local snapshot, as those of checkpoints are, but above all of these.
+
+    So retention never takes its files for those of an old checkpoint. No subtask has one again in a later
+    generation: sinks tell parts of their output apart by it.
+    """
+    return _LOCAL_IDS * generation + number
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,6 +26,8 @@ class TransactionalSink(Sink):
         self._number = next(_numbers)
         self._pending: dict[str, list[Any]] = {}
         self._committed: dict[str, list[Any]] = {}
+        self._parts: dict[tuple[str, int], str] = {}
+        """The id of what was committed of a subtask and a checkpoint id: other sinks go by these."""
         self._owners: dict[SinkIdentity, int] = {}
         """Numbers for names, since identities differ from one simulation to the next."""
         _sinks[self._number] = self
@@ -52,6 +54,7 @@ class TransactionalSink(Sink):
         """Forget everything."""
         self._pending.clear()
         self._committed.clear()
+        self._parts.clear()
         self._owners.clear()
 
     def load(
@@ -74,6 +77,9 @@ class TransactionalSink(Sink):
                 continue
             if id not in self._pending:
                 raise StorageError("output of a completed checkpoint is lost", id)
+            part = (id.split("-")[0], handle["checkpoint"])
+            if self._parts.setdefault(part, id) != id:
+                raise StorageError("two parts of the output have one checkpoint id", id)
             self._committed[id] = self._pending.pop(id)
 
     def discard_uncommitted(
@@ -108,7 +114,9 @@ class _Writer(SinkWriter):
         rows, self._rows = self._rows, []
         self._prepared += 1
         id = f"{self._name}-{self._prepared}"
-        return Prepared([{"id": id}], lambda: self._sink.store_pending(id, rows))
+        return Prepared(
+            [{"id": id, "checkpoint": checkpoint_id}], lambda: self._sink.store_pending(id, rows)
+        )
 
 
 def _shared(number: int) -> TransactionalSink:

@@ -9,6 +9,7 @@ import pytest
 
 import minirt as rt
 from minirt.modes import MODES
+from minirt.protocol.families import TakesLocalSnapshots
 from minirt.testing import TransactionalSink, simulate
 from minirt.testing.conformance.sources import NumberedSource, numbered
 from tests.operators.numbering import Numbering
@@ -58,7 +59,9 @@ def judge(main: list[tuple[int, int, object]], side: list[tuple[int, int, object
 @pytest.mark.parametrize("seed", SEEDS)
 def test_it_counts_every_record_once_whatever_crashes(mode: str, seed: int) -> None:
     main, side = TransactionalSink(), TransactionalSink()
-    forms = [job(main, side, parallelism) for parallelism in (2, 3, 1)]
+    # Without barriers, only a savepoint is sure to be restorable at another parallelism.
+    only = isinstance(MODES[mode], TakesLocalSnapshots)
+    forms = [job(main, side, parallelism) for parallelism in ((2,) if only else (2, 3, 1))]
     simulate(
         forms[0],
         seed=seed,

@@ -9,7 +9,7 @@ from minirt.modes.uncoordinated import Uncoordinated
 from minirt.protocol.barriers import Barrier
 from minirt.protocol.checkpoint_settings import CheckpointSettings
 from minirt.protocol.checkpoints import CheckpointCoordinator
-from minirt.protocol.families import LOCAL_IDS
+from minirt.protocol.families import local_id
 from minirt.protocol.ids import SubtaskId
 from minirt.protocol.job_events import (
     CleanUp,
@@ -93,7 +93,7 @@ def local(
     *needs: tuple[SubtaskId, int],
     held: tuple[SinkHandles, ...] = (),
 ) -> SnapshotAcknowledged:
-    event = acknowledged(LOCAL_IDS + number, subtask, *held)
+    event = acknowledged(local_id(1, number), subtask, *held)
     return replace(event, local=LocalCut(number, needs))
 
 
@@ -111,7 +111,7 @@ def of_line(checkpoint_id: int, subtask: SubtaskId) -> SnapshotAcknowledged:
 
 
 def held(number: int) -> SinkHandles:
-    return handles(LOCAL_IDS + number)
+    return handles(local_id(1, number))
 
 
 def committed(manifest: Manifest) -> list[str]:
@@ -119,7 +119,7 @@ def committed(manifest: Manifest) -> list[str]:
 
 
 def files(*numbers: int) -> list[str]:
-    return [f"{LOCAL_IDS + number}-0" for number in numbers]
+    return [f"{local_id(1, number)}-0" for number in numbers]
 
 
 def expire(checkpoint_id: int, at: float) -> SetTimer:
@@ -136,8 +136,8 @@ def test_a_checkpoint_that_is_due_is_made_of_the_newest_snapshots_that_fit() -> 
     assert timer == expire(1, 70.0)
     manifest = job.slices(1, 10.5)
     assert [ref.path for ref in manifest.snapshots] == [
-        f"{LOCAL_IDS + 1}/0-0",
-        f"{LOCAL_IDS + 1}/1-0",
+        f"{local_id(1, 1)}/0-0",
+        f"{local_id(1, 1)}/1-0",
     ]
     assert [one.stored.path for one in manifest.in_flight] == ["slices-1", "slices-1"]
     assert [one.in_flight_bytes for one in manifest.stats] == [3, 3]
@@ -273,14 +273,14 @@ def test_snapshots_behind_the_line_are_deleted_unless_others_build_on_them() -> 
     [clean_up] = [
         one for one in job.checkpoints.on_manifest_stored(1, 11.0) if isinstance(one, CleanUp)
     ]
-    assert clean_up.unneeded == {f"{LOCAL_IDS + 1}/1-0"}
+    assert clean_up.unneeded == {f"{local_id(1, 1)}/1-0"}
 
 
 def test_a_job_fails_if_one_subtask_can_store_none_of_its_snapshots() -> None:
     job = Job()
     for number in (1, 2, 3):
         assert job.checkpoints.too_many_failures is None
-        event = replace(declined(LOCAL_IDS + number, SINK), local=LocalCut(number))
+        event = replace(declined(local_id(1, number), SINK), local=LocalCut(number))
         job.source(number, number)
         assert job.checkpoints.on_declined(event, number) == []
     failure = job.checkpoints.too_many_failures

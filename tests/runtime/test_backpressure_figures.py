@@ -68,6 +68,7 @@ class OneTurn(Worker):
         self._working = []
         self._served = True
         self._uploaded = Mailbox()
+        self._uploader: Any = types.SimpleNamespace(tell_results=lambda: None)
         self._on_control: Any = lambda: None
         self._selector: Any = types.SimpleNamespace(select=lambda timeout: wait() or [])
         self._wiring: Any = types.SimpleNamespace(move_frames=lambda: None)

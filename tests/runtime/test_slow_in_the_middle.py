@@ -148,6 +148,7 @@ def test_a_worker_looks_around_and_sends_before_each_slice() -> None:
         _served=False,
         _working=[],
         _uploaded=Mailbox(),
+        _uploader=SimpleNamespace(tell_results=lambda: None),
         _on_control=lambda: None,
         _selector=SimpleNamespace(select=select),
         _wiring=SimpleNamespace(move_frames=lambda: done.append("send")),

@@ -28,7 +28,7 @@ from minirt.protocol.barriers import (
     UnblockChannels,
     WatchOutputs,
 )
-from minirt.protocol.families import LOCAL_IDS, LocalSnapshots
+from minirt.protocol.families import LocalSnapshots, local_id
 from minirt.protocol.manifest import Reference, SnapshotRef
 from minirt.protocol.source_offsets import SourceOffsets
 from minirt.protocol.stored_watermarks import SubtaskWatermarks
@@ -291,7 +291,7 @@ class SubtaskCheckpoints:
     def _take_local(self, local: LocalLog) -> None:
         """Take a snapshot by the clock of the subtask; its state is stored at once."""
         began_at, identity = self._ports.clock.monotonic(), self._identity
-        snapshot_id = LOCAL_IDS + local.number + 1
+        snapshot_id = local_id(identity.generation, local.number + 1)
         with self._logging(snapshot_id):
             overtaken = self._outputs.mark(local.number + 1)
             sections, references = self._snapshot(snapshot_id)
