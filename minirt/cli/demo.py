@@ -53,7 +53,7 @@ class DemoCluster(StrEnum):
 System = Annotated[
     DemoSystem | None,
     typer.Argument(
-        metavar="[kafka]",
+        metavar="kafka",
         help="Send the flights through it first; the output is a Delta table then.",
     ),
 ]
