@@ -26,8 +26,7 @@ class TransactionalSink(Sink):
         self._number = next(_numbers)
         self._pending: dict[str, list[Any]] = {}
         self._committed: dict[str, list[Any]] = {}
-        self._parts: dict[tuple[str, int], str] = {}
-        """The id of what was committed of a subtask and a checkpoint id: other sinks go by these."""
+        self._prepared_for: dict[str, int] = {}
         self._owners: dict[SinkIdentity, int] = {}
         """Numbers for names, since identities differ from one simulation to the next."""
         _sinks[self._number] = self
@@ -50,11 +49,25 @@ class TransactionalSink(Sink):
         """The records behind each handle's `id` that were prepared and neither committed nor discarded."""
         return dict(self._pending)
 
+    @property
+    def alike(self) -> list[str]:
+        """The ids of committed parts that one subtask has prepared for a checkpoint id which it had before.
+
+        Other sinks tell parts by these, and take such a one for repeated.
+        """
+        seen: set[tuple[str, int]] = set()
+        found = []
+        for id, checkpoint_id in self._prepared_for.items():
+            part = (id.rsplit("-", 2)[0], checkpoint_id)
+            found += [id] if part in seen else []
+            seen.add(part)
+        return found
+
     def clear(self) -> None:
         """Forget everything."""
         self._pending.clear()
         self._committed.clear()
-        self._parts.clear()
+        self._prepared_for.clear()
         self._owners.clear()
 
     def load(
@@ -77,10 +90,8 @@ class TransactionalSink(Sink):
                 continue
             if id not in self._pending:
                 raise StorageError("output of a completed checkpoint is lost", id)
-            part = (id.split("-")[0], handle["checkpoint"])
-            if self._parts.setdefault(part, id) != id:
-                raise StorageError("two parts of the output have one checkpoint id", id)
             self._committed[id] = self._pending.pop(id)
+            self._prepared_for[id] = handle["checkpoint"]
 
     def discard_uncommitted(
         self, committed: Sequence[Handle], identity: SinkIdentity, before_generation: int

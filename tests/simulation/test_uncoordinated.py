@@ -9,12 +9,14 @@ import pytest
 import minirt as rt
 from minirt.errors import ConfigurationError
 from minirt.modes.uncoordinated import Uncoordinated
+from minirt.protocol.families import local_id
 from minirt.protocol.job_events import SnapshotAcknowledged, SnapshotDeclined
 from minirt.protocol.lines import LineTracker
 from minirt.protocol.manifest import SinkHandles
 from minirt.protocol.uncoordinated import Uncoordinated as UncoordinatedFamily
 from minirt.runtime.channels.frames import Frame
 from minirt.runtime.channels.output import Outputs, Overtaken
+from minirt.runtime.subtask import checkpointing
 from minirt.runtime.subtask.gate_input import GateInput
 from minirt.runtime.subtask.local_snapshots import ChannelLog
 from minirt.testing import TransactionalSink, simulate
@@ -108,6 +110,11 @@ def test_a_commit_at_the_local_snapshot(monkeypatch: Patch) -> None:
         return right(family, checkpoint_id)
 
     monkeypatch.setattr(UncoordinatedFamily, "on_whole", on_whole)
+    assert_noticed(random_jobs)
+
+
+def test_ids_that_a_later_generation_gives_again(monkeypatch: Patch) -> None:
+    monkeypatch.setattr(checkpointing, "local_id", lambda generation, number: local_id(1, number))
     assert_noticed(random_jobs)
 
 

@@ -82,6 +82,7 @@ def judge(job: Job, *, exactly_once: bool) -> Verdict:
         kind_of(stage).judge(output, verdict)
     if exactly_once:
         _judge_order(plan, notes, verdict)
+        _judge_ids(job, verdict)
     return verdict
 
 
@@ -93,6 +94,13 @@ def _judge_sink(
     verdict.duplicated += more.total()
     if lost or (more and exactly_once) or not got.keys() <= wanted.keys():
         verdict.wrong.append(f"{uid}: lost {some(lost)}, too many {some(more)}")
+
+
+def _judge_ids(job: Job, verdict: Verdict) -> None:
+    """Two parts of one subtask's output with one checkpoint id are right here, and lost in other sinks."""
+    for uid, sink in job.sinks.items():
+        if sink.alike and not verdict.wrong:
+            verdict.wrong.append(f"{uid}: output has an id that it had before: {sink.alike[:3]}")
 
 
 def _judge_order(plan: Plan, notes: dict[str, list[Note]], verdict: Verdict) -> None:
