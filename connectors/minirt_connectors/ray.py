@@ -6,16 +6,12 @@ import contextlib
 import os
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from minirt import ConfigurationError, HostCluster, Invitation
 from minirt.units import Duration, positive
-from minirt_connectors.host_process import run_host
+from minirt_connectors.host_process import Agent, QuickFailures, in_one_line, run_host
 
-_FAILURES_MAX = 5
-"""How often an agent may fail in a row, each time within `_QUICK_S`."""
-_QUICK_S = 60.0
 _PAUSE_S = 1.0
 _END_S_MAX = 5.0
 """How long agents may take to notice that the job is over, before their actors are killed."""
@@ -53,35 +49,20 @@ class RayCluster(HostCluster):
         )
 
     def launch(self, invitation: Invitation) -> RayHosts:
-        written = None if self.credentials is None else super().launch(invitation)
-        secret = {} if written is not None else {"MINIRT_CREDENTIALS": invitation.credentials}
-        command = ["-m", "minirt", "host", "--coordinator", invitation.coordinator]
-        command += ["--slots", str(self._slots_each)]
-        if self.credentials is not None:
-            # A shared file system may show the new file late.
-            command += ["--credentials", os.path.abspath(self.credentials), "--wait", "30s"]
-        close = (lambda: None) if written is None else written.close
-        return RayHosts(self._actors, self._slots_each, command, secret, close)
+        agent = Agent.invited(invitation, self._slots_each, self.credentials, super().launch)
+        return RayHosts(self._actors, self._slots_each, agent)
 
 
 class RayHosts:
     """Actors that each run an agent; a thread has those run again that have failed."""
 
-    def __init__(
-        self,
-        actors: int,
-        cpus: int,
-        command: Sequence[str],
-        secret: Mapping[str, str],
-        close: Callable[[], None],
-    ) -> None:
+    def __init__(self, actors: int, cpus: int, agent: Agent) -> None:
         self._ray = _connected()
         hosting = self._ray.remote(
             num_cpus=cpus, max_restarts=-1, max_task_retries=-1, scheduling_strategy="SPREAD"
         )(_Host)
         self._actors = [hosting.remote() for _ in range(actors)]
-        self._serve = (list(command), dict(secret))
-        self._close = close
+        self._agent = agent
         self._over = False
         self._failure: str | None = None
         self.how = (
@@ -99,17 +80,18 @@ class RayHosts:
         for actor in self._actors:
             with contextlib.suppress(Exception):  # The program may have left the cluster.
                 self._ray.kill(actor)
-        self._close()
+        self._agent.close()
 
     def _run(self) -> None:
         try:
             self._serve_again_and_again()
         except BaseException as error:
-            self._failure = f"Ray runs no agents for it: {_in_one_line(error)}"
+            self._failure = f"Ray runs no agents for it: {in_one_line(error)}"
 
     def _serve_again_and_again(self) -> None:
-        failures, began = 0, time.monotonic()
-        serving = {actor.serve.remote(*self._serve): actor for actor in self._actors}
+        failures, began_at = QuickFailures(), time.monotonic()
+        given = (self._agent.command, self._agent.secret)
+        serving = {actor.serve.remote(*given): actor for actor in self._actors}
         while serving:
             ended, _ = self._ray.wait([*serving], timeout=_PAUSE_S)
             for task in ended:
@@ -117,13 +99,12 @@ class RayHosts:
                 try:
                     self._ray.get(task)
                 except Exception:
-                    failures = failures + 1 if time.monotonic() - began < _QUICK_S else 1
-                    if not self._over and failures >= _FAILURES_MAX:
+                    if failures.too_many(began_at) and not self._over:
                         raise
                 if not self._over:
-                    began = time.monotonic()
+                    began_at = time.monotonic()
                     time.sleep(_PAUSE_S)
-                    serving[actor.serve.remote(*self._serve)] = actor
+                    serving[actor.serve.remote(*given)] = actor
 
 
 class _Host:
@@ -142,8 +123,3 @@ def _connected() -> Any:
     if not ray.is_initialized():
         raise ConfigurationError("RayCluster: connect to a cluster first, by ray.init()")
     return ray
-
-
-def _in_one_line(error: BaseException) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return next((line for line in lines if "exit code" in line), (lines or [repr(error)])[0])

@@ -118,6 +118,7 @@ _WrongCall: Any = typer.BadParameter.__mro__[2]
 
 def _refuse(error: Any) -> int:
     """Say in one line what is wrong with the call; without any command, show the help."""
+    # A name from inside of typer stands ahead of the reason.
     message = error.format_message().replace("Value error, ", "")
     context = getattr(error, "ctx", None)
     if "\n" in message:

@@ -22,11 +22,9 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from minirt_connectors.flights.demo import DemoInput, DemoRun, Plan
+    from minirt_connectors.flights.kafka_demo import KafkaRun
     from minirt_connectors.flights.place import Place
     from minirt_connectors.flights.processes import Mark
-
-_END_S_MAX = 20.0
-"""How long the processes of a job, or of Spark, may take to end when it is over."""
 
 
 class DemoMode(StrEnum):
@@ -121,6 +119,7 @@ def demo(
     it is 1.
     """
     from minirt.cli.console import console
+    from minirt.cli.demo_kafka import run_through_kafka
     from minirt_connectors.flights.demo import Plan
     from minirt_connectors.flights.processes import Mark
 
@@ -129,20 +128,24 @@ def demo(
     address = _bootstrap(bootstrap, system)
     out = console(stderr=json == "-")
     plans = [Plan(each, kills, seconds, seed) for each in _modes(mode, system)]
+    runs: Sequence[DemoRun | KafkaRun]
     if system is not None:
         _refuse_places(cluster, storage, storage_option)
-        _through_kafka(out, address, json, keep, plans, rows)
-        return
-    options = _storage_options(storage, storage_option, keep)
-    mark = Mark()
-    with _folder(keep) as folder:
-        root = str(folder) if storage is None else storage.rstrip("/")
-        place = _place(out, cluster, master)
-        demo = _prepare(out, folder / "flights", plans, rows, place)
-        runs = [
-            _run_one(out, f"{root}/{plan.mode}", options, plan, demo, place, mark) for plan in plans
-        ]
-        left = _end(out, place, mark)
+        with _folder(keep) as folder:
+            root, left = str(folder), False
+            runs = run_through_kafka(out, address, folder, plans, rows)
+    else:
+        options = _storage_options(storage, storage_option, keep)
+        mark = Mark()
+        with _folder(keep) as folder:
+            root = str(folder) if storage is None else storage.rstrip("/")
+            place = _place(out, cluster, master)
+            demo = _prepare(out, folder / "flights", plans, rows, place)
+            runs = [
+                _run_one(out, f"{root}/{plan.mode}", options, plan, demo, place, mark)
+                for plan in plans
+            ]
+            left = _leaves_something(out, place, mark)
     if storage is not None or keep is not None:
         _say_where(out, root, plans)
     _write(json, {"runs": [run.to_plain() for run in runs]})
@@ -171,25 +174,6 @@ def _refuse_places(
     for name, value in given.items():
         if value:
             raise ConfigurationError(f"{name} has no effect with kafka")
-
-
-def _through_kafka(
-    out: Console,
-    bootstrap: str,
-    json: str | None,
-    keep: Path | None,
-    plans: Sequence[Plan],
-    rows: int | None,
-) -> None:
-    from minirt.cli.demo_kafka import run_all
-
-    with _folder(keep) as folder:
-        runs = run_all(out, bootstrap, folder, plans, rows)
-    if keep is not None:
-        _say_where(out, str(keep), plans)
-    _write(json, {"runs": [run.to_plain() for run in runs]})
-    if not all(run.passed for run in runs):
-        raise typer.Exit(1)
 
 
 def _say_where(out: Console, root: str, plans: Sequence[Plan]) -> None:
@@ -236,17 +220,17 @@ def _prepare(
     return demo
 
 
-def _end(out: Console, place: Place, mark: Mark) -> list[int]:
-    """Stop the cluster, if there is one; returns the processes that are left of it."""
+def _leaves_something(out: Console, place: Place, mark: Mark) -> bool:
+    """Stop the cluster, if there is one; whether processes are left of it."""
     if place.cluster is None:
-        return []
+        return False
     place.spark.stop()
-    left = mark.left_of_executors(_END_S_MAX)
+    left = mark.left_of_executors()
     if left:
         out.print(f"FAILED: executors of Spark are left running: {', '.join(map(str, left))}.")
     else:
         out.print("Nothing is left running: no worker, no agent, no executor.")
-    return left
+    return bool(left)
 
 
 def _run_one(
@@ -281,7 +265,7 @@ def _run_one(
     out.print(f"  {ended}")
     print_checkpoints("checkpoints", ended.result.checkpoints, stderr=out.stderr)
     out.print("Spark compares the committed output with what it computed itself ...")
-    left = mark.left_of_jobs(_END_S_MAX)
+    left = mark.left_of_jobs()
     run = verify_output(place.spark, demo, ended, len(left))
     out.print(f"{run.verdict}\n{run.conclusion}")
     return run

@@ -14,10 +14,8 @@ if TYPE_CHECKING:
     from minirt_connectors.flights.place import Place
     from minirt_connectors.flights.processes import Mark
 
-_END_S_MAX = 20.0
 
-
-def run_all(
+def run_through_kafka(
     out: Console, bootstrap: str, folder: Path, plans: Sequence[Plan], rows: int | None
 ) -> list[KafkaRun]:
     """Write the flights to a new topic, and run the job once for each plan.
@@ -71,7 +69,7 @@ def _run_one(
         plan.seed,
     )
     killed = run_and_kill(own, lambda message: out.print(f"  {message}"))
-    left = mark.left_of_jobs(_END_S_MAX)
+    left = mark.left_of_jobs()
     out.print("Spark compares the files of the Delta table with what it computed itself ...")
     run = judge(place.spark, demo, own, killed, len(left))
     out.print(f"{run.verdict}\n{run.conclusion}")

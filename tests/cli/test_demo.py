@@ -6,14 +6,13 @@ import importlib
 import json
 import os
 import re
-import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
 
 from tests.cli.conftest import Call
+from tests.demo_command import demo
 from tests.runtime.processes import is_alive, wait_until
 
 FIGURES = [
@@ -35,16 +34,9 @@ FIGURES = [
 def test_workers_are_killed_in_all_modes_and_nothing_is_lost(tmp_path: Path) -> None:
     (tmp_path / "t").mkdir()
     arguments = ["--rows", "20000", "--seconds", "8", "--seed", "1", "--json", "figures.json"]
-    demo = subprocess.run(
-        [sys.executable, "-m", "minirt", "demo", *arguments],
-        cwd=tmp_path,
-        env={**os.environ, "TMPDIR": str(tmp_path / "t")},
-        capture_output=True,
-        text=True,
-        timeout=280,
-    )
-    assert demo.returncode == 0, demo.stderr
-    assert demo.stderr == ""
+    ran = demo(tmp_path, *arguments, temporary=tmp_path / "t")
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stderr == ""
     figures = json.loads((tmp_path / "figures.json").read_text())
     assert list(figures) == ["runs"]
     aligned, unaligned, at_least_once = figures["runs"]
@@ -61,9 +53,9 @@ def test_workers_are_killed_in_all_modes_and_nothing_is_lost(tmp_path: Path) -> 
         assert run["rows_out"] == aligned["rows_out"]
     assert at_least_once["mode"] == "at_least_once"
     assert at_least_once["rows_out"] - at_least_once["duplicated"] == aligned["rows_out"]
-    assert demo.stdout.count("SIGKILL to process") == 6
-    assert demo.stdout.count("exactly once, nothing lost, duplicated or wrong") == 2
-    assert "start delay" in demo.stdout
+    assert ran.stdout.count("SIGKILL to process") == 6
+    assert ran.stdout.count("exactly once, nothing lost, duplicated or wrong") == 2
+    assert "start delay" in ran.stdout
     assert os.listdir(tmp_path / "t") == []
 
 
@@ -76,22 +68,21 @@ def test_on_a_spark_cluster_a_worker_and_an_executor_are_killed_and_nothing_is_l
 ) -> None:
     (tmp_path / "t").mkdir()
     arguments = ["--cluster", "spark", "--mode", "unaligned", "--rows", "20000", "--seconds", "8"]
-    demo = subprocess.run(
-        [sys.executable, "-m", "minirt", "demo", *arguments, "--json", "figures.json"],
-        cwd=tmp_path,
-        env={**os.environ, "TMPDIR": str(tmp_path / "t"), "MARK_OF_TEST": str(tmp_path)},
-        capture_output=True,
-        text=True,
+    arguments += ["--json", "figures.json"]
+    ran = demo(
+        *(tmp_path, *arguments),
+        temporary=tmp_path / "t",
         timeout=800,
+        MARK_OF_TEST=str(tmp_path),
     )
-    assert demo.returncode == 0, demo.stdout + demo.stderr
+    assert ran.returncode == 0, ran.stdout + ran.stderr
     [run] = json.loads((tmp_path / "figures.json").read_text())["runs"]
     assert run["kills"] == 2
     assert run["restarts"] >= 2
     assert run["lost"] == run["duplicated"] == run["unexpected"] == run["left_running"] == 0
-    assert len(re.findall(r"SIGKILL to process \d+", demo.stdout)) == 1
-    assert len(re.findall(r"SIGKILL to executor, process \d+", demo.stdout)) == 1
-    assert "Nothing is left running" in demo.stdout
+    assert len(re.findall(r"SIGKILL to process \d+", ran.stdout)) == 1
+    assert len(re.findall(r"SIGKILL to executor, process \d+", ran.stdout)) == 1
+    assert "Nothing is left running" in ran.stdout
     wait_until(lambda: not marked(f"MARK_OF_TEST={tmp_path}"), "its processes end", 20)
     assert os.listdir(tmp_path / "t") == []
 

@@ -3,28 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from tests.demo_command import demo
 from tests.kafka.broker import Cluster
 
 pytestmark = pytest.mark.kafka
-
-
-def demo(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """The command, in a folder of its own."""
-    return subprocess.run(
-        [sys.executable, "-m", "minirt", "demo", "kafka", *arguments],
-        cwd=folder,
-        env={**os.environ, "TMPDIR": str(folder)},
-        capture_output=True,
-        text=True,
-        timeout=280,
-    )
 
 
 @pytest.mark.spark
@@ -33,7 +19,7 @@ def test_workers_and_a_coordinator_are_killed_and_spark_finds_each_result_once(
     cluster: Cluster, tmp_path: Path
 ) -> None:
     arguments = ["--rows", "10000", "--seconds", "8", "--seed", "1", "--json", "figures.json"]
-    ran = demo(tmp_path, "--bootstrap", cluster.bootstrap, *arguments)
+    ran = demo(tmp_path, "kafka", "--bootstrap", cluster.bootstrap, *arguments)
     assert ran.returncode == 0, ran.stdout + ran.stderr
     [run] = json.loads((tmp_path / "figures.json").read_text())["runs"]
     assert (run["mode"], run["rows_in"]) == ("aligned", 10000)

@@ -14,10 +14,9 @@ import psycopg
 import pytest
 
 from tests.postgres.replica import Replica, forget, writing
-from tests.postgres.server import Postgres, programs
+from tests.postgres.server import Postgres
+from tests.postgres.soaking import soak_with_server
 from tests.program_kills import Program, kill, run_to_its_end
-from tests.program_kills import soak as soak_kills
-from tests.servers import running
 
 pytestmark = [pytest.mark.postgres, pytest.mark.processes]
 
@@ -144,20 +143,5 @@ def test_what_is_made_of_changes_is_the_table_whoever_is_killed(
         _end(server)
 
 
-def soak(kills: int) -> None:
-    """Run jobs until so many processes were killed; the last line has the count."""
-    bin = programs()
-    if bin is None:
-        print("no PostgreSQL server is installed: nobody was killed")
-        return
-    with running("postgres", lambda folder: Postgres(folder, bin)) as server:
-
-        def attempt(storage: Path, seed: int) -> tuple[int, int, int]:
-            return (run(server, storage, kills=12, seed=seed, crashes=2), *judged(server))
-
-        status = soak_kills(kills, attempt)
-    sys.exit(status)
-
-
 if __name__ == "__main__":
-    soak(int(sys.argv[1]))
+    sys.exit(soak_with_server(int(sys.argv[1]), run, judged))

@@ -327,17 +327,10 @@ def upload_of(checkpoint_id: int, handles: list[Any]) -> SnapshotUpload:
         subtask=SubtaskId(0, 0),
         name="out (1/1)",
         sections={"state": b"much"},
-        references=(),
-        in_flight=(),
         watermarks=SubtaskWatermarks("out", 0, None, ()),
         offsets=None,
         prepared=[("out", checkpoint_id, Prepared(handles))],
-        start_delay_s=0.0,
-        alignment_s=0.0,
-        sync_s=0.0,
         taken_at=0.0,
-        processed_bytes=0,
-        switches=(),
     )
 
 

@@ -12,6 +12,8 @@ _VARIABLE = "DEMO_OF_MINIRT"
 _OF_JOBS = ("minirt host", "minirt.runtime.worker.template")
 _OF_EXECUTORS = ("CoarseGrainedExecutorBackend", "pyspark.daemon")
 _EXECUTOR = _OF_EXECUTORS[0]
+_END_S_MAX = 20.0
+"""How long the processes of a job, or of Spark, may take to end when it is over."""
 _LOOK_AGAIN_S = 0.1
 
 
@@ -23,11 +25,11 @@ class Mark:
         os.environ[_VARIABLE] = value
         self._entry = f"{_VARIABLE}={value}".encode()
 
-    def left_of_jobs(self, wait_s: float) -> list[int]:
+    def left_of_jobs(self, wait_s: float = _END_S_MAX) -> list[int]:
         """Agents, templates and workers that still live, once they had so long to end."""
         return self._left(_OF_JOBS, wait_s)
 
-    def left_of_executors(self, wait_s: float) -> list[int]:
+    def left_of_executors(self, wait_s: float = _END_S_MAX) -> list[int]:
         """Executors of Spark and their Python processes."""
         return self._left(_OF_EXECUTORS, wait_s)
 

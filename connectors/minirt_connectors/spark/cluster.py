@@ -6,25 +6,23 @@ import contextlib
 import os
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from minirt import ConfigurationError, HostCluster, Invitation
 from minirt.units import Duration, positive
-from minirt_connectors.host_process import run_host
+from minirt_connectors.host_process import Agent, QuickFailures, in_one_line, run_host
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _ENCRYPTS = ("spark.authenticate", "spark.network.crypto.enabled", "spark.ssl.enabled")
-_FAILURES_MAX = 5
-"""How often Spark may give up the job in a row, each time within `_QUICK_S`."""
-_QUICK_S = 60.0
 _PAUSE_S = 1.0
 _END_S_MAX = 5.0
 """How long tasks may take to notice that the job is over, before Spark is told to cancel them."""
 _CANCEL_S_MAX = 15.0
+_TELLING = ("cancelled", "exit code")
 
 
 class SparkCluster(HostCluster):
@@ -72,35 +70,20 @@ class SparkCluster(HostCluster):
         )
 
     def launch(self, invitation: Invitation) -> SparkTasks:
-        written = None if self.credentials is None else super().launch(invitation)
-        secret = {} if written is not None else {"MINIRT_CREDENTIALS": invitation.credentials}
-        command = ["-m", "minirt", "host", "--coordinator", invitation.coordinator]
-        command += ["--slots", str(self._slots_each)]
-        if self.credentials is not None:
-            # A shared file system may show the new file late.
-            command += ["--credentials", os.path.abspath(self.credentials), "--wait", "30s"]
-        serve = partial(serve_as_host, command, secret)
-        close = (lambda: None) if written is None else written.close
-        return SparkTasks(self._context, invitation.job, self._tasks, serve, close)
+        agent = Agent.invited(invitation, self._slots_each, self.credentials, super().launch)
+        return SparkTasks(self._context, invitation.job, self._tasks, agent)
 
 
 class SparkTasks:
     """A Spark job, in a thread and a job group of its own, which is submitted until the job is over."""
 
-    def __init__(
-        self,
-        context: Any,
-        job: str,
-        tasks: int,
-        serve: Callable[[Iterator[int]], Iterator[int]],
-        close: Callable[[], None],
-    ) -> None:
+    def __init__(self, context: Any, job: str, tasks: int, agent: Agent) -> None:
         from pyspark import InheritableThread
 
         self._context = context
         self._tasks = tasks
-        self._serve = serve
-        self._close = close
+        self._serve = partial(serve_as_host, agent.command, agent.secret)
+        self._close = agent.close
         self._what = f"minirt job {job}"
         self._group = f"minirt-{uuid.uuid4().hex}"
         self._over = False
@@ -127,12 +110,12 @@ class SparkTasks:
         try:
             self._submit_again_and_again()
         except BaseException as error:
-            self._failure = f"Spark runs no tasks for it: {_in_one_line(error)}"
+            self._failure = f"Spark runs no tasks for it: {in_one_line(error, _TELLING)}"
 
     def _submit_again_and_again(self) -> None:
-        failures = 0
+        failures = QuickFailures()
         while not self._over:
-            began = time.monotonic()
+            began_at = time.monotonic()
             try:
                 self._context.setJobGroup(self._group, self._what, interruptOnCancel=True)
                 numbers = self._context.parallelize(range(self._tasks), self._tasks)
@@ -140,9 +123,8 @@ class SparkTasks:
             except Exception as error:
                 if self._over:
                     return
-                failures = failures + 1 if time.monotonic() - began < _QUICK_S else 1
-                text = _in_one_line(error)
-                if "cancelled" in text or failures == _FAILURES_MAX:
+                cancelled = "cancelled" in in_one_line(error, _TELLING)
+                if failures.too_many(began_at) or cancelled:
                     raise
             time.sleep(_PAUSE_S)
 
@@ -164,9 +146,3 @@ def _context_of(spark: SparkSession) -> Any:
             "not; submit the program to the cluster, or start agents yourself for a HostCluster"
         )
     return spark.sparkContext
-
-
-def _in_one_line(error: BaseException) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    telling = [line for line in lines if "cancelled" in line or "exit code" in line]
-    return (telling or lines or [type(error).__name__])[0]

@@ -308,16 +308,11 @@ class SubtaskCheckpoints:
                 name=identity.name,
                 sections=sections,
                 references=references,
-                in_flight=(),
                 watermarks=watermarks,
                 offsets=offsets,
                 prepared=prepared,
-                start_delay_s=0.0,
-                alignment_s=0.0,
                 sync_s=max(0.0, taken_at - began_at),
                 taken_at=taken_at,
-                processed_bytes=0,
-                switches=(),
                 local=cut,
             )
         )
@@ -336,17 +331,10 @@ class SubtaskCheckpoints:
                 subtask=identity.id,
                 name=identity.name,
                 sections=None,
-                references=(),
                 in_flight=capture.channels(identity.id.index, self._input.links),
                 watermarks=snapshot.watermarks,
                 offsets=snapshot.offsets,
-                prepared=(),
-                start_delay_s=0.0,
-                alignment_s=0.0,
-                sync_s=0.0,
                 taken_at=snapshot.taken_at,
-                processed_bytes=0,
-                switches=(),
             )
         )
 

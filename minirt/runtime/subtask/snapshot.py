@@ -71,19 +71,19 @@ class SnapshotUpload:
     name: str
     sections: Mapping[str, Section] | None
     """None if the state is stored already, as a local snapshot, and a line needs what is in flight."""
-    references: Sequence[Reference]
-    in_flight: Sequence[tuple[ChannelData, Iterable[bytes]]]
     watermarks: SubtaskWatermarks
     offsets: SourceOffsets | None
-    prepared: Sequence[tuple[str, int, Prepared]]
-    """Sink uid, the checkpoint it was prepared for, and the output."""
-    start_delay_s: float
-    alignment_s: float
-    sync_s: float
     taken_at: float
     """When the synchronous part was over, by the monotonic clock."""
-    processed_bytes: int
-    switches: tuple[Switch, ...]
+    references: Sequence[Reference] = ()
+    in_flight: Sequence[tuple[ChannelData, Iterable[bytes]]] = ()
+    prepared: Sequence[tuple[str, int, Prepared]] = ()
+    """Sink uid, the checkpoint it was prepared for, and the output."""
+    start_delay_s: float = 0.0
+    alignment_s: float = 0.0
+    sync_s: float = 0.0
+    processed_bytes: int = 0
+    switches: tuple[Switch, ...] = ()
     trace: SubtaskTrace | None = None
     """What happened so far, if anybody wants to know."""
     local: LocalCut | None = None
