@@ -53,6 +53,8 @@ class LocalSnapshots:
     log_bytes: int
     waiting_max: int = 8
     """How many snapshots of a subtask may be ahead of the line; with more, it takes none."""
+    induced: bool = False
+    """Whether marks force snapshots: see mode `communication_induced`."""
 
     @property
     def early_bytes(self) -> int:
@@ -96,7 +98,7 @@ class Family(Protocol):
     def begin(self, generation: int, barrier: Barrier, *, pause: bool) -> SubtaskCommand:
         """What is ordered for a periodic checkpoint. With `pause`, its mode has sources wait."""
 
-    def on_local(self, event: SnapshotAcknowledged | SnapshotDeclined) -> None:
+    def on_local(self, event: SnapshotAcknowledged | SnapshotDeclined, now: float) -> None:
         """A subtask has stored a snapshot of its own accord, or could not."""
 
     def on_part(self, event: SnapshotAcknowledged) -> SnapshotAcknowledged:
@@ -129,7 +131,7 @@ class Coordinated:
     def begin(self, generation: int, barrier: Barrier, *, pause: bool) -> SubtaskCommand:
         return TriggerCheckpoint(generation, barrier, pause)
 
-    def on_local(self, event: SnapshotAcknowledged | SnapshotDeclined) -> None:
+    def on_local(self, event: SnapshotAcknowledged | SnapshotDeclined, now: float) -> None:
         """No subtask does."""
 
     def on_part(self, event: SnapshotAcknowledged) -> SnapshotAcknowledged:

@@ -22,6 +22,7 @@ from minirt.laboratory.workloads.parts import (
     steps,
     verify_numbers,
 )
+from minirt.laboratory.workloads.skewed_join import SkewedJoin
 from minirt.laboratory.workloads.tally import check_number, verify_tally
 from minirt.laboratory.workloads.windowed import Windowed
 
@@ -175,8 +176,9 @@ def test_a_record_in_the_place_of_another_is_found_in_sums(place):
     assert verify_tally(place).twice == 1
 
 
-def test_every_pair_comes_once(place):
-    found = run_for(Joined(waiting=100), place, 0.5)
+@pytest.mark.parametrize("workload", [Joined(waiting=100), SkewedJoin(waiting=100)])
+def test_every_pair_comes_once(place, workload):
+    found = run_for(workload, place, 0.5)
     assert (found.verdict, found.missing, found.twice) == ("passed", 0, 0)
     assert (found.expected or 0) > 0
 

@@ -24,6 +24,7 @@ from minirt.protocol.job_events import (
 )
 from minirt.protocol.lines import LocalCut
 from minirt.protocol.manifest import ChannelData, InFlightRef, Manifest, SinkHandles, SnapshotRef
+from minirt.protocol.reports import completed_report
 from minirt.protocol.savepoint_requests import Afterwards, SavepointRequest
 from minirt.protocol.savepoints import Savepoints
 from minirt.protocol.subtask_commands import AbortCheckpoint, StoreSlices, TriggerCheckpoint
@@ -156,6 +157,31 @@ def test_one_that_is_due_waits_until_the_line_has_passed_a_snapshot_of_each_subt
     assert job.sink(1, 2, 11.0) == []
     [order, _] = job.source(2, 12.0)
     assert order == StoreSlices(1, 1, {SOURCE: 2, SINK: 1})
+
+
+def test_a_checkpoint_tells_of_the_snapshots_that_it_passed_over_and_of_its_oldest_one() -> None:
+    job = Job()
+    job.source(1, 4.0)
+    job.sink(1, 1, 5.0)
+    forced = replace(local(SINK, 2, (SOURCE, 1)), local=LocalCut(2, ((SOURCE, 1),), forced=True))
+    job.checkpoints.on_acknowledged(forced, 6.0)
+    job.sink(3, 2, 9.0)
+    job.checkpoints.on_trigger_timer(1, 10.0)
+    manifest = job.line(1, 10.5)
+    of_source, of_sink = manifest.stats
+    async_s = statistics(SINK).async_s
+    assert (of_source.local, of_source.skipped, of_source.forced) == (1, 0, 0)
+    assert (of_sink.local, of_sink.skipped, of_sink.forced) == (2, 1, 1)
+    assert (of_source.age_s, of_sink.age_s) == (6.0 + async_s, 4.0 + async_s)
+    assert completed_report(manifest).whole_s == 10.5 - 10.0 + of_source.age_s
+    job.source(2, 12.0)
+    job.checkpoints.on_trigger_timer(2, 20.0)
+    of_source, of_sink = job.line(2, 20.5).stats
+    assert (of_source.skipped, of_sink.skipped, of_sink.forced) == (0, 0, 0)
+    job.source(3, 21.0)
+    job.checkpoints.on_trigger_timer(3, 30.0)
+    _, of_sink = job.line(3, 30.5).stats
+    assert (of_sink.local, of_sink.skipped) == (3, 0)
 
 
 def test_without_a_new_snapshot_there_is_no_new_checkpoint() -> None:
@@ -313,5 +339,6 @@ def test_only_modes_of_the_family_take_local_snapshots() -> None:
         interval_s = 10.0
 
     plans = {name: local_snapshots(mode, Given()) for name, mode in MODES.items()}
-    assert {name for name, plan in plans.items() if plan is not None} == {"uncoordinated"}
+    local = {name for name, plan in plans.items() if plan is not None}
+    assert local == {"communication_induced", "uncoordinated"}
     assert local_snapshots(MODES["uncoordinated"], None) is None

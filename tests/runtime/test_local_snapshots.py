@@ -10,7 +10,15 @@ import minirt as rt
 from minirt.errors import ConfigurationError
 from minirt.modes.uncoordinated import Uncoordinated
 from minirt.runtime.channels.channels import OutputChannel
-from minirt.runtime.channels.frames import END_FRAME, Frame, Kind, mark_frame, watermark_frame
+from minirt.runtime.channels.frames import (
+    END_FRAME,
+    Frame,
+    Kind,
+    index_of,
+    mark_frame,
+    mark_of,
+    watermark_frame,
+)
 from minirt.runtime.subtask.local_snapshots import ChannelLog
 
 
@@ -104,3 +112,9 @@ def test_a_job_whose_logs_are_small_runs_to_its_end(tmp_path: Path) -> None:
     )
     assert result.completed_checkpoints > 1
     assert sorted(sink.rows) == [*range(20_000)]
+
+
+def test_a_mark_has_an_index_only_where_snapshots_have_one() -> None:
+    assert mark_frame(7, 3).size - mark_frame(7).size == 8
+    assert [mark_of(mark_frame(7)), mark_of(mark_frame(7, 3))] == [7, 7]
+    assert index_of(mark_frame(7, 3)) == 3
