@@ -149,7 +149,7 @@ class Run:
         ]
         self._numbers = [0] * job.processes
         self._due = [
-            plan.next_at(id, 1, 0.0) for plan, id in zip(self._plans, self._ids, strict=True)
+            plan.next_at(id, 1, 0.0, 0.0) for plan, id in zip(self._plans, self._ids, strict=True)
         ]
 
     def make(self) -> Counts:
@@ -167,7 +167,7 @@ class Run:
         self.processes[own].snapshot()
         self.counts.by_clock += 1
         self._numbers[own] += 1
-        self._due[own] = self._plans[own].next_at(self._ids[own], self._numbers[own] + 1, now)
+        self._due[own] = self._plans[own].next_at(self._ids[own], self._numbers[own] + 1, now, 0.0)
 
     def _send(self, own: int) -> None:
         sender = self.processes[own]

@@ -46,6 +46,11 @@ class LocalSnapshots:
     One is due `interval_s` seconds after the last one, give or take the part `jitter` of that, and earlier
     where a quarter of `log_bytes` has come in or gone out since. A subtask takes no further input while
     `log_bytes` have since its snapshot on the line.
+
+    With `stagger_s`, all subtasks keep to one beat, and each vertex is that much ahead of the one before
+    it, sinks first: vertices are numbered in topological order. A receiver's snapshot is then a little
+    older than those of its senders, so the snapshots of a beat fit together; `jitter` is part of
+    `stagger_s`.
     """
 
     interval_s: float
@@ -55,18 +60,32 @@ class LocalSnapshots:
     """How many snapshots of a subtask may be ahead of the line; with more, it takes none."""
     induced: bool = False
     """Whether marks force snapshots: see mode `communication_induced`."""
+    stagger_s: float | None = None
 
     @property
     def early_bytes(self) -> int:
         """After how much that came in or went out a snapshot is due."""
         return max(1, self.log_bytes // 4)
 
-    def next_at(self, subtask: SubtaskId, number: int, last_at: float) -> float:
-        """When the snapshot of this number is due; the first ones of all subtasks lie apart.
+    def beat_at(self, now: float, wall: float) -> float:
+        """A moment of the beat, by the monotonic clock of a process, which nobody else's agrees with.
+
+        All subtasks have the beat at multiples of the interval since 1970. Where wall clocks are apart by
+        more than the stagger, lines are older, and nothing else is lost.
+        """
+        return now - wall % self.interval_s
+
+    def next_at(self, subtask: SubtaskId, number: int, last_at: float, beat_at: float) -> float:
+        """When the snapshot of this number is due; without a beat, the first ones lie apart.
 
         By arithmetic in place of a random number, so that a run can be repeated.
         """
         drawn = (_PHASE * (1 + subtask.index + 31 * subtask.vertex + 7 * number)) % 1.0
+        if self.stagger_s is not None:
+            own_at = beat_at - self.stagger_s * subtask.vertex
+            beats = (last_at - own_at + self.interval_s / 2) // self.interval_s + 1
+            early_s = self.stagger_s * self.jitter * drawn
+            return own_at + self.interval_s * beats - early_s
         if number == 1:
             return last_at + self.interval_s * (0.5 + drawn / 2)
         return last_at + self.interval_s * (1 + self.jitter * (2 * drawn - 1))

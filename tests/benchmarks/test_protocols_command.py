@@ -10,7 +10,7 @@ import pytest
 
 pytest.importorskip("matplotlib", reason="the extra lab is not installed")
 
-from benchmarks import protocols_report
+from benchmarks import line_distance, protocols_report
 from benchmarks.forced_snapshots import ByIndex, Hmnr, Job
 from benchmarks.forced_snapshots import Run as ForcedRun
 from benchmarks.protocols import CASES, Campaign, Effort, sustains
@@ -146,3 +146,13 @@ def test_forced_snapshots_are_counted_alike_everywhere(
     index, vectors = ForcedRun(job, ByIndex).make(), ForcedRun(job, Hmnr).make()
     assert (index.forced, vectors.forced) == (by_index, by_vectors)
     assert index.by_clock == vectors.by_clock
+
+
+def test_snapshots_of_sinks_first_make_lines_that_are_as_new_as_barriers_would() -> None:
+    free, staggered = (
+        line_distance.measure(Job(3, 2), line_distance.PLANS[name])
+        for name in ("jitter 0.1", "stagger 0.01")
+    )
+    assert (round(free.behind, 2), round(staggered.behind, 2)) == (2.06, 0.52)
+    assert (round(free.in_transit, 2), round(staggered.in_transit, 2)) == (0.7, 0.01)
+    assert free.skipped > staggered.skipped == 0

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from minirt.modes import MODES, local_snapshots
 from minirt.modes.uncoordinated import Uncoordinated
 from minirt.protocol.barriers import Barrier
@@ -326,12 +328,43 @@ def test_the_last_checkpoint_is_taken_with_barriers() -> None:
 
 
 def test_first_snapshots_lie_apart_and_later_ones_come_at_the_interval() -> None:
-    firsts = [PLAN.next_at(SubtaskId(1, index), 1, 0.0) for index in range(8)]
+    firsts = [PLAN.next_at(SubtaskId(1, index), 1, 0.0, 0.0) for index in range(8)]
     assert all(5.0 <= at <= 10.0 for at in firsts)
     assert min(b - a for a, b in zip(sorted(firsts), sorted(firsts)[1:], strict=False)) > 0.2
-    later = [PLAN.next_at(SINK, number, 100.0) for number in range(2, 50)]
+    later = [PLAN.next_at(SINK, number, 100.0, 0.0) for number in range(2, 50)]
     assert min(later) >= 109.0
     assert max(later) <= 111.0
+
+
+def test_staggered_snapshots_keep_to_a_beat_and_come_from_sinks_first() -> None:
+    plan = Uncoordinated(stagger="100ms", jitter=0.5).local_snapshots(10.0)
+    for lateness in (0.0, 0.4, 4.0):
+        for beat in (1, 2, 3):
+            before = 100.0 + 10.0 * (beat - 1) + (lateness if beat > 1 else 0.0)
+            due = {
+                vertex: [plan.next_at(SubtaskId(vertex, n), beat, before, 100.0) for n in range(4)]
+                for vertex in range(3)
+            }
+            for vertex, own in due.items():
+                latest = 100.0 + 10.0 * beat - 0.1 * vertex
+                assert all(latest - 0.05 <= at <= latest for at in own)
+            assert max(due[2]) < min(due[1]) < max(due[1]) < min(due[0])
+
+
+def test_all_processes_have_the_same_beat_whatever_their_monotonic_clocks_say() -> None:
+    plan = Uncoordinated(stagger="100ms", jitter=0).local_snapshots(10.0)
+    for boot in (0.0, 400.0, 123.5):  # When the monotonic clock was 0, by the wall clock.
+        for wall in (1_000_003.0, 1_000_007.0):
+            now = wall - boot
+            due = plan.next_at(SINK, 1, now, plan.beat_at(now, wall)) + boot
+            assert (due + 0.1 * SINK.vertex) % 10 == pytest.approx(0, abs=1e-6)
+            assert 5 <= due + 0.1 * SINK.vertex - wall <= 15
+
+
+def test_a_snapshot_ahead_of_its_time_takes_the_place_of_the_one_that_is_due_soon() -> None:
+    plan = Uncoordinated(stagger="100ms", jitter=0).local_snapshots(10.0)
+    assert plan.next_at(SOURCE, 2, 104.0, 100.0) == 110.0
+    assert plan.next_at(SOURCE, 2, 106.0, 100.0) == 120.0
 
 
 def test_only_modes_of_the_family_take_local_snapshots() -> None:

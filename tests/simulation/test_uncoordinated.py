@@ -43,7 +43,11 @@ def random_jobs(seed: int) -> Sequence[str]:
     return run_case(draw_case(seed), SMALL if seed % 2 else Uncoordinated()).wrong
 
 
-@pytest.mark.parametrize("search", [counting, random_jobs])
+def staggered(seed: int) -> Sequence[str]:
+    return run_case(draw_case(seed), Uncoordinated(stagger="1ms")).wrong
+
+
+@pytest.mark.parametrize("search", [counting, random_jobs, staggered])
 def test_nothing_is_lost_and_nothing_comes_twice(search: Search) -> None:
     for seed in range(runs(12)):
         assert search(seed) == []

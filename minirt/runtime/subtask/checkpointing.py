@@ -90,8 +90,9 @@ class SubtaskCheckpoints:
         self._local: LocalLog | None = None
         """In a job of the uncoordinated family."""
         if local is not None:
-            now = ports.clock.monotonic()
-            self._local = LocalLog(self._identity.id, self._input, self._metrics, local, now)
+            self._local = LocalLog(
+                self._identity.id, self._input, self._metrics, local, ports.clock
+            )
         self._cut_id = 0
         self._snapshot_id = 0
         """What the last snapshot was taken for, local ones included."""

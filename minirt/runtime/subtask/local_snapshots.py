@@ -18,6 +18,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
+from minirt.clock import Clock
 from minirt.errors import ProtocolError
 from minirt.monitoring.subtask_metrics import SubtaskMetrics
 from minirt.protocol.families import LocalSnapshots
@@ -103,7 +104,12 @@ class LocalLog:
     """What one subtask knows of its local snapshots and keeps for them."""
 
     def __init__(
-        self, id: SubtaskId, input: Input, metrics: SubtaskMetrics, plan: LocalSnapshots, now: float
+        self,
+        id: SubtaskId,
+        input: Input,
+        metrics: SubtaskMetrics,
+        plan: LocalSnapshots,
+        clock: Clock,
     ) -> None:
         self._id = id
         self._input = input
@@ -115,7 +121,9 @@ class LocalLog:
         """That on the line, and all behind it."""
         self.number = 0
         """Of the last snapshot."""
-        self._next_at = plan.next_at(id, 1, now)
+        now = clock.monotonic()
+        self._beat_at = plan.beat_at(now, clock.now())
+        self._next_at = plan.next_at(id, 1, now, self._beat_at)
         self._moved_bytes = 0
         """What had come in and gone out by the last snapshot."""
         self._index = 0
@@ -193,7 +201,7 @@ class LocalLog:
         )
         self._snapshots.append(snapshot)
         if not forced:
-            self._next_at = self._plan.next_at(self._id, self.number + 1, now)
+            self._next_at = self._plan.next_at(self._id, self.number + 1, now, self._beat_at)
         self._moved_bytes = self._now_moved
         return cut
 
