@@ -14,6 +14,7 @@ Distributed Computations", 2000, by which CheckMate goes. It forces less, and it
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from benchmarks.measure import print_table
@@ -136,7 +137,8 @@ class Run:
     """A job under one protocol."""
 
     job: Job
-    kind: type[Process]
+    kind: Callable[[int, int], Process]
+    """Of a number of its own, and of how many there are."""
     counts: Counts = field(default_factory=Counts)
 
     def __post_init__(self) -> None:

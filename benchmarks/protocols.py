@@ -16,11 +16,11 @@ import shlex
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from benchmarks.protocols_report import write_docs, write_report
+from benchmarks.protocols_report import sustained_by, write_docs, write_report
 from minirt.cli.compare import run_plan
 from minirt.errors import ConfigurationError
 from minirt.laboratory import bench, matrix
@@ -83,12 +83,19 @@ CASES = {
 }
 """In the order in which they are run."""
 
+SINKS_FIRST = "uncoordinated_sinks_first"
+PROTOCOLS: Mapping[str, tuple[str, tuple[Choice, ...]]] = {
+    **{mode: (mode, ()) for mode in MODES},
+    SINKS_FIRST: ("uncoordinated", (Choice("checkpointing.mode_options.stagger", "10ms"),)),
+}
+"""What is compared: each mode, by its name, and what one becomes with an option."""
+
 DOCS_CASES = ("q12", "skewed-join", "backpressure", "one-slow")
 
 
 @dataclass(frozen=True)
 class Effort:
-    modes: tuple[str, ...]
+    protocols: tuple[str, ...]
     seconds: float
     repeat: int
     kills: bool
@@ -112,10 +119,10 @@ class Campaign:
 
     def __post_init__(self) -> None:
         paced = [case for case in self.cases if case.rate_key is not None]
-        self._climbing = {case.name: list(self.effort.modes) for case in paced}
-        """The modes that have sustained all rates so far."""
+        self._climbing = {case.name: list(self.effort.protocols) for case in paced}
+        """The protocols that have sustained all rates so far."""
         self._sustained: dict[str, float] = {}
-        """The highest rate that all modes have sustained."""
+        """The highest rate that all have sustained."""
 
     def make(self) -> None:
         """The first rates, what has none, the kills, and then rate by rate in all cases."""
@@ -124,31 +131,33 @@ class Campaign:
             self._climb(case, 0)
         for case in self.cases:
             if case.rate_key is None:
-                self._stage(case, case.name, self.effort.modes, 0.0)
+                self._stage(case, case.name, self.effort.protocols, 0.0)
         if self.effort.kills:
             for case in paced:
                 rate = self._sustained.get(case.name, case.first_rate / GROWTH)
-                self._stage(case, f"{case.name} with a kill", self.effort.modes, rate, kill=True)
+                self._stage(
+                    case, f"{case.name} with a kill", self.effort.protocols, rate, kill=True
+                )
         for rung in range(1, self.effort.rungs):
             for case in paced:
                 self._climb(case, rung)
 
     def _climb(self, case: Case, rung: int) -> None:
-        modes, rate = self._climbing[case.name], case.first_rate * GROWTH**rung
-        if not modes:
+        climbing, rate = self._climbing[case.name], case.first_rate * GROWTH**rung
+        if not climbing:
             return
-        found = self._stage(case, f"{case.name} at {rate:,.0f} a second", modes, rate)
+        found = self._stage(case, f"{case.name} at {rate:,.0f} a second", climbing, rate)
         if found is None:
             return
-        held = [mode for mode in modes if sustains_all(found, mode, case.late_s)]
-        self._climbing[case.name] = held
-        if len(held) == len(self.effort.modes):
+        held = sustained_by(found, lambda run: sustains(run, case.late_s))
+        self._climbing[case.name] = [name for name in climbing if held[name]]
+        if len(self._climbing[case.name]) == len(self.effort.protocols):
             self._sustained[case.name] = rate
 
     def _stage(
-        self, case: Case, name: str, modes: Sequence[str], rate: float, *, kill: bool = False
+        self, case: Case, name: str, protocols: Sequence[str], rate: float, *, kill: bool = False
     ) -> Comparison | None:
-        plan, comparison = planned(case, name, modes, rate, self.effort, kill=kill)
+        plan, comparison = planned(case, name, protocols, rate, self.effort, kill=kill)
         if time.monotonic() + plan.run_s * len(plan.turns) > self.until:
             self.left_out.append(name)
             return None
@@ -160,10 +169,11 @@ class Campaign:
 
 
 def planned(
-    case: Case, name: str, modes: Sequence[str], rate: float, effort: Effort, *, kill: bool
+    case: Case, name: str, protocols: Sequence[str], rate: float, effort: Effort, *, kill: bool
 ) -> tuple[bench.Plan, Comparison]:
-    """One stage. Raises ConfigurationError for what cannot be run."""
-    settings = [Setting(mode, None, case.choices(rate)) for mode in modes]
+    """One stage, whose settings have the names of protocols. Raises ConfigurationError."""
+    chosen = [PROTOCOLS[protocol] for protocol in protocols]
+    settings = [Setting(mode, None, (*own, *case.choices(rate))) for mode, own in chosen]
     with_peers = beside(settings, (), case.workload, kill)
     if case.rate_key is None and effort.peers:
         with_peers = beside(settings, [find_peer(p) for p in effort.peers], case.workload, kill)
@@ -182,7 +192,8 @@ def planned(
     command = shlex.join(["python", "-m", "benchmarks.protocols", *sys.argv[1:]])
     comparison = bench.nothing_run(plan, effort.repeat, name, command)
     notes = tuple(dict.fromkeys(note for trial in trials for note in trial.notes))
-    return plan, replace(comparison, notes=(*notes, *with_peers.notes))
+    labels = (*protocols, *comparison.labels[len(protocols) :])
+    return plan, replace(comparison, labels=labels, notes=(*notes, *with_peers.notes))
 
 
 def sustains(run: Run, late_s: float) -> bool:
@@ -195,12 +206,6 @@ def sustains(run: Run, late_s: float) -> bool:
     return bool(last) and statistics.median(last) <= late_s
 
 
-def sustains_all(comparison: Comparison, mode: str, late_s: float) -> bool:
-    """Whether most runs of a mode have sustained their rate."""
-    own = [run for run in comparison.runs if comparison.settings[run.setting].mode == mode]
-    return 2 * sum(sustains(run, late_s) for run in own) > len(own)
-
-
 def stored(folder: Path) -> Iterator[tuple[str, Comparison]]:
     """The comparisons that were kept in a folder, in the order in which they were made."""
     found = [read_json(path) for path in folder.glob("*.json")]
@@ -211,7 +216,7 @@ def stored(folder: Path) -> Iterator[tuple[str, Comparison]]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--cases", nargs="+", choices=[*CASES], help="all by default")
-    parser.add_argument("--modes", nargs="+", choices=[*MODES], default=[*MODES])
+    parser.add_argument("--modes", nargs="+", choices=[*PROTOCOLS], default=[*PROTOCOLS])
     parser.add_argument("--seconds", type=float, default=10.0, help="how long a run is measured")
     parser.add_argument("--repeat", type=int, default=3, help="runs of each mode in each stage")
     parser.add_argument(
@@ -251,7 +256,7 @@ def main() -> None:
 
 def _make(arguments: argparse.Namespace, out: Path) -> list[str]:
     effort = Effort(
-        modes=tuple(arguments.modes),
+        protocols=tuple(arguments.modes),
         seconds=arguments.seconds,
         repeat=arguments.repeat,
         kills=not arguments.no_kills,

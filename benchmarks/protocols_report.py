@@ -5,8 +5,9 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 from minirt.cli.tables import in_one_line
 from minirt.errors import ConfigurationError
@@ -22,7 +23,13 @@ BEGIN, END = "<!-- figures: begin -->", "<!-- figures: end -->"
 PAGE = "comparing-protocols.md"
 PLOT_FOLDER = "comparing"
 
-Sustains = Callable[[Run, str], bool]
+
+class Sustains(Protocol):
+    """Whether a run of a case has sustained its rate."""
+
+    def __call__(self, run: Run, case: str) -> bool: ...
+
+
 Stages = Sequence[tuple[str, Comparison]]
 
 _COSTS = (
@@ -102,7 +109,8 @@ def shown_stages(found: Stages, sustains: Sustains) -> list[tuple[str, Compariso
     shown_: dict[tuple[str, bool], tuple[str, Comparison]] = {}
     for name, comparison in found:
         key = (case_of(name), comparison.kill_every_s is not None)
-        if key not in shown_ or all(_held(comparison, case_of(name), sustains).values()):
+        held = sustained_by(comparison, partial(sustains, case=case_of(name)))
+        if key not in shown_ or all(held.values()):
             shown_[key] = (name, comparison)
     return [*shown_.values()]
 
@@ -115,18 +123,19 @@ def sustained(found: Stages, sustains: Sustains) -> dict[str, dict[str, tuple[fl
             continue
         rate = float(name.split(" at ")[1].split(" ")[0].replace(",", ""))
         of_case = rates.setdefault(case_of(name), {})
-        for mode, held in _held(comparison, case_of(name), sustains).items():
-            before, _ = of_case.get(mode, (0.0, False))
-            of_case[mode] = (max(before, rate), False) if held else (before, True)
+        judged = sustained_by(comparison, partial(sustains, case=case_of(name)))
+        for protocol, held in judged.items():
+            before, _ = of_case.get(protocol, (0.0, False))
+            of_case[protocol] = (max(before, rate), False) if held else (before, True)
     return rates
 
 
-def _held(comparison: Comparison, case: str, sustains: Sustains) -> Mapping[str, bool]:
-    """Whether most runs of each mode have sustained their rate."""
+def sustained_by(comparison: Comparison, sustains: Callable[[Run], bool]) -> Mapping[str, bool]:
+    """Whether most runs of each protocol have sustained their rate, by its name."""
     found = {}
-    for place, setting in enumerate(comparison.settings):
+    for place, name in enumerate(comparison.labels):
         runs = [run for run in comparison.runs if run.setting == place]
-        found[setting.mode] = 2 * sum(sustains(run, case) for run in runs) > len(runs)
+        found[name] = 2 * sum(map(sustains, runs)) > len(runs)
     return found
 
 
