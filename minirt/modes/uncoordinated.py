@@ -52,7 +52,6 @@ class Uncoordinated(Unaligned):
             raise ConfigurationError(
                 f"{self.name}: log_bytes must be at least {_LEAST_LOG_BYTES}, got {self.log_bytes}"
             )
-
         if self.stagger is not None and seconds(self.stagger, "stagger") == 0:
             raise ConfigurationError(
                 f"{self.name}: stagger must be positive; without it, leave it out"

@@ -61,6 +61,7 @@ class LocalSnapshots:
     induced: bool = False
     """Whether marks force snapshots: see mode `communication_induced`."""
     stagger_s: float | None = None
+    """By how much a vertex is ahead of the one before it; None: each subtask goes by itself."""
 
     @property
     def early_bytes(self) -> int:
