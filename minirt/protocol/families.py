@@ -20,6 +20,7 @@ from minirt.protocol.barriers import Barrier
 from minirt.protocol.ids import SubtaskId
 from minirt.protocol.job_events import SnapshotAcknowledged, SnapshotDeclined
 from minirt.protocol.manifest import SinkHandles
+from minirt.protocol.part_paths import file_of
 from minirt.protocol.subtask_commands import SubtaskCommand, TriggerCheckpoint
 
 _LOCAL_IDS = 1_000_000_000
@@ -173,6 +174,7 @@ class Coordinated:
         return frozenset()
 
 
-def paths_of(parts: Iterable[SnapshotAcknowledged]) -> Collection[str]:
+def files_of(parts: Iterable[SnapshotAcknowledged]) -> Collection[str]:
     """The files that snapshots are in, and that they build on."""
-    return {path for part in parts if part.snapshot is not None for path in part.snapshot.paths()}
+    snapshots = [part.snapshot for part in parts if part.snapshot is not None]
+    return {file_of(path) for snapshot in snapshots for path in snapshot.paths()}

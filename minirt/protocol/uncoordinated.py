@@ -21,7 +21,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 
 from minirt.protocol.barriers import Barrier
-from minirt.protocol.families import paths_of
+from minirt.protocol.families import files_of
 from minirt.protocol.ids import SubtaskId
 from minirt.protocol.job_events import SnapshotAcknowledged, SnapshotDeclined
 from minirt.protocol.lines import LineTracker, LocalCut
@@ -50,8 +50,6 @@ class _Reported:
     """Its local snapshots, stored or not, behind that of the last line that is whole."""
     taken_at: dict[int, float] = field(default_factory=dict)
     """When those in `stored` were taken, about, by the clock of the coordinator."""
-    files: set[str] = field(default_factory=set)
-    """All that it has stored and that was not given out as unneeded."""
 
     def statistics_on(self, number: int, ordered_at: float) -> SubtaskStats:
         """Those of its part of a line that was ordered, without what is in flight."""
@@ -79,6 +77,8 @@ class Uncoordinated:
         self._ordered_id = 0
         """Its checkpoint."""
         self._ordered_at = 0.0
+        self._files: set[str] = set()
+        """All that subtasks have stored and that was not given out as unneeded. Several may share one."""
 
     @property
     def ready(self) -> bool:
@@ -109,7 +109,7 @@ class Uncoordinated:
         own.taken_at[cut.number] = now - event.stats.async_s
         self._moved |= self._tracker.add(event.subtask, cut)
         self.urgent |= cut.early
-        own.files.update(paths_of([event]))
+        self._files.update(files_of([event]))
 
     def on_part(self, event: SnapshotAcknowledged) -> SnapshotAcknowledged:
         if event.of_line:
@@ -117,7 +117,7 @@ class Uncoordinated:
         own = self._reported[event.subtask]
         self._owe(event.subtask, event.handles)
         own.newest, own.barrier_behind = event, own.number
-        own.files.update(paths_of([event]))
+        self._files.update(files_of([event]))
         return replace(event, handles=())
 
     def on_declined(self, event: SnapshotDeclined) -> SnapshotDeclined:
@@ -150,16 +150,16 @@ class Uncoordinated:
             own.declined = 0
 
     def take_unneeded(self) -> frozenset[str]:
-        unneeded: set[str] = set()
+        needed: set[str] = set()
         for subtask, own in self._reported.items():
             kept = self._tracker.kept(subtask)
             own.stored = {number: own.stored[number] for number in kept if number in own.stored}
             own.taken_at = {number: own.taken_at[number] for number in own.stored}
             parts = [*own.stored.values(), *([own.newest] if own.newest is not None else [])]
-            needed = paths_of(parts)
-            unneeded |= own.files.difference(needed)
-            own.files.intersection_update(needed)
-        return frozenset(unneeded)
+            needed.update(files_of(parts))
+        unneeded = frozenset(self._files - needed)
+        self._files &= needed
+        return unneeded
 
     def _owe(self, subtask: SubtaskId, handles: Collection[SinkHandles]) -> None:
         """Of a snapshot with barriers."""

@@ -82,6 +82,15 @@ class Job:
         self.checkpoints.on_manifest_stored(checkpoint_id, now)
         return manifest
 
+    def line_at(self, now: float) -> frozenset[str]:
+        """One that is due is written at once; returns what may be deleted by then."""
+        id = round(now / 10)
+        self.checkpoints.on_trigger_timer(id, now)
+        self.slices(id, now)
+        commands = self.checkpoints.on_manifest_stored(id, now)
+        [clean_up] = [one for one in commands if isinstance(one, CleanUp)]
+        return clean_up.unneeded
+
     def savepoint(self, now: float) -> TriggerCheckpoint:
         request = SavepointRequest(7, "unaligned", None, Afterwards.GO_ON)
         assert self.savepoints.add(request) == []
@@ -296,12 +305,23 @@ def test_snapshots_behind_the_line_are_deleted_unless_others_build_on_them() -> 
     job.source(1, 1.0)
     job.sink(1, 1, 2.0)
     job.sink(2, 1, 3.0)
-    job.checkpoints.on_trigger_timer(1, 10.0)
-    job.slices(1, 11.0)
-    [clean_up] = [
-        one for one in job.checkpoints.on_manifest_stored(1, 11.0) if isinstance(one, CleanUp)
-    ]
-    assert clean_up.unneeded == {f"{local_id(1, 1)}/1-0"}
+    assert job.line_at(10.0) == {f"{local_id(1, 1)}/1-0"}
+
+
+def test_a_file_that_subtasks_share_is_deleted_when_none_of_them_needs_its_part() -> None:
+    def sharing(event: SnapshotAcknowledged, start: int) -> SnapshotAcknowledged:
+        assert event.snapshot is not None
+        return replace(event, snapshot=replace(event.snapshot, path=f"both@{start}+9"))
+
+    job, unneeded = Job(), []
+    job.checkpoints.on_acknowledged(sharing(local(SOURCE, 1), 0), 1.0)
+    job.checkpoints.on_acknowledged(sharing(local(SINK, 1, (SOURCE, 1)), 9), 1.0)
+    job.line_at(10.0)
+    job.source(2, 12.0)
+    unneeded.append(job.line_at(20.0))
+    job.sink(2, 2, 22.0)
+    unneeded.append(job.line_at(30.0))
+    assert unneeded == [frozenset(), frozenset({"both"})]
 
 
 def test_a_job_fails_if_one_subtask_can_store_none_of_its_snapshots() -> None:
