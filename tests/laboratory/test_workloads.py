@@ -143,20 +143,8 @@ def test_a_record_that_comes_once_more_is_as_old_as_it_was(place):
     assert all(record[2] - made[255] > 0.25e9 for record in new if record[0] > 255)
 
 
-def run_for(workload: Workload, place: Place, seconds: float) -> Verification:
-    """Inline, until time is up."""
-    timer = threading.Timer(seconds, place.finish.touch)
-    timer.start()
-    workload.environment(2, place).execute(
-        checkpointing=rt.Checkpointing(f"{place.folder}/checkpoints", interval="200ms"),
-        runner="inline",
-    )
-    timer.join()
-    return workload.verify(place)
-
-
 def test_every_record_is_in_one_window(place):
-    found = run_for(Windowed(keys=50, window_records=500), place, 0.5)
+    found = run_until_there_are(3, Windowed(keys=50, window_records=500), place)
     assert (found.verdict, found.missing, found.twice) == ("passed", 0, 0)
     assert (found.expected or 0) >= 128
     [*_, path] = sorted(place.outputs.glob("*.tally"))
