@@ -196,6 +196,11 @@ CATALOGUE: tuple[Metric, ...] = (
         "hard_backpressure_s",
         "Time stuck within one record, with no room for its output in memory or on disk.",
     ),
+    _total(
+        "minirt_drift_pause_seconds_total",
+        "drift_pause_s",
+        "Time in which a source read nothing, as it was too far ahead of others in its drift group.",
+    ),
     _total("minirt_records_in_total", "records_in", "Records that were taken in."),
     _total(
         "minirt_records_out_total", "records_out", "Records that were emitted, once for each link."

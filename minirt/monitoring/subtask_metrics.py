@@ -10,11 +10,12 @@ from minirt.protocol.watermarks import MAX_WATERMARK
 
 @dataclass(slots=True)
 class SubtaskMetrics:
-    """Totals since the subtask started. Busy, idle, soft and hard add up to its life, in seconds.
+    """Totals since the subtask started. Busy, idle, soft, hard and drift add up to its life, in seconds.
 
     *Busy*: it has input and room for output; it works, or waits for its turn in its process. *Soft*: it has
     input but no room for output, and can still take a barrier. *Hard*: it is stuck inside one record,
-    because there is no room for that record's output, neither in memory nor on disk. Else it is *idle*.
+    because there is no room for that record's output, neither in memory nor on disk. *Drift*: it is a
+    source that reads nothing because it is too far ahead of others in its drift group. Else it is *idle*.
     """
 
     records_in: int = 0
@@ -27,6 +28,7 @@ class SubtaskMetrics:
     idle_s: float = 0.0
     soft_backpressure_s: float = 0.0
     hard_backpressure_s: float = 0.0
+    drift_pause_s: float = 0.0
     watermark: int | None = None
     queued_in_bytes: int = 0
     queued_out_bytes: int = 0
@@ -55,7 +57,8 @@ class SubtaskMetrics:
     @property
     def accounted_s(self) -> float:
         """How long the subtask has lived."""
-        return self.busy_s + self.idle_s + self.soft_backpressure_s + self.hard_backpressure_s
+        pressed_s = self.soft_backpressure_s + self.hard_backpressure_s
+        return self.busy_s + self.idle_s + pressed_s + self.drift_pause_s
 
 
 class Activity(Enum):
@@ -65,6 +68,7 @@ class Activity(Enum):
     IDLE = "idle_s"
     SOFT_BACKPRESSURE = "soft_backpressure_s"
     HARD_BACKPRESSURE = "hard_backpressure_s"
+    DRIFT_PAUSE = "drift_pause_s"
 
 
 class TimeAccount:

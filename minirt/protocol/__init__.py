@@ -18,6 +18,7 @@ One checkpoint, in a subtask:
     barriers            what barriers, alignments and commands are, and what a mode may answer
     barrier_handler     what one subtask does about barriers, whatever the mode
     watermarks          event time, of a subtask from those of its channels
+    drift               how far sources may be ahead of the slowest one
 
 One checkpoint, at the coordinator:
 

@@ -123,9 +123,10 @@ class ArraySlots:
             return None
         return self._move_together()
 
-    def live(self) -> Slots:
-        """The slots of all keys."""
-        return np.flatnonzero(~self._gone[: self.used])
+    def live(self, start: int = 0, stop: int | None = None) -> Slots:
+        """The slots of all keys, or of those from `start` to before `stop`."""
+        stop = self.used if stop is None else min(stop, self.used)
+        return start + np.flatnonzero(~self._gone[start:stop])
 
     def keys(self, slots: Slots) -> list[pa.Array]:
         """The key columns of these slots."""
@@ -261,6 +262,13 @@ class ArraySlots:
             held.clear(again)
         self._gone[again] = False
         self._gone_count -= len(again)
+
+    def _begin_anew(self, contents: Contents, slots: Slots) -> None:
+        """Forget what these slots hold, but for their keys."""
+        for held in contents.accumulators:
+            held.clear(slots)
+        self._times[slots] = _BEFORE_ALL
+        self._pending[slots] = False
 
     def _move_together(self) -> Slots:
         """Give back the slots of keys that are gone. The next snapshot stores all others."""

@@ -9,10 +9,12 @@ from typing import Protocol
 
 from minirt.errors import WorkerLostError
 from minirt.operators.common.base import CoroutineStart
+from minirt.protocol.drift import Progress
 from minirt.protocol.ids import SubtaskId
 from minirt.protocol.job_events import (
     JobEvent,
     SnapshotDeclined,
+    SourceProgressed,
     StopWorkers,
     SubtaskDrained,
     SubtaskStarted,
@@ -245,6 +247,9 @@ class SimulatedWorker(Actor):
 
     def drained(self, subtask: SubtaskId) -> None:
         self._cluster.post(self, SubtaskDrained(self.generation, subtask))
+
+    def progressed(self, subtask: SubtaskId, progress: Progress) -> None:
+        self._cluster.post(self, SourceProgressed(self.generation, subtask, progress))
 
     def wake(self, subtask: SubtaskId) -> None:
         actor = self.actors.get(subtask)

@@ -32,7 +32,7 @@ from minirt.runtime.channels.channels import InputGate, OutputChannel
 from minirt.runtime.channels.frames import Frame
 from minirt.runtime.subtask import gate_input
 from minirt.runtime.subtask.snapshot import SnapshotUpload
-from minirt.runtime.subtask.source_input import _SplitState
+from minirt.runtime.subtask.splits import SplitState
 from minirt.storage.part_writer import PartWriter
 from minirt.storage.parts import encode_part, part_checksum
 from minirt.testing import TransactionalSink
@@ -255,14 +255,14 @@ def test_in_flight_data_that_is_not_restored(monkeypatch: Patch) -> None:
 
 
 def test_a_source_offset_that_is_one_off(monkeypatch: Patch) -> None:
-    to_plain = _SplitState.to_plain
+    to_plain = SplitState.to_plain
 
-    def shifted(state: _SplitState) -> list[Any]:
+    def shifted(state: SplitState) -> list[Any]:
         plain = to_plain(state)
         plain[4] += 1
         return plain
 
-    monkeypatch.setattr(_SplitState, "to_plain", shifted)
+    monkeypatch.setattr(SplitState, "to_plain", shifted)
     assert "no consistent cut" in violation_of(LINE, "aligned").problem
 
 

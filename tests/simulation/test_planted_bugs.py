@@ -43,7 +43,7 @@ from minirt.runtime.coordinator.storage_tasks import StorageTasks
 from minirt.runtime.subtask import gate_input
 from minirt.runtime.subtask.recovered import RecoveredChannels
 from minirt.runtime.subtask.snapshot import SnapshotUpload
-from minirt.runtime.subtask.source_input import _SplitState
+from minirt.runtime.subtask.splits import SplitState
 from minirt.state.keyed import KeyedState
 from minirt.state.timers import Timers
 from minirt.storage.checkpoints import CheckpointStorage
@@ -198,14 +198,14 @@ def test_timers_that_are_not_restored(monkeypatch: Patch) -> None:
 
 @pytest.mark.parametrize("error", [1, -1])
 def test_a_source_offset_that_is_one_off(monkeypatch: Patch, error: int) -> None:
-    to_plain = _SplitState.to_plain
+    to_plain = SplitState.to_plain
 
-    def shifted(state: _SplitState) -> list[Any]:
+    def shifted(state: SplitState) -> list[Any]:
         plain = to_plain(state)
         plain[4] = max(0, plain[4] + error)
         return plain
 
-    monkeypatch.setattr(_SplitState, "to_plain", shifted)
+    monkeypatch.setattr(SplitState, "to_plain", shifted)
     assert_noticed(counting, "no consistent cut")
 
 
@@ -213,14 +213,14 @@ def test_a_source_offset_that_is_one_off(monkeypatch: Patch, error: int) -> None
 def test_a_source_offset_that_is_one_off_shows_in_the_output(
     monkeypatch: Patch, error: int, consequence: str
 ) -> None:
-    to_plain = _SplitState.to_plain
+    to_plain = SplitState.to_plain
 
-    def shifted(state: _SplitState) -> list[Any]:
+    def shifted(state: SplitState) -> list[Any]:
         plain = to_plain(state)
         plain[4] = max(0, plain[4] + error)
         return plain
 
-    monkeypatch.setattr(_SplitState, "to_plain", shifted)
+    monkeypatch.setattr(SplitState, "to_plain", shifted)
     assert_noticed(
         output_of_random_jobs, consequence, "timer", "clock", "numbers", "passed a record"
     )

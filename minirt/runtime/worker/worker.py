@@ -20,9 +20,11 @@ from minirt.monitoring.logs import keep_lines, logger_of, set_up_worker
 from minirt.monitoring.subtask_metrics import Activity, TimeAccount
 from minirt.operators.common.base import CoroutineStart, chain_error, user_error
 from minirt.operators.common.mailbox import Mailbox
+from minirt.protocol.drift import Progress
 from minirt.protocol.ids import SubtaskId
 from minirt.protocol.job_events import (
     JobEvent,
+    SourceProgressed,
     StopWorkers,
     SubtaskDrained,
     SubtaskStarted,
@@ -176,6 +178,9 @@ class Worker:
         self._report()  # Whoever hears that all is read must not know older figures.
         self._tell(SubtaskDrained(self._place.generation, subtask))
 
+    def progressed(self, subtask: SubtaskId, progress: Progress) -> None:
+        self._tell(SourceProgressed(self._place.generation, subtask, progress))
+
     def wake(self, subtask: SubtaskId) -> None:
         self._waker.wake()
 
@@ -303,7 +308,8 @@ class Worker:
     def _note_wait(self, subtask: Subtask) -> None:
         """What its time counts as until it works, or until this is looked at again."""
         if not subtask.has_input:
-            activity = Activity.IDLE
+            held = subtask.input.held_by_drift
+            activity = Activity.DRIFT_PAUSE if held else Activity.IDLE
         elif subtask.outputs.full:
             activity = Activity.SOFT_BACKPRESSURE
         else:
