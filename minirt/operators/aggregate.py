@@ -21,12 +21,11 @@ from minirt.operators.common.aggregation import (
 )
 from minirt.operators.common.base import Operator, OperatorContext, user_error
 from minirt.operators.common.columns import to_columns
+from minirt.operators.common.filling import AggregatesFilling, StateFilling
 from minirt.protocol.watermarks import MAX_WATERMARK
 from minirt.state.array_table import ArrayTable, Results
 from minirt.state.sections import Section
-from minirt.state.stored import STATE
-
-_TABLE = f"{STATE}value"
+from minirt.state.stored import AGGREGATED
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +53,9 @@ class AggregateSpec(OperatorSpec):
 
     def output_schema(self, site: Site) -> pa.Schema | None:
         return aggregated_schema(self.aggregates, site)
+
+    def filling(self, site: Site, output: pa.Schema | None) -> StateFilling:
+        return AggregatesFilling(site.label, site.keys, self.aggregates, output, self.emit == "end")
 
     def build(self, ctx: OperatorContext) -> Operator:
         return AggregateOperator(ctx, self)
@@ -98,17 +100,17 @@ class AggregateOperator(Operator):
 
     def snapshot(self) -> Mapping[str, Section]:
         section = self._table.snapshot()
-        return {} if section is None else {_TABLE: section}
+        return {} if section is None else {AGGREGATED: section}
 
     def builds_on(self) -> Mapping[str, Collection[str]]:
-        return {_TABLE: self._table.builds_on()}
+        return {AGGREGATED: self._table.builds_on()}
 
     def on_stored(self, path: str) -> None:
         self._table.on_stored(path)
 
     def restore(self, sections: Mapping[str, bytes], *, exact: bool) -> None:
         ctx = self.ctx
-        self._table.restore(sections[_TABLE], own_groups(ctx, exact=exact), ctx.max_parallelism)
+        self._table.restore(sections[AGGREGATED], own_groups(ctx, exact=exact), ctx.max_parallelism)
         if isinstance(self._spec.emit, float) and len(self._table.pending()):
             self._emit_at = ctx.monotonic() + self._spec.emit
 
