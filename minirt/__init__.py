@@ -83,7 +83,7 @@ if TYPE_CHECKING:
     from minirt.api.keywords import OperatorOptions, RunOptions
     from minirt.api.stream import Stream
     from minirt.api.windowed_stream import WindowedStream
-    from minirt.clusters import HostCluster, Invitation, Launched
+    from minirt.clusters import HostCluster, Invitation, Launched, Reactive
     from minirt.config import Checkpointing, Limits, Options, Queues
     from minirt.errors import (
         ConfigurationError,
@@ -230,6 +230,7 @@ __all__ = [
     "Options",
     "Limits",
     "Queues",
+    "Reactive",
     "Restart",
     "HostCluster",
     "Invitation",
@@ -306,7 +307,7 @@ _NAMES_OF = {
     "minirt.api.keywords": "OperatorOptions RunOptions",
     "minirt.api.stream": "Stream",
     "minirt.api.windowed_stream": "WindowedStream",
-    "minirt.clusters": "HostCluster Invitation Launched",
+    "minirt.clusters": "HostCluster Invitation Launched Reactive",
     "minirt.config": "Checkpointing Limits Options Queues",
     "minirt.errors": (
         "ConfigurationError CorruptCheckpointError JobFailedError MinirtError ProtocolError "

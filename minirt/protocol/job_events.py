@@ -23,6 +23,7 @@ from minirt.protocol.manifest import (
 from minirt.protocol.reasons import GenerationFailure, SavepointFailure
 from minirt.protocol.reports import CheckpointReport
 from minirt.protocol.savepoint_requests import Savepoint, SavepointRequest
+from minirt.protocol.slots import AwaitSlots, SlotsAwaited, SlotsChanged
 from minirt.protocol.source_offsets import (
     SourceOffsets,
     SourcesNotTold,
@@ -32,6 +33,7 @@ from minirt.protocol.source_offsets import (
 from minirt.protocol.starting_point import FROM_THE_BEGINNING, StartingPoint
 from minirt.protocol.stored_watermarks import SubtaskWatermarks
 from minirt.protocol.subtask_commands import SubtaskCommand
+from minirt.protocol.topology import Topology
 from minirt.protocol.trace import CheckpointTrace, SubtaskTrace
 
 
@@ -67,6 +69,7 @@ class GenerationPrepared:
     """A generation is claimed, its restore point chosen, and that point's sink handles committed.
 
     `drains`: what is restored ends the job by a drain that is not over. `start` is for its workers.
+    `topology` is that of the job, if the preparation was told at which parallelism.
     """
 
     generation: int
@@ -74,6 +77,7 @@ class GenerationPrepared:
     next_checkpoint_id: int
     drains: bool = False
     start: StartingPoint = FROM_THE_BEGINNING
+    topology: Topology | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,6 +241,8 @@ JobEvent = (
     | WorkerSeen
     | WorkerFailed
     | SlotsCame
+    | SlotsAwaited
+    | SlotsChanged
     | SnapshotAcknowledged
     | SnapshotDeclined
     | ManifestStored
@@ -260,10 +266,12 @@ JobEvent = (
 class PrepareGeneration:
     """Claim the next generation, choose where to restore from, commit that point's handles.
 
-    `damaged` says what is wrong with the checkpoints that workers could not read.
+    `damaged` says what is wrong with the checkpoints that workers could not read. With a `parallelism`
+    the job has that from now on.
     """
 
     damaged: Mapping[ManifestKey, CorruptCheckpointError] = field(default_factory=dict)
+    parallelism: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -390,7 +398,8 @@ class EndJob:
 
 
 JobCommand = (
-    PrepareGeneration
+    AwaitSlots
+    | PrepareGeneration
     | Deploy
     | StopWorkers
     | SubtaskCommand
