@@ -62,7 +62,8 @@ from minirt.runtime.control.package import Deployment
 from minirt.runtime.coordinator.observer import JobProgress
 from minirt.runtime.coordinator.shell import JobShell
 from minirt.runtime.coordinator.storage_tasks import StorageCommand, StorageTasks
-from minirt.runtime.program.execute import job_protocol, place
+from minirt.runtime.program.execute import job_protocol
+from minirt.runtime.program.shapes import place
 from minirt.storage.checkpoints import CheckpointStorage
 from minirt.storage.local_files import LocalFiles
 from minirt.storage.store import Objects, ObjectStore

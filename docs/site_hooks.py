@@ -51,7 +51,7 @@ API = {
     "Running jobs": (
         "RunOptions Checkpointing AlignedWithTimeout Epoch Uncoordinated Options Limits Queues Restart "
         "JobSettings load_settings Job JobResult JobStatus JobObserver JobProgress JobFigures HostCluster "
-        "Invitation Launched"
+        "Invitation Launched Reactive"
     ),
     "Checkpoints": (
         "CheckpointReport CheckpointStatus SubtaskReport ChannelReport CheckpointUnderWay Savepoint "

@@ -85,7 +85,7 @@ if TYPE_CHECKING:
     from minirt.api.stream import Stream
     from minirt.api.windowed_stream import WindowedStream
     from minirt.bootstrap import SavepointWriter
-    from minirt.clusters import HostCluster, Invitation, Launched
+    from minirt.clusters import HostCluster, Invitation, Launched, Reactive
     from minirt.config import Checkpointing, Limits, Options, Queues
     from minirt.errors import (
         ConfigurationError,
@@ -232,6 +232,7 @@ __all__ = [
     "Options",
     "Limits",
     "Queues",
+    "Reactive",
     "Restart",
     "HostCluster",
     "Invitation",
@@ -310,7 +311,7 @@ _NAMES_OF = {
     "minirt.api.stream": "Stream",
     "minirt.api.windowed_stream": "WindowedStream",
     "minirt.bootstrap": "SavepointWriter",
-    "minirt.clusters": "HostCluster Invitation Launched",
+    "minirt.clusters": "HostCluster Invitation Launched Reactive",
     "minirt.config": "Checkpointing Limits Options Queues",
     "minirt.errors": (
         "ConfigurationError CorruptCheckpointError JobFailedError MinirtError ProtocolError "

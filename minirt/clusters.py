@@ -47,6 +47,32 @@ class Launched(Protocol):
 
 
 @dataclass(frozen=True)
+class Reactive:
+    """The parallelism of a job follows the slots of its hosts, for `HostCluster(reactive=Reactive())`.
+
+    The job begins as soon as there are slots for the parallelism that it states. With fewer after
+    `HostCluster.wait` it begins at a smaller one, down to `min_slots` or else 1; so it goes on after the
+    loss of hosts. With more it grows behind a checkpoint, up to `max_slots`, or else to its
+    max_parallelism: once the slots have been the same for `settle`, and at most `rescales` times within
+    `per`. Operators that state their own parallelism keep it. Raises ConfigurationError for values that
+    cannot work.
+    """
+
+    max_slots: int | None = None
+    settle: Duration = "10s"
+    rescales: int = 6
+    per: Duration = "1h"
+
+    def __post_init__(self) -> None:
+        if self.max_slots is not None:
+            positive("Reactive: max_slots", self.max_slots)
+        positive("Reactive: rescales", self.rescales)
+        seconds(self.settle, "Reactive: settle")
+        if seconds(self.per, "Reactive: per") == 0:
+            raise ConfigurationError(f"Reactive: per must be positive, got {self.per!r}")
+
+
+@dataclass(frozen=True)
 class HostCluster:
     """Hosts on which somebody starts `minirt host`: by ssh, systemd, a scheduler.
 
@@ -57,7 +83,8 @@ class HostCluster:
     The job needs as many slots as its widest operator has subtasks, or `Options.workers`. It waits for
     them for `wait`, at the start and after each loss of a host. If fewer have come by then, but at least
     `min_slots`, it goes on with several subtasks of an operator in one slot. When enough have come after
-    all, it goes on with all of them from its next checkpoint.
+    all, it goes on with all of them from its next checkpoint. With `reactive` its parallelism follows the
+    slots instead.
 
     Without `tls` whoever sees the network reads the records; the secret is never sent in either case.
     Raises ConfigurationError for values that cannot work.
@@ -68,12 +95,17 @@ class HostCluster:
     wait: Duration = "60s"
     min_slots: int | None = None
     tls: bool = True
+    reactive: Reactive | None = None
 
     def __post_init__(self) -> None:
         parse_address(self.listen, f"{type(self).__name__}: listen")
         seconds(self.wait, f"{type(self).__name__}: wait")
         if self.min_slots is not None:
             positive(f"{type(self).__name__}: min_slots", self.min_slots)
+        if self.reactive is not None and not isinstance(self.reactive, Reactive):
+            raise ConfigurationError(
+                f"{type(self).__name__}: reactive is a Reactive(), not {self.reactive!r}"
+            )
 
     def launch(self, invitation: Invitation) -> Launched:
         """Have agents started. Called when the coordinator listens; must not wait for them."""

@@ -8,7 +8,7 @@ import threading
 import time
 from typing import Any
 
-from minirt import ConfigurationError, HostCluster, Invitation
+from minirt import ConfigurationError, HostCluster, Invitation, Reactive
 from minirt.units import Duration, positive
 from minirt_connectors.host_process import Agent, QuickFailures, in_one_line, run_host
 
@@ -38,6 +38,7 @@ class RayCluster(HostCluster):
         wait: Duration = "2min",
         min_slots: int | None = None,
         tls: bool = True,
+        reactive: Reactive | None = None,
     ) -> None:
         positive("RayCluster: slots", slots)
         positive("RayCluster: slots_each", slots_each)
@@ -45,7 +46,12 @@ class RayCluster(HostCluster):
         self._actors = -(-slots // slots_each)
         ray = _connected()
         super().__init__(
-            listen or f"{ray.util.get_node_ip_address()}:0", credentials, wait, min_slots, tls
+            listen or f"{ray.util.get_node_ip_address()}:0",
+            credentials,
+            wait,
+            min_slots,
+            tls,
+            reactive,
         )
 
     def launch(self, invitation: Invitation) -> RayHosts:

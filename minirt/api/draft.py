@@ -17,7 +17,7 @@ from minirt.graph.keys import KeySelector
 from minirt.graph.operator_spec import OperatorSpec, Site
 from minirt.graph.partitioning import Partitioning
 from minirt.graph.validate import check_parallelism, check_partitioning, validate
-from minirt.partitionings import Forward, Rebalance
+from minirt.partitionings import default_partitioning
 
 _UID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,199}")
 
@@ -192,7 +192,10 @@ class Draft:
             for uid, drafted in zip(uids, self._operators, strict=True)
         }
         edges = tuple(
-            Edge(uids[feed.port.operator], uid, feed.partitioning, feed.target_input, feed.port.tag)
+            Edge(
+                *(uids[feed.port.operator], uid, feed.partitioning, feed.target_input),
+                *(feed.port.tag, feed.port.partitioning is None),
+            )
             for uid, drafted in zip(uids, self._operators, strict=True)
             for feed in drafted.feeds
         )
@@ -254,7 +257,7 @@ class Draft:
     def _partitioning(self, port: Port, target: OperatorNode) -> Partitioning:
         source = self.node(port.operator)
         if port.partitioning is None:
-            return Forward() if source.parallelism == target.parallelism else Rebalance()
+            return default_partitioning(source.parallelism, target.parallelism)
         check_partitioning(port.partitioning, source, target)
         return port.partitioning
 

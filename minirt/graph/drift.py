@@ -10,7 +10,6 @@ from minirt.functions import Watermarks
 from minirt.graph.execution import ExecutionGraph
 from minirt.graph.job_graph import JobGraph, OperatorNode
 from minirt.protocol.drift import DriftGroup
-from minirt.protocol.ids import SubtaskId
 
 UNNAMED = ""
 """The group of all sources whose watermarks name none."""
@@ -41,15 +40,15 @@ def check_drift(graph: JobGraph) -> None:
 
 
 def drift_groups(graph: ExecutionGraph) -> list[DriftGroup]:
-    """The groups, with their subtasks."""
+    """The groups, with their sources."""
     drifts: dict[str, int] = {}
-    members: dict[str, set[SubtaskId]] = defaultdict(set)
+    sources: dict[str, set[str]] = defaultdict(set)
     for vertex in graph.vertices:
-        for _, marks in _drifting(vertex.operators[:1]):
+        for node, marks in _drifting(vertex.operators[:1]):
             assert marks.max_drift_ms is not None
             drifts[group_of(marks)] = marks.max_drift_ms
-            members[group_of(marks)] |= {*vertex.subtasks()}
-    return [DriftGroup(name, drift, frozenset(members[name])) for name, drift in drifts.items()]
+            sources[group_of(marks)].add(node.uid)
+    return [DriftGroup(name, drift, frozenset(sources[name])) for name, drift in drifts.items()]
 
 
 def group_of(marks: Watermarks) -> str:

@@ -61,6 +61,8 @@ class Edge:
     partitioning: Partitioning
     target_input: int = 0
     tag: str | None = None
+    defaulted: bool = False
+    """Whether nobody chose the partitioning: at another parallelism it may be another one."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,6 +27,15 @@ def describe_job(
     """
     checkpointing = settings.checkpointing
     return {
+        **describe_graph(execution),
+        "storage": None if checkpointing is None else without_password(checkpointing.storage),
+        "configuration": dict(_configuration(settings, mode, restart)),
+    }
+
+
+def describe_graph(execution: ExecutionGraph) -> Plain:
+    """The part of it that is another one at another parallelism."""
+    return {
         "vertices": [
             {
                 "id": vertex.id,
@@ -44,8 +53,6 @@ def describe_job(
             }
             for link in execution.links
         ],
-        "storage": None if checkpointing is None else without_password(checkpointing.storage),
-        "configuration": dict(_configuration(settings, mode, restart)),
     }
 
 

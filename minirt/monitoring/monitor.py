@@ -48,11 +48,7 @@ class JobMonitor(JobObserver):
 
     def __init__(self, graph: ExecutionGraph, now: Callable[[], float] = SYSTEM_CLOCK.now) -> None:
         self._name = graph.name
-        self._heads = {
-            id: (vertex.operators[0].uid, vertex.name)
-            for vertex in graph.vertices
-            for id in vertex.subtasks()
-        }
+        self.take_shape(graph)
         self._now = now
         self._started_at = now()
         self._status = JobStatus.CREATED
@@ -67,6 +63,17 @@ class JobMonitor(JobObserver):
         self._subtasks: tuple[SubtaskFigures, ...] = ()
         self.log_book = LogBook()
         """The newest messages of workers."""
+
+    def take_shape(self, graph: ExecutionGraph) -> None:
+        """The job is planned like this from now on.
+
+        May be called from another thread, between two generations.
+        """
+        self._heads = {
+            id: (vertex.operators[0].uid, vertex.name)
+            for vertex in graph.vertices
+            for id in vertex.subtasks()
+        }
 
     def on_status(self, status: JobStatus, generation: int) -> None:
         if generation != self._generation:
@@ -94,11 +101,11 @@ class JobMonitor(JobObserver):
         self._restart_records.append(RestartRecord(self._now(), self._generation, delay_s, cause))
 
     def on_progress(self, progress: JobProgress) -> None:
-        subtasks = []
-        for id in sorted(progress.metrics):
+        subtasks, heads = [], self._heads
+        for id in sorted(progress.metrics.keys() & heads.keys()):
             meter = self._meters.setdefault(id, RateMeter())
             meter.update(progress.metrics[id])
-            operator, name = self._heads[id]
+            operator, name = heads[id]
             subtasks.append(
                 SubtaskFigures(
                     operator,

@@ -26,8 +26,15 @@ PARTITIONINGS: tuple[type[Partitioning], ...] = (
     Custom,
 )
 
+
+def default_partitioning(senders: int, receivers: int) -> Partitioning:
+    """That of an edge for which a job names none."""
+    return Forward() if senders == receivers else Rebalance()
+
+
 __all__ = [
     "PARTITIONINGS",
+    "default_partitioning",
     "Partitioning",
     "KeyPartitioning",
     "KeySelector",

@@ -7,10 +7,11 @@ that comes late costs time, and nobody is further ahead for it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from minirt.protocol.ids import SubtaskId
+from minirt.protocol.manifest import VertexEntry
 from minirt.protocol.subtask_commands import LimitDrift
 
 DRIFT_STEPS = 8
@@ -19,11 +20,11 @@ DRIFT_STEPS = 8
 
 @dataclass(frozen=True, slots=True)
 class DriftGroup:
-    """The subtasks of sources whose watermarks stay within `max_drift_ms` of the least one."""
+    """Sources, by uid, whose watermarks stay within `max_drift_ms` of the least one."""
 
     name: str
     max_drift_ms: int
-    members: frozenset[SubtaskId]
+    sources: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +46,9 @@ HOLDS_NOBODY = Progress(None, complete=True)
 class _Limit:
     """The limit of one group."""
 
-    def __init__(self, group: DriftGroup) -> None:
-        self._group = group
-        self._progress = dict.fromkeys(group.members, NOTHING_YET)
+    def __init__(self, max_drift_ms: int, members: Iterable[SubtaskId]) -> None:
+        self._max_drift_ms = max_drift_ms
+        self._progress = dict.fromkeys(members, NOTHING_YET)
         self.limit_ms: int | None = None
         """None until any member has brought something: each goes by its own first watermark."""
 
@@ -62,7 +63,7 @@ class _Limit:
         known = [one.watermark for one in told if one.watermark is not None]
         if not known:
             return self.limit_ms
-        limit = min(known) + self._group.max_drift_ms
+        limit = min(known) + self._max_drift_ms
         if self.limit_ms is not None and not all(one.complete for one in told):
             return min(limit, self.limit_ms)  # What comes yet may be far behind.
         return limit
@@ -71,14 +72,22 @@ class _Limit:
 class DriftLimits:
     """The limits of all groups in one generation. They are told once all subtasks run."""
 
-    def __init__(self, generation: int, groups: Iterable[DriftGroup]) -> None:
+    def __init__(
+        self, generation: int, groups: Iterable[DriftGroup], vertices: Collection[VertexEntry]
+    ) -> None:
         self._generation = generation
         self._running = False
         self._limits: dict[str, _Limit] = {}
         self._group_of: dict[SubtaskId, str] = {}
         for group in groups:
-            self._limits[group.name] = _Limit(group)
-            self._group_of |= dict.fromkeys(group.members, group.name)
+            members = [
+                SubtaskId(vertex.id, index)
+                for vertex in vertices
+                if vertex.uids[0] in group.sources
+                for index in range(vertex.parallelism)
+            ]
+            self._limits[group.name] = _Limit(group.max_drift_ms, members)
+            self._group_of |= dict.fromkeys(members, group.name)
 
     def on_running(self) -> Sequence[LimitDrift]:
         self._running = True

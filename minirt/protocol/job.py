@@ -46,7 +46,6 @@ from minirt.protocol.job_events import (
     JobStatus,
     ManifestRefused,
     ManifestStored,
-    PrepareGeneration,
     SavepointNotPublished,
     SavepointPublished,
     SavepointRequested,
@@ -67,6 +66,7 @@ from minirt.protocol.job_events import (
     WorkerSeen,
 )
 from minirt.protocol.manifest import ManifestKey, VertexEntry
+from minirt.protocol.reactive import UNCHANGING, Parallelism
 from minirt.protocol.reasons import (
     CheckpointFailure,
     CheckpointFailureReason,
@@ -78,7 +78,9 @@ from minirt.protocol.reasons import (
 )
 from minirt.protocol.reports import CheckpointUnderWay
 from minirt.protocol.restarts import RestartPolicy
+from minirt.protocol.restore import vertex_entries
 from minirt.protocol.savepoints import Savepoints
+from minirt.protocol.slots import SlotsAwaited, SlotsChanged
 from minirt.protocol.source_offsets import SourcesNotTold, SourcesTold
 from minirt.protocol.workers import Patience, Workers
 
@@ -97,6 +99,7 @@ class JobProtocol:
         checkpoints: CheckpointSettings,
         restarts: RestartPolicy,
         patience: Patience,
+        parallelism: Parallelism = UNCHANGING,
         drift_groups: Sequence[DriftGroup] = (),
     ) -> None:
         self._name = name
@@ -104,9 +107,11 @@ class JobProtocol:
         self._subtasks = subtasks
         self._settings = checkpoints
         self._restarts = restarts
+        self._patience = patience
         self._workers = Workers(subtasks, patience)
         self._drift_groups = drift_groups
-        self._drift = DriftLimits(0, ())
+        self._drift = DriftLimits(0, (), ())
+        self._parallelism = parallelism
         self._status = JobStatus.CREATED
         self._generation = 0
         self._checkpoints: CheckpointCoordinator | None = None
@@ -147,8 +152,12 @@ class JobProtocol:
             case GenerationPrepared():
                 return self._deploy(event, now)
             case GenerationFailed(error, fatal):
-                failure = failed_by(error, GenerationFailureReason.NOT_PREPARED)
-                return self._end_failed(failure, now) if fatal else self._fail(failure, now)
+                return self._on_not_prepared(error, fatal, now)
+            case SlotsAwaited(slots):
+                return self._parallelism.on_awaited(slots, dict(self._damaged))
+            case SlotsChanged(slots):
+                self._parallelism.on_slots(slots, now)
+                return []
             case TimerFired(timer):
                 return self._on_timer(timer, now)
             case SavepointRequested():
@@ -170,14 +179,26 @@ class JobProtocol:
 
     def _prepare(self) -> list[JobCommand]:
         self._status = JobStatus.PREPARING
-        return [PrepareGeneration(dict(self._damaged))]
+        return [self._parallelism.begin(dict(self._damaged))]
+
+    def _on_not_prepared(self, error: Exception, fatal: bool, now: float) -> list[JobCommand]:
+        otherwise = self._parallelism.on_not_prepared(error, fatal, dict(self._damaged))
+        if otherwise:
+            return otherwise
+        failure = failed_by(error, GenerationFailureReason.NOT_PREPARED)
+        return self._end_failed(failure, now) if fatal else self._fail(failure, now)
 
     def _deploy(self, event: GenerationPrepared, now: float) -> list[JobCommand]:
         if self._status is not JobStatus.PREPARING:
             return []
         self._generation = event.generation
         self._slots_came = False
-        self._drift = DriftLimits(event.generation, self._drift_groups)
+        if event.topology is not None:
+            self._vertices = vertex_entries(event.topology)
+            self._subtasks = event.topology.subtasks()
+            self._workers = Workers(self._subtasks, self._patience)
+        self._drift = DriftLimits(event.generation, self._drift_groups, self._vertices)
+        self._parallelism.on_prepared()
         self._restored = None if event.restored is None else event.restored.key
         self._checkpoints = CheckpointCoordinator(
             self._name,
@@ -311,10 +332,14 @@ class JobProtocol:
 
         That is no failure, so the restart strategy has no say. It waits for a savepoint to be over.
         """
-        wanted = self._slots_came and self._status is JobStatus.RUNNING
+        grows = self._parallelism.grows(now)
+        wanted = (self._slots_came or grows) and self._status is JobStatus.RUNNING
         if not wanted or checkpoints.last_is_complete or self._savepoints.active is not None:
             return []
-        why = GenerationFailure(GenerationFailureReason.SPREAD)
+        if grows:
+            self._parallelism.on_grown(now)
+        reason = GenerationFailureReason.GROWS if grows else GenerationFailureReason.SPREAD
+        why = GenerationFailure(reason)
         self.restarts += 1
         return [*self._end_generation(why, now), AnnounceRestart(why, 0.0), *self._prepare()]
 

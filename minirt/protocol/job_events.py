@@ -24,6 +24,7 @@ from minirt.protocol.manifest import (
 from minirt.protocol.reasons import GenerationFailure, SavepointFailure
 from minirt.protocol.reports import CheckpointReport
 from minirt.protocol.savepoint_requests import Savepoint, SavepointRequest
+from minirt.protocol.slots import AwaitSlots, SlotsAwaited, SlotsChanged
 from minirt.protocol.source_offsets import (
     SourceOffsets,
     SourcesNotTold,
@@ -33,6 +34,7 @@ from minirt.protocol.source_offsets import (
 from minirt.protocol.starting_point import FROM_THE_BEGINNING, StartingPoint
 from minirt.protocol.stored_watermarks import SubtaskWatermarks
 from minirt.protocol.subtask_commands import SubtaskCommand
+from minirt.protocol.topology import Topology
 from minirt.protocol.trace import CheckpointTrace, SubtaskTrace
 
 
@@ -68,6 +70,7 @@ class GenerationPrepared:
     """A generation is claimed, its restore point chosen, and that point's sink handles committed.
 
     `drains`: what is restored ends the job by a drain that is not over. `start` is for its workers.
+    `topology` is that of the job, if the preparation was told at which parallelism.
     """
 
     generation: int
@@ -75,6 +78,7 @@ class GenerationPrepared:
     next_checkpoint_id: int
     drains: bool = False
     start: StartingPoint = FROM_THE_BEGINNING
+    topology: Topology | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,6 +252,8 @@ JobEvent = (
     | WorkerSeen
     | WorkerFailed
     | SlotsCame
+    | SlotsAwaited
+    | SlotsChanged
     | SnapshotAcknowledged
     | SnapshotDeclined
     | ManifestStored
@@ -271,10 +277,12 @@ JobEvent = (
 class PrepareGeneration:
     """Claim the next generation, choose where to restore from, commit that point's handles.
 
-    `damaged` says what is wrong with the checkpoints that workers could not read.
+    `damaged` says what is wrong with the checkpoints that workers could not read. With a `parallelism`
+    the job has that from now on.
     """
 
     damaged: Mapping[ManifestKey, CorruptCheckpointError] = field(default_factory=dict)
+    parallelism: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -401,7 +409,8 @@ class EndJob:
 
 
 JobCommand = (
-    PrepareGeneration
+    AwaitSlots
+    | PrepareGeneration
     | Deploy
     | StopWorkers
     | SubtaskCommand

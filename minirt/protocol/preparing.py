@@ -99,6 +99,10 @@ class Preparation:
         self._steps: Steps[GenerationPrepared] | None = None
         self.generation = 0
 
+    def take_shape(self, topology: Topology) -> None:
+        """The next generations have this topology: the job is the same, its parallelism another one."""
+        self._topology = topology
+
     def handle(self, event: PrepareGeneration | PreparingEvent) -> PreparationStep:
         """What to do next. A failure of any step ends the preparation."""
         try:

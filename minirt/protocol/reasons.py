@@ -98,6 +98,8 @@ class GenerationFailureReason(Enum):
     """A source that was told how far it is stored said that the job must end."""
     SPREAD = "spread"
     """No failure: hosts have come, and the next generation uses their slots."""
+    GROWS = "grows"
+    """No failure: hosts have come, and the parallelism of the job follows them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +123,7 @@ class GenerationFailure:
         """What users catch, and observers hear of."""
         why = GenerationFailureReason
         match self.reason:
-            case why.NOT_CONNECTED | why.NOT_STARTED | why.SILENT | why.SPREAD:
+            case why.NOT_CONNECTED | why.NOT_STARTED | why.SILENT | why.SPREAD | why.GROWS:
                 return WorkerLostError(str(self))
             case why.CHECKPOINTS_FAILED | why.COMMITS_FAILED:
                 return StorageError(str(self))
@@ -154,6 +156,8 @@ class GenerationFailure:
                 return f"{self.count} commits in a row failed, at last: {self.raised}"
             case why.SPREAD:
                 return "enough hosts have come: its subtasks need not share slots any more"
+            case why.GROWS:
+                return "hosts have come: its parallelism grows with their slots"
             case _:
                 return str(self.raised)
 

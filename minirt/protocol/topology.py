@@ -107,6 +107,9 @@ class Topology:
     links: tuple[EdgeFacts, ...] = ()
     calls: tuple[EdgeFacts, ...] = ()
 
+    def subtasks(self) -> frozenset[SubtaskId]:
+        return frozenset(id for vertex in self.vertices for id in vertex.subtasks())
+
     def edges(self) -> dict[str, EdgeFacts]:
         """All links and calls, by their keys."""
         return {edge.key: edge for edge in (*self.links, *self.calls)}

@@ -30,7 +30,8 @@ from minirt.runtime.control.package import JobPackage
 from minirt.runtime.coordinator.observer import JobObserver
 from minirt.runtime.coordinator.shell import JobShell
 from minirt.runtime.coordinator.storage_tasks import StorageCommand, StorageTasks
-from minirt.runtime.program.execute import job_protocol, place
+from minirt.runtime.program.execute import job_protocol
+from minirt.runtime.program.shapes import place
 from minirt.storage.checkpoints import CheckpointStorage
 from minirt.testing.cluster import SimulatedCluster
 from minirt.testing.faults import INJECTED, Chaos, ProcessDiedError

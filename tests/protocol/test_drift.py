@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from minirt.protocol.drift import HOLDS_NOBODY, NOTHING_YET, DriftGroup, DriftLimits, Progress
 from minirt.protocol.ids import SubtaskId
+from minirt.protocol.manifest import VertexEntry
 
 A, B, C, OTHER = (SubtaskId(vertex, 0) for vertex in range(4))
-GROUPS = [DriftGroup("g", 100, frozenset({A, B, C})), DriftGroup("h", 7, frozenset({OTHER}))]
+GROUPS = [DriftGroup("g", 100, frozenset("abc")), DriftGroup("h", 7, frozenset("d"))]
+VERTICES = [VertexEntry(id, (uid, "next"), uid, 1, 128) for id, uid in enumerate("abcd")]
 
 
 def at(watermark: int) -> Progress:
@@ -18,7 +20,7 @@ class Limits:
 
     def __init__(self, **progress: Progress) -> None:
         self.told: dict[str, int] = {}
-        self.limits = DriftLimits(3, GROUPS)
+        self.limits = DriftLimits(3, GROUPS, VERTICES)
         self.limits.on_running()
         for name, each in progress.items():
             self.tell({"a": A, "b": B, "c": C}[name], each)
@@ -82,14 +84,25 @@ def test_a_new_split_of_one_holds_all_where_they_are() -> None:
 
 
 def test_nobody_is_told_before_all_run() -> None:
-    limits = DriftLimits(1, GROUPS)
+    limits = DriftLimits(1, GROUPS, VERTICES)
     assert not limits.on_progress(A, at(5))
     [command] = limits.on_running()
     assert (command.group, command.limit_ms) == ("g", 105)
 
 
 def test_a_limit_that_stays_is_not_told_again() -> None:
-    limits = DriftLimits(1, GROUPS)
+    limits = DriftLimits(1, GROUPS, VERTICES)
     limits.on_running()
     assert limits.on_progress(A, at(5))
     assert not limits.on_progress(A, at(6))
+
+
+def test_at_another_parallelism_all_subtasks_of_a_source_are_members() -> None:
+    limits = DriftLimits(1, GROUPS[1:], [VertexEntry(3, ("d",), "d", 2, 128)])
+    limits.on_running()
+    first, second = SubtaskId(3, 0), SubtaskId(3, 1)
+    [command] = limits.on_progress(first, at(5))
+    assert command.limit_ms == 12
+    [] = limits.on_progress(first, at(6))  # The other one may be far behind.
+    [command] = limits.on_progress(second, at(9))
+    assert command.limit_ms == 13

@@ -72,6 +72,7 @@ GENERATIONS = {
     GenerationFailure(
         GENERATION.SPREAD
     ): "enough hosts have come: its subtasks need not share slots any more",
+    GenerationFailure(GENERATION.GROWS): "hosts have come: its parallelism grows with their slots",
 }
 SAVEPOINTS = {
     SavepointFailure(

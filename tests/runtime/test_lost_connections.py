@@ -44,7 +44,7 @@ from minirt.runtime.control.package import Deployment, JobPackage
 from minirt.runtime.coordinator import process_cluster
 from minirt.runtime.coordinator.process_cluster import ProcessCluster
 from minirt.runtime.coordinator.template_process import LocalLaunch, TemplateProcess
-from minirt.runtime.program.execute import place
+from minirt.runtime.program.shapes import place
 from minirt.runtime.worker.template import TemplateStart
 
 WORKER = 1

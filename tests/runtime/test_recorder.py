@@ -19,8 +19,8 @@ from minirt.protocol.job import JobProtocol
 from minirt.protocol.job_events import EndJob
 from minirt.protocol.reasons import CheckpointFailure, CheckpointFailureReason
 from minirt.protocol.reports import CheckpointReport
-from minirt.runtime.program.execute import place
 from minirt.runtime.program.job import Recorder, job_result
+from minirt.runtime.program.shapes import place
 from minirt.testing import TransactionalSink, simulate
 
 SLOW = CheckpointFailure(CheckpointFailureReason.EXPIRED)

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from minirt import ConfigurationError, HostCluster, Invitation
+from minirt import ConfigurationError, HostCluster, Invitation, Reactive
 from minirt.units import Duration, positive
 from minirt_connectors.host_process import Agent, QuickFailures, in_one_line, run_host
 
@@ -49,6 +49,7 @@ class SparkCluster(HostCluster):
         wait: Duration = "2min",
         min_slots: int | None = None,
         tls: bool = True,
+        reactive: Reactive | None = None,
     ) -> None:
         positive("SparkCluster: slots", slots)
         self._context = _context_of(spark)
@@ -66,7 +67,12 @@ class SparkCluster(HostCluster):
         self._slots_each = int(conf.get("spark.task.cpus", "1"))
         self._tasks = -(-slots // self._slots_each)
         super().__init__(
-            listen or f"{conf.get('spark.driver.host')}:0", credentials, wait, min_slots, tls
+            listen or f"{conf.get('spark.driver.host')}:0",
+            credentials,
+            wait,
+            min_slots,
+            tls,
+            reactive,
         )
 
     def launch(self, invitation: Invitation) -> SparkTasks:

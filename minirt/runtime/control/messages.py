@@ -119,6 +119,13 @@ class Fork:
 
 
 @dataclass(frozen=True, slots=True)
+class TakeGraph:
+    """Workers that are forked from now on run the job as it is planned in this pickled graph."""
+
+    graph: bytes
+
+
+@dataclass(frozen=True, slots=True)
 class KillGeneration:
     """Kill whatever still runs of a generation."""
 

@@ -21,6 +21,7 @@ from minirt.protocol.manifest import ManifestKey
 from minirt.protocol.redistribution import InFlightPlan
 from minirt.protocol.restore import RestorePlan
 from minirt.protocol.stored_watermarks import WatermarkPlan
+from minirt.runtime.control.shape import Shape
 from minirt.storage.checkpoints import CheckpointStorage
 
 T = TypeVar("T")
@@ -69,11 +70,14 @@ class Deployment:
     watermarks: WatermarkPlan = field(default_factory=dict)
     restored_from: tuple[CheckpointStorage, ManifestKey] | None = None
     splits: Mapping[SubtaskId, Sequence[tuple[int, Split]]] = field(default_factory=dict)
+    shape: Shape | None = None
+    """How the job is planned, where that is not for its whole life as in the package."""
 
     def only(self, subtasks: Collection[SubtaskId]) -> Deployment:
         """What these subtasks need of it."""
         return replace(
             self,
+            shape=None,
             restore=_of(self.restore, subtasks),
             in_flight=_of(self.in_flight, subtasks),
             watermarks=_of(self.watermarks, subtasks),

@@ -11,6 +11,7 @@ from minirt.monitoring.log_lines import LogLine
 from minirt.monitoring.subtask_metrics import SubtaskMetrics
 from minirt.protocol.ids import SubtaskId
 from minirt.protocol.job_events import StopWorkers
+from minirt.protocol.slots import AwaitSlots
 from minirt.protocol.subtask_commands import SubtaskCommand
 from minirt.runtime.control.package import Deployment
 
@@ -31,11 +32,16 @@ class Cluster(Protocol):
 class WorkerCluster(Cluster, Protocol):
     """A cluster of processes that work by themselves; the coordinator waits for what they say.
 
-    All is to be called in one thread, but for `wake`; any thread may read `pids` and `metrics`.
+    All is to be called in one thread, but for `wake`; any thread may read `pids`, `metrics`,
+    `placement` and `names`.
     """
 
     logs: deque[LogLine]
     """What workers have logged, until somebody has taken it; bounded."""
+    placement: Mapping[SubtaskId, int]
+    """The worker of each subtask; another mapping takes its place when the job is rescaled."""
+    names: Mapping[SubtaskId, str]
+    """What each subtask is called; likewise."""
     figures_changed: bool
     """Set when a worker has reported its figures; the coordinator resets it."""
 
@@ -46,6 +52,9 @@ class WorkerCluster(Cluster, Protocol):
     @property
     def metrics(self) -> Mapping[SubtaskId, SubtaskMetrics]:
         """The newest figures that each subtask has reported."""
+
+    def await_slots(self, command: AwaitSlots) -> None:
+        """Post `SlotsAwaited` once the hosts that are there are enough, or the time is over."""
 
     def poll(self, timeout: float | None) -> None:
         """Wait for messages, at most `timeout` seconds, and post what they mean."""

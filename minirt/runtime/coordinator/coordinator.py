@@ -7,7 +7,6 @@ from collections.abc import Callable
 
 from minirt.errors import MinirtError
 from minirt.monitoring.logs import logger_of
-from minirt.protocol.ids import SubtaskId
 from minirt.protocol.job import JobProtocol
 from minirt.protocol.job_events import (
     AnswerSavepoint,
@@ -77,7 +76,6 @@ class Coordinator:
     def __init__(
         self,
         package: JobPackage,
-        placement: dict[SubtaskId, int],
         protocol: JobProtocol,
         tasks: StorageTasks,
         cluster: WorkerCluster,
@@ -85,10 +83,7 @@ class Coordinator:
         observer: JobObserver,
         answer: Callable[[AnswerSavepoint], None],
     ) -> None:
-        graph = package.load_graph()
         self._package = package
-        self._placement = placement
-        self._names = {id: graph.subtask_name(id) for id in placement}
         self._protocol = protocol
         self._observer = observer
         self._events = events
@@ -97,7 +92,8 @@ class Coordinator:
         """Before that observers hear no figures, by the monotonic clock."""
         self._storage = StorageThread(tasks, self.post)
         self._shell = JobShell(
-            protocol, self._cluster, tasks, self._storage.put, package.clock, observer, answer
+            *(protocol, cluster, tasks, self._storage.put, package.clock, observer, answer),
+            await_slots=cluster.await_slots,
         )
 
     @property
@@ -120,8 +116,8 @@ class Coordinator:
         pids = self._cluster.pids  # A restart replaces it.
         return JobProgress(
             metrics=dict(self._cluster.metrics),
-            names=self._names,
-            pids={id: pids[worker] for id, worker in self._placement.items() if worker in pids},
+            names=self._cluster.names,
+            pids={id: pids[at] for id, at in self._cluster.placement.items() if at in pids},
         )
 
     def run(self) -> EndJob:

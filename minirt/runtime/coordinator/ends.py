@@ -35,11 +35,16 @@ class JobEnds:
     """
 
     def __init__(self, graph: ExecutionGraph, staging: Staging | None) -> None:
-        nodes = [node for vertex in graph.vertices for node in vertex.operators]
-        self._nodes = {node.uid: node for node in nodes}
+        self._nodes: dict[str, OperatorNode] = {}
+        self.take_shape(graph)
         self._committers: dict[str, SinkCommitter] = {}
         self._staging = staging
         self._job, self._generation = "", 0
+
+    def take_shape(self, graph: ExecutionGraph) -> None:
+        """The job is planned like this from now on; its sources and sinks stay the same."""
+        nodes = [node for vertex in graph.vertices for node in vertex.operators]
+        self._nodes = {node.uid: node for node in nodes}
 
     def node(self, uid: str) -> OperatorNode:
         return self._nodes[uid]

@@ -37,7 +37,12 @@ class HostLaunch:
 
     @property
     def slots_min(self) -> int | None:
-        return self.cluster.min_slots
+        least = self.cluster.min_slots
+        return 1 if least is None and self.follows_slots else least
+
+    @property
+    def follows_slots(self) -> bool:
+        return self.cluster.reactive is not None
 
     def network(self, token: bytes, folder: str, transport: str) -> tuple[Network, int]:
         host, port = parse_address(self.cluster.listen, "listen")
@@ -48,7 +53,7 @@ class HostLaunch:
         self, package: JobPackage, network: Network, address: Address, slots: int
     ) -> HostLauncher:
         """Raises MinirtError if the storage cannot be written, or agents cannot be started."""
-        least = self.slots_min
+        least = self.cluster.min_slots
         if least is not None and least > slots:
             raise ConfigurationError(
                 f"{type(self.cluster).__name__}: min_slots={least} is more than the job needs: {slots}"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from minirt.protocol.ids import SubtaskId
 from minirt.runtime.control.connection import MessageConnection
-from minirt.runtime.control.messages import Fork, KillGeneration
+from minirt.runtime.control.messages import Fork, KillGeneration, TakeGraph
 
 
 @dataclass(slots=True, eq=False)
@@ -23,8 +23,10 @@ class Host:
     heard_at: float
     ready: bool = False
     """Whether it has the job loaded."""
+    graph: bytes | None = None
+    """The plan of the job that it was told last, if that is not the one of its package."""
 
-    def tell(self, message: Fork | KillGeneration) -> None:
+    def tell(self, message: Fork | KillGeneration | TakeGraph) -> None:
         """Its end is noticed where its connection is read."""
         with contextlib.suppress(OSError):
             self.connection.send(message)

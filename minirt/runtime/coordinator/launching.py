@@ -52,6 +52,10 @@ class Launch(Protocol):
     def slots_min(self) -> int | None:
         """How many slots are enough after that time; None: all that the job needs."""
 
+    @property
+    def follows_slots(self) -> bool:
+        """Whether the parallelism of the job follows the slots there are."""
+
     def network(self, token: bytes, folder: str, transport: str) -> tuple[Network, int]:
         """What the coordinator listens on, and at which port, 0 for any."""
 

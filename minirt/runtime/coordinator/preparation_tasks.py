@@ -56,6 +56,10 @@ class PreparationTasks:
         """The identity of the job. A run without storage gets one that no other run has."""
         self._splits: dict[str, Sequence[Split]] = {}
 
+    def take_shape(self, graph: ExecutionGraph) -> None:
+        """The next generations are planned like this."""
+        self._graph = graph
+
     def run(self, command: PreparingCommand) -> PreparingEvent:
         """Carry out a command; failures come back as events, never as exceptions."""
         try:

@@ -32,6 +32,7 @@ from minirt.protocol.job_events import (
     WorkersConnected,
     WorkerSeen,
 )
+from minirt.protocol.slots import AwaitSlots
 from minirt.protocol.subtask_commands import SubtaskCommand
 from minirt.protocol.trace import SubtaskTrace
 from minirt.runtime.channels.network import TOKEN_BYTES, Address, Network, shown
@@ -57,6 +58,7 @@ from minirt.runtime.control.messages import (
     WorkerHello,
 )
 from minirt.runtime.control.package import Deployment, JobPackage
+from minirt.runtime.control.shape import Shape
 from minirt.runtime.coordinator.cluster import hosts
 from minirt.runtime.coordinator.hosts import slots_of
 from minirt.runtime.coordinator.launching import Launch
@@ -91,7 +93,8 @@ class ProcessCluster:
     ) -> None:
         self._package = package
         self._graph: ExecutionGraph = package.load_graph()
-        self._placement = placement
+        self.placement = placement
+        self.names: Mapping[SubtaskId, str] = _names(self._graph)
         self._post = post
         self._folder = _private_folder(
             launch is LOCAL_LAUNCH and package.options.transport == "unix"
@@ -134,16 +137,27 @@ class ProcessCluster:
 
     def deploy(self, deployment: Deployment) -> None:
         self._deployment = deployment
+        if deployment.shape is not None:
+            self._take_shape(deployment.shape)
         self._stopping = False
         self._unexplained = {}
         self._addresses, self.pids, self.metrics = {}, {}, {}
         self._clocks.clear()
         self._reception.deploy(deployment.generation)
 
+    def await_slots(self, command: AwaitSlots) -> None:
+        """Post `SlotsAwaited` once the hosts that are there are enough, or the time is over."""
+        self._reception.await_slots(command)
+
+    def _take_shape(self, shape: Shape) -> None:
+        self._graph, self.placement = shape.graph, shape.placement
+        self.names = _names(shape.graph)
+        self._reception.take_shape(slots_of(shape.placement), shape.pickled)
+
     def send(self, command: SubtaskCommand) -> None:
         if command.generation != self._generation:
             return
-        for worker in hosts(command, self._graph, self._placement):
+        for worker in hosts(command, self._graph, self.placement):
             self._tell(worker, SentCommand(command, self._package.clock.monotonic()))
 
     def stop(self, command: StopWorkers) -> None:
@@ -273,7 +287,7 @@ class ProcessCluster:
                 for event in events:
                     self._on_message(sender, event)
             case SnapshotAcknowledged(subtask=subtask, trace=SubtaskTrace() as trace):
-                aligned = self._clocks.aligned(trace, self._placement[subtask])
+                aligned = self._clocks.aligned(trace, self.placement[subtask])
                 self._post(replace(message, trace=aligned))
             case Exception():
                 self._reception.on_error(sender, message)
@@ -289,16 +303,16 @@ class ProcessCluster:
         self._addresses[hello.worker] = hello.address
         self.pids[hello.worker] = hello.pid
         self._post(WorkerSeen(hello.generation, hello.worker))
-        if len(self._addresses) < len(set(self._placement.values())):
+        if len(self._addresses) < len(set(self.placement.values())):
             return
-        peers = Peers(self._placement, self._addresses)
+        peers = Peers(self.placement, self._addresses)
         for worker, mine in self._subtasks_by_worker().items():
             self._tell(worker, Assignment(self._deployment.only(mine), peers))
         self._post(WorkersConnected(self._generation))
 
     def _subtasks_by_worker(self) -> dict[int, list[SubtaskId]]:
         subtasks: defaultdict[int, list[SubtaskId]] = defaultdict(list)
-        for id, worker in self._placement.items():
+        for id, worker in self.placement.items():
             subtasks[worker].append(id)
         return subtasks
 
@@ -344,7 +358,7 @@ class ProcessCluster:
             self._lose(worker, _UNHEARD)
 
     def _lose(self, worker: int, how: str) -> None:
-        names = [self._graph.subtask_name(i) for i, at in self._placement.items() if at == worker]
+        names = [self._graph.subtask_name(i) for i, at in self.placement.items() if at == worker]
         process = f"process {self.pids[worker]}" if worker in self.pids else "not yet up"
         process += self._reception.name_of(worker)
         lost = WorkerLostError(f"worker {worker} ({process}: {', '.join(names)}) {how}")
@@ -378,6 +392,10 @@ class ProcessCluster:
     @property
     def _generation(self) -> int:
         return 0 if self._deployment is None else self._deployment.generation
+
+
+def _names(graph: ExecutionGraph) -> dict[SubtaskId, str]:
+    return {id: graph.subtask_name(id) for id in graph.subtasks()}
 
 
 def _entrance(network: Network, admit: Callable[[MessageConnection], None], port: int) -> Entrance:

@@ -12,9 +12,10 @@ from minirt.config import Options
 from minirt.errors import ConfigurationError, MinirtError, WorkerLostError
 from minirt.monitoring.logs import logger_of
 from minirt.protocol.job_events import GenerationFailed, JobEvent, SlotsCame, WorkerFailed
+from minirt.protocol.slots import AwaitSlots, SlotsAwaited, SlotsChanged
 from minirt.runtime.control.connection import MessageConnection
 from minirt.runtime.control.host_hello import HostWelcome, refusal
-from minirt.runtime.control.messages import Fork, KillGeneration, TemplateReady
+from minirt.runtime.control.messages import Fork, KillGeneration, TakeGraph, TemplateReady
 from minirt.runtime.coordinator.hosts import Host, Hosts
 from minirt.runtime.coordinator.launching import Launch, Launcher
 from minirt.threads import start_thread
@@ -49,8 +50,7 @@ class Reception:
         leave: Callable[[Callable[[], None]], None],
     ) -> None:
         self._timeout_s = options.heartbeat_timeout_s
-        self._slots = slots
-        self._needed = len(set(slots.values()))
+        self.take_shape(slots, None)
         self._launch = launch
         self._launcher = launcher
         self._post = post
@@ -66,23 +66,42 @@ class Reception:
         self._placed_any = False
         self._sharing = False
         """Whether the generation has fewer slots than it needs."""
+        self._awaited: AwaitSlots | None = None
+        """Set while a job whose parallelism follows its slots has not yet got any."""
+        self._told_slots: int | None = None
+        """How many slots were posted last."""
         self._advised = False
         self._complaints: dict[str, None] = {}
         """Why hosts were refused."""
 
     # What the coordinator orders.
 
+    def take_shape(self, slots: Mapping[int, int], graph: bytes | None) -> None:
+        """The next generations have these workers, each in a slot, and this pickled graph."""
+        self._slots = slots
+        self._needed = len(set(slots.values()))
+        self._graph = graph
+
+    def await_slots(self, awaited: AwaitSlots) -> None:
+        """Post how many there are, once they are enough or the time is over."""
+        self._awaited = awaited
+        self._waiting_since = time.monotonic()
+        self._count(awaited.enough)
+
     def deploy(self, generation: int) -> None:
-        """Have the workers of a generation forked, as soon as there are hosts for them."""
+        """Have the workers of a generation forked, as soon as there are hosts for them.
+
+        A job that follows its slots has waited for them already.
+        """
         self._generation = generation
         self._host_of = {}
         self._sharing = False
         self._waiting_since = time.monotonic()
-        self._place()
+        self._place(self._launch.slots_min if self._launch.follows_slots else None)
 
     def call_off(self) -> None:
         """A generation that still waits for hosts will not start."""
-        self._waiting_since = None
+        self._waiting_since = self._awaited = None
 
     def kill(self, generation: int) -> None:
         """Have all processes of a generation killed."""
@@ -118,6 +137,7 @@ class Reception:
 
     def look_around(self) -> None:
         """Who is silent, and whether those who are to come take too long."""
+        self._tell_slots()
         for host in set(self._host_of.values()):
             silent_s = self.hosts.silent_s(host)
             if silent_s > self._timeout_s:
@@ -126,12 +146,17 @@ class Reception:
             return
         waited_s = time.monotonic() - self._waiting_since
         if waited_s >= self._launch.wait_s:
-            self._place(self._launch.slots_min)
+            if self._awaited is not None:
+                self._count(self._awaited.least)
+            else:
+                self._place(self._launch.slots_min)
             if self._waiting_since is not None:
                 self._give_up()
         elif waited_s > _ADVISE_AFTER_S and not self._advised:
             self._advised = True
-            logger.warning("the job waits for hosts: %s; %s", self._there(), self._launcher.advice)
+            logger.warning(
+                "the job waits for hosts: %s; %s", self._there(self._awaited), self._launcher.advice
+            )
 
     # Messages.
 
@@ -211,6 +236,10 @@ class Reception:
 
     def _on_usable(self) -> None:
         """A host can take workers, perhaps since this moment."""
+        self._tell_slots()
+        if self._awaited is not None:
+            self._count(self._awaited.enough)
+            return
         self._place()
         if self._sharing and self._has_enough:
             self._sharing = False
@@ -222,6 +251,18 @@ class Reception:
         there = self.hosts.usable_slots()
         return there is None or there >= self._needed
 
+    def _tell_slots(self) -> None:
+        slots = self.hosts.usable_slots()
+        if self._launch.follows_slots and slots is not None and slots != self._told_slots:
+            self._told_slots = slots
+            self._post(SlotsChanged(slots))
+
+    def _count(self, enough: int) -> None:
+        slots = self.hosts.usable_slots()
+        if slots is not None and slots >= enough:
+            self._waiting_since = self._awaited = None
+            self._post(SlotsAwaited(slots))
+
     def _place(self, slots_min: int | None = None) -> None:
         if self._waiting_since is None:
             return
@@ -231,23 +272,27 @@ class Reception:
         self._host_of, self._waiting_since = placed, None
         self._placed_any, self._advised = True, False
         self._sharing = not self._has_enough
+        for host in set(placed.values()):
+            if self._graph is not None and host.graph is not self._graph:
+                host.graph = self._graph
+                host.tell(TakeGraph(self._graph))
         for worker in sorted(placed):
             placed[worker].tell(Fork(self._generation, worker))
 
     def _give_up(self) -> None:
-        self._waiting_since = None
-        why = f"{self._there()} within {self._launch.wait_s:g} s"
+        awaited, self._waiting_since, self._awaited = self._awaited, None, None
+        why = f"{self._there(awaited)} within {self._launch.wait_s:g} s"
         because = "".join(f"; {complaint}" for complaint in self._complaints)
         error = WorkerLostError(f"{why}{because}; {self._launcher.advice}")
-        if self._placed_any:
+        if self._placed_any and awaited is None:
             self._post(WorkerFailed(self._generation, error))
         else:
-            self._post(GenerationFailed(error, fatal=True))
+            self._post(GenerationFailed(error, fatal=not self._placed_any))
 
-    def _there(self) -> str:
-        return (
-            f"it needs {self._needed} slots, and hosts with {self.hosts.usable_slots()} have come"
-        )
+    def _there(self, awaited: AwaitSlots | None) -> str:
+        needed = self._needed if awaited is None else awaited.least
+        slots = "1 slot" if needed == 1 else f"{needed} slots"
+        return f"it needs {slots}, and hosts with {self.hosts.usable_slots()} have come"
 
     def _lose(self, host: Host, how: str) -> None:
         hosted = [worker for worker, at in self._host_of.items() if at is host]

@@ -31,6 +31,7 @@ from minirt.protocol.job_events import (
     TimerFired,
     WorkerFailed,
 )
+from minirt.protocol.slots import AwaitSlots
 from minirt.protocol.subtask_commands import SubtaskCommand
 from minirt.runtime.coordinator.cluster import Cluster
 from minirt.runtime.coordinator.observer import JobObserver
@@ -50,7 +51,8 @@ class JobShell:
     """Feeds events to the protocol and executes its commands in order.
 
     `run_storage` has a storage command carried out now or later, by whoever; its event must come back
-    through `on_event`. `answer` tells a user what became of a savepoint.
+    through `on_event`. `answer` tells a user what became of a savepoint. `await_slots` is called for jobs
+    whose parallelism follows their slots.
     """
 
     def __init__(
@@ -62,6 +64,7 @@ class JobShell:
         clock: Clock,
         observer: JobObserver,
         answer: Callable[[AnswerSavepoint], None],
+        await_slots: Callable[[AwaitSlots], None] | None = None,
     ) -> None:
         self._protocol = protocol
         self._cluster = cluster
@@ -70,6 +73,7 @@ class JobShell:
         self._clock = clock
         self._observer = observer
         self._answer = answer
+        self._await_slots = await_slots
         self._timers: list[tuple[float, int, Timer]] = []
         self._timer_order = itertools.count()
         self._parts_untold = False
@@ -113,6 +117,9 @@ class JobShell:
             self._run_storage(command)
             return
         match command:
+            case AwaitSlots():
+                assert self._await_slots is not None
+                self._await_slots(command)
             case Deploy(generation, start):
                 self._cluster.deploy(self._tasks.deployment(generation, start))
             case SubtaskCommand():

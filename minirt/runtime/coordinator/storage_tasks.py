@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from minirt.config import Checkpointing
 from minirt.errors import (
+    ConfigurationError,
     MinirtError,
     SupersededError,
     UserCodeError,
@@ -40,6 +42,7 @@ from minirt.protocol.restore_options import RestoreOptions
 from minirt.protocol.source_offsets import SourcesNotTold, SourcesTold, TellSources
 from minirt.protocol.starting_point import StartingPoint
 from minirt.runtime.control.package import Deployment
+from minirt.runtime.control.shape import Shape
 from minirt.runtime.coordinator.ends import JobEnds
 from minirt.runtime.coordinator.preparation_tasks import PreparationTasks
 from minirt.storage.checkpoints import CheckpointStorage
@@ -89,6 +92,10 @@ class StorageTasks:
     storage: CheckpointStorage | None
     checkpointing: Checkpointing | None
     restore: RestoreOptions
+    shape_at: Callable[[int], Shape] | None = None
+    """Plans the job at another parallelism. Raises ConfigurationError if it cannot be planned."""
+    _shape: Shape | None = field(init=False, default=None)
+    """Set where the parallelism of the job follows its slots."""
     _preparation: Preparation = field(init=False)
     _preparing: PreparationTasks = field(init=False)
     _ends: JobEnds = field(init=False)
@@ -151,13 +158,28 @@ class StorageTasks:
 
     def deployment(self, generation: int, start: StartingPoint) -> Deployment:
         """What the workers of a generation that was prepared are given."""
-        return self._preparing.deployment(generation, start)
+        deployment = self._preparing.deployment(generation, start)
+        return deployment if self._shape is None else replace(deployment, shape=self._shape)
 
     def _prepare(self, command: PrepareGeneration) -> JobEvent:
+        if command.parallelism is not None:
+            try:
+                self._take_shape(command.parallelism)
+            except ConfigurationError as error:
+                return GenerationFailed(error, fatal=True)
         step = self.begin(command)
         while not isinstance(step, GenerationPrepared | GenerationFailed):
             step = self.go_on(step)
+        if self._shape is not None and isinstance(step, GenerationPrepared):
+            return replace(step, topology=self._shape.graph.topology)
         return step
+
+    def _take_shape(self, parallelism: int) -> None:
+        assert self.shape_at is not None
+        self._shape = shape = self.shape_at(parallelism)
+        self._preparation.take_shape(shape.graph.topology)
+        self._preparing.take_shape(shape.graph)
+        self._ends.take_shape(shape.graph)
 
     def begin(self, command: PrepareGeneration) -> PreparationStep:
         """Begin to prepare a generation, for a caller that carries out each step with `go_on`."""

@@ -29,6 +29,7 @@ class LocalLaunch:
 
     wait_s: float | None = None
     slots_min: int | None = None
+    follows_slots: bool = False
 
     def network(self, token: bytes, folder: str, transport: str) -> tuple[Network, int]:
         return Network(token, folder, None if transport == "unix" else "127.0.0.1"), 0

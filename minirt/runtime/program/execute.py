@@ -10,8 +10,6 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any, Literal
 
-import cloudpickle
-
 from minirt.clock import SYSTEM_CLOCK, Clock
 from minirt.config import Checkpointing, Options
 from minirt.errors import ConfigurationError
@@ -35,15 +33,16 @@ from minirt.operators.common.checks import check_hooks, check_instance
 from minirt.protocol.barriers import CheckpointMode
 from minirt.protocol.checkpoint_paths import CheckpointPaths
 from minirt.protocol.checkpoint_settings import CheckpointSettings
-from minirt.protocol.ids import SubtaskId
 from minirt.protocol.job import JobProtocol
 from minirt.protocol.job_events import JobEvent
+from minirt.protocol.reactive import UNCHANGING, Parallelism, Reactive
 from minirt.protocol.restarts import Restart, RestartStrategy
 from minirt.protocol.restore import vertex_entries
 from minirt.protocol.restore_options import FRESH, RestoreOptions
 from minirt.protocol.workers import Patience
 from minirt.run_settings import RunSettings
 from minirt.runtime.control.package import JobPackage
+from minirt.runtime.control.shape import pickled_graph
 from minirt.runtime.coordinator.coordinator import Coordinator
 from minirt.runtime.coordinator.host_launch import HostLaunch
 from minirt.runtime.coordinator.inline import InlineRunner
@@ -55,6 +54,7 @@ from minirt.runtime.coordinator.template_process import LOCAL_LAUNCH
 from minirt.runtime.program.at_exit import wait_at_exit
 from minirt.runtime.program.job import Job, JobResult, Recorder, job_result
 from minirt.runtime.program.savepoint_desk import SavepointDesk
+from minirt.runtime.program.shapes import Shapes, place, reactive_settings
 from minirt.runtime.program.signals import SignalWatch, launching
 from minirt.storage.checkpoints import CheckpointStorage
 from minirt.storage.store import ObjectStore
@@ -92,7 +92,6 @@ def _launch(graph: JobGraph, settings: RunSettings, clock: Clock) -> Job:
         events: queue.SimpleQueue[JobEvent] = queue.SimpleQueue()
         coordinator = Coordinator(
             parts.package,
-            placement,
             parts.protocol,
             parts.tasks,
             ProcessCluster(parts.package, placement, events.put, _launch_of(settings)),
@@ -114,6 +113,9 @@ def _launch(graph: JobGraph, settings: RunSettings, clock: Clock) -> Job:
                 _chosen(settings.restart, settings.checkpointing),
             ),
         )
+        if parts.shapes is not None:
+            parts.shapes.on_taken += [monitor.take_shape, job.take_shape]
+            job.desk.offer("rescale", _follows_slots)
         attach_signals(job)
     return job
 
@@ -143,6 +145,12 @@ def execute_job(
     return job_result(graph.name, parts.protocol, recorder, ending, began_at)
 
 
+def _follows_slots(request: Mapping[str, Any]) -> dict[str, Any]:
+    raise ConfigurationError(
+        "the parallelism of this job follows the slots of its hosts: start agents, or stop some"
+    )
+
+
 def _check_ends_are_shared(graph: JobGraph) -> None:
     """What a worker reads and writes must be where the coordinator looks for it."""
     for node in graph.operators.values():
@@ -163,29 +171,12 @@ def _check_storage_is_shared(settings: RunSettings) -> None:
     places = [store]
     if isinstance(restored, str) and "://" in restored:
         places.append(store.at(restored))
-    for place in places:
-        if place.is_of_one_process:
+    for store in places:
+        if store.is_of_one_process:
             raise ConfigurationError(
-                f"{place.root} is in the memory of one process, and the workers of a job are others: "
+                f"{store.root} is in the memory of one process, and the workers of a job are others: "
                 'checkpoints there cannot be restored; use a folder, or runner="inline"'
             )
-
-
-def place(graph: ExecutionGraph, options: Options) -> dict[SubtaskId, int]:
-    """Which worker runs which subtask."""
-    if options.placement == "subtask":
-        return {id: worker for worker, id in enumerate(graph.subtasks())}
-    widest = max(vertex.parallelism for vertex in graph.vertices)
-    workers = min(options.workers or widest, widest)
-    if options.workers is not None and workers < options.workers:
-        logger.warning(
-            "job %r has %s instead of %d: its highest parallelism is %d",
-            graph.name,
-            "1 worker" if workers == 1 else f"{workers} workers",
-            options.workers,
-            widest,
-        )
-    return {id: id.index % workers for id in graph.subtasks()}
 
 
 def _launch_of(settings: RunSettings) -> Launch:
@@ -250,6 +241,8 @@ class _Parts:
     protocol: JobProtocol
     tasks: StorageTasks
     mode: str
+    shapes: Shapes | None
+    """Of a job whose parallelism follows its slots."""
 
     @classmethod
     def of(cls, graph: JobGraph, settings: RunSettings, clock: Clock) -> _Parts:
@@ -286,10 +279,9 @@ class _Parts:
         check_edges(mode, execution.topology)
         modes = {**MODES, mode.name: mode}
         local = local_snapshots(mode, checkpointing)
-        try:
-            pickled = cloudpickle.dumps(execution)
-        except Exception as error:
-            raise ConfigurationError(f"the job cannot be sent to workers: {error}") from error
+        pickled = pickled_graph(execution)
+        reactive = reactive_settings(graph, settings)
+        shapes = None if reactive is None else Shapes(graph, options, mode)
         return cls(
             execution,
             JobPackage(
@@ -300,9 +292,14 @@ class _Parts:
             job_protocol(
                 *(execution, checkpointing, modes, mode.name, settings.restart, options),
                 hosts_wait_s=_launch_of(settings).wait_s or 0.0,
+                parallelism=UNCHANGING if reactive is None else Reactive(reactive),
             ),
-            StorageTasks(execution, storage, checkpointing, settings.restore),
+            StorageTasks(
+                *(execution, storage, checkpointing, settings.restore),
+                None if shapes is None else shapes.at,
+            ),
             mode.name,
+            shapes,
         )
 
 
@@ -362,11 +359,12 @@ def job_protocol(
     restart: RestartStrategy | None,
     options: Options,
     hosts_wait_s: float = 0.0,
+    parallelism: Parallelism = UNCHANGING,
 ) -> JobProtocol:
     """The protocol of a job that has not begun, with the defaults filled in.
 
     `mode` is that of its checkpoints, `modes` are all that its workers know. These may wait
-    `hosts_wait_s` for hosts before they can connect.
+    `hosts_wait_s` for hosts before they can connect. `parallelism` chooses that of each generation.
     """
     if checkpointing is None:
         settings = CheckpointSettings(mode, interval_s=None, modes=modes)
@@ -392,5 +390,6 @@ def job_protocol(
             options.limits.start_timeout_s,
             options.heartbeat_timeout_s,
         ),
+        parallelism,
         drift_groups(execution),
     )

@@ -15,6 +15,8 @@ from typing import Any
 
 from minirt.config import Options
 from minirt.errors import ConfigurationError, JobFailedError, ProtocolError
+from minirt.graph.execution import ExecutionGraph
+from minirt.monitoring.description import describe_graph
 from minirt.monitoring.figures import JobFigures
 from minirt.monitoring.log_lines import LogLine
 from minirt.monitoring.logs import log_fields, logger_of
@@ -196,6 +198,10 @@ class Job:
         self.desk = ControlDesk(self)
         """Answers other processes of the same user, such as `minirt top`."""
         start_thread(f"minirt-{self.name}", self._run, self._on_error)
+
+    def take_shape(self, graph: ExecutionGraph) -> None:
+        """The job is planned like this from now on."""
+        self.description = {**self.description, **describe_graph(graph)}
 
     @property
     def status(self) -> JobStatus:

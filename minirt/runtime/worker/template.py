@@ -21,7 +21,7 @@ import tempfile
 import threading
 import time
 import traceback
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import FrameType
 
 import pyarrow as pa
@@ -35,6 +35,7 @@ from minirt.runtime.control.messages import (
     Fork,
     HostBeat,
     KillGeneration,
+    TakeGraph,
     TemplateReady,
     WorkerExited,
     portable,
@@ -122,11 +123,20 @@ class Template:
             match message:
                 case Fork(generation, worker):
                     self._start_worker(generation, worker)
+                case TakeGraph(graph):
+                    self._take_graph(graph)
                 case dict():  # Its storage turned out not to be that of the job.
                     refuse_if_told(message)
                 case KillGeneration(generation):
                     self._kill([pid for pid, (of, _) in self._workers.items() if of == generation])
         return True
+
+    def _take_graph(self, graph: bytes) -> None:
+        """At another parallelism links may be of another kind, and need what was not loaded yet."""
+        self._package = replace(self._package, graph=graph)
+        self._package.choose_kernels()
+        if self._threads:
+            self._start = replace(self._start, package=pickle.dumps(self._package))
 
     def _start_worker(self, generation: int, worker: int) -> None:
         start = self._start

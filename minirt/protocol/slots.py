@@ -1,0 +1,27 @@
+"""What coordinator and cluster tell each other about slots, where a job follows those there are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class AwaitSlots:
+    """Say once there are `enough` slots, or `least` of them after the time that the cluster waits."""
+
+    enough: int
+    least: int
+
+
+@dataclass(frozen=True, slots=True)
+class SlotsAwaited:
+    """That time has come, with so many slots."""
+
+    slots: int
+
+
+@dataclass(frozen=True, slots=True)
+class SlotsChanged:
+    """Hosts have come or gone: they have so many slots in all."""
+
+    slots: int
