@@ -260,12 +260,11 @@ class DirectCommitter(FencedCommitter[SentTransaction]):
             super().commit(list(own))
 
     def discard_uncommitted(self, committed: Sequence[Handle]) -> None:
-        keep = {SentTransaction.parse(Committable(0, handle)).id for handle in committed}
-        for id in self._client.open_ones():
-            match = _ID.fullmatch(id)
-            if match is None or match["owner"] != self._owner or id in keep:
-                continue
-            if int(match["generation"]) < self._generation:
+        kept = [SentTransaction.parse(Committable(0, handle)) for handle in committed]
+        keep = {(one.id, one.producer, one.epoch) for one in kept}
+        left = [id for id in self._client.open_ones() if self._is_of_earlier(id)]
+        for id, found in self._client.describe(left).items():
+            if (id, found.producer, found.epoch) not in keep:  # The id may have been used again.
                 self._client.fence(id)
 
     def close(self) -> None:
@@ -284,6 +283,13 @@ class DirectCommitter(FencedCommitter[SentTransaction]):
         if lost:
             self._tell(transaction, lost, len(outputs))
         self._client.settle([one.id for one in outputs if one not in lost])
+
+    def _is_of_earlier(self, id: str) -> bool:
+        """Whether a writer of this job, of an earlier generation, has made the id."""
+        match = _ID.fullmatch(id)
+        if match is None or match["owner"] != self._owner:
+            return False
+        return int(match["generation"]) < self._generation
 
     def _is_lost(self, sent: SentTransaction) -> bool:
         return not self._client.commit(sent.id, sent.producer, sent.epoch)
