@@ -16,6 +16,8 @@ Times are seconds of a monotonic clock, except for the dates that people read.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from minirt.errors import (
     ConfigurationError,
     CorruptCheckpointError,
@@ -27,6 +29,7 @@ from minirt.errors import (
 from minirt.protocol.checkpoint_settings import CheckpointSettings
 from minirt.protocol.checkpoints import CheckpointCoordinator
 from minirt.protocol.dates import Dates
+from minirt.protocol.drift import DriftGroup, DriftLimits
 from minirt.protocol.ids import SubtaskId
 from minirt.protocol.job_events import (
     ENDED,
@@ -51,6 +54,7 @@ from minirt.protocol.job_events import (
     SlotsCame,
     SnapshotAcknowledged,
     SnapshotDeclined,
+    SourceProgressed,
     StopWorkers,
     Submitted,
     SubtaskDrained,
@@ -93,6 +97,7 @@ class JobProtocol:
         checkpoints: CheckpointSettings,
         restarts: RestartPolicy,
         patience: Patience,
+        drift_groups: Sequence[DriftGroup] = (),
     ) -> None:
         self._name = name
         self._vertices = vertices
@@ -100,6 +105,8 @@ class JobProtocol:
         self._settings = checkpoints
         self._restarts = restarts
         self._workers = Workers(subtasks, patience)
+        self._drift_groups = drift_groups
+        self._drift = DriftLimits(0, ())
         self._status = JobStatus.CREATED
         self._generation = 0
         self._checkpoints: CheckpointCoordinator | None = None
@@ -170,6 +177,7 @@ class JobProtocol:
             return []
         self._generation = event.generation
         self._slots_came = False
+        self._drift = DriftLimits(event.generation, self._drift_groups)
         self._restored = None if event.restored is None else event.restored.key
         self._checkpoints = CheckpointCoordinator(
             self._name,
@@ -205,6 +213,8 @@ class JobProtocol:
                 return self._on_started(subtask, checkpoints, now)
             case SubtaskDrained(subtask=subtask):
                 return checkpoints.on_drained(subtask, now)
+            case SourceProgressed(subtask=subtask, progress=progress):
+                return [*self._drift.on_progress(subtask, progress)]
             case SnapshotAcknowledged():
                 return checkpoints.on_acknowledged(event, now)
             case SnapshotDeclined():
@@ -238,7 +248,7 @@ class JobProtocol:
         if not self._workers.have_started or self._status is not JobStatus.DEPLOYING:
             return []
         self._status = JobStatus.RUNNING
-        return checkpoints.on_running(now)
+        return [*checkpoints.on_running(now), *self._drift.on_running()]
 
     def _on_savepoint_requested(self, event: SavepointRequested, now: float) -> list[JobCommand]:
         """While the job starts or waits to restart, the request waits as well."""

@@ -43,10 +43,11 @@ from minirt.runtime.coordinator.storage_tasks import StorageTasks
 from minirt.runtime.subtask import gate_input
 from minirt.runtime.subtask.recovered import RecoveredChannels
 from minirt.runtime.subtask.snapshot import SnapshotUpload
-from minirt.runtime.subtask.source_input import _SplitState
+from minirt.runtime.subtask.splits import SplitState
 from minirt.state.keyed import KeyedState
 from minirt.state.timers import Timers
 from minirt.storage.checkpoints import CheckpointStorage
+from minirt.storage.part_writer import PartWriter
 from minirt.storage.parts import encode_part, part_checksum
 from minirt.testing import Faults
 from minirt.testing.clock import ProcessClock
@@ -139,10 +140,10 @@ def test_without_a_planted_bug_nothing_is_noticed() -> None:
 
 
 def test_a_snapshot_acknowledged_although_its_write_failed(monkeypatch: Patch) -> None:
-    write = CheckpointStorage.write_snapshot
+    write = PartWriter.write_snapshot
 
     def write_or_pretend(
-        storage: CheckpointStorage,
+        writer: PartWriter,
         checkpoint_id: int,
         generation: int,
         vertex: int,
@@ -151,29 +152,29 @@ def test_a_snapshot_acknowledged_although_its_write_failed(monkeypatch: Patch) -
         references: Sequence[Reference] = (),
     ) -> SnapshotRef:
         try:
-            return write(storage, checkpoint_id, generation, vertex, subtask, sections, references)
+            return write(writer, checkpoint_id, generation, vertex, subtask, sections, references)
         except StorageError:
             chunks = encode_part(sections)
             path = f"chk-{checkpoint_id:08}-g{generation:08}/v{vertex}-s{subtask}.part"
             size = sum(map(len, chunks))
             return SnapshotRef(vertex, subtask, path, None, size, part_checksum(chunks[0]))
 
-    monkeypatch.setattr(CheckpointStorage, "write_snapshot", write_or_pretend)
+    monkeypatch.setattr(PartWriter, "write_snapshot", write_or_pretend)
     assert_noticed(counting, "not durable", "missing", "not the snapshot")
 
 
 def test_a_snapshot_acknowledged_before_it_is_durable(monkeypatch: Patch) -> None:
     unfinished: list[Callable[[], None]] = []
-    run = SnapshotUpload.run
+    finish = SnapshotUpload.finish_output
 
-    def run_early(upload: SnapshotUpload, *args: Any) -> Any:
+    def finish_late(upload: SnapshotUpload) -> Any:
         while unfinished:
             unfinished.pop()()
         unfinished.extend(output.finish for _, _, output in upload.prepared if output.finish)
         early = [(uid, id, replace(output, finish=None)) for uid, id, output in upload.prepared]
-        return run(replace(upload, prepared=early), *args)
+        return finish(replace(upload, prepared=early))
 
-    monkeypatch.setattr(SnapshotUpload, "run", run_early)
+    monkeypatch.setattr(SnapshotUpload, "finish_output", finish_late)
     assert_noticed(counting, "not durable", "lost")
 
 
@@ -197,14 +198,14 @@ def test_timers_that_are_not_restored(monkeypatch: Patch) -> None:
 
 @pytest.mark.parametrize("error", [1, -1])
 def test_a_source_offset_that_is_one_off(monkeypatch: Patch, error: int) -> None:
-    to_plain = _SplitState.to_plain
+    to_plain = SplitState.to_plain
 
-    def shifted(state: _SplitState) -> list[Any]:
+    def shifted(state: SplitState) -> list[Any]:
         plain = to_plain(state)
         plain[4] = max(0, plain[4] + error)
         return plain
 
-    monkeypatch.setattr(_SplitState, "to_plain", shifted)
+    monkeypatch.setattr(SplitState, "to_plain", shifted)
     assert_noticed(counting, "no consistent cut")
 
 
@@ -212,14 +213,14 @@ def test_a_source_offset_that_is_one_off(monkeypatch: Patch, error: int) -> None
 def test_a_source_offset_that_is_one_off_shows_in_the_output(
     monkeypatch: Patch, error: int, consequence: str
 ) -> None:
-    to_plain = _SplitState.to_plain
+    to_plain = SplitState.to_plain
 
-    def shifted(state: _SplitState) -> list[Any]:
+    def shifted(state: SplitState) -> list[Any]:
         plain = to_plain(state)
         plain[4] = max(0, plain[4] + error)
         return plain
 
-    monkeypatch.setattr(_SplitState, "to_plain", shifted)
+    monkeypatch.setattr(SplitState, "to_plain", shifted)
     assert_noticed(
         output_of_random_jobs, consequence, "timer", "clock", "numbers", "passed a record"
     )

@@ -15,6 +15,7 @@ import cloudpickle
 from minirt.clock import SYSTEM_CLOCK, Clock
 from minirt.config import Checkpointing, Options
 from minirt.errors import ConfigurationError
+from minirt.graph.drift import drift_groups
 from minirt.graph.execution import ExecutionGraph
 from minirt.graph.job_graph import JobGraph
 from minirt.graph.planner import build_execution_graph
@@ -391,4 +392,5 @@ def job_protocol(
             options.limits.start_timeout_s,
             options.heartbeat_timeout_s,
         ),
+        drift_groups(execution),
     )
