@@ -242,6 +242,11 @@ def test_a_timeout_that_brokers_do_not_allow_is_refused(cluster: Cluster) -> Non
     refused(sink, "86400 s, but brokers allow at most")
 
 
+def test_a_timeout_below_a_second_is_refused() -> None:
+    with pytest.raises(rt.ConfigurationError, match="at least 1 s"):
+        KafkaSink("localhost:9092", "t", delivery="direct", transaction_timeout=0)
+
+
 def test_options_without_effect_are_refused() -> None:
     for given in ({"transaction_timeout": "1min"}, {"on_lost": "skip"}):
         with pytest.raises(rt.ConfigurationError, match='need delivery="direct"'):

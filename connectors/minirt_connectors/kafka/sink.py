@@ -101,7 +101,10 @@ class KafkaSink(LedgerSink):
             raise ConfigurationError("partition=... says where records go; leave out partitioner")
         if ledger == topic:
             raise ConfigurationError("the ledger must be another topic than that of the records")
-        self._timeout_ms = milliseconds(transaction_timeout or _TIMEOUT, "transaction_timeout")
+        timeout = _TIMEOUT if transaction_timeout is None else transaction_timeout
+        self._timeout_ms = milliseconds(timeout, "transaction_timeout")
+        if self._timeout_ms < 1000:
+            raise ConfigurationError(f"transaction_timeout must be at least 1 s, got {timeout!r}")
         self._on_lost = on_lost or "fail"
         if delivery == "direct":
             _one_of("on_lost", self._on_lost, get_args(OnLost))
