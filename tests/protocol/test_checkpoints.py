@@ -582,6 +582,18 @@ def test_commit_timer_has_nothing_to_do_once_a_later_commit_has_covered_it() -> 
     assert checkpoints.on_commit_timer(1) == []
 
 
+def test_of_many_failed_commits_one_is_tried_again() -> None:
+    """If each went on by itself, all would count as failures in a row."""
+    checkpoints = coordinator()
+    for number in (1, 2, 3):
+        take(checkpoints, number, number * 10.0, handles(number))
+        checkpoints.on_manifest_stored(number, number * 10.0 + 1)
+        checkpoints.on_commit_failed(CommitFailed(number, StorageError("no disk")), 40.0)
+    assert checkpoints.on_commit_timer(1) == checkpoints.on_commit_timer(2) == []
+    [again] = checkpoints.on_commit_timer(3)
+    assert again == CommitHandles(3, (handles(1), handles(2), handles(3)))
+
+
 def test_more_failed_commits_in_a_row_than_tolerated_are_too_many() -> None:
     checkpoints = coordinator()
     for _ in range(2):

@@ -48,8 +48,8 @@ class Forgetful(FakeSystemSink):
 
 
 class _Forgetful(LedgerCommitter):
-    def _write(self, transaction: Any, known: Any, pieces: Any, stagings: Any) -> None:
-        super()._write(transaction, LedgerEntry(0, known.generation, 0), pieces, stagings)
+    def _write(self, transaction: Any, known: Any, pieces: Any) -> None:
+        super()._write(transaction, LedgerEntry(0, known.generation, 0), pieces)
 
 
 def test_a_ledger_that_is_not_read_is_noticed() -> None:
