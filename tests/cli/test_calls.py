@@ -50,6 +50,7 @@ def test_every_command_explains_itself(call: Call, command: list[str], mentions:
     assert [word for word in mentions if word not in called.out] == []
 
 
+@pytest.mark.usefixtures("cold_starts")
 def test_the_package_can_be_run_as_a_module_and_help_loads_neither_spark_nor_connectors() -> None:
     code = (
         "import runpy, sys\n"
