@@ -32,7 +32,7 @@ from minirt.testing.conformance.edges import EDGES
 from minirt.testing.conformance.graphs import build
 from minirt.testing.conformance.plans import Plan, Stage
 from minirt.testing.contracts import PartitioningContract
-from tests.naming import files_that
+from tests.naming import compares_with, files_that, nodes_of
 from tests.partitionings.outside import ByRange, Everywhere, Mirrored
 
 ROOT = Path(minirt.partitionings.__file__).parents[2]
@@ -224,14 +224,12 @@ def test_who_would_know_one_is_found(code: str) -> None:
 
 def mentions(tree: ast.AST, one: type[Partitioning]) -> bool:
     """Whether a module imports it, or compares something with its name."""
-    for node in ast.walk(tree):
+    if compares_with(tree, one.name):
+        return True
+    for node in nodes_of(tree):
         match node:
             case ast.ImportFrom(module=str(module)) if module.startswith("minirt.partitionings"):
                 if any(alias.name == one.__name__ for alias in node.names):
-                    return True
-            case ast.Compare() | ast.MatchValue():
-                parts = (part for part in ast.walk(node) if isinstance(part, ast.Constant))
-                if any(part.value == one.name for part in parts):
                     return True
             case ast.Assign(value=ast.Tuple(elts=[_, *_] as elements)):
                 values = {e.value for e in elements if isinstance(e, ast.Constant)}
