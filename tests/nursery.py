@@ -47,6 +47,17 @@ _LOADED = (
     "minirt.cli",
 )
 
+LOADED_IF_USED = (
+    "s3fs",
+    "gcsfs",
+    "adlfs",
+    "deltalake",
+    "pyiceberg.catalog",
+    "psycopg",
+    "confluent_kafka",
+)
+"""These as well, where the tests have them: jobs of the same tests need them."""
+
 
 @dataclass(frozen=True)
 class Start:
@@ -119,10 +130,10 @@ def streams(call: Sequence[Any]) -> list[int]:
     return [own if fd == -1 else fd for own, fd in enumerate(given)]
 
 
-def serve(fd: int) -> CodeType:
+def serve(fd: int, used: Sequence[str]) -> CodeType:
     """The life of a nursery. It returns in forks only, with the program to run."""
     paths = sys.path[1:]
-    _load()
+    _load(used)
     sock = socket.socket(fileno=fd)
     while True:
         files = _next(sock)
@@ -171,12 +182,12 @@ def _with_spare(files: list[int]) -> list[int]:
     return files
 
 
-def _load() -> None:
+def _load(used: Sequence[str]) -> None:
     import pyarrow as pa
 
     import minirt
 
-    for name in _LOADED:
+    for name in (*_LOADED, *used):
         importlib.import_module(name)
     for name in minirt.__all__:
         getattr(minirt, name)

@@ -28,7 +28,7 @@ from contextlib import contextmanager
 import pytest
 
 from tests import nursery
-from tests.nursery import COMMAND_BYTES, ROOT, Start, cold_start, streams
+from tests.nursery import COMMAND_BYTES, LOADED_IF_USED, ROOT, Start, cold_start, streams
 
 _PR_SET_CHILD_SUBREAPER = 36
 
@@ -40,9 +40,10 @@ class Nursery:
         self._lock = threading.Lock()
         self._libc = ctypes.CDLL(None)
         self._sock, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        used = [name for name in LOADED_IF_USED if name in sys.modules]
         code = (
             f"import sys; sys.path.insert(1, {str(ROOT)!r}); from tests.nursery import serve; "
-            f"del sys.path[1]; exec(serve({theirs.fileno()}))"
+            f"del sys.path[1]; exec(serve({theirs.fileno()}, {used}))"
         )
         environ = {**os.environ}
         environ.pop("PYTHONPATH", None)
