@@ -149,13 +149,19 @@ def serve(fd: int, used: Sequence[str]) -> CodeType:
         sock.close()
         while os.getppid() == between:
             time.sleep(0.0005)
-        return _become(_with_spare(files), paths)
+        start = _read(files)
+        if start.arguments[1:] == TEMPLATE:  # All its children are workers.
+            return _become(start, files, paths)
+        spare = _fork_spare(files)
+        return (
+            _become(start, files, paths) if spare is None else _become(_read(spare), spare, paths)
+        )
 
 
-def _with_spare(files: list[int]) -> list[int]:
+def _fork_spare(files: list[int]) -> list[int] | None:
     """Fork a spare, which waits for the first template that this process starts, and becomes it.
 
-    Returns `files`, and in the spare those of the template.
+    In the spare it returns the files of the template. `files` are those of this process.
     """
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     if os.fork() == 0:
@@ -163,10 +169,10 @@ def _with_spare(files: list[int]) -> list[int]:
         for file in files:
             os.close(file)
         interrupted = signal.signal(signal.SIGINT, signal.SIG_DFL)  # It would print a traceback.
-        files = _next(theirs)
+        wanted = _next(theirs)
         signal.signal(signal.SIGINT, interrupted)
         theirs.close()
-        return files
+        return wanted
     theirs.close()
     waiting = [ours]
     mine = os.getpid()
@@ -179,7 +185,7 @@ def _with_spare(files: list[int]) -> list[int]:
             return ask(sock, start, streams(call)) or cold_start(*call)
 
     subprocess._fork_exec = fork_exec  # type: ignore[attr-defined]
-    return files
+    return None
 
 
 def _load(used: Sequence[str]) -> None:
@@ -202,12 +208,16 @@ def _next(sock: socket.socket) -> list[int]:
     return files
 
 
-def _become(files: list[int], paths: list[str]) -> CodeType:
-    """Make this process what was asked for; returns the program."""
-    *standard, tells, request = files
-    with os.fdopen(request, "rb") as file:
+def _read(files: list[int]) -> Start:
+    """What is asked for; it stands in the last of the files."""
+    with os.fdopen(files.pop(), "rb") as file:
         file.seek(0)
-        start = Start(*marshal.load(file))
+        return Start(*marshal.load(file))
+
+
+def _become(start: Start, files: list[int], paths: list[str]) -> CodeType:
+    """Make this process what was asked for; returns the program."""
+    *standard, tells = files
     if start.group is None:
         os.setsid()
     else:

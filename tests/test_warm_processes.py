@@ -12,8 +12,9 @@ from pathlib import Path
 import psutil
 import pytest
 
+import minirt as rt
 from tests.nursery import Start
-from tests.runtime.processes import children, command_line, templates, wait_until
+from tests.runtime.processes import children, command_line, started_by, templates, wait_until
 from tests.warm_processes import cold_starts
 
 pytestmark = [
@@ -112,6 +113,20 @@ def started(command: list[str], environ: dict[str, str] | None = None) -> Start 
     given = None if environ is None else [f"{k}={v}".encode() for k, v in environ.items()]
     call = (command, (), True, (3,), None, given, -1, -1, -1, -1, -1, -1, 4, 3)
     return Start.of((*call, True, False, -1, None, None, None, -1, None, True))
+
+
+def test_a_template_has_no_children_but_workers() -> None:
+    seen: list[set[int]] = []
+
+    class Look(rt.JobObserver):
+        def on_status(self, status: rt.JobStatus, generation: int) -> None:
+            if status is rt.JobStatus.RUNNING:
+                seen.extend(started_by(template) for template in templates())
+
+    env = rt.Environment(parallelism=3)
+    env.source(rt.SequenceSource(5)).sink(rt.DiscardSink())
+    env.execute(observer=Look())
+    assert [len(workers) for workers in seen] == [3]
 
 
 def test_a_job_of_a_program_has_a_warm_template_and_nobody_is_left(tmp_path: Path) -> None:
