@@ -31,6 +31,7 @@ cold_start: Callable[..., int] = subprocess._fork_exec  # type: ignore[attr-defi
 """How `subprocess` starts processes where no test is in between."""
 
 TEMPLATE = ["-c", "from minirt.runtime.worker.template import main; main()"]
+AGENT = ["-m", "minirt", "host"]
 ROOT = Path(__file__).parents[1]
 COMMAND_BYTES = 2048
 """So much of a command line is shown."""
@@ -150,8 +151,8 @@ def serve(fd: int, used: Sequence[str]) -> CodeType:
         while os.getppid() == between:
             time.sleep(0.0005)
         start = _read(files)
-        if start.arguments[1:] == TEMPLATE:  # All its children are workers.
-            return _become(start, files, paths)
+        if start.arguments[1:] == TEMPLATE or start.arguments[1:4] == AGENT:
+            return _become(start, files, paths)  # All its children are workers.
         spare = _fork_spare(files)
         return (
             _become(start, files, paths) if spare is None else _become(_read(spare), spare, paths)

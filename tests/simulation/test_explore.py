@@ -56,7 +56,7 @@ SHORT_LINE = SmallJob("shuffle", 1, 1, 1)
 
 # Every mode, in as many interleavings as time allows; the command line explores to the end.
 
-STATES_MAX = runs(1_500)
+STATES_MAX = runs(2_700)
 
 
 @EVERY_MODE
