@@ -80,7 +80,7 @@ def test_what_is_registered_is_drawn(numbering: StageKind) -> None:
 
 @pytest.mark.parametrize("mode", MODES)
 def test_an_operator_from_outside_passes_in_every_mode(mode: str, numbering: StageKind) -> None:
-    tally = check_mode(MODES[mode], runs=campaigns.runs(5), start=sorted(MODES).index(mode) * RUNS)
+    tally = check_mode(MODES[mode], runs=campaigns.runs(8), start=sorted(MODES).index(mode) * RUNS)
     assert tally.restarts > 0
     assert tally.rescales > 0
     assert tally.lost == tally.duplicated == 0
