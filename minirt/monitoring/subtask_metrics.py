@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from minirt.protocol.watermarks import MAX_WATERMARK
@@ -85,3 +85,13 @@ class TimeAccount:
         field = self._activity.value
         setattr(self._metrics, field, getattr(self._metrics, field) + now - self._since)
         self._since = now
+
+    def settled(self, now: float) -> SubtaskMetrics:
+        """A copy of the figures as `settle` would leave them. Other threads may call it.
+
+        If the subtask turns to something else meanwhile, the copy is as of the turn before or after.
+        """
+        field, since, copy = self._activity.value, self._since, replace(self._metrics)
+        if since == self._since:
+            setattr(copy, field, getattr(copy, field) + max(0.0, now - since))
+        return copy

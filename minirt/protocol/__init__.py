@@ -10,6 +10,7 @@ What names things, and what is stored:
     topology            a job as the protocol knows it: its shape, without functions
     manifest            what a checkpoint consists of, which one counts and why
     checkpoint_paths    where everything of a checkpoint storage lies
+    part_paths          how parts are named that share a file
     plain               dataclasses as plain values and back, for storage
 
 One checkpoint, in a subtask:

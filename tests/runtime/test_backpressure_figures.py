@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import types
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -73,6 +74,7 @@ class OneTurn(Worker):
         self._selector: Any = types.SimpleNamespace(select=lambda timeout: wait() or [])
         self._wiring: Any = types.SimpleNamespace(move_frames=lambda: None)
         self._time = {subtask.id: TimeAccount(subtask.metrics, now)}
+        self._long_calls: Any = types.SimpleNamespace(watched=contextlib.nullcontext)
 
     def _patience_s(self) -> float:
         return 0.0

@@ -15,6 +15,7 @@ from minirt.state.frozen import FrozenKeys, FrozenSlots
 from minirt.state.keyed import KeyedState
 from minirt.state.segments import Segments
 from minirt.storage.checkpoints import CheckpointStorage
+from minirt.storage.part_writer import PartWriter
 from tests.campaigns import runs, seeds
 from tests.simulation.aggregating import run_aggregating
 
@@ -34,7 +35,7 @@ def short_stretches(monkeypatch: Patch) -> None:
 @pytest.mark.parametrize("mode", EXACT_MODES)
 def test_aggregates_survive_whatever_happens(mode: str, monkeypatch: Patch) -> None:
     built_on = 0
-    write = CheckpointStorage.write_snapshot
+    write = PartWriter.write_snapshot
 
     def counting(*args: Any) -> Any:
         nonlocal built_on
@@ -42,7 +43,7 @@ def test_aggregates_survive_whatever_happens(mode: str, monkeypatch: Patch) -> N
         built_on += len(written.references)
         return written
 
-    monkeypatch.setattr(CheckpointStorage, "write_snapshot", counting)
+    monkeypatch.setattr(PartWriter, "write_snapshot", counting)
     for seed in range(RUNS):
         assert run_aggregating(seed, mode) == [], f"seed {seed}"
     assert built_on > RUNS

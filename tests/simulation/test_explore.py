@@ -33,7 +33,7 @@ from minirt.runtime.channels.frames import Frame
 from minirt.runtime.subtask import gate_input
 from minirt.runtime.subtask.snapshot import SnapshotUpload
 from minirt.runtime.subtask.source_input import _SplitState
-from minirt.storage.checkpoints import CheckpointStorage
+from minirt.storage.part_writer import PartWriter
 from minirt.storage.parts import encode_part, part_checksum
 from minirt.testing import TransactionalSink
 from minirt.testing.exploration import ExplorationResult, Violation, explore
@@ -207,7 +207,7 @@ def test_a_channel_that_stays_blocked(monkeypatch: Patch) -> None:
 
 def test_an_acknowledgement_before_the_snapshot_is_stored(monkeypatch: Patch) -> None:
     def pretend(
-        storage: CheckpointStorage,
+        writer: PartWriter,
         checkpoint_id: int,
         generation: int,
         vertex: int,
@@ -220,18 +220,18 @@ def test_an_acknowledgement_before_the_snapshot_is_stored(monkeypatch: Patch) ->
         size = sum(map(len, chunks))
         return SnapshotRef(vertex, subtask, path, None, size, part_checksum(chunks[0]))
 
-    monkeypatch.setattr(CheckpointStorage, "write_snapshot", pretend)
+    monkeypatch.setattr(PartWriter, "write_snapshot", pretend)
     assert "not durable" in violation_of(SHORT_LINE, "aligned", checkpoints=0).problem
 
 
 def test_an_acknowledgement_before_output_is_durable(monkeypatch: Patch) -> None:
-    run = SnapshotUpload.run
+    finish = SnapshotUpload.finish_output
 
-    def unfinished(upload: SnapshotUpload, *args: Any) -> Any:
+    def unfinished(upload: SnapshotUpload) -> Any:
         early = [(uid, id, replace(output, finish=None)) for uid, id, output in upload.prepared]
-        return run(replace(upload, prepared=early), *args)
+        return finish(replace(upload, prepared=early))
 
-    monkeypatch.setattr(SnapshotUpload, "run", unfinished)
+    monkeypatch.setattr(SnapshotUpload, "finish_output", unfinished)
     assert "not durable" in violation_of(SHORT_LINE, "aligned", checkpoints=0).problem
 
 

@@ -47,6 +47,7 @@ from minirt.runtime.subtask.source_input import _SplitState
 from minirt.state.keyed import KeyedState
 from minirt.state.timers import Timers
 from minirt.storage.checkpoints import CheckpointStorage
+from minirt.storage.part_writer import PartWriter
 from minirt.storage.parts import encode_part, part_checksum
 from minirt.testing import Faults
 from minirt.testing.clock import ProcessClock
@@ -139,10 +140,10 @@ def test_without_a_planted_bug_nothing_is_noticed() -> None:
 
 
 def test_a_snapshot_acknowledged_although_its_write_failed(monkeypatch: Patch) -> None:
-    write = CheckpointStorage.write_snapshot
+    write = PartWriter.write_snapshot
 
     def write_or_pretend(
-        storage: CheckpointStorage,
+        writer: PartWriter,
         checkpoint_id: int,
         generation: int,
         vertex: int,
@@ -151,29 +152,29 @@ def test_a_snapshot_acknowledged_although_its_write_failed(monkeypatch: Patch) -
         references: Sequence[Reference] = (),
     ) -> SnapshotRef:
         try:
-            return write(storage, checkpoint_id, generation, vertex, subtask, sections, references)
+            return write(writer, checkpoint_id, generation, vertex, subtask, sections, references)
         except StorageError:
             chunks = encode_part(sections)
             path = f"chk-{checkpoint_id:08}-g{generation:08}/v{vertex}-s{subtask}.part"
             size = sum(map(len, chunks))
             return SnapshotRef(vertex, subtask, path, None, size, part_checksum(chunks[0]))
 
-    monkeypatch.setattr(CheckpointStorage, "write_snapshot", write_or_pretend)
+    monkeypatch.setattr(PartWriter, "write_snapshot", write_or_pretend)
     assert_noticed(counting, "not durable", "missing", "not the snapshot")
 
 
 def test_a_snapshot_acknowledged_before_it_is_durable(monkeypatch: Patch) -> None:
     unfinished: list[Callable[[], None]] = []
-    run = SnapshotUpload.run
+    finish = SnapshotUpload.finish_output
 
-    def run_early(upload: SnapshotUpload, *args: Any) -> Any:
+    def finish_late(upload: SnapshotUpload) -> Any:
         while unfinished:
             unfinished.pop()()
         unfinished.extend(output.finish for _, _, output in upload.prepared if output.finish)
         early = [(uid, id, replace(output, finish=None)) for uid, id, output in upload.prepared]
-        return run(replace(upload, prepared=early), *args)
+        return finish(replace(upload, prepared=early))
 
-    monkeypatch.setattr(SnapshotUpload, "run", run_early)
+    monkeypatch.setattr(SnapshotUpload, "finish_output", finish_late)
     assert_noticed(counting, "not durable", "lost")
 
 

@@ -37,6 +37,7 @@ from minirt.runtime.control.messages import (
     Assignment,
     ClockAnswer,
     ClockQuestion,
+    FiguresOfCall,
     Heartbeat,
     SentCommand,
     ToCoordinator,
@@ -51,6 +52,7 @@ from minirt.runtime.subtask.snapshot import SnapshotUpload
 from minirt.runtime.subtask.subtask import Subtask
 from minirt.runtime.worker.beside import Beside
 from minirt.runtime.worker.event_loop import EventLoop
+from minirt.runtime.worker.long_calls import Figures, LongCalls
 from minirt.runtime.worker.orders import CommandReceiver, deliver_stored
 from minirt.runtime.worker.uploader import Uploader
 from minirt.runtime.worker.waker import Waker
@@ -161,6 +163,9 @@ class Worker:
         self.subtasks = self._assemble(assignment, listener)
         began = time.perf_counter()
         self._time = {one.id: TimeAccount(one.metrics, began) for one in self.subtasks}
+        self._long_calls = LongCalls(
+            self._time, self._limits.heartbeat_s, self._report_call, self._on_thread_failed
+        )
 
     # Ports of the subtasks.
 
@@ -221,13 +226,14 @@ class Worker:
     def run(self) -> None:
         """Take turns until the coordinator tells the worker to stop."""
         self._on_control()  # What has come along with the assignment makes its socket readable no more.
-        while not self._stopping:
-            for subtask in self.subtasks:
-                self._note_wait(subtask)
-            # What the last slice has emitted may be work for others here: so it goes before the wait.
-            self._wiring.move_frames()
-            self._serve(self._patience_s())
-            self._take_turns(self.subtasks)
+        with self._long_calls.watched():
+            while not self._stopping:
+                for subtask in self.subtasks:
+                    self._note_wait(subtask)
+                # What the last slice has emitted may be work for others here: so it goes before the wait.
+                self._wiring.move_frames()
+                self._serve(self._patience_s())
+                self._take_turns(self.subtasks)
         for subtask in self.subtasks:
             subtask.close()
         self._report()
@@ -407,3 +413,7 @@ class Worker:
         figures = {subtask.id: subtask.metrics for subtask in self.subtasks}
         lines = self._lines.take()
         self._tell(Heartbeat(self._place.generation, self._place.worker, figures, lines))
+        self._long_calls.reported()
+
+    def _report_call(self, figures: Figures) -> None:
+        self._tell(FiguresOfCall(self._place.generation, figures))
