@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections import Counter
 from dataclasses import asdict, replace
 from random import Random
 
