@@ -401,7 +401,7 @@ def test_a_timer_that_switches_a_checkpoint_finished_before_its_barriers_had_pas
 
 def test_an_impure_partitioner_that_deals_captured_records_again(monkeypatch: Patch) -> None:
     monkeypatch.setattr(Custom, "in_flight", InFlight.DEALT_AGAIN)
-    assert_noticed(impure, "lost", "too many")
+    assert_noticed(impure, "lost", "too many", first=66)
 
 
 def test_a_barrier_that_overtakes_where_it_must_not(monkeypatch: Patch) -> None:
@@ -459,4 +459,4 @@ def test_uploads_of_a_checkpoint_that_was_given_up_without_their_output(monkeypa
         return replace(upload, sections={}, references=(), in_flight=(), prepared=())
 
     monkeypatch.setattr(SnapshotUpload, "without_state", without_output)
-    assert_noticed(random_jobs, "no consistent cut", "lost")
+    assert_noticed(random_jobs, "no consistent cut", "lost", first=57)
