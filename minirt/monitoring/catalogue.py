@@ -208,6 +208,11 @@ CATALOGUE: tuple[Metric, ...] = (
     _total("minirt_bytes_in_total", "bytes_in", "Bytes that were taken from input channels."),
     _total("minirt_bytes_out_total", "bytes_out", "Bytes that were put into output channels."),
     _total(
+        "minirt_protocol_bytes_out_total",
+        "protocol_bytes_out",
+        "Bytes of barriers, and of marks of local snapshots, that were put into output channels.",
+    ),
+    _total(
         "minirt_late_records_total", "late_records", "Records that came too late for their window."
     ),
     _now(

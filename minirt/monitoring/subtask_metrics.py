@@ -22,6 +22,8 @@ class SubtaskMetrics:
     records_out: int = 0
     bytes_in: int = 0
     bytes_out: int = 0
+    protocol_bytes_out: int = 0
+    """Barriers, and marks of local snapshots, that were put into output channels."""
     busy_s: float = 0.0
     idle_s: float = 0.0
     soft_backpressure_s: float = 0.0

@@ -23,14 +23,13 @@ from minirt.operators.common.aggregation import (
 )
 from minirt.operators.common.base import Operator, OperatorContext, user_error
 from minirt.operators.common.columns import to_columns
+from minirt.operators.common.filling import AggregatesFilling, StateFilling
 from minirt.protocol.watermarks import MAX_WATERMARK
 from minirt.state.array_table import ADDED, ArrayTable, Results
 from minirt.state.expiry import BUCKETS, ProcessingClock
 from minirt.state.numbers import Mask
 from minirt.state.sections import Section
-from minirt.state.stored import STATE, STATE_CLOCK, pack_event_time, unpack_event_time
-
-_TABLE = f"{STATE}value"
+from minirt.state.stored import AGGREGATED, STATE_CLOCK, pack_event_time, unpack_event_time
 
 ResultsOf = Callable[[Slots], Results]
 
@@ -71,6 +70,11 @@ class AggregateSpec(OperatorSpec):
 
     def output_schema(self, site: Site) -> pa.Schema | None:
         return aggregated_schema(self.aggregates, site)
+
+    def filling(self, site: Site, output: pa.Schema | None) -> StateFilling | None:
+        if self.ttl_ms is not None:  # Nobody knows when the last record of a key came.
+            return None
+        return AggregatesFilling(site.label, site.keys, self.aggregates, output, self.emit == "end")
 
     def build(self, ctx: OperatorContext) -> Operator:
         if self.ttl_ms is None:
@@ -120,17 +124,17 @@ class AggregateOperator(Operator):
 
     def snapshot(self) -> Mapping[str, Section]:
         section = self._table.snapshot()
-        return {} if section is None else {_TABLE: section}
+        return {} if section is None else {AGGREGATED: section}
 
     def builds_on(self) -> Mapping[str, Collection[str]]:
-        return {_TABLE: self._table.builds_on()}
+        return {AGGREGATED: self._table.builds_on()}
 
     def on_stored(self, path: str) -> None:
         self._table.on_stored(path)
 
     def restore(self, sections: Mapping[str, bytes], *, exact: bool) -> None:
         ctx = self.ctx
-        self._table.restore(sections[_TABLE], own_groups(ctx, exact=exact), ctx.max_parallelism)
+        self._table.restore(sections[AGGREGATED], own_groups(ctx, exact=exact), ctx.max_parallelism)
         if isinstance(self._spec.emit, float) and len(self._table.pending()):
             self._emit_at = ctx.monotonic() + self._spec.emit
 
@@ -198,7 +202,7 @@ class TtlAggregateOperator(AggregateOperator):
     def restore(self, sections: Mapping[str, bytes], *, exact: bool) -> None:
         if STATE_CLOCK in sections:
             self._clock.restore(unpack_event_time(sections[STATE_CLOCK])[0])
-        if _TABLE in sections:
+        if AGGREGATED in sections:
             super().restore(sections, exact=exact)
             self._oldest = self._clock.now() - self._ttl_ms  # A sweep finds out.
 

@@ -132,6 +132,14 @@ class SubtaskStats:
     unaligned: bool
     """Whether barriers overtook data here."""
     switches: tuple[Switch, ...] = ()
+    local: int = 0
+    """The number of its local snapshot; 0 for one with barriers."""
+    age_s: float = 0.0
+    """How long before the trigger a local snapshot was taken, about; 0 for one with barriers."""
+    skipped: int = 0
+    """Local snapshots since the line before that no checkpoint is made of."""
+    forced: int = 0
+    """Local snapshots since the line before that marks have forced."""
 
 
 @dataclass(frozen=True, slots=True)

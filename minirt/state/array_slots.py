@@ -47,6 +47,14 @@ _GONE_MIN = 1024
 """So many slots may be of keys that are gone before the others are moved together."""
 
 
+class RepeatedKeyError(Exception):
+    """The key in this row has come before."""
+
+    def __init__(self, row: int) -> None:
+        super().__init__(f"the key in row {row} has come before")
+        self.row = row
+
+
 class ArraySlots:
     """The keys of one subtask. `keys` names their columns; `label` is the operator's, for messages.
 
@@ -93,6 +101,22 @@ class ArraySlots:
         if self._gone_count:
             self._before_change(slots)
             self._revive(contents, slots)
+        self._segments.change(slots)
+        return slots
+
+    def fill(self, keys: Sequence[pa.Array], held: Sequence[Sequence[pa.Array]]) -> Slots:
+        """List new keys, each with what every aggregate holds of it, in columns as accumulators store them.
+
+        Raises RepeatedKeyError for a key that there is already.
+        """
+        keys, before = list(keys), self.used
+        contents = self._fitting(keys, [columns[0] for columns in held])
+        slots = contents.index.slots(keys, hash_columns(keys))
+        if self.used < before + len(slots):
+            raise RepeatedKeyError(_repeated(slots, before))
+        self._make_room(contents)
+        for accumulator, columns in zip(contents.accumulators, held, strict=True):
+            accumulator.load(slots, columns)
         self._segments.change(slots)
         return slots
 
@@ -326,3 +350,10 @@ class ArraySlots:
             self._pending = grown(self._pending, used, count, False)
             self._rows = grown(self._rows, used, count, 0)
             self._gone = grown(self._gone, used, count, False)
+
+
+def _repeated(slots: Slots, before: int) -> int:
+    """The first row whose slot is that of a row above it, or below `before`."""
+    first = np.zeros(len(slots), np.bool_)
+    first[np.unique(slots, return_index=True)[1]] = True
+    return int(np.flatnonzero(~first | (slots < before))[0])

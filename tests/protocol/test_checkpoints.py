@@ -91,11 +91,10 @@ def failed(
     missing: Sequence[str] = ("numbers (1/1)", "out (1/1)"),
 ) -> dict[str, Any]:
     """What the history on storage remembers of it."""
-    names = ("vertex", "subtask", "name", "start_delay_s", "alignment_s", "sync_s", "async_s")
+    times = ("vertex", "subtask", "name", "start_delay_s", "alignment_s", "sync_s", "async_s")
     sizes = ("acknowledged_after_s", "state_bytes", "in_flight_bytes", "processed_bytes")
-    parts = [
-        {name: getattr(stats, name) for name in (*names, *sizes, "unaligned")} for stats in stored
-    ]
+    names = (*times, *sizes, "unaligned", "local", "age_s", "skipped", "forced")
+    parts = [{name: getattr(stats, name) for name in names} for stats in stored]
     return {
         "checkpoint_id": checkpoint_id,
         "generation": 1,
@@ -319,6 +318,10 @@ def test_history_of_a_completed_checkpoint_tells_how_it_went() -> None:
         "processed_bytes": 5,
         "unaligned": False,
         "switches": [],
+        "local": 0,
+        "age_s": 0.0,
+        "skipped": 0,
+        "forced": 0,
         "channels": [],
     }
 

@@ -26,6 +26,7 @@ EXACT_MODES = {
     "timeout": AlignedWithTimeout(timeout="5ms"),
     "size": AlignedWithTimeout(timeout=None, switch_below=100),
     "chandy_lamport": MODES["chandy_lamport"],
+    "communication_induced": MODES["communication_induced"],
     "epoch": MODES["epoch"],
     "epochs in groups": Epoch(group=3),
     "uncoordinated": MODES["uncoordinated"],
