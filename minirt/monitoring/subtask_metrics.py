@@ -70,6 +70,13 @@ class Activity(Enum):
     HARD_BACKPRESSURE = "hard_backpressure_s"
     DRIFT_PAUSE = "drift_pause_s"
 
+    @classmethod
+    def of_wait(cls, *, has_input: bool, full: bool, held_by_drift: bool) -> Activity:
+        """What the time of a subtask counts as that is not in the middle of a slice."""
+        if not has_input:
+            return cls.DRIFT_PAUSE if held_by_drift else cls.IDLE
+        return cls.SOFT_BACKPRESSURE if full else cls.BUSY
+
 
 class TimeAccount:
     """Counts every moment once: from one call to the next, a subtask does what the first call said.

@@ -31,6 +31,6 @@ def test_the_figures_say_that_a_source_waits_for_another() -> None:
     assert result.status is rt.JobStatus.FINISHED
     assert sorted(row["n"] for row in sink.rows) == [*range(COUNT)]
     totals = {one.operator: one.totals for one in job.figures.subtasks}
-    assert totals["fast"].drift_pause_s > COUNT * 0.01 / 2
-    assert totals["slow"].drift_pause_s < totals["fast"].drift_pause_s / 4
+    assert totals["fast"].drift_pause_s > 0.1
+    assert totals["slow"].drift_pause_s < totals["fast"].drift_pause_s
     assert totals["join"].drift_pause_s == 0

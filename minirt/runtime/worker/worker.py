@@ -307,14 +307,9 @@ class Worker:
 
     def _note_wait(self, subtask: Subtask) -> None:
         """What its time counts as until it works, or until this is looked at again."""
-        if not subtask.has_input:
-            held = subtask.input.held_by_drift
-            activity = Activity.DRIFT_PAUSE if held else Activity.IDLE
-        elif subtask.outputs.full:
-            activity = Activity.SOFT_BACKPRESSURE
-        else:
-            activity = Activity.BUSY
-        self._time[subtask.id].turn_to(activity, time.perf_counter())
+        held, full = subtask.input.held_by_drift, subtask.outputs.full
+        waits = Activity.of_wait(has_input=subtask.has_input, full=full, held_by_drift=held)
+        self._time[subtask.id].turn_to(waits, time.perf_counter())
 
     def _make_room(self, id: SubtaskId, channel: OutputChannel) -> None:
         """Inside one record that emits more than memory has room for: send what the receivers take.
