@@ -44,7 +44,7 @@ lint: $(VENV)/.dev ## check style and types
 soak: $(VENV)/.dev ## simulate RUNS crashing jobs and FACTOR times the campaigns of the tests, then kill real processes KILLS times, then ORACLE_RUNS of the oracle
 	$(BIN)/python -m tests.simulation.soak --runs $(RUNS)
 	CAMPAIGN_FACTOR=$(FACTOR) $(BIN)/python -m pytest -q -n auto --dist worksteal --timeout 7200 tests/simulation tests/conformance \
-		tests/operators tests/partitionings
+		tests/operators tests/partitionings tests/connectors/test_random_windows.py
 	CAMPAIGN_FACTOR=$(FACTOR) $(BIN)/python -m pytest -q -m soak --timeout 3600
 	$(BIN)/python -m tests.runtime.soak --kills $(KILLS)
 	$(BIN)/python -m tests.oracle.soak --runs $(ORACLE_RUNS)

@@ -21,6 +21,7 @@ _TIMES = {
     "idle": "idle_ms",
     "soft": "soft_backpressure_ms",
     "hard": "hard_backpressure_ms",
+    "drift": "drift_pause_ms",
 }
 
 
@@ -57,7 +58,7 @@ def _operator(vertex: Plain, figures: Plain | None) -> Plain:
     told["queue_out"] = figures.get("output_queue_use")
     told["lag_s"] = figures.get("watermark_lag_s")
     if rates is not None:
-        told["times"] = {name: rates[of] / 1000 for name, of in _TIMES.items()}
+        told["times"] = {name: rates.get(of, 0.0) / 1000 for name, of in _TIMES.items()}
         told["records_in"], told["records_out"] = rates["records_in"], rates["records_out"]
     with_rates = [one for one in subtasks if one["per_second"] is not None]
     if with_rates:

@@ -28,7 +28,9 @@ from tests.ui.samples import (
 def test_an_operator_shows_its_times_its_busiest_subtask_and_its_skew() -> None:
     plan = description(SOURCE, SLOW, SINK)
     source, slow, _ = shown.operators(figures(SOURCE, SLOW, SINK), plan)
-    assert source["times"] == pytest.approx({"busy": 0.1, "idle": 0.04, "soft": 0.86, "hard": 0})
+    assert source["times"] == pytest.approx(
+        {"busy": 0.1, "idle": 0.04, "soft": 0.86, "hard": 0, "drift": 0}
+    )
     assert source["skew"] is None
     assert slow["busiest"] == {"subtask": 2, "share": 0.99}
     assert slow["skew"] == {"subtask": 2, "share": 0.7, "times_fair": pytest.approx(2.8)}

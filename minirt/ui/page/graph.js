@@ -6,7 +6,7 @@ import { duration, percent, rate, shortened } from "./format.js";
 
 const WIDTH = 236, HEIGHT = 112, LABEL = 104, NARROW = 700;
 export const TIMES = {
-  busy: "busy", idle: "idle", soft: "soft backpressure", hard: "hard backpressure",
+  busy: "busy", idle: "idle", soft: "soft backpressure", hard: "hard backpressure", drift: "drift: waits for slower sources",
 };
 
 export function placed(operators, links, downwards) {
@@ -51,13 +51,15 @@ export function JobGraph({ operators, links, leftOut, chosen, onChoose }) {
   </div>`;
 }
 
-// Signs beside colours: soft backpressure is hatched, hard crossed, idle is empty.
+// Signs beside colours: soft backpressure is hatched, hard crossed, drift dotted, idle is empty.
 function Patterns() {
   return html`<defs>
     <pattern id="soft" width="6" height="6" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">
       <rect width="6" height="6" class="soft-ground" /><rect width="3" height="6" class="soft" /></pattern>
     <pattern id="hard" width="6" height="6" patternUnits="userSpaceOnUse">
       <rect width="6" height="6" class="hard-ground" /><path d="M0 0L6 6M6 0L0 6" class="hard-line" /></pattern>
+    <pattern id="drift" width="6" height="6" patternUnits="userSpaceOnUse">
+      <rect width="6" height="6" class="idle-ground" /><circle cx="3" cy="3" r="1.6" class="drift" /></pattern>
     <marker id="arrow" viewBox="0 0 8 8" refX="7" refY="4" markerUnits="userSpaceOnUse" markerWidth="11" markerHeight="11" orient="auto">
       <path d="M0 0L8 4L0 8Z" class="arrow" /></marker>
   </defs>`;
