@@ -3,12 +3,16 @@
 VENV := .venv
 BIN := $(VENV)/bin
 RUNS ?= 20000
-FACTOR ?= 8
+FACTOR ?= 20
 KILLS ?= 200
 ORACLE_RUNS ?= 90
 IN_ONE_THREAD := $(addprefix tests/,protocol data state storage simulation conformance)
-PROGRAMS := $(addprefix tests/,cli docs connectors)
-SERVICES := $(addprefix tests/,s3 clouds postgres kafka cluster ui pictures laboratory advice)
+CONNECTORS := tests/connectors
+COMMANDS := $(addprefix tests/,cli docs)
+PAGES := $(addprefix tests/,ui pictures laboratory advice)
+DATABASES := $(addprefix tests/,postgres database tables kafka)
+HOSTS := $(addprefix tests/,s3 clouds cluster)
+NAMED := $(IN_ONE_THREAD) $(CONNECTORS) $(COMMANDS) $(PAGES) $(DATABASES) $(HOSTS) tests/runtime
 
 # Else each of the many processes of the tests compiles all of minirt: that takes longer than most of their jobs.
 export PYTHONDONTWRITEBYTECODE :=
@@ -23,12 +27,14 @@ help: ## show this list
 demo: java $(VENV)/.demo ## kill workers of a job over real flights in three checkpoint modes; Spark verifies
 	@$(BIN)/minirt demo $(ARGS)
 
-test: java lint ## lint, then run all tests: those in one thread first, then those that start processes
-	$(BIN)/python -m pytest -q -n auto --dist worksteal $(IN_ONE_THREAD)
-	@# Jobs wait more than they work: four parts at a time. Workers of xdist would ignore Ctrl-C, which some send.
-	printf '%s\n' 'programs $(PROGRAMS)' 'runtime tests/runtime' 'services $(SERVICES)' \
-		'rest $(addprefix --ignore=,tests/runtime $(PROGRAMS) $(SERVICES) $(IN_ONE_THREAD))' \
-		| PYTEST='$(BIN)/python -m pytest -q' xargs -P 4 -I{} .ci/test-part {}
+test: java lint ## lint, then run all tests, some parts of them side by side
+	@# Jobs wait more than they work: five parts at a time, and what runs in one thread takes the time that they leave.
+	@# Workers of xdist would ignore Ctrl-C, which some tests send.
+	printf '%s\n' '10 one-thread -n auto --dist worksteal $(IN_ONE_THREAD)' \
+		'0 commands $(COMMANDS)' '0 hosts $(HOSTS)' '0 connectors $(CONNECTORS)' \
+		'0 runtime tests/runtime/test_[a-l]*.py' '0 rest $(addprefix --ignore=,$(NAMED))' \
+		'0 databases $(DATABASES)' '0 runtime-on tests/runtime --ignore-glob=tests/runtime/test_[a-l]*.py' '0 pages $(PAGES)' \
+		| PYTEST='$(BIN)/python -m pytest -q' xargs -P 6 -I{} .ci/test-part {}
 
 lint: $(VENV)/.dev ## check style and types
 	$(BIN)/ruff check .
@@ -37,7 +43,8 @@ lint: $(VENV)/.dev ## check style and types
 
 soak: $(VENV)/.dev ## simulate RUNS crashing jobs and FACTOR times the campaigns of the tests, then kill real processes KILLS times, then ORACLE_RUNS of the oracle
 	$(BIN)/python -m tests.simulation.soak --runs $(RUNS)
-	CAMPAIGN_FACTOR=$(FACTOR) $(BIN)/python -m pytest -q -n auto --dist worksteal --timeout 3600 tests/simulation tests/conformance
+	CAMPAIGN_FACTOR=$(FACTOR) $(BIN)/python -m pytest -q -n auto --dist worksteal --timeout 7200 tests/simulation tests/conformance \
+		tests/operators tests/partitionings
 	CAMPAIGN_FACTOR=$(FACTOR) $(BIN)/python -m pytest -q -m soak --timeout 3600
 	$(BIN)/python -m tests.runtime.soak --kills $(KILLS)
 	$(BIN)/python -m tests.oracle.soak --runs $(ORACLE_RUNS)

@@ -39,6 +39,7 @@ To watch, ask, look into and compare jobs:
     operations  running jobs as other processes of their user find and ask them
     monitoring  what a running job reports about itself
     ui          a job on a page in the browser
+    bootstrap   savepoints from data, for jobs that start with a history
     inspect     looks into stored checkpoints: what they hold, value by value
     pictures    pictures of checkpoints
     advice      which option would change what holds a job up
@@ -83,6 +84,7 @@ if TYPE_CHECKING:
     from minirt.api.keywords import OperatorOptions, RunOptions
     from minirt.api.stream import Stream
     from minirt.api.windowed_stream import WindowedStream
+    from minirt.bootstrap import SavepointWriter
     from minirt.clusters import HostCluster, Invitation, Launched, Reactive
     from minirt.config import Checkpointing, Limits, Options, Queues
     from minirt.errors import (
@@ -274,6 +276,7 @@ __all__ = [
     "open_checkpoints",
     "Checkpoints",
     "StoredCheckpoint",
+    "SavepointWriter",
     # which minirt this is
     "__version__",
     # what goes wrong
@@ -307,6 +310,7 @@ _NAMES_OF = {
     "minirt.api.keywords": "OperatorOptions RunOptions",
     "minirt.api.stream": "Stream",
     "minirt.api.windowed_stream": "WindowedStream",
+    "minirt.bootstrap": "SavepointWriter",
     "minirt.clusters": "HostCluster Invitation Launched Reactive",
     "minirt.config": "Checkpointing Limits Options Queues",
     "minirt.errors": (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 
 FACTOR = int(os.environ.get("CAMPAIGN_FACTOR", "1"))
 
@@ -10,3 +11,13 @@ FACTOR = int(os.environ.get("CAMPAIGN_FACTOR", "1"))
 def runs(count: int) -> int:
     """How many runs a campaign takes that needs so many to show something."""
     return FACTOR * count
+
+
+def seeds(count: int, first: int = 0) -> Iterator[int]:
+    """All seeds below `count`, for a search that ends with what it finds.
+
+    It begins with `first`, under which it was found when the test was written: most of such a search
+    repeats what other tests do.
+    """
+    yield from range(first, count)
+    yield from range(first)

@@ -17,9 +17,9 @@ import psutil
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests import warm_processes
 from tests.campaigns import FACTOR
 from tests.runtime.processes import started_by
-from tests.warm_templates import warm_templates
 
 pytest.register_assert_rewrite("tests.contracts")
 
@@ -56,8 +56,15 @@ def _registry() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _templates() -> Iterator[None]:
-    with warm_templates():
+def _processes() -> Iterator[None]:
+    with warm_processes.warm_processes():
+        yield
+
+
+@pytest.fixture
+def cold_starts() -> Iterator[None]:
+    """Interpreters start as they do for users: for tests of what happens then."""
+    with warm_processes.cold_starts():
         yield
 
 

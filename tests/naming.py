@@ -23,13 +23,20 @@ def files_that(hold: Callable[[ast.Module], bool]) -> set[str]:
     return {path for path, tree in trees().items() if hold(tree)}
 
 
-def names_in(tree: ast.AST) -> set[str]:
+@cache
+def nodes_of(tree: ast.AST) -> tuple[ast.AST, ...]:
+    """All that a module consists of. To walk through it is dear, and many tests do."""
+    return (*ast.walk(tree),)
+
+
+@cache
+def names_in(tree: ast.AST) -> frozenset[str]:
     """The classes that a module makes, and the names that it uses; an import alone is no use."""
-    return {*_names(tree)}
+    return frozenset(_names(tree))
 
 
 def _names(tree: ast.AST) -> Iterator[str]:
-    for node in ast.walk(tree):
+    for node in nodes_of(tree):
         match node:
             case ast.ClassDef(name=name) | ast.Name(id=name):
                 yield name
@@ -37,9 +44,16 @@ def _names(tree: ast.AST) -> Iterator[str]:
 
 def compares_with(tree: ast.AST, value: str) -> bool:
     """Whether a module compares something with a text."""
-    return any(
-        isinstance(part, ast.Constant) and part.value == value
-        for node in ast.walk(tree)
+    return value in _compared(tree)
+
+
+@cache
+def _compared(tree: ast.AST) -> frozenset[object]:
+    """The constants that a module compares something with."""
+    return frozenset(
+        part.value
+        for node in nodes_of(tree)
         if isinstance(node, ast.Compare | ast.MatchValue)
         for part in ast.walk(node)
+        if isinstance(part, ast.Constant)
     )

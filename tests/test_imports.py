@@ -27,6 +27,8 @@ COMMAND_LINE = {
 }
 """Of minirt itself, besides `minirt.cli`."""
 
+pytestmark = pytest.mark.usefixtures("cold_starts")
+
 HEAVY = {
     *("numpy", "pyarrow", "fsspec", "msgpack", "cloudpickle", "rich", "pandas", "psutil"),
     *("asyncio", "ssl", "http", "statistics", "multiprocessing", "sqlite3", "concurrent.futures"),

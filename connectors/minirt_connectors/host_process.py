@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from minirt import Invitation
-from minirt.clusters import Launched
+from minirt import Invitation, Launched
 
 _PR_SET_PDEATHSIG = 1
 _TEMPORARY_FAILURE = 75

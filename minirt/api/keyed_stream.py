@@ -64,6 +64,7 @@ class KeyedStream(Stream[T_co], Generic[K_co, T_co]):
         self,
         *aggregates: Aggregate,
         emit: Literal["updates", "end"] | Duration = "updates",
+        ttl: Duration | None = None,
         **options: Unpack[OperatorOptions],
     ) -> Stream[Row]:
         """Columns with the key and what the aggregates have come to so far.
@@ -71,8 +72,12 @@ class KeyedStream(Stream[T_co], Generic[K_co, T_co]):
         `emit` says when: "updates" after every batch, one row for each key that the batch has changed;
         a duration such as "1s" for the keys that changed within it; "end" once, after the end of input.
         Each row has the event time of the newest record that is in it.
+
+        With `ttl`, a key for which nothing has come for so long is forgotten, by the processing clock: a
+        record that comes later begins anew. What was held back of it by `emit` is given out before.
         """
-        return self._then(AggregateSpec(aggregates, _emission(emit)), options)
+        ttl_ms = None if ttl is None else milliseconds(ttl, f"aggregate on {self._label}: ttl")
+        return self._then(AggregateSpec(aggregates, _emission(emit), ttl_ms), options)
 
     def distinct(
         self, *, within: Duration | None = None, **options: Unpack[OperatorOptions]

@@ -116,7 +116,7 @@ def compare(
         *(parallelism, latency_from, seed, peers, expect),
     )
     plan, comparison = _planned(asked)
-    comparison = _run(plan, comparison)
+    comparison = run_plan(plan, comparison)
     if not comparison.runs:
         raise typer.Exit(INTERRUPTED)
     _report(comparison, outputs)
@@ -221,7 +221,8 @@ def _planned(asked: _Asked) -> tuple[Plan, Comparison]:
     )
     plan = bench.Plan(requests, matrix.turns(len(settings), repeat), asked.seed or 0)
     trials = bench.check(plan)
-    comparison = _comparison(asked, plan, repeat, trials[0].graph.name)
+    title, command = trials[0].graph.name, shlex.join(["minirt", *sys.argv[1:]])
+    comparison = bench.nothing_run(plan, repeat, title, command)
     notes = dict.fromkeys(note for trial in trials for note in trial.notes)
     sinks = trials[0].treatments
     told = (*notes, *described(sinks), *with_peers.notes)
@@ -264,39 +265,8 @@ def _factors(asked: _Asked, defaults: Defaults) -> list[Factor]:
     return found
 
 
-def _comparison(asked: _Asked, plan: Plan, repeat: int, name: str) -> Comparison:
-    import datetime as dt
-
-    from minirt.clock import SYSTEM_CLOCK
-    from minirt.laboratory import bench
-    from minirt.laboratory.matrix import labels
-    from minirt.laboratory.measured import Comparison
-
-    settings = tuple(request.setting for request in plan.requests)
-    one = plan.requests[0]
-    now = dt.datetime.fromtimestamp(SYSTEM_CLOCK.now(), dt.UTC)
-    return Comparison(
-        name,
-        shlex.join(["minirt", *sys.argv[1:]]),
-        asked.workload or asked.job or "",
-        asked.workload,
-        settings,
-        labels(settings),
-        one.seconds,
-        one.warm_up_s,
-        repeat,
-        one.kill_every_s,
-        one.latency_from,
-        plan.seed,
-        now.isoformat(timespec="seconds"),
-        False,
-        bench.machine(),
-        bench.versions(),
-    )
-
-
-def _run(plan: Plan, comparison: Comparison) -> Comparison:
-    """The comparison with all runs that were made."""
+def run_plan(plan: Plan, comparison: Comparison) -> Comparison:
+    """The comparison with all runs that were made; progress goes to standard error."""
     from minirt.cli.live_line import LiveLine
     from minirt.cli.progress import time_left
     from minirt.laboratory import bench

@@ -70,6 +70,17 @@ Bootstrap = Annotated[
         help="Brokers for kafka; those of TEST_KAFKA_BOOTSTRAP or 127.0.0.1:9092 by default.",
     ),
 ]
+Cluster = Annotated[
+    DemoCluster | None,
+    typer.Option(help="Run the workers there, and kill executors as well as workers."),
+]
+Master = Annotated[
+    str | None, typer.Option(metavar="URL", help="Of Spark; by default two executors here.")
+]
+Kills = Annotated[
+    int,
+    typer.Option(min=0, help="Workers to kill in each run; on Spark, every other is an executor."),
+]
 Keep = Annotated[
     Path | None,
     typer.Option(metavar="DIR", help="Keep output and checkpoints in this new or empty folder."),
@@ -85,19 +96,9 @@ def demo(
     json: JsonFile = None,
     mode: Mode = None,
     bootstrap: Bootstrap = None,
-    cluster: Annotated[
-        DemoCluster | None,
-        typer.Option(help="Run the workers there, and kill executors as well as workers."),
-    ] = None,
-    master: Annotated[
-        str | None, typer.Option(metavar="URL", help="Of Spark; by default two executors here.")
-    ] = None,
-    kills: Annotated[
-        int,
-        typer.Option(
-            min=0, help="Workers to kill in each run; on Spark, every other is an executor."
-        ),
-    ] = 2,
+    cluster: Cluster = None,
+    master: Master = None,
+    kills: Kills = 2,
     seconds: Annotated[
         float, typer.Option(min=0.0, help="How long the slow stage takes in all, but for replays.")
     ] = 12.0,

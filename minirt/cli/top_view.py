@@ -21,11 +21,12 @@ TIMES = {
     "idle": ("·", "bright_black"),
     "soft": ("░", "yellow"),
     "hard": ("X", "red"),
+    "drift": ("=", "blue"),
 }
 """The activities of a subtask, each with its sign and its colour."""
 
 COLUMNS = (
-    *("operator", "subtasks", "busy", "idle", "soft", "hard", "busiest"),
+    *("operator", "subtasks", "busy", "idle", "soft", "hard", "drift", "busiest"),
     *("records in/s", "records out/s", "bytes in/s", "bytes out/s"),
     *("queue in", "queue out", "window in", "watermark lag", "last checkpoint"),
     *("start delay", "alignment", "sync", "async"),
@@ -63,12 +64,12 @@ def row(operator: Figures) -> list[object]:
     """The cells of a chain, for `COLUMNS`. Times are in milliseconds a second."""
     rates = operator["per_second"]
     if rates is None:
-        flow: list[object] = [None] * 9
+        flow: list[object] = [None] * 10
     else:
         flow = [
-            *(round(rates[name]) for name in _RATES[:4]),
+            *(round(rates[name]) for name in _RATES[:5]),
             round(operator["busiest_ms"]),
-            *(round(rates[name]) for name in _RATES[4:]),
+            *(round(rates[name]) for name in _RATES[5:]),
         ]
     return [
         operator["operator"],
@@ -90,6 +91,7 @@ def row(operator: Figures) -> list[object]:
 
 _RATES = (
     *("busy_ms", "idle_ms", "soft_backpressure_ms", "hard_backpressure_ms"),
+    "drift_pause_ms",
     *("records_in", "records_out", "bytes_in", "bytes_out"),
 )
 
@@ -100,7 +102,7 @@ _OPERATOR_CELLS, _SUBTASK_CELLS = 12, 4
 
 
 def view(figures: Figures, width: int) -> Table:
-    """Everything that fits into a terminal of that width: the four times are one bar."""
+    """Everything that fits into a terminal of that width: the five times are one bar."""
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
@@ -120,7 +122,7 @@ def view(figures: Figures, width: int) -> Table:
     for name in shown:
         table.add_column(name, justify="right", min_width=_cells(name, details), no_wrap=True)
     for operator, cells in zip(operators, details, strict=True):
-        uid, subtasks, *times = row(operator)[:6]
+        uid, subtasks, *times = row(operator)[:7]
         known = [cells[name] for name in shown]
         table.add_row(printable(str(uid)), f"x{subtasks}", _bar(times), *known)
     head.add_row(table)
@@ -192,7 +194,11 @@ def _bar(times: list[Any]) -> Text:
 def _legend() -> Text:
     from rich.text import Text
 
-    words = {"soft": "soft backpressure", "hard": "hard backpressure"}
+    words = {
+        "soft": "soft backpressure",
+        "hard": "hard backpressure",
+        "drift": "ahead of other sources",
+    }
     legend = Text()
     for name, (sign, colour) in TIMES.items():
         legend.append(f"{sign} ", style=colour).append(f"{words.get(name, name)}   ")

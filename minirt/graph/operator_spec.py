@@ -23,6 +23,7 @@ from minirt.io.base import Sink, Source
 if TYPE_CHECKING:  # The interface names what a spec builds; the graph never builds it.
     from minirt.functions import Watermarks
     from minirt.operators.common.base import Operator, OperatorContext
+    from minirt.operators.common.filling import StateFilling
 
 
 class StateDealing(Enum):
@@ -211,6 +212,13 @@ class OperatorSpec(ABC):
         """Why it takes one form only."""
         does = "computes on columns" if self.takes is Form.COLUMNS else "looks at each record"
         return f"{self.kind} {does}"
+
+    def filling(self, site: Site, output: pa.Schema | None) -> StateFilling | None:
+        """What makes its state from data that no job has processed; None if nothing can.
+
+        `output` are the columns of its output, where known.
+        """
+        return None
 
     # The ends of a job.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 
 from minirt.errors import ConfigurationError
+from minirt.graph.drift import check_drift
 from minirt.graph.job_graph import Edge, JobGraph, OperatorNode
 from minirt.graph.partitioning import Partitioning, Wiring, check_wiring
 from minirt.protocol.key_groups import MAX_PARALLELISM_LIMIT
@@ -26,6 +27,7 @@ def validate(graph: JobGraph) -> None:
         _check_inputs(node, inputs[uid])
         _check_outputs(node, uid in consumed)
     _check_event_time(graph)
+    check_drift(graph)
 
 
 def check_parallelism(node: OperatorNode) -> None:

@@ -26,7 +26,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import BinaryIO
+from typing import BinaryIO, Generic, Protocol, TypeVar
 
 from minirt.data.batch import Batch
 from minirt.errors import (
@@ -54,7 +54,7 @@ logger = logging.getLogger("minirt.sinks")
 PIECE_BYTES = 32 << 20
 """A writer stores a piece of its output as soon as it is this large; a commit holds one in memory."""
 
-_OWNER = re.compile(r"([A-Za-z0-9][A-Za-z0-9.-]*)?-[0-9a-f]{16}")
+OWNER = re.compile(r"([A-Za-z0-9][A-Za-z0-9.-]*)?-[0-9a-f]{16}")
 _PIECE = re.compile(r"\d{5,}-(?P<generation>\d{4,})-\d{4,}-[0-9a-f]{8}", re.ASCII)
 
 
@@ -139,7 +139,7 @@ class LedgerSink(Sink, ABC):
             )
 
     def open_writer(self, context: SinkContext) -> SinkWriter:
-        staging = _given(context.staging, context.operator)
+        staging = _staging_of(context)
         return _LedgerWriter(staging, context, self.encoding(context.operator), self.piece_bytes)
 
     def open_committer(self, context: CommitterContext) -> SinkCommitter:
@@ -167,7 +167,7 @@ class StagedPiece:
         try:
             root, owner, name = (_text(handle[key]) for key in ("root", "owner", "piece"))
             match = _PIECE.fullmatch(name)
-            if match is None or not _OWNER.fullmatch(owner):
+            if match is None or not OWNER.fullmatch(owner):
                 raise ValueError(f"{owner!a} and {name!a} name no staged piece")
         except (KeyError, TypeError, ValueError) as error:
             raise CorruptCheckpointError(
@@ -176,40 +176,55 @@ class StagedPiece:
         return cls(committable.checkpoint_id, root, owner, name, int(match["generation"]))
 
 
-class LedgerCommitter(SinkCommitter):
-    """Commits staged pieces for one generation, and refuses to once a later one has begun."""
+class LedgerOutput(Protocol):
+    """What a handle of a sink with a ledger stands for: output of `owner`, by a writer of `generation`."""
+
+    @property
+    def checkpoint_id(self) -> int: ...
+    @property
+    def owner(self) -> str: ...
+    @property
+    def generation(self) -> int: ...
+
+
+Output = TypeVar("Output", bound=LedgerOutput)
+
+
+class FencedCommitter(SinkCommitter, Generic[Output]):
+    """Commits by a ledger for one generation, and refuses to once a later one has begun.
+
+    Output that a commit publishes is newer than the ledger; a subclass says how handles are read and how
+    output is published.
+    """
 
     def __init__(self, connect: Callable[[], LedgerConnection], context: CommitterContext) -> None:
         self._connect = connect
         self._operator = context.operator
         self._owner = context.identity.name
         self._generation = context.generation
-        self._staging = _given(context.staging, context.operator)
         self._connection: LedgerConnection | None = None
         self._begin()
 
+    @abstractmethod
+    def _parse(self, committable: Committable) -> Output:
+        """Raises CorruptCheckpointError for whatever no writer of the sink has made."""
+
+    @abstractmethod
+    def _publish(
+        self, transaction: LedgerTransaction, outputs: Sequence[Output], entry: LedgerEntry
+    ) -> None:
+        """Make the output, which has one owner, visible, and record the entry."""
+
     def commit(self, committables: Sequence[Committable]) -> None:
-        pieces = [StagedPiece.parse(one) for one in committables]
-        stagings = {piece.root: self._staging_at(piece.root) for piece in pieces}
+        outputs = [self._parse(one) for one in committables]
         with self._transaction() as transaction:
             own = self._checked(transaction.entry(self._owner))
-            owners = {piece.owner for piece in pieces}
+            owners = {output.owner for output in outputs}
             for owner in sorted(owners, key=lambda one: (one != self._owner, one)):
-                theirs = [piece for piece in pieces if piece.owner == owner]
+                theirs = [output for output in outputs if output.owner == owner]
                 # A job that goes on from another's checkpoint commits in its place, and fences nobody.
                 known = own if owner == self._owner else transaction.entry(owner)
-                self._write(transaction, known or LedgerEntry(), theirs, stagings)
-        for piece in pieces:
-            if piece.root == self._staging.root:
-                self._remove(piece.path)
-
-    def discard_uncommitted(self, committed: Sequence[Handle]) -> None:
-        keep = {StagedPiece.parse(Committable(0, handle)).path for handle in committed}
-        for path in self._staging.list(self._owner):
-            match = _PIECE.fullmatch(path.rpartition("/")[2])
-            earlier = match is not None and int(match["generation"]) < self._generation
-            if earlier and path not in keep:
-                self._remove(path)
+                self._write(transaction, known or LedgerEntry(), theirs)
 
     def close(self) -> None:
         connection, self._connection = self._connection, None
@@ -238,37 +253,21 @@ class LedgerCommitter(SinkCommitter):
         return entry
 
     def _write(
-        self,
-        transaction: LedgerTransaction,
-        known: LedgerEntry,
-        pieces: Sequence[StagedPiece],
-        stagings: dict[str, Staging],
+        self, transaction: LedgerTransaction, known: LedgerEntry, outputs: Sequence[Output]
     ) -> None:
-        done = [piece for piece in pieces if piece.checkpoint_id <= known.checkpoint_id]
-        if later := [piece for piece in done if piece.generation > known.written_by]:
+        done = [output for output in outputs if output.checkpoint_id <= known.checkpoint_id]
+        if later := [output for output in done if output.generation > known.written_by]:
             raise JobFailedError(
                 f"{self._operator}: checkpoint {later[0].checkpoint_id} is new, but the ledger knows "
                 f"{known.checkpoint_id} of {later[0].owner}: part of the checkpoint storage was deleted or "
                 "set back. Start the job with a storage of its own"
             )
-        new = [piece for piece in pieces if piece.checkpoint_id > known.checkpoint_id]
+        new = [output for output in outputs if output.checkpoint_id > known.checkpoint_id]
         if not new:
             return
-        for piece in new:
-            transaction.write(stagings[piece.root].read(piece.path))
-        newest = max(piece.checkpoint_id for piece in new)
-        written_by = max(known.written_by, *(piece.generation for piece in new))
-        transaction.record(new[0].owner, LedgerEntry(newest, known.generation, written_by))
-
-    def _staging_at(self, root: str) -> Staging:
-        if root == self._staging.root:
-            return self._staging
-        staging = self._staging.at(root)
-        if staging.root != root:
-            raise CorruptCheckpointError(
-                "a handle names a storage in a way that no sink does", root
-            )
-        return staging
+        newest = max(output.checkpoint_id for output in new)
+        written_by = max(known.written_by, *(output.generation for output in new))
+        self._publish(transaction, new, LedgerEntry(newest, known.generation, written_by))
 
     @contextmanager
     def _transaction(self) -> Iterator[LedgerTransaction]:
@@ -281,6 +280,50 @@ class LedgerCommitter(SinkCommitter):
         except BaseException:
             self.close()
             raise
+
+
+class LedgerCommitter(FencedCommitter[StagedPiece]):
+    """Commits staged pieces: what is written and the entry of the ledger show together."""
+
+    def __init__(self, connect: Callable[[], LedgerConnection], context: CommitterContext) -> None:
+        self._staging = _staging_of(context)
+        super().__init__(connect, context)
+
+    def commit(self, committables: Sequence[Committable]) -> None:
+        super().commit(committables)
+        for piece in map(StagedPiece.parse, committables):
+            if piece.root == self._staging.root:
+                self._remove(piece.path)
+
+    def discard_uncommitted(self, committed: Sequence[Handle]) -> None:
+        keep = {StagedPiece.parse(Committable(0, handle)).path for handle in committed}
+        for path in self._staging.list(self._owner):
+            match = _PIECE.fullmatch(path.rpartition("/")[2])
+            earlier = match is not None and int(match["generation"]) < self._generation
+            if earlier and path not in keep:
+                self._remove(path)
+
+    def _parse(self, committable: Committable) -> StagedPiece:
+        piece = StagedPiece.parse(committable)
+        self._staging_at(piece.root)
+        return piece
+
+    def _publish(
+        self, transaction: LedgerTransaction, outputs: Sequence[StagedPiece], entry: LedgerEntry
+    ) -> None:
+        for piece in outputs:
+            transaction.write(self._staging_at(piece.root).read(piece.path))
+        transaction.record(outputs[0].owner, entry)
+
+    def _staging_at(self, root: str) -> Staging:
+        if root == self._staging.root:
+            return self._staging
+        staging = self._staging.at(root)
+        if staging.root != root:
+            raise CorruptCheckpointError(
+                "a handle names a storage in a way that no sink does", root
+            )
+        return staging
 
     def _remove(self, path: str) -> None:
         """It does no harm where it stays: the next start removes it."""
@@ -348,13 +391,14 @@ class _LedgerWriter(SinkWriter):
         self.staging.write(f"{self.context.identity.name}/{piece.name}", piece.stream.getvalue())
 
 
-def _given(staging: Staging | None, operator: str) -> Staging:
-    if staging is None:
+def _staging_of(context: SinkContext | CommitterContext) -> Staging:
+    """Where output of the sink waits. Raises ConfigurationError where nothing can: without checkpoints."""
+    if context.staging is None:
         raise ConfigurationError(
-            f"{operator} keeps output beside the checkpoints of the job until its commit, and this job "
-            "takes none: give `execute` checkpointing=Checkpointing(...)"
+            f"{context.operator} keeps output beside the checkpoints of the job until its commit, and this "
+            "job takes none: give `execute` checkpointing=Checkpointing(...)"
         )
-    return staging
+    return context.staging
 
 
 def _text(value: object) -> str:

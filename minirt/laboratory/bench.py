@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 import os
 import platform
@@ -19,9 +20,10 @@ from typing import Any, BinaryIO
 
 import psutil
 
+from minirt.clock import SYSTEM_CLOCK
 from minirt.errors import ConfigurationError
-from minirt.laboratory.matrix import MINIRT, Turn
-from minirt.laboratory.measured import Run, Verification
+from minirt.laboratory.matrix import MINIRT, Turn, labels
+from minirt.laboratory.measured import Comparison, Run, Verification
 from minirt.laboratory.one_run import FINISH_S, PATIENCE, START_S
 from minirt.laboratory.trial import RunRequest, Trial, prepare
 from minirt.protocol.plain import from_plain, to_plain
@@ -70,6 +72,30 @@ def check(plan: Plan) -> tuple[Trial, ...]:
         with run_folder() as folder:
             found.append(prepare(replace(request, folder=folder)))
     return tuple(found)
+
+
+def nothing_run(plan: Plan, repeat: int, title: str, command: str) -> Comparison:
+    """The comparison of a plan, still without runs. `command` is what to repeat it with."""
+    settings = tuple(request.setting for request in plan.requests)
+    one = plan.requests[0]
+    return Comparison(
+        title,
+        command,
+        one.workload or one.job or "",
+        one.workload,
+        settings,
+        labels(settings),
+        one.seconds,
+        one.warm_up_s,
+        repeat,
+        one.kill_every_s,
+        one.latency_from,
+        plan.seed,
+        dt.datetime.fromtimestamp(SYSTEM_CLOCK.now(), dt.UTC).isoformat(timespec="seconds"),
+        False,
+        machine(),
+        versions(),
+    )
 
 
 def make_runs(plan: Plan, on_run: Callable[[Run], None], progress: Progress) -> bool:

@@ -61,6 +61,7 @@ _TOPICS = (
     _Topic("visible_p50_s", "half of the records were visible within"),
     _Topic("first_new_s", "after a kill, the first new record came in"),
     _Topic("caught_up_s", "after a kill, the rate before was reached in"),
+    _Topic("rollback_s", "a kill took the job back by"),
     _Topic("processed_twice", "records processed twice after a kill:"),
     _Topic("cpu", "cores in use:"),
 )
@@ -85,9 +86,10 @@ def findings(comparison: Comparison) -> tuple[Finding, ...]:
 def table(comparison: Comparison) -> tuple[tuple[str, ...], list[list[str]]]:
     """The figures that some run has, and a row for each setting."""
     names = (
-        *("duration_s", "completed", "in_flight_bytes", "state_bytes", "sink_rate"),
+        *("duration_s", "whole_s", "completed", "skipped", "forced"),
+        *("in_flight_bytes", "state_bytes", "protocol_rate", "sink_rate"),
         *("latency_p50_s", "latency_p99_s", "latency_p999_s", "first_new_s", "caught_up_s"),
-        *("processed_twice", "cpu", "rss_bytes"),
+        *("rollback_s", "processed_twice", "cpu", "rss_bytes"),
     )
     shown_figures = [figure(name) for name in names if has(comparison, name)]
     rows = []

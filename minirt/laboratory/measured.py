@@ -46,6 +46,12 @@ class PartMeasured:
     async_s: float
     state_bytes: int
     in_flight_bytes: int
+    age_s: float = 0.0
+    """How long before the trigger a local snapshot was taken."""
+    skipped: int = 0
+    """Local snapshots since the line before that no checkpoint is made of."""
+    forced: int = 0
+    """Local snapshots since the line before that marks have forced."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +69,19 @@ class CheckpointMeasured:
     in_flight_bytes: int
     state_bytes: int
     parts: tuple[PartMeasured, ...]
+
+    @property
+    def age_s(self) -> float:
+        """How long before its trigger its first snapshot was taken."""
+        return max((part.age_s for part in self.parts), default=0.0)
+
+    @property
+    def skipped(self) -> int:
+        return sum(part.skipped for part in self.parts)
+
+    @property
+    def forced(self) -> int:
+        return sum(part.forced for part in self.parts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +114,8 @@ class KillMeasured:
     """Until sinks got new records at the rate before the kill again."""
     processed_twice: int | None
     """How many records the sinks got once more."""
+    rollback_s: float | None = None
+    """How long before the kill the first snapshot was taken that the job went on from."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +181,8 @@ class Run:
     checkpoints: tuple[CheckpointMeasured, ...] = ()
     kills: tuple[KillMeasured, ...] = ()
     series: tuple[Series, ...] = ()
+    protocol_bytes: int | None = None
+    """Barriers, and marks of local snapshots, that subtasks sent while it was measured."""
 
     @property
     def counts(self) -> bool:

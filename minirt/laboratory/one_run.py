@@ -30,7 +30,7 @@ from minirt.laboratory.measured import (
     Verification,
 )
 from minirt.laboratory.notes import Track, read_tracks, share_s
-from minirt.laboratory.recovery import measure_kills
+from minirt.laboratory.recovery import measure_kills, on_lines
 from minirt.laboratory.sampler import Sampler
 from minirt.laboratory.trial import RunRequest, Trial, prepare
 from minirt.protocol.job_events import ENDED, JobStatus
@@ -199,7 +199,8 @@ def _run(
     started_at: dt.datetime,
     started: float,
 ) -> Run:
-    tracks = read_tracks(trial.place.notes, "sink")
+    noted = read_tracks(trial.place.notes, "sink")
+    tracks = on_lines(noted, sampler.lines, trial.sink_vertices)
     error = next((track.error for track in tracks if track.error), course.error)
     latencies = _between(tracks, course.began, course.ended_at)
     visible: dict[int, int] = {}
@@ -232,8 +233,11 @@ def _run(
         verification,
         sampler.operators(),
         sampler.checkpoints(),
-        measure_kills(killer.strikes, tracks, sampler.restored, course.began),
+        measure_kills(
+            killer.strikes, tracks, sampler.restored, course.began, sampler.first_snapshots
+        ),
         (*sampler.series(), rates, *times, *shown),
+        sampler.protocol_bytes,
     )
 
 

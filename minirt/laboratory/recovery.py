@@ -8,11 +8,12 @@ the same input again; in mode `at_least_once` it is an estimate. Times are those
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from minirt.laboratory.measured import KillMeasured
 from minirt.laboratory.notes import Track
+from minirt.protocol.families import local_id
 
 BEFORE_S = 5.0
 """The rate before a kill is that of at most this long."""
@@ -56,6 +57,39 @@ class Curve:
         return self.at[place] if place < len(self.at) else None
 
 
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A checkpoint that is made of local snapshots: their numbers, by vertex and subtask."""
+
+    checkpoint_id: int
+    generation: int
+    numbers: Mapping[tuple[int, int], int]
+
+
+def on_lines(
+    tracks: Sequence[Track], lines: Iterable[Line], vertices: Sequence[int]
+) -> list[Track]:
+    """The notes of sinks, with the checkpoints that their local snapshots belong to.
+
+    Sinks note the ids of local snapshots. `vertices` has the vertex of each sink, in their order.
+    """
+    by_local: dict[tuple[int, int, int], list[int]] = {}
+    for line in lines:
+        for (vertex, subtask), number in line.numbers.items():
+            place = (vertex, subtask, local_id(line.generation, number))
+            by_local.setdefault(place, []).append(line.checkpoint_id)
+    found = []
+    for track in tracks:
+        sink, subtask = (int(part) for part in track.who.split("-")[-2:])
+        notes = []
+        for note in track.notes:
+            place = (vertices[sink], subtask, note.checkpoint or 0)
+            notes.append(note)
+            notes += [replace(note, latencies={}, checkpoint=id) for id in by_local.get(place, ())]
+        found.append(replace(track, notes=tuple(notes)))
+    return found
+
+
 def curves(tracks: Sequence[Track], restored: Mapping[int, int | None]) -> dict[int, Curve]:
     """The curve of each generation; `restored` says from which checkpoint it was, if from any."""
     found: dict[int, Curve] = {}
@@ -95,10 +129,21 @@ def measure_kills(
     tracks: Sequence[Track],
     restored: Mapping[int, int | None],
     began: float,
+    first_snapshots: Mapping[int, float] | None = None,
 ) -> tuple[KillMeasured, ...]:
-    """What each strike cost. `began` is when measuring began: times count from there."""
+    """What each strike cost. `began` is when measuring began: times count from there.
+
+    `first_snapshots` says of checkpoints when the first snapshot in each was taken.
+    """
     by_generation = curves(tracks, restored)
-    return tuple(_measure(strike, by_generation, restored, began) for strike in strikes)
+    found = []
+    for strike in strikes:
+        kill = _measure(strike, by_generation, restored, began)
+        taken_at = (first_snapshots or {}).get(kill.restored_checkpoint or 0)
+        if taken_at is not None:
+            kill = replace(kill, rollback_s=strike.at - taken_at)
+        found.append(kill)
+    return tuple(found)
 
 
 def _measure(

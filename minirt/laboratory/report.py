@@ -23,13 +23,15 @@ HTML_BYTES_MAX = 5_000_000
 
 _GROUPS = (
     ("Checkpoints", ("duration_s", "duration_p99_s", "start_delay_s", "alignment_s", "sync_s")),
-    ("", ("async_s", "completed", "failed", "in_flight_bytes", "state_bytes")),
+    ("", ("async_s", "completed", "failed", "in_flight_bytes", "state_bytes", "stored_bytes")),
+    ("", ("whole_s", "skipped", "forced", "protocol_rate")),
     ("Throughput and latency", ("sink_rate", "source_rate", "latency_p50_s", "latency_p99_s")),
     (
         "",
         ("latency_p999_s", "visible_p50_s", "visible_p99_s", "lag", "queued_bytes", "backpressure"),
     ),
     ("Recovery, from a kill", ("first_record_s", "first_new_s", "caught_up_s", "processed_twice")),
+    ("", ("rollback_s",)),
     ("Cost", ("cpu", "rss_bytes")),
 )
 

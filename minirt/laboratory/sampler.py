@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -16,6 +16,7 @@ from minirt.laboratory.measured import (
     Series,
 )
 from minirt.laboratory.processes import ProcessTree
+from minirt.laboratory.recovery import Line
 from minirt.monitoring.figures import JobFigures
 from minirt.monitoring.queued import queued_bytes
 from minirt.monitoring.subtask_metrics import SubtaskMetrics
@@ -27,7 +28,7 @@ EVERY_S = 0.2
 
 _COUNTED = (
     *("busy_s", "idle_s", "soft_backpressure_s", "hard_backpressure_s"),
-    *("records_in", "records_out"),
+    *("records_in", "records_out", "protocol_bytes_out"),
 )
 
 _Subtask = tuple[str, int]
@@ -163,6 +164,28 @@ class Sampler(JobObserver):
         of_sources = [one for one in self._sums.items() if one[0][0] in self._sources]
         return int(sum(sums["records_in"] for _, sums in of_sources))
 
+    @property
+    def protocol_bytes(self) -> int:
+        return int(sum(sums["protocol_bytes_out"] for sums in self._sums.values()))
+
+    @property
+    def first_snapshots(self) -> Mapping[int, float]:
+        """When the first snapshot was taken that is in a checkpoint, by its id and the monotonic clock."""
+        return {
+            one.report.checkpoint_id: one.at - (one.report.whole_s - one.report.duration_s)
+            for one in list(self._reports)
+            if one.report.completed
+        }
+
+    @property
+    def lines(self) -> Iterator[Line]:
+        """The checkpoints that are made of local snapshots."""
+        for one in list(self._reports):
+            report = one.report
+            parts = {(part.vertex, part.subtask): part.local for part in report.subtasks}
+            if report.completed and any(parts.values()):
+                yield Line(report.checkpoint_id, report.generation, parts)
+
     def operators(self) -> tuple[OperatorMeasured, ...]:
         """Where the time of each chain went while it was measured, in the order of the job."""
         found = []
@@ -237,6 +260,9 @@ def _checkpoint(report: CheckpointReport, at_s: float) -> CheckpointMeasured:
             one.async_s,
             one.state_bytes,
             one.in_flight_bytes,
+            one.age_s,
+            one.skipped,
+            one.forced,
         )
         for one in report.subtasks
     )

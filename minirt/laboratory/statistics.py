@@ -114,6 +114,28 @@ def _median_of(part: Callable[[CheckpointMeasured], float]) -> Callable[[Run], f
     return of_run
 
 
+def _sum_of_local(part: Callable[[CheckpointMeasured], int]) -> Callable[[Run], float | None]:
+    """Over all checkpoints of a run. Only a run whose checkpoints are made of local snapshots has it."""
+
+    def of_run(run: Run) -> float | None:
+        local = any(one.age_s for one in run.completed)
+        return sum(part(one) for one in run.completed) if local else None
+
+    return of_run
+
+
+def _median_of_local(part: Callable[[CheckpointMeasured], float]) -> Callable[[Run], float | None]:
+    """Likewise: with barriers, the first snapshot is taken at the trigger."""
+    median = _median_of(part)
+    return lambda run: median(run) if any(one.age_s for one in run.completed) else None
+
+
+def _protocol_rate(run: Run) -> float | None:
+    if run.protocol_bytes is None or run.measured_s <= 0:
+        return None
+    return run.protocol_bytes / run.measured_s
+
+
 def _longest_part(name: str) -> Callable[[CheckpointMeasured], float]:
     def of_checkpoint(one: CheckpointMeasured) -> float:
         return max((getattr(part, name) for part in one.parts), default=0.0)
@@ -173,6 +195,12 @@ def _rate(name: str) -> Callable[[Run], float | None]:
 FIGURES: tuple[Figure, ...] = (
     Figure("duration_s", "checkpoint, median", "s", _median_of(lambda one: one.duration_s)),
     Figure("duration_p99_s", "checkpoint, 99 %", "s", _p99_duration),
+    Figure(
+        "whole_s",
+        "from first snapshot",
+        "s",
+        _median_of_local(lambda one: one.duration_s + one.age_s),
+    ),
     Figure("start_delay_s", "start delay", "s", _median_of(_longest_part("start_delay_s"))),
     Figure("alignment_s", "alignment", "s", _median_of(_longest_part("alignment_s"))),
     Figure("sync_s", "synchronous", "s", _median_of(_longest_part("sync_s"))),
@@ -181,6 +209,10 @@ FIGURES: tuple[Figure, ...] = (
     Figure("failed", "failed", "count", lambda run: len(run.failed)),
     Figure("in_flight_bytes", "in flight", "bytes", _median_of(lambda one: one.in_flight_bytes)),
     Figure("state_bytes", "state", "bytes", _median_of(lambda one: one.state_bytes)),
+    Figure("stored_bytes", "stored", "bytes", _median_of(lambda one: one.bytes or 0)),
+    Figure("skipped", "skipped snapshots", "count", _sum_of_local(lambda one: one.skipped)),
+    Figure("forced", "forced snapshots", "count", _sum_of_local(lambda one: one.forced)),
+    Figure("protocol_rate", "protocol a second", "bytes", _protocol_rate),
     Figure("queued_bytes", "most in queues", "bytes", _peak("queued bytes")),
     Figure("sink_rate", "records at sinks", "per s", _rate("sink_records")),
     Figure("source_rate", "records of sources", "per s", _rate("source_records")),
@@ -193,6 +225,7 @@ FIGURES: tuple[Figure, ...] = (
     Figure("first_record_s", "first record after a kill", "s", _of_kills("first_record_s")),
     Figure("first_new_s", "first new record", "s", _of_kills("first_new_record_s")),
     Figure("caught_up_s", "at the rate before", "s", _of_kills("caught_up_s")),
+    Figure("rollback_s", "rolled back", "s", _of_kills("rollback_s")),
     Figure("processed_twice", "processed twice", "records", _of_kills("processed_twice")),
     Figure("backpressure", "backpressure", "share", _backpressure),
     Figure(

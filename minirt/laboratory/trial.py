@@ -75,6 +75,8 @@ class Trial:
     place: Place
     workload: Workload | None
     sinks: tuple[MeasuredSink, ...]
+    sink_vertices: tuple[int, ...]
+    """Where each of them is."""
     treatments: tuple[SinkTreatment, ...]
     sources: frozenset[str]
     """The chains that read, by the uid of their first operator."""
@@ -130,7 +132,19 @@ def prepare(request: RunRequest) -> Trial:
         for vertex in vertices
         if vertex.operators[0].spec.reads_from is not None
     )
-    return Trial(graph, settings, place, workload, sinks, treatments, sources, notes, files)
+    where = {one.uid: vertex.id for vertex in vertices for one in vertex.operators}
+    return Trial(
+        graph,
+        settings,
+        place,
+        workload,
+        tuple(sinks.values()),
+        tuple(where[uid] for uid in sinks),
+        treatments,
+        sources,
+        notes,
+        files,
+    )
 
 
 def _check_expected(graph: JobGraph, files: Sequence[Path]) -> None:
@@ -217,9 +231,10 @@ def _value(key: str, text: str) -> str:
 
 def _with_measured_sinks(
     graph: JobGraph, place: Place, made_at: MadeAt | None
-) -> tuple[JobGraph, tuple[MeasuredSink, ...], tuple[SinkTreatment, ...]]:
+) -> tuple[JobGraph, dict[str, MeasuredSink], tuple[SinkTreatment, ...]]:
+    """The graph, and its sinks by their uids."""
     operators: dict[str, OperatorNode] = {}
-    sinks: list[MeasuredSink] = []
+    sinks: dict[str, MeasuredSink] = {}
     treatments: list[SinkTreatment] = []
     for uid, node in graph.operators.items():
         operators[uid] = node
@@ -229,11 +244,11 @@ def _with_measured_sinks(
         treatments.append(treatment)
         if inner is not None:
             sink = MeasuredSink(inner, str(place.notes), f"sink-{len(sinks)}", made_at)
-            sinks.append(sink)
+            sinks[uid] = sink
             operators[uid] = dataclasses.replace(node, spec=SinkSpec(sink))
     if not sinks:
         raise ConfigurationError("the job has no sink that can be measured")
-    return dataclasses.replace(graph, operators=operators), tuple(sinks), tuple(treatments)
+    return dataclasses.replace(graph, operators=operators), sinks, tuple(treatments)
 
 
 def _apart(uid: str, node: OperatorNode, place: Place) -> tuple[Sink | None, SinkTreatment]:

@@ -10,6 +10,7 @@ from minirt.modes.aligned import Aligned
 from minirt.modes.aligned_with_timeout import AlignedWithTimeout
 from minirt.modes.at_least_once import AtLeastOnce
 from minirt.modes.chandy_lamport import ChandyLamport
+from minirt.modes.communication_induced import CommunicationInduced
 from minirt.modes.epoch import Epoch
 from minirt.modes.unaligned import Unaligned
 from minirt.modes.uncoordinated import Uncoordinated
@@ -22,6 +23,7 @@ MODES: dict[str, CheckpointMode] = {
     "aligned_with_timeout": AlignedWithTimeout(),
     "at_least_once": AtLeastOnce(),
     "chandy_lamport": ChandyLamport(),
+    "communication_induced": CommunicationInduced(),
     "epoch": Epoch(),
     "unaligned": Unaligned(),
     "uncoordinated": Uncoordinated(),

@@ -8,7 +8,7 @@ from typing import ClassVar
 from minirt.errors import ConfigurationError
 from minirt.modes.unaligned import Unaligned
 from minirt.protocol.families import LocalSnapshots
-from minirt.units import positive
+from minirt.units import Duration, positive, seconds
 
 _LEAST_LOG_BYTES = 1024
 
@@ -26,7 +26,8 @@ class Uncoordinated(Unaligned):
     is sure to be restorable at another parallelism: a periodic one may hold records of edges whose records
     no barrier overtakes.
 
-    Raises ConfigurationError for a jitter that is not from 0 to 1 and for a log of less than 1 KiB.
+    Raises ConfigurationError for a jitter that is not from 0 to 1, for a log of less than 1 KiB, and for a
+    stagger of 0 or of more than an interval.
 
     Source: B. Bhargava and S.-R. Lian, "Independent Checkpointing and Concurrent Rollback for Recovery in
     Distributed Systems", 1988; among stream processors, Siachamis et al., "CheckMate: Evaluating
@@ -37,6 +38,8 @@ class Uncoordinated(Unaligned):
     """By which part of itself the interval of a subtask may differ from one snapshot to the next."""
     log_bytes: int = 64 * 1024 * 1024
     """How much may come in and go out of a subtask between its snapshots on two lines."""
+    stagger: Duration | None = None
+    """Sinks take their snapshots first, and each stage of the job this much after the one behind it."""
 
     name: ClassVar[str] = "uncoordinated"
 
@@ -49,6 +52,15 @@ class Uncoordinated(Unaligned):
             raise ConfigurationError(
                 f"{self.name}: log_bytes must be at least {_LEAST_LOG_BYTES}, got {self.log_bytes}"
             )
+        if self.stagger is not None and seconds(self.stagger, "stagger") == 0:
+            raise ConfigurationError(
+                f"{self.name}: stagger must be positive; without it, leave it out"
+            )
 
     def local_snapshots(self, interval_s: float) -> LocalSnapshots:
-        return LocalSnapshots(interval_s, self.jitter, self.log_bytes)
+        stagger_s = None if self.stagger is None else seconds(self.stagger)
+        if stagger_s is not None and stagger_s > interval_s:
+            raise ConfigurationError(
+                f"{self.name}: stagger ({stagger_s:g} s) must be at most the interval ({interval_s:g} s)"
+            )
+        return LocalSnapshots(interval_s, self.jitter, self.log_bytes, stagger_s=stagger_s)

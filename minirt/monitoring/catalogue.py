@@ -196,12 +196,22 @@ CATALOGUE: tuple[Metric, ...] = (
         "hard_backpressure_s",
         "Time stuck within one record, with no room for its output in memory or on disk.",
     ),
+    _total(
+        "minirt_drift_pause_seconds_total",
+        "drift_pause_s",
+        "Time in which a source read nothing, as it was too far ahead of others in its drift group.",
+    ),
     _total("minirt_records_in_total", "records_in", "Records that were taken in."),
     _total(
         "minirt_records_out_total", "records_out", "Records that were emitted, once for each link."
     ),
     _total("minirt_bytes_in_total", "bytes_in", "Bytes that were taken from input channels."),
     _total("minirt_bytes_out_total", "bytes_out", "Bytes that were put into output channels."),
+    _total(
+        "minirt_protocol_bytes_out_total",
+        "protocol_bytes_out",
+        "Bytes of barriers, and of marks of local snapshots, that were put into output channels.",
+    ),
     _total(
         "minirt_late_records_total", "late_records", "Records that came too late for their window."
     ),

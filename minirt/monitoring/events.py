@@ -19,6 +19,7 @@ FIGURES_BYTES_MAX = 32 * 1024
 TOTALS = (
     *("records_in", "records_out", "bytes_in", "bytes_out"),
     *("busy_s", "idle_s", "soft_backpressure_s", "hard_backpressure_s"),
+    "drift_pause_s",
 )
 
 

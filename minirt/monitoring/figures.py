@@ -18,12 +18,13 @@ STRETCH_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """What a subtask does in each second; the four times are in milliseconds and add up to 1000."""
+    """What a subtask does in each second; the five times are in milliseconds and add up to 1000."""
 
     busy_ms: float
     idle_ms: float
     soft_backpressure_ms: float
     hard_backpressure_ms: float
+    drift_pause_ms: float
     records_in: float
     records_out: float
     bytes_in: float
@@ -43,6 +44,7 @@ class Rates:
             1000 * per_second("idle_s"),
             1000 * per_second("soft_backpressure_s"),
             1000 * per_second("hard_backpressure_s"),
+            1000 * per_second("drift_pause_s"),
             per_second("records_in"),
             per_second("records_out"),
             per_second("bytes_in"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from minirt.protocol.watermarks import MAX_WATERMARK
@@ -10,21 +10,25 @@ from minirt.protocol.watermarks import MAX_WATERMARK
 
 @dataclass(slots=True)
 class SubtaskMetrics:
-    """Totals since the subtask started. Busy, idle, soft and hard add up to its life, in seconds.
+    """Totals since the subtask started. Busy, idle, soft, hard and drift add up to its life, in seconds.
 
     *Busy*: it has input and room for output; it works, or waits for its turn in its process. *Soft*: it has
     input but no room for output, and can still take a barrier. *Hard*: it is stuck inside one record,
-    because there is no room for that record's output, neither in memory nor on disk. Else it is *idle*.
+    because there is no room for that record's output, neither in memory nor on disk. *Drift*: it is a
+    source that reads nothing because it is too far ahead of others in its drift group. Else it is *idle*.
     """
 
     records_in: int = 0
     records_out: int = 0
     bytes_in: int = 0
     bytes_out: int = 0
+    protocol_bytes_out: int = 0
+    """Barriers, and marks of local snapshots, that were put into output channels."""
     busy_s: float = 0.0
     idle_s: float = 0.0
     soft_backpressure_s: float = 0.0
     hard_backpressure_s: float = 0.0
+    drift_pause_s: float = 0.0
     watermark: int | None = None
     queued_in_bytes: int = 0
     queued_out_bytes: int = 0
@@ -53,7 +57,8 @@ class SubtaskMetrics:
     @property
     def accounted_s(self) -> float:
         """How long the subtask has lived."""
-        return self.busy_s + self.idle_s + self.soft_backpressure_s + self.hard_backpressure_s
+        pressed_s = self.soft_backpressure_s + self.hard_backpressure_s
+        return self.busy_s + self.idle_s + pressed_s + self.drift_pause_s
 
 
 class Activity(Enum):
@@ -63,6 +68,7 @@ class Activity(Enum):
     IDLE = "idle_s"
     SOFT_BACKPRESSURE = "soft_backpressure_s"
     HARD_BACKPRESSURE = "hard_backpressure_s"
+    DRIFT_PAUSE = "drift_pause_s"
 
 
 class TimeAccount:
@@ -85,3 +91,13 @@ class TimeAccount:
         field = self._activity.value
         setattr(self._metrics, field, getattr(self._metrics, field) + now - self._since)
         self._since = now
+
+    def settled(self, now: float) -> SubtaskMetrics:
+        """A copy of the figures as `settle` would leave them. Other threads may call it.
+
+        If the subtask turns to something else meanwhile, the copy is as of the turn before or after.
+        """
+        field, since, copy = self._activity.value, self._since, replace(self._metrics)
+        if since == self._since:
+            setattr(copy, field, getattr(copy, field) + max(0.0, now - since))
+        return copy

@@ -1,4 +1,4 @@
-"""`aggregate`: running aggregates of keyed columns."""
+"""`aggregate`: running aggregates of keyed columns, for good or with a time to live."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
+import numpy as np
 import pyarrow as pa
 
-from minirt.aggregates import Aggregate
+from minirt.aggregates import Aggregate, Max
 from minirt.data.batch import Batch, Columns
+from minirt.errors import ConfigurationError
 from minirt.graph.operator_spec import Form, OperatorSpec, Site, StateDealing
 from minirt.kernels.contract import Slots
 from minirt.operators.common.aggregation import (
@@ -21,12 +23,21 @@ from minirt.operators.common.aggregation import (
 )
 from minirt.operators.common.base import Operator, OperatorContext, user_error
 from minirt.operators.common.columns import to_columns
+from minirt.operators.common.filling import AggregatesFilling, StateFilling
 from minirt.protocol.watermarks import MAX_WATERMARK
-from minirt.state.array_table import ArrayTable, Results
+from minirt.state.array_table import ADDED, ArrayTable, Results
+from minirt.state.expiry import BUCKETS, ProcessingClock
+from minirt.state.numbers import Mask
 from minirt.state.sections import Section
-from minirt.state.stored import STATE
+from minirt.state.stored import AGGREGATED, STATE_CLOCK, pack_event_time, unpack_event_time
 
-_TABLE = f"{STATE}value"
+ResultsOf = Callable[[Slots], Results]
+
+_SEEN = f"{ADDED}seen"
+"""The column that says when a record came, in milliseconds of the processing clock."""
+
+_SWEEP_SHARE = 10
+"""A sweep is followed by so many times as long without one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +45,8 @@ class AggregateSpec(OperatorSpec):
     """Computes aggregates of each key, whose parts are columns.
 
     `emit` says when results are given out: "updates" after every batch, of the keys that it has
-    changed; a number of seconds after that time; "end" once all input has ended.
+    changed; a number of seconds after that time; "end" once all input has ended. With `ttl_ms`, a key is
+    forgotten so long after its last record came, by the processing clock.
     """
 
     kind: ClassVar = "aggregate"
@@ -44,19 +56,30 @@ class AggregateSpec(OperatorSpec):
 
     aggregates: tuple[Aggregate, ...]
     emit: Literal["updates", "end"] | float
+    ttl_ms: int | None = None
 
     @property
     def details(self) -> str:
-        return f", emits {f'every {self.emit:g} s' if isinstance(self.emit, float) else self.emit}"
+        text = f", emits {f'every {self.emit:g} s' if isinstance(self.emit, float) else self.emit}"
+        return text if self.ttl_ms is None else f"{text}, ttl {self.ttl_ms / 1000:g} s"
 
     def check(self, site: Site) -> None:
         check_aggregates(self.aggregates, site)
+        if self.ttl_ms is not None and self.ttl_ms < 1:
+            raise ConfigurationError(f"{site.label}: a ttl must be at least 1ms")
 
     def output_schema(self, site: Site) -> pa.Schema | None:
         return aggregated_schema(self.aggregates, site)
 
+    def filling(self, site: Site, output: pa.Schema | None) -> StateFilling | None:
+        if self.ttl_ms is not None:  # Nobody knows when the last record of a key came.
+            return None
+        return AggregatesFilling(site.label, site.keys, self.aggregates, output, self.emit == "end")
+
     def build(self, ctx: OperatorContext) -> Operator:
-        return AggregateOperator(ctx, self)
+        if self.ttl_ms is None:
+            return AggregateOperator(ctx, self)
+        return TtlAggregateOperator(ctx, self, self.ttl_ms)
 
 
 class AggregateOperator(Operator):
@@ -73,7 +96,7 @@ class AggregateOperator(Operator):
             return
         columns = to_columns(batch, self.ctx.label)
         try:
-            changed = self._table.add(columns.table, columns.timestamps)
+            changed = self._take_in(columns)
         except Exception as error:
             raise user_error(self.ctx.label, error, columns.table.schema.names) from error
         if self._spec.emit == "updates":
@@ -82,6 +105,9 @@ class AggregateOperator(Operator):
         self._table.hold_back(changed)
         if isinstance(self._spec.emit, float) and self._emit_at is None:
             self._emit_at = self.ctx.monotonic() + self._spec.emit
+
+    def _take_in(self, columns: Columns) -> Slots:
+        return self._table.add(columns.table, columns.timestamps)
 
     @property
     def due_at(self) -> float | None:
@@ -98,17 +124,17 @@ class AggregateOperator(Operator):
 
     def snapshot(self) -> Mapping[str, Section]:
         section = self._table.snapshot()
-        return {} if section is None else {_TABLE: section}
+        return {} if section is None else {AGGREGATED: section}
 
     def builds_on(self) -> Mapping[str, Collection[str]]:
-        return {_TABLE: self._table.builds_on()}
+        return {AGGREGATED: self._table.builds_on()}
 
     def on_stored(self, path: str) -> None:
         self._table.on_stored(path)
 
     def restore(self, sections: Mapping[str, bytes], *, exact: bool) -> None:
         ctx = self.ctx
-        self._table.restore(sections[_TABLE], own_groups(ctx, exact=exact), ctx.max_parallelism)
+        self._table.restore(sections[AGGREGATED], own_groups(ctx, exact=exact), ctx.max_parallelism)
         if isinstance(self._spec.emit, float) and len(self._table.pending()):
             self._emit_at = ctx.monotonic() + self._spec.emit
 
@@ -119,9 +145,123 @@ class AggregateOperator(Operator):
             self._emit(self._table.give_out, pending[start : start + CHUNK_KEYS])
             yield
 
-    def _emit(self, results_of: Callable[[Slots], Results], slots: Slots) -> None:
+    def _emit(self, results_of: ResultsOf, slots: Slots) -> None:
         try:
-            results = Columns(*results_of(slots))
+            results = self._results_of(results_of, slots)
         except Exception as error:
             raise user_error(self.ctx.label, error, outputs(self._spec.aggregates)) from error
         self.ctx.emit(results)
+
+    def _results_of(self, results_of: ResultsOf, slots: Slots) -> Columns:
+        return Columns(*results_of(slots))
+
+
+class TtlAggregateOperator(AggregateOperator):
+    """Keeps beside the aggregates when the last record of each key came.
+
+    A record of a key that has expired finds nothing of it. The memory of other keys is given back by sweeps
+    over all of them, in steps, soon after. A result that was held back is given out before that.
+    """
+
+    def __init__(self, ctx: OperatorContext, spec: AggregateSpec, ttl_ms: int) -> None:
+        super().__init__(ctx, spec)
+        self._table = ArrayTable(ctx.keys[0].columns, (*spec.aggregates, Max(_SEEN)), ctx.label)
+        self._seen_place = len(spec.aggregates)
+        self._ttl_ms = ttl_ms
+        self._clock = ProcessingClock(ctx.now, ctx.monotonic)
+        self._oldest: int | None = None
+        """No key was seen last before this moment; None if there are no keys."""
+        self._last: list[Columns] = []
+        """Results that were held back of keys that begin anew in the batch in work."""
+        self._rests_until = 0.0
+        """Before that there is no sweep, by the monotonic clock."""
+
+    def process(self, batch: Batch, input_index: int) -> None:
+        super().process(batch, input_index)
+        last, self._last = self._last, []
+        for results in last:
+            self.ctx.emit(results)
+
+    @property
+    def due_at(self) -> float | None:
+        given_out_at, sweep_at = self._emit_at, self._sweep_at
+        if given_out_at is None or sweep_at is None:
+            return sweep_at if given_out_at is None else given_out_at
+        return min(given_out_at, sweep_at)
+
+    def on_due(self) -> Iterator[None]:
+        now, sweep_at = self.ctx.monotonic(), self._sweep_at
+        if self._emit_at is not None and self._emit_at <= now:
+            yield from super().on_due()
+        if sweep_at is not None and sweep_at <= now:
+            yield from self._sweep()
+
+    def snapshot(self) -> Mapping[str, Section]:
+        return {**super().snapshot(), STATE_CLOCK: pack_event_time(self._clock.tick())}
+
+    def restore(self, sections: Mapping[str, bytes], *, exact: bool) -> None:
+        if STATE_CLOCK in sections:
+            self._clock.restore(unpack_event_time(sections[STATE_CLOCK])[0])
+        if AGGREGATED in sections:
+            super().restore(sections, exact=exact)
+            self._oldest = self._clock.now() - self._ttl_ms  # A sweep finds out.
+
+    def _take_in(self, columns: Columns) -> Slots:
+        now = self._clock.tick()
+        if self._oldest is None:
+            self._oldest = now
+        batch = columns.table
+        arrays = [*batch.columns, pa.array(np.full(len(batch), now, np.int64))]
+        seen = pa.RecordBatch.from_arrays(arrays, [*batch.schema.names, _SEEN])
+        return self._table.add(seen, columns.timestamps, self._renewed)
+
+    def _renewed(self, slots: Slots) -> Slots:
+        """Which of these slots, each named once, are of keys that have expired: they begin anew."""
+        expired = slots[self._expired(slots)]
+        held_back = expired[self._table.is_pending(expired)]
+        if len(held_back):
+            self._last.append(self._results_of(self._table.give_out, held_back))
+        return expired
+
+    def _expired(self, slots: Slots) -> Mask:
+        seen, known = self._table.numbers(self._seen_place, slots)
+        return known & (seen <= self._clock.now() - self._ttl_ms)
+
+    def _results_of(self, results_of: ResultsOf, slots: Slots) -> Columns:
+        results = super()._results_of(results_of, slots)
+        return Columns(results.table.select(results.table.schema.names[:-1]), results.timestamps)
+
+    @property
+    def _sweep_at(self) -> float | None:
+        """What expires one after the other is removed together, a little later."""
+        if self._oldest is None:
+            return None
+        due_at = self._clock.due_at(self._oldest + self._ttl_ms + self._ttl_ms // BUCKETS)
+        assert due_at is not None
+        return max(due_at, self._rests_until)
+
+    def _sweep(self) -> Iterator[None]:
+        """Forget all keys that have expired, in steps."""
+        began, table = self.ctx.monotonic(), self._table
+        self._clock.tick()
+        oldest = self._clock.now()  # Of what comes between two steps.
+        self._oldest = None
+        start, end = 0, table.used  # What comes between two steps has not expired.
+        while start < end:
+            stop = min(start + CHUNK_KEYS, end)
+            slots = table.live(start, stop)
+            expired = self._expired(slots)
+            left, _ = table.numbers(self._seen_place, slots[~expired])
+            oldest = min(oldest, int(left.min(initial=oldest)))
+            over = slots[expired]
+            held_back = over[table.is_pending(over)]
+            if len(held_back):
+                self._emit(table.give_out, held_back)
+            kept = table.drop(over)
+            start = stop
+            if kept is not None:
+                start, end = (int(place) for place in np.searchsorted(kept, (stop, end)))
+            yield
+        ended = self.ctx.monotonic()
+        self._oldest = oldest if len(table) else None
+        self._rests_until = ended + _SWEEP_SHARE * (ended - began)

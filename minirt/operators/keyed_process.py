@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
 
+import pyarrow as pa
+
 from minirt.data.batch import Batch, Rows
 from minirt.data.keys import distinct_keys, key_groups
 from minirt.errors import UserCodeError
@@ -15,6 +17,7 @@ from minirt.functions import BroadcastProcess, KeyedCoProcess, KeyedProcess, Tim
 from minirt.graph.operator_spec import Form, OperatorSpec, Site, StateDealing, class_name
 from minirt.operators.common.base import Operator, OperatorContext, user_error
 from minirt.operators.common.checks import check_instance, check_methods
+from minirt.operators.common.filling import StateFilling, ValuesFilling
 from minirt.operators.common.functions import check_declared
 from minirt.operators.common.keyed import KeyedOperator, check_stored_keys, named, only
 from minirt.operators.common.results import (
@@ -24,7 +27,7 @@ from minirt.operators.common.results import (
     rows_with_times,
 )
 from minirt.protocol.watermarks import MAX_WATERMARK
-from minirt.state.binding import bind_states, goes_by
+from minirt.state.binding import bind_states, goes_by, keyed_states
 from minirt.state.event_times import EventTimes
 from minirt.state.expiring import Sweeper
 from minirt.state.expiry import EventClock, ProcessingClock
@@ -69,6 +72,9 @@ class KeyedProcessSpec(OperatorSpec):
 
     def side_output(self, tag: str, label: str) -> Form:
         return Form.ROWS
+
+    def filling(self, site: Site, output: pa.Schema | None) -> StateFilling:
+        return ValuesFilling(site.label, site.keys, keyed_states(self.process))
 
     def build(self, ctx: OperatorContext) -> Operator:
         return KeyedProcessOperator(ctx, self.process)

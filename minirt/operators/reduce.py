@@ -6,12 +6,19 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import pyarrow as pa
+
 from minirt.data.batch import Batch, Rows
 from minirt.data.keys import are_simple, distinct_keys
 from minirt.graph.operator_spec import Form, OperatorSpec, Site, StateDealing, function_name
 from minirt.operators.common.base import Operator, OperatorContext, user_error
+from minirt.operators.common.filling import StateFilling, ValuesFilling
 from minirt.operators.common.functions import check_function
 from minirt.operators.common.keyed import KeyedOperator, check_stored_keys
+from minirt.state.handles import ValueState
+
+VALUE = "value"
+"""What its state is called."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +39,9 @@ class ReduceSpec(OperatorSpec):
     def check(self, site: Site) -> None:
         check_function(self.function, site.label, "the value so far", "the record")
 
+    def filling(self, site: Site, output: pa.Schema | None) -> StateFilling:
+        return ValuesFilling(site.label, site.keys, {VALUE: ValueState})
+
     def build(self, ctx: OperatorContext) -> Operator:
         return ReduceOperator(ctx, self.function)
 
@@ -47,7 +57,7 @@ class ReduceOperator(KeyedOperator):
         super().__init__(ctx)
         self._key_of = ctx.keys[0].on_rows()
         self._function = function
-        self._values = self.state.table("value")
+        self._values = self.state.table(VALUE)
         self._trusted = ctx.custody.trusts(function)
         unchanging = ctx.custody.leaves_unchanged(function)
         # With pickles, a value that has a hash may change all the same.

@@ -10,6 +10,7 @@ What names things, and what is stored:
     topology            a job as the protocol knows it: its shape, without functions
     manifest            what a checkpoint consists of, which one counts and why
     checkpoint_paths    where everything of a checkpoint storage lies
+    part_paths          how parts are named that share a file
     plain               dataclasses as plain values and back, for storage
 
 One checkpoint, in a subtask:
@@ -17,6 +18,7 @@ One checkpoint, in a subtask:
     barriers            what barriers, alignments and commands are, and what a mode may answer
     barrier_handler     what one subtask does about barriers, whatever the mode
     watermarks          event time, of a subtask from those of its channels
+    drift               how far sources may be ahead of the slowest one
 
 One checkpoint, at the coordinator:
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 from minirt.errors import CorruptCheckpointError, ProtocolError
 from minirt.protocol.manifest import GenerationClaim, ManifestKey
+from minirt.protocol.part_paths import file_of
 
 
 class CheckpointPaths:
@@ -71,7 +72,7 @@ class CheckpointPaths:
     @staticmethod
     def is_in_flight(path: str) -> bool:
         """Whether in-flight data is stored there; also for paths that are not relative."""
-        return path.endswith(CheckpointPaths._IN_FLIGHT)
+        return file_of(path).endswith(CheckpointPaths._IN_FLIGHT)
 
     @staticmethod
     def entries(folder: str, first: int, generation: int) -> str:

@@ -150,7 +150,7 @@ class CheckpointCoordinator:
 
     def on_acknowledged(self, event: SnapshotAcknowledged, now: float) -> list[JobCommand]:
         if event.local is not None:
-            self._family.on_local(event)
+            self._family.on_local(event, now)
             return self._trigger_if_due(now)
         pending = self._pending_for(event.checkpoint_id)
         part, left = self._family.on_part(event), self._family.to_leave(event)
@@ -165,7 +165,7 @@ class CheckpointCoordinator:
     def on_declined(self, event: SnapshotDeclined, now: float) -> list[JobCommand]:
         self._leftovers.on_declined(event)
         if event.local is not None:
-            self._note_declined(event)
+            self._note_declined(event, now)
             return []
         self._commits.carry(self._family.on_declined(event).handles)
         if self._pending_for(event.checkpoint_id) is None:
@@ -269,9 +269,9 @@ class CheckpointCoordinator:
             return [DrainSources(self._generation)]
         return self._trigger(now)
 
-    def _note_declined(self, event: SnapshotDeclined) -> None:
+    def _note_declined(self, event: SnapshotDeclined, now: float) -> None:
         """A subtask could not store a local snapshot: it goes on from the one before."""
-        self._family.on_local(event)
+        self._family.on_local(event, now)
         [name] = subtask_names([event.subtask], self._vertices)
         reason = CheckpointFailureReason.DECLINED
         self._last_failure = CheckpointFailure(reason, event.error or "", declined_by=name)

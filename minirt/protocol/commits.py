@@ -34,6 +34,7 @@ class Commits:
         self._traces = OpenTraces()
         self._failures_in_a_row = 0
         self._last_error: Exception | None = None
+        self._newest_failed = 0
 
     @property
     def carried(self) -> tuple[SinkHandles, ...]:
@@ -57,6 +58,7 @@ class Commits:
 
     def on_failed(self, event: CommitFailed, now: float) -> list[JobCommand]:
         """The next checkpoint commits again; without one, a timer does."""
+        self._newest_failed = max(self._newest_failed, event.checkpoint_id)
         self._last_error = event.error
         self._failures_in_a_row += 1
         again_at = now + pause_s(_PAUSE_S, _PAUSE_S_MAX, self._failures_in_a_row)
@@ -64,7 +66,12 @@ class Commits:
         return [again, *map(StoreTrace, self._traces.take(event.checkpoint_id))]
 
     def on_timer(self, checkpoint_id: int, *, awaited: bool) -> list[JobCommand]:
-        """Commit again what is left; if the commit is awaited, even if nothing is."""
+        """Commit again what is left; if the commit is awaited, even if nothing is.
+
+        Of several commits that have failed, the timer of the newest does it for all.
+        """
+        if checkpoint_id < self._newest_failed and not awaited:
+            return []
         held = tuple(held for held in self._carried if held.checkpoint_id <= checkpoint_id)
         return [CommitHandles(checkpoint_id, held)] if held or awaited else []
 

@@ -20,6 +20,7 @@ from minirt.protocol.barriers import Barrier
 from minirt.protocol.ids import SubtaskId
 from minirt.protocol.job_events import SnapshotAcknowledged, SnapshotDeclined
 from minirt.protocol.manifest import SinkHandles
+from minirt.protocol.part_paths import file_of
 from minirt.protocol.subtask_commands import SubtaskCommand, TriggerCheckpoint
 
 _LOCAL_IDS = 1_000_000_000
@@ -46,6 +47,11 @@ class LocalSnapshots:
     One is due `interval_s` seconds after the last one, give or take the part `jitter` of that, and earlier
     where a quarter of `log_bytes` has come in or gone out since. A subtask takes no further input while
     `log_bytes` have since its snapshot on the line.
+
+    With `stagger_s`, all subtasks keep to one beat, and each vertex is that much ahead of the one before
+    it, sinks first: vertices are numbered in topological order. A receiver's snapshot is then a little
+    older than those of its senders, so the snapshots of a beat fit together; `jitter` is part of
+    `stagger_s`.
     """
 
     interval_s: float
@@ -53,18 +59,35 @@ class LocalSnapshots:
     log_bytes: int
     waiting_max: int = 8
     """How many snapshots of a subtask may be ahead of the line; with more, it takes none."""
+    induced: bool = False
+    """Whether marks force snapshots: see mode `communication_induced`."""
+    stagger_s: float | None = None
+    """By how much a vertex is ahead of the one before it; None: each subtask goes by itself."""
 
     @property
     def early_bytes(self) -> int:
         """After how much that came in or went out a snapshot is due."""
         return max(1, self.log_bytes // 4)
 
-    def next_at(self, subtask: SubtaskId, number: int, last_at: float) -> float:
-        """When the snapshot of this number is due; the first ones of all subtasks lie apart.
+    def beat_at(self, now: float, wall: float) -> float:
+        """A moment of the beat, by the monotonic clock of a process, which nobody else's agrees with.
+
+        All subtasks have the beat at multiples of the interval since 1970. Where wall clocks are apart by
+        more than the stagger, lines are older, and nothing else is lost.
+        """
+        return now - wall % self.interval_s
+
+    def next_at(self, subtask: SubtaskId, number: int, last_at: float, beat_at: float) -> float:
+        """When the snapshot of this number is due; without a beat, the first ones lie apart.
 
         By arithmetic in place of a random number, so that a run can be repeated.
         """
         drawn = (_PHASE * (1 + subtask.index + 31 * subtask.vertex + 7 * number)) % 1.0
+        if self.stagger_s is not None:
+            own_at = beat_at - self.stagger_s * subtask.vertex
+            beats = (last_at - own_at + self.interval_s / 2) // self.interval_s + 1
+            early_s = self.stagger_s * self.jitter * drawn
+            return own_at + self.interval_s * beats - early_s
         if number == 1:
             return last_at + self.interval_s * (0.5 + drawn / 2)
         return last_at + self.interval_s * (1 + self.jitter * (2 * drawn - 1))
@@ -96,7 +119,7 @@ class Family(Protocol):
     def begin(self, generation: int, barrier: Barrier, *, pause: bool) -> SubtaskCommand:
         """What is ordered for a periodic checkpoint. With `pause`, its mode has sources wait."""
 
-    def on_local(self, event: SnapshotAcknowledged | SnapshotDeclined) -> None:
+    def on_local(self, event: SnapshotAcknowledged | SnapshotDeclined, now: float) -> None:
         """A subtask has stored a snapshot of its own accord, or could not."""
 
     def on_part(self, event: SnapshotAcknowledged) -> SnapshotAcknowledged:
@@ -129,7 +152,7 @@ class Coordinated:
     def begin(self, generation: int, barrier: Barrier, *, pause: bool) -> SubtaskCommand:
         return TriggerCheckpoint(generation, barrier, pause)
 
-    def on_local(self, event: SnapshotAcknowledged | SnapshotDeclined) -> None:
+    def on_local(self, event: SnapshotAcknowledged | SnapshotDeclined, now: float) -> None:
         """No subtask does."""
 
     def on_part(self, event: SnapshotAcknowledged) -> SnapshotAcknowledged:
@@ -151,6 +174,7 @@ class Coordinated:
         return frozenset()
 
 
-def paths_of(parts: Iterable[SnapshotAcknowledged]) -> Collection[str]:
+def files_of(parts: Iterable[SnapshotAcknowledged]) -> Collection[str]:
     """The files that snapshots are in, and that they build on."""
-    return {path for part in parts if part.snapshot is not None for path in part.snapshot.paths()}
+    snapshots = [part.snapshot for part in parts if part.snapshot is not None]
+    return {file_of(path) for snapshot in snapshots for path in snapshot.paths()}

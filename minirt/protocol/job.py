@@ -16,6 +16,8 @@ Times are seconds of a monotonic clock, except for the dates that people read.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from minirt.errors import (
     ConfigurationError,
     CorruptCheckpointError,
@@ -27,6 +29,7 @@ from minirt.errors import (
 from minirt.protocol.checkpoint_settings import CheckpointSettings
 from minirt.protocol.checkpoints import CheckpointCoordinator
 from minirt.protocol.dates import Dates
+from minirt.protocol.drift import DriftGroup, DriftLimits
 from minirt.protocol.ids import SubtaskId
 from minirt.protocol.job_events import (
     ENDED,
@@ -50,6 +53,7 @@ from minirt.protocol.job_events import (
     SlotsCame,
     SnapshotAcknowledged,
     SnapshotDeclined,
+    SourceProgressed,
     StopWorkers,
     Submitted,
     SubtaskDrained,
@@ -96,6 +100,7 @@ class JobProtocol:
         restarts: RestartPolicy,
         patience: Patience,
         parallelism: Parallelism = UNCHANGING,
+        drift_groups: Sequence[DriftGroup] = (),
     ) -> None:
         self._name = name
         self._vertices = vertices
@@ -104,6 +109,8 @@ class JobProtocol:
         self._restarts = restarts
         self._patience = patience
         self._workers = Workers(subtasks, patience)
+        self._drift_groups = drift_groups
+        self._drift = DriftLimits(0, (), ())
         self._parallelism = parallelism
         self._status = JobStatus.CREATED
         self._generation = 0
@@ -190,6 +197,7 @@ class JobProtocol:
             self._vertices = vertex_entries(event.topology)
             self._subtasks = event.topology.subtasks()
             self._workers = Workers(self._subtasks, self._patience)
+        self._drift = DriftLimits(event.generation, self._drift_groups, self._vertices)
         self._parallelism.on_prepared()
         self._restored = None if event.restored is None else event.restored.key
         self._checkpoints = CheckpointCoordinator(
@@ -226,6 +234,8 @@ class JobProtocol:
                 return self._on_started(subtask, checkpoints, now)
             case SubtaskDrained(subtask=subtask):
                 return checkpoints.on_drained(subtask, now)
+            case SourceProgressed(subtask=subtask, progress=progress):
+                return [*self._drift.on_progress(subtask, progress)]
             case SnapshotAcknowledged():
                 return checkpoints.on_acknowledged(event, now)
             case SnapshotDeclined():
@@ -259,7 +269,7 @@ class JobProtocol:
         if not self._workers.have_started or self._status is not JobStatus.DEPLOYING:
             return []
         self._status = JobStatus.RUNNING
-        return checkpoints.on_running(now)
+        return [*checkpoints.on_running(now), *self._drift.on_running()]
 
     def _on_savepoint_requested(self, event: SavepointRequested, now: float) -> list[JobCommand]:
         """While the job starts or waits to restart, the request waits as well."""

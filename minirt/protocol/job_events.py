@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from minirt.errors import CorruptCheckpointError
+from minirt.protocol.drift import Progress
 from minirt.protocol.ids import SubtaskId
 from minirt.protocol.lines import LocalCut
 from minirt.protocol.manifest import (
@@ -109,6 +110,15 @@ class SubtaskDrained:
 
     generation: int
     subtask: SubtaskId
+
+
+@dataclass(frozen=True, slots=True)
+class SourceProgressed:
+    """A subtask of a source in a drift group is further than it has said, or has turned idle or active."""
+
+    generation: int
+    subtask: SubtaskId
+    progress: Progress
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,6 +248,7 @@ JobEvent = (
     | WorkersConnected
     | SubtaskStarted
     | SubtaskDrained
+    | SourceProgressed
     | WorkerSeen
     | WorkerFailed
     | SlotsCame

@@ -3,7 +3,8 @@
 A snapshot may build on the file of a checkpoint that has failed. But once a subtask has stored a later
 snapshot that does not refer to a file of its own, no snapshot of it will. Nobody builds on what was stored
 of a declined snapshot, nor on in-flight data. Only files whose upload is over are named here, those of
-snapshots that were acknowledged or declined: all others may still be written.
+snapshots that were acknowledged or declined: all others may still be written. A file that several subtasks
+share goes when none of them needs its part; what becomes of its parts, becomes of all.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from minirt.protocol.checkpoint_paths import CheckpointPaths
 from minirt.protocol.ids import SubtaskId
 from minirt.protocol.job_events import SnapshotAcknowledged, SnapshotDeclined
 from minirt.protocol.manifest import ManifestKey
+from minirt.protocol.part_paths import file_of
 
 
 class Leftovers:
@@ -22,14 +24,15 @@ class Leftovers:
         self._parts: list[SnapshotAcknowledged] = []
         """The parts that have come of the checkpoint under way."""
         self._state: dict[SubtaskId, set[str]] = {}
-        """Files of failed checkpoints that a subtask may still build on."""
+        """Parts of failed checkpoints that a subtask may still build on."""
         self._unneeded: set[str] = set()
+        """Files of which at least one part is not needed."""
 
     def on_part(self, part: SnapshotAcknowledged, *, failed: bool) -> None:
         """A subtask has stored its part of the checkpoint under way, or of one that has failed before."""
         needed = set() if part.snapshot is None else set(part.snapshot.paths())
         older = self._state.get(part.subtask, set())
-        self._unneeded |= older - needed
+        self._unneeded.update(map(file_of, older - needed))
         self._state[part.subtask] = older & needed
         if failed:
             self._leave(part)
@@ -55,11 +58,13 @@ class Leftovers:
 
     def take_unneeded(self) -> frozenset[str]:
         """What may be deleted by now, unless a manifest refers to it; each is given out once."""
-        unneeded, self._unneeded = frozenset(self._unneeded), set()
+        needed = {file_of(path) for paths in self._state.values() for path in paths}
+        unneeded = frozenset(self._unneeded - needed)
+        self._unneeded -= unneeded
         return unneeded
 
     def _leave(self, part: SnapshotAcknowledged) -> None:
         if part.snapshot is not None and part.snapshot.path is not None:
             self._state.setdefault(part.subtask, set()).add(part.snapshot.path)
         if part.in_flight is not None and part.in_flight.stored.path is not None:
-            self._unneeded.add(part.in_flight.stored.path)
+            self._unneeded.add(file_of(part.in_flight.stored.path))

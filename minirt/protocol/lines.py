@@ -41,6 +41,8 @@ class LocalCut:
     needs: tuple[tuple[SubtaskId, int], ...] = ()
     early: bool = False
     """Whether it was taken ahead of its time, as much has come in or gone out."""
+    forced: bool = False
+    """Whether a mark has forced it: see mode `communication_induced`."""
 
 
 class LineTracker:

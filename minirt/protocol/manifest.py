@@ -29,10 +29,12 @@ from minirt.errors import CorruptCheckpointError, ProtocolError
 from minirt.protocol import plain
 from minirt.protocol.barriers import Switch
 from minirt.protocol.key_groups import MAX_PARALLELISM_LIMIT
+from minirt.protocol.part_paths import file_of
 from minirt.protocol.stored_edges import EdgeEntry, UnnamedEntry
 from minirt.protocol.stored_watermarks import SubtaskWatermarks
 
-MANIFEST_VERSION = 1
+MANIFEST_VERSION = 2
+"""Since version 2, parts of a checkpoint may share a file."""
 
 Bytes = bytes  # Where a field is called `bytes`, annotations cannot say it.
 
@@ -56,7 +58,10 @@ class Reference:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotRef:
-    """Where the snapshot of one subtask is: a path relative to the storage, or the bytes themselves."""
+    """Where the snapshot of one subtask is: a path relative to the storage, or the bytes themselves.
+
+    The path may be that of a part which shares its file, as may be those of references.
+    """
 
     vertex: int
     subtask: int
@@ -70,7 +75,7 @@ class SnapshotRef:
     """What it builds on, oldest first; these files stay as long as this one."""
 
     def paths(self) -> Iterator[str]:
-        """Every file that must stay for this snapshot to be readable."""
+        """Where all is that must stay for this snapshot to be readable."""
         if self.path is not None:
             yield self.path
         yield from (reference.path for reference in self.references)
@@ -127,6 +132,14 @@ class SubtaskStats:
     unaligned: bool
     """Whether barriers overtook data here."""
     switches: tuple[Switch, ...] = ()
+    local: int = 0
+    """The number of its local snapshot; 0 for one with barriers."""
+    age_s: float = 0.0
+    """How long before the trigger a local snapshot was taken, about; 0 for one with barriers."""
+    skipped: int = 0
+    """Local snapshots since the line before that no checkpoint is made of."""
+    forced: int = 0
+    """Local snapshots since the line before that marks have forced."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,8 +225,9 @@ class Manifest:
         yield from (captured.stored for captured in self.in_flight)
 
     def summary(self) -> ManifestSummary:
-        paths = frozenset(path for ref in self.stored() for path in ref.paths())
-        return ManifestSummary(self.key, paths, pinned=self.kind == "savepoint")
+        paths = (path for ref in self.stored() for path in ref.paths())
+        files = frozenset(map(file_of, paths))
+        return ManifestSummary(self.key, files, pinned=self.kind == "savepoint")
 
     def to_plain(self) -> dict[str, Any]:
         """As a dict that msgpack can carry."""
@@ -234,7 +248,7 @@ class Manifest:
             manifest = plain.from_plain(cls, value)
         except ValueError as error:
             raise CorruptCheckpointError(f"not a manifest, {error}", path) from error
-        if manifest.version != MANIFEST_VERSION:
+        if manifest.version < 1:
             raise CorruptCheckpointError(f"unknown manifest version {manifest.version}", path)
         return manifest
 

@@ -70,6 +70,14 @@ class SubtaskReport:
     """Whether barriers overtook data here."""
     switches: tuple[Switch, ...] = ()
     """Each time that barriers began to overtake, and why."""
+    local: int = 0
+    """The number of its local snapshot; 0 for one with barriers."""
+    age_s: float = 0.0
+    """How long before the trigger a local snapshot was taken, about; 0 for one with barriers."""
+    skipped: int = 0
+    """Local snapshots since the line before that no checkpoint is made of."""
+    forced: int = 0
+    """Local snapshots since the line before that marks have forced."""
     channels: tuple[ChannelReport, ...] = ()
     """The channels whose in-flight data it captured."""
 
@@ -109,6 +117,11 @@ class CheckpointReport(Mapping[str, Any]):
     def in_flight_bytes(self) -> int:
         """What all subtasks captured from channels."""
         return sum(part.in_flight_bytes for part in self.subtasks)
+
+    @property
+    def whole_s(self) -> float:
+        """From the first snapshot in it until its manifest was stored, or it failed."""
+        return self.duration_s + max((part.age_s for part in self.subtasks), default=0.0)
 
     def to_plain(self) -> dict[str, Any]:
         """As JSON and the history on storage have it."""

@@ -14,6 +14,7 @@ time, as a source that has ended tells it again, and one that was drained goes o
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -98,14 +99,14 @@ def plan_watermarks(
             continue
         goes_on[vertex.id] = old.goes_on(links, goes_on) and not links.keys() & {*dealt_otherwise}
         for subtask in vertex.subtasks():
-            own = old.of(subtask.index) if goes_on[vertex.id] else old.subtasks
+            own = old.of(subtask.index) if goes_on[vertex.id] else []
             channels: list[int | None] = []
             for key, link in links.items():
                 count = link.fan_in[subtask.index]
-                kept = goes_on[vertex.id] and goes_on.get(link.source, True)
-                known = _of_link(own, key) if kept else []
-                channels += _channels(known, _of_link(old.subtasks, key), link.senders, count)
-            least = _least(one.watermark for one in own)
+                known = _of_link(own, key) if goes_on.get(link.source, True) else []
+                same = _same_channels(known, link.senders, count)
+                channels += [old.least_of_link(key)] * count if same is None else same
+            least = _least(one.watermark for one in own) if goes_on[vertex.id] else old.least
             plan[subtask] = RestoredWatermarks(least, tuple(channels))
     return plan
 
@@ -118,9 +119,21 @@ class _OldVertex:
         self.subtasks = [one for one in stored if one.head in uids]
         self._head = vertex.operators[0].uid
         self._parallelism = vertex.parallelism
+        self._by_index: defaultdict[int, list[SubtaskWatermarks]] = defaultdict(list)
+        for one in self.subtasks:
+            self._by_index[one.subtask].append(one)
+        self.least = _least(one.watermark for one in self.subtasks)
+        self._least_of_link: dict[str, int | None] = {}
 
     def of(self, index: int) -> list[SubtaskWatermarks]:
-        return [one for one in self.subtasks if one.subtask == index]
+        return self._by_index.get(index, [])
+
+    def least_of_link(self, key: str) -> int | None:
+        """The least watermark of all channels of a link: there are as many as senders times receivers."""
+        if key not in self._least_of_link:
+            of_link = _of_link(self.subtasks, key)
+            self._least_of_link[key] = _least(one for old in of_link for one in old.channels)
+        return self._least_of_link[key]
 
     def had(self, links: Mapping[str, EdgeFacts]) -> bool:
         """Whether each old subtask that read from channels read from these."""
@@ -156,13 +169,13 @@ def _of_link(subtasks: Sequence[SubtaskWatermarks], key: str) -> list[LinkWaterm
     return [link for one in subtasks for link in one.inputs if link.link == key]
 
 
-def _channels(
-    own: Sequence[LinkWatermarks], all_old: Sequence[LinkWatermarks], senders: int, count: int
-) -> list[int | None]:
-    """The watermarks of `count` channels to a subtask that goes on from those whose inputs are `own`."""
+def _same_channels(
+    own: Sequence[LinkWatermarks], senders: int, count: int
+) -> list[int | None] | None:
+    """The watermarks of a subtask's channels, if they are what they were."""
     if len(own) == 1 and own[0].senders == senders and len(own[0].channels) == count:
         return [_least([watermark]) for watermark in own[0].channels]
-    return [_least(watermark for old in all_old for watermark in old.channels)] * count
+    return None
 
 
 def _least(watermarks: Iterable[int | None]) -> int | None:

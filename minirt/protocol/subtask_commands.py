@@ -53,6 +53,16 @@ class DrainSources(SubtaskCommand):
 
 
 @dataclass(frozen=True, slots=True)
+class LimitDrift(SubtaskCommand):
+    """Read no split of a source in this drift group whose watermark is above `limit_ms`."""
+
+    group: str
+    limit_ms: int
+
+    to_sources = True
+
+
+@dataclass(frozen=True, slots=True)
 class AbortCheckpoint(SubtaskCommand):
     """The checkpoint is given up."""
 

@@ -21,11 +21,11 @@ from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 
 from minirt.protocol.barriers import Barrier
-from minirt.protocol.families import paths_of
+from minirt.protocol.families import files_of
 from minirt.protocol.ids import SubtaskId
 from minirt.protocol.job_events import SnapshotAcknowledged, SnapshotDeclined
-from minirt.protocol.lines import LineTracker
-from minirt.protocol.manifest import SinkHandles
+from minirt.protocol.lines import LineTracker, LocalCut
+from minirt.protocol.manifest import SinkHandles, SubtaskStats
 from minirt.protocol.subtask_commands import StoreSlices, SubtaskCommand
 
 
@@ -46,8 +46,21 @@ class _Reported:
     barrier_behind: int = 0
     """The last local snapshot ahead of its part of the newest checkpoint with barriers."""
     declined: int = 0
-    files: set[str] = field(default_factory=set)
-    """All that it has stored and that was not given out as unneeded."""
+    unwritten: list[LocalCut] = field(default_factory=list)
+    """Its local snapshots, stored or not, behind that of the last line that is whole."""
+    taken_at: dict[int, float] = field(default_factory=dict)
+    """When those in `stored` were taken, about, by the clock of the coordinator."""
+
+    def statistics_on(self, number: int, ordered_at: float) -> SubtaskStats:
+        """Those of its part of a line that was ordered, without what is in flight."""
+        passed = [cut for cut in self.unwritten if cut.number <= number]
+        return replace(
+            self.stored[number].stats,
+            local=number,
+            age_s=max(0.0, ordered_at - self.taken_at[number]),
+            skipped=sum(cut.number < number for cut in passed),
+            forced=sum(cut.forced for cut in passed),
+        )
 
 
 class Uncoordinated:
@@ -63,6 +76,9 @@ class Uncoordinated:
         """The line that was ordered last."""
         self._ordered_id = 0
         """Its checkpoint."""
+        self._ordered_at = 0.0
+        self._files: set[str] = set()
+        """All that subtasks have stored and that was not given out as unneeded. Several may share one."""
 
     @property
     def ready(self) -> bool:
@@ -76,21 +92,24 @@ class Uncoordinated:
     def begin(self, generation: int, barrier: Barrier, *, pause: bool) -> SubtaskCommand:
         self._moved = self.urgent = False
         self._ordered, self._ordered_id = dict(self._tracker.line), barrier.checkpoint_id
+        self._ordered_at = barrier.created_at
         return StoreSlices(generation, barrier.checkpoint_id, self._ordered)
 
-    def on_local(self, event: SnapshotAcknowledged | SnapshotDeclined) -> None:
+    def on_local(self, event: SnapshotAcknowledged | SnapshotDeclined, now: float) -> None:
         own, cut = self._reported[event.subtask], event.local
         assert cut is not None
         own.number = cut.number
+        own.unwritten.append(cut)
         own.owed += [(_place(cut.number), held) for held in event.handles]
         if isinstance(event, SnapshotDeclined):
             own.declined += 1
             return
         own.declined = 0
         own.stored[cut.number] = own.newest = replace(event, handles=())
+        own.taken_at[cut.number] = now - event.stats.async_s
         self._moved |= self._tracker.add(event.subtask, cut)
         self.urgent |= cut.early
-        own.files.update(paths_of([event]))
+        self._files.update(files_of([event]))
 
     def on_part(self, event: SnapshotAcknowledged) -> SnapshotAcknowledged:
         if event.of_line:
@@ -98,7 +117,7 @@ class Uncoordinated:
         own = self._reported[event.subtask]
         self._owe(event.subtask, event.handles)
         own.newest, own.barrier_behind = event, own.number
-        own.files.update(paths_of([event]))
+        self._files.update(files_of([event]))
         return replace(event, handles=())
 
     def on_declined(self, event: SnapshotDeclined) -> SnapshotDeclined:
@@ -113,7 +132,9 @@ class Uncoordinated:
         due: list[SinkHandles] = []
         for subtask, own in self._reported.items():
             if checkpoint_id == self._ordered_id:
-                upto = _place(self._ordered[subtask])
+                number = self._ordered[subtask]
+                upto = _place(number)
+                own.unwritten = [cut for cut in own.unwritten if cut.number > number]
             else:
                 own.floor = own.barrier_behind
                 upto = _place(own.floor, behind=True)
@@ -129,15 +150,16 @@ class Uncoordinated:
             own.declined = 0
 
     def take_unneeded(self) -> frozenset[str]:
-        unneeded: set[str] = set()
+        needed: set[str] = set()
         for subtask, own in self._reported.items():
             kept = self._tracker.kept(subtask)
             own.stored = {number: own.stored[number] for number in kept if number in own.stored}
+            own.taken_at = {number: own.taken_at[number] for number in own.stored}
             parts = [*own.stored.values(), *([own.newest] if own.newest is not None else [])]
-            needed = paths_of(parts)
-            unneeded |= own.files.difference(needed)
-            own.files.intersection_update(needed)
-        return frozenset(unneeded)
+            needed.update(files_of(parts))
+        unneeded = frozenset(self._files - needed)
+        self._files &= needed
+        return unneeded
 
     def _owe(self, subtask: SubtaskId, handles: Collection[SinkHandles]) -> None:
         """Of a snapshot with barriers."""
@@ -146,10 +168,14 @@ class Uncoordinated:
 
     def _with_snapshot(self, event: SnapshotAcknowledged) -> SnapshotAcknowledged:
         """What a line needs of a subtask. It may come too late, when the snapshot is forgotten."""
-        stored = self._reported[event.subtask].stored.get(self._ordered[event.subtask])
+        own, number = self._reported[event.subtask], self._ordered[event.subtask]
+        stored = own.stored.get(number)
         if stored is None or event.checkpoint_id != self._ordered_id:
             return event
-        stats = replace(stored.stats, in_flight_bytes=event.stats.in_flight_bytes)
+        stats = replace(
+            own.statistics_on(number, self._ordered_at),
+            in_flight_bytes=event.stats.in_flight_bytes,
+        )
         return replace(event, snapshot=stored.snapshot, stats=stats)
 
 

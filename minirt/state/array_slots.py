@@ -47,6 +47,14 @@ _GONE_MIN = 1024
 """So many slots may be of keys that are gone before the others are moved together."""
 
 
+class RepeatedKeyError(Exception):
+    """The key in this row has come before."""
+
+    def __init__(self, row: int) -> None:
+        super().__init__(f"the key in row {row} has come before")
+        self.row = row
+
+
 class ArraySlots:
     """The keys of one subtask. `keys` names their columns; `label` is the operator's, for messages.
 
@@ -96,6 +104,22 @@ class ArraySlots:
         self._segments.change(slots)
         return slots
 
+    def fill(self, keys: Sequence[pa.Array], held: Sequence[Sequence[pa.Array]]) -> Slots:
+        """List new keys, each with what every aggregate holds of it, in columns as accumulators store them.
+
+        Raises RepeatedKeyError for a key that there is already.
+        """
+        keys, before = list(keys), self.used
+        contents = self._fitting(keys, [columns[0] for columns in held])
+        slots = contents.index.slots(keys, hash_columns(keys))
+        if self.used < before + len(slots):
+            raise RepeatedKeyError(_repeated(slots, before))
+        self._make_room(contents)
+        for accumulator, columns in zip(contents.accumulators, held, strict=True):
+            accumulator.load(slots, columns)
+        self._segments.change(slots)
+        return slots
+
     def __len__(self) -> int:
         """How many keys there are."""
         return self.used - self._gone_count
@@ -123,9 +147,10 @@ class ArraySlots:
             return None
         return self._move_together()
 
-    def live(self) -> Slots:
-        """The slots of all keys."""
-        return np.flatnonzero(~self._gone[: self.used])
+    def live(self, start: int = 0, stop: int | None = None) -> Slots:
+        """The slots of all keys, or of those from `start` to before `stop`."""
+        stop = self.used if stop is None else min(stop, self.used)
+        return start + np.flatnonzero(~self._gone[start:stop])
 
     def keys(self, slots: Slots) -> list[pa.Array]:
         """The key columns of these slots."""
@@ -262,6 +287,13 @@ class ArraySlots:
         self._gone[again] = False
         self._gone_count -= len(again)
 
+    def _begin_anew(self, contents: Contents, slots: Slots) -> None:
+        """Forget what these slots hold, but for their keys."""
+        for held in contents.accumulators:
+            held.clear(slots)
+        self._times[slots] = _BEFORE_ALL
+        self._pending[slots] = False
+
     def _move_together(self) -> Slots:
         """Give back the slots of keys that are gone. The next snapshot stores all others."""
         contents, live = self._contents, self.live()
@@ -318,3 +350,10 @@ class ArraySlots:
             self._pending = grown(self._pending, used, count, False)
             self._rows = grown(self._rows, used, count, 0)
             self._gone = grown(self._gone, used, count, False)
+
+
+def _repeated(slots: Slots, before: int) -> int:
+    """The first row whose slot is that of a row above it, or below `before`."""
+    first = np.zeros(len(slots), np.bool_)
+    first[np.unique(slots, return_index=True)[1]] = True
+    return int(np.flatnonzero(~first | (slots < before))[0])

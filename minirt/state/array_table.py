@@ -24,7 +24,7 @@ from minirt.state.filters import Filters
 from minirt.state.numbers import Mask, to_numbers
 from minirt.state.sums import SumOverflowError, TooWideError
 
-_ADDED = "\x1e"
+ADDED = "\x1e"
 """How the names of key columns begin that operators add to those of users."""
 
 Results = tuple[pa.RecordBatch, Times | None]
@@ -82,12 +82,18 @@ class ArrayTable(ArraySlots):
         contents = self._layout.begin(self._contents.key_types, self._contents.value_types)
         return contents.result_types, contents.accumulators
 
-    def add(self, batch: pa.RecordBatch, times: Times | None) -> Slots:
+    def add(
+        self,
+        batch: pa.RecordBatch,
+        times: Times | None,
+        renewed: Callable[[Slots], Slots] | None = None,
+    ) -> Slots:
         """Take in records, with their event times; returns the slots that they belong to, each once.
 
+        `renewed` says which of these begin anew: what they hold is forgotten before anything is added.
         Raises UserCodeError for a batch whose columns are not like those of the batches before.
         """
-        changed = self.distinct(self._take_in(batch, times))
+        changed = self.distinct(self._take_in(batch, times, renewed))
         self._segments.change(changed)
         return changed
 
@@ -101,7 +107,12 @@ class ArrayTable(ArraySlots):
         """Each slot once, where it comes last: cheaper than sorting them."""
         return kernels().newest(slots, self._rows)
 
-    def _take_in(self, batch: pa.RecordBatch, times: Times | None) -> Slots:
+    def _take_in(
+        self,
+        batch: pa.RecordBatch,
+        times: Times | None,
+        renewed: Callable[[Slots], Slots] | None = None,
+    ) -> Slots:
         keys = [self._column(batch, name) for name in self._keys]
         values = [self._values(batch, aggregate, keys) for aggregate in self._aggregates]
         masks = self._filters.masks(batch)
@@ -110,6 +121,8 @@ class ArrayTable(ArraySlots):
         self._make_room(contents)
         self._before_change(slots)
         self._revive(contents, slots)
+        if renewed is not None:
+            self._begin_anew(contents, renewed(self.distinct(slots)))
         for place, (held, array) in enumerate(zip(contents.accumulators, values, strict=True)):
             with self.naming_sums(place, self.keys):
                 held.add(*_counting(self._aggregates[place], masks[place], slots, array))
@@ -175,6 +188,10 @@ class ArrayTable(ArraySlots):
         self._before_change(slots)
         self._pending[slots] = True
 
+    def is_pending(self, slots: Slots) -> Mask:
+        """Of which of these slots the results are pending."""
+        return self._pending[slots]
+
     def pending(self) -> Slots:
         """The slots whose results are pending."""
         return np.flatnonzero(self._pending[: self.used])
@@ -218,7 +235,7 @@ class ArrayTable(ArraySlots):
         key = {
             name: in_microseconds(array)[0].as_py()
             for name, array in named
-            if not name.startswith(_ADDED)
+            if not name.startswith(ADDED)
         }
         of = f"for the key {key}" if key else "of all records"
         wider = (

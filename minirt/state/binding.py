@@ -116,6 +116,15 @@ def goes_by(process: object, clock: TimeDomain) -> bool:
     return any(handle.ttl is not None and handle.ttl.clock == clock for handle in handles)
 
 
+def keyed_states(process: object) -> dict[str, type[Handle]]:
+    """The states per key that the class of a process declares: what each is called, and its kind."""
+    return {
+        handle._name or attribute: next(kind for kind in _EXPIRING if isinstance(handle, kind))
+        for attribute, handle in declarations(type(process)).items()
+        if not isinstance(handle, BroadcastState)
+    }
+
+
 def _expiring(bound: Handle, name: str, clock: StateClock) -> Expiring:
     """The same handle, of the class that knows of times."""
     assert bound.ttl is not None

@@ -32,6 +32,8 @@ UID_SEPARATOR = "\x1f"
 STATE, TIMERS, SPLITS, EVENT_TIME = "state/", "timers/", "splits", "time"
 STATE_CLOCK = "clock"
 REQUESTS = "asked"
+AGGREGATED = f"{STATE}value"
+"""The section of `aggregate`."""
 JOINED, GIVEN_OUT, RANKED, BROADCAST = "joined/", "given/", "ranked/", "broadcast/"
 """How the names of sections begin, by kind."""
 

@@ -6,8 +6,7 @@ import os
 import socket
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
-from itertools import chain
+from contextlib import contextmanager
 from typing import Any
 
 from minirt.config import Limits
@@ -31,12 +30,12 @@ from minirt.protocol.manifest import (
     next_generation,
 )
 from minirt.protocol.trace import CheckpointTrace
-from minirt.state.stored import entries_in
 from minirt.storage.history import History, Run
 from minirt.storage.manifests import decode_manifest, encode_manifest
-from minirt.storage.parts import part_checksum, part_head
+from minirt.storage.part_files import read_stored
+from minirt.storage.part_writer import PartWriter, SharedFiles
 from minirt.storage.retention import Retention, sweep
-from minirt.storage.snapshots import read_object, read_referenced, read_sections
+from minirt.storage.snapshots import read_referenced, read_sections
 from minirt.storage.store import ObjectStore
 from minirt.storage.traces import encode_trace
 
@@ -60,6 +59,7 @@ class CheckpointStorage:
     ) -> None:
         self.store = store
         self._inline_bytes_max = inline_bytes_max
+        self._parts = PartWriter(self._put, inline_bytes_max)
         self._history_entries = history_entries
         self._generation = 0
         self._created: set[str] = set()
@@ -147,11 +147,8 @@ class CheckpointStorage:
 
         It builds on the sections of older files that it refers to.
         """
-        path = CheckpointPaths.snapshot(ManifestKey(checkpoint_id, generation), vertex, subtask)
-        chunks = {name: (section,) for name, section in sections.items()}
-        entries = {name: entries_in(name, section) for name, section in sections.items()}
-        written = self._write_part(path, vertex, subtask, chunks, entries)
-        return replace(written, references=tuple(references))
+        place = (checkpoint_id, generation, vertex, subtask)
+        return self._parts.write_snapshot(*place, sections, references)
 
     def write_in_flight(
         self,
@@ -161,16 +158,23 @@ class CheckpointStorage:
         subtask: int,
         channels: Sequence[tuple[ChannelData, Iterable[bytes]]],
     ) -> InFlightRef:
-        """Store the in-flight data that one subtask captured, as `write_snapshot` does with state.
+        """Store the in-flight data that one subtask captured, as `write_snapshot` does with state."""
+        place = (checkpoint_id, generation, vertex, subtask)
+        return self._parts.write_in_flight(*place, channels)
 
-        The data comes in chunks and need not be in memory: this method goes through it twice, first for the
-        checksums.
+    def _put(self, path: str, size: int, chunks: Iterable[bytes]) -> str:
+        self.store.write(path, chunks)
+        return path
+
+    @contextmanager
+    def together(self) -> Iterator[PartWriter]:
+        """A writer of snapshots of several subtasks, which all are durable once the body is over.
+
+        Raises StorageError where storage fails, in the body or at its end: then none of them counts.
         """
-        path = CheckpointPaths.in_flight(ManifestKey(checkpoint_id, generation), vertex, subtask)
-        sections = {str(place): data for place, (_, data) in enumerate(channels)}
-        entries = {str(place): channel.records for place, (channel, _) in enumerate(channels)}
-        stored = self._write_part(path, vertex, subtask, sections, entries)
-        return InFlightRef(stored, tuple(channel for channel, _ in channels))
+        files = SharedFiles(self.store)
+        yield PartWriter(files.put, self._inline_bytes_max)
+        files.flush()
 
     def read_snapshot(self, ref: SnapshotRef, checkpoint: ManifestKey) -> dict[str, bytes]:
         """The sections that a snapshot of the checkpoint holds itself, all checksums verified."""
@@ -227,7 +231,7 @@ class CheckpointStorage:
         """The manifest of a checkpoint."""
         path = CheckpointPaths.manifest(key)
         full_path = self.store.full_path(path)
-        manifest = decode_manifest(read_object(self.store, path), full_path)
+        manifest = decode_manifest(read_stored(self.store, path), full_path)
         if manifest.key != key:
             raise CorruptCheckpointError(
                 f"holds the manifest of another checkpoint, {manifest.key}", full_path
@@ -335,21 +339,6 @@ class CheckpointStorage:
         listed = self.store.list(folder)
         own = {path for path in self._created if path.startswith(folder)}
         return sorted([*listed, *filter(self.store.exists, own.difference(listed))])
-
-    def _write_part(
-        self,
-        path: str,
-        vertex: int,
-        subtask: int,
-        sections: Mapping[str, Iterable[bytes]],
-        entries: Mapping[str, int | None],
-    ) -> SnapshotRef:
-        head, size = part_head(sections, entries)
-        checksum, chunks = part_checksum(head), chain([head], *sections.values())
-        if size <= self._inline_bytes_max:
-            return SnapshotRef(vertex, subtask, None, b"".join(chunks), size, checksum)
-        self.store.write(path, chunks)
-        return SnapshotRef(vertex, subtask, path, None, size, checksum)
 
     def _check_create_refuses(self, path: str, data: bytes) -> None:
         if self.store.create_surely(path, data):

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable
-from functools import cached_property
+from functools import cached_property, partial
 
 from minirt.errors import CorruptCheckpointError
 from minirt.protocol.checkpoint_paths import CheckpointPaths
 from minirt.protocol.manifest import ManifestKey, SnapshotRef
+from minirt.protocol.part_paths import file_of
+from minirt.storage.part_files import read_range_of_part, size_left
 from minirt.storage.parts import (
     PartIndex,
     ReadRange,
@@ -17,7 +19,7 @@ from minirt.storage.parts import (
     check_section,
     read_index,
 )
-from minirt.storage.store import ObjectMissingError, ObjectStore
+from minirt.storage.store import ObjectStore
 
 RANGE_BYTES = 4 * 1024 * 1024
 """How much is read at a time, so that remote storage is not asked for every few bytes."""
@@ -71,15 +73,13 @@ class PartReader:
 
 
 def stored_file(store: ObjectStore, path: str, ref: SnapshotRef | None = None) -> PartReader:
-    """The part in the file `path` of the store, and what a manifest says of it."""
-
-    def read(start: int, length: int) -> bytes:
-        try:
-            return store.read_range(path, start, length)
-        except ObjectMissingError as error:
-            raise CorruptCheckpointError("missing", store.full_path(path)) from error
-
-    return PartReader(read, lambda: store.size(path), store.full_path(path), ref)
+    """The part at `path` of the store, and what a manifest says of it."""
+    return PartReader(
+        partial(read_range_of_part, store, path),
+        lambda: size_left(path, store.size(file_of(path))),
+        store.full_path(path),
+        ref,
+    )
 
 
 def referred_part(store: ObjectStore, ref: SnapshotRef, checkpoint: ManifestKey) -> PartReader:

@@ -14,6 +14,7 @@ import struct
 import zlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from minirt.data.errors import MalformedDataError
@@ -85,7 +86,7 @@ def part_head(
 
 def decode_part(data: bytes, path: str) -> dict[str, bytes]:
     """The sections of a stored part. Raises CorruptCheckpointError that says what is wrong with `path`."""
-    index = read_index(lambda start, length: data[start : start + length], path)
+    index = read_index(partial(_cut, data), path)
     sections: dict[str, bytes] = {}
     for entry in index.sections:
         section = data[entry.start : entry.end]
@@ -93,6 +94,22 @@ def decode_part(data: bytes, path: str) -> dict[str, bytes]:
         sections[entry.name] = section
     check_end(index, len(data), path)
     return sections
+
+
+def check_parts(data: bytes, path: str) -> None:
+    """Raise CorruptCheckpointError unless the file holds one part, or several one after the other."""
+    start = 0
+    while start < len(data) or start == 0:
+        part = data[start:]
+        index = read_index(partial(_cut, part), path)
+        for entry in index.sections:
+            section = part[entry.start : entry.end]
+            check_section(entry, len(section), zlib.crc32(section), path)
+        start += index.bytes
+
+
+def _cut(data: bytes, start: int, length: int) -> bytes:
+    return data[start : start + length]
 
 
 def check_section(section: Section, length: int, checksum: int, path: str) -> None:

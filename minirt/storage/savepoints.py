@@ -9,7 +9,7 @@ from minirt.errors import ConfigurationError, StorageError
 from minirt.protocol.checkpoint_paths import CheckpointPaths
 from minirt.protocol.manifest import Manifest
 from minirt.storage.manifests import encode_manifest
-from minirt.storage.parts import decode_part
+from minirt.storage.parts import check_parts
 from minirt.storage.store import ObjectStore
 
 _PROBE = "probe"
@@ -36,7 +36,7 @@ def copy_checkpoint(manifest: Manifest, source: ObjectStore, target: ObjectStore
     try:
         for path in paths:
             data = source.read(path)
-            decode_part(data, source.full_path(path))
+            check_parts(data, source.full_path(path))
             target.write(path, data)
         target.write(completed_by, encode_manifest(replace(manifest, drain=None)))
     except StorageError:

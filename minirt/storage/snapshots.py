@@ -10,16 +10,10 @@ from minirt.protocol.manifest import (
     Reference,
     SnapshotRef,
 )
+from minirt.protocol.part_paths import file_of
+from minirt.storage.part_files import read_stored, size_left
 from minirt.storage.parts import decode_part, part_checksum
 from minirt.storage.store import ObjectMissingError, ObjectStore
-
-
-def read_object(store: ObjectStore, path: str) -> bytes:
-    """A file that must be there. Raises CorruptCheckpointError."""
-    try:
-        return store.read(path)
-    except ObjectMissingError as error:
-        raise CorruptCheckpointError("missing", store.full_path(path)) from error
 
 
 def read_sections(
@@ -28,7 +22,7 @@ def read_sections(
     """The sections that a snapshot of the checkpoint holds itself. Raises CorruptCheckpointError."""
     if ref.path is not None:
         path = store.full_path(ref.path)
-        data = read_object(store, ref.path)
+        data = read_stored(store, ref.path)
     else:
         manifest = store.full_path(CheckpointPaths.manifest(checkpoint))
         path = f"{manifest} (inlined: vertex {ref.vertex}, subtask {ref.subtask})"
@@ -42,7 +36,7 @@ def read_sections(
 def read_referenced(store: ObjectStore, reference: Reference) -> dict[str, bytes]:
     """The sections of an older snapshot that are referred to. Raises CorruptCheckpointError."""
     path = store.full_path(reference.path)
-    sections = decode_part(read_object(store, reference.path), path)
+    sections = decode_part(read_stored(store, reference.path), path)
     missing = sorted(set(reference.sections) - sections.keys())
     if missing:
         raise CorruptCheckpointError(f"has no section {missing[0]!r}", path)
@@ -66,7 +60,10 @@ def check_files(store: ObjectStore, manifest: Manifest) -> None:
         except ObjectMissingError as error:
             raise CorruptCheckpointError("missing", store.full_path(path)) from error
     for ref in manifest.stored():
-        if ref.path is not None and sizes[ref.path] != ref.bytes:
+        if ref.path is None:
+            continue
+        size = size_left(ref.path, sizes[file_of(ref.path)])
+        if size != ref.bytes:
             raise CorruptCheckpointError(
-                f"has {sizes[ref.path]} bytes instead of {ref.bytes}", store.full_path(ref.path)
+                f"has {size} bytes instead of {ref.bytes}", store.full_path(ref.path)
             )

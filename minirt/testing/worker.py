@@ -9,10 +9,12 @@ from typing import Protocol
 
 from minirt.errors import WorkerLostError
 from minirt.operators.common.base import CoroutineStart
+from minirt.protocol.drift import Progress
 from minirt.protocol.ids import SubtaskId
 from minirt.protocol.job_events import (
     JobEvent,
     SnapshotDeclined,
+    SourceProgressed,
     StopWorkers,
     SubtaskDrained,
     SubtaskStarted,
@@ -24,7 +26,7 @@ from minirt.runtime.channels.frames import Frame
 from minirt.runtime.control.messages import SentCommand, ToWorker, portable
 from minirt.runtime.control.package import Deployment, JobPackage
 from minirt.runtime.subtask.assembly import Assembled, assemble
-from minirt.runtime.subtask.snapshot import SnapshotUpload
+from minirt.runtime.subtask.snapshot import SnapshotUpload, store_snapshots
 from minirt.runtime.worker.orders import CommandReceiver, deliver_stored
 from minirt.runtime.worker.upload_queue import UploadQueue
 from minirt.testing.clock import SeededPacer
@@ -246,6 +248,9 @@ class SimulatedWorker(Actor):
     def drained(self, subtask: SubtaskId) -> None:
         self._cluster.post(self, SubtaskDrained(self.generation, subtask))
 
+    def progressed(self, subtask: SubtaskId, progress: Progress) -> None:
+        self._cluster.post(self, SourceProgressed(self.generation, subtask, progress))
+
     def wake(self, subtask: SubtaskId) -> None:
         actor = self.actors.get(subtask)
         if actor is not None:
@@ -318,21 +323,19 @@ class SimulatedWorker(Actor):
                 self._die()
 
     def _store(self) -> None:
-        _, upload = self._uploads.take()
-        result = upload.run(
-            self._package.storage,
-            self.clock.monotonic,
-            lambda: self._uploads.is_given_up(upload),
-        )
-        self._schedule.note(
-            self.name, f"{type(result).__name__} {upload.name} {upload.checkpoint_id}"
-        )
-        if isinstance(result, SnapshotDeclined) and not self._uploads.is_given_up(upload):
-            error = result.error or "nobody gave it up"
-            if INJECTED not in error:
-                self._cluster.on_unexpected(RuntimeError(error))
-        deliver_stored(result, [built.subtask for built in self.assembled.values()])
-        self._cluster.post(self, result)
+        taken = self._uploads.take()
+        storage, monotonic = self._package.storage, self.clock.monotonic
+        results = store_snapshots(taken, storage, monotonic, self._uploads.is_given_up)
+        for (_, upload), result in zip(taken, results, strict=True):
+            self._schedule.note(
+                self.name, f"{type(result).__name__} {upload.name} {upload.checkpoint_id}"
+            )
+            if isinstance(result, SnapshotDeclined) and not self._uploads.is_given_up(upload):
+                error = result.error or "nobody gave it up"
+                if INJECTED not in error:
+                    self._cluster.on_unexpected(RuntimeError(error))
+            deliver_stored(result, [built.subtask for built in self.assembled.values()])
+            self._cluster.post(self, result)
 
     def _beat(self) -> None:
         self._heartbeat_at = self._schedule.clock.monotonic() + self._heartbeat_s

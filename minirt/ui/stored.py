@@ -134,7 +134,7 @@ def figures_of(
 def _operator(totals: Plain) -> Plain:
     """Averages over the life of its subtasks."""
     times = [f"{name}_s" for name in ("busy", "idle", "soft_backpressure", "hard_backpressure")]
-    lived_s = sum(totals[name] for name in times)
+    lived_s = sum(totals[name] for name in times) + totals.get("drift_pause_s", 0.0)
     rates: Plain | None = None
     if lived_s > 0:
         life_s = lived_s / max(1, totals["parallelism"])

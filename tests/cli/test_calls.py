@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 from pathlib import Path
@@ -50,6 +49,7 @@ def test_every_command_explains_itself(call: Call, command: list[str], mentions:
     assert [word for word in mentions if word not in called.out] == []
 
 
+@pytest.mark.usefixtures("cold_starts")
 def test_the_package_can_be_run_as_a_module_and_help_loads_neither_spark_nor_connectors() -> None:
     code = (
         "import runpy, sys\n"
@@ -130,22 +130,3 @@ def test_a_missing_java_is_one_line(
         assert "Java 17" in called.err.splitlines()[-1]
         assert "Traceback" not in called.err
         assert called.out == ""
-
-
-@pytest.mark.spark
-def test_verify_tells_by_its_exit_status(call: Call, tmp_path: Path) -> None:
-    right, wrong, report = tmp_path / "right", tmp_path / "wrong", tmp_path / "verdict.json"
-    for folder, value in ((right, 1), (wrong, 2)):
-        folder.mkdir()
-        (folder / "part-0.jsonl").write_text(f'{{"k": "a", "v": {value}}}\n')
-    assert call("verify", str(right), str(right)).status == 0
-    differs = call("verify", str(wrong), str(right), "--keys", "k", "--json", str(report))
-    assert differs.status == 1
-    assert "k=a, v=2 instead of k=a, v=1" in differs.out
-    assert json.loads(report.read_text())["unexpected"] == 1
-    missing = call("verify", str(tmp_path / "nowhere"), str(right))
-    assert (missing.status, missing.err.count("\n")) == (1, 1)
-    assert "there is nothing" in missing.err
-    unwritable = call("verify", str(right), str(right), "--json", str(tmp_path / "no" / "x.json"))
-    assert unwritable.status == 2
-    assert "cannot write the verdict" in unwritable.err

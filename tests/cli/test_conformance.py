@@ -108,7 +108,7 @@ def test_a_mode_that_raises_shows_its_traceback(call: Call) -> None:
         (["own_modes:Other"], "module 'own_modes' has no 'Other'"),
         (["own_modes:number"], "17 is no checkpoint mode: it lacks"),
         (["own_modes:Needy"], "cannot be called without arguments (missing a required argument"),
-        (["unknown"], "at_least_once, chandy_lamport, epoch, unaligned, uncoordinated; "),
+        (["unknown"], "chandy_lamport, communication_induced, epoch, unaligned, uncoordinated; "),
         (["aligned", "--replay", "x"], "'x' is no token of a case"),
         (["aligned", "--seed", "1", "--replay", "x"], "--seed and --replay"),
         (["aligned", "--seed", "1", "--runs", "5"], "--runs has no effect with --seed"),

@@ -112,26 +112,26 @@ class LedgerFirst(FakeConnection):
 class NoLedger(LedgerCommitter):
     """Writes whatever comes."""
 
-    def _write(self, transaction: Any, known: Any, pieces: Any, stagings: Any) -> None:
-        super()._write(transaction, LedgerEntry(0, known.generation, 0), pieces, stagings)
+    def _write(self, transaction: Any, known: Any, pieces: Any) -> None:
+        super()._write(transaction, LedgerEntry(0, known.generation, 0), pieces)
 
 
 class OnlyTheSame(LedgerCommitter):
     """Leaves out a checkpoint that is repeated, but not an older one."""
 
-    def _write(self, transaction: Any, known: Any, pieces: Any, stagings: Any) -> None:
+    def _write(self, transaction: Any, known: Any, pieces: Any) -> None:
         new = [piece for piece in pieces if piece.checkpoint_id != known.checkpoint_id]
         entry = LedgerEntry(0, known.generation, known.written_by)
-        super()._write(transaction, entry, new, stagings)
+        super()._write(transaction, entry, new)
 
 
 class NewestOnly(LedgerCommitter):
     """Forgets what failed checkpoints have left."""
 
-    def _write(self, transaction: Any, known: Any, pieces: Any, stagings: Any) -> None:
+    def _write(self, transaction: Any, known: Any, pieces: Any) -> None:
         newest = max(piece.checkpoint_id for piece in pieces)
         new = [piece for piece in pieces if piece.checkpoint_id == newest]
-        super()._write(transaction, known, new, stagings)
+        super()._write(transaction, known, new)
 
 
 class Unfenced(LedgerCommitter):

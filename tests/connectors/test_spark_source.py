@@ -255,7 +255,10 @@ def test_what_cannot_work_is_refused(spark: SparkSession, tmp_path: Path) -> Non
     refused(frame.selectExpr("id", "id"), "two columns are called id")
     refused(frame.selectExpr("null AS n"), "column n: records cannot carry the type void")
     refused(frame.selectExpr("array(interval '1' day) AS i"), "column i: .* interval day")
-    refused(spark.readStream.format("rate").load(), "streaming")
+    refused(frame, "clean has no effect: the DataFrame is not streaming", clean=True)
+    rate = spark.readStream.format("rate").load()
+    refused(rate, "a streaming DataFrame needs a name")
+    refused(rate, "backlog has no effect without clean=True", name="rate", backlog="1MiB")
 
 
 def test_workers_need_no_pyspark(spark: SparkSession, tmp_path: Path) -> None:

@@ -19,6 +19,8 @@ from minirt_connectors.spark.verify import main
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from tests.cli.conftest import Call
+
 pytestmark = pytest.mark.spark
 
 COLUMNS = "k string, v int"
@@ -301,3 +303,23 @@ def test_the_command_line_tells_by_its_exit_status(
     assert "there is nothing" in capsys.readouterr().err
     assert main(["one"]) == 2
     assert "usage: python -m minirt_connectors.spark.verify" in capsys.readouterr().err
+
+
+def test_the_command_of_minirt_tells_by_its_exit_status(
+    spark: SparkSession, call: Call, tmp_path: Path
+) -> None:
+    right, wrong, report = tmp_path / "right", tmp_path / "wrong", tmp_path / "verdict.json"
+    for folder, value in ((right, 1), (wrong, 2)):
+        folder.mkdir()
+        (folder / "part-0.jsonl").write_text(f'{{"k": "a", "v": {value}}}\n')
+    assert call("verify", str(right), str(right)).status == 0
+    differs = call("verify", str(wrong), str(right), "--keys", "k", "--json", str(report))
+    assert differs.status == 1
+    assert "k=a, v=2 instead of k=a, v=1" in differs.out
+    assert json.loads(report.read_text())["unexpected"] == 1
+    missing = call("verify", str(tmp_path / "nowhere"), str(right))
+    assert (missing.status, missing.err.count("\n")) == (1, 1)
+    assert "there is nothing" in missing.err
+    unwritable = call("verify", str(right), str(right), "--json", str(tmp_path / "no" / "x.json"))
+    assert unwritable.status == 2
+    assert "cannot write the verdict" in unwritable.err

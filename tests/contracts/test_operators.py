@@ -308,6 +308,18 @@ class TestAggregate(TestWindow):
         return {record["k"]: (tag, record, time) for tag, record, time in results}
 
 
+class TestAggregateWithTtl(TestAggregate):
+    @pytest.fixture
+    def spec(self) -> OperatorSpec:
+        return AggregateSpec(AGGREGATES, "updates", 1000)
+
+
+class TestAggregateWithTtlAtTheEnd(TestWindow):
+    @pytest.fixture
+    def spec(self) -> OperatorSpec:
+        return AggregateSpec(AGGREGATES, "end", 1000)
+
+
 class TestDistinct(OperatorContract):
     keys: ClassVar = ("k",)
 

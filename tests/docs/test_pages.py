@@ -14,6 +14,7 @@ import pytest
 from docs.blocks import with_blocks
 from minirt.settings import load_settings
 from tests.docs.blocks import ROOT, blocks, environment, promised_output, run_python
+from tests.naming import files_that, trees
 
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
 GENERATORS = sorted((ROOT / "docs").glob("make_*.py"))
@@ -110,7 +111,7 @@ def test_the_walks_name_functions_that_are_where_they_say():
     steps = STEP.findall((ROOT / "docs/architecture.md").read_text())
     assert len(steps) > 50
     for file, names in steps:
-        tree = ast.parse((ROOT / "minirt" / file).read_text())
+        tree = trees()[file]
         defined = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
         assert set(re.findall(r"\w+", names)) <= defined, file
 
@@ -162,12 +163,8 @@ WORDS = (
 @pytest.mark.parametrize("word", WORDS.split())
 def test_the_glossary_knows_the_words_of_the_code(word):
     """Those that docstrings of modules use; a word that none uses any more leaves the list."""
-    docstrings = [
-        (ast.get_docstring(ast.parse(path.read_text())) or "").lower()
-        for path in (ROOT / "minirt").rglob("*.py")
-    ]
     used = re.compile(rf"\b{word}s?\b")
-    assert any(used.search(text) for text in docstrings)
+    assert files_that(lambda tree: bool(used.search((ast.get_docstring(tree) or "").lower())))
     terms = re.findall(r"^\*\*(.+?)\*\*", (ROOT / "docs/glossary.md").read_text(), re.MULTILINE)
     assert any(used.search(term.lower()) for term in terms)
 

@@ -22,6 +22,7 @@ def prepared(sink: Sink, checkpoint_id: int, generation: int, staging: Staging) 
     ready = writer.prepare(checkpoint_id)
     assert ready.finish is not None
     ready.finish()
+    writer.close()
     return [Committable(checkpoint_id, handle) for handle in ready.handles]
 
 

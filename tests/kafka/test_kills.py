@@ -1,4 +1,4 @@
-"""SIGKILL of workers, coordinator and broker, Kafka to Kafka; for more, `-m tests.kafka.test_kills N`."""
+"""SIGKILL of workers, coordinator and broker, Kafka to Kafka; more by `test_kills N DELIVERY`."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from tests.servers import running
 pytestmark = [pytest.mark.kafka, pytest.mark.processes]
 
 RECORDS, PARTITIONS = 1000, 3
+DELIVERIES = ("exactly_once", "direct")
 
 _JOB = """
 import sys, time
@@ -27,10 +28,10 @@ def named(record):
     time.sleep(0.001)
     return {**record, "name": f"row {record['id']}"}
 
-bootstrap, topic, results, storage = sys.argv[1:]
+bootstrap, topic, results, storage, delivery = sys.argv[1:]
 env = rt.Environment("killed", parallelism=2)
 source = KafkaSource(bootstrap, topic, bounded=True, group=f"group-{topic}")
-sink = KafkaSink(bootstrap, results, key="id", ledger=f"ledger-{results}")
+sink = KafkaSink(bootstrap, results, key="id", ledger=f"ledger-{results}", delivery=delivery)
 env.source(source, uid="in").map(named, uid="named").sink(sink, uid="out")
 env.execute(
     checkpointing=rt.Checkpointing(storage, interval="50ms", tolerable_failures=1000),
@@ -41,7 +42,7 @@ env.execute(
 
 
 def run(
-    cluster: Cluster, storage: Path, kills: int, seed: int, crashes: int = 0
+    cluster: Cluster, storage: Path, delivery: str, kills: int, seed: int, crashes: int = 0
 ) -> tuple[str, int]:
     """Run the job to its end, killing on the way: where its results are, how often something was killed.
 
@@ -62,6 +63,7 @@ def run(
             crashes -= 1
 
     command = [sys.executable, "-c", _JOB, cluster.bootstrap, topic, results, str(storage)]
+    command.append(delivery)
     run_to_its_end(command, chance, strike)
     return results, done
 
@@ -73,13 +75,16 @@ def judged(cluster: Cluster, results: str) -> tuple[int, int]:
     return RECORDS - len(set(ids)), len(ids) - len(set(ids))
 
 
-def test_nothing_is_lost_or_repeated_whoever_is_killed(cluster: Cluster, tmp_path: Path) -> None:
-    results, killed = run(cluster, tmp_path / "chk", kills=3, seed=1, crashes=1)
+@pytest.mark.parametrize("delivery", DELIVERIES)
+def test_nothing_is_lost_or_repeated_whoever_is_killed(
+    cluster: Cluster, tmp_path: Path, delivery: str
+) -> None:
+    results, killed = run(cluster, tmp_path / "chk", delivery, kills=3, seed=1, crashes=1)
     assert killed > 0
     assert judged(cluster, results) == (0, 0)
 
 
-def soak(kills: int) -> None:
+def soak(kills: int, delivery: str = "exactly_once") -> None:
     """Run jobs until so many processes were killed; the last line has the count."""
     class_path = classes()
     if class_path is None:
@@ -88,7 +93,7 @@ def soak(kills: int) -> None:
     with running("kafka", lambda folder: Broker(folder, class_path)) as broker:
 
         def attempt(storage: Path, seed: int) -> tuple[int, int, int]:
-            results, killed = run(broker, storage, kills=12, seed=seed, crashes=1)
+            results, killed = run(broker, storage, delivery, kills=12, seed=seed, crashes=1)
             return (killed, *judged(broker, results))
 
         status = soak_kills(kills, attempt)
@@ -96,4 +101,4 @@ def soak(kills: int) -> None:
 
 
 if __name__ == "__main__":
-    soak(int(sys.argv[1]))
+    soak(int(sys.argv[1]), *sys.argv[2:])

@@ -14,6 +14,7 @@ import pytest
 import minirt as rt
 from minirt.kernels import choice, on_numpy
 from minirt.kernels.choice import choose_kernels, chosen, kernels
+from tests.warm_processes import cold_starts
 
 TABLE = pa.table({"k": [1, 2, 1], "v": [1, 2, 3]})
 COMPILED = "minirt.kernels.compiled"
@@ -118,6 +119,7 @@ def test_workers_use_what_the_options_say(wanted: Any, used: str) -> None:
 
 
 @pytest.mark.soak
+@pytest.mark.usefixtures("cold_starts")
 def test_processes_may_compile_at_the_same_time(tmp_path: Path) -> None:
     code = (
         "from minirt.kernels.choice import choose_kernels\nimport numpy as np\n"
@@ -136,13 +138,14 @@ def test_processes_may_compile_at_the_same_time(tmp_path: Path) -> None:
 
 def run(code: str, **variables: str) -> str:
     """What a fresh interpreter prints to standard output; it fails if it ends with an error."""
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        env={**os.environ, **variables},
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
+    with cold_starts():
+        done = subprocess.run(
+            [sys.executable, "-c", code],
+            env={**os.environ, **variables},
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
 

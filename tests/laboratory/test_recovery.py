@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from minirt.laboratory.notes import Note, Track
-from minirt.laboratory.recovery import Strike, curves, measure_kills
+from minirt.laboratory.recovery import Line, Strike, curves, measure_kills, on_lines
+from minirt.protocol.families import local_id
 
 
 def notes(*rows: tuple[float, int] | tuple[float, int, int]) -> tuple[Note, ...]:
@@ -67,3 +68,23 @@ def test_without_a_checkpoint_all_comes_again():
     assert kill.restored_checkpoint is None
     assert kill.first_new_record_s is None  # 6,000 of 7,000 have come until the end.
     assert kill.processed_twice == 6000
+
+
+def test_a_line_holds_what_its_sinks_had_at_their_local_snapshots():
+    first, second = (local_id(1, number) for number in (4, 5))
+    zero = Track("sink-0-0", 1, notes((101.0, 100, first), (102.0, 200, second), (103.0, 300)))
+    one = Track("sink-0-1", 1, notes((101.5, 10, first), (103.0, 30)))
+    lines = [Line(7, 1, {(2, 0): 4, (2, 1): 4}), Line(8, 1, {(2, 0): 5, (2, 1): 4, (0, 0): 9})]
+    after = Track("sink-0-0", 2, notes((104.0, 5)))
+    tracks = on_lines([zero, one, after], lines, [2])
+    assert curves(tracks, {1: None, 2: 7})[2].base == 110
+    assert curves(tracks, {1: None, 2: 8})[2].base == 210
+    assert curves(tracks, {1: None, 2: 8})[1].total == 330
+
+
+def test_a_job_is_taken_back_to_the_first_snapshot_that_it_went_on_from():
+    strikes = [Strike(107.5, 1, ())]
+    [kill] = measure_kills(strikes, [LATER, AFTER], {1: None, 2: 8}, 100.0, {8: 104.5})
+    assert kill.rollback_s == 3.0
+    [kill] = measure_kills(strikes, [LATER, AFTER], {1: None, 2: None}, 100.0, {8: 104.5})
+    assert kill.rollback_s is None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 import time
 import zlib
@@ -22,6 +24,7 @@ from minirt.laboratory.workloads.parts import (
     steps,
     verify_numbers,
 )
+from minirt.laboratory.workloads.skewed_join import SkewedJoin
 from minirt.laboratory.workloads.tally import check_number, verify_tally
 from minirt.laboratory.workloads.windowed import Windowed
 
@@ -140,20 +143,8 @@ def test_a_record_that_comes_once_more_is_as_old_as_it_was(place):
     assert all(record[2] - made[255] > 0.25e9 for record in new if record[0] > 255)
 
 
-def run_for(workload: Workload, place: Place, seconds: float) -> Verification:
-    """Inline, until time is up."""
-    timer = threading.Timer(seconds, place.finish.touch)
-    timer.start()
-    workload.environment(2, place).execute(
-        checkpointing=rt.Checkpointing(f"{place.folder}/checkpoints", interval="200ms"),
-        runner="inline",
-    )
-    timer.join()
-    return workload.verify(place)
-
-
 def test_every_record_is_in_one_window(place):
-    found = run_for(Windowed(keys=50, window_records=500), place, 0.5)
+    found = run_until_there_are(3, Windowed(keys=50, window_records=500), place)
     assert (found.verdict, found.missing, found.twice) == ("passed", 0, 0)
     assert (found.expected or 0) >= 128
     [*_, path] = sorted(place.outputs.glob("*.tally"))
@@ -175,8 +166,9 @@ def test_a_record_in_the_place_of_another_is_found_in_sums(place):
     assert verify_tally(place).twice == 1
 
 
-def test_every_pair_comes_once(place):
-    found = run_for(Joined(waiting=100), place, 0.5)
+@pytest.mark.parametrize("workload", [Joined(waiting=100), SkewedJoin(waiting=100)])
+def test_every_pair_comes_once(place, workload):
+    found = run_until_there_are(3, workload, place)
     assert (found.verdict, found.missing, found.twice) == ("passed", 0, 0)
     assert (found.expected or 0) > 0
 
@@ -196,9 +188,12 @@ def test_a_query_of_nexmark_puts_out_what_plain_python_finds(place: Place, query
 def run_until_there_are(results: int, workload: Workload, place: Place) -> Verification:
     """Inline, until so many files of results are committed."""
 
+    def shown() -> int:
+        return sum(path.suffix in (".tally", ".ids") for path in place.outputs.iterdir())
+
     def watch() -> None:
         until = time.monotonic() + 60
-        while len(list(place.outputs.glob("*.tally"))) < results and time.monotonic() < until:
+        while shown() < results and time.monotonic() < until:
             time.sleep(0.02)
         place.finish.touch()
 
@@ -210,3 +205,20 @@ def run_until_there_are(results: int, workload: Workload, place: Place) -> Verif
     )
     watcher.join()
     return workload.verify(place)
+
+
+def test_each_module_can_be_the_first_to_be_imported() -> None:
+    """A worker imports those first that the functions of its job are in."""
+    code = """
+import importlib, pkgutil, sys
+import minirt.laboratory as laboratory
+names = [one.name for one in pkgutil.walk_packages(laboratory.__path__, "minirt.laboratory.")]
+for name in names:
+    for loaded in [one for one in sys.modules if one.startswith("minirt.laboratory")]:
+        del sys.modules[loaded]
+    importlib.import_module(name)
+print(len(names))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.stderr == ""
+    assert int(done.stdout) > 30

@@ -97,7 +97,9 @@ def test_name_may_be_written_with_hyphens() -> None:
 
 
 def test_unknown_name_is_refused_with_the_known_ones() -> None:
-    known = "aligned, aligned_with_timeout, at_least_once, chandy_lamport, epoch, unaligned"
+    known = (
+        "aligned, aligned_with_timeout, at_least_once, chandy_lamport, communication_induced, epoch"
+    )
     with pytest.raises(ConfigurationError, match=f"no checkpoint mode 'none'; known are {known}"):
         find_mode("none")
 

@@ -8,6 +8,8 @@ import sys
 import tomllib
 from pathlib import Path
 
+import pytest
+
 from minirt import pytest_plugin
 
 ROOT = Path(__file__).parents[2]
@@ -90,6 +92,7 @@ def test_the_package_names_the_plugin() -> None:
     assert project["entry-points"]["pytest11"] == {"minirt": pytest_plugin.__name__}
 
 
+@pytest.mark.usefixtures("cold_starts")
 def test_pytest_loads_minirt_only_for_tests_that_need_it() -> None:
     code = f"import sys, {pytest_plugin.__name__}; print('pyarrow' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)

@@ -91,11 +91,10 @@ def failed(
     missing: Sequence[str] = ("numbers (1/1)", "out (1/1)"),
 ) -> dict[str, Any]:
     """What the history on storage remembers of it."""
-    names = ("vertex", "subtask", "name", "start_delay_s", "alignment_s", "sync_s", "async_s")
+    times = ("vertex", "subtask", "name", "start_delay_s", "alignment_s", "sync_s", "async_s")
     sizes = ("acknowledged_after_s", "state_bytes", "in_flight_bytes", "processed_bytes")
-    parts = [
-        {name: getattr(stats, name) for name in (*names, *sizes, "unaligned")} for stats in stored
-    ]
+    names = (*times, *sizes, "unaligned", "local", "age_s", "skipped", "forced")
+    parts = [{name: getattr(stats, name) for name in names} for stats in stored]
     return {
         "checkpoint_id": checkpoint_id,
         "generation": 1,
@@ -319,6 +318,10 @@ def test_history_of_a_completed_checkpoint_tells_how_it_went() -> None:
         "processed_bytes": 5,
         "unaligned": False,
         "switches": [],
+        "local": 0,
+        "age_s": 0.0,
+        "skipped": 0,
+        "forced": 0,
         "channels": [],
     }
 
@@ -577,6 +580,18 @@ def test_commit_timer_has_nothing_to_do_once_a_later_commit_has_covered_it() -> 
     assert checkpoints.on_commit_timer(1) == [CommitHandles(1, (handles(1),))]
     checkpoints.on_committed(2, 0.0)
     assert checkpoints.on_commit_timer(1) == []
+
+
+def test_of_many_failed_commits_one_is_tried_again() -> None:
+    """If each went on by itself, all would count as failures in a row."""
+    checkpoints = coordinator()
+    for number in (1, 2, 3):
+        take(checkpoints, number, number * 10.0, handles(number))
+        checkpoints.on_manifest_stored(number, number * 10.0 + 1)
+        checkpoints.on_commit_failed(CommitFailed(number, StorageError("no disk")), 40.0)
+    assert checkpoints.on_commit_timer(1) == checkpoints.on_commit_timer(2) == []
+    [again] = checkpoints.on_commit_timer(3)
+    assert again == CommitHandles(3, (handles(1), handles(2), handles(3)))
 
 
 def test_more_failed_commits_in_a_row_than_tolerated_are_too_many() -> None:

@@ -65,6 +65,28 @@ def test_nobody_builds_on_in_flight_data_nor_on_what_was_declined() -> None:
     assert leftovers.take_unneeded() == {"in-flight", *own}
 
 
+def test_a_file_that_subtasks_share_stays_as_long_as_one_of_them_needs_it() -> None:
+    leftovers = Leftovers(1)
+    for place, subtask in enumerate((SOURCE, SINK)):
+        shared = replace(part(1, subtask), snapshot=in_file(f"file@{10 * place}+10"))
+        leftovers.on_part(shared, failed=False)
+    leftovers.on_failed()
+    leftovers.on_part(part(2, SOURCE), failed=False)
+    assert leftovers.take_unneeded() == frozenset()
+    building = replace(part(2, SINK), snapshot=in_file("own", "file@10+10"))
+    leftovers.on_part(building, failed=False)
+    assert leftovers.take_unneeded() == frozenset()
+    leftovers.on_failed()
+    leftovers.on_part(part(3, SINK), failed=False)
+    assert leftovers.take_unneeded() == {"file", "own"}
+    assert leftovers.take_unneeded() == frozenset()
+
+
+def in_file(path: str, *builds_on: str) -> SnapshotRef:
+    references = tuple(Reference(older, ("table",)) for older in builds_on)
+    return SnapshotRef(0, 0, path, None, 10, 0, references)
+
+
 def test_what_completes_is_left_to_retention() -> None:
     leftovers = Leftovers(1)
     leftovers.on_part(part(1, SINK), failed=False)

@@ -16,6 +16,7 @@ from minirt.protocol.barriers import Switch
 from minirt.protocol.checkpoint_paths import CheckpointPaths
 from minirt.protocol.cleanup import CleanupPlan, plan_cleanup
 from minirt.protocol.manifest import (
+    MANIFEST_VERSION,
     ChannelData,
     GenerationClaim,
     InFlightRef,
@@ -39,7 +40,7 @@ OLDER = Reference("chk-1", ("sum\x1ftable",))
 OPTIONAL = {"in_flight", "watermarks", "drain"}
 
 MANIFEST = Manifest(
-    version=1,
+    version=MANIFEST_VERSION,
     job="delays",
     checkpoint_id=12,
     generation=3,
@@ -84,7 +85,7 @@ class TestPlainForm:
     @pytest.mark.parametrize(
         ("change", "message"),
         [
-            ({"version": 2}, "has version 2"),
+            ({"version": 3}, "has version 3"),
             ({"version": 0}, "unknown manifest version 0"),
             ({"version": "1"}, r"Manifest\.version must be int, not str"),
             ({"job": b"delays"}, r"Manifest\.job must be str, not bytes"),

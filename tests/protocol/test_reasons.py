@@ -24,7 +24,7 @@ from minirt.protocol.reasons import (
     SavepointFailureReason,
     failed_by,
 )
-from tests.naming import files_that
+from tests.naming import files_that, nodes_of
 
 WHY, GENERATION, SAVEPOINT = (
     CheckpointFailureReason,
@@ -154,7 +154,7 @@ def test_a_reason_is_known_where_it_arises_and_where_it_gets_its_words(
     """What one more reason touches: these two files of `minirt/protocol`, and the table above."""
     found = files_that(
         lambda tree: any(
-            isinstance(node, ast.Attribute) and node.attr == reason.name for node in ast.walk(tree)
+            isinstance(node, ast.Attribute) and node.attr == reason.name for node in nodes_of(tree)
         )
     )
     assert found == {f"protocol/{name}" for name in ("reasons.py", arises_in)}

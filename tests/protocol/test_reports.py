@@ -53,6 +53,10 @@ def test_the_json_of_a_completed_checkpoint(report: rt.CheckpointReport) -> None
         "switches": [
             {"where": "outputs", "after_s": 1.5, "reason": "age 1.500 s passed the timeout 1 s"}
         ],
+        "local": 0,
+        "age_s": 0.0,
+        "skipped": 0,
+        "forced": 0,
         "channels": [
             {
                 "link": "a > b:0",

@@ -188,3 +188,21 @@ def test_channels_without_watermarks_take_no_room_however_many_there_are() -> No
     assert (one.watermarks, one.unknown, one.channels) == ((5,) * 9, 0, (5,) * 9)
     mixed = LinkWatermarks.of("x", "hash", 2, [None, 5])
     assert mixed.channels == (None, 5)
+
+
+def test_however_many_subtasks_there_are_each_old_channel_is_read_but_once_or_twice() -> None:
+    reads = 0
+
+    class Counted(LinkWatermarks):
+        @property
+        def channels(self) -> tuple[int | None, ...]:
+            nonlocal reads
+            reads += 1
+            return super().channels
+
+    count = 30
+    inputs = (Counted("a > b:0", "hash", count, (7,) * count),)
+    stored = of_source(*[10] * count)
+    stored += [SubtaskWatermarks("b", index, 5, inputs) for index in range(count)]
+    assert restored(stored, graph(40, 40), 1) == [(5, (7,) * 40)] * 40
+    assert count <= reads <= 2 * count

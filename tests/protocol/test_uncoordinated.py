@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from minirt.modes import MODES, local_snapshots
 from minirt.modes.uncoordinated import Uncoordinated
 from minirt.protocol.barriers import Barrier
@@ -24,6 +26,7 @@ from minirt.protocol.job_events import (
 )
 from minirt.protocol.lines import LocalCut
 from minirt.protocol.manifest import ChannelData, InFlightRef, Manifest, SinkHandles, SnapshotRef
+from minirt.protocol.reports import completed_report
 from minirt.protocol.savepoint_requests import Afterwards, SavepointRequest
 from minirt.protocol.savepoints import Savepoints
 from minirt.protocol.subtask_commands import AbortCheckpoint, StoreSlices, TriggerCheckpoint
@@ -78,6 +81,15 @@ class Job:
         manifest = self.slices(checkpoint_id, now)
         self.checkpoints.on_manifest_stored(checkpoint_id, now)
         return manifest
+
+    def line_at(self, now: float) -> frozenset[str]:
+        """One that is due is written at once; returns what may be deleted by then."""
+        id = round(now / 10)
+        self.checkpoints.on_trigger_timer(id, now)
+        self.slices(id, now)
+        commands = self.checkpoints.on_manifest_stored(id, now)
+        [clean_up] = [one for one in commands if isinstance(one, CleanUp)]
+        return clean_up.unneeded
 
     def savepoint(self, now: float) -> TriggerCheckpoint:
         request = SavepointRequest(7, "unaligned", None, Afterwards.GO_ON)
@@ -156,6 +168,31 @@ def test_one_that_is_due_waits_until_the_line_has_passed_a_snapshot_of_each_subt
     assert job.sink(1, 2, 11.0) == []
     [order, _] = job.source(2, 12.0)
     assert order == StoreSlices(1, 1, {SOURCE: 2, SINK: 1})
+
+
+def test_a_checkpoint_tells_of_the_snapshots_that_it_passed_over_and_of_its_oldest_one() -> None:
+    job = Job()
+    job.source(1, 4.0)
+    job.sink(1, 1, 5.0)
+    forced = replace(local(SINK, 2, (SOURCE, 1)), local=LocalCut(2, ((SOURCE, 1),), forced=True))
+    job.checkpoints.on_acknowledged(forced, 6.0)
+    job.sink(3, 2, 9.0)
+    job.checkpoints.on_trigger_timer(1, 10.0)
+    manifest = job.line(1, 10.5)
+    of_source, of_sink = manifest.stats
+    async_s = statistics(SINK).async_s
+    assert (of_source.local, of_source.skipped, of_source.forced) == (1, 0, 0)
+    assert (of_sink.local, of_sink.skipped, of_sink.forced) == (2, 1, 1)
+    assert (of_source.age_s, of_sink.age_s) == (6.0 + async_s, 4.0 + async_s)
+    assert completed_report(manifest).whole_s == 10.5 - 10.0 + of_source.age_s
+    job.source(2, 12.0)
+    job.checkpoints.on_trigger_timer(2, 20.0)
+    of_source, of_sink = job.line(2, 20.5).stats
+    assert (of_source.skipped, of_sink.skipped, of_sink.forced) == (0, 0, 0)
+    job.source(3, 21.0)
+    job.checkpoints.on_trigger_timer(3, 30.0)
+    _, of_sink = job.line(3, 30.5).stats
+    assert (of_sink.local, of_sink.skipped) == (3, 0)
 
 
 def test_without_a_new_snapshot_there_is_no_new_checkpoint() -> None:
@@ -268,12 +305,23 @@ def test_snapshots_behind_the_line_are_deleted_unless_others_build_on_them() -> 
     job.source(1, 1.0)
     job.sink(1, 1, 2.0)
     job.sink(2, 1, 3.0)
-    job.checkpoints.on_trigger_timer(1, 10.0)
-    job.slices(1, 11.0)
-    [clean_up] = [
-        one for one in job.checkpoints.on_manifest_stored(1, 11.0) if isinstance(one, CleanUp)
-    ]
-    assert clean_up.unneeded == {f"{local_id(1, 1)}/1-0"}
+    assert job.line_at(10.0) == {f"{local_id(1, 1)}/1-0"}
+
+
+def test_a_file_that_subtasks_share_is_deleted_when_none_of_them_needs_its_part() -> None:
+    def sharing(event: SnapshotAcknowledged, start: int) -> SnapshotAcknowledged:
+        assert event.snapshot is not None
+        return replace(event, snapshot=replace(event.snapshot, path=f"both@{start}+9"))
+
+    job, unneeded = Job(), []
+    job.checkpoints.on_acknowledged(sharing(local(SOURCE, 1), 0), 1.0)
+    job.checkpoints.on_acknowledged(sharing(local(SINK, 1, (SOURCE, 1)), 9), 1.0)
+    job.line_at(10.0)
+    job.source(2, 12.0)
+    unneeded.append(job.line_at(20.0))
+    job.sink(2, 2, 22.0)
+    unneeded.append(job.line_at(30.0))
+    assert unneeded == [frozenset(), frozenset({"both"})]
 
 
 def test_a_job_fails_if_one_subtask_can_store_none_of_its_snapshots() -> None:
@@ -300,12 +348,43 @@ def test_the_last_checkpoint_is_taken_with_barriers() -> None:
 
 
 def test_first_snapshots_lie_apart_and_later_ones_come_at_the_interval() -> None:
-    firsts = [PLAN.next_at(SubtaskId(1, index), 1, 0.0) for index in range(8)]
+    firsts = [PLAN.next_at(SubtaskId(1, index), 1, 0.0, 0.0) for index in range(8)]
     assert all(5.0 <= at <= 10.0 for at in firsts)
     assert min(b - a for a, b in zip(sorted(firsts), sorted(firsts)[1:], strict=False)) > 0.2
-    later = [PLAN.next_at(SINK, number, 100.0) for number in range(2, 50)]
+    later = [PLAN.next_at(SINK, number, 100.0, 0.0) for number in range(2, 50)]
     assert min(later) >= 109.0
     assert max(later) <= 111.0
+
+
+def test_staggered_snapshots_keep_to_a_beat_and_come_from_sinks_first() -> None:
+    plan = Uncoordinated(stagger="100ms", jitter=0.5).local_snapshots(10.0)
+    for lateness in (0.0, 0.4, 4.0):
+        for beat in (1, 2, 3):
+            before = 100.0 + 10.0 * (beat - 1) + (lateness if beat > 1 else 0.0)
+            due = {
+                vertex: [plan.next_at(SubtaskId(vertex, n), beat, before, 100.0) for n in range(4)]
+                for vertex in range(3)
+            }
+            for vertex, own in due.items():
+                latest = 100.0 + 10.0 * beat - 0.1 * vertex
+                assert all(latest - 0.05 <= at <= latest for at in own)
+            assert max(due[2]) < min(due[1]) < max(due[1]) < min(due[0])
+
+
+def test_all_processes_have_the_same_beat_whatever_their_monotonic_clocks_say() -> None:
+    plan = Uncoordinated(stagger="100ms", jitter=0).local_snapshots(10.0)
+    for boot in (0.0, 400.0, 123.5):  # When the monotonic clock was 0, by the wall clock.
+        for wall in (1_000_003.0, 1_000_007.0):
+            now = wall - boot
+            due = plan.next_at(SINK, 1, now, plan.beat_at(now, wall)) + boot
+            assert (due + 0.1 * SINK.vertex) % 10 == pytest.approx(0, abs=1e-6)
+            assert 5 <= due + 0.1 * SINK.vertex - wall <= 15
+
+
+def test_a_snapshot_ahead_of_its_time_takes_the_place_of_the_one_that_is_due_soon() -> None:
+    plan = Uncoordinated(stagger="100ms", jitter=0).local_snapshots(10.0)
+    assert plan.next_at(SOURCE, 2, 104.0, 100.0) == 110.0
+    assert plan.next_at(SOURCE, 2, 106.0, 100.0) == 120.0
 
 
 def test_only_modes_of_the_family_take_local_snapshots() -> None:
@@ -313,5 +392,6 @@ def test_only_modes_of_the_family_take_local_snapshots() -> None:
         interval_s = 10.0
 
     plans = {name: local_snapshots(mode, Given()) for name, mode in MODES.items()}
-    assert {name for name, plan in plans.items() if plan is not None} == {"uncoordinated"}
+    local = {name for name, plan in plans.items() if plan is not None}
+    assert local == {"communication_induced", "uncoordinated"}
     assert local_snapshots(MODES["uncoordinated"], None) is None

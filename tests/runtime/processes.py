@@ -10,8 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.warm_templates import forked
-
 needs_proc = pytest.mark.skipif(not Path("/proc/self").exists(), reason="looks into /proc")
 
 _TEMPLATE = "minirt.runtime.worker.template"
@@ -37,16 +35,7 @@ def wait_until(condition: Callable[[], bool], what: str, timeout: float = 30.0) 
 def templates(coordinator: int | None = None) -> list[int]:
     """The template processes of a coordinator, by default of this process."""
     parent = os.getpid() if coordinator is None else coordinator
-    started = [pid for pid in children(parent) if _TEMPLATE in command_line(pid)]
-    return [*started, *(_living_forks() if parent == os.getpid() else ())]
-
-
-def _living_forks() -> list[int]:
-    """Those of the nursery. What has ended is forgotten: else each call would look at all of a session."""
-    for pid in [*forked]:
-        if not is_alive(pid):
-            forked.remove(pid)
-    return [*forked]
+    return [pid for pid in children(parent) if _TEMPLATE in command_line(pid)]
 
 
 def workers(coordinator: int | None = None) -> list[int]:

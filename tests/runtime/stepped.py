@@ -36,7 +36,7 @@ from minirt.runtime.coordinator.observer import JobObserver
 from minirt.runtime.coordinator.shell import JobShell
 from minirt.runtime.coordinator.storage_tasks import StorageCommand, StorageTasks
 from minirt.runtime.program.execute import job_protocol
-from minirt.runtime.subtask.snapshot import SnapshotUpload
+from minirt.runtime.subtask.snapshot import SnapshotUpload, store_snapshot
 from minirt.runtime.subtask.subtask import Subtask
 from minirt.storage.checkpoints import CheckpointStorage
 from minirt.storage.store import ObjectStore
@@ -231,7 +231,7 @@ class SteppedJob:
             raise ending.error
 
     def _upload(self, upload: SnapshotUpload) -> None:
-        self._events.append(upload.run(self.storage, self._clock.monotonic))
+        self._events.append(store_snapshot(upload, self.storage, self._clock.monotonic))
 
     def _run_storage(self, tasks: StorageTasks) -> Callable[[StorageCommand], None]:
         def run(command: StorageCommand) -> None:

@@ -27,6 +27,7 @@ threading.Thread(target=late).start()
 
 
 @pytest.mark.processes
+@pytest.mark.usefixtures("cold_starts")
 @pytest.mark.parametrize("before", ["", "rt.SequenceSource, rt.DiscardSink, rt.Environment"])
 def test_a_job_that_nobody_can_wait_for_says_what_to_wait_for(before: str) -> None:
     """What it needs may be imported before or not."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import types
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -73,6 +74,7 @@ class OneTurn(Worker):
         self._selector: Any = types.SimpleNamespace(select=lambda timeout: wait() or [])
         self._wiring: Any = types.SimpleNamespace(move_frames=lambda: None)
         self._time = {subtask.id: TimeAccount(subtask.metrics, now)}
+        self._long_calls: Any = types.SimpleNamespace(watched=contextlib.nullcontext)
 
     def _patience_s(self) -> float:
         return 0.0
@@ -97,6 +99,7 @@ def run_one_turn(
     wait_s: float,
     slice_s: float,
     after: dict[str, Any],
+    drifted: bool = False,
 ) -> SubtaskMetrics:
     """A wait, after which the subtask is as `after` says, and a slice if it can run then."""
     subtask = types.SimpleNamespace(
@@ -105,6 +108,7 @@ def run_one_turn(
         metrics=SubtaskMetrics(),
         has_input=has_input,
         outputs=types.SimpleNamespace(full=full),
+        input=types.SimpleNamespace(held_by_drift=drifted),
         runnable=has_input and not full,
         on_time=lambda: None,
         run_slice=lambda: clock.pass_s(slice_s),
@@ -134,6 +138,22 @@ def test_a_wait_that_ends_with_input_was_idleness(clock: Clock, full: bool) -> N
         clock, has_input=False, full=full, wait_s=0.75, slice_s=0.25, after={"has_input": True}
     )
     assert metrics == SubtaskMetrics(busy_s=0.0 if full else 0.25, idle_s=0.75)
+
+
+@pytest.mark.parametrize("full", [True, False])
+def test_a_wait_of_a_source_that_is_too_far_ahead_is_neither_idleness_nor_backpressure(
+    clock: Clock, full: bool
+) -> None:
+    metrics = run_one_turn(
+        clock,
+        has_input=False,
+        full=full,
+        wait_s=0.75,
+        slice_s=0.25,
+        after={"has_input": True},
+        drifted=True,
+    )
+    assert metrics == SubtaskMetrics(busy_s=0.0 if full else 0.25, drift_pause_s=0.75)
 
 
 def test_waiting_for_its_turn_is_being_busy(clock: Clock) -> None:

@@ -10,10 +10,8 @@ import pyarrow.compute as pc
 import pytest
 
 import minirt as rt
-from minirt.runtime.coordinator.template_process import TemplateProcess
-from tests.warm_templates import cold_spawn
 
-pytestmark = pytest.mark.processes
+pytestmark = [pytest.mark.processes, pytest.mark.usefixtures("cold_starts")]
 
 
 class Looks(rt.Process):
@@ -39,11 +37,10 @@ def counted(stream: Any) -> Any:
     ids=["rows", "columns", "windows of rows"],
 )
 def test_pandas_is_imported_before_workers_are_forked(
-    behind: Callable[[Any], Any], imported: bool, monkeypatch: pytest.MonkeyPatch
+    behind: Callable[[Any], Any], imported: bool
 ) -> None:
     """Arrow imports it when it makes an array: a second of each worker, in the middle of its records."""
     pytest.importorskip("pandas")
-    monkeypatch.setattr(TemplateProcess, "_spawn", cold_spawn)
     env, out = rt.Environment("j"), rt.CollectSink()
     behind(env.source(rt.CollectionSource([1])).process(Looks())).sink(out)
     env.execute()

@@ -10,7 +10,15 @@ import minirt as rt
 from minirt.errors import ConfigurationError
 from minirt.modes.uncoordinated import Uncoordinated
 from minirt.runtime.channels.channels import OutputChannel
-from minirt.runtime.channels.frames import END_FRAME, Frame, Kind, mark_frame, watermark_frame
+from minirt.runtime.channels.frames import (
+    END_FRAME,
+    Frame,
+    Kind,
+    index_of,
+    mark_frame,
+    mark_of,
+    watermark_frame,
+)
 from minirt.runtime.subtask.local_snapshots import ChannelLog
 
 
@@ -84,11 +92,21 @@ def test_marks_keep_their_order_where_they_overtake() -> None:
         ({"jitter": True}, "jitter is a number"),
         ({"log_bytes": 0}, "log_bytes must be a whole number above 0"),
         ({"log_bytes": 100}, "log_bytes must be at least 1024"),
+        ({"stagger": 0}, "stagger must be positive"),
+        ({"stagger": "soon"}, "stagger"),
     ],
 )
 def test_options_that_cannot_work_are_refused(options: dict[str, object], message: str) -> None:
     with pytest.raises(ConfigurationError, match=message):
         Uncoordinated(**options)  # type: ignore[arg-type]
+
+
+def test_a_stagger_of_more_than_an_interval_is_refused(tmp_path: Path) -> None:
+    env = rt.Environment()
+    env.source(rt.SequenceSource(4), uid="numbers").sink(rt.DiscardSink(), uid="out")
+    checkpointing = rt.Checkpointing(tmp_path, interval="1s", mode=Uncoordinated(stagger="2s"))
+    with pytest.raises(ConfigurationError, match=r"stagger \(2 s\) must be at most the interval"):
+        env.execute(checkpointing=checkpointing)
 
 
 def test_a_job_whose_logs_are_small_runs_to_its_end(tmp_path: Path) -> None:
@@ -104,3 +122,9 @@ def test_a_job_whose_logs_are_small_runs_to_its_end(tmp_path: Path) -> None:
     )
     assert result.completed_checkpoints > 1
     assert sorted(sink.rows) == [*range(20_000)]
+
+
+def test_a_mark_has_an_index_only_where_snapshots_have_one() -> None:
+    assert mark_frame(7, 3).size - mark_frame(7).size == 8
+    assert [mark_of(mark_frame(7)), mark_of(mark_frame(7, 3))] == [7, 7]
+    assert index_of(mark_frame(7, 3)) == 3

@@ -117,6 +117,7 @@ def test_a_service_that_is_told_to_end_ends_its_job_first(
         assert rt.open_checkpoints("stored").latest().manifest.kind == "savepoint"
 
 
+@pytest.mark.usefixtures("cold_starts")
 @pytest.mark.parametrize("seed", range(4))
 def test_a_signal_at_any_moment_leaves_no_process_and_a_true_history(
     folder: Path, seed: int

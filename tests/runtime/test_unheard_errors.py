@@ -43,7 +43,7 @@ from minirt.protocol.restore_options import RestoreOptions
 from minirt.protocol.stored_watermarks import SubtaskWatermarks
 from minirt.runtime.coordinator.coordinator import StorageThread
 from minirt.runtime.coordinator.storage_tasks import RecordEvent, StorageTasks
-from minirt.runtime.subtask.snapshot import SnapshotUpload
+from minirt.runtime.subtask.snapshot import SnapshotUpload, store_snapshots
 from minirt.runtime.worker.upload_queue import UploadQueue
 from minirt.runtime.worker.uploader import Uploader
 from minirt.storage.checkpoints import CheckpointStorage
@@ -351,11 +351,10 @@ def test_of_a_checkpoint_that_was_given_up_only_the_output_is_kept():
     queue.give_up(2)
     results = []
     while len(queue):
-        _, upload = queue.take()
+        [(context, upload)] = queue.take()
         assert bool(upload.sections) == (upload.checkpoint_id == 3)
-        results.append(
-            upload.run(writer, lambda: 0.0, lambda upload=upload: queue.is_given_up(upload))  # type: ignore[arg-type,misc]
-        )
+        taken = [(context, upload)]
+        results += store_snapshots(taken, writer, lambda: 0.0, queue.is_given_up)  # type: ignore[arg-type]
     assert writer.checkpoints == [3]
     assert [type(one) for one in results] == [
         SnapshotDeclined,

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
+from pathlib import Path
 from queue import Queue
 from types import SimpleNamespace
 from typing import Any
@@ -10,10 +12,15 @@ from typing import Any
 import pytest
 
 from minirt.clock import SYSTEM_CLOCK
+from minirt.protocol.ids import SubtaskId
 from minirt.protocol.job_events import SnapshotAcknowledged, SnapshotDeclined, WorkerFailed
+from minirt.protocol.manifest import ManifestKey
+from minirt.protocol.part_paths import file_of
 from minirt.runtime.control.connection import UnsendableError
 from minirt.runtime.control.messages import Together
 from minirt.runtime.worker.uploader import Uploader
+from minirt.storage.checkpoints import CheckpointStorage
+from minirt.storage.store import ObjectStore
 from tests.runtime.test_unheard_errors import upload_of
 
 
@@ -73,6 +80,38 @@ def test_snapshots_that_are_ready_together_are_acknowledged_in_one_message() -> 
     assert list(message.events) == results
     uploader.tell_results()
     assert (coordinator.heard.empty(), ends) == (True, [])
+
+
+def test_what_waits_of_one_checkpoint_is_stored_together(tmp_path: Path) -> None:
+    let, begun = threading.Event(), threading.Event()
+
+    class Slow(ObjectStore):
+        def write(self, path: str, data: Any) -> None:
+            begun.set()
+            assert let.wait(10)
+            super().write(path, data)
+
+    storage = CheckpointStorage(Slow(str(tmp_path)), inline_bytes_max=0)
+    coordinator, results = Coordinator(), list[Any]()
+    package: Any = SimpleNamespace(storage=storage, clock=SYSTEM_CLOCK)
+    uploader = Uploader(package, 10, results.append, coordinator.tell, lambda error: None)
+    places = [(1, 0), (1, 1), (1, 2), (2, 0)]
+    for checkpoint_id, index in places:
+        upload = replace(upload_of(checkpoint_id, []), subtask=SubtaskId(0, index))
+        uploader.put(upload)
+        assert begun.wait(10)
+    let.set()
+    told: list[Any] = []
+    while len(told) < len(places):
+        message = coordinator.next()
+        told += message.events if isinstance(message, Together) else [message]
+    assert [(one.checkpoint_id, one.subtask.index) for one in told] == places
+    files = [file_of(one.snapshot.path) for one in told]
+    assert files[1] == files[2]
+    assert len({*files}) == 3
+    for one in told:
+        key = ManifestKey(one.checkpoint_id, 1)
+        assert storage.read_snapshot(one.snapshot, key) == {"state": b"much"}
 
 
 def test_a_turn_of_the_loop_tells_what_is_ready_while_the_next_snapshot_hangs() -> None:

@@ -10,6 +10,8 @@ import sys
 
 import pytest
 
+from tests.warm_processes import cold_starts
+
 SCRIPT = """
 import sys
 
@@ -90,9 +92,9 @@ for name, build in JOBS.items():
 
 @pytest.fixture(scope="module")
 def told() -> list[str]:
-    done = subprocess.run(
-        [sys.executable, "-c", SCRIPT], capture_output=True, text=True, timeout=300, check=False
-    )
+    command = [sys.executable, "-c", SCRIPT]
+    with cold_starts():
+        done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines()
 

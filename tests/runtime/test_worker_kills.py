@@ -32,6 +32,7 @@ def run_with_kills(plan: Plan, folder: Path) -> Outcome:
         Plan("reduced", placement="slots", transport="tcp", seed=4),
         Plan("connected", placement="slots", seed=6),
         Plan("keyed", "uncoordinated", seed=10),
+        Plan("keyed", "communication_induced", seed=11),
     ],
     ids=lambda plan: f"{plan.case}-{plan.mode}-{plan.parallelism}-{plan.placement}",
 )

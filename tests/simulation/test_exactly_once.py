@@ -18,14 +18,15 @@ from tests.campaigns import runs
 from tests.simulation.counting import SPILLING, CountingJob, run_counting
 from tests.simulation.soak import run_seed
 
-RANDOM_JOBS = runs(100)
-COUNTING_JOBS = runs(200)
+RANDOM_JOBS = runs(40)
+COUNTING_JOBS = runs(80)
 EXACT_MODES = {
     "aligned": MODES["aligned"],
     "unaligned": MODES["unaligned"],
     "timeout": AlignedWithTimeout(timeout="5ms"),
     "size": AlignedWithTimeout(timeout=None, switch_below=100),
     "chandy_lamport": MODES["chandy_lamport"],
+    "communication_induced": MODES["communication_induced"],
     "epoch": MODES["epoch"],
     "epochs in groups": Epoch(group=3),
     "uncoordinated": MODES["uncoordinated"],
@@ -60,7 +61,7 @@ def test_every_checkpoint_of_the_counting_job_is_a_consistent_cut(mode: Checkpoi
 
 @pytest.mark.parametrize("mode", EXACT_MODES.values(), ids=EXACT_MODES)
 def test_what_waits_on_disk_is_part_of_a_consistent_cut_too(mode: CheckpointMode) -> None:
-    for seed in range(runs(25)):
+    for seed in range(runs(8)):
         assert run_counting(seed, mode=mode, options=SPILLING) == [], f"seed {seed}"
 
 
@@ -77,7 +78,7 @@ def test_the_cut_is_looked_at(mode: CheckpointMode) -> None:
 
 @pytest.mark.parametrize("name", sorted(MODES))
 def test_without_faults_every_mode_gives_each_record_once(name: str) -> None:
-    for seed in range(20):
+    for seed in range(runs(6)):
         job = CountingJob([3])
         result = job.run(seed, mode=name, faults=Faults.none()).check()
         assert result.restarts == 0
@@ -86,7 +87,7 @@ def test_without_faults_every_mode_gives_each_record_once(name: str) -> None:
 
 def test_at_least_once_loses_nothing_and_does_repeat() -> None:
     duplicated = 0
-    for seed in range(runs(75)):
+    for seed in range(runs(25)):
         job = CountingJob([2, 3])
         job.run(seed, mode="at_least_once").check()
         assert job.wrong(exactly_once=False) == [], f"seed {seed}"
@@ -96,7 +97,7 @@ def test_at_least_once_loses_nothing_and_does_repeat() -> None:
 
 @pytest.mark.filterwarnings("ignore::ResourceWarning")  # Processes that vanish leave files open.
 def test_files_are_committed_exactly_once(tmp_path: Path) -> None:
-    for seed in range(40):
+    for seed in range(runs(12)):
         folder = tmp_path / str(seed)
         env = rt.Environment(parallelism=2)
         numbers = env.source(rt.SequenceSource(30, splits=3), uid="numbers")

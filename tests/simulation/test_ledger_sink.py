@@ -11,8 +11,10 @@ from minirt.io.base import CommitterContext, SinkCommitter
 from minirt.io.ledger import LedgerCommitter, LedgerEntry
 from minirt.testing import simulate
 from minirt.testing.sinks import FakeSystem, FakeSystemSink
+from tests.campaigns import runs
 
 COUNT = 24
+RUNS = runs(12)
 MODES = ("aligned", "unaligned")
 
 
@@ -31,13 +33,13 @@ def job(system: FakeSystem, kind: type[FakeSystemSink] = FakeSystemSink) -> rt.E
 @pytest.mark.parametrize("mode", MODES)
 def test_each_record_is_committed_once(mode: str) -> None:
     crashes = 0
-    for seed in range(40):
+    for seed in range(RUNS):
         system = FakeSystem()
         result = simulate(job(system), seed=seed, checkpointing=checkpointing(mode))
         result.check()
         assert sorted(system.records) == list(range(COUNT)), seed
         crashes += sum(result.faults.values())
-    assert crashes > 40
+    assert crashes > RUNS
 
 
 class Forgetful(FakeSystemSink):
@@ -48,8 +50,8 @@ class Forgetful(FakeSystemSink):
 
 
 class _Forgetful(LedgerCommitter):
-    def _write(self, transaction: Any, known: Any, pieces: Any, stagings: Any) -> None:
-        super()._write(transaction, LedgerEntry(0, known.generation, 0), pieces, stagings)
+    def _write(self, transaction: Any, known: Any, pieces: Any) -> None:
+        super()._write(transaction, LedgerEntry(0, known.generation, 0), pieces)
 
 
 def test_a_ledger_that_is_not_read_is_noticed() -> None:

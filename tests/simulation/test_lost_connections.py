@@ -9,10 +9,11 @@ import pytest
 import minirt as rt
 from minirt.protocol.workers import Workers
 from minirt.testing import Faults, TransactionalSink, simulate
+from tests.campaigns import runs
 from tests.simulation.test_simulator import job
 
 LOST = replace(Faults.none(), lost_connections=4)
-SEEDS = 40
+SEEDS = runs(15)
 
 
 def nobody_is_seen(workers: Workers, worker: int, now: float) -> None:

@@ -3,26 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import pytest
 
 import minirt as rt
 from minirt.errors import ConfigurationError
+from minirt.modes.communication_induced import CommunicationInduced
 from minirt.modes.uncoordinated import Uncoordinated
 from minirt.protocol.families import local_id
 from minirt.protocol.job_events import SnapshotAcknowledged, SnapshotDeclined
-from minirt.protocol.lines import LineTracker
+from minirt.protocol.lines import LineTracker, LocalCut
 from minirt.protocol.manifest import SinkHandles
 from minirt.protocol.uncoordinated import Uncoordinated as UncoordinatedFamily
 from minirt.runtime.channels.frames import Frame
 from minirt.runtime.channels.output import Outputs, Overtaken
 from minirt.runtime.subtask import checkpointing
 from minirt.runtime.subtask.gate_input import GateInput
-from minirt.runtime.subtask.local_snapshots import ChannelLog
+from minirt.runtime.subtask.local_snapshots import ChannelLog, LocalLog
 from minirt.testing import TransactionalSink, simulate
 from minirt.testing.conformance.cases import draw_case, run_case
 from minirt.testing.exploration.explore import explore
-from tests.campaigns import runs
+from tests.campaigns import runs, seeds
 from tests.simulation.counting import run_counting
 
 Patch = pytest.MonkeyPatch
@@ -41,7 +43,11 @@ def random_jobs(seed: int) -> Sequence[str]:
     return run_case(draw_case(seed), SMALL if seed % 2 else Uncoordinated()).wrong
 
 
-@pytest.mark.parametrize("search", [counting, random_jobs])
+def staggered(seed: int) -> Sequence[str]:
+    return run_case(draw_case(seed), Uncoordinated(stagger="1ms")).wrong
+
+
+@pytest.mark.parametrize("search", [counting, random_jobs, staggered])
 def test_nothing_is_lost_and_nothing_comes_twice(search: Search) -> None:
     for seed in range(runs(12)):
         assert search(seed) == []
@@ -53,8 +59,25 @@ def test_lines_hold_records_in_transit() -> None:
     assert sum(run.in_flight for run in found) > 0
 
 
-def assert_noticed(search: Search) -> None:
-    assert any(search(seed) for seed in range(SEEDS)), f"nobody noticed in {SEEDS} runs"
+@pytest.mark.parametrize(("mode", "forces"), [(SMALL, False), (CommunicationInduced(), True)])
+def test_only_communication_induced_snapshots_are_forced(
+    mode: Uncoordinated, forces: bool, monkeypatch: Patch
+) -> None:
+    right, forced = LocalLog.add, []
+
+    def add(log: LocalLog, *taken: Any) -> LocalCut:
+        cut = right(log, *taken)
+        forced.append(cut.forced)
+        return cut
+
+    monkeypatch.setattr(LocalLog, "add", add)
+    for seed in range(runs(4)):
+        assert run_case(draw_case(seed), mode).wrong == []
+    assert (sum(forced) > 0, len(forced) > sum(forced)) == (forces, True)
+
+
+def assert_noticed(search: Search, first: int = 0) -> None:
+    assert any(search(seed) for seed in seeds(SEEDS, first)), f"nobody noticed in {SEEDS} runs"
 
 
 def test_a_slice_that_is_cut_at_the_wrong_side_of_the_snapshot(monkeypatch: Patch) -> None:
@@ -93,8 +116,8 @@ def test_a_line_that_takes_the_newest_snapshots_there_are(monkeypatch: Patch) ->
 def test_output_that_marks_overtake_and_nobody_keeps(monkeypatch: Patch) -> None:
     right = Outputs.mark
 
-    def mark(outputs: Outputs, number: int) -> list[Overtaken]:
-        right(outputs, number)
+    def mark(outputs: Outputs, number: int, index: int | None = None) -> list[Overtaken]:
+        right(outputs, number, index)
         return []
 
     monkeypatch.setattr(Outputs, "mark", mark)
@@ -122,9 +145,9 @@ def test_snapshots_that_are_deleted_by_age(monkeypatch: Patch) -> None:
     right = UncoordinatedFamily.on_local
 
     def on_local(
-        family: UncoordinatedFamily, event: SnapshotAcknowledged | SnapshotDeclined
+        family: UncoordinatedFamily, event: SnapshotAcknowledged | SnapshotDeclined, now: float
     ) -> None:
-        right(family, event)
+        right(family, event, now)
         own = family._reported[event.subtask]
         own.stored = {number: own.stored[number] for number in [*own.stored][-1:]}
 

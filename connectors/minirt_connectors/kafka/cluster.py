@@ -77,6 +77,11 @@ class Cluster:
         self.name = bootstrap
         self._secrets = Secrets(self._options)
 
+    @property
+    def options(self) -> Mapping[str, Any]:
+        """The options of the client that users have given, secrets among them."""
+        return self._options
+
     def __repr__(self) -> str:
         return f"Cluster({self.name!r}, options={sorted(self._options)})"
 
@@ -97,8 +102,12 @@ class Cluster:
         self, action: str, error: Any, hopeless: type[MinirtError] = ConfigurationError
     ) -> MinirtError:
         """The error of minirt for a `KafkaError`."""
-        text = self._secrets.hidden(f"Kafka at {self.name}: {action}: {error.str()}")
+        text = self.told(action, error.str())
         return hopeless(text) if error.name() in _HOPELESS else StorageError(text)
+
+    def told(self, action: str, problem: str) -> str:
+        """What a message says of a problem with these brokers, in one line without secrets."""
+        return self._secrets.hidden(f"Kafka at {self.name}: {action}: {problem}")
 
     def consumer(self, options: Mapping[str, Any] | None = None, heard: Heard | None = None) -> Any:
         """A consumer that is assigned partitions, never subscribes, and never moves an offset by itself."""

@@ -136,9 +136,14 @@ def _make_sure(cluster: Cluster, consumer: Any, name: str) -> None:
 
 def topic_config(admin: Any, name: str) -> dict[str, str]:
     """The settings of a topic; none where this user may not ask."""
+    return settings_of(admin, "TOPIC", name)
+
+
+def settings_of(admin: Any, kind: str, name: str) -> dict[str, str]:
+    """The settings of a "TOPIC" or a "BROKER"; none where this user may not ask."""
     from confluent_kafka.admin import ConfigResource, ResourceType
 
-    resource = ConfigResource(ResourceType.TOPIC, name)
+    resource = ConfigResource(ResourceType[kind], name)
     try:
         found = admin.describe_configs([resource])[resource].result(_ASK_TIMEOUT_S)
     except Exception as error:

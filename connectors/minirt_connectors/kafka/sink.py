@@ -1,7 +1,8 @@
-"""Writes to a Kafka topic: exactly once by a ledger, or at least once.
+"""Writes to a Kafka topic: exactly once by a ledger or in transactions of writers, or at least once.
 
-Exactly once, output is staged beside the checkpoints of the job. The coordinator writes it in one
-transaction with an entry of the ledger, a topic. No transaction is open between two commits.
+By the ledger, output is staged beside the checkpoints of the job. The coordinator writes it in one
+transaction with an entry of the ledger, a topic. No transaction is open between two commits. How writers
+send it themselves is in `direct`.
 """
 
 from __future__ import annotations
@@ -22,13 +23,17 @@ from minirt.io.base import (
 from minirt.io.encoder import Encoder
 from minirt.io.json_text import OnNan
 from minirt.io.ledger import LedgerConnection, LedgerSink
-from minirt_connectors.kafka.cluster import Cluster
+from minirt.units import Duration, milliseconds
+from minirt_connectors.kafka.cluster import START_TIMEOUT_S, Cluster
+from minirt_connectors.kafka.direct import DirectCommitter, DirectWriter, OnLost
+from minirt_connectors.kafka.ending import TransactionClient
 from minirt_connectors.kafka.formats import Format, format_of
-from minirt_connectors.kafka.ledger import topic_config
+from minirt_connectors.kafka.ledger import settings_of, topic_config
+from minirt_connectors.kafka.login import login_of
 from minirt_connectors.kafka.outgoing import FieldSpec, OutgoingEncoder, Shape, outgoing
-from minirt_connectors.kafka.transactions import KafkaConnection, Sender
+from minirt_connectors.kafka.transactions import MESSAGE_TIMEOUT_S, KafkaConnection, Sender
 
-Delivery = Literal["exactly_once", "at_least_once"]
+Delivery = Literal["exactly_once", "direct", "at_least_once"]
 Partitioner = Literal[
     "random",
     "consistent",
@@ -38,6 +43,9 @@ Partitioner = Literal[
     "fnv1a",
     "fnv1a_random",
 ]
+
+_TIMEOUT = "15min"
+"""What brokers allow at most if nobody has set them up otherwise."""
 
 _BYTES_MAX = 1_000_000
 """What a topic takes if it does not say: a little less than brokers do by default."""
@@ -49,6 +57,12 @@ class KafkaSink(LedgerSink):
     `delivery="exactly_once"` shows records when their checkpoint completes, each once, to readers with
     `isolation.level=read_committed`; the job needs checkpointing. `ledger` is the compacted topic that
     says what was committed; it is created if it is missing. `delivery="at_least_once"` writes at once.
+
+    `delivery="direct"` is exactly once, too, and writes nothing twice: writers send records in transactions
+    that stay open until their checkpoint completes. A broker ends one that is open for longer than
+    `transaction_timeout`. If its checkpoint was complete by then, and the job not there to commit it, the
+    records are lost: the job ends with a `LostTransactionError`, or goes on without them where `on_lost`
+    is "skip". Readers wait behind open transactions.
 
     `format` tells how a record becomes a value: "json", "raw" (the field `value`, bytes) or a `Format`.
     JSON has no NaN and no infinity: a record with one fails the job, or with `nan="null"` holds null.
@@ -75,6 +89,8 @@ class KafkaSink(LedgerSink):
         partition: FieldSpec = None,
         partitioner: Partitioner = "murmur2_random",
         ledger: str = "minirt_commits",
+        transaction_timeout: Duration | None = None,
+        on_lost: OnLost | None = None,
         options: Mapping[str, Any] | None = None,
     ) -> None:
         self._cluster = Cluster(bootstrap, options)
@@ -85,6 +101,16 @@ class KafkaSink(LedgerSink):
             raise ConfigurationError("partition=... says where records go; leave out partitioner")
         if ledger == topic:
             raise ConfigurationError("the ledger must be another topic than that of the records")
+        timeout = _TIMEOUT if transaction_timeout is None else transaction_timeout
+        self._timeout_ms = milliseconds(timeout, "transaction_timeout")
+        if self._timeout_ms < 1000:
+            raise ConfigurationError(f"transaction_timeout must be at least 1 s, got {timeout!r}")
+        self._on_lost = on_lost or "fail"
+        if delivery == "direct":
+            _one_of("on_lost", self._on_lost, get_args(OnLost))
+            login_of(self._cluster.options)
+        elif transaction_timeout is not None or on_lost is not None:
+            raise ConfigurationError('transaction_timeout and on_lost need delivery="direct"')
         self._delivery = delivery
         self._partitioner = partitioner
         self._ledger = ledger
@@ -106,6 +132,8 @@ class KafkaSink(LedgerSink):
         partitions = self._cluster.topic(self._topic)
         with self._cluster.errors(f"cannot ask about the topic {self._topic!r}"):
             config = topic_config(self._cluster.admin(), self._topic)
+        if self._delivery == "direct":
+            self._check_transactions()
         bytes_max = int(config.get("max.message.bytes", _BYTES_MAX))
         format = self._format.for_topic(self._topic, writing=True)
         self._shape = Shape(
@@ -126,16 +154,58 @@ class KafkaSink(LedgerSink):
     def open_writer(self, context: SinkContext) -> SinkWriter:
         if self._delivery == "exactly_once":
             return super().open_writer(context)
+        if self._delivery == "direct":
+            if context.staging is None:
+                raise ConfigurationError(
+                    f"{context.operator} commits with checkpoints, and this job takes none: give `execute` "
+                    "checkpointing=Checkpointing(...)"
+                )
+            return DirectWriter(self._planned, context, self._transactions(), self._begun)
         return _AtOnceWriter(self._sender({}), self._planned, context.operator)
 
     def open_committer(self, context: CommitterContext) -> SinkCommitter:
         if self._delivery == "exactly_once":
             return super().open_committer(context)
+        if self._delivery == "direct":
+            return DirectCommitter(self.connect, context, self._transactions(), self._on_lost)
         return Sink.open_committer(self, context)
 
     def _sender(self, options: dict[str, Any]) -> Sender:
         given = {"partitioner": self._partitioner, **options}
         return Sender(self._cluster, self._topic, self._planned.bytes_max, **given)
+
+    def _begun(self, id: str) -> Sender:
+        """A sender that is alone with a transactional id."""
+        sender = self._sender(
+            {
+                "transactional.id": id,
+                "transaction.timeout.ms": self._timeout_ms,
+                "message.timeout.ms": min(self._timeout_ms, MESSAGE_TIMEOUT_S * 1000),
+            }
+        )
+        sender.take_over()
+        return sender
+
+    def _transactions(self) -> TransactionClient:
+        return TransactionClient(self._cluster)
+
+    def _check_transactions(self) -> None:
+        """Brokers let this user ask about transactions, and keep them open for as long as they should."""
+        client = self._transactions()
+        try:
+            client.open_ones()
+        finally:
+            client.close()
+        with self._cluster.errors("cannot ask a broker for its settings"):
+            admin = self._cluster.admin()
+            broker = next(iter(admin.list_topics(timeout=START_TIMEOUT_S).brokers))
+            settings = settings_of(admin, "BROKER", str(broker))
+        longest = int(settings.get("transaction.max.timeout.ms", self._timeout_ms))
+        if self._timeout_ms > longest:
+            raise ConfigurationError(
+                f"transaction_timeout is {self._timeout_ms / 1000:g} s, but brokers allow at most "
+                f"{longest / 1000:g} s (transaction.max.timeout.ms)"
+            )
 
     @property
     def _planned(self) -> Shape:

@@ -19,7 +19,7 @@ TRANSACTION_TIMEOUT_S = 300
 Until then, readers with read_committed wait behind it, unless the job is started again, which ends it too.
 """
 
-_MESSAGE_TIMEOUT_S = 60
+MESSAGE_TIMEOUT_S = 60
 _INIT_TIMEOUT_S = 30.0
 _END_TIMEOUT_S = 90.0
 _QUEUED_MAX = 500_000
@@ -40,19 +40,33 @@ class Sender:
                 "queue.buffering.max.kbytes": _QUEUED_KB_MAX,
                 "message.max.bytes": max(1000, bytes_max),
                 "linger.ms": 5,
-                "message.timeout.ms": _MESSAGE_TIMEOUT_S * 1000,
+                "message.timeout.ms": MESSAGE_TIMEOUT_S * 1000,
                 "on_delivery": self._delivered,
                 **options,
             },
             Heard(),  # Without it, errors would come out of any call.
         )
 
+    def take_over(self) -> None:
+        """From here on, the transactions of all others with this transactional id are over, and refused."""
+        with self._cluster.errors("cannot begin to commit"):
+            self.producer.init_transactions(_INIT_TIMEOUT_S)
+
+    def begin(self) -> None:
+        with self._cluster.errors("cannot begin a transaction"):
+            self.producer.begin_transaction()
+
+    def leave(self) -> None:
+        """Let go of the producer; a transaction that it has open stays open."""
+        self.producer = None
+
     def send(self, records: list[Outgoing]) -> None:
         """Queue the records; waits while the queue is full. Raises what became of earlier ones."""
-        for first in range(0, len(records), _POLL_EVERY):
-            for record in records[first : first + _POLL_EVERY]:
-                self.put(self._topic, *record)
-            self._serve(0)
+        with self._cluster.errors(f"cannot write to {self._topic!r}", SinkDataError):
+            for first in range(0, len(records), _POLL_EVERY):
+                for record in records[first : first + _POLL_EVERY]:
+                    self.put(self._topic, *record)
+                self._serve(0)
 
     def put(
         self,
@@ -71,7 +85,7 @@ class Sender:
                 )
                 return
             except BufferError:
-                until = until or time.monotonic() + _MESSAGE_TIMEOUT_S
+                until = until or time.monotonic() + MESSAGE_TIMEOUT_S
                 self._serve(0.1)
                 if time.monotonic() > until:
                     raise StorageError(
@@ -133,7 +147,6 @@ class KafkaConnection(LedgerConnection):
         self._ledger.close()
 
     def _sender(self, owner: str) -> Sender:
-        """From here on, the transactions of all others for this owner are over, and refused."""
         if owner not in self._senders:
             sender = self._new_sender(
                 {
@@ -141,8 +154,7 @@ class KafkaConnection(LedgerConnection):
                     "transaction.timeout.ms": TRANSACTION_TIMEOUT_S * 1000,
                 }
             )
-            with self._cluster.errors("cannot begin to commit"):
-                sender.producer.init_transactions(_INIT_TIMEOUT_S)
+            sender.take_over()
             self._senders[owner] = sender
         return self._senders[owner]
 
@@ -174,9 +186,8 @@ class _Transaction(LedgerTransaction):
 
     def write(self, piece: bytes) -> None:
         sender = self._begin(self._owner)
-        with self._cluster.errors("cannot write", SinkDataError):
-            for records in staged_records(piece):
-                sender.send(records)
+        for records in staged_records(piece):
+            sender.send(records)
 
     def record(self, owner: str, entry: LedgerEntry) -> None:
         """It is sent at the end: while it is open, other jobs cannot read the ledger."""
@@ -206,8 +217,7 @@ class _Transaction(LedgerTransaction):
                 f"Kafka at {self._cluster.name}: another coordinator has committed for {owner} meanwhile"
             )
         if owner not in self._begun:
-            with self._cluster.errors("cannot begin a transaction"):
-                sender.producer.begin_transaction()
+            sender.begin()
             self._begun[owner] = sender
         return sender
 

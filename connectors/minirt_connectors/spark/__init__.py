@@ -1,4 +1,5 @@
-"""Spark at both ends: DataFrames as sources, Spark as the judge of output and as reader of checkpoints.
+"""Spark at both ends: DataFrames as sources, Spark as the judge of output, as reader of
+checkpoints and as writer of savepoints.
 
 Importing this package does not import pyspark, so that workers can unpickle a `SparkSource` without
 it. Only building a source, verifying, `register` and `local_session` need pyspark and a JDK.
@@ -9,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from minirt_connectors.spark.cluster import SparkCluster
+from minirt_connectors.spark.savepoints import write_savepoint
 from minirt_connectors.spark.session import (
     LOCAL_CLUSTER,
     cluster_session,
@@ -33,6 +35,7 @@ __all__ = [
     "register",
     "require_java",
     "verify",
+    "write_savepoint",
 ]
 
 

@@ -11,7 +11,8 @@ import subprocess
 import sys
 import tempfile
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -135,10 +136,16 @@ def _home_of_links() -> Path:
 
 
 def _start(app_name: str, master: str, settings: Mapping[str, str]) -> SparkSession:
-    with warnings.catch_warnings():
-        # pyspark warns of pandas 3 as soon as it starts; nothing here goes through pandas.
-        warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas")
+    with without_pandas():
         return _started(app_name, master, settings)
+
+
+@contextmanager
+def without_pandas() -> Iterator[None]:
+    """Keep to oneself that pyspark warns of pandas 3, for calls in which nothing goes through pandas."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas")
+        yield
 
 
 def _started(app_name: str, master: str, settings: Mapping[str, str]) -> SparkSession:

@@ -54,8 +54,6 @@ class Snapshot:
 
 def take_snapshot(df: DataFrame, layout: Layout, cache: Path, name: str | None) -> Snapshot:
     """The files of `df` in this layout: found in `cache`, or else written by Spark at this call."""
-    if df.isStreaming:
-        raise ConfigurationError("SparkSource replays a finite DataFrame, this one is streaming")
     refuse_unreadable(df)
     refuse_unknown(df, layout.order_by, "order_by")
     identity = _identity(df, layout, name)
@@ -69,16 +67,23 @@ def take_snapshot(df: DataFrame, layout: Layout, cache: Path, name: str | None) 
 
 def _identity(df: DataFrame, layout: Layout, name: str | None) -> dict[str, Any]:
     """What must be equal for written data to be used again."""
-    if name is not None and not _NAME.fullmatch(name):
-        raise ConfigurationError(
-            f"name {name!r} must be at most 100 letters, digits, dots, dashes and underscores"
-        )
+    if name is not None:
+        checked_name(name)
     return {
         "columns": [f"{field.name} {field.dataType.simpleString()}" for field in df.schema],
         "order_by": list(layout.order_by),
         "splits": layout.splits,
         "content": content_hash(df) if name is None else None,
     }
+
+
+def checked_name(name: str) -> str:
+    """The name, which is also that of a folder. Raises ConfigurationError for others."""
+    if not _NAME.fullmatch(name):
+        raise ConfigurationError(
+            f"name {name!r} must be at most 100 letters, digits, dots, dashes and underscores"
+        )
+    return name
 
 
 def _write(df: DataFrame, layout: Layout, identity: dict[str, Any], target: Path) -> None:

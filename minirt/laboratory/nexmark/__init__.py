@@ -11,5 +11,4 @@ events again.
     vocabulary the words that names are made of
     schemas    the columns
     generator  persons, auctions and bids as record batches
-    paced      a source that gives them out as time passes
 """

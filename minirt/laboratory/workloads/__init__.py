@@ -10,6 +10,7 @@ from minirt.laboratory.workloads.aws_peak import AwsPeak
 from minirt.laboratory.workloads.checkpointing_time import CheckpointingTime
 from minirt.laboratory.workloads.joined import Joined
 from minirt.laboratory.workloads.nexmark import Nexmark
+from minirt.laboratory.workloads.skewed_join import SkewedJoin
 from minirt.laboratory.workloads.throttled import Throttled
 from minirt.laboratory.workloads.windowed import Windowed
 from minirt.settings.catalogue import nearest
@@ -19,6 +20,7 @@ WORKLOADS: Mapping[str, type[Workload]] = {
     "checkpointing-time": CheckpointingTime,
     "joined": Joined,
     "nexmark": Nexmark,
+    "skewed-join": SkewedJoin,
     "throttled": Throttled,
     "windowed": Windowed,
 }

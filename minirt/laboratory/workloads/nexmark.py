@@ -15,9 +15,9 @@ from minirt.api.environment import Environment
 from minirt.api.stream import Stream
 from minirt.functions import KeyedContext, KeyedCoProcess, Watermarks
 from minirt.laboratory.measured import Verification
-from minirt.laboratory.nexmark.paced import PacedEvents, given_out
 from minirt.laboratory.nexmark.schemas import Kind
 from minirt.laboratory.workload import Defaults, Place, Workload
+from minirt.laboratory.workloads.paced_events import PacedEvents, given_out
 from minirt.laboratory.workloads.tally import TallySink, judge_tally
 from minirt.state.handles import ListState, ValueState
 from minirt.windows import Tumbling

@@ -114,7 +114,6 @@ class _NumberedReader(SplitReader):
         self._began: float = split.info["monotonic"]
         self._began_ns = int(split.info["wall"] * 1e9)
         self._time_is_up = TimeIsUp(source.place)
-        self._hot_below = int(source.hot_share * 1000)
         self._wall_of = split.info["wall"] - split.info["monotonic"]
         self._reached, self._reached_at = _first_reads(source.place, split.info["number"])
         who = f"source-{split.info['number']}"
@@ -155,12 +154,17 @@ class _NumberedReader(SplitReader):
         return [self._began_ns + int(at * 1e9) for at in np.linspace(first_due, last_due, count)]
 
     def _record(self, number: int, made_ns: int) -> Record:
-        scattered = number * _SPREAD % (1 << 32)
-        key = 0 if scattered % 1000 < self._hot_below else scattered // 1000 % self._source.keys
+        key = key_of(number, self._source.keys, self._source.hot_share)
         return (self._first_id + number, key, made_ns, _text(number, self._source.payload_chars))
 
     def close(self) -> None:
         self._notes.close()
+
+
+def key_of(number: int, keys: int, hot_share: float) -> int:
+    """The key of the record with this number in its split; `hot_share` of all have 0."""
+    scattered = number * _SPREAD % (1 << 32)
+    return 0 if scattered % 1000 < int(hot_share * 1000) else scattered // 1000 % keys
 
 
 def _first_reads(place: Place, split: int) -> tuple[list[int], list[float]]:

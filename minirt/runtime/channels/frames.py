@@ -32,6 +32,7 @@ class Kind(IntEnum):
 HEADER = struct.Struct("<IB")
 _WATERMARK = struct.Struct("<q")
 _MARK = struct.Struct("<Q")
+_INDEXED_MARK = struct.Struct("<QQ")
 _BARRIERS_KEPT = 64
 """Decoded barriers that are kept: of one checkpoint most are alike, as many as there are channels."""
 
@@ -70,15 +71,23 @@ def watermark_of(frame: Frame) -> int:
     return watermark
 
 
-def mark_frame(number: int) -> Frame:
-    """The mark of a local snapshot."""
-    return Frame(Kind.MARK, _MARK.pack(number))
+def mark_frame(number: int, index: int | None = None) -> Frame:
+    """The mark of a local snapshot, with its index where snapshots have one."""
+    if index is None:
+        return Frame(Kind.MARK, _MARK.pack(number))
+    return Frame(Kind.MARK, _INDEXED_MARK.pack(number, index))
 
 
 def mark_of(frame: Frame) -> int:
     """The number of the snapshot."""
-    number: int = _MARK.unpack(frame.payload)[0]
+    number: int = _MARK.unpack_from(frame.payload)[0]
     return number
+
+
+def index_of(frame: Frame) -> int:
+    """The index of the snapshot of a mark that has one."""
+    index: int = _INDEXED_MARK.unpack(frame.payload)[1]
+    return index
 
 
 def barrier_frame(barrier: Barrier) -> Frame:

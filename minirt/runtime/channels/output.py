@@ -229,6 +229,7 @@ class LinkOutput:
     def overtake(self, barrier: Frame) -> list[Overtaken]:
         """Send a barrier ahead of everything that is queued; returns the data that it overtakes."""
         self.flush()
+        self._count(barrier)
         return [
             Overtaken(self.link, self._link_key, receiver, channel.overtake(barrier))
             for receiver, channel in self._ends()
@@ -242,11 +243,19 @@ class LinkOutput:
             if channel.holds(barrier)
         ]
 
+    def barrier(self, barrier: Frame) -> None:
+        """Send a barrier behind everything emitted so far."""
+        self._count(barrier)
+        self.control(barrier)
+
     def control(self, frame: Frame) -> None:
         """Send a control frame behind everything emitted so far, into every channel."""
         self.flush()
         for buffer in self._buffers:
             buffer.put(frame)
+
+    def _count(self, barrier: Frame) -> None:
+        self._outlet.metrics.protocol_bytes_out += barrier.size * len(self.channels)
 
     def _ends(self) -> Iterator[tuple[int, OutputChannel]]:
         """The channels with the subtasks that receive from them."""
@@ -330,7 +339,9 @@ class Outputs:
 
     def barrier(self, barrier: Barrier) -> None:
         """Send a barrier on, behind everything emitted so far."""
-        self._control(barrier_frame(barrier))
+        frame = barrier_frame(barrier)
+        for link in self.links:
+            link.barrier(frame)
 
     def overtake(self, barrier: Barrier) -> list[Overtaken]:
         """Send a barrier on, ahead of all data that may be captured; returns that data."""
@@ -340,12 +351,12 @@ class Outputs:
             if link.link.capturable:
                 overtaken += link.overtake(frame)
             else:
-                link.control(frame)
+                link.barrier(frame)
         return overtaken
 
-    def mark(self, number: int) -> list[Overtaken]:
+    def mark(self, number: int, index: int | None = None) -> list[Overtaken]:
         """Send the mark of a local snapshot, ahead of all data in all channels; returns that data."""
-        frame = mark_frame(number)
+        frame = mark_frame(number, index)
         return [part for link in self.links for part in link.overtake(frame)]
 
     def watch(self, barrier: Barrier, passed: Callable[[], None]) -> None:

@@ -70,6 +70,14 @@ class Heartbeat:
 
 
 @dataclass(frozen=True, slots=True)
+class FiguresOfCall:
+    """The figures of a worker whose loop does not turn: it is within a long call of a user's function."""
+
+    generation: int
+    metrics: Mapping[SubtaskId, SubtaskMetrics]
+
+
+@dataclass(frozen=True, slots=True)
 class Together:
     """What several subtasks of a worker have to say, in order: one message costs less than many."""
 
@@ -93,6 +101,7 @@ ToCoordinator = (
     | LifelineOpened
     | WorkerHello
     | Heartbeat
+    | FiguresOfCall
     | ClockAnswer
     | Together
     | JobEvent

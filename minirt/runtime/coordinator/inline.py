@@ -20,7 +20,7 @@ from minirt.runtime.coordinator.observer import JobObserver
 from minirt.runtime.coordinator.shell import JobShell
 from minirt.runtime.coordinator.storage_tasks import StorageCommand, StorageTasks
 from minirt.runtime.subtask.pacer import TimedPacer
-from minirt.runtime.subtask.snapshot import SnapshotUpload
+from minirt.runtime.subtask.snapshot import SnapshotUpload, store_snapshot
 from minirt.runtime.worker.beside import Beside
 from minirt.runtime.worker.event_loop import EventLoop
 from minirt.runtime.worker.orders import deliver_stored
@@ -117,7 +117,7 @@ class InlineRunner:
 
     def _upload(self, upload: SnapshotUpload) -> None:
         try:
-            result = upload.run(self._package.storage, self._package.clock.monotonic)
+            result = store_snapshot(upload, self._package.storage, self._package.clock.monotonic)
             deliver_stored(result, self._cluster.subtasks.values())
             self._events.append(result)
         except Exception as error:

@@ -8,9 +8,11 @@ from typing import TypeVar
 
 from minirt.clock import Clock
 from minirt.operators.common.base import CoroutineStart, chain_error
+from minirt.protocol.drift import Progress
 from minirt.protocol.ids import ChannelId, SubtaskId
 from minirt.protocol.job_events import (
     JobEvent,
+    SourceProgressed,
     StopWorkers,
     SubtaskDrained,
     SubtaskStarted,
@@ -44,6 +46,10 @@ def no_event_loop(start: CoroutineStart) -> None:
     raise NotImplementedError("nobody runs coroutines here")
 
 
+def nobody_asks(subtask: SubtaskId, progress: Progress) -> None:
+    """A port `progressed` for sources that are in no drift group."""
+
+
 @dataclass(slots=True)
 class LocalPorts:
     """What subtasks ask, answered by whoever runs the loop."""
@@ -54,6 +60,7 @@ class LocalPorts:
     wake: Callable[[SubtaskId], None] = nobody_waits
     run_beside: Callable[[Callable[[], None]], None] = run_at_once
     run_async: Callable[[CoroutineStart], None] = no_event_loop
+    progressed: Callable[[SubtaskId, Progress], None] = nobody_asks
 
 
 class LocalCluster:
@@ -97,6 +104,7 @@ class LocalCluster:
             self._wake,
             self._run_beside,
             self._run_async,
+            self._on_progressed,
         )
         assembled: dict[SubtaskId, Assembled] = {}
         try:
@@ -165,6 +173,9 @@ class LocalCluster:
 
     def _on_drained(self, id: SubtaskId) -> None:
         self._post(SubtaskDrained(self.generation, id))
+
+    def _on_progressed(self, id: SubtaskId, progress: Progress) -> None:
+        self._post(SourceProgressed(self.generation, id, progress))
 
     def _connect(self, assembled: dict[SubtaskId, Assembled]) -> list[LocalChannel]:
         inputs: dict[ChannelId, tuple[Subtask, int, InputChannel]] = {

@@ -44,6 +44,7 @@ from minirt.runtime.control.messages import (
     Assignment,
     ClockAnswer,
     ClockQuestion,
+    FiguresOfCall,
     Heartbeat,
     HostBeat,
     LifelineOpened,
@@ -274,6 +275,10 @@ class ProcessCluster:
                 self._post(WorkerSeen(generation, worker))
                 if self._package.options.trace:
                     self._tell(worker, ClockQuestion(self._package.clock.monotonic()))
+            case FiguresOfCall(generation, metrics):
+                if generation == self._generation:
+                    self.metrics.update(metrics)
+                    self.figures_changed = True
             case ClockAnswer(generation, worker, asked_at, answered_at):
                 if generation == self._generation:
                     now = self._package.clock.monotonic()

@@ -13,6 +13,7 @@ from typing import Any, Literal
 from minirt.clock import SYSTEM_CLOCK, Clock
 from minirt.config import Checkpointing, Options
 from minirt.errors import ConfigurationError
+from minirt.graph.drift import drift_groups
 from minirt.graph.execution import ExecutionGraph
 from minirt.graph.job_graph import JobGraph
 from minirt.graph.planner import build_execution_graph
@@ -390,4 +391,5 @@ def job_protocol(
             options.heartbeat_timeout_s,
         ),
         parallelism,
+        drift_groups(execution),
     )

@@ -83,7 +83,7 @@ def assemble(
     with log_fields(operator=identity.head, subtask=id.index):
         chain = Chain(vertex, links, _chain_context(package, deployment, id, ports, metrics))
         common = InputParts(edges, codec, metrics, restored)
-        input = _input(vertex, chain, incoming, common, known, ports.clock.monotonic)
+        input = _input(vertex, chain, incoming, common, known, id, ports)
         members = Members([each for each in (input, *chain.operators) if isinstance(each, Member)])
         _restore(members, deployment, id, package.storage)
         members.open()
@@ -110,14 +110,16 @@ def _input(
     incoming: Sequence[Incoming],
     parts: InputParts,
     known: RestoredWatermarks | None,
-    now: Callable[[], float],
+    id: SubtaskId,
+    ports: Ports,
 ) -> Input:
     spec = vertex.operators[0].spec
     if spec.reading is not None:
         watermark = None if known is None else known.watermark
-        return SourceInput(chain.head_context, spec.reading, parts, watermark)
+        tell = partial(ports.progressed, id)
+        return SourceInput(chain.head_context, spec.reading, parts, watermark, tell)
     if spec.gathers is not None:
-        return GatheringInput(incoming, parts, known, spec.gathers, now)
+        return GatheringInput(incoming, parts, known, spec.gathers, ports.clock.monotonic)
     return GateInput(incoming, parts, known)
 
 

@@ -90,8 +90,9 @@ class SubtaskCheckpoints:
         self._local: LocalLog | None = None
         """In a job of the uncoordinated family."""
         if local is not None:
-            now = ports.clock.monotonic()
-            self._local = LocalLog(self._identity.id, self._input, self._metrics, local, now)
+            self._local = LocalLog(
+                self._identity.id, self._input, self._metrics, local, ports.clock
+            )
         self._cut_id = 0
         self._snapshot_id = 0
         """What the last snapshot was taken for, local ones included."""
@@ -127,7 +128,7 @@ class SubtaskCheckpoints:
         if self._local is not None:
             self._local.on_frame(channel, frame)
             if frame.kind == Kind.MARK:
-                self._store_slices(self._local)
+                self._on_mark(self._local, frame)
         if frame.kind == Kind.BARRIER:
             barrier, now = barrier_of(frame), self._ports.clock.monotonic()
             if self._tracer is not None:
@@ -288,17 +289,26 @@ class SubtaskCheckpoints:
         if self._may_take_local and local.is_due(self._ports.clock.monotonic()):
             self._take_local(local)
 
-    def _take_local(self, local: LocalLog) -> None:
-        """Take a snapshot by the clock of the subtask; its state is stored at once."""
+    def _on_mark(self, local: LocalLog, mark: Frame) -> None:
+        """A line may wait for it. It may also force a snapshot, before all that comes behind it.
+
+        A snapshot that may not be taken now is left out: lines do not depend on it.
+        """
+        if self._may_take_local and local.is_forced_by(mark):
+            self._take_local(local, mark)
+        self._store_slices(local)
+
+    def _take_local(self, local: LocalLog, forced_by: Frame | None = None) -> None:
+        """Take a snapshot by the clock of the subtask, or as a mark has come; store its state at once."""
         began_at, identity = self._ports.clock.monotonic(), self._identity
         snapshot_id = local_id(identity.generation, local.number + 1)
         with self._logging(snapshot_id):
-            overtaken = self._outputs.mark(local.number + 1)
+            overtaken = self._outputs.mark(local.number + 1, local.next_index(forced_by))
             sections, references = self._snapshot(snapshot_id)
             self._prepare(snapshot_id)
             watermarks, offsets = self._watermarks(), self._offsets()
             taken_at = self._ports.clock.monotonic()
-            cut = local.add(overtaken, watermarks, offsets, taken_at)
+            cut = local.add(overtaken, watermarks, offsets, taken_at, forced_by)
         prepared, self._unsent = self._unsent, []
         self._ports.upload(
             SnapshotUpload(

@@ -138,6 +138,14 @@ class Input(ABC):
     def drain(self) -> None:
         """Sources: end at the next `poll`. Channels end when their senders do."""
 
+    @property
+    def held_by_drift(self) -> bool:
+        """Whether a source reads nothing because its event time is too far ahead of that of others."""
+        return False
+
+    def limit_drift(self, group: str, limit_ms: int) -> None:
+        """Sources in this drift group: read no split whose watermark is above the limit."""
+
     # What arrives, and what barriers do to it.
 
     def put(self, channel: int, frame: Frame) -> None:

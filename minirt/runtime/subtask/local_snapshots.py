@@ -18,6 +18,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
+from minirt.clock import Clock
 from minirt.errors import ProtocolError
 from minirt.monitoring.subtask_metrics import SubtaskMetrics
 from minirt.protocol.families import LocalSnapshots
@@ -25,7 +26,7 @@ from minirt.protocol.ids import SubtaskId
 from minirt.protocol.lines import LocalCut
 from minirt.protocol.source_offsets import SourceOffsets
 from minirt.protocol.stored_watermarks import SubtaskWatermarks
-from minirt.runtime.channels.frames import Frame, Kind, mark_of
+from minirt.runtime.channels.frames import Frame, Kind, index_of, mark_of
 from minirt.runtime.channels.output import Overtaken
 from minirt.runtime.subtask.in_flight import Capture
 from minirt.runtime.subtask.input import ChannelFrames, Input
@@ -103,7 +104,12 @@ class LocalLog:
     """What one subtask knows of its local snapshots and keeps for them."""
 
     def __init__(
-        self, id: SubtaskId, input: Input, metrics: SubtaskMetrics, plan: LocalSnapshots, now: float
+        self,
+        id: SubtaskId,
+        input: Input,
+        metrics: SubtaskMetrics,
+        plan: LocalSnapshots,
+        clock: Clock,
     ) -> None:
         self._id = id
         self._input = input
@@ -115,9 +121,12 @@ class LocalLog:
         """That on the line, and all behind it."""
         self.number = 0
         """Of the last snapshot."""
-        self._next_at = plan.next_at(id, 1, now)
+        now = clock.monotonic()
+        self._beat_at = plan.beat_at(now, clock.now())
+        self._next_at = plan.next_at(id, 1, now, self._beat_at)
         self._moved_bytes = 0
         """What had come in and gone out by the last snapshot."""
+        self._index = 0
         self._wanted: WantedLine | None = None
 
     @property
@@ -140,6 +149,20 @@ class LocalLog:
             return False  # The first one is due by the clock, whatever has come in by then.
         return self._now_moved - self._snapshots[0].moved_bytes >= self._plan.log_bytes
 
+    def next_index(self, forced_by: Frame | None) -> int | None:
+        """That of a snapshot that is taken now; None if snapshots have none.
+
+        One that the clock asks for has an index above that of the last one; one that is forced has
+        that of the mark.
+        """
+        if not self._plan.induced:
+            return None
+        return self._index + 1 if forced_by is None else index_of(forced_by)
+
+    def is_forced_by(self, mark: Frame) -> bool:
+        """Whether a snapshot must be taken before anything behind a mark is processed."""
+        return self._plan.induced and index_of(mark) > self._index
+
     @property
     def _now_moved(self) -> int:
         return self._metrics.bytes_in + self._metrics.bytes_out
@@ -154,9 +177,14 @@ class LocalLog:
         watermarks: SubtaskWatermarks,
         offsets: SourceOffsets | None,
         now: float,
+        forced_by: Frame | None = None,
     ) -> LocalCut:
-        """A snapshot of the next number is taken, and its marks are on their way."""
+        """A snapshot of the next number is taken, and its marks are on their way.
+
+        One that a mark has forced leaves the clock as it is: the next one is due when it was due.
+        """
         self.number += 1
+        self._index = self.next_index(forced_by) or 0
         starts = [
             log.arrived - self._input.queued_frames(channel)
             for channel, log in enumerate(self._channels)
@@ -164,14 +192,16 @@ class LocalLog:
         needs: dict[SubtaskId, int] = {}
         for sender, log, start in zip(self._senders, self._channels, starts, strict=True):
             needs[sender] = max(needs.get(sender, 0), log.need(start))
-        early = now < self._next_at
-        cut = LocalCut(self.number, tuple(sorted(needs.items())), early)
+        forced = forced_by is not None
+        early = now < self._next_at and not forced
+        cut = LocalCut(self.number, tuple(sorted(needs.items())), early, forced)
         taken = tuple(self._input.taken())
         snapshot = LocalSnapshot(
             *(cut, starts, taken, overtaken, watermarks, offsets, now, self._now_moved)
         )
         self._snapshots.append(snapshot)
-        self._next_at = self._plan.next_at(self._id, self.number + 1, now)
+        if not forced:
+            self._next_at = self._plan.next_at(self._id, self.number + 1, now, self._beat_at)
         self._moved_bytes = self._now_moved
         return cut
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from contextvars import Context, copy_context
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -55,15 +57,22 @@ class SnapshotWriter(Protocol):
         """
 
 
+class SnapshotStorage(SnapshotWriter, Protocol):
+    """Stores snapshots alone, or several together."""
+
+    def together(self) -> AbstractContextManager[SnapshotWriter]:
+        """A writer whose snapshots all are durable once the body is over; raises StorageError."""
+
+
+Written = tuple[SnapshotRef | None, InFlightRef | None]
+"""Where state and in-flight data are; None for what there is none of."""
+
+SnapshotResult = SnapshotAcknowledged | SnapshotDeclined
+
+
 @dataclass(frozen=True, slots=True)
 class SnapshotUpload:
-    """Everything of a snapshot that is left to do once its synchronous part is over.
-
-    `run` may take long and is called outside the record path. It returns what to tell the coordinator.
-    It raises an error that arises while sink output is made durable, since those records would be lost,
-    and one that says that no storage could hold the state: then the subtask has failed. An error of the
-    storage only declines this checkpoint.
-    """
+    """All of a snapshot that is left to do once its synchronous part is over, by `store_snapshots`."""
 
     generation: int
     checkpoint_id: int
@@ -94,14 +103,8 @@ class SnapshotUpload:
         sections = None if self.sections is None else dict[str, Section]()
         return replace(self, sections=sections, references=(), in_flight=())
 
-    def run(
-        self,
-        writer: SnapshotWriter | None,
-        monotonic: Callable[[], float],
-        given_up: Callable[[], bool] = lambda: False,
-    ) -> SnapshotAcknowledged | SnapshotDeclined:
-        """`given_up` says whether nobody wants the checkpoint any more: then only sink output is kept."""
-        began_at = monotonic()
+    def finish_output(self) -> tuple[SinkHandles, ...]:
+        """Make the output of sinks durable; what is to be committed of it. Raises UserCodeError."""
         for uid, _, output in self.prepared:
             try:
                 if output.finish is not None:
@@ -110,25 +113,28 @@ class SnapshotUpload:
                 raise end_error(
                     f"sink {uid}", "could not make its output durable", error
                 ) from error
-        handles = tuple(
+        return tuple(
             SinkHandles(uid, checkpoint_id, self.subtask.index, tuple(output.handles))
             for uid, checkpoint_id, output in self.prepared
             if output.handles
         )
+
+    def write(self, writer: SnapshotWriter, given_up: GivenUp) -> Written:
+        """Give state and in-flight data to the writer, the latter unless given up. Raises StorageError."""
         ref, in_flight = None, None
-        if given_up():
-            return self._declined(None, handles)
-        if writer is not None:
-            place = (self.checkpoint_id, self.generation, self.subtask.vertex, self.subtask.index)
-            try:
-                if self.sections is not None:
-                    made = {name: section_bytes(each) for name, each in self.sections.items()}
-                    ref = writer.write_snapshot(*place, made, self.references)
-                if self.in_flight and not given_up():
-                    in_flight = writer.write_in_flight(*place, self.in_flight)
-            except StorageError as error:
-                return self._declined(str(error), handles)
-        stored_at = monotonic()
+        place = (self.checkpoint_id, self.generation, self.subtask.vertex, self.subtask.index)
+        if self.sections is not None:
+            made = {name: section_bytes(each) for name, each in self.sections.items()}
+            ref = writer.write_snapshot(*place, made, self.references)
+        if self.in_flight and not given_up(self):
+            in_flight = writer.write_in_flight(*place, self.in_flight)
+        return ref, in_flight
+
+    def acknowledged(
+        self, handles: tuple[SinkHandles, ...], written: Written, began_at: float, stored_at: float
+    ) -> SnapshotAcknowledged:
+        """All is durable; it was begun and done at these times of the monotonic clock."""
+        ref, in_flight = written
         stats = self._stats(stored_at - self.taken_at, ref)
         trace = self.trace
         if trace is not None:
@@ -148,7 +154,8 @@ class SnapshotUpload:
             of_line=self.sections is None,
         )
 
-    def _declined(self, error: str | None, handles: tuple[SinkHandles, ...]) -> SnapshotDeclined:
+    def declined(self, error: str | None, handles: tuple[SinkHandles, ...]) -> SnapshotDeclined:
+        """It was not stored, for this reason; without one, as nobody wants it any more."""
         place = (self.generation, self.checkpoint_id, self.subtask)
         return SnapshotDeclined(*place, error, handles, self.local)
 
@@ -168,3 +175,59 @@ class SnapshotUpload:
             unaligned=bool(self.switches),
             switches=self.switches,
         )
+
+
+GivenUp = Callable[[SnapshotUpload], bool]
+"""Whether nobody wants the checkpoint any more: then only sink output is kept."""
+
+
+def _wanted(upload: SnapshotUpload) -> bool:
+    return False
+
+
+def store_snapshots(
+    taken: Sequence[tuple[Context, SnapshotUpload]],
+    storage: SnapshotStorage | None,
+    monotonic: Callable[[], float],
+    given_up: GivenUp = _wanted,
+) -> list[SnapshotResult]:
+    """Store the parts of one checkpoint, those of several subtasks together; what to tell the coordinator.
+
+    May take long and is called outside the record path; the output of sinks is made durable in the contexts
+    that come along. Raises an error that arises then, since those records would be lost, and one that says
+    that no storage could hold the state: the worker has failed. An error of the storage only declines the
+    checkpoint, for all of them: what becomes of one part in a file becomes of all.
+    """
+    began_at = monotonic()
+    finished = [(upload, context.run(upload.finish_output)) for context, upload in taken]
+    wanted = [upload for upload, _ in finished if not given_up(upload)]
+    written: dict[SubtaskId, Written] = {}
+    error: str | None = None
+    try:
+        with _writer(storage, len(wanted)) as writer:
+            for upload in wanted:
+                none = (None, None)
+                written[upload.subtask] = none if writer is None else upload.write(writer, given_up)
+    except StorageError as failed:
+        error, written = str(failed), {}
+    stored_at = monotonic()
+    return [
+        upload.acknowledged(handles, written[upload.subtask], began_at, stored_at)
+        if upload.subtask in written
+        else upload.declined(error, handles)
+        for upload, handles in finished
+    ]
+
+
+def store_snapshot(
+    upload: SnapshotUpload, storage: SnapshotStorage | None, monotonic: Callable[[], float]
+) -> SnapshotResult:
+    """As `store_snapshots`, for one subtask."""
+    [result] = store_snapshots([(copy_context(), upload)], storage, monotonic)
+    return result
+
+
+def _writer(
+    storage: SnapshotStorage | None, count: int
+) -> AbstractContextManager[SnapshotWriter | None]:
+    return nullcontext(storage) if storage is None or count <= 1 else storage.together()

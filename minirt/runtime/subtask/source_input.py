@@ -2,29 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import msgpack
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from minirt.data.batch import Batch, Columns, Rows
 from minirt.data.errors import UnsupportedRecordError
 from minirt.errors import MinirtError, SourceDataError
+from minirt.graph.drift import group_of
 from minirt.graph.operator_spec import Reading
-from minirt.io.base import Offset, Split, SplitReader
+from minirt.io.base import Offset
 from minirt.monitoring.logs import logger_of
 from minirt.operators.common.base import Member, OperatorContext, shown, user_error
 from minirt.operators.common.columns import check_names
 from minirt.operators.event_time import stamper
 from minirt.operators.source import ERRORS_TAG
+from minirt.protocol.drift import HOLDS_NOBODY, Progress
 from minirt.protocol.stored_watermarks import LinkWatermarks
 from minirt.protocol.watermarks import MAX_WATERMARK
+from minirt.runtime.subtask.drift import DriftGate
 from minirt.runtime.subtask.elements import Advance, Data, Element, End
 from minirt.runtime.subtask.input import Input, InputParts
+from minirt.runtime.subtask.splits import Pace, Silence, SplitState
 from minirt.state.stored import SPLITS
 
 logger = logger_of("worker")
@@ -40,89 +42,11 @@ a run at once: the longer it is, the more timers become due together, and aligne
 """
 
 
-@dataclass(slots=True)
-class _Silence:
-    """For how long a split was asked in vain, since it last brought a record.
-
-    Only the time counts in which it was asked, or the subtask waited to ask again, and for no longer than
-    it means to wait. While a subtask is busy, paused or held up by its outputs, records may lie unread.
-    """
-
-    wait_max_s: float
-    seconds: float = 0.0
-    asked_at: float | None = None
-
-    def asked_in_vain(self, began: float, ended: float) -> None:
-        waited = 0.0 if self.asked_at is None else min(began - self.asked_at, self.wait_max_s)
-        self.seconds += max(0.0, waited) + max(0.0, ended - began)
-        self.asked_at = ended
-
-    def end(self) -> None:
-        self.seconds, self.asked_at = 0.0, None
-
-
-@dataclass(slots=True)
-class _SplitState:
-    """How far one split is: `skip` records after `offset` were emitted already."""
-
-    order: int
-    split: Split
-    silence: _Silence
-    offset: Offset = None
-    skip: int = 0
-    finished: bool = False
-    reader: SplitReader | None = None
-    batch: Batch | None = None
-    """What the last read brought; records up to `position` are given out."""
-    position: int = 0
-    times: npt.NDArray[np.int64] | None = None
-    """The timestamps of `batch`."""
-    newest_ms: int | None = None
-    turn: int = 0
-    """When its records were given out last, among the turns of all splits."""
-
-    def to_plain(self) -> list[Any]:
-        split = self.split
-        return [self.order, split.id, dict(split.info), self.offset, self.skip, self.finished]
-
-    @classmethod
-    def from_plain(cls, plain: Sequence[Any], silence: _Silence) -> _SplitState:
-        order, split_id, info, offset, skip, finished = plain
-        return cls(order, Split(split_id, info), silence, offset, skip, finished)
-
-    @property
-    def precedence(self) -> tuple[bool, int, int, int]:
-        """Among splits read side by side the least is next: what was never read, then the oldest.
-
-        Splits that event time does not tell apart take turns.
-        """
-        newest = self.newest_ms
-        return (newest is not None, newest or 0, self.turn, self.order)
-
-
-@dataclass(slots=True)
-class _Pace:
-    """Event time that has come, if `speed` seconds of it pass in each second since the first record."""
-
-    speed: float
-    started_at: float | None = None
-    first_ms: int = 0
-
-    def due_ms(self, now: float, next_ms: int) -> int:
-        if self.started_at is None:
-            self.started_at, self.first_ms = now, next_ms
-        return self.first_ms + int((now - self.started_at) * 1000 * self.speed)
-
-    def due_at(self, event_ms: int) -> float:
-        assert self.started_at is not None
-        return self.started_at + (event_ms - self.first_ms) / 1000 / self.speed
-
-
 class SourceInput(Input, Member):
     """Reads the splits dealt to this subtask. Its state is how far it is in each.
 
     The watermark goes on from the one that was stored, if `watermark` is given: what is measured from the
-    records that come counts once it is ahead.
+    records that come counts once it is ahead. `tell` is called with its progress, for its drift group.
     """
 
     is_source = True
@@ -133,6 +57,7 @@ class SourceInput(Input, Member):
         reading: Reading,
         parts: InputParts,
         watermark: int | None = None,
+        tell: Callable[[Progress], None] = lambda progress: None,
     ) -> None:
         Input.__init__(self, (), parts)
         Member.__init__(self, ctx)
@@ -141,15 +66,16 @@ class SourceInput(Input, Member):
         self._watermark = watermark
         self._poll_interval_s = ctx.source_poll_s
         self._side_by_side = source.reads_side_by_side
-        self._states = [_SplitState(order, split, self._silence()) for order, split in ctx.splits]
-        self._taken_over: dict[str, _SplitState] = {}
+        self._states = [SplitState(order, split, self._silence()) for order, split in ctx.splits]
+        self._taken_over: dict[str, SplitState] = {}
         self._turn = 0
-        self._pace = _Pace(reading.speed) if reading.speed is not None else None
+        self._pace = Pace(reading.speed) if reading.speed is not None else None
+        self._drift = _drift_gate(reading, tell)
         self._stamp = stamper(reading.watermarks)
         self._watermark_interval_s = ctx.watermark_interval_s
         self._watermark_at = 0.0
         self._wake_at: float | None = 0.0
-        self._reading: _SplitState | None = None
+        self._reading: SplitState | None = None
         """The split whose records were given out last."""
         self._draining = False
         self._ended = False
@@ -169,6 +95,14 @@ class SourceInput(Input, Member):
             self._wake_at = self.ctx.monotonic()
 
     @property
+    def held_by_drift(self) -> bool:
+        return self._drift is not None and self._drift.holding
+
+    def limit_drift(self, group: str, limit_ms: int) -> None:
+        if self._drift is not None and self._drift.limit(group, limit_ms) and not self._ended:
+            self._wake_at = self.ctx.monotonic()
+
+    @property
     def _has_new(self) -> bool:
         return self._wake_at is not None and self._wake_at <= self.ctx.monotonic()
 
@@ -176,6 +110,8 @@ class SourceInput(Input, Member):
         """The next batch, watermark or end; None if there is nothing to do before `wake_at`."""
         if self._draining:
             return self._end()
+        if self._drift is not None:
+            self._drift.report(self._progress())
         now = self.ctx.monotonic()
         if self._strategy is not None and now >= self._watermark_at:
             self._watermark_at = now + self._watermark_interval_s
@@ -203,7 +139,7 @@ class SourceInput(Input, Member):
 
     def restore(self, sections: Mapping[str, bytes], *, exact: bool) -> None:
         for plain in msgpack.unpackb(sections[SPLITS], strict_map_key=False):
-            state = _SplitState.from_plain(plain, self._silence())
+            state = SplitState.from_plain(plain, self._silence())
             self._taken_over[state.split.id] = state
         # Splits that came up while the job ran have the order of the one that found them.
         states = sorted(self._taken_over.values(), key=lambda one: (one.order, one.split.id))
@@ -235,7 +171,7 @@ class SourceInput(Input, Member):
     def _read(self, now: float) -> Element | None:
         """Data of the next split that has some and is due, or the end."""
         self._wake_at = None
-        for state in self._candidates():
+        for state in self._near(self._candidates()):
             if state.batch is None:
                 self._next_batch(state)
             if state.finished:
@@ -249,14 +185,30 @@ class SourceInput(Input, Member):
                 return self._give_out(state, state.batch, count, now)
         return self._end_if_finished()
 
-    def _candidates(self) -> list[_SplitState]:
+    def _candidates(self) -> list[SplitState]:
         """The splits to read from, the one to be preferred first."""
         unfinished = [state for state in self._states if not state.finished]
         if not self._side_by_side:
             return unfinished[:1]
         return sorted(unfinished, key=lambda state: state.precedence)
 
-    def _next_batch(self, state: _SplitState) -> None:
+    def _near(self, states: Iterable[SplitState]) -> Iterator[SplitState]:
+        """Those that are not too far ahead of others in the drift group."""
+        drift = self._drift
+        if drift is None:
+            yield from states
+            return
+        held = False
+        for state in states:
+            if drift.holds(state.newest_ms):
+                held = True
+                state.silence.end()  # Records may lie unread.
+            else:
+                drift.holding = False
+                yield state
+        drift.holding = held
+
+    def _next_batch(self, state: SplitState) -> None:
         """Read until there is something that was not emitted before, or nothing now, or the end."""
         began = self.ctx.monotonic()
         try:
@@ -287,7 +239,7 @@ class SourceInput(Input, Member):
             times = state.batch.timestamps
             state.times = None if times is None else np.asarray(times, np.int64)
 
-    def _close(self, state: _SplitState) -> None:
+    def _close(self, state: SplitState) -> None:
         """All of it was read: an error is logged, as a restart would mend nothing."""
         reader, state.reader = state.reader, None
         assert reader is not None
@@ -308,22 +260,27 @@ class SourceInput(Input, Member):
         except Exception as error:
             raise user_error(self.ctx.label, error) from error
 
-    def _due(self, state: _SplitState, batch: Batch, now: float) -> int:
+    def _due(self, state: SplitState, batch: Batch, now: float) -> int:
         """How many of the records that are left in the batch may be emitted now."""
         left = len(batch) - state.position
         if self._side_by_side:
             columns = isinstance(batch, Columns)
             left = min(left, INTERLEAVED_COLUMNS if columns else INTERLEAVED_ROWS)
-        if self._pace is None or state.times is None:
+        if state.times is None:
             return left
         times = state.times[state.position : state.position + left]
+        if self._drift is not None:
+            left = self._drift.allowed(times)
+            times = times[:left]
+        if self._pace is None:
+            return left
         late = times > self._pace.due_ms(now, int(times[0]))
         count = int(late.argmax()) if late[-1] or late.any() else left
         if count < left:
             self._wake_no_later_than(max(now + _PACE_S, self._pace.due_at(int(times[count]))))
         return count
 
-    def _give_out(self, state: _SplitState, batch: Batch, count: int, now: float) -> Data:
+    def _give_out(self, state: SplitState, batch: Batch, count: int, now: float) -> Data:
         start, stop = state.position, state.position + count
         if state.times is not None:
             newest = int(state.times[start:stop].max())
@@ -338,12 +295,12 @@ class SourceInput(Input, Member):
             state.batch = state.times = None
         return Data(batch if count == len(batch) else batch.slice(start, stop), 0)
 
-    def _move_on(self, state: _SplitState) -> None:
+    def _move_on(self, state: SplitState) -> None:
         """All of a batch is processed: the position moves behind it, with what did not parse in it."""
         assert state.reader is not None
         state.offset = state.reader.offset
         for found in state.reader.take_new_splits():
-            self._states.append(_SplitState(state.order, found, self._silence()))
+            self._states.append(SplitState(state.order, found, self._silence()))
         bad = state.reader.take_bad_records()
         if bad and self._source.side_errors:
             self.ctx.side(ERRORS_TAG)(Rows([record.to_plain() for record in bad]))
@@ -360,6 +317,8 @@ class SourceInput(Input, Member):
         if self._ended:
             return None
         self._ended = True
+        if self._drift is not None:
+            self._drift.report(HOLDS_NOBODY)
         return End()
 
     def _advance(self) -> Advance | None:
@@ -384,17 +343,38 @@ class SourceInput(Input, Member):
         self._watermark = watermark
         return Advance(watermark, turned)
 
-    def _is_silent(self, state: _SplitState) -> bool:
+    def _progress(self) -> Progress:
+        """How far the splits are that others in the drift group wait for."""
+        assert self._strategy is not None
+        unfinished = [state for state in self._states if not state.finished]
+        telling = unfinished if self._side_by_side else unfinished[:1]
+        active = [state.newest_ms for state in telling if not self._is_silent(state)]
+        if not active:
+            return HOLDS_NOBODY
+        known = [newest for newest in active if newest is not None]
+        marks = [] if self._watermark is None else [self._watermark]
+        if known:
+            marks.append(min(known) - self._strategy.bound_ms - 1)
+        return Progress(max(marks, default=None), complete=len(known) == len(active))
+
+    def _is_silent(self, state: SplitState) -> bool:
         """Whether a split was asked in vain for the idle timeout; one not yet begun has not been asked."""
         assert self._strategy is not None
         timeout = self._strategy.idle_timeout
         return timeout is not None and state.silence.seconds >= timeout
 
-    def _silence(self) -> _Silence:
-        return _Silence(self._poll_interval_s)
+    def _silence(self) -> Silence:
+        return Silence(self._poll_interval_s)
 
     def _wake_no_later_than(self, at: float) -> None:
         self._wake_at = at if self._wake_at is None else min(self._wake_at, at)
+
+
+def _drift_gate(reading: Reading, tell: Callable[[Progress], None]) -> DriftGate | None:
+    marks = reading.watermarks
+    if marks is None or marks.max_drift_ms is None:
+        return None
+    return DriftGate(group_of(marks), marks.max_drift_ms, marks.bound_ms, tell)
 
 
 def _check_batch(read: object) -> None:

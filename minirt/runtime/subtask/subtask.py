@@ -14,12 +14,14 @@ from minirt.errors import ProtocolError
 from minirt.monitoring.logs import LOG_FIELDS, log_fields
 from minirt.operators.common.base import CoroutineStart, Step, Wait
 from minirt.protocol.barriers import CheckpointMode
+from minirt.protocol.drift import Progress
 from minirt.protocol.families import LocalSnapshots
 from minirt.protocol.ids import SubtaskId
 from minirt.protocol.manifest import SnapshotRef
 from minirt.protocol.subtask_commands import (
     AbortCheckpoint,
     DrainSources,
+    LimitDrift,
     ResumeSources,
     StoreSlices,
     SubtaskCommand,
@@ -40,6 +42,9 @@ class Ports(SnapshotPorts, Protocol):
 
     def drained(self, subtask: SubtaskId) -> None:
         """Tell the coordinator that all input has been processed."""
+
+    def progressed(self, subtask: SubtaskId, progress: Progress) -> None:
+        """Tell the coordinator how far a source in a drift group is."""
 
     def wake(self, subtask: SubtaskId) -> None:
         """Look at the subtask: it has mail. May be called from any thread."""
@@ -162,6 +167,8 @@ class Subtask:
                 self._pause_behind = None
             case DrainSources():
                 self.input.drain()
+            case LimitDrift(group=group, limit_ms=limit_ms):
+                self.input.limit_drift(group, limit_ms)
             case StoreSlices(checkpoint_id=checkpoint_id, line=numbers):
                 self._checkpoints.on_line(WantedLine(checkpoint_id, numbers))
             case AbortCheckpoint(checkpoint_id=checkpoint_id):

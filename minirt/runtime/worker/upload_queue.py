@@ -39,12 +39,17 @@ class UploadQueue:
             self._waiting.append((copy_context(), upload))
             self._changed.notify()
 
-    def take(self) -> tuple[Context, SnapshotUpload]:
-        """The next one, waiting for it, and the context in which it was put here."""
+    def take(self) -> list[tuple[Context, SnapshotUpload]]:
+        """The next one, waiting for it, and what else waits of its checkpoint, each with the context in
+        which it was put here."""
         with self._changed:
             while not self._waiting:
                 self._changed.wait()
-            return self._waiting.popleft()
+            taken = [self._waiting.popleft()]
+            _, first = taken[0]
+            while self._waiting and self._waiting[0][1].checkpoint_id == first.checkpoint_id:
+                taken.append(self._waiting.popleft())
+            return taken
 
     def give_up(self, checkpoint_id: int) -> None:
         """Nobody wants the snapshots of this checkpoint any more."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextvars import Context
 
 from minirt.errors import ConfigurationError
 from minirt.protocol.job_events import (
@@ -15,7 +16,7 @@ from minirt.protocol.job_events import (
 from minirt.runtime.control.connection import UnsendableError
 from minirt.runtime.control.messages import ToCoordinator, Together, portable
 from minirt.runtime.control.package import JobPackage
-from minirt.runtime.subtask.snapshot import SnapshotUpload
+from minirt.runtime.subtask.snapshot import SnapshotUpload, store_snapshots
 from minirt.runtime.worker.upload_queue import UploadQueue
 from minirt.threads import start_thread
 
@@ -25,6 +26,8 @@ _UNTOLD_MAX = 64
 
 class Uploader:
     """Stores snapshots in a thread of its own, in order, and tells the coordinator from there.
+
+    What waits while one is being stored is stored together, as long as it is of one checkpoint.
 
     While more snapshots wait, acknowledgements do as well, until the next turn of the worker's loop: those
     that are ready by then go in one message. The loop alone would not do: a checkpoint could wait for one
@@ -40,7 +43,7 @@ class Uploader:
         tell: Callable[[ToCoordinator], None],
         on_error: Callable[[BaseException], None],
     ) -> None:
-        self._writer = package.storage
+        self._storage = package.storage
         self._clock = package.clock
         self._on_result = on_result
         self._tell = tell
@@ -73,25 +76,28 @@ class Uploader:
 
     def _run(self) -> None:
         while True:
-            context, upload = self._queue.take()
-            result = context.run(self._store, upload)
-            self._on_result(result)
+            taken = self._queue.take()
+            names = [upload.name for _, upload in taken]
+            results = self._store(taken)
+            del taken  # It may hold much state.
+            for result in results:
+                self._on_result(result)
             with self._lock:
-                self._untold.append((upload.name, result))
+                self._untold += zip(names, results, strict=False)
                 count = len(self._untold)
-            may_wait = isinstance(result, SnapshotAcknowledged) and count < _UNTOLD_MAX
-            if not (may_wait and len(self._queue)):
+            stored = all(isinstance(result, SnapshotAcknowledged) for result in results)
+            if not (stored and count < _UNTOLD_MAX and len(self._queue)):
                 self.tell_results()
-            del upload, result  # They may hold much state.
 
-    def _store(self, upload: SnapshotUpload) -> JobEvent:
-        """Whatever becomes of it, the coordinator hears of it: else the checkpoint would never end."""
+    def _store(self, taken: Sequence[tuple[Context, SnapshotUpload]]) -> Sequence[JobEvent]:
+        """Whatever becomes of them, the coordinator hears of it: else the checkpoint would never end."""
         try:
-            return upload.run(
-                self._writer, self._clock.monotonic, lambda: self._queue.is_given_up(upload)
+            return store_snapshots(
+                taken, self._storage, self._clock.monotonic, self._queue.is_given_up
             )
         except BaseException as error:  # A sink may even call `sys.exit`.
-            return WorkerFailed(upload.generation, portable(error))
+            _, first = taken[0]
+            return [WorkerFailed(first.generation, portable(error))]
 
     def _tell_alone(self, name: str, result: JobEvent) -> None:
         try:

@@ -20,9 +20,11 @@ from minirt.monitoring.logs import keep_lines, logger_of, set_up_worker
 from minirt.monitoring.subtask_metrics import Activity, TimeAccount
 from minirt.operators.common.base import CoroutineStart, chain_error, user_error
 from minirt.operators.common.mailbox import Mailbox
+from minirt.protocol.drift import Progress
 from minirt.protocol.ids import SubtaskId
 from minirt.protocol.job_events import (
     JobEvent,
+    SourceProgressed,
     StopWorkers,
     SubtaskDrained,
     SubtaskStarted,
@@ -37,6 +39,7 @@ from minirt.runtime.control.messages import (
     Assignment,
     ClockAnswer,
     ClockQuestion,
+    FiguresOfCall,
     Heartbeat,
     SentCommand,
     ToCoordinator,
@@ -51,6 +54,7 @@ from minirt.runtime.subtask.snapshot import SnapshotUpload
 from minirt.runtime.subtask.subtask import Subtask
 from minirt.runtime.worker.beside import Beside
 from minirt.runtime.worker.event_loop import EventLoop
+from minirt.runtime.worker.long_calls import Figures, LongCalls
 from minirt.runtime.worker.orders import CommandReceiver, deliver_stored
 from minirt.runtime.worker.uploader import Uploader
 from minirt.runtime.worker.waker import Waker
@@ -161,6 +165,9 @@ class Worker:
         self.subtasks = self._assemble(assignment, listener)
         began = time.perf_counter()
         self._time = {one.id: TimeAccount(one.metrics, began) for one in self.subtasks}
+        self._long_calls = LongCalls(
+            self._time, self._limits.heartbeat_s, self._report_call, self._on_thread_failed
+        )
 
     # Ports of the subtasks.
 
@@ -170,6 +177,9 @@ class Worker:
     def drained(self, subtask: SubtaskId) -> None:
         self._report()  # Whoever hears that all is read must not know older figures.
         self._tell(SubtaskDrained(self._place.generation, subtask))
+
+    def progressed(self, subtask: SubtaskId, progress: Progress) -> None:
+        self._tell(SourceProgressed(self._place.generation, subtask, progress))
 
     def wake(self, subtask: SubtaskId) -> None:
         self._waker.wake()
@@ -221,13 +231,14 @@ class Worker:
     def run(self) -> None:
         """Take turns until the coordinator tells the worker to stop."""
         self._on_control()  # What has come along with the assignment makes its socket readable no more.
-        while not self._stopping:
-            for subtask in self.subtasks:
-                self._note_wait(subtask)
-            # What the last slice has emitted may be work for others here: so it goes before the wait.
-            self._wiring.move_frames()
-            self._serve(self._patience_s())
-            self._take_turns(self.subtasks)
+        with self._long_calls.watched():
+            while not self._stopping:
+                for subtask in self.subtasks:
+                    self._note_wait(subtask)
+                # What the last slice has emitted may be work for others here: so it goes before the wait.
+                self._wiring.move_frames()
+                self._serve(self._patience_s())
+                self._take_turns(self.subtasks)
         for subtask in self.subtasks:
             subtask.close()
         self._report()
@@ -297,7 +308,8 @@ class Worker:
     def _note_wait(self, subtask: Subtask) -> None:
         """What its time counts as until it works, or until this is looked at again."""
         if not subtask.has_input:
-            activity = Activity.IDLE
+            held = subtask.input.held_by_drift
+            activity = Activity.DRIFT_PAUSE if held else Activity.IDLE
         elif subtask.outputs.full:
             activity = Activity.SOFT_BACKPRESSURE
         else:
@@ -407,3 +419,7 @@ class Worker:
         figures = {subtask.id: subtask.metrics for subtask in self.subtasks}
         lines = self._lines.take()
         self._tell(Heartbeat(self._place.generation, self._place.worker, figures, lines))
+        self._long_calls.reported()
+
+    def _report_call(self, figures: Figures) -> None:
+        self._tell(FiguresOfCall(self._place.generation, figures))

@@ -21,7 +21,8 @@ def draw_plan(random: Random, *, stages: int = 4, records: int = 16) -> Plan:
     for number in range(random.randint(1, stages) + random.randint(1, 2)):
         open_ends = [i for i, stage in enumerate(drawn) if not kind_of(stage).by_chance]
         drawn.append(_draw_stage(random, drawn, open_ends, forms, is_source=number == 0))
-    return Plan(tuple(drawn), splits, max(1, records // splits), forms)
+    count, drift = max(1, records // splits), random.choice((None, None, 1, 4, 12))
+    return Plan(tuple(drawn), splits, count, forms, max_drift_ms=drift)
 
 
 def _draw_stage(

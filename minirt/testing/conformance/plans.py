@@ -49,6 +49,8 @@ class Plan:
     count: int
     forms: int
     watermark_bound_ms: int = OUT_OF_ORDER_MS
+    max_drift_ms: int | None = None
+    """How far splits of sources may be ahead of the slowest one; None if they do not wait."""
 
     @property
     def edited(self) -> bool:

@@ -108,6 +108,8 @@ def smaller(case: Case) -> Iterator[Case]:
 def _smaller_plans(plan: Plan) -> Iterator[Plan]:
     if plan.forms > 1:
         yield from (_only_form(plan, form) for form in range(plan.forms))
+    if plan.max_drift_ms is not None:
+        yield replace(plan, max_drift_ms=None)
     for number in range(len(plan.stages)):
         if plan.sinks != [number]:
             yield _only_up_to(plan, number)

@@ -140,16 +140,27 @@ class StoredCheckpoint:
         return [self._sections(ref) for ref in self._manifest["snapshots"]]
 
     def _older(self, path: str) -> dict[str, bytes]:
-        if path not in self._objects:
+        part = self._part(path)
+        if part is None:
             raise AssertionError(f"a completed checkpoint refers to {path}, which is not there")
-        return sections_of(self._objects[path])
+        return sections_of(part)
 
     def _sections(self, ref: Mapping[str, Any]) -> dict[str, bytes]:
         if ref["path"] is None:
             return sections_of(ref["inline"])
-        if ref["path"] not in self._objects:
+        part = self._part(ref["path"])
+        if part is None or len(part) != ref["bytes"]:
             raise AssertionError(f"snapshot {ref['path']} of a completed checkpoint is not durable")
-        return sections_of(self._objects[ref["path"]])
+        return sections_of(part)
+
+    def _part(self, path: str) -> bytes | None:
+        """The bytes of a part, which may be a range of a file: FILE@START+LENGTH."""
+        name, _, place = path.partition("@")
+        whole = self._objects.get(name)
+        if whole is None or not place:
+            return whole
+        start, _, length = place.partition("+")
+        return whole[int(start) : int(start) + int(length)]
 
 
 def sections_of(part: bytes) -> dict[str, bytes]:

@@ -19,7 +19,7 @@ from minirt.protocol.job_events import JobEvent, SnapshotAcknowledged
 from minirt.protocol.subtask_commands import SubtaskCommand
 from minirt.runtime.channels.frames import Frame
 from minirt.runtime.control.package import Deployment, JobPackage
-from minirt.runtime.subtask.snapshot import SnapshotUpload
+from minirt.runtime.subtask.snapshot import SnapshotUpload, store_snapshot
 from minirt.storage.checkpoints import CheckpointStorage
 from minirt.storage.store import ObjectStore
 from minirt.testing.clock import START
@@ -97,7 +97,7 @@ class ExploredJob:
         known = self._stored.get(number)
         if known is None:
             self.storage.load(self.storage.empty)
-            result = self.uploads[number].run(self.package.storage, lambda: START)
+            result = store_snapshot(self.uploads[number], self.package.storage, lambda: START)
             if isinstance(result, SnapshotAcknowledged):
                 # A figure that is only reported: it differs between states that do not.
                 result = replace(result, stats=replace(result.stats, processed_bytes=0))

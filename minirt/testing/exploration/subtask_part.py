@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from minirt.operators.common.base import CoroutineStart
+from minirt.protocol.drift import Progress
 from minirt.protocol.ids import SubtaskId
-from minirt.protocol.job_events import SubtaskDrained
+from minirt.protocol.job_events import SourceProgressed, SubtaskDrained
 from minirt.runtime.channels.channels import OutputChannel
 from minirt.runtime.subtask.assembly import assemble
 from minirt.runtime.subtask.snapshot import SnapshotUpload
@@ -88,6 +89,10 @@ class SubtaskPart:
 
     def drained(self, subtask: SubtaskId) -> None:
         message = SubtaskDrained(self._generation, subtask)
+        self._effects.messages.append(self._job.to_coordinator.of(message))
+
+    def progressed(self, subtask: SubtaskId, progress: Progress) -> None:
+        message = SourceProgressed(self._generation, subtask, progress)
         self._effects.messages.append(self._job.to_coordinator.of(message))
 
     def wake(self, subtask: SubtaskId) -> None:

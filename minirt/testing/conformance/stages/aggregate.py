@@ -24,9 +24,14 @@ from minirt.testing.conformance.stages.base import (
 )
 from minirt.testing.conformance.stages.laid_out import laid_out, weight_of
 
+TTL_MS = 20
+
 
 class AggregateStage(ByChance):
-    """Gives out `("aggregate", uid, key)` for each key and batch, with a note of what it has come to."""
+    """Gives out `("aggregate", uid, key)` for each key and batch, with a note of what it has come to.
+
+    Where keys expire, for each time that one has, or once at the end: all of these add up.
+    """
 
     name: ClassVar = "aggregate"
     words: ClassVar = "running aggregates by key"
@@ -34,12 +39,21 @@ class AggregateStage(ByChance):
 
     def add(self, site: Site) -> rt.Stream:
         keyed = laid_out(site, "record", "key", "weight").key_by("key")
-        totals = keyed.aggregate(rt.Count("n"), rt.Sum("weight", "sum"), **site.settings)
+        given: dict[str, Any] = {}
+        if _expires(site.stage):
+            given = {"emit": "end", "ttl": f"{TTL_MS}ms"}
+        totals = keyed.aggregate(rt.Count("n"), rt.Sum("weight", "sum"), **given, **site.settings)
         return totals.map(Report(site.uid), uid=f"{site.uid}{BACK}", parallelism=site.width)
 
     def at_cut(self, cut: CutOf) -> Records:
         """What it has given out last of each key holds all that it has consumed."""
-        newest = last(note for _, _, notes in cut.put_out() for note in notes)
+        notes = [note for _, _, notes in cut.put_out() for note in notes]
+        if _expires(cut.stage):
+            more = _added_up(notes)[0] - per_key(cut.stage, cut.consumed[0])
+            if cut.exactly_once:
+                cut.compare(f"what {cut.uid} has given out too often", Counter(), more)
+            return Records()
+        newest = last(notes)
         what = f"what {cut.uid} has given out of"
         counts, sums = _parts(newest)
         cut.compare(f"{what} counts", counts, per_key(cut.stage, cut.consumed[0]))
@@ -47,7 +61,8 @@ class AggregateStage(ByChance):
         return Records()
 
     def judge(self, output: Output, verdict: Verdict) -> None:
-        counts, sums = _parts(last(output.notes))
+        expires = _expires(output.stage)
+        counts, sums = _added_up(output.notes) if expires else _parts(last(output.notes))
         wanted, wanted_sums = (each(output.stage, output.consumed) for each in (per_key, _sums))
         lost, more = wanted - counts, counts - wanted
         verdict.lost += lost.total()
@@ -57,7 +72,7 @@ class AggregateStage(ByChance):
                 f"{output.uid}: aggregates lack {some(lost)}, have too many {some(more)}, and sums are"
                 f" {dict(sums)} instead of {dict(wanted_sums)}"
             )
-        if output.exactly_once:
+        if output.exactly_once and not expires:
             _judge_once(output, verdict)
 
 
@@ -76,6 +91,19 @@ def last(notes: Iterable[Note]) -> dict[int, tuple[int, int]]:
     for _, _, key, count, total in notes:
         newest[key] = max(newest.get(key, (0, 0)), (count, total))
     return newest
+
+
+def _expires(stage: Stage) -> bool:
+    return stage.keys in (2, 4)
+
+
+def _added_up(notes: Iterable[Note]) -> tuple[Counter[int], Counter[int]]:
+    """The counts and sums of all results of each key."""
+    counts, sums = Counter[int](), Counter[int]()
+    for _, _, key, count, total in notes:
+        counts[key] += count
+        sums[key] += total
+    return counts, +sums
 
 
 def _parts(newest: dict[int, tuple[int, int]]) -> tuple[Counter[int], Counter[int]]:

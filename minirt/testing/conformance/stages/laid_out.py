@@ -17,8 +17,10 @@ def weight_of(path: Path) -> int:
 
 def lay_out(record: Record, keys: int) -> dict[str, Any]:
     """The fields in which a record travels in columns."""
-    path = record[0]
-    return {"key": key_of(path, keys), "weight": weight_of(path), "record": repr(record)}
+    path, time, notes = record
+    # A record may be a list as well as a tuple: the order of texts must not tell.
+    text = repr((path, time, tuple(notes)))
+    return {"key": key_of(path, keys), "weight": weight_of(path), "record": text}
 
 
 def laid_out(site: Site, *columns: str) -> rt.Stream:

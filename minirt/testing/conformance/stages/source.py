@@ -33,7 +33,9 @@ class SourceStage(StageKind):
 
     def begin(self, env: rt.Environment, site: Site) -> rt.Stream:
         plan, uid = site.plan, site.uid
-        marks = rt.Watermarks.bounded(plan.watermark_bound_ms / 1000, timestamp=event_time)
+        drift = None if plan.max_drift_ms is None else plan.max_drift_ms / 1000
+        bound = plan.watermark_bound_ms / 1000
+        marks = rt.Watermarks.bounded(bound, timestamp=event_time, max_drift=drift)
         source = NumberedSource(uid, plan.splits, plan.count)
         read = env.source(source, uid=uid, watermarks=marks, parallelism=site.width)
         return read.map(stamp, uid=f"{uid}-stamp", parallelism=site.width)

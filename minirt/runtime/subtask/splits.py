@@ -1,0 +1,91 @@
+"""What a source subtask knows of its splits: how far each is, for how long it was silent, what is due."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from minirt.data.batch import Batch
+from minirt.io.base import Offset, Split, SplitReader
+
+
+@dataclass(slots=True)
+class Silence:
+    """For how long a split was asked in vain, since it last brought a record.
+
+    Only the time counts in which it was asked, or the subtask waited to ask again, and for no longer than
+    it means to wait. While a subtask is busy, paused or held up by its outputs, records may lie unread.
+    """
+
+    wait_max_s: float
+    seconds: float = 0.0
+    asked_at: float | None = None
+
+    def asked_in_vain(self, began: float, ended: float) -> None:
+        waited = 0.0 if self.asked_at is None else min(began - self.asked_at, self.wait_max_s)
+        self.seconds += max(0.0, waited) + max(0.0, ended - began)
+        self.asked_at = ended
+
+    def end(self) -> None:
+        self.seconds, self.asked_at = 0.0, None
+
+
+@dataclass(slots=True)
+class SplitState:
+    """How far one split is: `skip` records after `offset` were emitted already."""
+
+    order: int
+    split: Split
+    silence: Silence
+    offset: Offset = None
+    skip: int = 0
+    finished: bool = False
+    reader: SplitReader | None = None
+    batch: Batch | None = None
+    """What the last read brought; records up to `position` are given out."""
+    position: int = 0
+    times: npt.NDArray[np.int64] | None = None
+    """The timestamps of `batch`."""
+    newest_ms: int | None = None
+    turn: int = 0
+    """When its records were given out last, among the turns of all splits."""
+
+    def to_plain(self) -> list[Any]:
+        split = self.split
+        return [self.order, split.id, dict(split.info), self.offset, self.skip, self.finished]
+
+    @classmethod
+    def from_plain(cls, plain: Sequence[Any], silence: Silence) -> SplitState:
+        order, split_id, info, offset, skip, finished = plain
+        return cls(order, Split(split_id, info), silence, offset, skip, finished)
+
+    @property
+    def precedence(self) -> tuple[bool, int, int, int]:
+        """Among splits read side by side the least is next: what was never read, then the oldest.
+
+        Splits that event time does not tell apart take turns.
+        """
+        newest = self.newest_ms
+        return (newest is not None, newest or 0, self.turn, self.order)
+
+
+@dataclass(slots=True)
+class Pace:
+    """Event time that has come, if `speed` seconds of it pass in each second since the first record."""
+
+    speed: float
+    started_at: float | None = None
+    first_ms: int = 0
+
+    def due_ms(self, now: float, next_ms: int) -> int:
+        if self.started_at is None:
+            self.started_at, self.first_ms = now, next_ms
+        return self.first_ms + int((now - self.started_at) * 1000 * self.speed)
+
+    def due_at(self, event_ms: int) -> float:
+        assert self.started_at is not None
+        return self.started_at + (event_ms - self.first_ms) / 1000 / self.speed
