@@ -11,8 +11,8 @@ from typing import Any
 from minirt.config import Options
 from minirt.errors import ConfigurationError, MinirtError, WorkerLostError
 from minirt.monitoring.logs import logger_of
-from minirt.protocol.job_events import GenerationFailed, JobEvent, SlotsCame, WorkerFailed
-from minirt.protocol.slots import AwaitSlots, SlotsAwaited, SlotsChanged
+from minirt.protocol.job_events import GenerationFailed, JobEvent, WorkerFailed
+from minirt.protocol.slots import AwaitSlots, SlotsAwaited, SlotsCame, SlotsChanged
 from minirt.runtime.control.connection import MessageConnection
 from minirt.runtime.control.host_hello import HostWelcome, refusal
 from minirt.runtime.control.messages import Fork, KillGeneration, TakeGraph, TemplateReady
