@@ -50,7 +50,6 @@ from minirt.protocol.job_events import (
     SavepointPublished,
     SavepointRequested,
     SetTimer,
-    SlotsCame,
     SnapshotAcknowledged,
     SnapshotDeclined,
     SourceProgressed,
@@ -80,7 +79,7 @@ from minirt.protocol.reports import CheckpointUnderWay
 from minirt.protocol.restarts import RestartPolicy
 from minirt.protocol.restore import vertex_entries
 from minirt.protocol.savepoints import Savepoints
-from minirt.protocol.slots import SlotsAwaited, SlotsChanged
+from minirt.protocol.slots import SlotsAwaited, SlotsCame, SlotsChanged
 from minirt.protocol.source_offsets import SourcesNotTold, SourcesTold
 from minirt.protocol.workers import Patience, Workers
 
@@ -182,9 +181,8 @@ class JobProtocol:
         return [self._parallelism.begin(dict(self._damaged))]
 
     def _on_not_prepared(self, error: Exception, fatal: bool, now: float) -> list[JobCommand]:
-        otherwise = self._parallelism.on_not_prepared(error, fatal, dict(self._damaged))
-        if otherwise:
-            return otherwise
+        if other := self._parallelism.on_not_prepared(error, fatal, dict(self._damaged)):
+            return other
         failure = failed_by(error, GenerationFailureReason.NOT_PREPARED)
         return self._end_failed(failure, now) if fatal else self._fail(failure, now)
 
@@ -278,18 +276,7 @@ class JobProtocol:
             return refused
         return self._checkpoints.on_savepoint_requested(now)
 
-    def _on_storage(
-        self,
-        event: ManifestStored
-        | ManifestRefused
-        | HandlesCommitted
-        | CommitFailed
-        | SourcesTold
-        | SourcesNotTold
-        | SavepointPublished
-        | SavepointNotPublished,
-        now: float,
-    ) -> list[JobCommand]:
+    def _on_storage(self, event: JobEvent, now: float) -> list[JobCommand]:
         checkpoints = self._checkpoints
         if checkpoints is None:
             return []
@@ -326,6 +313,7 @@ class JobProtocol:
                 commands = checkpoints.on_committed(checkpoint_id, now)
                 over = checkpoints.final_committed
                 return [*commands, *self._end(JobStatus.FINISHED)] if over else commands
+        return []
 
     def _spread(self, checkpoints: CheckpointCoordinator, now: float) -> list[JobCommand]:
         """Begin the next generation behind a checkpoint if it gets more slots, which costs no records.
@@ -338,8 +326,8 @@ class JobProtocol:
             return []
         if grows:
             self._parallelism.on_grown(now)
-        reason = GenerationFailureReason.GROWS if grows else GenerationFailureReason.SPREAD
-        why = GenerationFailure(reason)
+        reasons = GenerationFailureReason
+        why = GenerationFailure(reasons.GROWS if grows else reasons.SPREAD)
         self.restarts += 1
         return [*self._end_generation(why, now), AnnounceRestart(why, 0.0), *self._prepare()]
 

@@ -24,7 +24,7 @@ from minirt.protocol.manifest import (
 from minirt.protocol.reasons import GenerationFailure, SavepointFailure
 from minirt.protocol.reports import CheckpointReport
 from minirt.protocol.savepoint_requests import Savepoint, SavepointRequest
-from minirt.protocol.slots import AwaitSlots, SlotsAwaited, SlotsChanged
+from minirt.protocol.slots import AwaitSlots, SlotsAwaited, SlotsCame, SlotsChanged
 from minirt.protocol.source_offsets import (
     SourceOffsets,
     SourcesNotTold,
@@ -135,13 +135,6 @@ class WorkerFailed:
 
     generation: int
     error: Exception
-
-
-@dataclass(frozen=True, slots=True)
-class SlotsCame:
-    """Subtasks share slots, and there are as many by now as they need."""
-
-    generation: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,8 +270,7 @@ JobEvent = (
 class PrepareGeneration:
     """Claim the next generation, choose where to restore from, commit that point's handles.
 
-    `damaged` says what is wrong with the checkpoints that workers could not read. With a `parallelism`
-    the job has that from now on.
+    `damaged` says what is wrong with checkpoints. The job has a `parallelism` that is given from now on.
     """
 
     damaged: Mapping[ManifestKey, CorruptCheckpointError] = field(default_factory=dict)

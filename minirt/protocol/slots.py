@@ -1,4 +1,4 @@
-"""What coordinator and cluster tell each other about slots, where a job follows those there are."""
+"""What coordinator and cluster tell each other about slots."""
 
 from __future__ import annotations
 
@@ -25,3 +25,10 @@ class SlotsChanged:
     """Hosts have come or gone: they have so many slots in all."""
 
     slots: int
+
+
+@dataclass(frozen=True, slots=True)
+class SlotsCame:
+    """Subtasks share slots, and there are as many by now as they need."""
+
+    generation: int

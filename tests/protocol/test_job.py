@@ -39,7 +39,6 @@ from minirt.protocol.job_events import (
     RecordHistory,
     SavepointRequested,
     SetTimer,
-    SlotsCame,
     StopWorkers,
     StoreManifest,
     Submitted,
@@ -60,6 +59,7 @@ from minirt.protocol.reasons import (
 )
 from minirt.protocol.restarts import Restart, RestartStrategy
 from minirt.protocol.savepoint_requests import Afterwards, SavepointRequest
+from minirt.protocol.slots import SlotsCame
 from minirt.protocol.source_offsets import (
     SourceOffsets,
     SourcesNotTold,

@@ -11,8 +11,8 @@ from typing import Any
 from minirt.config import Options
 from minirt.errors import ConfigurationError, MinirtError, WorkerLostError
 from minirt.monitoring.logs import logger_of
-from minirt.protocol.job_events import GenerationFailed, JobEvent, SlotsCame, WorkerFailed
-from minirt.protocol.slots import AwaitSlots, SlotsAwaited, SlotsChanged
+from minirt.protocol.job_events import GenerationFailed, JobEvent, WorkerFailed
+from minirt.protocol.slots import AwaitSlots, SlotsAwaited, SlotsCame, SlotsChanged
 from minirt.runtime.control.connection import MessageConnection
 from minirt.runtime.control.host_hello import HostWelcome, refusal
 from minirt.runtime.control.messages import Fork, KillGeneration, TakeGraph, TemplateReady
@@ -290,9 +290,11 @@ class Reception:
             self._post(GenerationFailed(error, fatal=not self._placed_any))
 
     def _there(self, awaited: AwaitSlots | None) -> str:
+        """How many slots there are; `awaited` is what a job that follows its slots waits for."""
         needed = self._needed if awaited is None else awaited.least
         slots = "1 slot" if needed == 1 else f"{needed} slots"
-        return f"it needs {slots}, and hosts with {self.hosts.usable_slots()} have come"
+        at_least = "" if awaited is None or awaited.least == awaited.enough else "at least "
+        return f"it needs {at_least}{slots}, and hosts with {self.hosts.usable_slots()} have come"
 
     def _lose(self, host: Host, how: str) -> None:
         hosted = [worker for worker, at in self._host_of.items() if at is host]
