@@ -61,16 +61,25 @@ class LineReader:
 
     A line belongs to the range that holds its first byte. `offset` is the position, in bytes of the
     decompressed file, of the first line not yet returned. With `quoted`, newlines between double
-    quotes do not end a line. All methods raise SourceDataError if the file cannot be read.
+    quotes do not end a line. Blocks are up to `times` as large as others, for parsers that take long to
+    begin. All methods raise SourceDataError if the file cannot be read.
     """
 
     def __init__(
-        self, files: InputFiles, split: Split, offset: int | None, *, quoted: bool = False
+        self,
+        files: InputFiles,
+        split: Split,
+        offset: int | None,
+        *,
+        quoted: bool = False,
+        times: int = 1,
     ) -> None:
         self.path: str = split.info["path"]
         start: int = split.info["start"]
         self._end: float = float("inf") if split.info["end"] is None else split.info["end"]
         self._quoted = quoted
+        self._block_bytes = times * BLOCK_BYTES
+        self._block_lines = times * BLOCK_LINES
         self._buffer = b""
         self._stream, self._open = files.open(self.path)
         self.offset = start if offset is None else offset
@@ -83,7 +92,7 @@ class LineReader:
             on_error.pop_all()
 
     def read_block(self) -> bytes | None:
-        """The next whole lines, up to BLOCK_LINES of them; None when the range is read."""
+        """The next whole lines of about a block; None when the range is read."""
         while self.offset < self._end:
             cut = self._whole_lines()
             if cut:
@@ -93,7 +102,7 @@ class LineReader:
                     f"{self.path}, byte {self.offset}: a line is longer than {LINE_BYTES_MAX} bytes; "
                     f"is this a text file with one record a line? It begins {_shown(self._buffer)}"
                 )
-            chunk = self._read(max(BLOCK_BYTES, len(self._buffer)))
+            chunk = self._read(max(self._block_bytes, len(self._buffer)))
             if not chunk:
                 return self._take(len(self._buffer)) or None
             self._buffer += chunk
@@ -126,7 +135,7 @@ class LineReader:
         """How many bytes of the buffer to return: whole lines that begin before the range's end."""
         buffer = self._buffer
         if self._quoted:
-            ends = _line_ends_outside_quotes(buffer)[:BLOCK_LINES]
+            ends = _line_ends_outside_quotes(buffer)[: self._block_lines]
             return int(ends[-1]) if len(ends) else 0
         limit = len(buffer)
         room = self._end - self.offset
@@ -134,9 +143,9 @@ class LineReader:
             last = buffer.find(b"\n", int(room) - 1)
             limit = last + 1 if last >= 0 else limit
         cut = buffer.rfind(b"\n", 0, limit) + 1
-        if buffer.count(b"\n", 0, cut) > BLOCK_LINES:
+        if buffer.count(b"\n", 0, cut) > self._block_lines:
             newlines = np.flatnonzero(np.frombuffer(buffer, np.uint8, cut) == ord("\n"))
-            cut = int(newlines[BLOCK_LINES - 1]) + 1
+            cut = int(newlines[self._block_lines - 1]) + 1
         return cut
 
     def _take(self, count: int) -> bytes:
