@@ -11,7 +11,12 @@ from minirt.errors import ConfigurationError
 
 def verify(
     output: Annotated[
-        str, typer.Argument(metavar="OUTPUT", help="Folder or file of Parquet or JSONL.")
+        str,
+        typer.Argument(
+            metavar="OUTPUT",
+            help="Folder or file of Parquet or JSONL, Delta table, Iceberg metadata file, or "
+            "kafka://HOST:PORT/TOPIC.",
+        ),
     ],
     expected: Annotated[
         str, typer.Argument(metavar="EXPECTED", help="The same, with the rows that must be there.")

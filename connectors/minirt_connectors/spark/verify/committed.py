@@ -5,13 +5,15 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 import fsspec
 from fsspec.implementations.local import LocalFileSystem
 
-from minirt.errors import ConfigurationError, StorageError
+from minirt.errors import ConfigurationError, MinirtError, StorageError
+from minirt_connectors.spark.verify.systems import Copy, copy_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -23,24 +25,37 @@ _COMPRESSIONS = {".gz", ".zst", ".bz2", ".lz4", ".snappy"}
 
 @contextmanager
 def within_reach(path: str, storage_options: Mapping[str, Any] | None = None) -> Iterator[str]:
-    """A path at which Spark finds the visible files at `path`: itself, or that of a copy.
+    """A path at which Spark finds the output at `path` as files: itself, or that of a copy.
 
-    Spark may know nothing of s3:// and the like, fsspec does. Raises StorageError.
+    Spark may know nothing of s3:// and the like, fsspec does; nor of tables and topics, whose clients do.
+    Raises StorageError, and ConfigurationError as `copy_of` does.
     """
-    try:
-        options = {**(storage_options or {}), "use_listings_cache": False}
-        files, root = fsspec.url_to_fs(path, **options)
-    except (ValueError, ImportError) as error:
-        raise StorageError(f"cannot list the output ({error})", path) from error
-    if isinstance(files, LocalFileSystem):
+    copy = _copy(path, storage_options or {})
+    if copy is None:
         yield path
         return
     with tempfile.TemporaryDirectory(prefix="minirt-committed-") as folder:
         try:
-            _copy_visible(files, root, Path(folder))
-        except Exception as error:  # Remote filesystems raise errors of their client libraries.
+            copy(Path(folder))
+        except MinirtError:
+            raise
+        except Exception as error:  # Clients raise errors of their own.
             raise StorageError(f"cannot read the output ({error})", path) from error
         yield folder
+
+
+def _copy(path: str, options: Mapping[str, Any]) -> Copy | None:
+    """What copies the output at `path` into a folder; None if Spark finds its files there."""
+    try:
+        copy = copy_of(path, options)
+        if copy is not None:
+            return copy
+        files, root = fsspec.url_to_fs(path, **{**options, "use_listings_cache": False})
+    except MinirtError:
+        raise
+    except (ValueError, ImportError) as error:
+        raise StorageError(f"cannot list the output ({error})", path) from error
+    return None if isinstance(files, LocalFileSystem) else partial(_copy_visible, files, root)
 
 
 def _copy_visible(files: Any, root: str, folder: Path) -> None:

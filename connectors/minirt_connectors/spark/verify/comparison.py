@@ -35,9 +35,12 @@ def verify(
     """Have Spark compare the committed output of a job with what it must be.
 
     `output` is a folder or file of Parquet or JSONL, read as any reader sees it (files that are not
-    committed are hidden), or a DataFrame. What is not local is copied by fsspec, which gets
-    `storage_options`, so Spark needs no connector. Both sides are multisets of rows: the order of rows
-    and of columns does not count, null equals null.
+    committed are hidden), or a DataFrame. It may also be a Delta table, by its folder, an Iceberg table,
+    by its file of metadata (`table.metadata_location`), or a topic of JSON values,
+    `kafka://HOST:PORT/TOPIC`, of which committed records count. What is not local is copied by fsspec or by
+    the client of the system, which gets `storage_options`, so Spark needs no connector.
+
+    Both sides are multisets of rows: the order of rows and of columns does not count, null equals null.
 
     Without `keys`, a row that is there less often than expected is lost, one that is there more
     often is duplicated, and one that is not expected at all is unexpected. With `keys`, columns that
