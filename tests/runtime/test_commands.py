@@ -177,6 +177,7 @@ EVERY_COMMAND = {
 DECIDES = {
     "TriggerCheckpoint": {"protocol/families.py"},
     "StoreSlices": {"protocol/uncoordinated.py"},
+    "LimitDrift": {"protocol/drift.py"},
 }
 """What orders a command; the others are ordered by `protocol/checkpoints.py`."""
 MORE = {
