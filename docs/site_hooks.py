@@ -55,7 +55,7 @@ API = {
     ),
     "Checkpoints": (
         "CheckpointReport CheckpointStatus SubtaskReport ChannelReport CheckpointUnderWay Savepoint "
-        "open_checkpoints Checkpoints StoredCheckpoint"
+        "open_checkpoints Checkpoints StoredCheckpoint SavepointWriter"
     ),
     "Errors": (
         "MinirtError ConfigurationError UserCodeError SourceDataError SinkDataError StorageError "

@@ -45,6 +45,7 @@ A job, over all its generations:
 
     job                 the life of a job: `JobProtocol.handle`
     workers             whether the workers of a generation come up, and are still there
+    slots, reactive     how many slots the hosts offer, and which parallelism follows from that
     restarts, dates     when to begin again, and how people read time
     savepoint_requests, savepoints   what users ask for, and what becomes of it
 

@@ -83,7 +83,7 @@ class DriftLimits:
             members = [
                 SubtaskId(vertex.id, index)
                 for vertex in vertices
-                if vertex.uids[0] in group.sources
+                if group.sources.intersection(vertex.uids)
                 for index in range(vertex.parallelism)
             ]
             self._limits[group.name] = _Limit(group.max_drift_ms, members)
