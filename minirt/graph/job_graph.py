@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 
@@ -61,7 +61,7 @@ class Edge:
     partitioning: Partitioning
     target_input: int = 0
     tag: str | None = None
-    defaulted: bool = False
+    defaulted: bool = field(default=False, compare=False)
     """Whether nobody chose the partitioning: at another parallelism it may be another one."""
 
 
