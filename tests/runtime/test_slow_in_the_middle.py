@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -126,6 +127,7 @@ def test_a_worker_looks_around_and_sends_before_each_slice() -> None:
             self.id = self.name = name
             self.runnable, self.has_input, self.wake_at = True, True, None
             self.outputs = SimpleNamespace(full=False)
+            self.input = SimpleNamespace(held_by_drift=False)
 
         def on_time(self) -> None:
             done.append(f"clock of {self.name}")
@@ -154,6 +156,7 @@ def test_a_worker_looks_around_and_sends_before_each_slice() -> None:
         _wiring=SimpleNamespace(move_frames=lambda: done.append("send")),
         _time={one.id: SimpleNamespace(turn_to=lambda *of: None) for one in subtasks},
         _beat=lambda: None,
+        _long_calls=SimpleNamespace(watched=nullcontext),
         _report=lambda: None,
     )
     worker.run()

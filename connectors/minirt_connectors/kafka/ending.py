@@ -7,6 +7,7 @@ that are used here, which librdkafka uses as well, an epoch changes with `init_t
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Collection
 from contextlib import suppress
@@ -24,6 +25,12 @@ _ASKS_TO_INSTALL = (
     'pip install "minirt[kafka]"'
 )
 _TRY_S = 30.0
+_TELLS_REQUESTS = (
+    "kafka.net.connection",
+    "kafka.net.transport",
+    "kafka.protocol.parser",
+)
+"""Loggers that tell, at level DEBUG, all that is sent: the password of a login too."""
 _REQUEST_TIMEOUT_MS = 10_000
 _FENCE_TIMEOUT_MS = 60_000
 """That of transactions that nobody begins: who fences a writer only ends what that has begun."""
@@ -182,6 +189,9 @@ class TransactionClient:
 def _connect(cluster: Cluster) -> Any:
     """A client that answers: one that does not is taken down with its thread."""
     _errors()
+    for name in _TELLS_REQUESTS:
+        wordy = logging.getLogger(name)
+        wordy.setLevel(max(wordy.level, logging.INFO))
     from kafka.admin import KafkaAdminClient
     from kafka.net.compat import KafkaNetClient
 

@@ -307,7 +307,8 @@ class SourceInput(Input, Member):
 
     def _end_if_finished(self) -> Element | None:
         if any(not state.finished for state in self._states):
-            if self._wake_at is None:
+            # A source that is too far ahead hears when it may go on.
+            if self._wake_at is None and not self.held_by_drift:
                 self._wake_at = self.ctx.monotonic() + self._poll_interval_s
             return None
         return self._end()
