@@ -102,8 +102,7 @@ def test_a_wrong_mode_shows_in_the_output_as_well() -> None:
         run_case(draw_case(seed), HastyAligned(), look_into_checkpoints=False)
         for seed in seeds(5 * RUNS)
     )
-    failed = next(run for run in runs if run.verdict.lost > 0)
-    assert any("lost" in wrong for wrong in failed.wrong)
+    assert any("lost" in wrong for run in runs for wrong in run.wrong)
 
 
 def test_a_channel_that_stays_blocked_is_no_progress() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import minirt as rt
-from minirt.runtime.subtask import source_input as source_module
+from minirt.runtime.subtask.splits import Silence
 from minirt.state.event_times import EventTimes
 from minirt.testing import SimulationResult, TransactionalSink, simulate
 from minirt.testing.conformance.sources import NumberedSource
@@ -122,12 +122,12 @@ def test_records_of_a_slow_source_are_on_time() -> None:
 
 
 def test_a_source_that_is_idle_while_it_is_busy_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = source_module._Silence.asked_in_vain
+    asked = Silence.asked_in_vain
 
     def whatever_passed(self: Any, began: float, ended: float) -> None:
         self.wait_max_s = 1e9
         asked(self, began, ended)
 
-    monkeypatch.setattr(source_module._Silence, "asked_in_vain", whatever_passed)
-    monkeypatch.setattr(source_module._Silence, "end", lambda self: None)
+    monkeypatch.setattr(Silence, "asked_in_vain", whatever_passed)
+    monkeypatch.setattr(Silence, "end", lambda self: None)
     assert any(late_of_slow_source(seed) for seed in range(SEEDS))
