@@ -190,8 +190,7 @@ def _connect(cluster: Cluster) -> Any:
     """A client that answers: one that does not is taken down with its thread."""
     _errors()
     for name in _TELLS_REQUESTS:
-        wordy = logging.getLogger(name)
-        wordy.setLevel(max(wordy.level, logging.INFO))
+        logging.getLogger(name).addFilter(_tells_no_request)
     from kafka.admin import KafkaAdminClient
     from kafka.net.compat import KafkaNetClient
 
@@ -217,6 +216,10 @@ def _connect(cluster: Cluster) -> Any:
                 client.close()
                 client._manager._net.stop()
         raise
+
+
+def _tells_no_request(record: logging.LogRecord) -> bool:
+    return record.levelno > logging.DEBUG
 
 
 def _errors() -> Any:
