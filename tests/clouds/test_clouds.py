@@ -18,6 +18,8 @@ from tests.watch import Watch
 
 
 class TestStorage(StorageContract):
+    races = 10
+
     @pytest.fixture
     def store(self, cloud: Cloud, prefix: str) -> ObjectStore:
         return ObjectStore(f"{prefix}/checkpoints/job", cloud.options)

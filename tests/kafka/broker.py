@@ -140,6 +140,11 @@ class Broker(Cluster):
     def secured(self) -> str:
         return f"127.0.0.1:{self.secured_port}"
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether it has ended by itself."""
+        return self._server is not None and self._server.poll() is not None
+
     def start(self) -> None:
         """Start it and wait until it answers."""
         with (self._folder / "log").open("ab") as log:
@@ -165,6 +170,11 @@ class Broker(Cluster):
     def restart(self, how: signal.Signals) -> None:
         self.stop(how)
         self.start()
+
+
+def ids(cluster: Cluster, topic: str) -> list[int]:
+    """The field `id` of all records, in order."""
+    return sorted(row["id"] for row in cluster.values(topic))
 
 
 def _properties(data: Path, port: int, secured: int, controller: int) -> str:

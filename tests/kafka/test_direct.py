@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -20,9 +21,9 @@ from minirt_connectors.kafka import KafkaSink, LostTransactionError
 from minirt_connectors.kafka.cluster import Cluster as Client
 from minirt_connectors.kafka.ending import TransactionClient
 from minirt_connectors.kafka.login import login_of
+from tests.coordinators import JOB, committer, prepared
 from tests.jobs import named_rows
-from tests.kafka.broker import PASSWORD, USER, Broker, Cluster
-from tests.kafka.coordinators import JOB, committer, ids, prepared
+from tests.kafka.broker import PASSWORD, USER, Broker, Cluster, ids
 from tests.kafka.test_sink import KafkaTrial, refused
 
 pytestmark = [pytest.mark.kafka, pytest.mark.processes]
@@ -88,6 +89,11 @@ def test_a_job_writes_each_record_once(cluster: Cluster, tmp_path: Path) -> None
     assert not (tmp_path / "chk" / "staged").exists()
 
 
+def own_ones(cluster: Cluster) -> list[str]:
+    """Those of the sinks of this run: others may use the brokers, too."""
+    return [id for id in open_ones(cluster) if id.startswith(f"minirt-{JOB.name}.")]
+
+
 # Coordinators.
 
 
@@ -119,67 +125,81 @@ def test_what_a_crash_has_left_open_is_ended_at_any_parallelism(
 ) -> None:
     topic, staging = cluster.topic(), ObjectStore(str(tmp_path))
     sink = direct(cluster, topic)
-    before = open_ones(cluster)
+    before = own_ones(cluster)
     crashed = [sink.open_writer(SinkContext(JOB, "out", n, 4, 1, staging)) for n in range(4)]
     for writer in crashed:
         writer.write(Rows([{"id": -1}]))
     kept = prepared(sink, 1, 1, staging)
-    assert len(open_ones(cluster)) == len(before) + 5
+    assert len(own_ones(cluster)) == len(before) + 5
     second = committer(sink, 2, staging)
     second.discard_uncommitted([one.handle for one in kept])
     second.commit_restored(kept)
     second.commit(prepared(sink, 2, 2, staging))
-    assert open_ones(cluster) == before
+    assert own_ones(cluster) == before
     assert ids(cluster, topic) == [1, 2]
     for one in (second, *crashed):
         one.close()
 
 
-def test_ids_are_used_in_turn_and_old_handles_end_nothing(cluster: Cluster, tmp_path: Path) -> None:
+@dataclass
+class Running:
+    """A sink of one writer whose job runs."""
+
+    topic: str
+    writer: Any
+    commits: Any
+    sent: list[Committable] = field(default_factory=list)
+
+    def send(self, number: int) -> None:
+        self.sent += finished(self.writer, number)
+
+
+def finished(writer: Any, number: int) -> list[Committable]:
+    """What is to be committed of one record, written for the checkpoint of this number."""
+    writer.write(Rows([{"id": number}]))
+    ready = writer.prepare(number)
+    ready.finish()
+    return [Committable(number, handle) for handle in ready.handles]
+
+
+@pytest.fixture
+def running(cluster: Cluster, tmp_path: Path) -> Iterator[Running]:
     topic, staging = cluster.topic(), ObjectStore(str(tmp_path))
     sink = direct(cluster, topic)
-    commits = committer(sink, 1, staging)
     writer = sink.open_writer(SinkContext(JOB, "out", 0, 1, 1, staging))
-    sent: list[Committable] = []
+    made = Running(topic, writer, committer(sink, 1, staging))
+    yield made
+    made.writer.close()
+    made.commits.close()
+
+
+def test_ids_are_used_in_turn_and_old_handles_end_nothing(
+    cluster: Cluster, running: Running
+) -> None:
+    writer, commits, sent = running.writer, running.commits, running.sent
     for number in range(1, 11):
-        sent += finished(writer, number)
+        running.send(number)
         commits.commit(sent[-1:])
     used = [one.handle["transaction"] for one in sent]
     assert len(set(used)) <= 4
     writer.write(Rows([{"id": 11}]))
     client = TransactionClient(Client(cluster.bootstrap, None))
-    old = [one.handle for one in sent if one.handle["transaction"] in open_ones(cluster)]
+    old = [one.handle for one in sent if one.handle["transaction"] in own_ones(cluster)]
     assert old
     for handle in old:  # The id is that of the open transaction, the epoch is not.
         assert not client.commit(handle["transaction"], handle["producer"], handle["epoch"])
     for one in sent:
         commits.commit([one])
-    assert ids(cluster, topic) == list(range(1, 11))
-    writer.close()
-    commits.close()
+    assert ids(cluster, running.topic) == list(range(1, 11))
     client.close()
 
 
-def test_commits_that_are_behind_lose_nothing(cluster: Cluster, tmp_path: Path) -> None:
-    topic, staging = cluster.topic(), ObjectStore(str(tmp_path))
-    sink = direct(cluster, topic)
-    commits = committer(sink, 1, staging)
-    writer = sink.open_writer(SinkContext(JOB, "out", 0, 1, 1, staging))
-    sent: list[Committable] = []
+def test_commits_that_are_behind_lose_nothing(cluster: Cluster, running: Running) -> None:
     for number in range(1, 7):
-        sent += finished(writer, number)
+        running.send(number)
         if number % 3 == 0:
-            commits.commit(sent[::-1])
-    assert ids(cluster, topic) == list(range(1, 7))
-    writer.close()
-    commits.close()
-
-
-def finished(writer: Any, number: int) -> list[Committable]:
-    writer.write(Rows([{"id": number}]))
-    ready = writer.prepare(number)
-    ready.finish()
-    return [Committable(number, handle) for handle in ready.handles]
+            running.commits.commit(running.sent[::-1])
+    assert ids(cluster, running.topic) == list(range(1, 7))
 
 
 # Transactions that the broker has ended.
@@ -187,7 +207,7 @@ def finished(writer: Any, number: int) -> list[Committable]:
 
 def expired(cluster: Cluster, before: list[str]) -> None:
     end = time.monotonic() + 60
-    while open_ones(cluster) != before:
+    while own_ones(cluster) != before:
         assert time.monotonic() < end, "the broker ends no transaction"
         time.sleep(0.1)
 
@@ -198,7 +218,7 @@ def test_records_that_are_lost_are_told(
     topic, staging = cluster.topic(2), ObjectStore(str(tmp_path))
     hasty = direct(cluster, topic, partition=lambda row: 0, transaction_timeout="1s")
     sink = direct(cluster, topic, partition=lambda row: 1, on_lost="skip")
-    before = open_ones(cluster)
+    before = own_ones(cluster)
     lost = prepared(hasty, 1, 1, staging)
     expired(cluster, before)
     both = [*lost, *prepared(sink, 1, 1, staging)]
@@ -223,7 +243,7 @@ def test_a_transaction_that_ends_before_its_checkpoint_fails_that(
 ) -> None:
     staging = ObjectStore(str(tmp_path))
     sink = direct(cluster, cluster.topic(), transaction_timeout="1s")
-    before = open_ones(cluster)
+    before = own_ones(cluster)
     writer = sink.open_writer(SinkContext(JOB, "out", 0, 1, 1, staging))
     writer.write(Rows([{"id": 1}]))
     expired(cluster, before)

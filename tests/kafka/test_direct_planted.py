@@ -20,8 +20,8 @@ from minirt_connectors.kafka import KafkaSink
 from minirt_connectors.kafka.direct import DirectCommitter, SentTransaction, Transactions
 from minirt_connectors.kafka.ending import TransactionClient
 from minirt_connectors.kafka.transactions import Sender
-from tests.kafka.broker import Cluster
-from tests.kafka.coordinators import JOB, committer, ids, prepared
+from tests.coordinators import JOB, committer, prepared
+from tests.kafka.broker import Cluster, ids
 from tests.kafka.test_direct import direct, finished
 from tests.kafka.test_planted import DyingProducer
 from tests.ledgers import Bent

@@ -62,9 +62,8 @@ def run(
             cluster.restart(signal.SIGKILL)
             crashes -= 1
 
-    command = [sys.executable, "-c", _JOB, cluster.bootstrap, topic, results, str(storage)]
-    command.append(delivery)
-    run_to_its_end(command, chance, strike)
+    arguments = [cluster.bootstrap, topic, results, str(storage), delivery]
+    run_to_its_end(_JOB, arguments, chance, strike)
     return results, done
 
 

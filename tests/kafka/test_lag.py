@@ -13,9 +13,11 @@ import pytest
 
 import minirt as rt
 from minirt_connectors.kafka import KafkaSource
+from minirt_connectors.kafka.cluster import Cluster as Client
 from minirt_connectors.kafka.lag import read_options
 from tests.cli.conftest import call as call
 from tests.kafka.broker import PASSWORD, USER, Broker, Cluster
+from tests.runtime.processes import wait_until
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Call, Called
@@ -91,18 +93,17 @@ def test_it_counts_what_is_behind_the_checkpoint_and_the_group(
 def test_what_cannot_be_asked_is_one_line(
     cluster: Cluster, call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("minirt_connectors.kafka.cluster.START_TIMEOUT_S", 2.0)
     topic, storage, other = cluster.topic(), tmp_path / "chk", tmp_path / "other"
     cluster.send(topic, [{"n": 1}])
     read_to_its_end(cluster, topic, storage, None)
     cluster.admin.delete_topics([topic])[topic].result(30)
+    wait_until(lambda: topic not in cluster.admin.list_topics(timeout=30).topics, "it is gone")
     env = rt.Environment("numbers")
     env.source(rt.SequenceSource(5), uid="numbers").sink(rt.DiscardSink(), uid="out")
     env.execute(runner="inline", checkpointing=rt.Checkpointing(other))
     at = ("--bootstrap", cluster.bootstrap)
     for arguments, message in (
         ((str(storage), *at), f"cannot use the topic '{topic}'"),
-        ((str(storage), "--bootstrap", "127.0.0.1:1"), "127.0.0.1:1: no broker answers"),
         (("--group", "nobody", *at), "the group 'nobody' has no offsets"),
         ((str(other), *at), "has no Kafka source"),
         ((str(storage), "--uid", "inn", *at), "no operator 'inn'"),
@@ -112,6 +113,31 @@ def test_what_cannot_be_asked_is_one_line(
         (("--group", "g", "--client-options", "no.conf", *at), "no.conf"),
     ):
         refused(call("kafka", "lag", *arguments), message)
+    monkeypatch.setattr("minirt_connectors.kafka.cluster.START_TIMEOUT_S", 0.5)
+    nobody = call("kafka", "lag", str(storage), "--bootstrap", "127.0.0.1:1")
+    refused(nobody, "127.0.0.1:1: no broker answers")
+
+
+def test_brokers_that_take_over_a_group_or_a_partition_are_asked_again() -> None:
+    taking_over = ["COORDINATOR_LOAD_IN_PROGRESS", "NOT_COORDINATOR", "_WAIT_COORD"]
+    taking_over += ["LEADER_NOT_AVAILABLE", "NOT_LEADER_FOR_PARTITION"]
+
+    def ask() -> str:
+        if taking_over:
+            raise kafka.KafkaException(
+                kafka.KafkaError(getattr(kafka.KafkaError, taking_over.pop()))
+            )
+        return "offsets"
+
+    cluster = Client("127.0.0.1:1", None)
+    assert cluster.answer("cannot ask", ask, wait_s=60) == "offsets"
+    taking_over.append("NOT_COORDINATOR")
+    with pytest.raises(rt.StorageError, match="cannot ask: "):
+        cluster.answer("cannot ask", ask, wait_s=-1)
+    taking_over += ["NOT_COORDINATOR", "GROUP_AUTHORIZATION_FAILED"]
+    with pytest.raises(rt.ConfigurationError, match="cannot ask: "):
+        cluster.answer("cannot ask", ask, wait_s=60)
+    assert taking_over == ["NOT_COORDINATOR"]
 
 
 def test_options_come_from_a_file(broker: Broker, call: Call, tmp_path: Path) -> None:

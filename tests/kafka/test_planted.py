@@ -22,8 +22,8 @@ from minirt_connectors.kafka import KafkaSink
 from minirt_connectors.kafka.cluster import Cluster as Client
 from minirt_connectors.kafka.ledger import LedgerTopic, packed
 from minirt_connectors.kafka.transactions import KafkaConnection, Sender, _Transaction
-from tests.kafka.broker import Cluster
-from tests.kafka.coordinators import JOB, committer, ids, prepared
+from tests.coordinators import JOB, committer, prepared
+from tests.kafka.broker import Cluster, ids
 from tests.kafka.test_sink import KafkaTrial
 from tests.ledgers import Bent
 

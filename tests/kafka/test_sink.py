@@ -19,9 +19,9 @@ from minirt.testing.contracts import SinkContract
 from minirt.testing.sinks import SinkTrial, check_sink
 from minirt_connectors.kafka import KafkaSink, KafkaSource
 from minirt_connectors.kafka.cluster import START_TIMEOUT_S
+from tests.coordinators import JOB, committer, prepared
 from tests.jobs import named_rows
-from tests.kafka.broker import PASSWORD, USER, Broker, Cluster
-from tests.kafka.coordinators import JOB, committer, ids, prepared
+from tests.kafka.broker import PASSWORD, USER, Broker, Cluster, ids
 
 pytestmark = [pytest.mark.kafka, pytest.mark.processes]
 
@@ -215,6 +215,31 @@ def test_brokers_that_are_down_are_told_in_time(end: Any, monkeypatch: pytest.Mo
 @pytest.mark.parametrize("end", [KafkaSink, KafkaSource])
 def test_a_topic_that_is_missing_is_refused(cluster: Cluster, end: Any) -> None:
     refused(end(cluster.bootstrap, "nowhere"), "cannot use the topic 'nowhere'")
+
+
+@pytest.mark.parametrize("delivery", ["exactly_once", "direct", "at_least_once"])
+def test_a_topic_that_is_deleted_meanwhile_is_an_error_that_says_so(
+    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, delivery: Any
+) -> None:
+    for module in ("transactions", "sink"):
+        monkeypatch.setattr(f"minirt_connectors.kafka.{module}.MESSAGE_TIMEOUT_S", 3)
+    topic, staging = cluster.topic(), ObjectStore(str(tmp_path))
+    sink = KafkaSink(cluster.bootstrap, topic, delivery=delivery, ledger=f"ledger-{topic}")
+    commits = committer(sink, 1, staging)
+    writer = sink.open_writer(SinkContext(JOB, "out", 0, 1, 1, staging))
+    cluster.admin.delete_topics([topic])[topic].result(60)
+
+    def write() -> None:
+        writer.write(Rows([{"id": 1}]))
+        ready = writer.prepare(1)
+        assert ready.finish is not None
+        ready.finish()
+        commits.commit([Committable(1, handle) for handle in ready.handles])
+
+    with pytest.raises(rt.SinkDataError, match="the topic was deleted"):
+        write()
+    writer.close()
+    commits.close()
 
 
 @pytest.mark.parametrize("end", [KafkaSink, KafkaSource])

@@ -10,10 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import confluent_kafka as kafka
+import confluent_kafka.admin
 import pyarrow as pa
 import pytest
 
 import minirt as rt
+from minirt.io.base import Split
 from minirt.testing.contracts import SourceContract
 from minirt.testing.contracts.source import read_all
 from minirt_connectors.kafka import KafkaSource
@@ -151,6 +153,37 @@ def until_records(reader: rt.SplitReader, timeout_s: float = 30.0) -> list[Any]:
             return list(batch)
         time.sleep(0.01)
     raise AssertionError("nothing came")
+
+
+@pytest.mark.parametrize("bounded", [True, False], ids=["bounded", "endless"])
+def test_a_topic_that_is_deleted_or_made_anew_is_an_error(cluster: Cluster, bounded: bool) -> None:
+    """The consumer hears of neither, and would pass over the first records of the new topic."""
+    topic = cluster.topic()
+    cluster.send(topic, [{"id": n} for n in range(10)])
+    source = KafkaSource(cluster.bootstrap, topic, bounded=bounded, discovery="100ms")
+    [split] = source.plan_splits(1)
+    reader = source.open_split(split, None)
+    assert next(filter(None, iter(reader.read, None))) == [{"id": n} for n in range(10)]
+    offset = reader.offset
+    reader.close()
+    cluster.admin.delete_topics([topic])[topic].result(60)
+    behind = Split(split.id, {**split.info, "end": 20 if bounded else None})
+    with pytest.raises(rt.SourceDataError, match=r"the topic was deleted$"):
+        read_for_long(source, behind, offset)
+    cluster.admin.create_topics([kafka.admin.NewTopic(topic, 1)])[topic].result(60)
+    cluster.send(topic, [{"id": -n} for n in range(30)])
+    with pytest.raises(rt.SourceDataError, match="made anew"):
+        read_for_long(source, behind, offset)
+
+
+def read_for_long(source: rt.Source, split: Split, offset: Any) -> None:
+    reader, end = source.open_split(split, offset), time.monotonic() + 60
+    try:
+        while time.monotonic() < end:
+            assert reader.read() == []
+            time.sleep(0.02)
+    finally:
+        reader.close()
 
 
 def test_more_than_fits_into_memory_waits_at_the_broker(

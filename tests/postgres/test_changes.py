@@ -16,7 +16,7 @@ import minirt as rt
 from minirt.errors import SourceDataError, StorageError
 from minirt.io import Split, SplitReader
 from minirt.testing.contracts.source import positions, read_all
-from minirt_connectors.postgres import PostgresChangesSource
+from minirt_connectors.postgres import PostgresChangesSource, slot_reader
 from minirt_connectors.postgres.slots import lsn_text
 from tests.postgres.replica import SLOT, Replica, forget, writing
 from tests.postgres.server import Postgres
@@ -221,6 +221,23 @@ def test_a_start_that_came_no_further_is_taken_up_and_another_is_refused(server:
 
 
 # What keeps a job from reading.
+
+
+def test_a_position_is_never_within_a_record_of_the_log(
+    server: Postgres, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The log on disk may end within one. After a crash, other records would be there."""
+    [split] = changes(server, existing=False).plan_splits(1)
+    server.run("INSERT INTO other VALUES (1)")
+    [(end,)] = server.rows("SELECT (pg_current_wal_flush_lsn() - '0/0')::int8")
+    monkeypatch.setattr(slot_reader, "log_end", lambda connection: end - 8)
+    reader = changes(server).open_split(split, None)
+    try:
+        while reader.offset[2] < end - 8:
+            assert reader.read() == []
+        assert reader.offset[2] == end
+    finally:
+        reader.close()
 
 
 def test_a_slot_has_one_reader(server: Postgres, monkeypatch: pytest.MonkeyPatch) -> None:

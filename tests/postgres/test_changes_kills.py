@@ -84,8 +84,7 @@ def run(server: Postgres, storage: Path, kills: int, seed: int, crashes: int = 0
                 written.join(30)
                 _fill_log(server, until)
 
-        command = [sys.executable, "-c", _JOB, server.uri, str(storage), until]
-        run_to_its_end(command, chance, strike)
+        run_to_its_end(_JOB, [server.uri, str(storage), until], chance, strike)
     return done
 
 

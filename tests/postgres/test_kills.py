@@ -1,10 +1,12 @@
-"""SIGKILL of workers, coordinator and server; for more, `-m tests.postgres.test_kills N`."""
+"""SIGKILL of workers, coordinator and server; for more, `-m tests.postgres.test_kills N append|upsert`."""
 
 from __future__ import annotations
 
 import random
 import signal
 import sys
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -15,21 +17,26 @@ from tests.program_kills import Program, kill, run_to_its_end
 
 pytestmark = [pytest.mark.postgres, pytest.mark.processes]
 
-RECORDS = 3000
+RECORDS, KEYS = 3000, 100
 
 _JOB = """
 import sys, time
 import minirt as rt
 from minirt_connectors.postgres import PostgresSink
 
+uri, storage, records, keys = *sys.argv[1:3], *map(int, sys.argv[3:5])
+
 def named(number):
     time.sleep(0.001)
     return {"id": number, "name": f"row {number}"}
 
-uri, storage, records = sys.argv[1], sys.argv[2], int(sys.argv[3])
+def of_key(number):
+    time.sleep(0.001)
+    return {"id": number % keys}
+
 env = rt.Environment("killed", parallelism=2)
 numbers = env.source(rt.SequenceSource(records, splits=4), uid="numbers")
-numbers.map(named, uid="named").sink(PostgresSink(uri, "results"), uid="out")
+{results}
 env.execute(
     checkpointing=rt.Checkpointing(storage, interval="50ms", tolerable_failures=1000),
     restart=rt.Restart.fixed_delay(None, "10ms"),
@@ -38,13 +45,45 @@ env.execute(
 """
 
 
-def run(server: Postgres, storage: Path, kills: int, seed: int, crashes: int = 0) -> int:
+@dataclass(frozen=True)
+class Mode:
+    """A mode of the sink: what the job writes, into which table, and how many are lost and repeated."""
+
+    results: str
+    columns: str
+    judge: str
+
+    @property
+    def job(self) -> str:
+        return _JOB.replace("{results}", self.results)
+
+
+MODES = {
+    "append": Mode(
+        'numbers.map(named, uid="named").sink(PostgresSink(uri, "results"), uid="out")',
+        "id bigint, name text",
+        f"SELECT {RECORDS} - count(DISTINCT id), count(*) - count(DISTINCT id) FROM results",
+    ),
+    "upsert": Mode(
+        'counts = numbers.map(of_key, uid="of").key_by("id").aggregate(rt.Count("n"), uid="counts")\n'
+        'counts.sink(PostgresSink(uri, "results", mode="upsert", key="id"), uid="out")',
+        "id bigint PRIMARY KEY, n bigint",
+        f"SELECT sum(greatest({RECORDS // KEYS} - coalesce(n, 0), 0)), "
+        f"sum(greatest(n - {RECORDS // KEYS}, 0)) "
+        f"FROM generate_series(0, {KEYS - 1}) key LEFT JOIN results ON key = id",
+    ),
+}
+
+
+def run(
+    server: Postgres, storage: Path, kills: int, seed: int, crashes: int = 0, *, mode: Mode
+) -> int:
     """Run the job to its end, killing on the way; returns how often something was killed.
 
     In between the server is stopped or crashes so many times, and is started again.
     """
     server.run("DROP TABLE IF EXISTS results, minirt_commits")
-    server.run("CREATE TABLE results (id bigint, name text)")
+    server.run(f"CREATE TABLE results ({mode.columns})")
     chance, done = random.Random(seed), 0
 
     def strike(program: Program) -> None:
@@ -55,21 +94,26 @@ def run(server: Postgres, storage: Path, kills: int, seed: int, crashes: int = 0
             server.restart(chance.choice([signal.SIGINT, signal.SIGQUIT]))
             crashes -= 1
 
-    command = [sys.executable, "-c", _JOB, server.uri, str(storage), str(RECORDS)]
-    run_to_its_end(command, chance, strike)
+    run_to_its_end(mode.job, [server.uri, str(storage), str(RECORDS), str(KEYS)], chance, strike)
     return done
 
 
-def judged(server: Postgres) -> tuple[int, int]:
-    """How many records are lost, and how many are there more than once."""
-    [(rows, ids)] = server.rows("SELECT count(*), count(DISTINCT id) FROM results")
-    return RECORDS - ids, rows - ids
+def judged(server: Postgres, *, mode: Mode) -> tuple[int, int]:
+    """How many records are lost, and how many are there, or were counted, more than once."""
+    [(lost, repeated)] = server.rows(mode.judge)
+    return int(lost), int(repeated)
 
 
-def test_nothing_is_lost_or_repeated_whoever_is_killed(server: Postgres, tmp_path: Path) -> None:
-    assert run(server, tmp_path / "chk", kills=5, seed=1, crashes=1) > 0
-    assert judged(server) == (0, 0)
+@pytest.mark.parametrize("mode", MODES.values(), ids=MODES)
+def test_nothing_is_lost_or_repeated_whoever_is_killed(
+    server: Postgres, tmp_path: Path, mode: Mode
+) -> None:
+    assert run(server, tmp_path / "chk", kills=5, seed=1, crashes=1, mode=mode) > 0
+    assert judged(server, mode=mode) == (0, 0)
 
 
 if __name__ == "__main__":
-    sys.exit(soak_with_server(int(sys.argv[1]), run, judged))
+    chosen = MODES[sys.argv[2] if len(sys.argv) > 2 else "append"]
+    sys.exit(
+        soak_with_server(int(sys.argv[1]), partial(run, mode=chosen), partial(judged, mode=chosen))
+    )

@@ -28,9 +28,10 @@ def prefix(endpoint: Endpoint) -> Iterator[str]:
     """A URL below which this test has its objects."""
     url = endpoint.new_prefix()
     yield url
-    files = endpoint.filesystem()
-    for path in files.find(url):
-        files.rm_file(path)
+    if endpoint.lasts:
+        files = endpoint.filesystem()
+        for path in files.find(url):
+            files.rm_file(path)
 
 
 @pytest.fixture

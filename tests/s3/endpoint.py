@@ -31,6 +31,8 @@ class Endpoint:
     key: str
     secret: str
     bucket: str
+    lasts: bool = False
+    """Whether it outlives the tests."""
 
     @property
     def options(self) -> dict[str, Any]:
@@ -68,7 +70,7 @@ def s3_endpoint() -> Iterator[Endpoint]:
     secret = os.environ.get("TEST_S3_SECRET", SECRET)
     bucket = os.environ.get("TEST_S3_BUCKET", BUCKET)
     if url is not None:
-        yield _with_bucket(Endpoint(url, key, secret, bucket))
+        yield _with_bucket(Endpoint(url, key, secret, bucket, lasts=True))
         return
     command = [sys.executable, "-m", "tests.s3.server"]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as server:

@@ -55,7 +55,7 @@ def test_nothing_is_reachable_from_other_machines(services: dict[str, Any]) -> N
 def test_what_is_mounted_is_there(services: dict[str, Any]) -> None:
     mounted = [volume for service in services.values() for volume in service.get("volumes", [])]
     files = [volume.split(":")[0] for volume in mounted if volume.startswith("./")]
-    assert len(files) == 3
+    assert len(set(files)) == 3
     for file in files:
         assert (ROOT / file).exists(), file
 
@@ -69,8 +69,11 @@ def test_postgres_lets_slots_be_read_and_limits_what_they_keep(services: dict[st
 
 def test_prometheus_and_grafana_find_each_other_and_the_job(services: dict[str, Any]) -> None:
     (scrape,) = yaml.safe_load((ROOT / "docker/prometheus.yml").read_text())["scrape_configs"]
-    ((target,),) = [each["targets"] for each in scrape["static_configs"]]
-    assert services["prometheus"]["extra_hosts"] == [f"{target.rpartition(':')[0]}:127.0.0.1"]
+    (targets,) = [each["targets"] for each in scrape["static_configs"]]
+    places = [target.rpartition(":") for target in targets]
+    assert services["prometheus"]["extra_hosts"] == [f"{places[0][0]}:127.0.0.1"]
+    published = [services[name]["ports"] for name in ("job", "standby")]
+    assert published == [[f"127.0.0.1:{port}:9464"] for _, _, port in places]
     datasources = yaml.safe_load((ROOT / "docker/grafana/datasources/prometheus.yml").read_text())
     (source,) = datasources["datasources"]
     assert source["url"] == "http://prometheus:9090"

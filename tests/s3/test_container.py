@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tomllib
 from collections import Counter
+from collections.abc import Callable
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.runtime.processes import wait_until
+from tests.runtime.processes import children, send, wait_until
 from tests.s3.endpoint import BUCKET, ROOT, Endpoint
 
 DOCKERFILE = (ROOT / "docker/Dockerfile").read_text()
@@ -63,39 +64,91 @@ def test_the_image_is_slim_without_root_and_has_extras_that_exist() -> None:
 
 
 def test_only_those_who_ask_start_the_job() -> None:
-    assert service("job")["profiles"] == service("page")["profiles"] == ["job"]
-    assert service("job")["image"] == service("page")["image"] == "minirt"
+    services = [service(name) for name in ("job", "standby", "page")]
+    assert [each["profiles"] for each in services] == [["job"]] * 3
+    assert {each["image"] for each in services} == {"minirt"}
     checkpoints = service("job")["environment"]["MINIRT_CHECKPOINTING_STORAGE"]
     assert service("page")["command"] == ["ui", checkpoints]
     assert f"s3://{BUCKET}/" in checkpoints
 
 
-@pytest.mark.processes
-def test_the_job_stops_with_a_savepoint_and_goes_on(
-    endpoint: Endpoint, prefix: str, tmp_path: Path
-) -> None:
-    ours = {
-        name: value.replace(f"s3://{BUCKET}", prefix)
-        for name, value in service("job")["environment"].items()
-        if not name.startswith(("AWS_", "MINIRT_OPTIONS_METRICS"))
-    }
+def test_the_standby_is_like_the_job_but_does_not_begin_it() -> None:
+    job, standby = service("job"), service("standby")
+    assert [one for one in job["command"] if one != "--at-once"] == standby["command"]
+    assert f"--storage={job['environment']['MINIRT_CHECKPOINTING_STORAGE']}" in job["command"]
+    differing = {name for name in job if job[name] != standby.get(name)}
+    assert differing == {"command", "depends_on", "ports"}
+
+
+@pytest.fixture
+def app(tmp_path: Path) -> Path:
+    """What is mounted. Event time runs a hundred times as fast, so that windows end while a test waits."""
     shutil.copytree(ROOT / "docker/job", tmp_path / "app")
-    command = [sys.executable, "-m", "minirt", *service("job")["command"]]
-    # Event time runs a hundred times as fast, so that windows end while the test waits.
     job = tmp_path / "app/job.py"
     job.write_text(job.read_text().replace("speed=1.0", "speed=100.0"))
-    environment = {**os.environ, **endpoint.environment, **ours, "PYTHONPATH": str(ROOT)}
-    for _ in range(2):
-        before = len(rows(endpoint, prefix))
-        with subprocess.Popen(
+    return tmp_path / "app"
+
+
+Start = Callable[[str], subprocess.Popen[str]]
+
+
+@pytest.fixture
+def start(endpoint: Endpoint, prefix: str, app: Path) -> Start:
+    """Starts what the container of a service runs, with a place of its own on S3."""
+
+    def begin(name: str) -> subprocess.Popen[str]:
+        ours = {
+            variable: value.replace(f"s3://{BUCKET}", prefix)
+            for variable, value in service(name)["environment"].items()
+            if not variable.startswith(("AWS_", "MINIRT_OPTIONS_METRICS"))
+        }
+        minirt = [sys.executable, "-m", "minirt"]
+        command = [*minirt]
+        for one in service(name)["command"]:
+            command += minirt if one == "minirt" else [one.replace(f"s3://{BUCKET}", prefix)]
+        return subprocess.Popen(
             [*command, "--set", "checkpointing.interval=500ms"],
-            cwd=tmp_path / "app",
-            env=environment,
+            cwd=app,
+            env={**os.environ, **endpoint.environment, **ours, "PYTHONPATH": str(ROOT)},
             stderr=subprocess.PIPE,
             text=True,
-        ) as program:
+        )
+
+    return begin
+
+
+@pytest.mark.processes
+def test_the_job_stops_with_a_savepoint_and_goes_on(
+    endpoint: Endpoint, prefix: str, start: Start
+) -> None:
+    for _ in range(2):
+        before = len(rows(endpoint, prefix))
+        with start("job") as program:
             assert "savepoint" in stopped_after_rows(program, endpoint, prefix, before + 6)
-    found = rows(endpoint, prefix)
+    each_window_once(rows(endpoint, prefix))
+
+
+@pytest.mark.processes
+def test_the_standby_takes_over_when_the_container_of_the_job_is_killed(
+    endpoint: Endpoint, prefix: str, start: Start
+) -> None:
+    with start("job") as job, start("standby") as standby:
+        try:
+            wait_until(lambda: len(rows(endpoint, prefix)) >= 6, "output", 60)
+            for pid in [*children(job.pid), job.pid]:
+                send(pid, signal.SIGKILL)
+            before = len(rows(endpoint, prefix))
+            said = stopped_after_rows(standby, endpoint, prefix, before + 6)
+        finally:
+            job.kill()
+            standby.kill()
+    assert standby.returncode == 0
+    assert "the job's program has died" in said
+    assert "savepoint" in said
+    each_window_once(rows(endpoint, prefix))
+
+
+def each_window_once(found: list[dict[str, Any]]) -> None:
     assert max(Counter((row["shop"], row["window_start"]) for row in found).values()) == 1
     assert {row["orders"] for row in found} <= {166, 167}
 

@@ -18,6 +18,8 @@ from tests.storage.scenario import complete, restore_point, started, storage_of
 
 
 class TestStorage(StorageContract):
+    races = 10
+
     @pytest.fixture
     def store(self, prefix: str) -> ObjectStore:
         return ObjectStore(f"{prefix}/checkpoints/job")
@@ -33,6 +35,7 @@ class TestParquetSink(_SinkContract):
     sink_class = ParquetSink
 
 
+@pytest.mark.soak  # How rows are written does not depend on the place: tests/io has both here.
 class TestJsonlSink(_SinkContract):
     sink_class = JsonlSink
 

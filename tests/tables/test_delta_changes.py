@@ -83,6 +83,27 @@ def test_rows_that_are_there_come_as_inserts_and_a_replay_gives_the_table(tmp_pa
     assert min(held.values()) == 0
 
 
+def test_blanks_and_signs_may_be_in_paths_names_and_values(tmp_path: Path) -> None:
+    """The library itself cannot read the changes of such partitions: it encodes their paths twice."""
+    table = tmp_path / "a folder" / "é +x#?"
+    values = ["a b", "c/d", "e%20f", "ü=1", "x+y", "?#"]
+    rows = pa.table({"id": list(range(6)), "a key": values})
+    deltalake.write_deltalake(
+        str(table), rows, partition_by=["a key"], configuration={_ENABLED: "true"}
+    )
+    deltalake.DeltaTable(str(table)).update({"id": "id * 10"}, predicate="id > 3")
+    deltalake.DeltaTable(str(table)).delete("id = 2")
+    found = all_rows(reader(DeltaSource(str(table), version=0, changes=True, poll=0)))
+    changes = Counter((row["id"], row["a key"], row["_change_type"]) for row in found)
+    updated = [(4, "x+y"), (5, "?#")]
+    assert changes == Counter(
+        [(id, key, "insert") for id, key in enumerate(values)]
+        + [(id, key, "update_preimage") for id, key in updated]
+        + [(10 * id, key, "update_postimage") for id, key in updated]
+        + [(2, "e%20f", "delete")]
+    )
+
+
 def test_reading_on_from_any_offset_gives_the_same_tail(tmp_path: Path) -> None:
     table = tmp_path / "table"
     changed(table, True)

@@ -26,7 +26,7 @@ from minirt.testing.contracts import SinkContract
 from minirt.testing.sinks import SinkTrial, check_sink
 from minirt.testing.sinks.lives import draw_life
 from minirt.testing.sinks.world import play
-from minirt_connectors.delta import DeltaSink
+from minirt_connectors.delta import DeltaSink, DeltaSource
 from tests.jobs import named_rows
 from tests.ledgers import Bent
 from tests.tables.duck import delta_rows
@@ -315,6 +315,33 @@ def test_a_table_that_is_missing_is_refused_unless_its_columns_are_given(tmp_pat
     with pytest.raises(rt.ConfigurationError, match="give schema"):
         DeltaSink(str(tmp_path / "nowhere")).validate()
     DeltaSink(str(tmp_path / "nowhere"), schema=SCHEMA).validate()
+
+
+def test_blanks_and_signs_may_be_in_paths_names_and_values(tmp_path: Path) -> None:
+    table = tmp_path / "a folder" / "é +x#?"
+    schema = pa.schema([("id", pa.int64()), ("a name", pa.string()), ("a key", pa.string())])
+    keys = ["a b", "c/d", "e%20f", "ü=1", None, "x+y", "?#"]
+    rows = [{"id": id, "a name": f"n {id}", "a key": key} for id, key in enumerate(keys)]
+    env = rt.Environment("odd")
+    sink = DeltaSink(str(table), schema=schema, partition_by="a key")
+    env.source(rt.CollectionSource(rows), uid="rows").sink(sink, uid="out")
+    env.execute(runner="inline", checkpointing=rt.Checkpointing(tmp_path / "a checkpoint"))
+    found = delta_rows(table, 'SELECT id, "a name", "a key" FROM t ORDER BY id')
+    assert found == [tuple(row.values()) for row in rows]
+    source = DeltaSource(str(table), bounded=True)
+    splits = [source.open_split(split, None) for split in source.plan_splits(1)]
+    read = [
+        row for split in splits for batch in iter(split.read, None) for row in batch.to_pylist()
+    ]
+    assert sorted(read, key=lambda row: row["id"]) == rows
+
+
+@pytest.mark.parametrize("name", ["a%41", "a[1]", "a|b", "a\\b", "a\tb"])
+def test_a_local_path_that_the_library_cannot_have_is_refused(tmp_path: Path, name: str) -> None:
+    with pytest.raises(rt.ConfigurationError, match="another name"):
+        DeltaSink(str(tmp_path / name), schema=SCHEMA)
+    with pytest.raises(rt.ConfigurationError, match="another name"):
+        DeltaSource(str(tmp_path / name))
 
 
 def test_partitioning_by_fractions_is_refused(tmp_path: Path) -> None:

@@ -1,4 +1,7 @@
-"""SIGKILL of workers and coordinator while tables are written; for more, `-m tests.tables.test_kills N`."""
+"""SIGKILL of workers and coordinator while tables are written.
+
+For more of it, `-m tests.tables.test_kills N [KIND...]`.
+"""
 
 from __future__ import annotations
 
@@ -111,8 +114,7 @@ def run(kind: Kind, folder: Path, kills: int, seed: int) -> tuple[int, int, int]
     table = folder / "table"
     kind.prepare(table)
     job = _JOB.replace("{imports}", kind.imports).replace("{sink}", kind.sink)
-    command = [sys.executable, "-c", job, str(table), str(folder / "chk"), str(RECORDS)]
-    run_to_its_end(command, chance, strike)
+    run_to_its_end(job, [str(table), str(folder / "chk"), str(RECORDS)], chance, strike)
     [(rows, ids)] = kind.read(table, "SELECT count(*), count(DISTINCT id) FROM t")
     return done, RECORDS - ids, rows - ids
 
@@ -124,13 +126,13 @@ def test_nothing_is_lost_or_repeated_whoever_is_killed(tmp_path: Path, kind: Kin
     assert (lost, repeated) == (0, 0)
 
 
-def soak(kills: int) -> int:
+def soak(kills: int, *kinds: str) -> int:
     """Run jobs of each kind until so many processes were killed."""
     status = 0
-    for name, kind in KINDS.items():
+    for name in kinds or KINDS:
         print(name, flush=True)
 
-        def attempt(storage: Path, seed: int, kind: Kind = kind) -> tuple[int, int, int]:
+        def attempt(storage: Path, seed: int, kind: Kind = KINDS[name]) -> tuple[int, int, int]:
             with tempfile.TemporaryDirectory(prefix="minirt-table-") as folder:
                 return run(kind, Path(folder), kills=12, seed=seed)
 
@@ -139,4 +141,4 @@ def soak(kills: int) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(soak(int(sys.argv[1])))
+    sys.exit(soak(int(sys.argv[1]), *sys.argv[2:]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,6 +14,12 @@ import pyarrow as pa
 from minirt.errors import ConfigurationError, MinirtError, SinkDataError, StorageError
 
 _ASKS_TO_INSTALL = 'Delta Lake needs the extra "delta": pip install "minirt[delta]"'
+
+_AWKWARD = re.compile(r"%[0-9A-Fa-f]{2}|[\[\]^|\\\x00-\x1f]")
+"""The library takes the first for another character, and gives up on the others with a panic."""
+
+_QUICK = {"connect_timeout": "3s", "timeout": "4s", "max_retries": "1", "retry_timeout": "8s"}
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 WRITER_FEATURES = frozenset(
     {"appendOnly", "invariants", "checkConstraints", "changeDataFeed", "generatedColumns"}
@@ -59,6 +66,11 @@ class Location:
         if not isinstance(uri, str | Path) or not str(uri):
             raise ConfigurationError(f"uri must be the path or URL of a Delta table, got {uri!r}")
         self.uri = str(uri) if "://" in str(uri) else str(Path(uri).absolute())
+        if "://" not in self.uri and (awkward := _AWKWARD.search(self.uri)):
+            raise ConfigurationError(
+                f"{self.uri}: the library of Delta Lake cannot have {awkward[0]!r} in a local path: take a "
+                "folder with another name"
+            )
         self.options = dict(options or {})
         wrong = [key for key, value in self.options.items() if not isinstance(value, str)]
         if wrong:
@@ -87,8 +99,13 @@ class Location:
     def exists(self) -> bool:
         delta = self.library()
         with self.errors("cannot look for the table"):
-            found: bool = delta.DeltaTable.is_deltatable(self.uri, self.options)
+            found: bool = delta.DeltaTable.is_deltatable(self.uri, self._quick)
             return found
+
+    @property
+    def _quick(self) -> dict[str, str]:
+        """The options for a question that somebody waits for: the library tries for three minutes."""
+        return {**_QUICK, **self.options} if "://" in self.uri else self.options
 
     def look(self) -> Any:
         """The table, when the job is built; None if there is none.
@@ -197,4 +214,5 @@ def _named(shape: Shape) -> str:
 
 
 def _line(error: Exception) -> str:
-    return " ".join(str(error).split())[:1000]
+    plain = _COLOURS.sub("", str(error)).replace("↳", ":")
+    return " ".join(plain.split())[:1000]

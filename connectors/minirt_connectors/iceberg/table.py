@@ -12,6 +12,9 @@ from minirt.errors import ConfigurationError, MinirtError, StorageError
 
 _ASKS_TO_INSTALL = 'Apache Iceberg needs the extra "iceberg": pip install "minirt[iceberg]"'
 _FORMATS = (1, 2)
+_ANSWER_S = 60.0
+_FIRST_ANSWER_S = 8.0
+"""When the job is built: somebody waits for it."""
 
 
 class Location:
@@ -30,16 +33,20 @@ class Location:
     def __repr__(self) -> str:
         return f"Location({self.name!r})"
 
-    def load(self) -> Any:
-        """The table as it is now. Raises ConfigurationError if there is none, StorageError for all else."""
+    def load(self, answer_s: float = _ANSWER_S) -> Any:
+        """The table as it is now; a catalog over HTTP has so long for each answer.
+
+        Raises ConfigurationError if there is none, StorageError for all else.
+        """
         try:
             from pyiceberg import exceptions
-            from pyiceberg.catalog import load_catalog
+
+            from minirt_connectors.iceberg.patience import catalog_of
         except ImportError as error:
             raise ConfigurationError(_ASKS_TO_INSTALL) from error
         with self.errors("cannot open the table"):
             try:
-                return load_catalog("minirt", **self._properties).load_table(self.name)
+                return catalog_of(self._properties, answer_s).load_table(self.name)
             except (exceptions.NoSuchTableError, exceptions.NoSuchNamespaceError) as error:
                 raise ConfigurationError(
                     f"{self.name}: the catalog has no such table; create it first"
@@ -48,7 +55,7 @@ class Location:
     def look(self) -> Any:
         """The table, when the job is built. Raises ConfigurationError, also if nobody can tell."""
         try:
-            return self.load()
+            return self.load(_FIRST_ANSWER_S)
         except StorageError as error:
             raise ConfigurationError(str(error)) from error
 

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 from minirt.errors import ConfigurationError, MinirtError, StorageError
+from minirt_connectors.kafka.repeats import Repeats
 from minirt_connectors.kafka.secrets import Secrets
+
+T = TypeVar("T")
 
 START_TIMEOUT_S = 8.0
 """For how long brokers may leave the first question of a job unanswered."""
@@ -56,6 +60,17 @@ _HOPELESS = (
     "_UNKNOWN_PARTITION",
 )
 """The names of errors that the same request would meet again."""
+
+_BUSY = (
+    "COORDINATOR_LOAD_IN_PROGRESS",
+    "COORDINATOR_NOT_AVAILABLE",
+    "NOT_COORDINATOR",
+    "_WAIT_COORD",
+    "LEADER_NOT_AVAILABLE",
+    "NOT_LEADER_FOR_PARTITION",
+)
+"""The names of errors of brokers that are about to look after a group, as they do at its first use, or
+after a partition, as they do when they have started."""
 
 
 class Cluster:
@@ -105,6 +120,18 @@ class Cluster:
         text = self.told(action, error.str())
         return hopeless(text) if error.name() in _HOPELESS else StorageError(text)
 
+    def answer(self, action: str, ask: Callable[[], T], wait_s: float) -> T:
+        """What brokers answer. Asks again for a while if they are about to look after what is asked for."""
+        kafka = _client()
+        end = time.monotonic() + wait_s
+        while True:
+            try:
+                return ask()
+            except kafka.KafkaException as error:
+                if error.args[0].name() not in _BUSY or time.monotonic() > end:
+                    raise self.error(action, error.args[0]) from None
+            time.sleep(0.1)
+
     def told(self, action: str, problem: str) -> str:
         """What a message says of a problem with these brokers, in one line without secrets."""
         return self._secrets.hidden(f"Kafka at {self.name}: {action}: {problem}")
@@ -149,17 +176,28 @@ class Cluster:
         finally:
             consumer.close()
 
+    def bounds(self, consumer: Any, places: Iterable[tuple[str, int]]) -> list[tuple[int, int]]:
+        """The first offset that there is of each partition, and the one behind its last record."""
+        return [
+            self.answer(
+                f"cannot ask for the offsets of {topic!r}",
+                partial(
+                    consumer.get_watermark_offsets,
+                    _client().TopicPartition(topic, number),
+                    START_TIMEOUT_S,
+                ),
+                START_TIMEOUT_S,
+            )
+            for topic, number in places
+        ]
+
     def holds_records(self, topic: str) -> bool:
         """Whether there are records in any partition of a topic."""
         count = self.topic(topic)
         consumer = self.consumer()
         try:
-            with self.errors(f"cannot ask about the topic {topic!r}"):
-                partitions = (_client().TopicPartition(topic, number) for number in range(count))
-                bounds = (
-                    consumer.get_watermark_offsets(each, START_TIMEOUT_S) for each in partitions
-                )
-                return any(low < high for low, high in bounds)
+            bounds = self.bounds(consumer, [(topic, number) for number in range(count)])
+            return any(low < high for low, high in bounds)
         finally:
             consumer.close()
 
@@ -240,3 +278,4 @@ def _client() -> Any:
 
 
 _LOGGER = logging.getLogger("minirt.kafka")
+_LOGGER.addFilter(Repeats())

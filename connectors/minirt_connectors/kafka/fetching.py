@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 from minirt.errors import SourceDataError
 from minirt_connectors.kafka.cluster import Cluster
+from minirt_connectors.kafka.topics import TopicWatch
 
 _TAKEN_AT_ONCE = 2000
 _BUFFERED_BYTES = 4 << 20
@@ -44,8 +44,7 @@ class Fetcher:
         self._topic = topic
         self._consumer = cluster.consumer(_OPTIONS)
         self._partitions: dict[int, _Waiting] = {}
-        self._counted = 0
-        self._count_at = 0.0
+        self.watch = TopicWatch(cluster, topic)
 
     def __contains__(self, partition: int) -> bool:
         return partition in self._partitions
@@ -83,17 +82,6 @@ class Fetcher:
             waiting.paused = False
             self._consumer.resume([self._place(partition)])
         return messages, waiting.position
-
-    def partition_count(self, every_s: float) -> int:
-        """How many partitions the topic has, asked that often; 0 while it is not known."""
-        now = time.monotonic()
-        if now >= self._count_at:
-            self._count_at = now + every_s
-            with suppress(self._kafka.KafkaException):
-                found = self._consumer.list_topics(self._topic, timeout=1.0).topics[self._topic]
-                if found.error is None:
-                    self._counted = len(found.partitions)
-        return self._counted
 
     def _fetch(self, wait_s: float) -> None:
         """Sort what has come by its partition."""

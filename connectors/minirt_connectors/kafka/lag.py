@@ -140,24 +140,21 @@ def _offsets_of_group(cluster: Cluster, group: str) -> dict[Place, int]:
 
     asked = kafka.ConsumerGroupTopicPartitions(group)
     admin = cluster.admin()  # Without a name it would be gone before the answer comes.
-    with cluster.errors(f"cannot ask for the offsets of the group {group!r}"):
+
+    def ask() -> Any:
         answers = admin.list_consumer_group_offsets([asked], request_timeout=_ASK_TIMEOUT_S)
-        found = answers[group].result().topic_partitions
+        return answers[group].result().topic_partitions
+
+    action = f"cannot ask for the offsets of the group {group!r}"
+    found = cluster.answer(action, ask, _ASK_TIMEOUT_S)
     return {(one.topic, one.partition): one.offset for one in found if one.offset >= 0}
 
 
 def _ends(cluster: Cluster, counts: Mapping[str, int]) -> dict[Place, int]:
-    import confluent_kafka as kafka
-
     places = [(topic, number) for topic, count in counts.items() for number in range(count)]
     consumer = cluster.consumer()
     try:
-        with cluster.errors("cannot ask for the ends of partitions"):
-            return {
-                place: consumer.get_watermark_offsets(
-                    kafka.TopicPartition(*place), timeout=_ASK_TIMEOUT_S
-                )[1]
-                for place in places
-            }
+        bounds = cluster.bounds(consumer, places)
+        return {place: end for place, (_, end) in zip(places, bounds, strict=True)}
     finally:
         consumer.close()

@@ -17,9 +17,13 @@ from minirt_connectors.kafka.fetching import Fetcher
 from minirt_connectors.kafka.formats import Format, format_of
 from minirt_connectors.kafka.incoming import Decoder, check_metadata, with_metadata
 from minirt_connectors.kafka.starting import Start, checked, ranges
+from minirt_connectors.kafka.topics import TopicWatch
 
 _BOUNDED_WAIT_S = 0.02
 """How long a reader waits for records that are known to be there; without an end, others come first."""
+
+_TELL_S = 5.0
+"""For how long to try to write offsets: the job waits meanwhile, and there is no later time at its end."""
 
 
 class KafkaSource(Source):
@@ -96,8 +100,9 @@ class KafkaSource(Source):
     def plan_splits(self, parallelism: int) -> Sequence[Split]:
         partitions = self._cluster.topic(self._topic)
         found = ranges(self._cluster, self._topic, partitions, self._start)
+        topic_id = TopicWatch(self._cluster, self._topic).id()
         return [
-            self._split(number, begin, partitions, end if self.bounded else None)
+            self._split(number, begin, partitions, end if self.bounded else None, topic_id)
             for number, (begin, end) in enumerate(found)
         ]
 
@@ -120,10 +125,12 @@ class KafkaSource(Source):
         if fetcher.close(partition) and fetcher in self._open.fetchers:
             self._open.fetchers.remove(fetcher)
 
-    def new_splits(self, partition: int, of: int, seen: int, count: int) -> list[Split]:
+    def new_splits(
+        self, partition: int, of: int, seen: int, count: int, topic_id: str | None
+    ) -> list[Split]:
         """The partitions that came up behind `seen` others, and that fall to the split of `partition`."""
         return [
-            self._split(number, 0, of, None)
+            self._split(number, 0, of, None, topic_id)
             for number in range(seen, count)
             if number % of == partition
         ]
@@ -148,12 +155,18 @@ class KafkaSource(Source):
             return
         if self._open.telling is None:
             self._open.telling = self._cluster.consumer({"group.id": self._group})
-        with self._cluster.errors(f"cannot write the offsets of the group {self._group!r}"):
-            self._open.telling.commit(offsets=places, asynchronous=False)
+        telling = self._open.telling
+        self._cluster.answer(
+            f"cannot write the offsets of the group {self._group!r}",
+            lambda: telling.commit(offsets=places, asynchronous=False),
+            _TELL_S,
+        )
 
-    def _split(self, partition: int, start: int, of: int, end: int | None) -> Split:
+    def _split(
+        self, partition: int, start: int, of: int, end: int | None, topic_id: str | None
+    ) -> Split:
         info = {"topic": self._topic, "partition": partition, "start": start, "of": of, "end": end}
-        return Split(f"{self._topic}-{partition}", info)
+        return Split(f"{self._topic}-{partition}", {**info, "topic_id": topic_id})
 
 
 class _Open(threading.local):
@@ -178,6 +191,7 @@ class _Reader(SplitReader):
         self._partition = info["partition"]
         self._of = info["of"]
         self._end = info["end"]
+        self._topic_id = info.get("topic_id")
         self._next, self._seen = first, seen
         self._decoder = decoder
         self._wait_s = 0.0 if self._end is None else _BOUNDED_WAIT_S
@@ -191,11 +205,12 @@ class _Reader(SplitReader):
         if self._fetcher is None:
             self._fetcher = self._source.fetcher(self._partition)
             self._fetcher.open(self._partition, self._next)
+        count = self._fetcher.watch.partition_count(self._source.discovery_s, self._topic_id)
         messages, position = self._fetcher.take(self._partition, self._wait_s)
         if self._end is not None:
             messages = [one for one in messages if one.offset() < self._end]
-        elif self._partition < self._of:
-            self._look_for_partitions(self._fetcher)
+        elif self._partition < self._of and count > self._seen:
+            self._take_partitions(count)
         # Behind the last record there may be marks of transactions, which nobody gets to see.
         self._next = max(self._next, position)
         self.offset = [self._next, self._seen]
@@ -217,8 +232,7 @@ class _Reader(SplitReader):
         if fetcher is not None:
             self._source.done_with(fetcher, self._partition)
 
-    def _look_for_partitions(self, fetcher: Fetcher) -> None:
-        count = fetcher.partition_count(self._source.discovery_s)
-        if count > self._seen:
-            self._found += self._source.new_splits(self._partition, self._of, self._seen, count)
-            self._seen = count
+    def _take_partitions(self, count: int) -> None:
+        known = (self._partition, self._of, self._seen)
+        self._found += self._source.new_splits(*known, count, self._topic_id)
+        self._seen = count

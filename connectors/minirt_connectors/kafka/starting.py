@@ -33,11 +33,10 @@ def ranges(cluster: Cluster, topic: str, partitions: int, start: Start) -> list[
     """The first offset to read of each partition, and the one behind its last record now."""
     import confluent_kafka as kafka
 
-    places = [kafka.TopicPartition(topic, number) for number in range(partitions)]
     consumer = cluster.consumer()
     try:
+        known = cluster.bounds(consumer, [(topic, number) for number in range(partitions)])
         with cluster.errors(f"cannot ask for the offsets of {topic!r}"):
-            known = [consumer.get_watermark_offsets(place, _ASK_TIMEOUT_S) for place in places]
             if isinstance(start, dt.datetime):
                 begins = _since(kafka, consumer, topic, start, [high for _, high in known])
             elif isinstance(start, Mapping):

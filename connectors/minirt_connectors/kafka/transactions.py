@@ -25,6 +25,7 @@ _END_TIMEOUT_S = 90.0
 _QUEUED_MAX = 500_000
 _QUEUED_KB_MAX = 131_072
 _POLL_EVERY = 10_000
+_ASK_TIMEOUT_S = 5.0
 
 
 class Sender:
@@ -111,7 +112,19 @@ class Sender:
     def check(self) -> None:
         if self._failed is not None:
             action = f"cannot write to {self._topic!r}"
+            if self._failed.name() == "_MSG_TIMED_OUT" and self._is_gone():
+                raise SinkDataError(self._cluster.told(action, "the topic was deleted"))
             raise self._cluster.error(action, self._failed, SinkDataError)
+
+    def _is_gone(self) -> bool:
+        """Whether brokers know no such topic: of its records the client only says that they got too old."""
+        import confluent_kafka as kafka
+
+        with suppress(kafka.KafkaException):
+            found = self.producer.list_topics(self._topic, timeout=_ASK_TIMEOUT_S)
+            error = found.topics[self._topic].error
+            return error is not None and error.name() == "UNKNOWN_TOPIC_OR_PART"
+        return False
 
     def forget_errors(self) -> None:
         self._failed = None

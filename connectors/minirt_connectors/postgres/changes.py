@@ -116,7 +116,10 @@ class ChangeDecoder:
         return self._done, max(self._index, self._skip)
 
     def caught_up(self, lsn: int) -> None:
-        """All transactions that have committed before `lsn` were handed over."""
+        """All transactions that have committed before `lsn` were handed over.
+
+        A record of the log must end there, so that whatever comes next begins there or behind it.
+        """
         if self._current is None and not self._skip and lsn > self._done:
             self._done = lsn
             self._reached(lsn)

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from minirt.errors import ConfigurationError, MinirtError, StorageError
 
-CONNECT_TIMEOUT_S = 10
+CONNECT_TIMEOUT_S = 8
 _LOCK_TIMEOUT_MS = 30_000
 _SESSION = {
     "connect_timeout": str(CONNECT_TIMEOUT_S),

@@ -21,7 +21,7 @@ from minirt.io.ledger import LedgerConnection, LedgerEntry, LedgerSink, LedgerTr
 from minirt.io.schemas import ColumnEncoder
 from minirt_connectors.dbapi import closed, committing, rows, run
 from minirt_connectors.postgres.server import Server, quoted
-from minirt_connectors.postgres.tables import Table, read_table
+from minirt_connectors.postgres.tables import Table, check_columns, read_table
 
 LEDGER = "minirt_commits"
 
@@ -105,7 +105,11 @@ class PostgresSink(LedgerSink):
         connection = self._server.connect()
         try:
             with self._server.errors(f"cannot read the table {table.sql}"):
-                [(holds,)] = rows(connection, f"SELECT EXISTS (SELECT 1 FROM {table.sql})")
+                # Who may only insert is told nothing, and needs no more.
+                may_read = "SELECT has_table_privilege(to_regclass($1), 'SELECT')"
+                holds = rows(connection, may_read, (table.sql,)) == [(True,)]
+                if holds:
+                    [(holds,)] = rows(connection, f"SELECT EXISTS (SELECT 1 FROM {table.sql})")
         finally:
             closed(connection)
         return f"the table {table.sql}" if holds else None
@@ -180,6 +184,7 @@ class _Transaction(LedgerTransaction):
         self._table = table
         self._schema = schema
         self._key = key
+        self._written: list[pa.Schema] = []
         self._merged = 0
         """How many rows wait in the temporary table for the end of the transaction."""
 
@@ -197,6 +202,9 @@ class _Transaction(LedgerTransaction):
 
     def write(self, piece: bytes) -> None:
         data = read_piece(piece)
+        if data.schema not in self._written:
+            self._written.append(data.schema)
+            self._check_table()
         place = {} if self._table.schema is None else {"db_schema_name": self._table.schema}
         doing = self._server.errors(f"cannot write to {self._table.sql}", SinkDataError)
         with doing, self._connection.cursor() as cursor:
@@ -215,9 +223,15 @@ class _Transaction(LedgerTransaction):
             )
 
     def finish(self) -> None:
-        """Merge what was gathered: of each key, the last row."""
-        if not self._merged:
-            return
+        """Merge what was gathered: of each key, the last row.
+
+        Before the table was written to, it could be changed behind the first look at it.
+        """
+        if self._merged:
+            self._merge()
+        self._check_table()
+
+    def _merge(self) -> None:
         names = ", ".join(quoted(name) for name in self._schema.names)
         key = ", ".join(quoted(name) for name in self._key)
         others = [quoted(name) for name in self._schema.names if name not in self._key]
@@ -230,6 +244,11 @@ class _Transaction(LedgerTransaction):
                 f"ON CONFLICT ({key}) DO " + (f"UPDATE SET {change}" if change else "NOTHING"),
             )
             run(self._connection, f"DROP TABLE pg_temp.{_ORDER}")
+
+    def _check_table(self) -> None:
+        with self._server.errors(f"cannot look at the table {self._table.sql}"):
+            for schema in self._written:
+                check_columns(self._connection, self._table, schema)
 
     def _gather(self, cursor: Any, data: pa.Table) -> None:
         """Put rows into a temporary table, with their order."""

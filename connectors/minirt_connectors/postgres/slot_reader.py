@@ -32,7 +32,7 @@ class SlotReader:
         self._through = position
         """Up to here the log was decoded, and all of it was taken."""
         self._end = position
-        """The same, once the cursor is through, unless it holds as many messages as it may."""
+        """Up to here at least the cursor goes, unless it holds as many messages as it may."""
         self._taken = 0
         self._count = _COUNT_FIRST
         try:
@@ -49,7 +49,11 @@ class SlotReader:
             raise
 
     def take(self) -> tuple[list[bytes], int | None]:
-        """The next messages, and up to where all of the log is through if it is known."""
+        """The next messages, and up to where all of the log is through if it is known.
+
+        A record of the log ends there. The log on disk may end within one. After a crash of the server
+        other records would stand there, and whoever went on from there would pass over them.
+        """
         with self._errors():
             if self._cursor is None and not self._look():
                 return [], self._through
@@ -63,7 +67,7 @@ class SlotReader:
             self._leave()
             if self._taken >= _CHANGES:
                 return messages, None
-            self._through = self._end
+            self._through = max(self._through, self._slot.decoded(self._connection, self._copy))
             return messages, self._through
 
     def close(self) -> None:

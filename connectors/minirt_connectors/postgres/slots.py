@@ -122,6 +122,12 @@ class Slot:
         self._copy(connection, self.name, name, "true")
         return str(name)
 
+    def decoded(self, connection: Any, copy: str) -> int:
+        """Where the last record of the log ends that was decoded by a copy."""
+        asked = "SELECT (confirmed_flush_lsn - '0/0')::int8 FROM pg_replication_slots WHERE slot_name = %s"
+        [(lsn,)] = rows(connection, asked, (copy,))
+        return int(lsn)
+
     def create_from(self, connection: Any, temporary: str) -> None:
         """Make it as a copy that stays of another slot."""
         self._copy(connection, temporary, self.name, "false")

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 
-from minirt.errors import ConfigurationError, StorageError
+from minirt.errors import ConfigurationError, SinkDataError, StorageError
 from minirt_connectors.dbapi import closed, rows
 from minirt_connectors.postgres.server import TYPES, Server, quoted
 
@@ -92,14 +93,37 @@ def read_table(server: Server, name: str) -> Table:
         raise ConfigurationError(str(error)) from error
     try:
         with server.errors(f"cannot look at table {name}"):
-            found = rows(connection, _COLUMNS, (sql,))
+            columns = _columns(connection, sql)
             indexes = rows(connection, _UNIQUE, (sql,))
     finally:
         closed(connection)
-    if not found:
+    if not columns:
         raise ConfigurationError(f"{server.name} has no table {sql}; create it first")
     unique: dict[int, set[str]] = {}
     for index, column in indexes:
         unique.setdefault(index, set()).add(column)
-    columns = tuple(Column(*each) for each in found)
     return Table(sql, schema or None, short, columns, frozenset(map(frozenset, unique.values())))
+
+
+def check_columns(connection: Any, table: Table, schema: pa.Schema) -> None:
+    """The table takes these columns as they are, still. Raises SinkDataError if it has changed.
+
+    Binary COPY says nothing of types: a number that meets a time of the same width would become one.
+    """
+    known = {column.name: column for column in _columns(connection, table.sql)}
+    if not known:
+        raise SinkDataError(f"table {table.sql} is gone, and output waits for it")
+    for field in schema:
+        column = known.get(field.name)
+        if column is None or column.arrow != field.type:
+            now = "gone" if column is None else f"of type {column.kind}"
+            raise SinkDataError(
+                f"table {table.sql} was changed since this output was written: column {field.name!r} is "
+                f"{now}, and the output has {field.type}. Change it back, let the job commit, and stop it "
+                "before you change the table"
+            )
+
+
+def _columns(connection: Any, sql: str) -> tuple[Column, ...]:
+    """Empty if there is no such table."""
+    return tuple(Column(*each) for each in rows(connection, _COLUMNS, (sql,)))

@@ -1,0 +1,184 @@
+"""What connectors manage on their own server or disk: `python -m benchmarks.connectors CASE`.
+
+`append` writes columns to a new PostgreSQL table, `changes` reads what was done to one, and `delta` and
+`iceberg` time commits of so many files to a table that has as many.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+import minirt as rt
+from benchmarks.index_source import IndexSource
+from benchmarks.measure import milliseconds, print_rows, run
+from minirt.data.batch import Columns
+from minirt.io.base import Committable, CommitterContext, Sink, SinkContext, SinkIdentity
+from minirt.storage.store import ObjectStore
+
+SCHEMA = pa.schema([("id", pa.int64()), ("price", pa.float64()), ("name", pa.string())])
+_TABLE, _SLOT = "minirt_benchmark", "minirt_benchmark"
+_IDENTITY = SinkIdentity("benchmark", "out")
+
+
+def _columns(start: int, stop: int, _: int) -> pa.RecordBatch:
+    ids = np.arange(start, stop)
+    names = pa.DictionaryArray.from_arrays(ids % 100, [f"name {n:02}" for n in range(100)])
+    return pa.RecordBatch.from_arrays(
+        [pa.array(ids), pa.array(ids * 0.25), names.cast(pa.string())], schema=SCHEMA
+    )
+
+
+def append(uri: str, records: int) -> dict[str, Any]:
+    """Records that a job writes to a table, from all subtasks running to the last commit."""
+    from minirt_connectors.postgres import PostgresSink
+
+    with _table(uri, "id bigint, price double precision, name text") as rows:
+        env = rt.Environment("append", parallelism=1)
+        source = IndexSource(records, lambda: _columns, SCHEMA)
+        env.source(source, uid="numbers").sink(PostgresSink(uri, _TABLE), uid="out")
+        with tempfile.TemporaryDirectory() as storage:
+            measured = run(env, "append", checkpointing=rt.Checkpointing(storage, interval="1s"))
+        assert rows(f"SELECT count(*), count(DISTINCT id) FROM {_TABLE}") == [(records, records)]
+    return {
+        "case": "postgres-append",
+        "records_per_s": round(records / measured.running_s),
+        "cpu_s": round(measured.cpu_s, 2),
+    }
+
+
+def changes(uri: str, records: int) -> dict[str, Any]:
+    """Inserts in transactions of 1,000 that are waiting when a reader begins."""
+    from minirt_connectors.postgres import PostgresChangesSource
+
+    with _table(uri, "id bigint PRIMARY KEY, price double precision, name text") as rows:
+        rows(f"CREATE PUBLICATION {_TABLE} FOR TABLE {_TABLE}")
+        source = PostgresChangesSource(uri, _TABLE, slot=_SLOT, existing=False)
+        [split] = source.plan_splits(1)
+        for first in range(0, records, 1000):
+            rows(
+                f"INSERT INTO {_TABLE} SELECT n, n * 0.25, 'name ' || n "
+                f"FROM generate_series({first}, {min(first + 1000, records) - 1}) n"
+            )
+        reader, read, began = source.open_split(split, None), 0, time.monotonic()
+        while read < records:
+            read += len(reader.read() or ())
+        took_s = time.monotonic() - began
+        reader.close()
+    return {"case": "postgres-changes", "records_per_s": round(records / took_s)}
+
+
+def delta(files: int, commits: int) -> dict[str, Any]:
+    from minirt_connectors.delta import DeltaSink
+
+    with tempfile.TemporaryDirectory() as folder:
+        return {
+            "case": "delta",
+            **_commits(DeltaSink(f"{folder}/t", schema=SCHEMA), files, commits),
+        }
+
+
+def iceberg(files: int, commits: int) -> dict[str, Any]:
+    from pyiceberg.catalog.sql import SqlCatalog
+
+    from minirt_connectors.iceberg import IcebergSink
+
+    with tempfile.TemporaryDirectory() as folder:
+        properties = {
+            "type": "sql",
+            "uri": f"sqlite:///{folder}/c.db",
+            "warehouse": f"file://{folder}",
+        }
+        catalog = SqlCatalog("minirt", **properties)
+        catalog.create_namespace("db")
+        catalog.create_table("db.t", SCHEMA)
+        return {"case": "iceberg", **_commits(IcebergSink(properties, "db.t"), files, commits)}
+
+
+def _commits(sink: Sink, files: int, commits: int) -> dict[str, Any]:
+    """One commit of as many files as there are writers, then commits of one file, then of as many again."""
+    with tempfile.TemporaryDirectory() as folder:
+        staging = ObjectStore(folder)
+        committer = sink.open_committer(CommitterContext(_IDENTITY, "out", 1, staging))
+        took: dict[int, list[float]] = {1: [], files: []}
+        counts = (files, *[1] * commits, *[files] * commits)
+        for checkpoint, count in enumerate(counts, 1):
+            handles = []
+            for subtask in range(count):
+                context = SinkContext(_IDENTITY, "out", subtask, count, 1, staging)
+                writer = sink.open_writer(context)
+                writer.write(Columns(_columns(0, 100, 0)))
+                ready = writer.prepare(checkpoint)
+                if ready.finish is not None:
+                    ready.finish()
+                handles += [Committable(checkpoint, handle) for handle in ready.handles]
+                writer.close()
+            began = time.monotonic()
+            committer.commit(handles)
+            took[count].append(time.monotonic() - began)
+        committer.close()
+    return {
+        "files_in_table": files,
+        "one_file_ms": milliseconds(took[1]),
+        "all_files_ms": milliseconds(took[files][1:]),
+    }
+
+
+@contextmanager
+def _table(uri: str, columns: str) -> Iterator[Callable[[str], list[Any]]]:
+    """A new table; gives what runs statements. Table, publication and slot are removed in the end."""
+    import psycopg
+
+    with psycopg.connect(uri, autocommit=True) as connection:
+
+        def rows(statement: str) -> list[Any]:
+            done = connection.execute(statement.encode())
+            return done.fetchall() if done.description else []
+
+        def clean() -> None:
+            rows(f"DROP PUBLICATION IF EXISTS {_TABLE}")
+            rows(f"DROP TABLE IF EXISTS {_TABLE}")
+            rows(
+                "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots "
+                f"WHERE slot_name = '{_SLOT}'"
+            )
+
+        clean()
+        rows(f"CREATE TABLE {_TABLE} ({columns})")
+        try:
+            yield rows
+        finally:
+            clean()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("case", nargs="+", choices=["append", "changes", "delta", "iceberg"])
+    parser.add_argument("--uri", help="a PostgreSQL database where tables may be made")
+    parser.add_argument("--records", type=int, default=2_000_000, help="of append and changes")
+    parser.add_argument("--files", type=int, default=100, help="of delta and iceberg")
+    parser.add_argument("--commits", type=int, default=20, help="of delta and iceberg")
+    parser.add_argument("--json", help="write the rows to this file, - for standard output")
+    told = parser.parse_args()
+    if told.uri is None and {"append", "changes"} & set(told.case):
+        parser.error("append and changes need --uri")
+    cases: Mapping[str, Callable[[], dict[str, Any]]] = {
+        "append": lambda: append(told.uri, told.records),
+        "changes": lambda: changes(told.uri, told.records),
+        "delta": lambda: delta(told.files, told.commits),
+        "iceberg": lambda: iceberg(told.files, told.commits),
+    }
+    print_rows([cases[name]() for name in told.case], told.json)
+
+
+if __name__ == "__main__":
+    main()

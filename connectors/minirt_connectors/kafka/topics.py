@@ -1,0 +1,93 @@
+"""Looks at a topic now and then: how many partitions it has, and whether it is still the same one.
+
+A consumer does not hear that its topic was deleted. If somebody makes a topic of the same name, it reads on
+at its offset, which is the place of another record there, and nobody hears of those before.
+"""
+
+from __future__ import annotations
+
+import time
+from contextlib import suppress
+from typing import Any
+
+from minirt.errors import SourceDataError
+from minirt_connectors.kafka.cluster import Cluster
+
+_ASK_TIMEOUT_S = 1.0
+_AGAIN_S = 1.0
+_MISSED_MAX = 2
+"""A broker that has just started may not know all topics yet."""
+
+
+class TopicWatch:
+    """Used by one thread."""
+
+    def __init__(self, cluster: Cluster, topic: str) -> None:
+        self._cluster = cluster
+        self._topic = topic
+        self._admin: Any = None
+        self._count = 0
+        self._look_at = 0.0
+        self._missed = 0
+
+    def id(self) -> str | None:
+        """What tells it from others of its name; None of brokers that do not know."""
+        import confluent_kafka as kafka
+
+        with suppress(kafka.KafkaException):
+            return _id(self._asked())
+        return None
+
+    def partition_count(self, every_s: float, id: str | None) -> int:
+        """How many partitions the topic has, asked that often; 0 while it is not known.
+
+        Raises SourceDataError if the topic is gone, or another one with the same name is there.
+        """
+        now = time.monotonic()
+        if now >= self._look_at:
+            self._look_at = now + every_s
+            self._look(id)
+        return self._count
+
+    def _look(self, id: str | None) -> None:
+        import confluent_kafka as kafka
+
+        try:
+            found = self._asked()
+        except kafka.KafkaException as error:
+            unknown = error.args[0].code() == kafka.KafkaError.UNKNOWN_TOPIC_OR_PART
+            self._missed += unknown
+            if unknown or not self._count:  # Nobody has told yet whether it is the same topic.
+                self._look_at = min(self._look_at, time.monotonic() + _AGAIN_S)
+            if self._missed >= _MISSED_MAX:
+                raise SourceDataError(
+                    self._cluster.told(f"cannot read {self._topic!r}", "the topic was deleted")
+                ) from None
+            return
+        self._missed = 0
+        self._count = len(found.partitions)
+        now = _id(found)
+        if None not in (id, now) and id != now:
+            raise SourceDataError(
+                self._cluster.told(
+                    f"cannot read {self._topic!r}",
+                    "the topic was deleted and made anew, and offsets of checkpoints mean other records. "
+                    "To read the new one, start the job with another storage",
+                )
+            )
+
+    def _asked(self) -> Any:
+        from confluent_kafka import TopicCollection
+
+        if self._admin is None:
+            self._admin = self._cluster.admin()
+        asked = TopicCollection([self._topic])
+        answers = self._admin.describe_topics(asked, request_timeout=_ASK_TIMEOUT_S)
+        return answers[self._topic].result()
+
+
+def _id(described: Any) -> str | None:
+    known = described.topic_id
+    if not known.get_most_significant_bits() and not known.get_least_significant_bits():
+        return None
+    return str(known)

@@ -1,0 +1,32 @@
+"""The command `python -m benchmarks.connectors`."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.needs import ROOT
+
+
+@pytest.mark.parametrize("case", ["delta", "iceberg"])
+def test_commits_are_timed(case: str, tmp_path: Path) -> None:
+    pytest.importorskip({"delta": "deltalake", "iceberg": "pyiceberg"}[case])
+    report = tmp_path / "report.json"
+    command = [sys.executable, "-m", "benchmarks.connectors", case]
+    command += ["--files", "3", "--commits", "2", "--json", str(report)]
+    subprocess.run(command, cwd=ROOT, check=True, timeout=120)
+    [row] = json.loads(report.read_text())["rows"]
+    assert (row["case"], row["files_in_table"]) == (case, 3)
+    assert 0 < row["one_file_ms"]["p50"] <= row["one_file_ms"]["max"]
+    assert row["all_files_ms"]["p50"] > 0
+
+
+def test_a_server_is_asked_for() -> None:
+    command = [sys.executable, "-m", "benchmarks.connectors", "append"]
+    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
+    assert ran.returncode == 2
+    assert "--uri" in ran.stderr
