@@ -3,7 +3,8 @@
     python -m benchmarks.async_requests [--seconds 10] [--wait 50ms] [--capacity 1000] [--no-http]
 
 Two jobs, one subtask each, checkpoints every second: a function that only waits, and one that asks an HTTP
-server on this machine, beside the same client without minirt. Needs httpx for the latter.
+server on this machine, beside the same client without minirt. Needs httpx for the latter. Aligned barriers
+wait for the records ahead of them to be sent, which `debloat` keeps few.
 """
 
 from __future__ import annotations
@@ -62,10 +63,18 @@ def client(connections: int) -> Any:
 
 
 class Counting(rt.JobObserver):
-    """Hears of checkpoints."""
+    """Hears of checkpoints, and how long the job ran once its processes had started."""
 
     def __init__(self) -> None:
         self.durations_s: list[float] = []
+        self._first: dict[rt.JobStatus, float] = {}
+
+    @property
+    def running_s(self) -> float:
+        return self._first[rt.JobStatus.FINISHED] - self._first[rt.JobStatus.RUNNING]
+
+    def on_status(self, status: rt.JobStatus, generation: int) -> None:
+        self._first.setdefault(status, time.monotonic())
 
     def on_checkpoint(self, report: rt.CheckpointReport) -> None:
         if report.status is rt.CheckpointStatus.COMPLETED and report.duration_s is not None:
@@ -73,9 +82,14 @@ class Counting(rt.JobObserver):
 
 
 def run_job(
-    function: rt.AsyncFunction, records: int, capacity: int, mode: str, ordered: bool
+    function: rt.AsyncFunction,
+    records: int,
+    capacity: int,
+    mode: str,
+    ordered: bool,
+    debloat: str | None = None,
 ) -> tuple[float, list[float]]:
-    """Records a second, and the seconds that checkpoints took."""
+    """Records a second, and the seconds that checkpoints took; `debloat` is that of the queues ahead."""
     env = rt.Environment("requests", parallelism=1)
     numbers = env.source(rt.SequenceSource(records), uid="numbers")
     asked = numbers.rebalance().map_async(
@@ -85,8 +99,10 @@ def run_job(
     observer = Counting()
     with tempfile.TemporaryDirectory() as folder:
         checkpointing = rt.Checkpointing(Path(folder), interval="1s", mode=mode)
-        result = env.execute(checkpointing=checkpointing, observer=observer)
-    return records / result.duration_s, observer.durations_s
+        queues = {} if debloat is None else {"asked": rt.Queues(debloat=debloat)}
+        options = rt.Options(queues=queues)
+        env.execute(checkpointing=checkpointing, observer=observer, options=options)
+    return records / observer.running_s, observer.durations_s
 
 
 async def ask_alone(url: str, requests: int, at_a_time: int, connections: int) -> float:
@@ -146,7 +162,7 @@ def _say(what: str, rate: float, durations_s: list[float]) -> None:
     if durations_s:
         middle, most = statistics.median(durations_s) * 1000, max(durations_s) * 1000
         shown = f"   {len(durations_s)} checkpoints: median {middle:.0f} ms, longest {most:.0f} ms"
-    print(f"{what:44} {rate:9,.0f} records/s{shown}", flush=True)
+    print(f"{what:52} {rate:9,.0f} records/s{shown}", flush=True)
 
 
 def main() -> None:
@@ -163,11 +179,13 @@ def main() -> None:
         return
     wait_s = seconds(args.wait, "wait")
     records = int(args.seconds * min(args.capacity / wait_s, 20_000))
-    for mode in ("unaligned", "aligned"):
+    for mode, debloat in (("unaligned", None), ("aligned", None), ("aligned", "50ms")):
         for ordered in (True, False):
             order = "in order" if ordered else "as they come"
-            rate, durations_s = run_job(Waiting(wait_s), records, args.capacity, mode, ordered)
-            _say(f"waits {args.wait}, {order}, {mode}", rate, durations_s)
+            how = mode if debloat is None else f"{mode}, debloat {debloat}"
+            function = Waiting(wait_s)
+            rate, durations_s = run_job(function, records, args.capacity, mode, ordered, debloat)
+            _say(f"waits {args.wait}, {order}, {how}", rate, durations_s)
     if not args.no_http:
         _compare_http(args.seconds, args.connections)
 

@@ -26,7 +26,7 @@ from minirt.operators.common.columns import to_columns
 from minirt.operators.common.filling import AggregatesFilling, StateFilling
 from minirt.protocol.watermarks import MAX_WATERMARK
 from minirt.state.array_table import ADDED, ArrayTable, Results
-from minirt.state.expiry import BUCKETS, ProcessingClock
+from minirt.state.expiry import BUCKETS, ProcessingClock, Turns
 from minirt.state.numbers import Mask
 from minirt.state.sections import Section
 from minirt.state.stored import AGGREGATED, STATE_CLOCK, pack_event_time, unpack_event_time
@@ -36,8 +36,8 @@ ResultsOf = Callable[[Slots], Results]
 _SEEN = f"{ADDED}seen"
 """The column that says when a record came, in milliseconds of the processing clock."""
 
-_SWEEP_SHARE = 10
-"""A sweep is followed by so many times as long without one."""
+_SWEEP_SHARE = 3
+"""A piece of a sweep is followed by so many times as long without one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +113,7 @@ class AggregateOperator(Operator):
     def due_at(self) -> float | None:
         return self._emit_at
 
-    def on_due(self) -> Iterator[None]:
+    def on_due(self) -> Iterator[None] | None:
         self._emit_at = None
         return self._give_out()
 
@@ -160,7 +160,8 @@ class TtlAggregateOperator(AggregateOperator):
     """Keeps beside the aggregates when the last record of each key came.
 
     A record of a key that has expired finds nothing of it. The memory of other keys is given back by sweeps
-    over all of them, in steps, soon after. A result that was held back is given out before that.
+    over all of them soon after, piece by piece, with records in between. A result that was held back is
+    given out before that.
     """
 
     def __init__(self, ctx: OperatorContext, spec: AggregateSpec, ttl_ms: int) -> None:
@@ -173,8 +174,7 @@ class TtlAggregateOperator(AggregateOperator):
         """No key was seen last before this moment; None if there are no keys."""
         self._last: list[Columns] = []
         """Results that were held back of keys that begin anew in the batch in work."""
-        self._rests_until = 0.0
-        """Before that there is no sweep, by the monotonic clock."""
+        self._turns = Turns(ctx.monotonic, _SWEEP_SHARE)
 
     def process(self, batch: Batch, input_index: int) -> None:
         super().process(batch, input_index)
@@ -189,12 +189,13 @@ class TtlAggregateOperator(AggregateOperator):
             return sweep_at if given_out_at is None else given_out_at
         return min(given_out_at, sweep_at)
 
-    def on_due(self) -> Iterator[None]:
+    def on_due(self) -> Iterator[None] | None:
         now, sweep_at = self.ctx.monotonic(), self._sweep_at
-        if self._emit_at is not None and self._emit_at <= now:
-            yield from super().on_due()
         if sweep_at is not None and sweep_at <= now:
-            yield from self._sweep()
+            self._turns.step(self._forget_expired)
+        if self._emit_at is not None and self._emit_at <= now:
+            return super().on_due()
+        return None
 
     def snapshot(self) -> Mapping[str, Section]:
         return {**super().snapshot(), STATE_CLOCK: pack_event_time(self._clock.tick())}
@@ -234,22 +235,22 @@ class TtlAggregateOperator(AggregateOperator):
     @property
     def _sweep_at(self) -> float | None:
         """What expires one after the other is removed together, a little later."""
+        if self._turns.under_way:
+            return self._turns.not_before
         if self._oldest is None:
             return None
         due_at = self._clock.due_at(self._oldest + self._ttl_ms + self._ttl_ms // BUCKETS)
         assert due_at is not None
-        return max(due_at, self._rests_until)
+        return max(due_at, self._turns.not_before)
 
-    def _sweep(self) -> Iterator[None]:
-        """Forget all keys that have expired, in steps."""
-        began, table = self.ctx.monotonic(), self._table
+    def _forget_expired(self) -> Iterator[None]:
+        """Forget all keys that have expired, in steps; then give their memory back."""
+        table = self._table
         self._clock.tick()
         oldest = self._clock.now()  # Of what comes between two steps.
-        self._oldest = None
-        start, end = 0, table.used  # What comes between two steps has not expired.
-        while start < end:
-            stop = min(start + CHUNK_KEYS, end)
-            slots = table.live(start, stop)
+        end = table.used  # What comes between two steps has not expired.
+        for start in range(0, end, CHUNK_KEYS):
+            slots = table.live(start, min(start + CHUNK_KEYS, end))
             expired = self._expired(slots)
             left, _ = table.numbers(self._seen_place, slots[~expired])
             oldest = min(oldest, int(left.min(initial=oldest)))
@@ -257,11 +258,7 @@ class TtlAggregateOperator(AggregateOperator):
             held_back = over[table.is_pending(over)]
             if len(held_back):
                 self._emit(table.give_out, held_back)
-            kept = table.drop(over)
-            start = stop
-            if kept is not None:
-                start, end = (int(place) for place in np.searchsorted(kept, (stop, end)))
+            table.forget(over)
             yield
-        ended = self.ctx.monotonic()
         self._oldest = oldest if len(table) else None
-        self._rests_until = ended + _SWEEP_SHARE * (ended - began)
+        yield from table.tidy()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -14,11 +14,11 @@ from minirt.data.batch import Batch, Columns, Rows
 from minirt.data.keys import distinct_keys, key_groups
 from minirt.errors import ConfigurationError, UserCodeError
 from minirt.graph.operator_spec import Form, OperatorSpec, Site, StateDealing
-from minirt.operators.common.aggregation import CHUNK_KEYS
 from minirt.operators.common.base import Operator, OperatorContext, user_error
 from minirt.operators.common.keyed import KeyedOperator, check_stored_keys, keys_of
 from minirt.state.event_times import EventTimes
-from minirt.state.expiry import Agenda
+from minirt.state.expiring import PIECE_ENTRIES
+from minirt.state.expiry import Agenda, Turns
 from minirt.state.sections import Section
 from minirt.state.stored import EVENT_TIME
 
@@ -110,6 +110,7 @@ class DistinctWithinOperator(DistinctOperator):
         self._within_ms = within_ms
         self._times = EventTimes(self._groups)
         self._agenda = Agenda(within_ms)
+        self._turns = Turns(ctx.monotonic, share=1)
         self._late = ctx.side(LATE_TAG)
 
     def open(self) -> None:
@@ -134,10 +135,25 @@ class DistinctWithinOperator(DistinctOperator):
         if first:
             self.ctx.emit(picked(batch, first))
 
-    def on_watermark(self, watermark: int) -> Iterator[None]:
+    def on_watermark(self, watermark: int) -> Iterable[None]:
         self.watermark = watermark
         self._times.advance(watermark)
-        return self._forget()
+        return ()
+
+    @property
+    def due_at(self) -> float | None:
+        at = self._agenda.next_at
+        return None if at is None or at > self._times.reached else self._turns.not_before
+
+    def on_due(self) -> None:
+        """Forget some of what no record can repeat any more.
+
+        The end of input does not count: a job that was drained may go on with more records.
+        """
+        with self._turns.piece():
+            self._forget(self._agenda.take(self._times.reached, PIECE_ENTRIES))
+            if self.due_at is None:
+                self.state.shrink()
 
     def snapshot(self) -> Mapping[str, Section]:
         return {**super().snapshot(), EVENT_TIME: self._times.snapshot()}
@@ -168,22 +184,16 @@ class DistinctWithinOperator(DistinctOperator):
         given.update(new)
         return first
 
-    def _forget(self) -> Iterator[None]:
-        """Forget what no record can repeat any more, in steps.
-
-        The end of input does not count: a job that was drained may go on with more records.
-        """
+    def _forget(self, keys: Sequence[Any]) -> None:
         given, within, reached = self._given, self._within_ms, self._times.reached
-        while keys := self._agenda.take(reached, CHUNK_KEYS):
-            self.state.change(keys)
-            for key in keys:
-                known = given.get(key, ())
-                left = tuple(time for time in known if time + within > reached)
-                if left:
-                    given[key] = left
-                elif known:
-                    del given[key]
-            yield
+        self.state.change(keys)
+        for key in keys:
+            known = given.get(key, ())
+            left = tuple(time for time in known if time + within > reached)
+            if left:
+                given[key] = left
+            elif known:
+                del given[key]
 
 
 def picked(batch: Batch, places: Places) -> Batch:

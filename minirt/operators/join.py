@@ -251,15 +251,23 @@ class JoinOperator(Operator):
         """Give out what has had no partner and can have none, in steps; then forget it."""
         for side in self._sides:
             for run in [run for run in side.runs.runs if run.over_from <= least]:
-                if side.gives_alone:
-                    alone = np.flatnonzero((run.until <= least) & ~run.done)
-                    for start in range(0, len(alone), CHUNK_KEYS):
-                        piece = alone[start : start + CHUNK_KEYS]
-                        run.done[piece] = True
-                        self._emit_alone(side, run.table, run.times, run.until, piece)
-                        yield
-                side.runs.let_go(run, least)
+                yield from self._free_of(side, run, least)
         self._count()
+
+    def _free_of(self, side: Side, run: Run, least: int) -> Iterator[None]:
+        """As `_free`, of one run, as long as it is not part of another one, and of what is not done yet."""
+        alone = np.flatnonzero((run.until <= least) & ~run.done) if side.gives_alone else ()
+        for start in range(0, len(alone), CHUNK_KEYS):
+            if run not in side.runs.runs:
+                return
+            piece = alone[start : start + CHUNK_KEYS]
+            piece = piece[~run.done[piece]]
+            run.done[piece] = True
+            self._emit_alone(side, run.table, run.times, run.until, piece)
+            yield
+        if run in side.runs.runs:
+            side.runs.let_go(run, least)
+            yield
 
     # Results.
 

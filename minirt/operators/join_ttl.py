@@ -17,7 +17,7 @@ from minirt.operators.common.join_bounds import FIRST_TIME, Lasting
 from minirt.operators.common.join_side import Side
 from minirt.operators.join import JoinOperator, JoinSpec
 from minirt.protocol.watermarks import MAX_WATERMARK
-from minirt.state.expiry import BUCKETS, ProcessingClock
+from minirt.state.expiry import BUCKETS, ProcessingClock, Turns
 from minirt.state.runs import Places, Run, Times
 from minirt.state.sections import Section
 from minirt.state.stored import NO_WATERMARK, STATE_CLOCK, pack_event_time, unpack_event_time
@@ -58,15 +58,23 @@ class TtlJoinOperator(JoinOperator):
         assert isinstance(spec.bounds, Lasting)
         self._ttl_ms = spec.bounds.ttl_ms
         self._clock = ProcessingClock(ctx.now, ctx.monotonic)
+        self._turns = Turns(ctx.monotonic, share=1)
 
     @property
     def due_at(self) -> float | None:
         """What expires one after the other is removed together, a little later."""
+        if self._turns.under_way:
+            return self._turns.not_before
         first = min((run.over_from for side in self._sides for run in side.runs.runs), default=None)
-        return None if first is None else self._clock.due_at(first + self._ttl_ms // BUCKETS)
+        if first is None:
+            return None
+        due_at = self._clock.due_at(first + self._ttl_ms // BUCKETS)
+        assert due_at is not None
+        return max(due_at, self._turns.not_before)
 
-    def on_due(self) -> Iterator[None]:
-        return self._free(self._clock.tick())
+    def on_due(self) -> None:
+        """Free one piece; then records have their turn."""
+        self._turns.step(lambda: self._free(self._clock.tick()))
 
     def on_watermark(self, watermark: int) -> Iterator[None]:
         """At the end of input no partners can come."""

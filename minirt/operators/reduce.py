@@ -98,13 +98,15 @@ class ReduceOperator(KeyedOperator):
         all of them are there.
         """
         values, combine, results = self._values, self._function, list[Any]()
-        append = results.append
         for key, record in zip(keys, records, strict=True):
-            if key in values:
-                values[key] = value = combine(values[key], record)
+            try:  # A key that is known, as most are, costs one look-up this way, not two.
+                before = values[key]
+            except KeyError:
+                value = record
             else:
-                values[key] = value = record
-            append(value)
+                value = combine(before, record)
+            values[key] = value
+            results.append(value)
         try:
             hash(tuple(results))  # It asks each for its hash.
         except TypeError:

@@ -16,26 +16,12 @@ import pyarrow as pa
 from minirt.data.simple_columns import in_counts
 from minirt.data.values import pack_value, unpack_value
 from minirt.kernels.contract import Slots
-from minirt.state.numbers import Mask, grown, to_numbers
+from minirt.state.numbers import Mask, to_numbers
+from minirt.state.slot_arrays import SlotArrays
 
-FIRST_ROOM = 1024
 
-
-class Accumulator(ABC):
-    """One aggregate of all keys. Call `make_room` before slots are used, so that there is room for them."""
-
-    def __init__(self, arrays: Sequence[tuple[npt.DTypeLike, Any]]) -> None:
-        """`arrays` are the types of the arrays, and what they hold for a slot without records."""
-        self._arrays = [np.full(FIRST_ROOM, fill, dtype) for dtype, fill in arrays]
-        self._fills = [fill for _, fill in arrays]
-        self._count = 0
-
-    def make_room(self, count: int) -> None:
-        """Slots below `count` are about to be used."""
-        if count > len(self._arrays[0]):
-            for place, fill in enumerate(self._fills):
-                self._arrays[place] = grown(self._arrays[place], self._count, count, fill)
-        self._count = count
+class Accumulator(SlotArrays, ABC):
+    """One aggregate of all keys."""
 
     @abstractmethod
     def add(self, slots: Slots, values: pa.Array) -> None:
@@ -59,18 +45,6 @@ class Accumulator(ABC):
 
         What it holds comes after what is here, where that matters. No slot is named twice.
         """
-
-    def clear(self, slots: Slots) -> None:
-        """These slots are as if nothing had been added."""
-        for array, fill in zip(self._arrays, self._fills, strict=True):
-            array[slots] = fill
-
-    def keep(self, slots: Slots) -> None:
-        """Forget all slots but these, which are 0, 1, 2 and so on from now on; gives memory back."""
-        for place, fill in enumerate(self._fills):
-            kept = self._arrays[place][slots]
-            self._arrays[place] = grown(kept, len(kept), FIRST_ROOM, fill)
-        self._count = len(slots)
 
 
 class Objects(Accumulator):

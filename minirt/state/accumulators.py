@@ -332,7 +332,7 @@ class _PickedByArrival(_Picked):
     def __init__(self, type: pa.DataType, *, newest: bool, arrivals: Arrivals) -> None:
         super().__init__(type, newest=newest)
         self._arrivals = arrivals
-        self._arrays.append(np.zeros(len(self._arrays[0]), np.int64))
+        self._arrays.append(np.empty(len(self._arrays[0]), np.int64))
         self._fills.append(0)
 
     def add(self, slots: Slots, values: pa.Array) -> None:

@@ -5,14 +5,50 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from minirt.aggregates import Aggregate
 from minirt.data.keys import check_key_type
 from minirt.errors import ConfigurationError, UserCodeError
+from minirt.kernels.contract import Slots
 from minirt.state.accumulator import Accumulator
 from minirt.state.accumulators import Arrivals, accumulator
 from minirt.state.key_index import KeyIndex
+from minirt.state.numbers import Mask
+from minirt.state.slot_arrays import SlotArrays
+
+Times = npt.NDArray[np.int64]
+
+_BEFORE_ALL = np.iinfo(np.int64).min
+
+
+class Marks(SlotArrays):
+    """What a table knows of each key besides its aggregates."""
+
+    def __init__(self) -> None:
+        super().__init__([(np.int64, _BEFORE_ALL), (np.bool_, False), (np.bool_, False)])
+
+    @property
+    def times(self) -> Times:
+        """The event time of the newest record."""
+        return self._arrays[0]
+
+    @property
+    def pending(self) -> Mask:
+        """Whether the result has changed since it was given out."""
+        return self._arrays[1]
+
+    @property
+    def gone(self) -> Mask:
+        """Whether the key was dropped. It is still listed, until slots are moved together."""
+        return self._arrays[2]
+
+    def begin_anew(self, slots: Slots) -> None:
+        """There are no records any more."""
+        self.times[slots] = _BEFORE_ALL
+        self.pending[slots] = False
 
 
 @dataclass(slots=True)

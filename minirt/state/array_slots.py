@@ -7,11 +7,10 @@ had before, so they are loaded one after the other, the newest last. A segment n
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from functools import partial
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from minirt.aggregates import Aggregate
@@ -22,7 +21,7 @@ from minirt.kernels.contract import Slots
 from minirt.state import segments
 from minirt.state.accumulator import Accumulator
 from minirt.state.accumulators import Arrivals
-from minirt.state.array_contents import Contents, Layout
+from minirt.state.array_contents import Contents, Layout, Marks
 from minirt.state.array_layout import (
     ARRAY_TABLE,
     GONE,
@@ -34,14 +33,11 @@ from minirt.state.array_layout import (
     part,
     part_of,
 )
+from minirt.state.array_moves import Move
 from minirt.state.frozen import FrozenSlots
-from minirt.state.numbers import Mask, grown
 from minirt.state.sections import Section, unpack_columns
 from minirt.state.segments import Segments
-
-Times = npt.NDArray[np.int64]
-
-_BEFORE_ALL = np.iinfo(np.int64).min
+from minirt.state.slot_arrays import FIRST_ROOM
 
 _GONE_MIN = 1024
 """So many slots may be of keys that are gone before the others are moved together."""
@@ -83,12 +79,11 @@ class ArraySlots:
         self._segments = Segments()
         self._frozen: Callable[[], FrozenSlots | None] = lambda: None
         """The last snapshot, until it is stored or given up."""
-        self._times: Times = np.full(1024, _BEFORE_ALL, np.int64)
+        self._marks = Marks()
         self._timed = False
-        self._pending: Mask = np.zeros(1024, np.bool_)
-        self._gone: Mask = np.zeros(1024, np.bool_)
-        """By slot, whether it was dropped. Its key is still listed, until slots are moved together."""
         self._gone_count = 0
+        self._move: Move | None = None
+        """What moves the slots together now."""
         self._rows: Slots = np.zeros(1024, np.intp)
         """By slot, a row of the batch in work."""
 
@@ -130,27 +125,38 @@ class ArraySlots:
         return 0 if self._contents is None else len(self._contents.index)
 
     def drop(self, slots: Slots) -> Slots | None:
-        """Forget the keys in these slots, each named once.
+        """As `forget`, followed by all of `tidy`.
 
         Returns None, or which old slots are now 0, 1, 2 and so on, because they were moved together: then
         what the caller knows by slot is out of date.
         """
-        if not len(slots):
+        self.forget(slots)
+        if not self._crowded:
             return None
+        self._complete_frozen()
+        return _returned(self._move_together())
+
+    def forget(self, slots: Slots) -> None:
+        """Forget the keys in these slots, each named once."""
+        if not len(slots):
+            return
         self._before_change(slots)
-        self._gone[slots] = True
-        self._pending[slots] = False
-        self._times[slots] = _BEFORE_ALL
+        self._marks.gone[slots] = True
+        self._marks.begin_anew(slots)
         self._gone_count += len(slots)
         self._segments.change(slots)
-        if len(self) and self._gone_count <= max(_GONE_MIN, len(self)):
-            return None
-        return self._move_together()
+
+    def tidy(self) -> Iterator[None]:
+        """Give back the slots of keys that are gone, if these are many, in steps between which the table
+        may be used in every way. The slots of all keys are others afterwards.
+        """
+        if self._crowded:
+            yield from self._move_together()
 
     def live(self, start: int = 0, stop: int | None = None) -> Slots:
         """The slots of all keys, or of those from `start` to before `stop`."""
         stop = self.used if stop is None else min(stop, self.used)
-        return start + np.flatnonzero(~self._gone[start:stop])
+        return start + np.flatnonzero(~self._marks.gone[start:stop])
 
     def keys(self, slots: Slots) -> list[pa.Array]:
         """The key columns of these slots."""
@@ -179,7 +185,7 @@ class ArraySlots:
         tells_gone = bool(self._gone_count)
         if tells_gone and waiting.all():
             # Nothing older counts any more, so nobody has to be told.
-            waiting &= ~self._gone[: self.used]
+            waiting &= ~self._marks.gone[: self.used]
             tells_gone = False
         frozen = FrozenSlots(waiting, partial(self._stored, contents, self._timed, tells_gone))
         if total <= segments.STRETCH_MIN:
@@ -220,17 +226,25 @@ class ArraySlots:
         for aggregate, held in zip(self._aggregates, contents.accumulators, strict=True):
             for place, array in enumerate(held.stored(slots)):
                 columns[column_of(aggregate, place)] = array
-        columns[PENDING] = pa.array(self._pending[slots])
+        columns[PENDING] = pa.array(self._marks.pending[slots])
         if timed:
-            columns[TIME] = pa.array(self._times[slots])
+            columns[TIME] = pa.array(self._marks.times[slots])
         if tells_gone:
-            columns[GONE] = pa.array(self._gone[slots])
+            columns[GONE] = pa.array(self._marks.gone[slots])
         return pa.RecordBatch.from_pydict(columns)
 
     def _before_change(self, slots: Slots) -> None:
+        if self._move is not None:
+            self._move.change(slots)
         frozen = self._frozen()
         if frozen is not None:
             frozen.before_change(slots)
+
+    @property
+    def _being_copied(self) -> bool:
+        """Whether a snapshot is to copy more."""
+        frozen = self._frozen()
+        return frozen is not None and not frozen.done
 
     def _complete_frozen(self) -> None:
         frozen = self._frozen()
@@ -266,52 +280,70 @@ class ArraySlots:
         self._make_room(contents)
         for held, arrays in zip(contents.accumulators, columns, strict=True):
             held.load(slots, arrays)
-        self._pending[slots] = stored.column(PENDING).to_numpy(zero_copy_only=False)
+        self._marks.pending[slots] = stored.column(PENDING).to_numpy(zero_copy_only=False)
         if TIME in stored.schema.names:
-            self._times[slots] = stored.column(TIME).to_numpy()
+            self._marks.times[slots] = stored.column(TIME).to_numpy()
             self._timed = True
         gone = np.zeros(len(slots), np.bool_)
         if GONE in stored.schema.names:
             gone = stored.column(GONE).to_numpy(zero_copy_only=False)
-        self._gone_count += int(gone.sum()) - int(self._gone[slots].sum())
-        self._gone[slots] = gone
+        self._gone_count += int(gone.sum()) - int(self._marks.gone[slots].sum())
+        self._marks.gone[slots] = gone
         return slots
 
     def _revive(self, contents: Contents, slots: Slots) -> None:
         """What was dropped of keys that have come again is not to be seen."""
         if not self._gone_count:
             return
-        again = np.unique(slots[self._gone[slots]])
+        again = np.unique(slots[self._marks.gone[slots]])
         for held in contents.accumulators:
             held.clear(again)
-        self._gone[again] = False
+        self._marks.gone[again] = False
         self._gone_count -= len(again)
 
     def _begin_anew(self, contents: Contents, slots: Slots) -> None:
         """Forget what these slots hold, but for their keys."""
         for held in contents.accumulators:
             held.clear(slots)
-        self._times[slots] = _BEFORE_ALL
-        self._pending[slots] = False
+        self._marks.begin_anew(slots)
 
-    def _move_together(self) -> Slots:
-        """Give back the slots of keys that are gone. The next snapshot stores all others."""
-        contents, live = self._contents, self.live()
+    @property
+    def _crowded(self) -> bool:
+        """Whether so many slots are of keys that are gone that the others had better be moved together."""
+        return self._gone_count > (max(_GONE_MIN, len(self)) if len(self) else 0)
+
+    def _move_together(self) -> Generator[None, None, Slots | None]:
+        """Give back the slots of keys that are gone. The next snapshot stores all others.
+
+        Returns the old slot of each new one; None if columns turned out to be of other types meanwhile.
+        """
+        contents = self._contents
         assert contents is not None
-        self._complete_frozen()
-        contents.index, kept = contents.index.only(live)
-        for held in contents.accumulators:
-            held.keep(kept)
-        count = len(kept)
-        self._times = grown(self._times[kept], count, 1024, _BEFORE_ALL)
-        self._pending = grown(self._pending[kept], count, 1024, False)
-        self._rows = np.zeros(len(self._times), np.intp)
-        self._gone = np.zeros(len(self._times), np.bool_)
-        self._gone_count = 0
-        self._segments = Segments()
-        self._segments.make_room(count)
-        self._segments.change(np.arange(count))
-        return kept
+        move = self._move = Move(contents, self._marks, len(self))
+        for all_is_copied in move.steps():
+            # Not while a snapshot has to copy objects that these copies share with what it knows.
+            if all_is_copied and not self._being_copied:
+                break
+            yield
+            if self._move is not move:
+                return None
+        marks = self._go_on_with(move)
+        # To give back large arrays takes time as well.
+        yield
+        while contents.accumulators:
+            contents.accumulators.pop()
+            yield
+        del contents, marks
+        return move.kept
+
+    def _go_on_with(self, move: Move) -> Marks:
+        """Returns the marks as they were."""
+        marks, self._marks, self._contents, self._move = self._marks, move.marks, move.into, None
+        count = len(move.kept)
+        self._gone_count = int(np.count_nonzero(self._marks.gone[:count]))
+        self._rows = np.empty(max(count, FIRST_ROOM), np.intp)
+        self._segments = move.segments
+        return marks
 
     def _fitting(self, keys: list[pa.Array], values: Sequence[pa.Array] | None) -> Contents:
         """The contents, begun if need be, once the columns are known to be of fitting types.
@@ -330,6 +362,7 @@ class ArraySlots:
         late_keys, late_values = self._layout.unfitting(contents, keys, values)
         if late_keys or late_values:
             self._complete_frozen()
+            self._move = None
         for place in late_keys:
             contents.change_key_type(place, keys[place].type)
         for place in late_values:
@@ -344,12 +377,19 @@ class ArraySlots:
         self._segments.make_room(count)
         for held in contents.accumulators:
             held.make_room(count)
-        used = len(self._times)
-        if count > used:
-            self._times = grown(self._times, used, count, _BEFORE_ALL)
-            self._pending = grown(self._pending, used, count, False)
-            self._rows = grown(self._rows, used, count, 0)
-            self._gone = grown(self._gone, used, count, False)
+        self._marks.make_room(count)
+        if count > len(self._rows):
+            self._rows = np.empty(2 * count, np.intp)
+
+
+def _returned(steps: Generator[None, None, Slots | None]) -> Slots | None:
+    """What all of these steps come to."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            returned: Slots | None = end.value
+            return returned
 
 
 def _repeated(slots: Slots, before: int) -> int:

@@ -19,7 +19,8 @@ from minirt.errors import UserCodeError
 from minirt.kernels.choice import kernels
 from minirt.kernels.contract import Slots
 from minirt.state.accumulator import Accumulator
-from minirt.state.array_slots import ArraySlots, Times
+from minirt.state.array_contents import Times
+from minirt.state.array_slots import ArraySlots
 from minirt.state.filters import Filters
 from minirt.state.numbers import Mask, to_numbers
 from minirt.state.sums import SumOverflowError, TooWideError
@@ -57,7 +58,7 @@ class ArrayTable(ArraySlots):
 
     def times(self, slots: Slots) -> Times:
         """The event times of the newest records of these keys; the earliest time there is without any."""
-        return self._times[slots]
+        return self._marks.times[slots]
 
     def numbers(self, place: int, slots: Slots) -> tuple[npt.NDArray[np.int64], Mask]:
         """What an aggregate of whole numbers has come to, not null, and where there is something."""
@@ -127,7 +128,7 @@ class ArrayTable(ArraySlots):
             with self.naming_sums(place, self.keys):
                 held.add(*_counting(self._aggregates[place], masks[place], slots, array))
         if times is not None:
-            np.maximum.at(self._times, slots, times)
+            np.maximum.at(self._marks.times, slots, times)
             self._timed = True
         return slots
 
@@ -139,7 +140,7 @@ class ArrayTable(ArraySlots):
         for place, held in enumerate(contents.accumulators):
             with self.naming_sums(place, self.keys):
                 held.merge(slots, held, others)
-        self._times[slots] = np.maximum(self._times[slots], self._times[others])
+        self._marks.times[slots] = np.maximum(self._marks.times[slots], self._marks.times[others])
         self._segments.change(slots)
 
     @contextmanager
@@ -181,20 +182,20 @@ class ArrayTable(ArraySlots):
         columns = [*contents.index.keys(slots), *(a.result(slots) for a in contents.accumulators)]
         names = [*self._keys, *(aggregate.output for aggregate in self._aggregates)]
         batch = pa.RecordBatch.from_arrays(columns, names)
-        return batch, self._times[slots] if self._timed else None
+        return batch, self._marks.times[slots] if self._timed else None
 
     def hold_back(self, slots: Slots) -> None:
         """The results of these slots are pending."""
         self._before_change(slots)
-        self._pending[slots] = True
+        self._marks.pending[slots] = True
 
     def is_pending(self, slots: Slots) -> Mask:
         """Of which of these slots the results are pending."""
-        return self._pending[slots]
+        return self._marks.pending[slots]
 
     def pending(self) -> Slots:
         """The slots whose results are pending."""
-        return np.flatnonzero(self._pending[: self.used])
+        return np.flatnonzero(self._marks.pending[: self.used])
 
     def give_out(self, slots: Slots) -> Results:
         """As `results`; marks them as given out."""
@@ -204,7 +205,7 @@ class ArrayTable(ArraySlots):
     def given_out(self, slots: Slots) -> None:
         """The results of these slots are not pending any more."""
         self._before_change(slots)
-        self._pending[slots] = False
+        self._marks.pending[slots] = False
         self._segments.change(slots)
 
     @cached_property
@@ -223,7 +224,7 @@ class ArrayTable(ArraySlots):
         if name not in batch.schema.names:
             raise UserCodeError(
                 f"operator {self._label}: a batch has no column {name!r}, only "
-                f"{', '.join(batch.schema.names)}"
+                f"{', '.join(known for known in batch.schema.names if not known.startswith(ADDED))}"
             )
         return simple(batch.column(name))
 

@@ -11,12 +11,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from typing import Any
 
-from minirt.state.expiry import Agenda, StateClock, TimeToLive
+from minirt.state.expiry import Agenda, StateClock, TimeToLive, Turns
 from minirt.state.handles import Handle, ListState, MapState, ValueState
 from minirt.state.keyed import KeyedState
 
 PIECE_ENTRIES = 4096
-PAUSE_S = 0.01
 """So many entries are looked at in one go, a few milliseconds' worth; then records have their turn."""
 
 _NOTHING: Any = object()
@@ -59,6 +58,10 @@ class Expiring(Handle, ABC):
         if entries:
             self._examine(entries, now)
         return len(entries)
+
+    def give_back(self) -> None:
+        """Give back the memory of many entries that are gone."""
+        self._state.shrink()
 
     def _trimmer(self, trimmed: Callable[[Any, Any, int], Any]) -> Callable[[], Any]:
         def as_of_now() -> Callable[[Sequence[Any], Sequence[Any]], Pairs] | None:
@@ -360,25 +363,27 @@ class Sweeper:
 
     def __init__(self, states: Sequence[Expiring], monotonic: Callable[[], float]) -> None:
         self._states = list(states)
-        self._monotonic = monotonic
-        self._not_before = monotonic()
+        self._turns = Turns(monotonic, share=1)
 
     @property
     def due_at(self) -> float | None:
         """When there is something to do, by the monotonic clock."""
         times = [at for state in self._states if (at := state.due_at) is not None]
-        return max(min(times), self._not_before) if times else None
+        return max(min(times), self._turns.not_before) if times else None
 
     def sweep(self) -> None:
         left = PIECE_ENTRIES
-        for state in self._states:
-            left -= state.sweep(left)
-            if left <= 0:
-                # The others come first the next time.
-                self._states.remove(state)
-                self._states.append(state)
-                break
-        self._not_before = self._monotonic() + PAUSE_S
+        with self._turns.piece():
+            for state in self._states:
+                left -= state.sweep(left)
+                if left <= 0:
+                    # The others come first the next time.
+                    self._states.remove(state)
+                    self._states.append(state)
+                    break
+            else:
+                for state in self._states:
+                    state.give_back()
 
 
 def _pop(table: dict[Any, Any], key: Any, field: Any) -> Any:

@@ -9,7 +9,8 @@ is further.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Set
+from collections.abc import Callable, Iterator, Set
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, get_args
 
@@ -108,6 +109,42 @@ class EventClock:
     def due_at(self, ms: int) -> float | None:
         seen = self.for_all()
         return None if seen is None or seen < ms else 0.0
+
+
+_ENDED = object()
+
+
+class Turns:
+    """Work in pieces, with pauses between them in which records are processed."""
+
+    def __init__(self, monotonic: Callable[[], float], share: float) -> None:
+        """A piece is followed by `share` times as long without one."""
+        self._monotonic = monotonic
+        self._share = share
+        self._work: Iterator[None] | None = None
+        self.not_before = monotonic()
+        """When the next piece has its turn, by the monotonic clock."""
+
+    @property
+    def under_way(self) -> bool:
+        """Whether work of several steps was begun and goes on."""
+        return self._work is not None
+
+    def step(self, begin: Callable[[], Iterator[None]]) -> None:
+        """Take one step of the work that is under way; if none is, of what `begin` gives."""
+        with self.piece():
+            if self._work is None:
+                self._work = begin()
+            if next(self._work, _ENDED) is _ENDED:
+                self._work = None
+
+    @contextmanager
+    def piece(self) -> Iterator[None]:
+        """A piece of work."""
+        began = self._monotonic()
+        yield
+        ended = self._monotonic()
+        self.not_before = ended + self._share * (ended - began)
 
 
 class Agenda:

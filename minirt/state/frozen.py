@@ -38,6 +38,11 @@ class FrozenSlots:
         self._saved: list[pa.RecordBatch] = []
         self._lock = threading.Lock()
 
+    @property
+    def done(self) -> bool:
+        """Whether all slots have been copied."""
+        return self._position >= len(self._waiting)
+
     def before_change(self, slots: Slots) -> None:
         """Copy these slots first if their turn has not come, because they are about to change."""
         with self._lock:

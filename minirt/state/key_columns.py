@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from typing import Self
 
 import numpy as np
 import numpy.typing as npt
@@ -13,7 +14,14 @@ from minirt.data.column_keys import pieces, pieces_type
 from minirt.data.simple_columns import simple, simple_type
 from minirt.kernels.choice import kernels
 from minirt.kernels.contract import Slots
-from minirt.state.numbers import Mask, from_numbers, grown, is_whole, number_type, to_numbers
+from minirt.state.numbers import (
+    Mask,
+    from_numbers,
+    grown,
+    is_whole,
+    number_type,
+    to_numbers,
+)
 
 
 class KeyColumn(ABC):
@@ -30,6 +38,10 @@ class KeyColumn(ABC):
     @abstractmethod
     def take(self, slots: Slots) -> pa.Array:
         """The keys of these slots."""
+
+    @abstractmethod
+    def begin(self, room: int, like: Self) -> None:
+        """Make room for so many keys before there are any; they are like those of the other column."""
 
     def told_by_hash(self, array: pa.Array) -> bool:
         """Whether keys in this array that have the same hash as known ones must be equal to them."""
@@ -82,6 +94,10 @@ class _NumberColumn(KeyColumn):
         numbers = self._numbers[slots].view(number_type(self._type))
         return from_numbers(numbers, nulls, self._type)
 
+    def begin(self, room: int, like: Self) -> None:
+        self._numbers = np.empty(room, np.int64)
+        self._nulls = np.empty(room, np.bool_)
+
     def told_by_hash(self, array: pa.Array) -> bool:
         return self._mixed and not self._any_null and not array.null_count
 
@@ -118,7 +134,8 @@ class _PieceColumn(KeyColumn):
     def equal(self, slots: Slots, array: pa.Array) -> Mask:
         array = simple(array)
         data, offsets = pieces(array)
-        same = kernels().same_pieces(self._data, self._offsets, slots, data, offsets)
+        known_offsets = self._offsets[: self._count + 1]
+        same = kernels().same_pieces(self._data, known_offsets, slots, data, offsets)
         if self._any_null or array.null_count:
             known, given = self._nulls[slots], _nulls(array)
             return np.where(known | given, known & given, same)
@@ -131,6 +148,13 @@ class _PieceColumn(KeyColumn):
         if self._any_null:
             taken = pc.if_else(pa.array(~self._nulls[slots]), taken, pa.scalar(None, taken.type))
         return taken.cast(self._type)
+
+    def begin(self, room: int, like: Self) -> None:
+        size = int(like._offsets[like._count]) * room // max(1, like._count)
+        self._data = np.empty(max(size, len(self._data)), np.uint8)
+        self._offsets = np.empty(room + 1, np.int64)
+        self._offsets[0] = 0
+        self._nulls = np.zeros(room + 1, np.bool_)
 
 
 def _whole(array: pa.Array) -> tuple[npt.NDArray[np.int64], Mask | None]:

@@ -6,7 +6,7 @@ whole batch at once.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,12 +20,15 @@ from minirt.state.key_columns import KeyColumn, key_column
 
 _SMALLEST_BITS = 10
 
+_STEP = 1 << 19
+"""So many places of a table are made in one step: 2 MB, some milliseconds where the system is slow."""
+
 
 class KeyIndex:
     """Gives every distinct key a slot: 0, 1, 2 and so on, in the order in which keys appear.
 
     `types` are those of the key columns. An index never gives a slot back: to forget keys, go on with
-    `only` the others. It holds at most 2**31 keys.
+    an index of the others. It holds at most 2**31 keys.
     """
 
     def __init__(self, types: Sequence[pa.DataType]) -> None:
@@ -61,13 +64,17 @@ class KeyIndex:
         """The key columns of these slots."""
         return [column.take(slots) for column in self._columns]
 
-    def only(self, slots: Slots) -> tuple[KeyIndex, Slots]:
-        """An index of the keys in these slots, and which of them is in each of its slots."""
-        index = KeyIndex(self._types)
-        kept = np.empty(len(slots), np.intp)
-        if len(slots):
-            kept[index.slots(self.keys(slots), self._hashes[slots])] = slots
-        return index, kept
+    def begin(self, room: int, like: KeyIndex) -> Iterator[None]:
+        """Make room for so many keys, in steps, before there are any; they are like those of the other."""
+        self._bits = max(_SMALLEST_BITS, int(2 * room - 1).bit_length())
+        self._hashes = np.empty(1 << (self._bits - 1), np.uint64)
+        self._table = np.empty(1 << self._bits, np.int32)
+        for start in range(0, len(self._table), _STEP):
+            self._table[start : start + _STEP] = EMPTY
+            yield
+        for column, other in zip(self._columns, like._columns, strict=True):
+            column.begin(room, other)
+            yield
 
     def change_type(self, place: int, type: pa.DataType) -> None:
         """Give a column that has held nothing but nulls a type; the hash of null is that of every type."""

@@ -9,6 +9,7 @@ import weakref
 from collections.abc import Callable, Collection, Mapping, Sequence, Set
 from functools import partial
 from itertools import compress
+from sys import getsizeof
 from typing import Any
 
 from minirt.data.errors import UnsupportedRecordError
@@ -18,6 +19,14 @@ from minirt.state.frozen import FrozenKeys, Trim
 from minirt.state.keyed_changes import pack_changes, unpack_changes
 from minirt.state.sections import Section, join_chunks, kind_of, pack_chunk, unpack_section
 from minirt.state.stored import KEYED_TABLE
+
+_FEW_KEYS = 1 << 16
+"""So many keys are put into a table again within a few milliseconds."""
+
+_ROOMY_BYTES = 512
+"""Of a dict, for each key: several times what one takes that grew to its size."""
+
+_KEYS_MIN = 1024
 
 
 class KeyedState:
@@ -54,6 +63,21 @@ class KeyedState:
         if table:
             self.change(list(table))
             table.clear()
+
+    def shrink(self) -> None:
+        """Give back the memory of tables that have lost nearly all of their keys.
+
+        A dict never does so by itself. Call it between records.
+        """
+        if self._live():  # Another thread reads the tables.
+            return
+        for table in self._tables.values():
+            if len(table) <= _FEW_KEYS and getsizeof(table) > _ROOMY_BYTES * (
+                len(table) + _KEYS_MIN
+            ):
+                left = list(table.items())
+                table.clear()
+                table.update(left)
 
     def change(self, keys: Collection[Any]) -> None:
         """Note that the state of these keys may be about to change.

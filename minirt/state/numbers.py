@@ -78,8 +78,15 @@ def from_numbers(numbers: Numbers, nulls: Mask | None, type: pa.DataType) -> pa.
     return array.cast(type)
 
 
-def grown(array: npt.NDArray[Any], count: int, needed: int, fill: Any) -> npt.NDArray[Any]:
-    """A longer copy with room for `needed` at least; only the first `count` values are kept."""
-    larger = np.full(max(needed, 2 * len(array)), fill, array.dtype)
+def enlarged(array: npt.NDArray[Any], count: int, needed: int) -> npt.NDArray[Any]:
+    """A longer copy with room for `needed` at least, of the first `count` values; the rest is anything."""
+    larger = np.empty(max(needed, 2 * len(array)), array.dtype)
     larger[:count] = array[:count]
+    return larger
+
+
+def grown(array: npt.NDArray[Any], count: int, needed: int, fill: Any) -> npt.NDArray[Any]:
+    """As `enlarged`; the rest is `fill`."""
+    larger = enlarged(array, count, needed)
+    larger[count:] = fill
     return larger

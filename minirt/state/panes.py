@@ -110,9 +110,12 @@ class MergedPanes:
             return None
         if pane not in self._parts:
             slots = table.live()
-            keys = self._listed.list_keys(table.keys(slots))
-            order = np.argsort(keys)
-            self._parts[pane] = Part(keys[order], slots[order], *contents)
+            listed = self._listed.list_keys(table.keys(slots))
+            # In order, for less than it costs to sort them.
+            slot_of = np.full(self._listed.used, -1, np.intp)
+            slot_of[listed] = slots
+            keys = np.flatnonzero(slot_of >= 0)
+            self._parts[pane] = Part(keys, slot_of[keys], *contents)
         return self._parts[pane]
 
     def _merged(self, parts: Sequence[Part]) -> Part:

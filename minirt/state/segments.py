@@ -18,7 +18,8 @@ import numpy as np
 import numpy.typing as npt
 
 from minirt.kernels.contract import Slots
-from minirt.state.numbers import Mask, grown
+from minirt.state.numbers import Mask, enlarged
+from minirt.state.slot_arrays import FIRST_ROOM
 
 STRETCH_MIN = 16384
 """The least stretch, in slots: state of no more slots is written as a whole each time."""
@@ -34,10 +35,11 @@ class Segments:
     next hand-over, all of them have changed again.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, room: int = FIRST_ROOM) -> None:
+        """There is room for so many slots at first."""
         self._count = 0
-        self._changed: Mask = np.zeros(1024, np.bool_)
-        self._segment: npt.NDArray[np.int32] = np.full(1024, _NOWHERE, np.int32)
+        self._changed: Mask = np.empty(room, np.bool_)
+        self._segment: npt.NDArray[np.int32] = np.empty(room, np.int32)
         """By slot, the number of the segment that holds its newest stored version."""
         self._sizes: list[int] = []
         """By segment, how many slots it holds the newest version of; a number with none is free."""
@@ -47,9 +49,12 @@ class Segments:
 
     def make_room(self, count: int) -> None:
         """Slots below `count` are about to be used."""
+        before = self._count
         if count > len(self._changed):
-            self._changed = grown(self._changed, self._count, count, False)
-            self._segment = grown(self._segment, self._count, count, _NOWHERE)
+            self._changed = enlarged(self._changed, before, count)
+            self._segment = enlarged(self._segment, before, count)
+        self._changed[before:count] = False
+        self._segment[before:count] = _NOWHERE
         self._count = count
 
     def change(self, slots: Slots) -> None:

@@ -10,26 +10,19 @@ from typing import Any
 import pyarrow.compute as pc
 
 import minirt as rt
-from minirt.modes import MODES
-from minirt.testing import SimulationResult, TransactionalSink, simulate
 from minirt.windows.base import Window
-
-DAY_MS = 86_400_000
-CHANGES = (
-    ("Europe/Berlin", 1711846800000),
-    ("Europe/Berlin", 1729990800000),
-    ("America/New_York", 1710054000000),
-    ("America/Sao_Paulo", 1541300400000),  # There the clocks skipped midnight,
-    ("America/Sao_Paulo", 1518919200000),  # and here the hour before it came twice.
-    ("America/Havana", 1730606400000),
-    ("Australia/Lord_Howe", 1712415600000),
-    ("Asia/Kathmandu", 504901800000),
+from tests.connectors.random_jobs import (
+    CHANGES,
+    DAY_MS,
+    EXACT,
+    Event,
+    GivenSplits,
+    Ran,
+    Splits,
+    draw_splits,
 )
-"""Zones, each with an instant at or near which the clocks there were changed."""
 
 KINDS = ("tumbling", "sliding", "session", "days", "sliding days")
-
-EXACT = sorted(name for name, mode in MODES.items() if mode.exactly_once)
 
 AGGREGATES = (
     rt.Count("n"),
@@ -43,8 +36,6 @@ SQL_AGGREGATES = (
     "count(*) AS n, count_if(v > 4) AS big, sum(v) AS sum, min(v) AS least, max(v) AS most, "
     "count(DISTINCT v) AS kinds"
 )
-
-Event = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -71,7 +62,7 @@ class Case:
 
     seed: int
     windows: Windows
-    splits: Sequence[Sequence[Event]]
+    splits: Splits
     bound_ms: int
     idle_timeout: str | None
     mode: str
@@ -81,36 +72,16 @@ class Case:
     def events(self) -> list[Event]:
         return [event for split in self.splits for event in split]
 
-
-class GivenSplits(rt.Source):
-    """Splits of given events, in small batches; every other time there are none yet."""
-
-    interleave = True
-
-    def __init__(self, splits: Sequence[Sequence[Event]]) -> None:
-        self.splits = splits
-
-    def plan_splits(self, parallelism: int) -> Sequence[rt.Split]:
-        return [rt.Split(str(place), {"place": place}) for place in range(len(self.splits))]
-
-    def open_split(self, split: rt.Split, offset: Any) -> rt.SplitReader:
-        return _Reader(self.splits[split.info["place"]], offset or 0)
-
-
-class _Reader(rt.SplitReader):
-    def __init__(self, events: Sequence[Event], offset: int) -> None:
-        self.offset = offset
-        self._events = events
-        self._waiting = False
-
-    def read(self) -> list[Event] | None:
-        self._waiting = not self._waiting
-        if self._waiting:
-            return []
-        stop = min(len(self._events), self.offset + 1 + self.offset % 5)
-        batch = [dict(event) for event in self._events[self.offset : stop]]
-        self.offset = stop
-        return batch or None
+    def build(self, env: rt.Environment, out: rt.Sink, late: rt.Sink, pause_s: float) -> None:
+        marks = rt.Watermarks.bounded(
+            self.bound_ms / 1000, timestamp="t", idle_timeout=self.idle_timeout
+        )
+        source = GivenSplits(self.splits, pause_s)
+        events = env.source(source, uid="events", watermarks=marks)
+        windows = events.key_by("k").window(self.windows.window)
+        results = windows.aggregate(*AGGREGATES, uid="windows")
+        results.sink(out, uid="out")
+        results.side_output("late").sink(late, uid="late")
 
 
 def draw(seed: int) -> Case:
@@ -121,7 +92,12 @@ def draw(seed: int) -> Case:
     lateness_ms = random.choice((0, 30)) if late else 0
     windows, first_ms, span_ms = _windows(kind, random, lateness_ms)
     disorder_ms = random.choice((0, span_ms // 20, span_ms // 3))
-    splits = _events(random, first_ms, span_ms, disorder_ms)
+    keys = ["often"] * 8 + ["seldom", "", None]  # One key has most of them.
+
+    def of() -> Event:
+        return {"k": random.choice(keys), "v": random.choice((None, *range(9)))}
+
+    splits = draw_splits(random, first_ms, span_ms, disorder_ms, of)
     return Case(
         seed,
         windows,
@@ -182,46 +158,11 @@ def _days(kind: str, random: Random) -> tuple[Windows, int, int]:
     return Windows(window, assigned), change_ms - 4 * DAY_MS, 8 * DAY_MS
 
 
-def _events(random: Random, first_ms: int, span_ms: int, disorder_ms: int) -> list[list[Event]]:
-    """Splits of events, each no further out of order than the disorder; one key has most of them."""
-    keys = ["often"] * 8 + ["seldom", "", None]
-    splits = []
-    for split in range(random.randint(1, 3)):
-        count = random.choice((0, 5, 40, 40))
-        times = sorted(first_ms + random.randrange(span_ms) for _ in range(count))
-        times.sort(key=lambda time: time + random.randint(0, disorder_ms))
-        values = [random.choice((None, *range(9))) for _ in times]
-        splits.append(
-            [
-                {"id": f"{split} {place}", "k": random.choice(keys), "t": time, "v": value}
-                for place, (time, value) in enumerate(zip(times, values, strict=True))
-            ]
-        )
-    return splits
-
-
-def run(case: Case) -> tuple[SimulationResult, list[Event], set[str]]:
-    """The newest result of each window, through crashes and rescales, and the ids of late records."""
-    sink, late = TransactionalSink(), TransactionalSink()
-    marks = rt.Watermarks.bounded(
-        case.bound_ms / 1000, timestamp="t", idle_timeout=case.idle_timeout
-    )
-
-    def form(width: int) -> rt.Environment:
-        env = rt.Environment(parallelism=width, max_parallelism=8)
-        events = env.source(GivenSplits(case.splits), uid="events", watermarks=marks)
-        windows = events.key_by("k").window(case.windows.window)
-        results = windows.aggregate(*AGGREGATES, uid="windows")
-        results.sink(sink, uid="out")
-        results.side_output("late").sink(late, uid="late")
-        return env
-
-    first, second = (form(width) for width in case.widths)
-    checkpointing = rt.Checkpointing("simulated://", interval="20ms", mode=case.mode)
-    result = simulate(first, seed=case.seed, checkpointing=checkpointing, rescaled=[second])
-    newest: dict[Any, Event] = {}
-    for row in sink.rows:
+def newest(ran: Ran) -> list[Event]:
+    """The newest result of each window."""
+    found: dict[Any, Event] = {}
+    for row in ran.results:
         key = row["k"], row["window_start"], row["window_end"]
-        if key not in newest or row["n"] > newest[key]["n"]:
-            newest[key] = row
-    return result, [*newest.values()], {row["id"] for row in late.rows}
+        if key not in found or row["n"] > found[key]["n"]:
+            found[key] = row
+    return [*found.values()]

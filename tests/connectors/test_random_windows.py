@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Sequence
+from itertools import count, islice
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from minirt.windows.panes import DAY_MS, PanedWindow
 from tests.campaigns import runs
-from tests.connectors.random_windows import KINDS, Case, Event, Windows, draw, run
+from tests.connectors.random_jobs import Event, Ran, killed, lasts, simulated
+from tests.connectors.random_windows import KINDS, Case, Windows, draw, newest
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -18,6 +21,8 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 SEEDS = 2 * len(KINDS)
+LASTING = (seed for seed in count(1000) if lasts(draw(seed).splits))
+"""Seeds of jobs whose workers can be killed."""
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 Row = tuple[Any, ...]
 
@@ -51,20 +56,34 @@ def in_order(rows: Any) -> list[Row]:
     return sorted(rows, key=lambda row: (row[0] is not None, *row[:3]))
 
 
-def difference(spark: SparkSession, case: Case) -> tuple[list[Row], list[Row]]:
+def difference(spark: SparkSession, case: Case, ran: Ran) -> tuple[list[Row], list[Row]]:
     """The results that only minirt gives, and those that only Spark gives."""
-    result, results, late = run(case)
-    result.check()
+    late = {row["id"] for row in ran.late}
     on_time = [event for event in case.events if event["id"] not in late]
-    own, expected = own_rows(results), spark_rows(spark, case.windows, on_time)
+    own, expected = own_rows(newest(ran)), spark_rows(spark, case.windows, on_time)
     only_own = [row for row in own if row not in expected]
     return only_own, [row for row in expected if row not in own]
+
+
+def simulation(case: Case) -> Ran:
+    return simulated(case.build, case.seed, case.mode, case.widths)
 
 
 @pytest.mark.parametrize("seed", range(runs(SEEDS)))
 def test_random_windows_give_what_spark_gives(spark: SparkSession, seed: int) -> None:
     case = draw(seed)
-    assert difference(spark, case) == ([], []), f"{case.windows.window} in {case.mode}"
+    found = difference(spark, case, simulation(case))
+    assert found == ([], []), f"{case.windows.window} in {case.mode}"
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize("seed", [*islice(LASTING, runs(2))])
+def test_random_windows_give_what_spark_gives_though_workers_are_killed(
+    spark: SparkSession, seed: int, tmp_path: Path
+) -> None:
+    case = draw(seed)
+    ran = killed(case.build, seed, case.mode, case.widths[0], tmp_path)
+    assert difference(spark, case, ran) == ([], []), f"{case.windows.window} in {case.mode}"
 
 
 @pytest.mark.parametrize("kind", ["tumbling", "sliding", "days"])
@@ -74,7 +93,8 @@ def test_records_in_a_wrong_window_are_noticed(
     panes_of = PanedWindow.panes_of
     off = DAY_MS // 2 if kind == "days" else 1
     monkeypatch.setattr(PanedWindow, "panes_of", lambda self, times: panes_of(self, times + off))
-    found = (difference(spark, draw(seed)) for seed in range(KINDS.index(kind), 50, len(KINDS)))
+    cases = (draw(seed) for seed in range(KINDS.index(kind), 50, len(KINDS)))
+    found = (difference(spark, case, simulation(case)) for case in cases)
     assert any(only_own and only_spark for only_own, only_spark in found)
 
 
@@ -84,6 +104,8 @@ def _sql(value: Any) -> str:
     return f"'{value}'" if isinstance(value, str) else str(value)
 
 
-def _milliseconds(time: dt.datetime) -> int:
+def _milliseconds(time: dt.datetime | str) -> int:
+    if isinstance(time, str):  # As files have it.
+        time = dt.datetime.fromisoformat(time)
     aware = time if time.tzinfo is not None else time.replace(tzinfo=dt.UTC)
     return (aware - _EPOCH) // dt.timedelta(milliseconds=1)

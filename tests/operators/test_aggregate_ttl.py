@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from random import Random
 from typing import Any
 
@@ -16,6 +16,7 @@ from minirt.operators import aggregate as module
 from minirt.operators.aggregate import AggregateSpec, TtlAggregateOperator
 from minirt.operators.common.base import OperatorContext
 from minirt.protocol.watermarks import MAX_WATERMARK
+from minirt.state import array_moves, array_slots, segments
 from minirt.state.expiry import BUCKETS
 from minirt.state.sections import section_bytes
 from minirt.testing.contracts.operating import Given, as_columns, as_rows
@@ -58,11 +59,14 @@ class Totals:
         batch: Batch = as_columns(given) if columns else as_rows(given)
         self.operator.process(batch, 0)
 
-    def pass_time(self, seconds: float) -> None:
+    def pass_time(self, seconds: float, between: Callable[[], None] | None = None) -> None:
+        """Everything that is due happens, and what `between` does after each turn of it."""
         self.at += seconds
         while (due := self.operator.due_at) is not None and due <= self.at:
-            for _ in self.operator.on_due():
+            for _ in self.operator.on_due() or ():
                 pass
+            if between is not None:
+                between()
 
     def stored(self) -> dict[str, bytes]:
         return {name: section_bytes(data) for name, data in self.operator.snapshot().items()}
@@ -161,19 +165,78 @@ def test_a_clock_that_was_set_back_expires_nothing_twice_as_late() -> None:
     assert restored.taken() == [("a", 1, 6, 6)]
 
 
-def test_sweeps_stop_between_steps_and_take_in_what_comes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_records_have_their_turn_between_the_pieces_of_a_sweep(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(module, "CHUNK_KEYS", 20)
-    totals = Totals()
+    totals, turns = Totals(), 0
     totals.feed(*((key, key) for key in range(3000)))
-    totals.at += 2 * TTL_S
     totals.taken()
-    steps = 0
-    for _ in totals.operator.on_due():
-        steps += 1
-        totals.feed((2999, 1), (10_000 + steps, 1))
-    assert steps > 100
-    assert totals.keys == 1 + steps
-    assert max(count for key, count, *_ in totals.taken() if key == 2999) == steps
+
+    def feed() -> None:
+        nonlocal turns
+        turns += 1
+        totals.feed((2999, 1), (10_000 + turns, 1))
+
+    totals.pass_time(2 * TTL_S, feed)
+    assert turns > 100
+    assert totals.keys == 1 + turns
+    assert max(count for key, count, *_ in totals.taken() if key == 2999) == turns
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_slots_move_while_records_and_snapshots_come(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Keys that change, come and go while the others are copied, against a plain account."""
+    for where, name in (
+        (module, "CHUNK_KEYS"),
+        (array_moves, "PIECE_SLOTS"),
+        (array_slots, "_GONE_MIN"),
+    ):
+        monkeypatch.setattr(where, name, 7)
+    monkeypatch.setattr(segments, "STRETCH_MIN", 1)
+    random, totals = Random(seed), Totals()
+    account = {key: [key] for key in range(150)}
+    totals.feed(*((key, key) for key in account))
+    totals.at += TTL_S / 2
+    lasting = random.sample(sorted(account), 60)
+    totals.feed(*((key, 1) for key in lasting))
+    account = {key: [key, 1] for key in lasting}
+    storing: list[Any] = []
+    moved = 0
+
+    def between() -> None:
+        nonlocal moved
+        moved += totals.operator._table._move is not None
+        records = [
+            (random.choice([*lasting, *range(150, 160)]), random.randint(1, 9)) for _ in range(3)
+        ]
+        for key, n in records:
+            account.setdefault(key, []).append(n)
+        totals.feed(*records)
+        if random.random() < 0.1:
+            storing[:] = [totals.operator.snapshot()["state/value"], repr(sorted(account.items()))]
+        elif storing and random.random() < 0.3:
+            assert repr(sorted(shown(storing[0]).items())) == storing[1]
+            storing.clear()
+
+    def shown(section: Any) -> dict[Any, list[int]]:
+        restored = Totals(restore={"state/value": section_bytes(section)}, at=totals.at)
+        table = restored.operator._table
+        rows = table.results(table.live())[0].to_pylist()
+        # What has expired may be stored until its piece of the sweep.
+        return {row["k"]: account_of(row) for row in rows if row["k"] in account}
+
+    def account_of(row: dict[str, Any]) -> list[int]:
+        values = account[row["k"]][: row["count"]]
+        assert (row["sum"], row["first"]) == (sum(values), values[0])
+        return values
+
+    totals.pass_time(TTL_S / 2 + TTL_S / BUCKETS, between)
+    assert moved > 3
+    assert shown(totals.operator.snapshot()["state/value"]) == account
+    assert totals.slots == totals.keys == len(account)
 
 
 @pytest.mark.parametrize("by", ["sweep", "record"])

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from random import Random
 from typing import Any
 
 import numpy as np
@@ -11,9 +12,12 @@ import pytest
 
 from minirt.data.batch import Batch, Columns
 from minirt.graph.keys import KeySelector
+from minirt.operators import join as module
 from minirt.operators.common.base import Operator, OperatorContext
 from minirt.operators.common.join_bounds import Lasting
 from minirt.operators.join_ttl import TtlJoinSpec
+from minirt.protocol.watermarks import MAX_WATERMARK
+from minirt.state import runs
 from minirt.state.sections import section_bytes
 
 TTL_S = 10.0
@@ -58,11 +62,13 @@ class Joined:
         times = None if time is None else np.array([time], np.int64)
         self.operator.process(Columns(table, times), side)
 
-    def pass_time(self, seconds: float) -> None:
+    def pass_time(self, seconds: float, between: Callable[[], None] | None = None) -> None:
+        """Everything that is due happens, and what `between` does after each piece of it."""
         self.at += seconds
         while (due := self.operator.due_at) is not None and due <= self.at:
-            for _ in self.operator.on_due() or ():
-                pass
+            self.operator.on_due()
+            if between is not None:
+                between()
 
     def stored(self) -> dict[str, bytes]:
         return {name: section_bytes(data) for name, data in self.operator.snapshot().items()}
@@ -145,3 +151,58 @@ def test_results_have_the_time_of_the_newer_record_and_none_is_late() -> None:
         pass
     join.pass_time(2 * TTL_S)
     assert sorted(join.out, key=str) == [(7, 8, 50), (9, None, 501), (None, 4, None)]
+
+
+@pytest.mark.parametrize("watermark", [None, 500, MAX_WATERMARK])
+@pytest.mark.parametrize("seed", range(10))
+def test_each_record_is_given_out_once_though_others_come_while_it_is_freed(
+    seed: int, watermark: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "CHUNK_KEYS", 2)
+    monkeypatch.setattr(runs, "RUN_ROWS_MIN", 6)
+    monkeypatch.setattr(runs, "RUN_ROWS_MAX", 12)
+    random, join, fed = Random(seed), Joined("full"), 0
+
+    def feed() -> None:
+        nonlocal fed
+        join.feed(random.choice((0, 1)), fed, fed)
+        fed += 1
+
+    pieces = 0
+
+    def between() -> None:
+        nonlocal pieces
+        pieces += 1
+        if fed < 90 and random.random() < 0.7:
+            feed()
+        if watermark is not None and pieces % 5 == 0:
+            for _ in join.operator.on_watermark(watermark) or ():
+                pass
+
+    for _ in range(60):
+        feed()
+        join.at += random.choice((0, 0.2))
+    join.pass_time(TTL_S - 3, between)
+    join.pass_time(2, between)
+    join.pass_time(3 * TTL_S)
+    assert pieces > 4
+    assert sorted(right if left is None else left for left, right, _ in join.out) == [*range(fed)]
+    assert join.waiting == 0
+
+
+def test_a_watermark_gives_out_what_has_expired_while_it_is_freed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "CHUNK_KEYS", 2)
+    join = Joined("left")
+    for key in range(11):
+        join.feed(0, key, key)
+        join.at += TTL_S - 1 if key == 4 else 0  # More than half of the run stays.
+    join.at += 1.2
+    join.operator.on_due()
+    assert len(join.out) == 2
+    for _ in join.operator.on_watermark(500) or ():
+        pass
+    assert sorted(left for left, _, _ in join.out) == [*range(5)]
+    join.pass_time(2 * TTL_S)
+    assert sorted(left for left, _, _ in join.out) == [*range(11)]

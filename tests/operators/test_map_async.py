@@ -21,6 +21,7 @@ from minirt.operators.map_async import MapAsyncOperator, MapAsyncSpec
 from minirt.testing import Faults, TransactionalSink, simulate
 from minirt.testing.contracts import Given
 from minirt.testing.contracts.operating import Subtasks
+from tests.campaigns import runs
 
 COUNT = 60
 EXACTLY_ONCE = [mode for mode in MODES if mode != "at_least_once"]
@@ -71,7 +72,7 @@ def simulated(mode: str, seed: int, *, keyed: bool, ordered: bool) -> list[Any]:
 
 @pytest.mark.parametrize("mode", EXACTLY_ONCE)
 def test_every_answer_leaves_once_whatever_crashes(mode: str) -> None:
-    for seed in range(8):
+    for seed in range(runs(4)):
         rows = simulated(mode, seed, keyed=seed % 4 < 2, ordered=bool(seed % 2))
         assert Counter(row[0] for row in rows) == SQUARES, seed
         assert not any(late for *_, late in rows), f"{seed}: a watermark has passed a record"

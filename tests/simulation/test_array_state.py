@@ -19,7 +19,7 @@ from minirt.storage.part_writer import PartWriter
 from tests.campaigns import runs, seeds
 from tests.simulation.aggregating import run_aggregating
 
-RUNS = runs(3)
+RUNS = runs(2)
 SEEDS = 300
 EXACT_MODES = sorted(name for name, mode in MODES.items() if mode.exactly_once)
 
@@ -108,12 +108,12 @@ def test_a_change_of_a_row_that_is_forgotten(monkeypatch: Patch) -> None:
 
 def test_slots_that_change_before_they_are_copied(monkeypatch: Patch) -> None:
     monkeypatch.setattr(FrozenSlots, "before_change", lambda self, slots: None)
-    assert_noticed()
+    assert_noticed(first=10)
 
 
 def test_keys_that_change_before_they_are_copied(monkeypatch: Patch) -> None:
     monkeypatch.setattr(FrozenKeys, "before_change", lambda self, keys: None)
-    assert_noticed(windowed=True)
+    assert_noticed(first=30, windowed=True)
 
 
 def test_segments_that_are_restored_in_the_wrong_order(monkeypatch: Patch) -> None:

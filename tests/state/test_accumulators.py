@@ -128,8 +128,9 @@ def test_as_in_plain_python(
 def _reloaded(running: Any, aggregate: Aggregate, type: pa.DataType, slots: list[int]) -> Any:
     """Another accumulator with the same content."""
     fresh = accumulator(aggregate, type)
-    fresh.make_room(6)
-    running.make_room(6)
+    room = max(slots, default=-1) + 1
+    fresh.make_room(room)
+    running.make_room(room)
     fresh.load(np.array(slots, np.intp), running.stored(np.array(slots, np.intp)))
     return fresh
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 
 from minirt.data.errors import MalformedDataError, UnsupportedRecordError
 from minirt.data.keys import group_range, key_group
+from minirt.state import segments
 from minirt.state.keyed import KeyedState
 from minirt.state.sections import CHUNK_ENTRIES, section_bytes
 from tests.data.exact import assert_exact
@@ -151,3 +153,26 @@ def test_damaged_section_gives_a_clean_error() -> None:
         KeyedState(GROUPS, ALL).restore({"t": newer}, filter_groups=False)
     with pytest.raises(MalformedDataError, match="holds b'TIME'"):
         KeyedState(GROUPS, ALL).restore({"t": b"TIME" + section[4:]}, filter_groups=False)
+
+
+def test_tables_that_have_lost_nearly_all_keys_become_small_but_not_while_they_are_stored() -> None:
+    state = KeyedState(8, range(8))
+    table = state.table("n")
+    table.update((key, key) for key in range(segments.STRETCH_MIN + 1))
+    full = sys.getsizeof(table)
+    sections = state.snapshot()
+    gone = range(10, len(table))
+    state.change(gone)
+    for key in gone:
+        del table[key]
+    state.shrink()
+    assert sys.getsizeof(table) == full
+    stored = section_bytes(sections["n"])
+    del sections
+    state.shrink()
+    assert sys.getsizeof(table) < full / 10
+    assert state.table("n") is table
+    assert table == {key: key for key in range(10)}
+    before = KeyedState(8, range(8))
+    before.restore({"n": stored}, filter_groups=False)
+    assert len(before.table("n")) == segments.STRETCH_MIN + 1

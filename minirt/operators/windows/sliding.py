@@ -56,12 +56,11 @@ class SlidingFrame(WindowFrame):
     def take(self, columns: Columns, times: Times | None) -> None:
         assert times is not None
         panes = self._window.panes_of(times)
-        groups = self._groups_of(columns)
-        late = self._closings(panes) <= self._watermarks(groups, len(panes))
-        if late.any():
-            self._put_aside(columns, late)
-            columns, panes = columns.where(~late), panes[~late]
-            groups = None if groups is None else groups[~late]
+        if self._closes_at(int(panes.min())) <= self._times.greatest:
+            late = self._closings(panes) <= self._watermarks(columns)
+            if late.any():
+                self._put_aside(columns, late)
+                columns, panes = columns.where(~late), panes[~late]
         self._arrivals.come(len(columns))
         for pane, rows in by_value(panes):
             part = part_of(columns.table, rows)
@@ -76,7 +75,9 @@ class SlidingFrame(WindowFrame):
     def fire(self) -> Iterator[None]:
         for window in self._due():
             yield from self._fire_window(window)
-        for pane in [pane for pane in self._panes if self._closes_at(pane) <= self._times.least]:
+        for pane in sorted(self._panes):
+            if self._closes_at(pane) > self._times.least:
+                break
             del self._panes[pane]
             self._changed.pop(pane, None)
             self._merged.changed(pane)
@@ -148,7 +149,8 @@ class SlidingFrame(WindowFrame):
         if part is not None:
             groups = self._merged.groups(part, self.ctx.max_parallelism)
             if self._fired.least < end:
-                order = np.argsort(groups, kind="stable")
+                # numpy sorts short numbers by their digits, in a tenth of the time.
+                order = np.argsort(groups.astype(np.uint16), kind="stable")
                 order = order[self._fired.of(groups[order]) < end]
                 for places in _by_group(groups, order):
                     self._show_part(window, part, places, "on_time")
@@ -231,14 +233,11 @@ class SlidingFrame(WindowFrame):
         distinct, places = np.unique(panes, return_inverse=True)
         return np.array([self._closes_at(pane) for pane in distinct.tolist()])[places]
 
-    def _groups_of(self, columns: Columns) -> npt.NDArray[np.uint64] | None:
-        """The key groups of records, if watermarks differ between them."""
+    def _watermarks(self, columns: Columns) -> Times | int:
+        """The watermark that the key of each record has seen."""
         if not self._times.differ:
-            return None
-        return self._empty.key_groups(columns.table, self.ctx.max_parallelism)
-
-    def _watermarks(self, groups: npt.NDArray[np.uint64] | None, count: int) -> Times:
-        return np.full(count, self._times.least) if groups is None else self._seen(groups)
+            return self._times.least
+        return self._seen(self._empty.key_groups(columns.table, self.ctx.max_parallelism))
 
 
 def _by_group(groups: npt.NDArray[np.int64], order: Slots) -> Iterator[Slots]:
