@@ -23,6 +23,7 @@ from minirt.cli.kafka import kafka
 from minirt.cli.new import new
 from minirt.cli.run import run
 from minirt.cli.simulate import simulate
+from minirt.cli.standby import standby
 from minirt.cli.top import top
 from minirt.cli.ui import ui
 from minirt.cli.verify import verify
@@ -75,6 +76,7 @@ app.command()(stop)
 app.command()(cancel)
 app.command()(rescale)
 app.command()(host)
+app.command()(standby)
 app.command()(bench)
 app.command()(compare)
 app.command()(demo)

@@ -15,10 +15,19 @@ from minirt.units import positive, seconds
 if TYPE_CHECKING:
     from minirt.runtime.control.host_hello import Credentials
 
+_HAS_SERVED = "_MINIRT_HOST_HAS_SERVED"
+"""The environment variable by which an agent knows that it has worked for a program before."""
+_SUCCESSOR_S = 60.0
+"""How long an agent without --wait looks for the program that takes the job over."""
+
 
 def host(
     coordinator: Annotated[
-        str, typer.Option(metavar="HOST:PORT", help="Where the job's program listens.")
+        str,
+        typer.Option(
+            metavar="HOST:PORT,...",
+            help="Where the job's program listens; of several addresses, each is tried in turn.",
+        ),
     ],
     slots: Annotated[
         int, typer.Option(help="How many subtasks of each operator this host can run.")
@@ -48,15 +57,16 @@ def host(
     """Run workers of a job whose program runs on another host, until it ends.
 
     The job must have been given cluster=HostCluster(listen="HOST:PORT"). Modules of the job must be
-    installed here as well, and its checkpoint storage must be reachable. The exit status is 0 once the
-    job's program is gone, 2 if it refuses this host or there are no credentials, and 1 if nobody who
-    knows them listens there.
+    installed here as well, and its checkpoint storage must be reachable. With several addresses, for a job
+    with a standby, the agent looks for another program once its own is gone or silent, for --wait or else a
+    minute. The exit status is 0 once the job's program is gone, 2 if it refuses this host or there are no
+    credentials, and 1 if nobody who knows them listens there.
     """
-    from minirt.runtime.worker.agent import run_agent
+    from minirt.runtime.worker.agent import NoCoordinatorError, run_agent
 
     positive("--slots", slots)
-    where = parse_address(coordinator, "--coordinator")
-    if where[1] == 0:
+    where = [parse_address(one.strip(), "--coordinator") for one in coordinator.split(",")]
+    if any(port == 0 for _, port in where):
         raise ConfigurationError(
             "--coordinator: port 0 is nobody's; the job's program says its port"
         )
@@ -65,7 +75,21 @@ def host(
         raise ConfigurationError(
             f"an agent needs the credentials of its job: give --credentials or {CREDENTIALS_VARIABLE}"
         )
-    run_agent(where, lambda: _credentials(credentials), slots, address, wait_s, _say)
+    has_served = os.environ.pop(_HAS_SERVED, None) is not None
+    if has_served and wait_s is None:
+        wait_s = _SUCCESSOR_S
+    try:
+        run_agent(where, lambda: _credentials(credentials), slots, address, wait_s, _say)
+    except NoCoordinatorError as error:
+        if not has_served:
+            raise
+        _say(f"nobody has taken the job over: {error}")
+        return
+    if len(where) > 1:
+        _say("the job's program is gone: looks for another one")
+        # The next one may run another version of the job: this process has loaded that of the last one.
+        os.environ[_HAS_SERVED] = "1"
+        os.execv(sys.executable, sys.orig_argv)
 
 
 def _credentials(path: str | None) -> Credentials:

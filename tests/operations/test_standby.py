@@ -1,0 +1,245 @@
+"""Standbys as processes: they take over what dies or freezes, one of them, and nothing else."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from minirt.process_names import has_surely_ended, name_of_this_process
+from minirt.protocol.lease import Lease, LeaseTimes
+from minirt.storage.checkpoints import CheckpointStorage
+from minirt.storage.leases import read_lease, write_lease
+from tests.operations.standby_job import LEASE_TIMEOUT_S
+from tests.operations.standby_place import JOB, Place, watches
+from tests.runtime.processes import (
+    children,
+    is_alive,
+    needs_proc,
+    send,
+    wait_until,
+)
+
+pytestmark = [pytest.mark.processes, needs_proc]
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Iterator[Place]:
+    with Place.made(tmp_path) as place:
+        yield place
+
+
+def test_a_job_whose_program_is_killed_goes_on(place: Place) -> None:
+    job = place.job()
+    place.runs()
+    standby = place.standby()
+    watches(standby)
+    workers = [pid for template in children(job.pid) for pid in children(template)]
+    job.process.kill()
+    assert standby.ends() == 0
+    assert "the job's program has died" in standby.said()
+    assert not any(is_alive(pid) for pid in workers)
+    place.holds_each_record_once()
+
+
+def test_a_job_that_ends_in_order_ends_its_standbys(place: Place) -> None:
+    job = place.job()
+    place.runs()
+    standbys = [place.standby(), place.standby()]
+    for standby in standbys:
+        watches(standby)
+    assert job.ends() == 0
+    assert [standby.ends() for standby in standbys] == [0, 0]
+    assert place.generation == 1
+    assert "the job is over: finished" in standbys[0].said()
+    place.holds_each_record_once()
+
+
+@pytest.mark.parametrize("sinks", [[], ["--files-only"]], ids=["ledger", "files"])
+def test_a_program_that_freezes_before_a_commit_repeats_and_loses_nothing(
+    place: Place, sinks: list[str]
+) -> None:
+    """It wakes up while its successor works: between its look at the claims and that commit."""
+    job = place.job("--freeze-in-commit", *sinks)
+    standby = place.standby(command=[*JOB, str(place.folder), *sinks])
+    wait_until((place.folder / "frozen").exists, "the program freezes")
+    before = place.committed
+    place.runs(after=before + 200)
+    assert f"no sign of the job for {LEASE_TIMEOUT_S:g} s" in standby.said()
+    send(job.pid, signal.SIGCONT)
+    wait_until((place.folder / "late").exists, "it commits late")
+    assert job.ends() == 1
+    assert "another coordinator has taken over" in job.said()
+    assert standby.ends() == 0
+    place.holds_each_record_once(sinks=2 - len(sinks))
+
+
+def test_one_that_wakes_up_behind_the_end_of_the_job_changes_nothing(place: Place) -> None:
+    job = place.job("--freeze-in-commit", "--count", "1500")
+    standby = place.standby(command=[*JOB, str(place.folder), "--count", "1500"])
+    wait_until((place.folder / "frozen").exists, "the program freezes")
+    assert standby.ends() == 0
+    place.holds_each_record_once(1500)
+    lease = read_lease(place.storage.store)
+    send(job.pid, signal.SIGCONT)
+    assert job.ends() == 1
+    assert (place.folder / "late").exists()
+    assert read_lease(place.storage.store) == lease
+    place.holds_each_record_once(1500)
+
+
+def test_of_two_standbys_one_takes_over_and_the_other_watches_on(place: Place) -> None:
+    job = place.job("--freeze-in-commit")
+    standbys = [place.standby(), place.standby()]
+    wait_until((place.folder / "frozen").exists, "the program freezes")
+    for standby in standbys:
+        assert standby.ends() == 0
+    place.holds_each_record_once()
+    job.kill()
+    begun = sum(standby.said().count("starts ") for standby in standbys)
+    lost = sum(standby.said().count("somebody else runs the job") for standby in standbys)
+    assert begun == 1 + lost
+    assert len(place.storage.claims()) == 1 + begun
+
+
+def test_a_standby_whose_own_program_is_killed_starts_it_again(place: Place) -> None:
+    standby = place.standby("--at-once")
+    place.runs()
+    send(standby.command, signal.SIGKILL)
+    assert standby.ends() == 0
+    assert "the command has died with status 137" in standby.said()
+    place.holds_each_record_once()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_the_program_and_then_the_standbys(
+    place: Place, number: signal.Signals
+) -> None:
+    holder = place.standby("--at-once")
+    place.runs()
+    other = place.standby()
+    watches(other)
+    program = holder.command
+    holder.process.send_signal(number)
+    expected = 143 if number is signal.SIGTERM else 130
+    assert holder.ends() == expected
+    assert not is_alive(program)
+    assert other.ends() == 0
+    assert "the job is over: cancelled" in other.said()
+
+
+def test_a_signal_ends_a_standby_that_watches(place: Place) -> None:
+    standby = place.standby()
+    watches(standby)
+    standby.process.send_signal(signal.SIGTERM)
+    assert standby.ends(20) == 143
+    assert place.storage.claims() == []
+
+
+FAILS = """
+import minirt as rt
+env = rt.Environment("broken")
+env.source(rt.SequenceSource(5), uid="s").map(lambda n: 1 // 0).sink(rt.DiscardSink(), uid="d")
+options = rt.Options(limits=rt.Limits(lease_s=0.1, lease_timeout_s=3.0))
+env.execute(checkpointing=rt.Checkpointing({storage!r}), restart=rt.Restart.{restart}, options=options)
+"""
+
+
+def failing(place: Place, restart: str) -> list[str]:
+    storage = str(place.folder / "checkpoints")
+    return [sys.executable, "-c", FAILS.format(storage=storage, restart=restart)]
+
+
+def test_a_job_that_fails_for_good_is_not_begun_again(place: Place) -> None:
+    twice = failing(place, "fixed_delay(1, '2s')")
+    holder = place.standby("--at-once", command=twice)
+    wait_until(lambda: place.generation == 1, "the job begins")
+    other = place.standby()
+    watches(other)
+    assert holder.ends() == 1
+    assert other.ends() == 1
+    assert "job 'broken' has failed: operator" in other.said()
+    assert len(place.storage.claims()) == 2
+
+
+@pytest.mark.parametrize(
+    ("code", "status"), [("raise SystemExit(7)", 7), ("pass", 2), ("import minirt.nothing", 1)]
+)
+def test_a_command_that_does_not_begin_the_job_is_not_repeated(
+    place: Place, code: str, status: int
+) -> None:
+    standby = place.standby("--at-once", command=[sys.executable, "-c", code])
+    assert standby.ends(30) == status
+    assert "has not begun the job" in standby.said()
+    assert standby.said().count("starts ") == 1
+
+
+def test_a_storage_that_cannot_be_read_for_a_while_is_no_silence(place: Place) -> None:
+    job = place.job()
+    place.runs()
+    standby = place.standby("--timeout", "2s")
+    watches(standby)
+    lease = place.folder / "checkpoints" / "generations" / "lease"
+    send(job.pid, signal.SIGSTOP)
+    generations = lease.parent
+    hidden = generations.rename(generations.with_name("hidden"))
+    generations.write_text("in the way")
+    wait_until(lambda: "cannot look" in standby.said(), "it cannot look")
+    time.sleep(3.0)
+    assert "no sign" not in standby.said()
+    generations.unlink()
+    hidden.rename(generations)
+    send(job.pid, signal.SIGCONT)
+    assert job.ends() == 0
+    assert standby.ends() == 0
+    assert len(place.storage.claims()) == 1
+    place.holds_each_record_once()
+
+
+def test_only_a_process_of_this_machine_is_surely_dead() -> None:
+    own = name_of_this_process()
+    assert own is not None
+    assert not has_surely_ended(own)
+    place, pid, started = own.rsplit("/", 2)
+    assert has_surely_ended(f"{place}/{pid}/{int(started) - 1}")
+    assert not has_surely_ended(f"elsewhere/{pid}/{int(started) - 1}")
+    assert not has_surely_ended("nonsense")
+    assert not has_surely_ended("")
+
+
+def test_a_process_that_has_ended_is_dead_before_anybody_has_reaped_it() -> None:
+    code = "from minirt.process_names import *; print(name_of_this_process(), flush=True); input()"
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdin is not None
+        name = process.stdout.readline().strip()
+        assert not has_surely_ended(name)
+        process.stdin.write("\n")
+        process.stdin.flush()
+        gone: Callable[[], bool] = lambda: has_surely_ended(name)  # noqa: E731
+        wait_until(gone, "it is dead")
+        assert os.path.exists(f"/proc/{process.pid}")
+    assert has_surely_ended(name)
+
+
+def test_an_end_that_only_a_zombie_has_told_is_none(place: Place) -> None:
+    """Its successor has claimed the job, and died before it could say anything."""
+    store, runs = place.storage.store, Lease("watched", "a", 1, 1, LeaseTimes(0.1, 1.0))
+    assert place.storage.claim_generation() == 1
+    write_lease(store, runs)
+    standby = place.standby("--timeout", "1s")
+    watches(standby)
+    assert CheckpointStorage(store, 1000).claim_generation() == 2
+    write_lease(store, replace(runs, renewals=2, ended="cancelled"))
+    assert standby.ends() == 0
+    assert "starts " in standby.said()
+    place.holds_each_record_once()
