@@ -29,11 +29,12 @@ demo: java $(VENV)/.demo ## kill workers of a job over real flights in three che
 
 test: java lint ## lint, then run all tests, some parts of them side by side
 	@# Jobs wait more than they work: five parts at a time, and what runs in one thread takes the time that they leave.
+	@# The longest come first: one that begins late would run on alone.
 	@# Workers of xdist would ignore Ctrl-C, which some tests send.
 	printf '%s\n' '10 one-thread -n auto --dist worksteal $(IN_ONE_THREAD)' \
-		'0 commands $(COMMANDS)' '0 hosts $(HOSTS)' '0 connectors $(CONNECTORS)' \
-		'0 runtime tests/runtime/test_[a-l]*.py' '0 rest $(addprefix --ignore=,$(NAMED))' \
-		'0 databases $(DATABASES)' '0 runtime-on tests/runtime --ignore-glob=tests/runtime/test_[a-l]*.py' '0 pages $(PAGES)' \
+		'0 databases $(DATABASES)' '0 hosts $(HOSTS)' '0 rest $(addprefix --ignore=,$(NAMED))' \
+		'0 connectors $(CONNECTORS)' '0 runtime tests/runtime/test_[a-l]*.py' \
+		'0 runtime-on tests/runtime --ignore-glob=tests/runtime/test_[a-l]*.py' '0 commands $(COMMANDS)' '0 pages $(PAGES)' \
 		| PYTEST='$(BIN)/python -m pytest -q' xargs -P 6 -I{} .ci/test-part {}
 
 lint: $(VENV)/.dev ## check style and types
@@ -44,12 +45,15 @@ lint: $(VENV)/.dev ## check style and types
 soak: $(VENV)/.dev ## simulate RUNS crashing jobs and FACTOR times the campaigns of the tests, then kill real processes KILLS times, then ORACLE_RUNS of the oracle
 	$(BIN)/python -m tests.simulation.soak --runs $(RUNS)
 	CAMPAIGN_FACTOR=$(FACTOR) $(BIN)/python -m pytest -q -n auto --dist worksteal --timeout 7200 tests/simulation tests/conformance \
-		tests/operators tests/partitionings tests/connectors/test_random_windows.py
+		tests/operators tests/partitionings tests/connectors/test_random_windows.py tests/connectors/test_random_joins.py
 	CAMPAIGN_FACTOR=$(FACTOR) $(BIN)/python -m pytest -q -m soak --timeout 3600
 	$(BIN)/python -m tests.runtime.soak --kills $(KILLS)
 	$(BIN)/python -m tests.oracle.soak --runs $(ORACLE_RUNS)
 	$(BIN)/python -m tests.postgres.test_kills $(KILLS)
+	$(BIN)/python -m tests.postgres.test_kills $(KILLS) upsert
+	$(BIN)/python -m tests.postgres.test_changes_kills $(KILLS)
 	$(BIN)/python -m tests.kafka.test_kills $(KILLS)
+	$(BIN)/python -m tests.kafka.test_kills $(KILLS) direct
 	$(BIN)/python -m tests.tables.test_kills $(KILLS)
 
 bench: $(VENV)/.dev ## measure throughput, checkpoints and recovery

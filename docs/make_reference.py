@@ -32,7 +32,7 @@ from minirt.settings.catalogue import (
 )
 from minirt.settings.sources import variable_of
 from minirt.state import sections
-from minirt.storage import parts
+from minirt.storage import leases, parts
 
 DOCS = Path(__file__).parent
 CLASSES = (config.Checkpointing, config.Options, config.Limits)
@@ -89,6 +89,7 @@ def formats() -> str:
         ("file of a snapshot", parts.PART_VERSION, "its head, under a checksum; refused"),
         ("state, timers and splits in a snapshot", sections._VERSION, "each section; refused"),
         ("batch of records in flight", codec._VERSION, "each batch; refused"),
+        ("lease of a running job", leases.LEASE_VERSION, "its text; says only that the job runs"),
     ]
     head = [
         "| format | version | where it stands; what becomes of an unknown one |",

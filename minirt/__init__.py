@@ -50,6 +50,7 @@ To watch, ask, look into and compare jobs:
 What many of these need:
 
     clock, threads, filesystems, standard_streams   each opened or started in one place
+    process_names   by which a dead process can be told from any other
     notebook    how values show themselves in notebooks
 """
 

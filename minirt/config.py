@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from minirt.errors import ConfigurationError
+from minirt.protocol.lease import LeaseTimes
 from minirt.units import Duration, positive, seconds
 
 DEFAULT_MAX_PARALLELISM = 128
@@ -69,6 +70,10 @@ class Limits:
     """How often the figures of all subtasks are logged, with `log_level` "info" or "debug"."""
     waiting_snapshots: int = 32
     """How many snapshots of a subtask may wait to be stored; with more, the job restarts."""
+    lease_s: float = 5.0
+    """How often a job with checkpoints renews its lease in their storage, for a standby."""
+    lease_timeout_s: float = 20.0
+    """How long the lease may stay as it is before a standby takes the job over."""
     load_s: float = 10.0
     """How often the load of all operators is stored beside the checkpoints, for advice."""
     trace_events: int = 1000
@@ -166,6 +171,7 @@ class Options:
                 raise ConfigurationError('workers has no effect unless placement="slots"')
             positive("workers", self.workers)
         self._check_metrics()
+        LeaseTimes(self.limits.lease_s, self.limits.lease_timeout_s)
 
     @property
     def buffer_timeout_s(self) -> float:

@@ -30,6 +30,28 @@ def start_thread(
 
 
 @contextmanager
+def repeating(
+    name: str,
+    interval_s: float,
+    call: Callable[[], object],
+    on_error: Callable[[BaseException], object],
+) -> Iterator[None]:
+    """Make a call now and then, in a thread of its own, while the body runs; see `start_thread`."""
+    over = threading.Event()
+
+    def repeat() -> None:
+        while not over.wait(interval_s):
+            call()
+
+    thread = start_thread(name, repeat, on_error)
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+@contextmanager
 def naming_the_end_of_the_program() -> Iterator[None]:
     """Say what to do where Python refuses threads, since the main thread has ended."""
     try:

@@ -14,6 +14,7 @@ from typing import Literal
 
 from minirt.advice.figures import Figures
 from minirt.advice.pressure import Pressure, pressure
+from minirt.monitoring.load import OperatorLoad
 from minirt.pictures.words import duration, size
 
 Topic = Literal[
@@ -43,6 +44,8 @@ TARGET_BUSY_MS = 700
 """What an operator should be busy at most, in milliseconds of a second, to have room for peaks."""
 DEBLOAT_S = 1.0
 """The target of debloating that is proposed, as a start."""
+STRAIGHT_DEBLOAT_S = 0.1
+"""The same for queues whose records no barrier overtakes, in a job where barriers overtake all others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +144,12 @@ def _on_barriers(figures: Figures, found: Pressure | None) -> Iterator[Advice]:
         waited_s = figures.duration_s
     evidence = (*_checkpoints(figures), *_waiting(figures))
     if setup.mode == "unaligned":
-        yield from _on_long_calls(figures, found, evidence)
+        straight = None if setup.debloat_s is not None else _behind_straight(figures)
+        elsewhere = figures.completed and figures.share(*waits) < DOMINATES
+        if straight is None or elsewhere:
+            yield from _on_long_calls(figures, found, evidence)
+        else:
+            yield _not_overtaken(straight, evidence)
         return
     hops = 1 if found is None else max(1, len(found.waiting))
     if setup.debloat_s is None:
@@ -188,6 +196,26 @@ def _on_barriers(figures: Figures, found: Pressure | None) -> Iterator[Advice]:
         yield _redesign(found, evidence)
 
 
+def _behind_straight(figures: Figures) -> OperatorLoad | None:
+    """The operator before which most waits, if no barrier overtakes some of it."""
+    newest = figures.load[-1].operators if figures.load else ()
+    longest = max(newest, key=lambda one: one.queued_bytes, default=None)
+    return longest if longest is not None and longest.straight else None
+
+
+def _not_overtaken(at: OperatorLoad, evidence: tuple[str, ...]) -> Advice:
+    return Advice(
+        "debloat",
+        f"{at.name}: barriers wait behind records that they may not overtake",
+        (*evidence, f"{size(at.queued_bytes)} wait there, from {', '.join(at.straight)}"),
+        f"options.queues.{at.operator}.debloat={STRAIGHT_DEBLOAT_S:g}s",
+        "Records go straight there, so at another parallelism the captured ones of a key would lose their "
+        f"order. Its queues would hold what it processes in {STRAIGHT_DEBLOAT_S:g} s, and barriers wait no "
+        "longer. They wait for nothing behind key_by, behind forward(ordered=False) or rebalance() if the "
+        "order does not matter, or if both run in one chain.",
+    )
+
+
 def _on_long_calls(
     figures: Figures, found: Pressure | None, evidence: tuple[str, ...]
 ) -> Iterator[Advice]:
@@ -201,7 +229,7 @@ def _on_long_calls(
         "",
         f"{figures.completed[-1].slowest if figures.completed else 'A subtask'} should do less in one "
         "call: yield results one by one, or have slow calls made beside (ctx.run_beside). Barriers cannot "
-        "overtake either on an edge of an impure partition_custom or of forward().",
+        "overtake either on an edge of an impure partition_custom or of forward(), see minirt plan.",
     )
     if found is not None and found.lasting:
         yield _redesign(found, evidence)

@@ -20,6 +20,7 @@ from minirt.io.base import Source
 from minirt.modes import find_mode
 from minirt.notebook import facts
 from minirt.operators.source import SourceSpec
+from minirt.protocol.families import TakesLocalSnapshots
 from minirt.protocol.restarts import RestartStrategy
 from minirt.run_settings import RunSettings
 from minirt.units import positive
@@ -104,11 +105,14 @@ class Environment:
         """The execution graph in words: chains, parallelism and links.
 
         Of each link it says what becomes of the records that a barrier overtakes, at the same and at
-        another parallelism. With `checkpointing` it names the mode, which must exist. It is a string;
-        a notebook draws it.
+        another parallelism. With `checkpointing` it names the mode, which must exist; if workers may come
+        back alone in that mode, it says which, see `Restart`. It is a string; a notebook draws it.
         """
-        mode = None if checkpointing is None else find_mode(checkpointing.mode).name
-        return Plan(build_execution_graph(self.graph(name)), mode)
+        graph = build_execution_graph(self.graph(name))
+        if checkpointing is None:
+            return Plan(graph)
+        mode = find_mode(checkpointing.mode)
+        return Plan(graph, mode.name, comebacks=isinstance(mode, TakesLocalSnapshots))
 
     def execute(
         self,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
-from typing import TYPE_CHECKING, Any, Generic, Literal, Unpack, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, Unpack, cast, overload
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -106,31 +106,30 @@ class Stream(Joinable, Trying[T_co], Generic[T_co]):
 
     def select(
         self,
+        /,
         *columns: str,
-        uid: str | None = None,
-        name: str | None = None,
-        parallelism: int | None = None,
-        chain: bool = True,
+        uid: str | pc.Expression | None = None,
+        name: str | pc.Expression | None = None,
+        parallelism: int | pc.Expression | None = None,
+        chain: bool | pc.Expression = True,
         **computed: pc.Expression,
     ) -> Stream[Row]:
         """The columns named, then the computed ones: `select("a", total=pc.field("x") * 2)`.
 
-        To compute a column whose name is one of the keywords, use `with_column`.
+        An expression always is a column: `name=pc.field("x")` computes one, `name="total"` names the
+        operator. Columns with the name of an option come behind the others.
         """
-        options: OperatorOptions = {
+        given: dict[str, Any] = {
             "uid": uid,
             "name": name,
             "parallelism": parallelism,
             "chain": chain,
         }
-        for keyword, value in options.items():
-            if isinstance(value, pc.Expression):
-                raise ConfigurationError(
-                    f"select on {self._label}: {keyword} is an option of the operator; compute a "
-                    f"column of that name with with_column({keyword!r}, ...)"
-                )
-        spec = SelectSpec(columns, tuple(computed.items()))
-        return self._then(spec, options)
+        computed |= {key: one for key, one in given.items() if isinstance(one, pc.Expression)}
+        options = {key: one for key, one in given.items() if key not in computed}
+        return self._then(
+            SelectSpec(columns, tuple(computed.items())), cast("OperatorOptions", options)
+        )
 
     def with_column(
         self,

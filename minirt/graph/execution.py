@@ -179,6 +179,9 @@ class ExecutionGraph:
         place = f"#{alike.index(link)}" if len(alike) > 1 else ""
         return f"{link.source_uid}{tag} > {target}:{link.target_input}{place}"
 
+    def subtask_names(self) -> dict[SubtaskId, str]:
+        return {id: self.subtask_name(id) for id in self.subtasks()}
+
     def subtask_name(self, subtask: SubtaskId) -> str:
         vertex = self.vertices[subtask.vertex]
         return f"{vertex.name} ({subtask.index + 1}/{vertex.parallelism})"

@@ -5,18 +5,24 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from minirt.graph.chaining import chain_break
+from minirt.graph.comebacks import why_not_alone
 from minirt.graph.crossings import Crossings
 from minirt.graph.execution import ExecutionGraph, Link, Vertex
 from minirt.graph.job_graph import OperatorNode
 from minirt.protocol.topology import Order
 
 
-def explain(execution: ExecutionGraph, mode_name: str | None = None) -> str:
-    """The plan of a job as text, the same for the same job; ends without a newline."""
-    return "\n".join(_lines(execution, mode_name))
+def explain(
+    execution: ExecutionGraph, mode_name: str | None = None, *, comebacks: bool = False
+) -> str:
+    """The plan of a job as text, the same for the same job; ends without a newline.
+
+    With `comebacks`, it says which vertices have workers that may come back alone.
+    """
+    return "\n".join(_lines(execution, mode_name, comebacks))
 
 
-def _lines(execution: ExecutionGraph, mode_name: str | None) -> Iterator[str]:
+def _lines(execution: ExecutionGraph, mode_name: str | None, comebacks: bool) -> Iterator[str]:
     subtasks = sum(vertex.parallelism for vertex in execution.vertices)
     channels = sum(_channel_count(link) for link in execution.links)
     yield (
@@ -34,6 +40,8 @@ def _lines(execution: ExecutionGraph, mode_name: str | None) -> Iterator[str]:
             f"max parallelism {vertex.max_parallelism}"
         )
         yield from _operators(vertex, crossings)
+        if comebacks:
+            yield f"    if a worker is gone: {_comeback(execution, vertex)}"
         for link in execution.outputs_of(vertex.id):
             yield from _link(execution, link, crossings)
 
@@ -73,6 +81,7 @@ def _link(execution: ExecutionGraph, link: Link, crossings: Crossings) -> Iterat
             "       not overtaken by barriers: records of a key would lose their order at another "
             f"parallelism{f'; {unordered} if it does not matter' if unordered else ''}"
         )
+        yield "       barriers wait until its queues are consumed; options.debloat keeps them short"
     else:
         yield f"       not overtaken by barriers: {link.partitioning.why_uncaptured}"
 
@@ -92,6 +101,13 @@ def _why(
             other.tag is None and other.source_uid == sender.uid for other in siblings
         ),
     )
+
+
+def _comeback(execution: ExecutionGraph, vertex: Vertex) -> str:
+    why = why_not_alone(execution, vertex)
+    if why is None:
+        return 'it comes back alone, with the restart scope "subtask"'
+    return f"the whole job restarts, as {why}"
 
 
 def _channel_count(link: Link) -> int:

@@ -14,8 +14,10 @@ class Plan(str):
 
     _drawing: str
 
-    def __new__(cls, execution: ExecutionGraph, mode: str | None = None) -> Plan:
-        plan = super().__new__(cls, explain(execution, mode))
+    def __new__(
+        cls, execution: ExecutionGraph, mode: str | None = None, *, comebacks: bool = False
+    ) -> Plan:
+        plan = super().__new__(cls, explain(execution, mode, comebacks=comebacks))
         plan._drawing = draw(execution)
         return plan
 

@@ -192,6 +192,9 @@ class Staging(Protocol):
     def delete(self, path: str) -> None:
         """Remove an object; one that is absent is fine."""
 
+    def delete_all(self, paths: Sequence[str]) -> None:
+        """Remove objects; those that are absent are fine. After an error some may still be there."""
+
     def list(self, prefix: str = "") -> Sequence[str]:
         """The paths of all objects in the folder `prefix` and below."""
 
@@ -282,8 +285,9 @@ class SinkCommitter(ABC):
     def commit(self, committables: Sequence[Committable]) -> None:
         """Make visible what a complete checkpoint holds, all in order; idempotent.
 
-        An error is logged, and the commit is repeated, perhaps with more. A ConfigurationError, a
-        SinkDataError or a JobFailedError ends the job: repeating it would not help.
+        A coordinator that was replaced and has not noticed may repeat a commit when its successor has made
+        many more. An error is logged, and the commit is repeated, perhaps with more. A
+        ConfigurationError, a SinkDataError or a JobFailedError ends the job: repeating it would not help.
         """
 
     def commit_restored(self, committables: Sequence[Committable]) -> None:
@@ -307,6 +311,11 @@ class Sink(ABC):
     in_one_process: bool = False
     """Whether it writes into the memory of this process, where no other one finds it."""
 
+    opens_again: bool = False
+    """Whether `open_writer` may be called again for a subtask in the same generation, once the process of
+    the writer before is gone. What that one has prepared is committed, will be, or never will: the new one
+    must not touch it."""
+
     @abstractmethod
     def open_writer(self, context: SinkContext) -> SinkWriter: ...
 
@@ -319,7 +328,10 @@ class Sink(ABC):
         return _OwnCommitter(self, context)
 
     def commit(self, handles: Sequence[Handle]) -> None:
-        """Make the output behind `handles` visible, all in order; idempotent. Runs in the coordinator."""
+        """Make the output behind `handles` visible, all in order; idempotent. Runs in the coordinator.
+
+        It may be repeated at any time, also by a coordinator that was replaced: see `SinkCommitter`.
+        """
 
     def commit_restored(self, handles: Sequence[Handle]) -> None:
         """As `commit`, for what a restored checkpoint holds: no writer of it is left.

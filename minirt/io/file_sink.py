@@ -99,6 +99,11 @@ class FileSink(Sink, ABC):
             raise ConfigurationError(f"existing must be one of {allowed}, got {existing!r}")
         self._existing = existing
 
+    @property
+    def opens_again(self) -> bool:  # type: ignore[override]
+        """Names of files are unique to a writer; but only the one that has held files back joins them."""
+        return self._roll_interval_s is None
+
     @abstractmethod
     def encoding(self, operator: str) -> Callable[[BinaryIO], Encoder]:
         """How one writer turns records into files: a function that gives the encoder of a stream."""

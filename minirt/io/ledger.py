@@ -291,17 +291,13 @@ class LedgerCommitter(FencedCommitter[StagedPiece]):
 
     def commit(self, committables: Sequence[Committable]) -> None:
         super().commit(committables)
-        for piece in map(StagedPiece.parse, committables):
-            if piece.root == self._staging.root:
-                self._remove(piece.path)
+        pieces = map(StagedPiece.parse, committables)
+        self._remove([piece.path for piece in pieces if piece.root == self._staging.root])
 
     def discard_uncommitted(self, committed: Sequence[Handle]) -> None:
         keep = {StagedPiece.parse(Committable(0, handle)).path for handle in committed}
-        for path in self._staging.list(self._owner):
-            match = _PIECE.fullmatch(path.rpartition("/")[2])
-            earlier = match is not None and int(match["generation"]) < self._generation
-            if earlier and path not in keep:
-                self._remove(path)
+        known = self._staging.list(self._owner)
+        self._remove([path for path in known if path not in keep and self._is_of_earlier(path)])
 
     def _parse(self, committable: Committable) -> StagedPiece:
         piece = StagedPiece.parse(committable)
@@ -325,10 +321,14 @@ class LedgerCommitter(FencedCommitter[StagedPiece]):
             )
         return staging
 
-    def _remove(self, path: str) -> None:
-        """It does no harm where it stays: the next start removes it."""
+    def _is_of_earlier(self, path: str) -> bool:
+        match = _PIECE.fullmatch(path.rpartition("/")[2])
+        return match is not None and int(match["generation"]) < self._generation
+
+    def _remove(self, paths: Sequence[str]) -> None:
+        """They do no harm where they stay: the next start removes them."""
         with suppress(StorageError):
-            self._staging.delete(path)
+            self._staging.delete_all(paths)
 
 
 @dataclass(slots=True)

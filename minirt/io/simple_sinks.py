@@ -19,6 +19,8 @@ class PrintSink(Sink):
     What is printed cannot be taken back: after a recovery, records are printed again (at-least-once).
     """
 
+    opens_again = True
+
     def __init__(self, prefix: str = "", limit: int | None = None) -> None:
         self._prefix = prefix
         self._limit = None if limit is None else positive("limit", limit)
@@ -48,6 +50,8 @@ class CollectSink(Sink):
     finds in `rows` what that one held, but nothing of those before it. A job that runs again from the
     beginning adds its rows to those of the run before. Columns are collected as dicts.
     """
+
+    opens_again = True
 
     def __init__(self) -> None:
         self.rows: list[Any] = []

@@ -62,7 +62,7 @@ class RateMeter:
 
     def update(self, totals: SubtaskMetrics) -> None:
         mark = self._mark
-        if mark is None:
+        if mark is None or totals.accounted_s < mark.accounted_s:  # Its process is another one.
             self._mark = totals
         elif totals.accounted_s - mark.accounted_s >= STRETCH_S:
             self._mark, self.rates = totals, Rates.between(mark, totals)

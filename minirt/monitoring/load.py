@@ -5,12 +5,13 @@ Entries are taken every `Limits.load_s` seconds and hold what advice needs: also
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import msgpack
 
+from minirt.graph.execution import ExecutionGraph
 from minirt.monitoring.events import FIGURES_BYTES_MAX
 from minirt.monitoring.figures import OperatorFigures
 from minirt.monitoring.monitor import JobMonitor
@@ -44,6 +45,8 @@ class OperatorLoad:
     bytes_in: float
     queued_bytes: int
     """What waited in all its input queues."""
+    straight: tuple[str, ...] = ()
+    """Those of `inputs` whose records no barrier overtakes."""
 
     @property
     def backpressured_ms(self) -> float:
@@ -80,7 +83,7 @@ class LoadEntry:
 
 
 class LoadEntries(JobObserver):
-    """Has an entry recorded now and then. `inputs` are the chains that each chain reads from, by uid.
+    """Has an entry recorded now and then.
 
     A job of so many operators that an entry would be too large has none.
     """
@@ -88,19 +91,32 @@ class LoadEntries(JobObserver):
     def __init__(
         self,
         monitor: JobMonitor,
+        graph: ExecutionGraph,
         setup: JobSetup,
-        inputs: Mapping[str, Sequence[str]],
         record: Callable[[dict[str, Any]], object],
         monotonic: Callable[[], float],
         every_s: float,
     ) -> None:
         self._monitor = monitor
         self._setup = setup
-        self._inputs = inputs
+        self.take_shape(graph)
         self._record = record
         self._monotonic = monotonic
         self._every_s = every_s
         self._due_at = 0.0
+
+    def take_shape(self, graph: ExecutionGraph) -> None:
+        """The job is planned like this from now on: other operators may be chained.
+
+        May be called from another thread, between two generations.
+        """
+        heads = {vertex.id: vertex.operators[0].uid for vertex in graph.vertices}
+        inputs: dict[str, list[str]] = {}
+        straight: dict[str, list[str]] = {}
+        for link in graph.links:
+            for known in (inputs,) if link.capturable else (inputs, straight):
+                known.setdefault(heads[link.target], []).append(heads[link.source])
+        self._inputs, self._straight = inputs, straight
 
     def on_status(self, status: JobStatus, generation: int) -> None:
         self._due_at = 0.0  # A generation begins: nothing of it is known yet.
@@ -138,4 +154,5 @@ class LoadEntries(JobObserver):
             taken,
             rates.bytes_in,
             sum(one.totals.queued_in_bytes for one in operator.subtasks),
+            tuple(self._straight.get(operator.operator, ())),
         )

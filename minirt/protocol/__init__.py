@@ -32,6 +32,8 @@ One checkpoint, at the coordinator:
     reasons, reports    why something failed, and what became of a checkpoint, as values
     trace               what a checkpoint did in each subtask, event by event
     checkpoint_settings   what all of them go by
+    trigger_times       when the next one is due
+    failures            how many checkpoints have failed in a row, and whether a job bears more
     checkpoints         when a checkpoint is taken, completed, committed, given up
     cleanup             which files nobody needs any more
 
@@ -46,6 +48,9 @@ A job, over all its generations:
     job                 the life of a job: `JobProtocol.handle`
     workers             whether the workers of a generation come up, and are still there
     slots, reactive     how many slots the hosts offer, and which parallelism follows from that
+    comebacks           how a worker that is gone comes back alone, while all others go on
+    restart_commands    what is ordered when workers are started again
+    lease               by what others see that the job runs, and what a standby makes of it
     restarts, dates     when to begin again, and how people read time
     savepoint_requests, savepoints   what users ask for, and what becomes of it
 

@@ -17,6 +17,7 @@ class CheckpointPaths:
     MANIFESTS = "manifests/"
     PROBE = "generations/probe"
     IDENTITY = "generations/identity"
+    LEASE = "generations/lease"
     HISTORY = "history/"
     EVENTS = "events/"
     STAGED = "staged/"

@@ -13,10 +13,13 @@ checkpoint is complete, the job needs no workers: what is left to do is between 
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
+
 from minirt.protocol.barriers import Barrier
 from minirt.protocol.checkpoint_settings import CheckpointSettings
 from minirt.protocol.commits import Commits
 from minirt.protocol.dates import Dates
+from minirt.protocol.failures import Failures
 from minirt.protocol.families import Coordinated
 from minirt.protocol.ids import SubtaskId
 from minirt.protocol.job_events import (
@@ -36,13 +39,11 @@ from minirt.protocol.job_events import (
 )
 from minirt.protocol.leftovers import Leftovers
 from minirt.protocol.manifest import VertexEntry
-from minirt.protocol.pauses import pause_s
 from minirt.protocol.pending import PendingCheckpoint
 from minirt.protocol.reasons import (
     CheckpointFailure,
     CheckpointFailureReason,
     GenerationFailure,
-    GenerationFailureReason,
     SavepointFailure,
     SavepointFailureReason,
     error_text,
@@ -56,8 +57,7 @@ from minirt.protocol.subtask_commands import (
     ResumeSources,
 )
 from minirt.protocol.telling import SourceTelling
-
-_PAUSE_S, _PAUSE_S_MAX = 0.1, 6.4
+from minirt.protocol.trigger_times import TriggerTimes
 
 
 class CheckpointCoordinator:
@@ -88,12 +88,10 @@ class CheckpointCoordinator:
         self.telling = SourceTelling()
         self._commits = Commits()
         self._drained: set[SubtaskId] = set()
-        self._trigger_at: float | None = None
-        """When the next checkpoint is due. A timer that fires earlier belongs to an earlier plan."""
-        self._last_triggered_at = 0.0
-        self._last_ended_at = 0.0
-        self._failures_in_a_row = 0
-        self._last_failure: CheckpointFailure | None = None
+        self._away: set[SubtaskId] = set()
+        """Those that come back alone."""
+        self._times = TriggerTimes(settings)
+        self._failures = Failures()
         self._final_id: int | None = None
         self.final_committed = False
         """The last checkpoint of the job is complete and its output published."""
@@ -101,12 +99,9 @@ class CheckpointCoordinator:
     @property
     def too_many_failures(self) -> GenerationFailure | None:
         """Why the job should fail, if more checkpoints or commits failed in a row than tolerated."""
-        count = max(self._failures_in_a_row, self._family.declined_in_a_row)
         tolerable = self._settings.tolerable_failures
-        if count > tolerable:
-            reason = GenerationFailureReason.CHECKPOINTS_FAILED
-            return GenerationFailure(reason, count=count, checkpoint=self._last_failure)
-        return self._commits.too_many_failures(tolerable)
+        too_many = self._failures.too_many(self._family.declined_in_a_row, tolerable)
+        return too_many or self._commits.too_many_failures(tolerable)
 
     @property
     def last_is_complete(self) -> bool:
@@ -120,7 +115,7 @@ class CheckpointCoordinator:
 
     def on_running(self, now: float) -> list[JobCommand]:
         """All subtasks run: checkpoints may begin."""
-        self._last_triggered_at = self._last_ended_at = now
+        self._times.last_triggered_at = self._times.last_ended_at = now
         return self._plan_next(now)
 
     def on_drained(self, subtask: SubtaskId, now: float) -> list[JobCommand]:
@@ -164,16 +159,18 @@ class CheckpointCoordinator:
 
     def on_declined(self, event: SnapshotDeclined, now: float) -> list[JobCommand]:
         self._leftovers.on_declined(event)
-        if event.local is not None:
-            self._note_declined(event, now)
+        [name] = subtask_names([event.subtask], self._vertices)
+        why = CheckpointFailureReason
+        reason = why.GIVEN_UP if event.error is None else why.DECLINED
+        failure = CheckpointFailure(reason, event.error or "", declined_by=name)
+        if event.local is not None:  # It goes on from the one before.
+            self._family.on_local(event, now)
+            self._failures.last = failure
             return []
         self._commits.carry(self._family.on_declined(event).handles)
         if self._pending_for(event.checkpoint_id) is None:
             return []
-        why = CheckpointFailureReason
-        reason = why.GIVEN_UP if event.error is None else why.DECLINED
-        [name] = subtask_names([event.subtask], self._vertices)
-        return self._give_up(CheckpointFailure(reason, event.error or "", declined_by=name), now)
+        return self._give_up(failure, now)
 
     def on_expired(self, checkpoint_id: int, now: float) -> list[JobCommand]:
         pending = self._pending_for(checkpoint_id)
@@ -187,10 +184,10 @@ class CheckpointCoordinator:
         if pending is None or pending.manifest is None:
             return []
         manifest = pending.manifest
-        self._failures_in_a_row = 0
+        self._failures.in_a_row = 0
         self._family.on_stored()
         self._leftovers.on_completed()
-        self._last_triggered_at, self._last_ended_at = pending.barrier.created_at, now
+        self._times.last_triggered_at, self._times.last_ended_at = pending.barrier.created_at, now
         if manifest.kind == "final":
             self._final_id = checkpoint_id
         self._savepoints.on_stored(manifest)
@@ -232,6 +229,29 @@ class CheckpointCoordinator:
             return []
         return [self._record(pending, pending.with_missing(failure, self._vertices), now)]
 
+    def on_gone(
+        self, subtasks: Collection[SubtaskId], failure: CheckpointFailure, now: float
+    ) -> tuple[Mapping[SubtaskId, SnapshotAcknowledged], list[JobCommand]] | None:
+        """These are gone, and shall come back alone: from which snapshots; None if they cannot.
+
+        A checkpoint with barriers that is under way needs them as they were.
+        """
+        pending = self._pending
+        if self._savepoints.active is not None or (pending is not None and not pending.of_line):
+            return None
+        snapshots = self._family.fall_back(subtasks)
+        if snapshots is None:
+            return None
+        self._away |= set(subtasks)
+        self._drained -= set(subtasks)
+        under_way = pending is not None and pending.manifest is None
+        return snapshots, self._give_up(failure, now) if under_way else []
+
+    def on_back(self, subtasks: Collection[SubtaskId], now: float) -> list[JobCommand]:
+        """They run again, and all others know it."""
+        self._away -= set(subtasks)
+        return self._begin_savepoint(now) or self._trigger_if_due(now)
+
     @property
     def _all_drained(self) -> bool:
         return self._drained >= self._subtasks
@@ -259,8 +279,9 @@ class CheckpointCoordinator:
         return pending
 
     def _begin_savepoint(self, now: float) -> list[JobCommand]:
-        """Serve the oldest request, if nothing is in its way."""
-        if self._pending is not None or self._final_id is not None:
+        """Serve the oldest request, if nothing is in its way: whoever sends to a worker that is away may
+        not know that, and would lose a barrier."""
+        if self._pending is not None or self._final_id is not None or self._away:
             return []
         request = self._savepoints.begin()
         if request is None:
@@ -269,18 +290,11 @@ class CheckpointCoordinator:
             return [DrainSources(self._generation)]
         return self._trigger(now)
 
-    def _note_declined(self, event: SnapshotDeclined, now: float) -> None:
-        """A subtask could not store a local snapshot: it goes on from the one before."""
-        self._family.on_local(event, now)
-        [name] = subtask_names([event.subtask], self._vertices)
-        reason = CheckpointFailureReason.DECLINED
-        self._last_failure = CheckpointFailure(reason, event.error or "", declined_by=name)
-
     def _trigger_if_due(self, now: float) -> list[JobCommand]:
         """Begin the periodic checkpoint if its time has come and there is anything to make it of."""
-        at = self._trigger_at
+        at = self._times.due_at
         due = at is not None and (now >= at or self._family.urgent)
-        if not due or self._pending is not None or self._must_wait:
+        if not due or self._pending is not None or self._must_wait or self._away:
             return []
         return self._trigger(now) if self._family.ready or self._all_drained else []
 
@@ -292,25 +306,15 @@ class CheckpointCoordinator:
 
     def _plan_next(self, now: float) -> list[JobCommand]:
         """What is due at once, or the timer for the next checkpoint."""
-        settings = self._settings
         if begun := self._begin_savepoint(now):
             return begun
         if self._final_id is not None or self._must_wait:
             return []
-        if self._all_drained and not self._failures_in_a_row:
+        if self._all_drained and not self._failures.in_a_row:
             return self._trigger(now)
-        if self._all_drained:
-            self._trigger_at = now + pause_s(_PAUSE_S, _PAUSE_S_MAX, self._failures_in_a_row)
-        elif settings.interval_s is None:
-            return []
-        else:
-            interval_s = 0.0 if self._family.urgent else settings.interval_s
-            self._trigger_at = max(
-                self._last_triggered_at + interval_s,
-                self._last_ended_at + settings.min_pause_s,
-                now,
-            )
-        return [SetTimer(Timer(TimerKind.TRIGGER, self._next_id), self._trigger_at)]
+        failures = self._failures.in_a_row if self._all_drained else None
+        at = self._times.plan_next(failures, urgent=self._family.urgent, now=now)
+        return [] if at is None else [SetTimer(Timer(TimerKind.TRIGGER, self._next_id), at)]
 
     def _trigger(self, now: float) -> list[JobCommand]:
         if self._final_id is not None:
@@ -324,11 +328,12 @@ class CheckpointCoordinator:
         self._pending = pending = PendingCheckpoint(
             barrier, kind, set(self._subtasks), self._dates.of(now), drain_of(request)
         )
-        pending.holds_sources = self._settings.holds_sources(barrier)
-        if request is None:
-            self._last_triggered_at = now
-        pause = pending.holds_sources or self._stops
         periodic = request is None and not self._all_drained
+        pending.holds_sources = self._settings.holds_sources(barrier)
+        pending.of_line = periodic and self._settings.local is not None
+        if request is None:
+            self._times.last_triggered_at = now
+        pause = pending.holds_sources or self._stops
         order = self._family.begin if periodic else Coordinated().begin
         return [
             order(self._generation, barrier, pause=pause),
@@ -357,8 +362,8 @@ class CheckpointCoordinator:
         self, pending: PendingCheckpoint, failure: CheckpointFailure, now: float
     ) -> list[JobCommand]:
         """A savepoint that failed is over, but for a drained job: that one can only try again."""
-        failure = self._last_failure = pending.with_missing(failure, self._vertices)
-        self._last_ended_at = now
+        failure = self._failures.last = pending.with_missing(failure, self._vertices)
+        self._times.last_ended_at = now
         self._leftovers.on_failed()
         commands: list[JobCommand] = [
             *self._release_sources(pending, now),
@@ -367,7 +372,7 @@ class CheckpointCoordinator:
         ]
         request = self._savepoints.untaken
         if request is None or request.afterwards is Afterwards.DRAIN:
-            self._failures_in_a_row += 1
+            self._failures.in_a_row += 1
             if self.too_many_failures is not None:
                 return commands
         else:
@@ -408,5 +413,5 @@ class CheckpointCoordinator:
         """
         if not pending.holds_sources or self._stops:
             return []
-        self._last_triggered_at = now
+        self._times.last_triggered_at = now
         return [ResumeSources(self._generation)]

@@ -12,7 +12,7 @@ subtask does about these.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
@@ -138,6 +138,14 @@ class Family(Protocol):
     def on_stored(self) -> None:
         """A checkpoint is complete."""
 
+    def fall_back(
+        self, subtasks: Collection[SubtaskId]
+    ) -> Mapping[SubtaskId, SnapshotAcknowledged] | None:
+        """The snapshots that these subtasks go on from while all others run; None if there are none.
+
+        What they have done since is forgotten: they send to nobody, so nobody has seen it.
+        """
+
     def take_unneeded(self) -> frozenset[str]:
         """Files that no checkpoint will refer to which is not complete by now; each is given out once."""
 
@@ -169,6 +177,9 @@ class Coordinated:
 
     def on_stored(self) -> None:
         """Nothing is kept."""
+
+    def fall_back(self, subtasks: Collection[SubtaskId]) -> None:
+        """The others would have to go back to the same barriers."""
 
     def take_unneeded(self) -> frozenset[str]:
         return frozenset()

@@ -2,11 +2,11 @@
 
 Each start and each restart is a *generation*. Preparing one claims its number on storage, chooses the
 checkpoint to restore, and commits that checkpoint's sink handles again; then workers are deployed.
-Whatever fails ends the generation as a whole: its workers are killed, and the restart strategy says
-after which delay the next one begins, or that the job has failed. A ConfigurationError fails the job
-at once, since the next generation would meet it again. Events of ended generations are ignored. A
-damaged checkpoint is no failure of the job: the next generation is prepared at once, which restores an
-older one or says what can be done.
+Whatever fails ends the generation as a whole, but for workers that come back alone (`comebacks`): all are
+killed, and the restart strategy says after which delay the next one begins, or that the job has failed. A
+ConfigurationError fails the job at once, since the next generation would meet it again. Events of ended
+generations are ignored. A damaged checkpoint is no failure of the job: the next generation is prepared at
+once, which restores an older one or says what can be done.
 
 Once the checkpoint exists with which the job ends, it needs no workers: whatever becomes of them, output
 is committed, the savepoint of a drain is copied, and the job is over.
@@ -16,7 +16,7 @@ Times are seconds of a monotonic clock, except for the dates that people read.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from minirt.errors import (
     ConfigurationError,
@@ -28,12 +28,12 @@ from minirt.errors import (
 )
 from minirt.protocol.checkpoint_settings import CheckpointSettings
 from minirt.protocol.checkpoints import CheckpointCoordinator
+from minirt.protocol.comebacks import Comebacks
 from minirt.protocol.dates import Dates
 from minirt.protocol.drift import DriftGroup, DriftLimits
 from minirt.protocol.ids import SubtaskId
 from minirt.protocol.job_events import (
     ENDED,
-    AnnounceRestart,
     CancelRequested,
     CommitFailed,
     Deploy,
@@ -76,6 +76,7 @@ from minirt.protocol.reasons import (
     failed_by,
 )
 from minirt.protocol.reports import CheckpointUnderWay
+from minirt.protocol.restart_commands import AnnounceRestart
 from minirt.protocol.restarts import RestartPolicy
 from minirt.protocol.restore import vertex_entries
 from minirt.protocol.savepoints import Savepoints
@@ -85,6 +86,10 @@ from minirt.protocol.workers import Patience, Workers
 
 COMMITS_NEVER = (ConfigurationError, JobFailedError, SinkDataError)
 """Errors of a commit that the next attempt would meet again."""
+_ANSWERS_OF_STORAGE = (
+    *(ManifestStored, ManifestRefused, HandlesCommitted, CommitFailed),
+    *(SourcesTold, SourcesNotTold, SavepointPublished, SavepointNotPublished),
+)
 
 
 class JobProtocol:
@@ -100,6 +105,7 @@ class JobProtocol:
         patience: Patience,
         parallelism: Parallelism = UNCHANGING,
         drift_groups: Sequence[DriftGroup] = (),
+        alone: Mapping[int, Collection[SubtaskId]] | None = None,
     ) -> None:
         self._name = name
         self._vertices = vertices
@@ -120,6 +126,7 @@ class JobProtocol:
         """What is wrong with checkpoints that turned out to be unusable while subtasks read them."""
         self._dates = Dates()
         self._slots_came = False
+        self.comebacks = Comebacks(alone or {}, restarts, patience)
         self.restarts = 0
 
     @property
@@ -161,17 +168,8 @@ class JobProtocol:
                 return self._on_timer(timer, now)
             case SavepointRequested():
                 return self._on_savepoint_requested(event, now)
-            case (
-                ManifestStored()
-                | ManifestRefused()
-                | HandlesCommitted()
-                | CommitFailed()
-                | SourcesTold()
-                | SourcesNotTold()
-                | SavepointPublished()
-                | SavepointNotPublished()
-            ):
-                return self._on_storage(event, now)
+        if isinstance(event, _ANSWERS_OF_STORAGE):
+            return self._on_storage(event, now)
         if event.generation != self._generation or self._checkpoints is None:
             return []
         return self._on_worker_event(event, self._checkpoints, now)
@@ -197,16 +195,11 @@ class JobProtocol:
             self._workers = Workers(self._subtasks, self._patience)
         self._drift = DriftLimits(event.generation, self._drift_groups, self._vertices)
         self._parallelism.on_prepared()
+        self.comebacks.on_deployed(event.start, self._vertices)
         self._restored = None if event.restored is None else event.restored.key
         self._checkpoints = CheckpointCoordinator(
-            self._name,
-            event.generation,
-            event.next_checkpoint_id,
-            self._settings,
-            self._vertices,
-            self._subtasks,
-            self._savepoints,
-            self._dates,
+            *(self._name, event.generation, event.next_checkpoint_id, self._settings),
+            *(self._vertices, self._subtasks, self._savepoints, self._dates),
         )
         told = self._savepoints.on_prepared(event.restored if event.drains else None)
         if event.drains:
@@ -238,12 +231,19 @@ class JobProtocol:
                 return checkpoints.on_acknowledged(event, now)
             case SnapshotDeclined():
                 return self._unless_too_many(checkpoints.on_declined(event, now), now)
-            case WorkerFailed(error=error) if not checkpoints.last_is_complete:
-                return self._on_worker_failed(error, now)
+            case WorkerFailed() if not checkpoints.last_is_complete:
+                return self._on_worker_failed(event, checkpoints, now)
         return []
 
-    def _on_worker_failed(self, error: Exception, now: float) -> list[JobCommand]:
+    def _on_worker_failed(
+        self, event: WorkerFailed, checkpoints: CheckpointCoordinator, now: float
+    ) -> list[JobCommand]:
+        error = event.error
         failure = failed_by(error, GenerationFailureReason.WORKER_FAILED)
+        running, back = self._status is JobStatus.RUNNING, self.comebacks
+        if running and (alone := back.on_failed(event, failure, checkpoints, now)):
+            self._workers.on_gone(event.worker)
+            return alone
         if isinstance(error, ConfigurationError | UnsupportedValueError):
             return self._end_failed(failure, now)
         damaged = None if self._restored in self._damaged else self._restored
@@ -264,6 +264,8 @@ class JobProtocol:
         self, subtask: SubtaskId, checkpoints: CheckpointCoordinator, now: float
     ) -> list[JobCommand]:
         self._workers.on_started(subtask)
+        if back := self.comebacks.on_started(subtask):
+            return checkpoints.on_back(back, now)
         if not self._workers.have_started or self._status is not JobStatus.DEPLOYING:
             return []
         self._status = JobStatus.RUNNING
@@ -370,9 +372,10 @@ class JobProtocol:
         self, timer: Timer, checkpoints: CheckpointCoordinator, now: float
     ) -> list[JobCommand]:
         silent_may_be = timer.kind is TimerKind.LIVENESS and checkpoints.last_is_complete
-        if timer.id != self._generation or silent_may_be:
+        of_comeback = timer.kind in (TimerKind.BRING_BACK, TimerKind.BACK)
+        if not of_comeback and (timer.id != self._generation or silent_may_be):
             return []
-        outcome = self._workers.on_timer(timer, now)
+        outcome = (self.comebacks if of_comeback else self._workers).on_timer(timer, now)
         return self._fail(outcome, now) if isinstance(outcome, GenerationFailure) else [*outcome]
 
     def _unless_too_many(self, commands: list[JobCommand], now: float) -> list[JobCommand]:

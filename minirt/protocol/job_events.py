@@ -23,6 +23,7 @@ from minirt.protocol.manifest import (
 )
 from minirt.protocol.reasons import GenerationFailure, SavepointFailure
 from minirt.protocol.reports import CheckpointReport
+from minirt.protocol.restart_commands import RestartCommand
 from minirt.protocol.savepoint_requests import Savepoint, SavepointRequest
 from minirt.protocol.slots import AwaitSlots, SlotsAwaited, SlotsCame, SlotsChanged
 from minirt.protocol.source_offsets import (
@@ -49,6 +50,8 @@ class TimerKind(Enum):
     RESTART = "restart after the delay"
     COMMIT = "try a commit again"
     TELL = "tell sources again how far they are stored"
+    BRING_BACK = "bring a worker back after the delay"
+    BACK = "give up waiting for a worker to come back"
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,10 +134,11 @@ class WorkerSeen:
 
 @dataclass(frozen=True, slots=True)
 class WorkerFailed:
-    """A worker died, or one of its subtasks raised."""
+    """A worker died, or a subtask raised. `worker` is given if somebody has seen that its process ended."""
 
     generation: int
     error: Exception
+    worker: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -356,14 +360,6 @@ class SetTimer:
     at: float
 
 
-@dataclass(frozen=True, slots=True)
-class AnnounceRestart:
-    """Tell whoever watches that the job restarts in `delay_s` seconds because of a failure."""
-
-    failure: GenerationFailure
-    delay_s: float
-
-
 class JobStatus(Enum):
     """Where a job is in its life."""
 
@@ -415,6 +411,6 @@ JobCommand = (
     | RecordHistory
     | StoreTrace
     | SetTimer
-    | AnnounceRestart
+    | RestartCommand
     | EndJob
 )

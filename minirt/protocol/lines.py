@@ -26,7 +26,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from minirt.errors import ProtocolError
-from minirt.protocol.ids import SubtaskId
+from minirt.protocol.ids import ChannelId, SubtaskId
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +43,9 @@ class LocalCut:
     """Whether it was taken ahead of its time, as much has come in or gone out."""
     forced: bool = False
     """Whether a mark has forced it: see mode `communication_induced`."""
+    processed: tuple[tuple[ChannelId, int], ...] | None = None
+    """By channel that comes in, how many of its records were processed; None where nobody counts them, or
+    as long as restored ones are left."""
 
 
 class LineTracker:
@@ -82,6 +85,10 @@ class LineTracker:
                 moved = True
                 look_at.extend(sorted(self._receivers[one]))
         return moved
+
+    def fall_back(self, subtask: SubtaskId) -> None:
+        """Forget its snapshots that are not on the line; nobody may have consumed what it sent since."""
+        self._ahead[subtask].clear()
 
     def _advance(self, subtask: SubtaskId) -> bool:
         """Move one component as far as its senders let it. If a snapshot fits, so do all earlier ones."""

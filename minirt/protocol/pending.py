@@ -43,6 +43,8 @@ class PendingCheckpoint:
     drain: Drain | None = None
     holds_sources: bool = False
     """Whether its mode has sources wait until it is over."""
+    of_line: bool = False
+    """Whether it is made of local snapshots."""
     snapshots: list[SnapshotRef] = field(default_factory=list)
     in_flight: list[InFlightRef] = field(default_factory=list)
     watermarks: list[SubtaskWatermarks] = field(default_factory=list)

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Literal, Protocol, get_args
 
 from minirt.errors import ConfigurationError
 from minirt.units import Duration, positive, seconds
+
+Scope = Literal["job", "subtask"]
+"""What is started again after a failure: the whole job, or only the worker that is gone, if it can be."""
 
 
 class RestartPolicy(Protocol):
@@ -36,6 +39,10 @@ class Restart:
 
     Delays are seconds or strings such as "10s"; `attempts=None` never gives up. All raise
     ConfigurationError for values that cannot work.
+
+    With `scope="subtask"`, a worker whose process is gone comes back alone while all others go on, if its
+    subtasks send to nobody; else the whole job restarts. It needs mode "uncoordinated" and worker
+    processes on one machine. The plan says what each vertex can.
     """
 
     @staticmethod
@@ -44,9 +51,11 @@ class Restart:
         return NoRestart()
 
     @staticmethod
-    def fixed_delay(attempts: int | None = 3, delay: Duration = "1s") -> RestartStrategy:
+    def fixed_delay(
+        attempts: int | None = 3, delay: Duration = "1s", scope: Scope = "job"
+    ) -> RestartStrategy:
         """At most `attempts` restarts over the whole life of the job, each after `delay`."""
-        return FixedDelay(_attempts(attempts), seconds(delay, "delay"))
+        return FixedDelay(_attempts(attempts), seconds(delay, "delay"), _scope(scope))
 
     @staticmethod
     def exponential_delay(
@@ -55,6 +64,7 @@ class Restart:
         multiplier: float = 2.0,
         reset_after: Duration = "1min",
         attempts: int | None = 10,
+        scope: Scope = "job",
     ) -> RestartStrategy:
         """Delays grow from `initial` to `max` by `multiplier` from failure to failure.
 
@@ -71,17 +81,20 @@ class Restart:
                 f"multiplier must be a finite number of at least 1, got {multiplier!r}"
             )
         quiet = seconds(reset_after, "reset_after")
-        return ExponentialDelay(first, most, float(multiplier), quiet, _attempts(attempts))
+        return ExponentialDelay(
+            *(first, most, float(multiplier), quiet, _attempts(attempts), _scope(scope))
+        )
 
     @staticmethod
     def failure_rate(
-        failures: int = 3, per: Duration = "1min", delay: Duration = "1s"
+        failures: int = 3, per: Duration = "1min", delay: Duration = "1s", scope: Scope = "job"
     ) -> RestartStrategy:
         """Restarts after `delay` unless more than `failures` fall within `per`."""
         window = seconds(per, "per")
         if window == 0:
             raise ConfigurationError(f"per must be positive, got {per!r}")
-        return FailureRate(positive("failures", failures), window, seconds(delay, "delay"))
+        delay_s = seconds(delay, "delay")
+        return FailureRate(positive("failures", failures), window, delay_s, _scope(scope))
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +117,7 @@ class FixedDelay:
 
     attempts: int | None
     delay: float
+    scope: Scope = "job"
 
     def start(self) -> RestartPolicy:
         return _FixedDelayPolicy(self)
@@ -133,6 +147,7 @@ class ExponentialDelay:
     multiplier: float
     reset_after: float
     attempts: int | None
+    scope: Scope = "job"
 
     def start(self) -> RestartPolicy:
         return _ExponentialDelayPolicy(self, self.initial)
@@ -171,6 +186,7 @@ class FailureRate:
     failures: int
     per: float
     delay: float
+    scope: Scope = "job"
 
     def start(self) -> RestartPolicy:
         return _FailureRatePolicy(self, deque(maxlen=self.failures))
@@ -194,6 +210,19 @@ class _FailureRatePolicy:
             return None
         self.recent.append(now)
         return self.strategy.delay
+
+
+def scope_of(strategy: RestartStrategy | None) -> Scope:
+    """What a strategy restarts; one that does not say so restarts the job."""
+    scope: Scope = getattr(strategy, "scope", "job")
+    return scope
+
+
+def _scope(value: Scope) -> Scope:
+    if value not in get_args(Scope):
+        allowed = ", ".join(map(repr, get_args(Scope)))
+        raise ConfigurationError(f"scope must be one of {allowed}, got {value!r}")
+    return value
 
 
 def _attempts(value: int | None) -> int | None:

@@ -7,11 +7,11 @@ here, which the protocol returns, and a case in `Subtask.obey`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 from minirt.protocol.barriers import Barrier
-from minirt.protocol.ids import SubtaskId
+from minirt.protocol.ids import ChannelId, SubtaskId
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,5 +78,7 @@ class StoreSlices(SubtaskCommand):
 
     checkpoint_id: int
     line: Mapping[SubtaskId, int]
+    processed: Mapping[ChannelId, int] = field(default_factory=dict)
+    """How many records of channels nobody will ask for again."""
 
     to_sources = False

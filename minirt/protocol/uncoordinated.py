@@ -13,16 +13,20 @@ later lines must be ahead of it in *every* subtask: it is their `floor`.
 Output is committed at or before a line that is written, never by itself: handles wait here until a line
 has come to the snapshot that they belong to, or to a later one. They are committed under the id of that
 checkpoint, so that ids of commits grow.
+
+A subtask that sends to nobody may fall back to its snapshot on the line while all others go on: what it has
+done since, nobody has seen. It gets again what came in since, so it knows all that lies between it and the
+line of the others, as it did before.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
 from minirt.protocol.barriers import Barrier
 from minirt.protocol.families import files_of
-from minirt.protocol.ids import SubtaskId
+from minirt.protocol.ids import ChannelId, SubtaskId
 from minirt.protocol.job_events import SnapshotAcknowledged, SnapshotDeclined
 from minirt.protocol.lines import LineTracker, LocalCut
 from minirt.protocol.manifest import SinkHandles, SubtaskStats
@@ -62,6 +66,14 @@ class _Reported:
             forced=sum(cut.forced for cut in passed),
         )
 
+    def fall_back(self, number: int) -> None:
+        """What it has stored and handed over since this snapshot does not count: it will do so again."""
+        self.newest, self.number = self.stored[number], number
+        self.stored = {n: one for n, one in self.stored.items() if n <= number}
+        self.owed = [(place, held) for place, held in self.owed if place <= _place(number)]
+        self.unwritten = [cut for cut in self.unwritten if cut.number <= number]
+        self.declined = 0
+
 
 class Uncoordinated:
     """A `Family`. Its events come in the order in which each subtask has taken its snapshots."""
@@ -93,7 +105,7 @@ class Uncoordinated:
         self._moved = self.urgent = False
         self._ordered, self._ordered_id = dict(self._tracker.line), barrier.checkpoint_id
         self._ordered_at = barrier.created_at
-        return StoreSlices(generation, barrier.checkpoint_id, self._ordered)
+        return StoreSlices(generation, barrier.checkpoint_id, self._ordered, self._processed())
 
     def on_local(self, event: SnapshotAcknowledged | SnapshotDeclined, now: float) -> None:
         own, cut = self._reported[event.subtask], event.local
@@ -149,6 +161,20 @@ class Uncoordinated:
         for own in self._reported.values():
             own.declined = 0
 
+    def fall_back(
+        self, subtasks: Collection[SubtaskId]
+    ) -> Mapping[SubtaskId, SnapshotAcknowledged] | None:
+        line = self._tracker.line
+        if any(line[subtask] <= self._reported[subtask].floor for subtask in subtasks):
+            return None
+        found = {subtask: self._reported[subtask].stored[line[subtask]] for subtask in subtasks}
+        if any(one.local is None or one.local.processed is None for one in found.values()):
+            return None
+        for subtask in subtasks:
+            self._tracker.fall_back(subtask)
+            self._reported[subtask].fall_back(line[subtask])
+        return found
+
     def take_unneeded(self) -> frozenset[str]:
         needed: set[str] = set()
         for subtask, own in self._reported.items():
@@ -160,6 +186,15 @@ class Uncoordinated:
         unneeded = frozenset(self._files - needed)
         self._files &= needed
         return unneeded
+
+    def _processed(self) -> dict[ChannelId, int]:
+        """What no subtask needs again that falls back to the line that was ordered."""
+        found: dict[ChannelId, int] = {}
+        for subtask, own in self._reported.items():
+            cut = own.stored[self._ordered[subtask]].local
+            if cut is not None and cut.processed is not None:
+                found.update(cut.processed)
+        return found
 
     def _owe(self, subtask: SubtaskId, handles: Collection[SinkHandles]) -> None:
         """Of a snapshot with barriers."""

@@ -53,6 +53,11 @@ class Workers:
         self._connected = True
         return [SetTimer(Timer(TimerKind.START, self._generation), now + self._patience.start_s)]
 
+    def on_gone(self, worker: int | None) -> None:
+        """A worker comes back alone: until then its silence says nothing."""
+        if worker is not None:
+            self._last_seen.pop(worker, None)
+
     def on_seen(self, worker: int, now: float) -> None:
         self._last_seen[worker] = now
 

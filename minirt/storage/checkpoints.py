@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -15,17 +15,16 @@ from minirt.errors import (
     CorruptCheckpointError,
     ProtocolError,
     StorageError,
+    SupersededError,
 )
+from minirt.process_names import name_of_this_process
 from minirt.protocol.checkpoint_paths import CheckpointPaths
 from minirt.protocol.cleanup import CleanupPlan
 from minirt.protocol.manifest import (
-    ChannelData,
     GenerationClaim,
-    InFlightRef,
     Manifest,
     ManifestKey,
     ManifestSummary,
-    Reference,
     SnapshotRef,
     next_generation,
 )
@@ -42,7 +41,7 @@ from minirt.storage.traces import encode_trace
 _CLAIM_ATTEMPTS = 1000
 
 
-class CheckpointStorage:
+class CheckpointStorage(PartWriter):
     """All checkpoints of one job under one root.
 
     Workers get it by pickle; they write and read snapshots from any thread. The coordinator does all the
@@ -57,9 +56,8 @@ class CheckpointStorage:
         inline_bytes_max: int,
         history_entries: int = Limits().history_entries,
     ) -> None:
+        super().__init__(inline_bytes_max)
         self.store = store
-        self._inline_bytes_max = inline_bytes_max
-        self._parts = PartWriter(self._put, inline_bytes_max)
         self._history_entries = history_entries
         self._generation = 0
         self._created: set[str] = set()
@@ -75,6 +73,11 @@ class CheckpointStorage:
         return (type(self), (self.store, self._inline_bytes_max, self._history_entries))
 
     @property
+    def generation(self) -> int:
+        """The generation that was claimed last through this object; 0 before the first. For any thread."""
+        return self._generation
+
+    @property
     def staging(self) -> ObjectStore:
         """Where sinks of the job may keep output until its commit."""
         return self.store.at(self.store.full_path(CheckpointPaths.STAGED).rstrip("/"))
@@ -87,12 +90,19 @@ class CheckpointStorage:
     # Generations
 
     def claim_generation(self) -> int:
-        """Start a new generation, above all others; from now on older ones are not current."""
-        generation = next_generation(self.manifest_keys(), self.claims())
-        claimant = f"{socket.gethostname()} process {os.getpid()} at {time.time():.3f}\n".encode()
+        """Start a new generation, above all others; from now on older ones are not current.
+
+        Raises SupersededError if somebody else has claimed one since this object did: the job is his, and
+        who was frozen meanwhile must not take it back.
+        """
+        generation = self._generation + 1
+        if self._generation == 0:
+            generation = next_generation(self.manifest_keys(), self.claims())
+        who = f"{socket.gethostname()} process {os.getpid()}"
+        claimant = f"{who} at {time.time():.3f}\n".encode() + self._mark
         for _ in range(_CLAIM_ATTEMPTS):
             path = CheckpointPaths.claim(generation)
-            if self._create_surely(path, claimant):
+            if self._create_surely(path, claimant) or self._is_own(path):
                 self._check_create_refuses(path, claimant)
                 self._generation, self._retention, self._base = generation, None, None
                 self._undecided.clear()
@@ -101,6 +111,8 @@ class CheckpointStorage:
                     self.store, CheckpointPaths.HISTORY, generation, entries_max
                 )
                 return generation
+            if self._generation > 0:
+                raise SupersededError
             generation += 1
         raise StorageError(
             f"{_CLAIM_ATTEMPTS} generations in a row were taken by others; is a job being started in"
@@ -128,41 +140,19 @@ class CheckpointStorage:
         """Whether nobody has claimed a higher generation: claims have no gaps, so one look is enough."""
         return not self.store.exists(CheckpointPaths.claim(generation + 1))
 
+    def is_superseded(self) -> bool:
+        """Whether somebody else has claimed a generation since this object did; for any thread."""
+        path = CheckpointPaths.claim(self._generation + 1)
+        return self._generation > 0 and self.store.exists(path) and not self._is_own(path)
+
     def claims(self) -> list[GenerationClaim]:
         """Every generation ever started, oldest first."""
         return CheckpointPaths.parse_claims(self._list(CheckpointPaths.GENERATIONS))
 
     # Snapshots
 
-    def write_snapshot(
-        self,
-        checkpoint_id: int,
-        generation: int,
-        vertex: int,
-        subtask: int,
-        sections: Mapping[str, bytes],
-        references: Sequence[Reference] = (),
-    ) -> SnapshotRef:
-        """Store one subtask's snapshot, durable on return, or put it into the reference if it is small.
-
-        It builds on the sections of older files that it refers to.
-        """
-        place = (checkpoint_id, generation, vertex, subtask)
-        return self._parts.write_snapshot(*place, sections, references)
-
-    def write_in_flight(
-        self,
-        checkpoint_id: int,
-        generation: int,
-        vertex: int,
-        subtask: int,
-        channels: Sequence[tuple[ChannelData, Iterable[bytes]]],
-    ) -> InFlightRef:
-        """Store the in-flight data that one subtask captured, as `write_snapshot` does with state."""
-        place = (checkpoint_id, generation, vertex, subtask)
-        return self._parts.write_in_flight(*place, channels)
-
-    def _put(self, path: str, size: int, chunks: Iterable[bytes]) -> str:
+    def put(self, path: str, size: int, chunks: Iterable[bytes]) -> str:
+        """Store a part in a file of its own, durable on return."""
         self.store.write(path, chunks)
         return path
 
@@ -172,8 +162,8 @@ class CheckpointStorage:
 
         Raises StorageError where storage fails, in the body or at its end: then none of them counts.
         """
-        files = SharedFiles(self.store)
-        yield PartWriter(files.put, self._inline_bytes_max)
+        files = SharedFiles(self.store, self._inline_bytes_max)
+        yield files
         files.flush()
 
     def read_snapshot(self, ref: SnapshotRef, checkpoint: ManifestKey) -> dict[str, bytes]:
@@ -332,6 +322,14 @@ class CheckpointStorage:
     def _create_surely(self, path: str, data: bytes) -> bool:
         self._created.add(path)
         return self.store.create_surely(path, data)
+
+    @property
+    def _mark(self) -> bytes:
+        """Tells claims of this object from all others, also those whose creation got no answer."""
+        return f"run {name_of_this_process()} {id(self)}\n".encode()
+
+    def _is_own(self, claim: str) -> bool:
+        return self.store.read(claim).endswith(self._mark)
 
     def _list(self, folder: str) -> list[str]:
         """The objects in the folder, including those that this process created and a lagging listing leaves

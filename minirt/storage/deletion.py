@@ -61,8 +61,7 @@ def delete(storage: CheckpointStorage, planned: Deletion) -> None:
     resolved = [claim for claim in storage.claims() if claim.resolved]
     if resolved and resolved[-1].base == planned.key:
         return
-    for path in planned.files:
-        storage.store.delete(path)
+    storage.store.delete_all(planned.files)
 
 
 def _paths(storage: CheckpointStorage, key: ManifestKey, force: bool) -> frozenset[str]:

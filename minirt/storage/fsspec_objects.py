@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -16,6 +16,7 @@ from minirt.filesystems import (
     load_protocol,
     open_filesystem,
 )
+from minirt.storage.side_by_side import side_by_side
 
 _CONDITIONAL_CREATE = BUCKET_STORES | {"memory"}
 """Protocols whose `pipe_file(mode="create")` is atomic."""
@@ -85,6 +86,9 @@ class FsspecObjects:
             self._call("rm_file", path)
         except FileNotFoundError:
             pass
+
+    def delete_all(self, paths: Sequence[str]) -> None:
+        side_by_side(self.delete, paths)
 
     def sizes(self, prefix: str) -> dict[str, int]:
         try:

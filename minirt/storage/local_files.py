@@ -6,8 +6,10 @@ import os
 import stat
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import BinaryIO
+
+from minirt.storage.side_by_side import side_by_side
 
 _TEMPORARY = ".tmp-"
 _ATTEMPTS = 8
@@ -73,6 +75,9 @@ class LocalFiles:
             except OSError:  # Not empty, or somebody else removed it.
                 return
             folder = os.path.dirname(folder)
+
+    def delete_all(self, paths: Sequence[str]) -> None:
+        side_by_side(self.delete, paths)
 
     def sizes(self, prefix: str) -> dict[str, int]:
         found: dict[str, int] = {}

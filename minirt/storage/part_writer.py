@@ -5,7 +5,8 @@ One file for several subtasks costs one request to an object store, or one sync 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 
@@ -25,16 +26,19 @@ from minirt.storage.store import ObjectStore
 _SHARED_BYTES_MAX = 64 * 1024 * 1024
 """From this size on, a file that is to be shared is written: all of it is in memory until then."""
 
-Put = Callable[[str, int, Iterable[bytes]], str]
-"""Stores a part of so many bytes, whose own file would be at this path; returns the path where it is."""
 
+class PartWriter(ABC):
+    """Stores parts; those of at most `inline_bytes_max` bytes within the reference to them."""
 
-class PartWriter:
-    """Stores parts by `put`, but those of at most `inline_bytes_max` bytes within the reference to them."""
-
-    def __init__(self, put: Put, inline_bytes_max: int) -> None:
-        self._put = put
+    def __init__(self, inline_bytes_max: int) -> None:
         self._inline_bytes_max = inline_bytes_max
+
+    @abstractmethod
+    def put(self, path: str, size: int, chunks: Iterable[bytes]) -> str:
+        """Store a part of so many bytes, whose own file would be at `path`; returns the path where it is.
+
+        Raises StorageError.
+        """
 
     def write_snapshot(
         self,
@@ -45,7 +49,10 @@ class PartWriter:
         sections: Mapping[str, bytes],
         references: Sequence[Reference] = (),
     ) -> SnapshotRef:
-        """Store one subtask's state, which builds on the sections of older files that it refers to."""
+        """Store one subtask's snapshot, or put it into the reference if it is small.
+
+        It builds on the sections of older files that it refers to.
+        """
         path = CheckpointPaths.snapshot(ManifestKey(checkpoint_id, generation), vertex, subtask)
         chunks = {name: (section,) for name, section in sections.items()}
         entries = {name: entries_in(name, section) for name, section in sections.items()}
@@ -83,37 +90,39 @@ class PartWriter:
         checksum, chunks = part_checksum(head), chain([head], *sections.values())
         if size <= self._inline_bytes_max:
             return SnapshotRef(vertex, subtask, None, b"".join(chunks), size, checksum)
-        return SnapshotRef(vertex, subtask, self._put(path, size, chunks), None, size, checksum)
+        return SnapshotRef(vertex, subtask, self.put(path, size, chunks), None, size, checksum)
 
 
-class SharedFiles:
+class SharedFiles(PartWriter):
     """Collects parts for files that they share: one of state and one of in-flight data, as the latter is of
     no use once another checkpoint is complete. A file has the path that its first part alone would have.
 
     Nothing is durable before `flush`. If that or `put` raises, none of the parts counts.
     """
 
-    def __init__(self, store: ObjectStore, bytes_max: int = _SHARED_BYTES_MAX) -> None:
+    def __init__(
+        self, store: ObjectStore, inline_bytes_max: int, bytes_max: int = _SHARED_BYTES_MAX
+    ) -> None:
+        super().__init__(inline_bytes_max)
         self._store = store
         self._bytes_max = bytes_max
         self._files: dict[bool, _SharedFile] = {}
         """What is not written yet, by whether it is in-flight data."""
 
     def put(self, path: str, size: int, chunks: Iterable[bytes]) -> str:
-        """As `Put` says. Raises StorageError if a file that is full cannot be written."""
         in_flight = CheckpointPaths.is_in_flight(path)
         file = self._files.setdefault(in_flight, _SharedFile(path))
         shared = file.add(size, chunks)
         if file.bytes >= self._bytes_max:
-            self._write(in_flight)
+            self._write_file(in_flight)
         return shared
 
     def flush(self) -> None:
         """Make all parts durable. Raises StorageError."""
         for in_flight in list(self._files):
-            self._write(in_flight)
+            self._write_file(in_flight)
 
-    def _write(self, in_flight: bool) -> None:
+    def _write_file(self, in_flight: bool) -> None:
         file = self._files.pop(in_flight)
         self._store.write(file.path, chain.from_iterable(file.parts))
 

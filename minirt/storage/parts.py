@@ -14,7 +14,6 @@ import struct
 import zlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 from minirt.data.errors import MalformedDataError
@@ -86,12 +85,7 @@ def part_head(
 
 def decode_part(data: bytes, path: str) -> dict[str, bytes]:
     """The sections of a stored part. Raises CorruptCheckpointError that says what is wrong with `path`."""
-    index = read_index(partial(_cut, data), path)
-    sections: dict[str, bytes] = {}
-    for entry in index.sections:
-        section = data[entry.start : entry.end]
-        check_section(entry, len(section), zlib.crc32(section), path)
-        sections[entry.name] = section
+    index, sections = _part_at(data, 0, path)
     check_end(index, len(data), path)
     return sections
 
@@ -100,16 +94,22 @@ def check_parts(data: bytes, path: str) -> None:
     """Raise CorruptCheckpointError unless the file holds one part, or several one after the other."""
     start = 0
     while start < len(data) or start == 0:
-        part = data[start:]
-        index = read_index(partial(_cut, part), path)
-        for entry in index.sections:
-            section = part[entry.start : entry.end]
-            check_section(entry, len(section), zlib.crc32(section), path)
+        index, _ = _part_at(data, start, path)
         start += index.bytes
 
 
-def _cut(data: bytes, start: int, length: int) -> bytes:
-    return data[start : start + length]
+def _part_at(data: bytes, start: int, path: str) -> tuple[PartIndex, dict[str, bytes]]:
+    """The part that begins there, with its sections, whose checksums are verified."""
+
+    def cut(first: int, end: int) -> bytes:
+        return data[start + first : start + end]
+
+    index = read_index(lambda first, length: cut(first, first + length), path)
+    sections: dict[str, bytes] = {}
+    for entry in index.sections:
+        section = sections[entry.name] = cut(entry.start, entry.end)
+        check_section(entry, len(section), zlib.crc32(section), path)
+    return index, sections
 
 
 def check_section(section: Section, length: int, checksum: int, path: str) -> None:

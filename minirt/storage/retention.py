@@ -90,10 +90,9 @@ class Retention:
         for key in plan.manifests_to_delete:
             self._store.delete(CheckpointPaths.manifest(key))
             del self._manifests[key]
-        for path in plan.files_to_delete:
-            self._store.delete(path)
-            self._paths.discard(path)
-            self._unneeded.discard(path)
+        self._store.delete_all(plan.files_to_delete)
+        self._paths.difference_update(plan.files_to_delete)
+        self._unneeded.difference_update(plan.files_to_delete)
         return plan
 
     def _look_for_leftovers(self, active: Collection[ManifestKey]) -> None:

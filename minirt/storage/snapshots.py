@@ -11,9 +11,9 @@ from minirt.protocol.manifest import (
     SnapshotRef,
 )
 from minirt.protocol.part_paths import file_of
-from minirt.storage.part_files import read_stored, size_left
+from minirt.storage.part_files import must_exist, read_stored, size_left
 from minirt.storage.parts import decode_part, part_checksum
-from minirt.storage.store import ObjectMissingError, ObjectStore
+from minirt.storage.store import ObjectStore
 
 
 def read_sections(
@@ -55,10 +55,8 @@ def check_files(store: ObjectStore, manifest: Manifest) -> None:
             )
         sizes.update(store.sizes(CheckpointPaths.folder(key)))
     for path in sorted(paths - sizes.keys()):
-        try:
+        with must_exist(store, path):
             sizes[path] = store.size(path)
-        except ObjectMissingError as error:
-            raise CorruptCheckpointError("missing", store.full_path(path)) from error
     for ref in manifest.stored():
         if ref.path is None:
             continue

@@ -17,8 +17,9 @@ from minirt.protocol.job_events import (
     WorkerFailed,
     WorkersConnected,
 )
+from minirt.protocol.restart_commands import KeepFor
 from minirt.protocol.subtask_commands import SubtaskCommand
-from minirt.runtime.control.messages import SentCommand
+from minirt.runtime.control.messages import PeerBack, PeerLost, SentCommand
 from minirt.runtime.control.package import Deployment, JobPackage
 from minirt.runtime.coordinator.cluster import hosts
 from minirt.testing.faults import INJECTED, Chaos
@@ -58,12 +59,14 @@ class SimulatedCluster:
         self._problem = problem
         self._greeted = 0
         self._connected: set[ChannelId] = set()
+        self._awaited: set[ChannelId] = set()
+        """Those into a worker that comes back, whose senders do not know yet that it is there."""
 
     # What the coordinator orders.
 
     def deploy(self, deployment: Deployment) -> None:
         self._greeted = 0
-        self._connected = set()
+        self._connected, self._awaited = set(), set()
         hosts: dict[int, list[SubtaskId]] = {}
         for id, worker in self._placement.items():
             hosts.setdefault(worker, []).append(id)
@@ -80,6 +83,21 @@ class SimulatedCluster:
         for worker in self.workers:
             if worker.generation == command.generation and worker.number in numbers:
                 worker.tell(SentCommand(command, self._clock.monotonic()))
+
+    def keep_for(self, command: KeepFor) -> None:
+        for worker in self.workers:
+            worker.tell(PeerLost(command.worker))
+
+    def bring_back(self, worker: int, deployment: Deployment) -> None:
+        ids = [id for id, at in self._placement.items() if at == worker]
+        back = SimulatedWorker(
+            self._schedule, self._chaos, self, self._package, deployment, worker, ids
+        )
+        self.workers = [back if one.number == worker else one for one in self.workers]
+        into = {id for id in self._connected if self.receiver_of(id) == worker}
+        self._connected -= into
+        self._awaited |= into
+        self._schedule.add(back)
 
     def stop(self, command: StopWorkers) -> None:
         for worker in self.workers:
@@ -103,10 +121,13 @@ class SimulatedCluster:
             trace = replace(event.trace, clock_ahead_s=ahead_s, clock_error_s=0.0)
             event = replace(event, trace=trace)
         if worker.heard:
-            self.to_coordinator((worker.generation, worker.number), event)
+            self.to_coordinator(worker.key, event)
 
     def on_hello(self, worker: SimulatedWorker) -> None:
         if not worker.heard:
+            return
+        if worker.life:
+            worker.start()
             return
         self._greeted += 1
         if self._greeted == len(self.workers):
@@ -115,9 +136,31 @@ class SimulatedCluster:
                 each.start()
 
     def on_assembled(self, worker: SimulatedWorker) -> None:
-        """Connect the channels that have both their ends by now."""
+        """Connect the channels that have both their ends by now.
+
+        Senders connect a worker that has come back, each as soon as it hears of it.
+        """
         if worker not in self.workers:
             return
+        if worker.life:
+            for other in self.workers:
+                other.tell(PeerBack(worker.number, "", worker.processed))
+            return
+        self._connect()
+
+    def receiver_of(self, channel: ChannelId) -> int:
+        target = self._graph.links[channel.link].target
+        return self._placement[SubtaskId(target, channel.receiver)]
+
+    def on_peer_back(self, worker: SimulatedWorker, peer: int) -> None:
+        for ends in worker.assembled.values():
+            self._awaited -= ends.outputs.keys()
+        self._connect()
+        [back] = [one for one in self.workers if one.number == peer]
+        if not self._awaited:
+            back.on_connected()
+
+    def _connect(self) -> None:
         built = [(w, w.actors[id], ends) for w in self.workers for id, ends in w.assembled.items()]
         outputs = {
             id: (sender, actor, end)
@@ -127,7 +170,7 @@ class SimulatedCluster:
         channels = []
         for receiver, actor, ends in built:
             for id, (index, input) in ends.inputs.items():
-                if id in self._connected or id not in outputs:
+                if id in self._connected or id in self._awaited or id not in outputs:
                     continue
                 self._connected.add(id)
                 sender, feeder, output = outputs[id]
@@ -139,12 +182,15 @@ class SimulatedCluster:
 
     def on_died(self, worker: SimulatedWorker, error: Exception | None) -> None:
         """What it had sent may still arrive, or some of it."""
-        sent = self.messages.get((worker.generation, worker.number))
+        sent = self.messages.get(worker.key)
         while sent and self._schedule.random.random() < 0.5:
             sent.pop()
         if error is not None:
-            failed = WorkerFailed(worker.generation, error)
-            self._schedule.later(_NOTICE_STEPS, lambda: self.to_coordinator("cluster", failed))
+            failed: WorkerFailed = WorkerFailed(worker.generation, error)
+            heard_from: Hashable = "cluster"
+            if self._package.alone:  # Then the coordinator first hears out who is gone.
+                failed, heard_from = replace(failed, worker=worker.number), worker.key
+            self._schedule.later(_NOTICE_STEPS, lambda: self.to_coordinator(heard_from, failed))
 
     def on_unheard(self, worker: SimulatedWorker) -> None:
         lost = WorkerLostError(f"{INJECTED}: {worker.name} lost its connection")

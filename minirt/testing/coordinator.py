@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from minirt.config import Checkpointing, Options
 from minirt.errors import SupersededError
+from minirt.graph.comebacks import alone_by_worker
 from minirt.graph.execution import ExecutionGraph
 from minirt.graph.job_graph import OperatorNode
 from minirt.modes import MODES, find_mode, local_snapshots
@@ -23,7 +24,7 @@ from minirt.protocol.job_events import (
     SavepointNotPublished,
     Submitted,
 )
-from minirt.protocol.restarts import RestartStrategy
+from minirt.protocol.restarts import RestartStrategy, scope_of
 from minirt.protocol.restore_options import RestoreOptions
 from minirt.protocol.savepoint_requests import Savepoint
 from minirt.runtime.control.package import JobPackage
@@ -114,22 +115,25 @@ class SimulatedCoordinator(Actor):
         gate = CoordinatorGate(self, surroundings)
         mode = find_mode(job.checkpointing.mode)
         modes = {**MODES, mode.name: mode}
+        placement = place(job.graph, job.options)
+        alone = alone_by_worker(job.graph, placement) if scope_of(job.restart) == "subtask" else {}
         package = JobPackage(
             job.pickled,
             job.options,
             modes,
             _storage(surroundings, WorkerGate(surroundings.chaos), job),
             local=local_snapshots(mode, job.checkpointing),
+            alone=frozenset().union(*alone.values()),
         )
         self.protocol = job_protocol(
-            job.graph, job.checkpointing, modes, mode.name, job.restart, job.options
+            *(job.graph, job.checkpointing, modes, mode.name, job.restart, job.options), alone=alone
         )
         self.cluster = SimulatedCluster(
             surroundings.schedule,
             self._clock,
             surroundings.chaos,
             package,
-            place(job.graph, job.options),
+            placement,
             self.problem,
         )
         self._tasks = StorageTasks(
@@ -148,6 +152,7 @@ class SimulatedCoordinator(Actor):
             self._clock,
             observer,
             self._on_answer,
+            brings_back=self.cluster,
         )
         self.cluster.on_message = lambda: surroundings.schedule.wake(self)
         self.cluster.to_coordinator("user", Submitted())

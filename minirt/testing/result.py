@@ -38,6 +38,8 @@ class SimulationResult:
     """What happened, a line each: step, seconds, who, what."""
     traces: Sequence[CheckpointTrace] = field(repr=False, default=())
     """What each completed checkpoint did, with `Options(trace=True)`."""
+    comebacks: int = 0
+    """How often a worker came back alone, or was about to; see `Restart`."""
 
     def check(self) -> SimulationResult:
         """Itself. Raises AssertionError with the seed and the end of the trace if anything is wrong."""

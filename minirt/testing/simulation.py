@@ -105,6 +105,7 @@ class Simulation(Surroundings):
             checkpoints_completed=self._observer.completed,
             checkpoints_failed=self._observer.failed,
             restarts=restarts - 1,
+            comebacks=sum(c.protocol.comebacks.count for c in self._coordinators),
             rescales=self._rescales,
             faults=self.chaos.struck,
             savepoints=[dict(self.disks[s.path].objects) for s in self._user.published],

@@ -22,6 +22,8 @@ class TransactionalSink(Sink):
     simulation; `simulate` empties it at the start.
     """
 
+    opens_again = True
+
     def __init__(self) -> None:
         self._number = next(_numbers)
         self._pending: dict[str, list[Any]] = {}
@@ -110,11 +112,10 @@ class TransactionalSink(Sink):
 class _Writer(SinkWriter):
     def __init__(self, sink: TransactionalSink, context: SinkContext) -> None:
         self._sink = sink
-        # No other output has such a name: of one generation there is one writer for each subtask.
+        # No other output of this begins so but of writers before this one, which had other checkpoint ids.
         owner = sink.owner(context.identity)
         self._name = f"{owner}/{context.subtask}-{context.generation}"
         self._rows: list[Any] = []
-        self._prepared = 0
 
     def write(self, batch: Batch) -> None:
         self._rows += batch.rows().records
@@ -123,8 +124,7 @@ class _Writer(SinkWriter):
         if not self._rows:
             return Prepared()
         rows, self._rows = self._rows, []
-        self._prepared += 1
-        id = f"{self._name}-{self._prepared}"
+        id = f"{self._name}-{checkpoint_id}"
         return Prepared(
             [{"id": id, "checkpoint": checkpoint_id}], lambda: self._sink.store_pending(id, rows)
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 from minirt.storage.store import ObjectStore
@@ -128,6 +128,10 @@ class SimulatedObjects:
         self._gate.before(f"delete {path}")
         self._disk.objects.pop(path, None)
         self._gate.after(f"delete {path}")
+
+    def delete_all(self, paths: Sequence[str]) -> None:
+        for path in paths:
+            self.delete(path)
 
     def sizes(self, prefix: str) -> dict[str, int]:
         self._gate.before(f"list {prefix}")

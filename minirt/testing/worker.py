@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol
 
 from minirt.errors import WorkerLostError
 from minirt.operators.common.base import CoroutineStart
 from minirt.protocol.drift import Progress
-from minirt.protocol.ids import SubtaskId
+from minirt.protocol.ids import ChannelId, SubtaskId
 from minirt.protocol.job_events import (
     JobEvent,
     SnapshotDeclined,
@@ -23,11 +23,12 @@ from minirt.protocol.job_events import (
 )
 from minirt.runtime.channels.channels import OutputChannel
 from minirt.runtime.channels.frames import Frame
-from minirt.runtime.control.messages import SentCommand, ToWorker, portable
+from minirt.runtime.channels.logged import LoggedOutput
+from minirt.runtime.control.messages import PeerBack, PeerLost, SentCommand, ToWorker, portable
 from minirt.runtime.control.package import Deployment, JobPackage
 from minirt.runtime.subtask.assembly import Assembled, assemble
 from minirt.runtime.subtask.snapshot import SnapshotUpload, store_snapshots
-from minirt.runtime.worker.orders import CommandReceiver, deliver_stored
+from minirt.runtime.worker.orders import CommandReceiver, deliver_uploaded
 from minirt.runtime.worker.upload_queue import UploadQueue
 from minirt.testing.clock import SeededPacer
 from minirt.testing.event_loop import EventLoopActor
@@ -60,6 +61,12 @@ class WorkerPorts(Protocol):
     def on_assembled(self, worker: SimulatedWorker) -> None:
         """The worker's subtasks are ready to be connected."""
 
+    def receiver_of(self, channel: ChannelId) -> int:
+        """The worker at the receiving end."""
+
+    def on_peer_back(self, worker: SimulatedWorker, peer: int) -> None:
+        """The worker sends again to another one, which has come back."""
+
     def on_died(self, worker: SimulatedWorker, error: Exception | None) -> None:
         """The worker vanished without a word; `error` is for the coordinator, None for nobody."""
 
@@ -85,7 +92,9 @@ class SimulatedWorker(Actor):
     ) -> None:
         self.number = number
         self.generation = deployment.generation
-        self.name = f"worker {number} of generation {deployment.generation}"
+        self.life = deployment.life
+        again = f", life {self.life}" if self.life else ""
+        self.name = f"worker {number} of generation {deployment.generation}{again}"
         self.heard = True
         """Whether messages still reach the coordinator."""
         self.hanging = False
@@ -122,6 +131,16 @@ class SimulatedWorker(Actor):
         return self._heartbeat_at if self.turning else None
 
     # What happens to it.
+
+    @property
+    def processed(self) -> Mapping[ChannelId, int]:
+        """What its subtasks had processed of their channels where they begin."""
+        return self._deployment.processed
+
+    @property
+    def key(self) -> Hashable:
+        """What its messages are known by."""
+        return (self.generation, self.number, self.life)
 
     def tell(self, message: ToWorker) -> None:
         """The coordinator sends a message."""
@@ -191,6 +210,11 @@ class SimulatedWorker(Actor):
 
     def receive(self, end: ReceivingEnd, frame: Frame) -> None:
         self.guard(lambda: end.on_frame(frame))
+
+    def on_connected(self) -> None:
+        """Those that send to it do, or soon will."""
+        for id in self._ids:
+            self._cluster.post(self, SubtaskStarted(self.generation, id))
 
     # What it does.
 
@@ -296,8 +320,8 @@ class SimulatedWorker(Actor):
         self.actors = {id: SubtaskActor(self, b.subtask) for id, b in self.assembled.items()}
         self._cluster.on_assembled(self)
         self._beat()
-        for id in self._ids:
-            self._cluster.post(self, SubtaskStarted(self.generation, id))
+        if not self.life:
+            self.on_connected()
         self._schedule.add(*self.actors.values())
 
     def _noting(self, id: SubtaskId) -> JobPackage:
@@ -317,10 +341,25 @@ class SimulatedWorker(Actor):
         match message:
             case SentCommand():
                 self._commands.receive(message, subtasks)
+            case PeerLost(peer):
+                for _, output in self._outputs_to(peer):
+                    output.park()
+            case PeerBack(peer, _, processed):
+                for id, output in self._outputs_to(peer):
+                    output.resume(processed.get(id, 0))
+                self._cluster.on_peer_back(self, peer)
             case StopWorkers():
                 for subtask in subtasks:
                     subtask.close()
                 self._die()
+
+    def _outputs_to(self, peer: int) -> list[tuple[ChannelId, LoggedOutput]]:
+        ends = {id: end for one in self.assembled.values() for id, end in one.outputs.items()}
+        return [
+            (id, end)
+            for id, end in ends.items()
+            if isinstance(end, LoggedOutput) and self._cluster.receiver_of(id) == peer
+        ]
 
     def _store(self) -> None:
         taken = self._uploads.take()
@@ -334,7 +373,7 @@ class SimulatedWorker(Actor):
                 error = result.error or "nobody gave it up"
                 if INJECTED not in error:
                     self._cluster.on_unexpected(RuntimeError(error))
-            deliver_stored(result, [built.subtask for built in self.assembled.values()])
+            deliver_uploaded(result, [built.subtask for built in self.assembled.values()])
             self._cluster.post(self, result)
 
     def _beat(self) -> None:

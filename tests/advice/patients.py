@@ -107,6 +107,11 @@ def keyed(key: Callable[[int], int], seconds: float, per_second: float | None = 
     return build
 
 
+def straight(env: rt.Environment) -> None:
+    slow = numbers(env).map(takes(0.005), uid="slow", name="slow", parallelism=1, chain=False)
+    slow.sink(rt.DiscardSink(), uid="out", parallelism=1)
+
+
 def lame(env: rt.Environment) -> None:
     slow = (
         numbers(env)
@@ -178,6 +183,13 @@ SICK: Mapping[str, Patient] = {
         ("parallelism", "long calls", "redesign"),
         ("interval",),
         ("should do less in one call", "start delay: "),
+        mode="unaligned",
+    ),
+    "records that no barrier overtakes": Patient(
+        straight,
+        ("parallelism", "debloat"),
+        ("interval",),
+        ("options.queues.slow.debloat=0.1s", "wait there, from numbers", "start delay: "),
         mode="unaligned",
     ),
     "some keys have most": Patient(

@@ -178,6 +178,21 @@ class TestBarriers:
         assert [advice.topic for advice in found][1:3] == ["long calls", "redesign"]
         assert "slow (1/4) should do less in one call" in found[1].effect
 
+    def test_barriers_that_may_not_overtake_want_queues_that_hold_less(self):
+        setup = replace(SETUP, mode="unaligned")
+        straight = replace(SLOW, straight=("source",), queued_bytes=600_000)
+        found = advise(job(SOURCE, straight, SINK, took=QUEUED, setup=setup))
+        assert [advice.topic for advice in found][1] == "debloat"
+        assert found[1].option == "options.queues.slow.debloat=0.1s"
+        assert "from source" in found[1].evidence[-1]
+        none = replace(
+            job(SOURCE, straight, setup=setup), checkpoints=(replace(QUEUED, failed=True),)
+        )
+        assert "debloat" in topics(none)
+        little = replace(straight, queued_bytes=10)
+        elsewhere = advise(job(SOURCE, little, SINK, took=QUEUED, setup=setup))
+        assert [advice.topic for advice in elsewhere][1] == "long calls"
+
     @pytest.mark.parametrize("mode", ["aligned", "unaligned"])
     def test_a_process_that_cannot_answer_is_within_a_call_and_not_storing(self, mode):
         setup = replace(SETUP, mode=mode)

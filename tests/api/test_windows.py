@@ -113,3 +113,14 @@ def test_the_schema_of_the_results_is_known() -> None:
             ("v_mean", pa.float64()),
         ]
     )
+
+
+def test_a_column_that_is_missing_is_told_with_the_columns_of_the_user() -> None:
+    env = rt.Environment()
+    marks = rt.Watermarks.bounded("1s", timestamp="at")
+    rows = env.source(rt.CollectionSource([{"k": 1, "at": 1000}]), watermarks=marks)
+    sessions = rows.key_by("k").window(rt.Session("1s"))
+    sessions.aggregate(rt.Sum("nope"), uid="sessions").sink(rt.DiscardSink())
+    wanted = r"\(uid sessions\): a batch has no column 'nope', only k, at$"
+    with pytest.raises(rt.JobFailedError, match=wanted):
+        env.execute(runner="inline")

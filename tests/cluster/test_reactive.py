@@ -21,14 +21,16 @@ from tests.runtime.processes import needs_proc, wait_until
 pytest.importorskip("cryptography")
 pytestmark = [pytest.mark.processes, needs_proc]
 
-COUNT = 12_000
-"""A minute of records: agents take long to start where the machine is busy."""
+COUNT = 3_000
+"""A quarter of a minute of records. The last ones come when the test lets the job go."""
 QUICK = rt.Reactive(settle="200ms", rescales=20)
+_LET_GO = "let-go"
 
 
 def start(folder: Path, cluster: rt.HostCluster, count: int, **run: Any) -> rt.Job:
     env = rt.Environment("keyed", parallelism=2)
-    write_files(build(CASES["keyed"], env, count, per_second=200.0), folder)
+    outputs = build(CASES["keyed"], env, count, per_second=200.0, let_go=folder / _LET_GO)
+    write_files(outputs, folder)
     mode = run.pop("mode", "aligned")
     return env.start(
         checkpointing=rt.Checkpointing(str(folder / "checkpoints"), interval="50ms", mode=mode),
@@ -77,6 +79,7 @@ def test_a_job_shrinks_when_a_host_is_gone_and_grows_when_it_comes_back(
         assert workers([kept, came]) == [1, 1]
         assert job.restarts == 2
         assert "parallelism grows" in str(job.figures.last_failure)
+        (tmp_path / _LET_GO).touch()
         assert finishes(job, tmp_path, count=COUNT).restarts == 2
         described = {one["parallelism"] for one in job.description["vertices"]}
         assert described == {2}
@@ -93,6 +96,7 @@ def test_a_job_grows_beyond_what_it_states_up_to_a_bound_and_begins_with_less(
         agents.add(4)
         has(job, 3)
         assert sum(workers(agents)) == 3
+        (tmp_path / _LET_GO).touch()
         assert finishes(job, tmp_path, count=COUNT).restarts == 1
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import secrets
 import signal
 import socket
@@ -18,6 +19,7 @@ from minirt.cli.host import host
 from minirt.clusters import parse_address
 from minirt.errors import ConfigurationError, MinirtError
 from minirt.runtime.channels.network import Network
+from minirt.runtime.control.connection import MessageConnection
 from minirt.runtime.control.entrance import Entrance
 from minirt.runtime.control.host_hello import Credentials
 from minirt.runtime.worker import agent
@@ -79,7 +81,7 @@ def test_who_waits_says_for_what_once_for_each_cause(nobody: str) -> None:
             raise Heard
 
     with pytest.raises(Heard):
-        agent.run_agent(parse_address(nobody, "nobody"), known, 1, None, 60.0, say)
+        agent.run_agent([parse_address(nobody, "nobody")], known, 1, None, 60.0, say)
     assert "no such file" in told[0]
     assert "tries again for 60 s in all" in told[0]
     assert told[1].startswith(f"no coordinator of that job at {nobody}: ")
@@ -94,9 +96,33 @@ def test_who_has_waited_for_long_enough_gives_up(
     assert all(line.startswith("minirt host: no coordinator") for line in told)
 
 
-def test_a_coordinator_of_another_run_is_told_from_none(tmp_path: Path) -> None:
-    network = Network(secrets.token_bytes(32), str(tmp_path), "127.0.0.1")
-    entrance = Entrance(network, lambda connection: None)
+def test_each_of_several_addresses_is_tried_and_named(nobody: str, tmp_path: Path) -> None:
+    known = credentials(tmp_path / "c", secrets.token_bytes(32))
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        other = f"127.0.0.1:{silent.getsockname()[1]}"
+        with pytest.raises(MinirtError) as raised:
+            serve(f"{nobody}, {other}", wait="50ms", credentials=known)
+    for address in (nobody, other):
+        assert f"no coordinator of that job at {address}: " in str(raised.value)
+    with pytest.raises(ConfigurationError, match="HOST:PORT"):
+        serve(f"{nobody},", credentials=known)
+
+
+def test_an_agent_that_has_served_does_not_mind_if_nobody_takes_over(
+    nobody: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("_MINIRT_HOST_HAS_SERVED", "1")
+    known = credentials(tmp_path / "c", secrets.token_bytes(32))
+    serve(nobody, wait="50ms", credentials=known)
+    assert "nobody has taken the job over: no coordinator" in capsys.readouterr().err
+
+
+@contextlib.contextmanager
+def coordinator(folder: Path, token: bytes) -> Iterator[str]:
+    """The address of one that lets in who knows the token, and says nothing."""
+    admitted: list[MessageConnection] = []
+    entrance = Entrance(Network(token, str(folder), "127.0.0.1"), admitted.append)
     over = threading.Event()
 
     def accept() -> None:
@@ -106,14 +132,36 @@ def test_a_coordinator_of_another_run_is_told_from_none(tmp_path: Path) -> None:
     accepting = threading.Thread(target=accept)
     accepting.start()
     try:
-        path = credentials(tmp_path / "old", secrets.token_bytes(32))
-        host, port = entrance.address
-        with pytest.raises(MinirtError, match=r"does not know .*credentials of an earlier run\?"):
-            serve(f"{host}:{port}", "0s", credentials=path)
+        yield "{}:{}".format(*entrance.address)
     finally:
         over.set()
         accepting.join()
         entrance.close()
+        for connection in admitted:
+            connection.close()
+
+
+def test_a_coordinator_of_another_run_is_told_from_none(tmp_path: Path) -> None:
+    path = credentials(tmp_path / "old", secrets.token_bytes(32))
+    with (
+        coordinator(tmp_path, secrets.token_bytes(32)) as where,
+        pytest.raises(MinirtError, match=r"does not know .*credentials of an earlier run\?"),
+    ):
+        serve(where, "0s", credentials=path)
+
+
+def test_a_coordinator_that_says_nothing_is_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It froze behind the handshake."""
+    monkeypatch.setattr(agent, "_ANSWER_S_MAX", 0.1)
+    token = secrets.token_bytes(32)
+    path = credentials(tmp_path / "good", token)
+    with (
+        coordinator(tmp_path, token) as where,
+        pytest.raises(MinirtError, match=r"it has not answered within 0\.1 s"),
+    ):
+        serve(where, "50ms", credentials=path)
 
 
 @pytest.mark.parametrize(

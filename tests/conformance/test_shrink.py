@@ -16,6 +16,7 @@ from minirt.testing.conformance.drawing import draw_plan
 from minirt.testing.conformance.graphs import build
 from minirt.testing.conformance.shrink import shrink, smaller
 from minirt.testing.conformance.stages.base import Verdict
+from tests.campaigns import runs
 
 RunCase = Callable[[Case], Run]
 
@@ -99,7 +100,7 @@ def test_every_smaller_case_can_be_built() -> None:
 
 def test_right_modes_pass_in_smaller_cases_too() -> None:
     random = Random(1)
-    for seed in range(15):
+    for seed in range(runs(5)):
         case = draw_case(seed)
         for _ in range(6):
             case = random.choice([*smaller(case), case])

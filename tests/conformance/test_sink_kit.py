@@ -166,7 +166,7 @@ class RemovesFirst(LedgerCommitter):
             for one in new:
                 path = f"{one.handle['owner']}/{one.handle['piece']}"
                 transaction.write(self._staging.read(path))
-                self._remove(path)
+                self._remove([path])
             if new:
                 newest = max(one.checkpoint_id for one in new)
                 transaction.record(self._owner, LedgerEntry(newest, self._generation, 99))
@@ -177,7 +177,7 @@ class DiscardsAll(LedgerCommitter):
 
     def discard_uncommitted(self, committed: Sequence[Handle]) -> None:
         for path in self._staging.list(self._owner):
-            self._remove(path)
+            self._remove([path])
 
 
 class DiscardsLater(LedgerCommitter):
@@ -187,7 +187,7 @@ class DiscardsLater(LedgerCommitter):
         keep = {f"{one['owner']}/{one['piece']}" for one in committed}
         for path in self._staging.list(self._owner):
             if path not in keep:
-                self._remove(path)
+                self._remove([path])
 
 
 def planted(mistake: type) -> FakeTrial:

@@ -34,10 +34,10 @@ def test_of_a_delta_table_only_the_rows_of_its_newest_version_count(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     deltalake = pytest.importorskip("deltalake")
-    table = str(tmp_path / "table")
+    table = str(tmp_path / "a folder" / "my table")
     deltalake.write_deltalake(table, MORE)
     deltalake.write_deltalake(table, ROWS, mode="overwrite")
-    pq.write_table(MORE, tmp_path / "table" / "never-committed.parquet")
+    pq.write_table(MORE, Path(table) / "never-committed.parquet")
     assert judged(spark, table) == ALL_WELL
     assert judged(spark, table, pa.concat_tables([ROWS, MORE])) == ONE_LOST
 

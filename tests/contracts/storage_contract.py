@@ -8,6 +8,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from typing import ClassVar
 
 import pytest
 
@@ -17,6 +18,9 @@ from minirt.storage.store import ObjectMissingError, ObjectStore
 
 class StorageContract:
     """Tests of an empty ObjectStore given by the fixture `store`."""
+
+    races: ClassVar[int] = 30
+    """How often several writers want to create the same object."""
 
     def test_what_was_written_is_read(self, store: ObjectStore) -> None:
         store.write("a/b/one", b"1")
@@ -66,6 +70,14 @@ class StorageContract:
         store.delete("a/b")
         store.delete("a/b")
 
+    def test_many_are_deleted_and_no_other(self, store: ObjectStore) -> None:
+        for number in range(40):
+            store.write(f"a/{number % 4}/{number}", b"x")
+        store.write("a/kept", b"x")
+        store.delete_all([])
+        store.delete_all([f"a/{number % 4}/{number}" for number in range(41)])
+        assert store.list() == ["a/kept"]
+
     def test_a_folder_that_was_emptied_can_be_written_again(self, store: ObjectStore) -> None:
         for _ in range(3):
             store.write("a/b/c", b"x")
@@ -96,7 +108,7 @@ class StorageContract:
             return store.create(path, b"%d" % thread)
 
         with ThreadPoolExecutor(8) as pool:
-            for attempt in range(30):
+            for attempt in range(self.races):
                 path = f"claims/{attempt}"
                 won = list(pool.map(create, range(8), [path] * 8))
                 assert won.count(True) == 1

@@ -93,6 +93,7 @@ vertex 0: parallelism 2, max parallelism 64
        not chained: connected has 3 input edges
        not overtaken by barriers: records of a key would lose their order at another parallelism; \
 forward(ordered=False) if it does not matter
+       barriers wait until its queues are consumed; options.debloat keeps them short
     => to vertex 2 input 0: hash by function len, 4 channels
        not chained: records go to the subtask of their key
        records that a barrier overtakes: captured

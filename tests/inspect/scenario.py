@@ -18,8 +18,8 @@ from minirt.protocol.manifest import (
     SubtaskStats,
     VertexEntry,
 )
+from minirt.runtime.channels.batches import data_frame
 from minirt.runtime.channels.frames import Frame
-from minirt.runtime.subtask.in_flight import data_frame
 from minirt.state.keyed import KeyedState
 from minirt.state.sections import section_bytes
 from minirt.state.timers import Timers

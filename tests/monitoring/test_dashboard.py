@@ -74,7 +74,10 @@ def test_the_dashboard_shows_what_operators_look_for():
 def test_prometheus_keeps_the_names_of_jobs_and_grafana_finds_it():
     [scrape] = yaml.safe_load((DOCKER / "prometheus.yml").read_text())["scrape_configs"]
     assert scrape["honor_labels"] is True
-    assert scrape["static_configs"] == [{"targets": ["host.docker.internal:9464"]}]
+    ports = ("9464", "9465")
+    assert scrape["static_configs"] == [
+        {"targets": [f"host.docker.internal:{port}" for port in ports]}
+    ]
     sources = yaml.safe_load((DOCKER / "grafana/datasources/prometheus.yml").read_text())
     uid = sources["datasources"][0]["uid"]
     assert {panel["datasource"]["uid"] for panel in DASHBOARD["panels"]} == {uid}

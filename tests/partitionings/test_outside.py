@@ -25,7 +25,7 @@ from minirt.testing.conformance.sources import NumberedSource, numbered
 from tests.campaigns import runs
 from tests.partitionings.outside import ByRange, Everywhere, Mirrored
 
-SPLITS, COUNT, SEEDS, RUNS = 3, 12, runs(3), runs(4)
+SPLITS, COUNT, SEEDS, RUNS = 3, 12, runs(3), runs(6)
 BOUNDS = (3, 6, 7, 10)
 TABLE = pa.table({"n": range(36), "place": [n % 12 for n in range(36)]})
 

@@ -21,7 +21,6 @@ from minirt.protocol.barriers import Barrier
 from minirt.protocol.checkpoint_settings import CheckpointSettings
 from minirt.protocol.job import JobProtocol
 from minirt.protocol.job_events import (
-    AnnounceRestart,
     CancelRequested,
     CommitFailed,
     CommitHandles,
@@ -57,6 +56,7 @@ from minirt.protocol.reasons import (
     GenerationFailure,
     GenerationFailureReason,
 )
+from minirt.protocol.restart_commands import AnnounceRestart
 from minirt.protocol.restarts import Restart, RestartStrategy
 from minirt.protocol.savepoint_requests import Afterwards, SavepointRequest
 from minirt.protocol.slots import SlotsCame

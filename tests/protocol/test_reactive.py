@@ -8,7 +8,6 @@ from minirt.errors import ConfigurationError, WorkerLostError
 from minirt.protocol.ids import SubtaskId
 from minirt.protocol.job import JobProtocol
 from minirt.protocol.job_events import (
-    AnnounceRestart,
     Deploy,
     GenerationFailed,
     GenerationPrepared,
@@ -17,6 +16,7 @@ from minirt.protocol.job_events import (
     JobStatus,
     ManifestStored,
     PrepareGeneration,
+    StoreManifest,
     Submitted,
     SubtaskStarted,
     TimerFired,
@@ -25,6 +25,7 @@ from minirt.protocol.job_events import (
 )
 from minirt.protocol.reactive import Reactive, ReactiveSettings
 from minirt.protocol.reasons import GenerationFailureReason
+from minirt.protocol.restart_commands import AnnounceRestart
 from minirt.protocol.slots import AwaitSlots, SlotsAwaited, SlotsChanged
 from minirt.protocol.topology import Topology, VertexFacts
 from minirt.protocol.workers import Patience
@@ -151,6 +152,22 @@ def test_there_is_nothing_to_fall_back_to_before_the_job_ran() -> None:
     assert running.on_not_prepared(REFUSED, True, {}) == []
 
 
+def test_it_falls_back_to_what_ran_last() -> None:
+    one = running_with(2)
+    begun(one, 4)
+    one.on_prepared()
+    begun(one, 6)
+    assert one.on_not_prepared(REFUSED, True, {}) == [PrepareGeneration({}, 4)]
+
+
+def test_slots_that_come_behind_a_failure_begin_nothing() -> None:
+    """Nobody waits for them any more: the restart strategy says when somebody does."""
+    one = running_with(2)
+    one.begin({})
+    assert one.on_not_prepared(WorkerLostError("no hosts"), False, {}) == []
+    assert one.on_awaited(2, {}) == []
+
+
 @pytest.mark.parametrize(("error", "fatal"), [(WorkerLostError("gone"), True), (REFUSED, False)])
 def test_only_a_refusal_falls_back(error: Exception, fatal: bool) -> None:
     one = running_with(2)
@@ -247,6 +264,31 @@ def test_a_job_grows_behind_a_checkpoint_and_that_is_no_failure() -> None:
     assert protocol.restarts == 1
     assert protocol.handle(SlotsAwaited(2), 20.0) == [PrepareGeneration({}, 2)]
     started(protocol, 2, 2, 21.0)
+
+
+def test_how_often_a_job_grows_is_counted_where_it_does() -> None:
+    protocol = job(reactive(wanted=1, rescales=2))
+    protocol.handle(Submitted(), 0.0)
+    protocol.handle(SlotsAwaited(1), 0.0)
+    now = 0.0
+    for generation in (1, 2, 3):
+        started(protocol, generation, 1, now)  # One subtask each time, so that one acknowledges.
+        protocol.handle(SlotsChanged(generation + 1), now)
+        now += SETTLE_S
+        assert len(restarts(complete_one(protocol, 1, now))) == (generation < 3)
+        protocol.handle(SlotsAwaited(generation + 1), now)
+
+
+def test_a_manifest_says_at_which_parallelism_its_generation_ran() -> None:
+    protocol = job(reactive(wanted=1))
+    protocol.handle(Submitted(), 0.0)
+    protocol.handle(SlotsAwaited(2), 0.0)
+    started(protocol, 1, 2, 0.0)
+    protocol.handle(TimerFired(trigger_timer(1)), 10.0)
+    for index in range(2):
+        stored = protocol.handle(acknowledged(1, SubtaskId(0, index)), 10.0)
+    (store,) = [one for one in stored if isinstance(one, StoreManifest)]
+    assert [vertex.parallelism for vertex in store.manifest.vertices] == [2]
 
 
 def complete_one(protocol: JobProtocol, checkpoint_id: int, now: float) -> list[JobCommand]:

@@ -78,7 +78,7 @@ def run(plan: Plan, folder: Path) -> Outcome:
         options=Options(placement=plan.placement, transport=plan.transport),
     )
     try:
-        kills = _kill(job, plan)
+        kills = kill_processes(job, plan.kills, plan.seed, plan.template_kills)
         result = job.wait(_RUN_S_MAX)
     finally:
         job.cancel()
@@ -117,10 +117,10 @@ def read_files(folder: Path) -> list[Row]:
     return [json.loads(line) for file in files for line in file.read_text().splitlines()]
 
 
-def _kill(job: Job, plan: Plan) -> int:
-    """SIGKILL the planned number of random workers; the template now and then."""
-    chosen = random.Random(plan.seed)
-    targets = ["template"] * plan.template_kills + ["worker"] * (plan.kills - plan.template_kills)
+def kill_processes(job: Job, count: int, seed: int, template_kills: int = 0) -> int:
+    """SIGKILL so many random workers of a job, some of them its template; returns how many were there."""
+    chosen = random.Random(seed)
+    targets = ["template"] * template_kills + ["worker"] * (count - template_kills)
     chosen.shuffle(targets)
     kills: Counter[str] = Counter()
     for target in targets:

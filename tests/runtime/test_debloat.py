@@ -16,6 +16,7 @@ from minirt.graph.execution import Link
 from minirt.monitoring.subtask_metrics import SubtaskMetrics
 from minirt.partitionings import Rebalance
 from minirt.protocol.barriers import Barrier
+from minirt.runtime.channels.batches import batch_of, data_frame
 from minirt.runtime.channels.channels import InputChannel, OutputChannel
 from minirt.runtime.channels.debloat import Debloater
 from minirt.runtime.channels.frames import (
@@ -28,7 +29,6 @@ from minirt.runtime.channels.frames import (
 )
 from minirt.runtime.subtask.elements import Advance, Data, Origin
 from minirt.runtime.subtask.gate_input import GateInput, Incoming
-from minirt.runtime.subtask.in_flight import batch_of, data_frame
 from minirt.runtime.subtask.input import InputParts
 from minirt.runtime.subtask.recovered import RestoredInput
 

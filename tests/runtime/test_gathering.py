@@ -22,6 +22,7 @@ from minirt.modes import MODES
 from minirt.protocol.barriers import Barrier
 from minirt.protocol.ids import SubtaskId
 from minirt.protocol.restore_options import RestoreOptions
+from minirt.runtime.channels.batches import batch_of, data_frame
 from minirt.runtime.channels.frames import (
     ACTIVE_FRAME,
     END_FRAME,
@@ -35,7 +36,7 @@ from minirt.runtime.channels.frames import (
 from minirt.runtime.control.package import Deployment, JobPackage
 from minirt.runtime.coordinator.local import LocalPorts
 from minirt.runtime.subtask.assembly import assemble
-from minirt.runtime.subtask.in_flight import batch_of, data_frame, stored_frames
+from minirt.runtime.subtask.in_flight import stored_frames
 from minirt.runtime.subtask.pacer import TimedPacer
 from minirt.runtime.subtask.snapshot import SnapshotUpload
 from tests.runtime.stepped import SteppedJob

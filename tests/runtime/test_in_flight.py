@@ -21,13 +21,14 @@ from minirt.partitionings import Custom, Hash, Partitioning, Rebalance
 from minirt.protocol.barriers import Barrier
 from minirt.protocol.manifest import ManifestKey
 from minirt.protocol.redistribution import RecoveredChannel
+from minirt.runtime.channels.batches import batch_of, data_frame
 from minirt.runtime.channels.channels import InputChannel, OutputChannel
 from minirt.runtime.channels.frames import END_FRAME, Frame, barrier_frame, watermark_frame
 from minirt.runtime.channels.output import Overtaken
 from minirt.runtime.channels.spill import Room, Spill, SpilledFrame
 from minirt.runtime.subtask.elements import Advance, Origin
 from minirt.runtime.subtask.gate_input import GateInput, Incoming
-from minirt.runtime.subtask.in_flight import Capture, batch_of, data_frame, stored_frames
+from minirt.runtime.subtask.in_flight import Capture, stored_frames
 from minirt.runtime.subtask.input import InputParts
 from minirt.runtime.subtask.recovered import InFlightSource, RecoveredChannels, RestoredInput
 from minirt.storage.checkpoints import CheckpointStorage

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 import minirt as rt
 from minirt.errors import ConfigurationError
 from minirt.modes.uncoordinated import Uncoordinated
+from minirt.protocol.families import LocalSnapshots
+from minirt.protocol.ids import SubtaskId
+from minirt.protocol.stored_watermarks import SubtaskWatermarks
 from minirt.runtime.channels.channels import OutputChannel
 from minirt.runtime.channels.frames import (
     END_FRAME,
@@ -19,7 +24,8 @@ from minirt.runtime.channels.frames import (
     mark_of,
     watermark_frame,
 )
-from minirt.runtime.subtask.local_snapshots import ChannelLog
+from minirt.runtime.subtask.local_snapshots import ChannelLog, LocalLog
+from minirt.testing.clock import HeldClock
 
 
 def data(name: str) -> Frame:
@@ -128,3 +134,19 @@ def test_a_mark_has_an_index_only_where_snapshots_have_one() -> None:
     assert mark_frame(7, 3).size - mark_frame(7).size == 8
     assert [mark_of(mark_frame(7)), mark_of(mark_frame(7, 3))] == [7, 7]
     assert index_of(mark_frame(7, 3)) == 3
+
+
+def test_snapshots_that_could_not_be_stored_make_room_for_others() -> None:
+    nothing: Any = SimpleNamespace(
+        origins=(), taken=list, processed_records=lambda: None, may_capture_restored=True
+    )
+    metrics: Any = SimpleNamespace(bytes_in=0, bytes_out=0)
+    plan = LocalSnapshots(interval_s=1, jitter=0, log_bytes=1000, waiting_max=2)
+    log = LocalLog(SubtaskId(0, 0), nothing, metrics, plan, HeldClock())
+    watermarks = SubtaskWatermarks("head", 0, None)
+    cuts = [log.add((), watermarks, None, now) for now in range(3)]
+    assert not log.may_take
+    log.on_declined(cuts[0].number)
+    assert log.may_take
+    metrics.bytes_in = 1000
+    assert log.full  # It keeps no more than before: what came in since the declined one counts.

@@ -10,6 +10,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,8 @@ import minirt as rt
 from minirt.filesystems import Protocols
 from minirt.graph.planner import build_execution_graph
 from minirt.modes import MODES
+from minirt.monitoring.log_lines import LogLine
+from minirt.monitoring.subtask_metrics import SubtaskMetrics
 from minirt.protocol.ids import SubtaskId
 from minirt.protocol.job_events import (
     JobEvent,
@@ -30,13 +33,18 @@ from minirt.protocol.job_events import (
     WorkersConnected,
     WorkerSeen,
 )
+from minirt.protocol.trace import SubtaskTrace
 from minirt.runtime.channels.network import Address, Network
 from minirt.runtime.control.connection import MessageConnection, connect_to
 from minirt.runtime.control.control import ORPHANED_EXIT, Control
 from minirt.runtime.control.messages import (
     Assignment,
+    ClockAnswer,
+    FiguresOfCall,
+    Heartbeat,
     TemplateReady,
     ToCoordinator,
+    Together,
     WorkerExited,
     WorkerHello,
 )
@@ -46,6 +54,7 @@ from minirt.runtime.coordinator.process_cluster import ProcessCluster
 from minirt.runtime.coordinator.template_process import LocalLaunch, TemplateProcess
 from minirt.runtime.program.shapes import place
 from minirt.runtime.worker.template import TemplateStart
+from tests.protocol.parts import acknowledged
 
 WORKER = 1
 PID = 4711
@@ -97,8 +106,8 @@ class PlayedCluster:
         self.poll_until(WorkersConnected)
 
     @staticmethod
-    def hello(worker: int) -> WorkerHello:
-        return WorkerHello(GENERATION, worker, PID + worker, ("unix", "nowhere"))  # type: ignore[arg-type]
+    def hello(worker: int, generation: int = GENERATION) -> WorkerHello:
+        return WorkerHello(generation, worker, PID + worker, ("unix", "nowhere"))  # type: ignore[arg-type]
 
     def connect(self, greeting: ToCoordinator) -> MessageConnection:
         """Another process connects and says who it is."""
@@ -236,6 +245,36 @@ def test_the_connection_of_an_earlier_generation_is_nobodys_loss(cluster: Played
     cluster.template.send(killed())
     events = cluster.rest(process_cluster._EXPLAINED_S_MAX + 0.3)
     assert [event for event in events if not isinstance(event, WorkerSeen)] == []
+
+
+def test_what_workers_of_an_earlier_generation_tell_late_counts_for_nothing(
+    cluster: PlayedCluster,
+) -> None:
+    """Its subtasks may not even exist any more: the parallelism may be another one by now."""
+    line = LogLine(1.0, "warning", "minirt.user", "the last words")
+    gone = SubtaskId(1, 7)
+    trace = SubtaskTrace(gone.vertex, gone.index, "gone", 0.0, (), ())
+    late: list[ToCoordinator] = [
+        Heartbeat(GENERATION, WORKER, {gone: SubtaskMetrics()}, (line,)),
+        FiguresOfCall(GENERATION, {gone: SubtaskMetrics()}),
+        ClockAnswer(GENERATION, WORKER, 0.0, 1e9),
+        replace(acknowledged(1, gone, generation=GENERATION), trace=trace),
+        Together((SubtaskStarted(GENERATION, gone), SubtaskDrained(GENERATION, gone))),
+        WorkerFailed(GENERATION, rt.MinirtError("late")),
+    ]
+    cluster.cluster.stop(StopWorkers(GENERATION, kill=True))
+    cluster.cluster.deploy(Deployment(GENERATION + 1))
+    for connection in cluster.workers:
+        connection.close()
+    cluster.workers = [
+        cluster.connect(cluster.hello(worker, GENERATION + 1)) for worker in (0, WORKER)
+    ]
+    cluster.poll_until(WorkersConnected)
+    for message in late:
+        cluster.workers[WORKER].send(message)
+    assert cluster.rest() == []
+    assert (cluster.cluster.metrics, cluster.cluster.figures_changed) == ({}, False)
+    assert list(cluster.cluster.logs) == [line]
 
 
 # In a whole job.

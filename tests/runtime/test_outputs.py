@@ -17,10 +17,10 @@ from minirt.graph.keys import KeySelector
 from minirt.monitoring.subtask_metrics import SubtaskMetrics
 from minirt.partitionings import Custom, Partitioning, Rebalance
 from minirt.protocol.barriers import Barrier
+from minirt.runtime.channels.batches import batch_of
 from minirt.runtime.channels.channels import OutputChannel
 from minirt.runtime.channels.frames import Frame, Kind, barrier_frame
 from minirt.runtime.channels.output import LinkOutput, Outlet, Outputs, Overtaken
-from minirt.runtime.subtask.in_flight import batch_of
 
 CODEC = RowCodec()
 BARRIER = Barrier(3, "any", 0.0)

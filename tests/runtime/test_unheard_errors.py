@@ -374,7 +374,7 @@ def test_an_upload_that_fails_is_told_and_the_next_one_is_stored(error):
     told: Queue[JobEvent] = Queue()
     ends: list[BaseException] = []
     package: Any = SimpleNamespace(storage=None, clock=SYSTEM_CLOCK)
-    uploader = Uploader(package, 10, lambda result: None, told.put, ends.append)
+    uploader = Uploader(package, 10, lambda result: None, lambda: None, told.put, ends.append)
     failing = replace(upload_of(1, []), prepared=[("out", 1, Prepared([], fail))])
     uploader.put(failing)
     uploader.put(upload_of(2, [{"file": 2}]))

@@ -45,6 +45,9 @@ class Coordinator:
 
     def __init__(self, refused: tuple[int, ...] = ()) -> None:
         self.heard: Queue[Any] = Queue()
+        self._told = 0
+        self.told_at_wakes: Queue[int] = Queue()
+        """How many messages had come when the loop of the worker was woken."""
         self._refused = refused
 
     def tell(self, message: Any) -> None:
@@ -52,7 +55,11 @@ class Coordinator:
         for event in events:
             if getattr(event, "checkpoint_id", None) in self._refused:
                 raise UnsendableError("a lock")
+        self._told += 1
         self.heard.put(message)
+
+    def wake(self) -> None:
+        self.told_at_wakes.put(self._told)
 
     def next(self) -> Any:
         return self.heard.get(timeout=10)
@@ -63,7 +70,9 @@ def uploader_of(coordinator: Coordinator, gate: Gate) -> tuple[Uploader, list[An
     results: list[Any] = []
     ends: list[Any] = []
     package: Any = SimpleNamespace(storage=gate, clock=SYSTEM_CLOCK)
-    uploader = Uploader(package, 10, results.append, coordinator.tell, ends.append)
+    uploader = Uploader(
+        package, 10, results.append, coordinator.wake, coordinator.tell, ends.append
+    )
     for checkpoint_id in (1, 2, 3):
         uploader.put(upload_of(checkpoint_id, [{"file": checkpoint_id}]))
     assert gate.begun.get(timeout=10) == 1
@@ -94,7 +103,9 @@ def test_what_waits_of_one_checkpoint_is_stored_together(tmp_path: Path) -> None
     storage = CheckpointStorage(Slow(str(tmp_path)), inline_bytes_max=0)
     coordinator, results = Coordinator(), list[Any]()
     package: Any = SimpleNamespace(storage=storage, clock=SYSTEM_CLOCK)
-    uploader = Uploader(package, 10, results.append, coordinator.tell, lambda error: None)
+    uploader = Uploader(
+        package, 10, results.append, lambda: None, coordinator.tell, lambda error: None
+    )
     places = [(1, 0), (1, 1), (1, 2), (2, 0)]
     for checkpoint_id, index in places:
         upload = replace(upload_of(checkpoint_id, []), subtask=SubtaskId(0, index))
@@ -153,3 +164,21 @@ def test_handles_that_cannot_be_sent_fail_their_subtask_and_no_other(
     failed = [one for one in told if isinstance(one, WorkerFailed)]
     assert all("must be plain data: a lock" in str(one.error) for one in failed)
     assert ends == []
+
+
+def test_the_loop_is_woken_while_acknowledgements_wait_for_it() -> None:
+    coordinator, gate = Coordinator(), Gate()
+    uploader_of(coordinator, gate)
+    gate.let(1, 2, 3)
+    coordinator.next()
+    told = [coordinator.told_at_wakes.get(timeout=10) for _ in range(2)]
+    assert (told, coordinator.told_at_wakes.empty()) == ([0, 0], True)
+
+
+def test_the_loop_hears_of_a_snapshot_that_was_declined_once_the_coordinator_has() -> None:
+    coordinator, gate = Coordinator(), Gate()
+    uploader, _, _ = uploader_of(coordinator, gate)
+    uploader.give_up(2)
+    gate.let(1)
+    assert [coordinator.told_at_wakes.get(timeout=10) for _ in range(2)] == [0, 1]
+    gate.let(2, 3)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import re
 import signal
@@ -234,6 +235,41 @@ def test_what_user_code_prints_appears_even_if_its_worker_is_killed(capfd):
     with pytest.raises(JobFailedError):
         env.execute(restart=Restart.none())
     assert capfd.readouterr().out.split() == [f"<{n}>" for n in range(10)]
+
+
+class SaysGoodbye:
+    """A function that has something to do at the end of each process that loads it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.pid = os.getpid()
+
+    def __call__(self, record: int) -> int:
+        return record
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__ |= state
+        if os.getpid() != self.pid:
+            atexit.register(self.leave, os.getpid())
+
+    def leave(self, pid: int) -> None:
+        if os.getpid() == pid:
+            (self.folder / str(pid)).touch()
+            sys.stdout.write("goodbye ")
+
+
+@pytest.mark.processes
+@needs_proc
+def test_what_is_registered_with_atexit_is_done_at_the_end_of_the_template(tmp_path, capfd):
+    env = Environment()
+    env.source(SequenceSource.endless()).map(SaysGoodbye(tmp_path)).sink(DiscardSink())
+    job = env.start()
+    wait_until(lambda: job.status is JobStatus.RUNNING, "the job runs")
+    [template] = templates()
+    job.cancel()
+    job.wait_for_end()
+    assert [int(path.name) for path in tmp_path.iterdir()] == [template]
+    assert set(capfd.readouterr().out.split()) == {"goodbye"}
 
 
 class Unstorable(KeyedProcess):

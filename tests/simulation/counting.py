@@ -74,6 +74,7 @@ class CountingJob:
         origin: Mapping[str, bytes] | None = None,
         retain: int = 2,
         options: rt.Options | None = None,
+        restart: Any = None,
     ) -> SimulationResult:
         first, *rescaled = self.forms
         checkpointing = rt.Checkpointing("simulated://", interval="20ms", mode=mode, retain=retain)
@@ -86,6 +87,7 @@ class CountingJob:
             origin=origin,
             rescaled=rescaled,
             options=options,
+            restart=restart,
             steps_max=steps_max,
             on_checkpoint=self.look_at if find_mode(mode).exactly_once else None,
         )

@@ -13,10 +13,11 @@ from minirt.operators.join import JoinOperator
 from minirt.protocol.drift import DriftLimits
 from minirt.runtime.subtask.drift import DriftGate
 from minirt.testing import Faults, TransactionalSink, simulate
+from tests.campaigns import runs
 
 COUNT, KEYS, STEP_MS = 180, 3, 10
 DRIFT_MS, GAP_MS = 100, 1_000_000
-RUNS = 3
+RUNS = runs(1)
 
 
 class Paced(rt.Source):

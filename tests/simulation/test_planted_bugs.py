@@ -366,7 +366,7 @@ def test_recovered_records_that_are_given_to_every_new_subtask(monkeypatch: Patc
 
 def test_recovered_records_that_are_not_captured_again(monkeypatch: Patch) -> None:
     monkeypatch.setattr(RecoveredChannels, "remaining", lambda self: [])
-    assert_noticed(random_jobs_unaligned, "no consistent cut", first=113)
+    assert_noticed(random_jobs_unaligned, "no consistent cut", first=208)
 
 
 def test_a_reached_channel_that_is_captured_as_well(monkeypatch: Patch) -> None:

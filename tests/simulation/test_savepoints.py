@@ -149,7 +149,7 @@ def test_retention_that_deletes_what_is_still_to_be_copied(monkeypatch: Patch) -
 
     assert not any(wrong(seed) for seed in range(runs(15)))
     monkeypatch.setattr(Savepoints, "needed", frozenset())
-    assert_noticed(wrong)
+    assert_noticed(wrong, first=89)
 
 
 def test_a_copy_without_in_flight_data(monkeypatch: Patch) -> None:
@@ -185,4 +185,4 @@ def test_sources_that_stay_paused_after_a_stop_that_failed(monkeypatch: Patch) -
             obey(self, command)
 
     monkeypatch.setattr(Subtask, "obey", for_ever)
-    assert_noticed(lambda seed: run(seed, faults=failing_stops, requests=stops)[1])
+    assert_noticed(lambda seed: run(seed, faults=failing_stops, requests=stops)[1], first=20)

@@ -13,6 +13,8 @@ import pytest
 from minirt.errors import (
     ConfigurationError,
     CorruptCheckpointError,
+    StorageError,
+    SupersededError,
     UserCodeError,
 )
 from minirt.protocol.manifest import (
@@ -124,6 +126,39 @@ class TestGenerations:
         assert storage.resolve_generation(second, None)
         complete(storage, 1, second)
         assert not storage.resolve_generation(first, key(1, second))
+
+    def test_who_was_replaced_does_not_take_the_job_back(self, store: CountingStore) -> None:
+        first, second = CheckpointStorage(store, 0), CheckpointStorage(store, 0)
+        assert not first.is_superseded()
+        assert [first.claim_generation(), first.claim_generation()] == [1, 2]
+        assert not first.is_superseded()
+        assert second.claim_generation() == 3
+        assert first.is_superseded()
+        assert not second.is_superseded()
+        for _ in range(2):
+            with pytest.raises(SupersededError):
+                first.claim_generation()
+        assert second.claim_generation() == 4
+
+    def test_a_claim_that_got_no_answer_is_nobody_elses(self, store: CountingStore) -> None:
+        class Unanswered(ObjectStore):
+            answers = True
+
+            def create(self, path: str, data: bytes | Sequence[bytes]) -> bool:
+                created = super().create(path, data)
+                if not self.answers:
+                    raise StorageError("no answer", path)
+                return created
+
+        lossy = Unanswered(store.root, pauses_s=())
+        storage = CheckpointStorage(lossy, 0)
+        assert storage.claim_generation() == 1
+        lossy.answers = False
+        with pytest.raises(StorageError, match="no answer"):
+            storage.claim_generation()
+        lossy.answers = True
+        assert not storage.is_superseded()
+        assert storage.claim_generation() == 2
 
     def test_storage_that_ignores_conditions_is_refused(self, store: CountingStore) -> None:
         class Ignoring(CountingStore):

@@ -187,6 +187,7 @@ class TestCleanup:
             complete(storage, checkpoint_id, generation)
         deleted: list[str] = []
         monkeypatch.setattr(store, "delete", deleted.append)
+        monkeypatch.setattr(store, "delete_all", deleted.extend)
         storage.cleanup(retain=1)
         assert [path.split("/")[0] for path in deleted[:3]] == [
             "manifests",
@@ -250,13 +251,13 @@ class TestCleanup:
     def test_failed_deletion_of_what_is_unneeded_is_tried_again(
         self, storage: CheckpointStorage, store: CountingStore, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        def fail(path: str) -> None:
-            raise StorageError("no permission", path)
+        def fail(paths: object) -> None:
+            raise StorageError("no permission")
 
         part = storage.write_snapshot(1, started(storage), 0, 0, SECTIONS).path
         assert part is not None
         with monkeypatch.context() as patch:
-            patch.setattr(store, "delete", fail)
+            patch.setattr(store, "delete_all", fail)
             with pytest.raises(StorageError):
                 storage.cleanup(retain=1, unneeded=[part])
         storage.cleanup(retain=1)

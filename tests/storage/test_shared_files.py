@@ -119,7 +119,7 @@ def test_a_file_that_grows_large_is_written_before_all_parts_have_come() -> None
         def write(self, path: str, data: bytes | Iterable[bytes]) -> None:
             written[path] = data if isinstance(data, bytes) else b"".join(data)
 
-    files = SharedFiles(Store("memory://"), bytes_max=10)
+    files = SharedFiles(Store("memory://"), inline_bytes_max=0, bytes_max=10)
     paths = [files.put(f"{name}.part", 6, [6 * name.encode()]) for name in "abc"]
     assert written == {"a.part": b"aaaaaabbbbbb"}
     files.flush()

@@ -16,9 +16,10 @@ The receiver may change its window (debloating). The sender then scales with it 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import takewhile
 
+from minirt.protocol.ids import ChannelId
 from minirt.runtime.channels.debloat import Debloater
 from minirt.runtime.channels.frames import Frame, Kind
 from minirt.runtime.channels.spill import Spill, SpilledFrame
@@ -140,7 +141,9 @@ class OutputChannel:
     def sendable(self) -> bool:
         if not self._frames:
             return False
-        frame = self._frames[0]
+        return self._has_credit(self._frames[0])
+
+    def _has_credit(self, frame: Frame | SpilledFrame) -> bool:
         under_way = self._sent_bytes - self._consumed_bytes
         return not frame.is_data or under_way == 0 or under_way + frame.size <= self._window_bytes
 
@@ -148,6 +151,9 @@ class OutputChannel:
     def control_is_next(self) -> bool:
         """Whether the next frame is a control frame, which needs no credit."""
         return bool(self._frames) and not self._frames[0].is_data
+
+    def forget(self, processed: Mapping[ChannelId, int]) -> None:
+        """Nobody asks again for the first so many records of these channels."""
 
     def on_credit(self, consumed_bytes: int, window_bytes: int) -> None:
         self._consumed_bytes = consumed_bytes

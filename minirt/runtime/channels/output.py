@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import takewhile
@@ -17,6 +17,7 @@ from minirt.graph.execution import Link
 from minirt.monitoring.subtask_metrics import SubtaskMetrics
 from minirt.partitionings.common.dealing import DealingSite
 from minirt.protocol.barriers import Barrier
+from minirt.protocol.ids import ChannelId
 from minirt.protocol.topology import InFlight
 from minirt.runtime.channels.channels import OutputChannel
 from minirt.runtime.channels.frames import (
@@ -358,6 +359,11 @@ class Outputs:
         """Send the mark of a local snapshot, ahead of all data in all channels; returns that data."""
         frame = mark_frame(number, index)
         return [part for link in self.links for part in link.overtake(frame)]
+
+    def forget(self, processed: Mapping[ChannelId, int]) -> None:
+        """Nobody asks again for the first so many records of these channels."""
+        for channel in self._channels:
+            channel.forget(processed)
 
     def watch(self, barrier: Barrier, passed: Callable[[], None]) -> None:
         """Call `passed` once the barrier has left all queues in which it may overtake."""

@@ -6,8 +6,7 @@ import os
 import threading
 import time
 import traceback
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, suppress
 from multiprocessing.connection import wait
 from typing import Any
 
@@ -15,7 +14,7 @@ from minirt.protocol.job_events import StopWorkers
 from minirt.runtime.channels.network import Address, Network
 from minirt.runtime.control.connection import MessageConnection, connect_to
 from minirt.runtime.control.messages import LifelineOpened, ToCoordinator
-from minirt.threads import start_thread
+from minirt.threads import repeating, start_thread
 
 ORPHANED_EXIT = 70
 """Exit code of a worker whose coordinator is gone."""
@@ -66,21 +65,9 @@ class Control:
         except OSError:
             os._exit(ORPHANED_EXIT)
 
-    @contextmanager
-    def repeating(self, message: ToCoordinator, interval_s: float) -> Iterator[None]:
+    def repeating(self, message: ToCoordinator, interval_s: float) -> AbstractContextManager[None]:
         """Send the message now and then while the body runs."""
-        over = threading.Event()
-
-        def repeat() -> None:
-            while not over.wait(interval_s):
-                self.send(message)
-
-        thread = start_thread("signs-of-life", repeat, end_broken)
-        try:
-            yield
-        finally:
-            over.set()
-            thread.join()
+        return repeating("signs-of-life", interval_s, lambda: self.send(message), end_broken)
 
 
 def end_broken(error: BaseException) -> None:

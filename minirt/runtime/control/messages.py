@@ -12,8 +12,16 @@ import cloudpickle
 from minirt.errors import MinirtError
 from minirt.monitoring.log_lines import LogLine
 from minirt.monitoring.subtask_metrics import SubtaskMetrics
-from minirt.protocol.ids import SubtaskId
-from minirt.protocol.job_events import JobEvent, StopWorkers
+from minirt.protocol.ids import ChannelId, SubtaskId
+from minirt.protocol.job_events import (
+    SnapshotAcknowledged,
+    SnapshotDeclined,
+    SourceProgressed,
+    StopWorkers,
+    SubtaskDrained,
+    SubtaskStarted,
+    WorkerFailed,
+)
 from minirt.protocol.subtask_commands import SubtaskCommand
 from minirt.runtime.channels.network import Address
 from minirt.runtime.control.package import Deployment
@@ -31,7 +39,7 @@ class TemplateReady:
 
 @dataclass(frozen=True, slots=True)
 class HostBeat:
-    """The template of another host is there."""
+    """A sign of life: the template of another host is there, and so is the coordinator that answers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +49,7 @@ class WorkerExited:
     generation: int
     worker: int
     status: int
+    life: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +65,15 @@ class WorkerHello:
     worker: int
     pid: int
     address: Address
+    life: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerRestored:
+    """A worker that has come back has its state, and waits for those that send to it."""
+
+    generation: int
+    worker: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,11 +95,22 @@ class FiguresOfCall:
     metrics: Mapping[SubtaskId, SubtaskMetrics]
 
 
+WorkerEvent = (
+    SubtaskStarted
+    | SubtaskDrained
+    | SourceProgressed
+    | WorkerFailed
+    | SnapshotAcknowledged
+    | SnapshotDeclined
+)
+"""What workers tell the protocol."""
+
+
 @dataclass(frozen=True, slots=True)
 class Together:
     """What several subtasks of a worker have to say, in order: one message costs less than many."""
 
-    events: tuple[JobEvent, ...]
+    events: tuple[WorkerEvent, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,17 +123,18 @@ class ClockAnswer:
     answered_at: float
 
 
+OfGeneration = Heartbeat | FiguresOfCall | ClockAnswer | WorkerEvent
+"""What workers tell of a generation, which may be over when it is heard."""
+
 ToCoordinator = (
     TemplateReady
     | HostBeat
     | WorkerExited
     | LifelineOpened
     | WorkerHello
-    | Heartbeat
-    | FiguresOfCall
-    | ClockAnswer
+    | WorkerRestored
     | Together
-    | JobEvent
+    | OfGeneration
 )
 
 # From the coordinator
@@ -112,10 +142,11 @@ ToCoordinator = (
 
 @dataclass(frozen=True, slots=True)
 class Fork:
-    """Fork a worker."""
+    """Fork a worker; `life` is how often it has come back."""
 
     generation: int
     worker: int
+    life: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +212,23 @@ class ClockQuestion:
     asked_at: float
 
 
-ToWorker = Assignment | SentCommand | ClockQuestion | StopWorkers
+@dataclass(frozen=True, slots=True)
+class PeerLost:
+    """Another worker is gone and comes back: keep what you have for it."""
+
+    worker: int
+
+
+@dataclass(frozen=True, slots=True)
+class PeerBack:
+    """It is back, at this address, and its subtasks have processed so many records of their channels."""
+
+    worker: int
+    address: Address
+    processed: Mapping[ChannelId, int]
+
+
+ToWorker = Assignment | SentCommand | PeerLost | PeerBack | ClockQuestion | StopWorkers
 
 
 def portable(error: BaseException) -> Exception:

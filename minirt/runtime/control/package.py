@@ -16,9 +16,10 @@ from minirt.kernels.choice import choose_kernels
 from minirt.monitoring.program_logging import ProgramLogging
 from minirt.protocol.barriers import CheckpointMode
 from minirt.protocol.families import LocalSnapshots
-from minirt.protocol.ids import SubtaskId
+from minirt.protocol.ids import ChannelId, SubtaskId
 from minirt.protocol.manifest import ManifestKey
 from minirt.protocol.redistribution import InFlightPlan
+from minirt.protocol.restart_commands import FallenBack
 from minirt.protocol.restore import RestorePlan
 from minirt.protocol.stored_watermarks import WatermarkPlan
 from minirt.runtime.control.shape import Shape
@@ -42,6 +43,8 @@ class JobPackage:
     """How workers log, if the program has set that up."""
     local: LocalSnapshots | None = None
     """When subtasks take snapshots by their own clocks, in a job of the uncoordinated family."""
+    alone: frozenset[SubtaskId] = frozenset()
+    """Those whose workers may come back alone; in a job of the uncoordinated family."""
 
     def load_graph(self) -> ExecutionGraph:
         graph: ExecutionGraph = pickle.loads(self.graph)
@@ -72,6 +75,15 @@ class Deployment:
     splits: Mapping[SubtaskId, Sequence[tuple[int, Split]]] = field(default_factory=dict)
     shape: Shape | None = None
     """How the job is planned, where that is not for its whole life as in the package."""
+    life: int = 0
+    """How often the worker has come back that gets it."""
+    fallen_back: Mapping[SubtaskId, FallenBack] = field(default_factory=dict)
+    """Of a worker that has come back: what its subtasks have fallen back to."""
+
+    @property
+    def processed(self) -> dict[ChannelId, int]:
+        """By channel, how many records those have processed that it is for, before they fell back."""
+        return dict(one for at in self.fallen_back.values() for one in at.cut.processed or ())
 
     def only(self, subtasks: Collection[SubtaskId]) -> Deployment:
         """What these subtasks need of it."""

@@ -11,6 +11,7 @@ from minirt.monitoring.log_lines import LogLine
 from minirt.monitoring.subtask_metrics import SubtaskMetrics
 from minirt.protocol.ids import SubtaskId
 from minirt.protocol.job_events import StopWorkers
+from minirt.protocol.restart_commands import KeepFor
 from minirt.protocol.slots import AwaitSlots
 from minirt.protocol.subtask_commands import SubtaskCommand
 from minirt.runtime.control.package import Deployment
@@ -29,7 +30,17 @@ class Cluster(Protocol):
         """End all subtasks of a generation."""
 
 
-class WorkerCluster(Cluster, Protocol):
+class BringsBack(Protocol):
+    """A cluster that can start one worker again while all others go on."""
+
+    def keep_for(self, command: KeepFor) -> None:
+        """Have the others keep what they send to a worker that is gone."""
+
+    def bring_back(self, worker: int, deployment: Deployment) -> None:
+        """Start it again, and have the others send it what it needs."""
+
+
+class WorkerCluster(Cluster, BringsBack, Protocol):
     """A cluster of processes that work by themselves; the coordinator waits for what they say.
 
     All is to be called in one thread, but for `wake`; any thread may read `pids`, `metrics`,

@@ -88,17 +88,24 @@ class Coordinator:
         self._observer = observer
         self._events = events
         self._cluster = cluster
+        self._turned_at = package.clock.monotonic()
         self._figures_at = 0.0
         """Before that observers hear no figures, by the monotonic clock."""
         self._storage = StorageThread(tasks, self.post)
         self._shell = JobShell(
             *(protocol, cluster, tasks, self._storage.put, package.clock, observer, answer),
             await_slots=cluster.await_slots,
+            brings_back=cluster,
         )
 
     @property
     def status(self) -> JobStatus:
         return self._protocol.status
+
+    @property
+    def still_s(self) -> float:
+        """For how many seconds the loop has not turned."""
+        return self._package.clock.monotonic() - self._turned_at
 
     def cancel(self, reason: str | None) -> None:
         self.post(CancelRequested(reason))
@@ -135,6 +142,7 @@ class Coordinator:
         return self._shell.ending
 
     def _turn(self) -> None:
+        self._turned_at = self._package.clock.monotonic()
         while not self._events.empty() and self._shell.ending is None:
             self._shell.on_event(self._events.get())
         self._shell.fire_timers()

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from minirt.protocol.ids import SubtaskId
 from minirt.runtime.control.connection import MessageConnection
-from minirt.runtime.control.messages import Fork, KillGeneration, TakeGraph
+from minirt.runtime.control.messages import Fork, HostBeat, KillGeneration, TakeGraph
 
 
 @dataclass(slots=True, eq=False)
@@ -26,7 +26,7 @@ class Host:
     graph: bytes | None = None
     """The plan of the job that it was told last, if that is not the one of its package."""
 
-    def tell(self, message: Fork | KillGeneration | TakeGraph) -> None:
+    def tell(self, message: Fork | KillGeneration | TakeGraph | HostBeat) -> None:
         """Its end is noticed where its connection is read."""
         with contextlib.suppress(OSError):
             self.connection.send(message)

@@ -23,7 +23,7 @@ from minirt.runtime.subtask.pacer import TimedPacer
 from minirt.runtime.subtask.snapshot import SnapshotUpload, store_snapshot
 from minirt.runtime.worker.beside import Beside
 from minirt.runtime.worker.event_loop import EventLoop
-from minirt.runtime.worker.orders import deliver_stored
+from minirt.runtime.worker.orders import deliver_uploaded
 
 _WAIT_S_MAX = 0.05
 _CLOSE_S_MAX = 5.0
@@ -118,7 +118,7 @@ class InlineRunner:
     def _upload(self, upload: SnapshotUpload) -> None:
         try:
             result = store_snapshot(upload, self._package.storage, self._package.clock.monotonic)
-            deliver_stored(result, self._cluster.subtasks.values())
+            deliver_uploaded(result, self._cluster.subtasks.values())
             self._events.append(result)
         except Exception as error:
             self._events.append(WorkerFailed(upload.generation, error))

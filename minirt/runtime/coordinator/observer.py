@@ -40,6 +40,9 @@ class JobObserver:
     def on_restart(self, error: Exception, delay_s: float) -> None:
         """The job will be restarted after this many seconds because of `error`."""
 
+    def on_comeback(self, error: Exception, delay_s: float) -> None:
+        """A worker is gone because of `error`, and comes back after this many seconds; all others go on."""
+
     def on_told_to_end(self, reason: str) -> None:
         """The job ends because it was told to, by a signal or a request; `on_end` follows."""
 

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import os
-import queue
 import secrets
 import shutil
-import socket
-import tempfile
 import time
-from collections import defaultdict, deque
+from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from multiprocessing.connection import wait
 from typing import Any
 
-from minirt.errors import ConfigurationError, WorkerLostError
+from minirt.errors import WorkerLostError
+from minirt.graph.comebacks import hosted
 from minirt.graph.execution import ExecutionGraph
 from minirt.monitoring.log_lines import LINES_MAX, LogLine
 from minirt.monitoring.logs import logger_of
@@ -32,14 +30,14 @@ from minirt.protocol.job_events import (
     WorkersConnected,
     WorkerSeen,
 )
+from minirt.protocol.restart_commands import KeepFor
 from minirt.protocol.slots import AwaitSlots
 from minirt.protocol.subtask_commands import SubtaskCommand
 from minirt.protocol.trace import SubtaskTrace
-from minirt.runtime.channels.network import TOKEN_BYTES, Address, Network, shown
+from minirt.runtime.channels.network import TOKEN_BYTES, Address
 from minirt.runtime.control.clock_offsets import ClockOffsets
 from minirt.runtime.control.connection import MessageConnection, UnreadableError, UnsendableError
 from minirt.runtime.control.control import ORPHANED_EXIT
-from minirt.runtime.control.entrance import Entrance
 from minirt.runtime.control.messages import (
     Assignment,
     ClockAnswer,
@@ -48,6 +46,9 @@ from minirt.runtime.control.messages import (
     Heartbeat,
     HostBeat,
     LifelineOpened,
+    OfGeneration,
+    PeerBack,
+    PeerLost,
     Peers,
     SentCommand,
     TemplateReady,
@@ -56,19 +57,19 @@ from minirt.runtime.control.messages import (
     ToWorker,
     WorkerExited,
     WorkerHello,
+    WorkerRestored,
 )
 from minirt.runtime.control.package import Deployment, JobPackage
 from minirt.runtime.control.shape import Shape
+from minirt.runtime.coordinator.addresses import entrance_of, private_folder
 from minirt.runtime.coordinator.cluster import hosts
 from minirt.runtime.coordinator.hosts import slots_of
+from minirt.runtime.coordinator.inbox import Inbox
 from minirt.runtime.coordinator.launching import Launch
 from minirt.runtime.coordinator.reception import Reception
 from minirt.runtime.coordinator.template_process import LOCAL_LAUNCH, how_it_ended
 
 logger = logger_of("coordinator")
-
-_FOLDER_BYTES_MAX = 88
-"""The path of a Unix socket has at most 103 bytes on macOS; the name of a socket takes up to 15."""
 
 _EXPLAINED_S_MAX = 2.0
 """How long the template may take to say how a worker ended whose connection has closed."""
@@ -94,18 +95,19 @@ class ProcessCluster:
         self._package = package
         self._graph: ExecutionGraph = package.load_graph()
         self.placement = placement
-        self.names: Mapping[SubtaskId, str] = _names(self._graph)
+        self.names: Mapping[SubtaskId, str] = self._graph.subtask_names()
         self._post = post
-        self._folder = _private_folder(
+        self._folder = private_folder(
             launch is LOCAL_LAUNCH and package.options.transport == "unix"
         )
-        self._inbox: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
-        """What other threads leave for the one that polls."""
+        self._inbox = Inbox()
         self._unknown: list[MessageConnection] = []
         self._lifelines: list[MessageConnection] = []
         self._deployment: Deployment | None = None
         self._workers: dict[int, MessageConnection] = {}
         self._addresses: dict[int, Address] = {}
+        self._back: dict[int, Deployment] = {}
+        """What those were given that have come back alone, or are on their way."""
         self._unexplained: dict[int, float] = {}
         """Workers whose connection has closed, and until when the template may say why."""
         self._stopping = False
@@ -114,23 +116,21 @@ class ProcessCluster:
         self.metrics: dict[SubtaskId, SubtaskMetrics] = {}
         self.logs: deque[LogLine] = deque(maxlen=LINES_MAX)
         self.figures_changed = False
-        self._wake_receiver, self._wake_sender = socket.socketpair()
-        self._wake_receiver.setblocking(False)
-        self._wake_sender.setblocking(False)
         with contextlib.ExitStack() as undo:
             undo.callback(shutil.rmtree, self._folder, ignore_errors=True)
-            undo.callback(self._wake_receiver.close)
-            undo.callback(self._wake_sender.close)
+            undo.callback(self._inbox.close)
             network, port = launch.network(
                 secrets.token_bytes(TOKEN_BYTES), self._folder, package.options.transport
             )
-            self._entrance = _entrance(network, self._admit, port)
+            self._entrance = entrance_of(network, self._admit, port)
             undo.callback(self._entrance.close)
             slots = slots_of(placement)
             launcher = launch.start(
                 package, network, self._entrance.address, len(set(slots.values()))
             )
-            self._reception = Reception(package.options, slots, launch, launcher, post, self._leave)
+            self._reception = Reception(
+                *(package.options, slots, launch, launcher, post), self._inbox.leave
+            )
             undo.pop_all()
 
     # What the coordinator orders.
@@ -140,7 +140,7 @@ class ProcessCluster:
         if deployment.shape is not None:
             self._take_shape(deployment.shape)
         self._stopping = False
-        self._unexplained = {}
+        self._unexplained, self._back = {}, {}
         self._addresses, self.pids, self.metrics = {}, {}, {}
         self._clocks.clear()
         self._reception.deploy(deployment.generation)
@@ -151,7 +151,7 @@ class ProcessCluster:
 
     def _take_shape(self, shape: Shape) -> None:
         self._graph, self.placement = shape.graph, shape.placement
-        self.names = _names(shape.graph)
+        self.names = shape.graph.subtask_names()
         self._reception.take_shape(slots_of(shape.placement), shape.pickled)
 
     def send(self, command: SubtaskCommand) -> None:
@@ -159,6 +159,16 @@ class ProcessCluster:
             return
         for worker in hosts(command, self._graph, self.placement):
             self._tell(worker, SentCommand(command, self._package.clock.monotonic()))
+
+    def keep_for(self, command: KeepFor) -> None:
+        if command.generation == self._generation:
+            for worker in list(self._workers):
+                self._tell(worker, PeerLost(command.worker))
+
+    def bring_back(self, worker: int, deployment: Deployment) -> None:
+        if deployment.generation == self._generation and not self._stopping:
+            self._back[worker] = deployment
+            self._reception.fork_again(worker, deployment.life)
 
     def stop(self, command: StopWorkers) -> None:
         if command.generation != self._generation:
@@ -177,8 +187,7 @@ class ProcessCluster:
 
     def wake(self) -> None:
         """Let `poll` return at once; may be called from any thread, also when all is closed."""
-        with contextlib.suppress(OSError):
-            self._wake_sender.send(b"\0")
+        self._inbox.wake()
 
     def poll(self, timeout: float | None) -> None:
         """Wait for messages, at most `timeout` seconds, and post what they mean."""
@@ -187,13 +196,12 @@ class ProcessCluster:
         self._report_unexplained()
         known = {connection: worker for worker, connection in self._workers.items()}
         templates = [host.connection for host in self._reception.hosts]
-        connections: list[Any] = [*known, *self._unknown, *templates]
-        waking = [self._wake_receiver, self._entrance.listener, *connections]
-        for ready in wait(waking, self._patience_s(timeout)):
-            if ready is self._wake_receiver:
-                self._wake_receiver.recv(4096)
-                while not self._inbox.empty():
-                    self._inbox.get()()
+        connections = [*known, *self._unknown, *templates]
+        waking: list[Any] = [self._inbox, self._entrance.listener, *connections]
+        readable: list[Any] = wait(waking, self._patience_s(timeout))
+        for ready in readable:
+            if ready is self._inbox:
+                self._inbox.serve()
             elif ready is self._entrance.listener:
                 self._entrance.accept()
             elif isinstance(ready, MessageConnection) and not ready.closed:
@@ -210,24 +218,16 @@ class ProcessCluster:
         self._entrance.close()
         self._reception.close()
         self._drop_workers()
-        while not self._inbox.empty():
-            self._inbox.get()()
+        self._inbox.close()
         for connection in self._unknown:
             connection.close()
-        self._wake_receiver.close()
-        self._wake_sender.close()
         shutil.rmtree(self._folder, ignore_errors=True)
 
     # Connections.
 
     def _admit(self, connection: MessageConnection) -> None:
         """Called by the threads of the entrance."""
-        self._leave(partial(self._on_admitted, connection))
-
-    def _leave(self, what: Callable[[], None]) -> None:
-        """Have the thread that polls do something; may be called from any thread."""
-        self._inbox.put(what)
-        self.wake()
+        self._inbox.leave(partial(self._on_admitted, connection))
 
     def _on_admitted(self, connection: MessageConnection) -> None:
         self._unknown.append(connection)
@@ -266,36 +266,47 @@ class ProcessCluster:
                 self._lifelines.append(sender)
             case WorkerHello():
                 self._on_hello(sender, message)
+            case WorkerRestored(generation, worker):
+                self._on_restored(generation, worker)
             case WorkerExited():
                 self._on_exited(message)
-            case Heartbeat(generation, worker, metrics, logs):
-                self.metrics.update(metrics)
-                self.logs.extend(logs)
-                self.figures_changed = True
-                self._post(WorkerSeen(generation, worker))
-                if self._package.options.trace:
-                    self._tell(worker, ClockQuestion(self._package.clock.monotonic()))
-            case FiguresOfCall(generation, metrics):
-                if generation == self._generation:
-                    self.metrics.update(metrics)
-                    self.figures_changed = True
-            case ClockAnswer(generation, worker, asked_at, answered_at):
-                if generation == self._generation:
-                    now = self._package.clock.monotonic()
-                    self._clocks.note(worker, asked_at, answered_at, now)
             case Together(events):
                 for event in events:
                     self._on_message(sender, event)
-            case SnapshotAcknowledged(subtask=subtask, trace=SubtaskTrace() as trace):
-                aligned = self._clocks.aligned(trace, self.placement[subtask])
-                self._post(replace(message, trace=aligned))
             case Exception():
                 self._reception.on_error(sender, message)
             case _:
+                self._on_told(message)
+
+    def _on_told(self, message: OfGeneration) -> None:
+        """A worker tells how it is. Of a generation that is over, only what was logged is news."""
+        if isinstance(message, Heartbeat):
+            self.logs.extend(message.logs)
+        if message.generation != self._generation:
+            return
+        match message:
+            case Heartbeat(generation, worker, metrics):
+                self._take_figures(metrics)
+                self._post(WorkerSeen(generation, worker))
+                if self._package.options.trace:
+                    self._tell(worker, ClockQuestion(self._package.clock.monotonic()))
+            case FiguresOfCall(metrics=metrics):
+                self._take_figures(metrics)
+            case ClockAnswer(_, worker, asked_at, answered_at):
+                now = self._package.clock.monotonic()
+                self._clocks.note(worker, asked_at, answered_at, now)
+            case SnapshotAcknowledged(subtask=subtask, trace=SubtaskTrace() as trace):
+                aligned = self._clocks.aligned(trace, self.placement[subtask])
+                self._post(replace(message, trace=aligned))
+            case _:
                 self._post(message)
 
+    def _take_figures(self, metrics: Mapping[SubtaskId, SubtaskMetrics]) -> None:
+        self.metrics.update(metrics)
+        self.figures_changed = True
+
     def _on_hello(self, sender: MessageConnection, hello: WorkerHello) -> None:
-        if hello.generation != self._generation or self._stopping:
+        if not self._is_news(hello):
             sender.close()
             return
         assert self._deployment is not None
@@ -303,18 +314,28 @@ class ProcessCluster:
         self._addresses[hello.worker] = hello.address
         self.pids[hello.worker] = hello.pid
         self._post(WorkerSeen(hello.generation, hello.worker))
+        if hello.life:
+            peers = Peers(self.placement, self._addresses)
+            self._tell(hello.worker, Assignment(self._back[hello.worker], peers))
+            return
         if len(self._addresses) < len(set(self.placement.values())):
             return
         peers = Peers(self.placement, self._addresses)
-        for worker, mine in self._subtasks_by_worker().items():
+        for worker, mine in hosted(self.placement).items():
             self._tell(worker, Assignment(self._deployment.only(mine), peers))
         self._post(WorkersConnected(self._generation))
 
-    def _subtasks_by_worker(self) -> dict[int, list[SubtaskId]]:
-        subtasks: defaultdict[int, list[SubtaskId]] = defaultdict(list)
-        for id, worker in self.placement.items():
-            subtasks[worker].append(id)
-        return subtasks
+    def _on_restored(self, generation: int, worker: int) -> None:
+        """Only by now do others call it, as it answers at once."""
+        if generation == self._generation and worker in self._back:
+            back = PeerBack(worker, self._addresses[worker], self._back[worker].processed)
+            for other in [one for one in self._workers if one != worker]:
+                self._tell(other, back)
+
+    def _is_news(self, told: WorkerHello | WorkerExited) -> bool:
+        """Whether it is about the last life of a worker, and nobody has told it to stop."""
+        life = self._back[told.worker].life if told.worker in self._back else 0
+        return (told.generation, told.life) == (self._generation, life) and not self._stopping
 
     def _on_closed(self, connection: MessageConnection, worker: int | None) -> None:
         connection.close()
@@ -328,12 +349,13 @@ class ProcessCluster:
                 self._unexplained[worker] = time.monotonic() + _EXPLAINED_S_MAX
 
     def _on_exited(self, exited: WorkerExited) -> None:
-        if exited.generation != self._generation or self._stopping:
+        if not self._is_news(exited):
             return
         self._hear_out(exited.worker)
         self._unexplained.pop(exited.worker, None)
         code = os.waitstatus_to_exitcode(exited.status)
-        self._lose(exited.worker, _UNHEARD if code == ORPHANED_EXIT else how_it_ended(code))
+        how = _UNHEARD if code == ORPHANED_EXIT else how_it_ended(code)
+        self._lose(exited.worker, how, has_ended=True)
 
     def _hear_out(self, worker: int) -> None:
         """Take all that has arrived from a worker that says no more."""
@@ -357,12 +379,12 @@ class ProcessCluster:
             del self._unexplained[worker]
             self._lose(worker, _UNHEARD)
 
-    def _lose(self, worker: int, how: str) -> None:
+    def _lose(self, worker: int, how: str, *, has_ended: bool = False) -> None:
         names = [self._graph.subtask_name(i) for i, at in self.placement.items() if at == worker]
         process = f"process {self.pids[worker]}" if worker in self.pids else "not yet up"
         process += self._reception.name_of(worker)
         lost = WorkerLostError(f"worker {worker} ({process}: {', '.join(names)}) {how}")
-        self._post(WorkerFailed(self._generation, lost))
+        self._post(WorkerFailed(self._generation, lost, worker if has_ended else None))
 
     def _tell(self, worker: int, message: ToWorker) -> None:
         connection = self._workers.get(worker)
@@ -392,28 +414,3 @@ class ProcessCluster:
     @property
     def _generation(self) -> int:
         return 0 if self._deployment is None else self._deployment.generation
-
-
-def _names(graph: ExecutionGraph) -> dict[SubtaskId, str]:
-    return {id: graph.subtask_name(id) for id in graph.subtasks()}
-
-
-def _entrance(network: Network, admit: Callable[[MessageConnection], None], port: int) -> Entrance:
-    """Raises ConfigurationError if it cannot listen there."""
-    try:
-        return Entrance(network, admit, port)
-    except OSError as error:
-        where = network.folder if network.interface is None else shown((network.interface, port))
-        raise ConfigurationError(f"the coordinator cannot listen at {where}: {error}") from error
-
-
-def _private_folder(for_sockets: bool) -> str:
-    """A new folder that only this user can enter. Raises ConfigurationError if sockets cannot be there."""
-    folder = tempfile.mkdtemp(prefix="minirt-")
-    if for_sockets and len(os.fsencode(folder)) > _FOLDER_BYTES_MAX:
-        os.rmdir(folder)
-        raise ConfigurationError(
-            f"the folder for temporary files has too long a path for sockets: {folder}; set TMPDIR to a "
-            'shorter one, or use Options(transport="tcp")'
-        )
-    return folder

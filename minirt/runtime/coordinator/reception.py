@@ -15,7 +15,13 @@ from minirt.protocol.job_events import GenerationFailed, JobEvent, WorkerFailed
 from minirt.protocol.slots import AwaitSlots, SlotsAwaited, SlotsCame, SlotsChanged
 from minirt.runtime.control.connection import MessageConnection
 from minirt.runtime.control.host_hello import HostWelcome, refusal
-from minirt.runtime.control.messages import Fork, KillGeneration, TakeGraph, TemplateReady
+from minirt.runtime.control.messages import (
+    Fork,
+    HostBeat,
+    KillGeneration,
+    TakeGraph,
+    TemplateReady,
+)
 from minirt.runtime.coordinator.hosts import Host, Hosts
 from minirt.runtime.coordinator.launching import Launch, Launcher
 from minirt.threads import start_thread
@@ -98,6 +104,12 @@ class Reception:
         self._sharing = False
         self._waiting_since = time.monotonic()
         self._place(self._launch.slots_min if self._launch.follows_slots else None)
+
+    def fork_again(self, worker: int, life: int) -> None:
+        """Have a worker forked that is gone, where it was."""
+        host = self._host_of.get(worker)
+        if host is not None:
+            host.tell(Fork(self._generation, worker, life))
 
     def call_off(self) -> None:
         """A generation that still waits for hosts will not start."""
@@ -195,6 +207,7 @@ class Reception:
         host = self.hosts.of(sender)
         if host is not None:
             self.hosts.on_heard(host)
+            host.tell(HostBeat())
             self._on_usable()
 
     def on_error(self, sender: MessageConnection, error: BaseException) -> None:

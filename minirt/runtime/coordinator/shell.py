@@ -5,11 +5,11 @@ from __future__ import annotations
 import heapq
 import itertools
 from collections.abc import Callable
+from dataclasses import replace
 
 from minirt.clock import Clock
 from minirt.protocol.job import JobProtocol
 from minirt.protocol.job_events import (
-    AnnounceRestart,
     AnswerSavepoint,
     Deploy,
     EndJob,
@@ -31,9 +31,15 @@ from minirt.protocol.job_events import (
     TimerFired,
     WorkerFailed,
 )
+from minirt.protocol.restart_commands import (
+    AnnounceComeback,
+    AnnounceRestart,
+    BringBack,
+    KeepFor,
+)
 from minirt.protocol.slots import AwaitSlots
 from minirt.protocol.subtask_commands import SubtaskCommand
-from minirt.runtime.coordinator.cluster import Cluster
+from minirt.runtime.coordinator.cluster import BringsBack, Cluster
 from minirt.runtime.coordinator.observer import JobObserver
 from minirt.runtime.coordinator.storage_tasks import STORAGE_COMMANDS, StorageCommand, StorageTasks
 
@@ -52,7 +58,7 @@ class JobShell:
 
     `run_storage` has a storage command carried out now or later, by whoever; its event must come back
     through `on_event`. `answer` tells a user what became of a savepoint. `await_slots` is called for jobs
-    whose parallelism follows their slots.
+    whose parallelism follows their slots, `brings_back` for those whose workers may come back alone.
     """
 
     def __init__(
@@ -65,6 +71,7 @@ class JobShell:
         observer: JobObserver,
         answer: Callable[[AnswerSavepoint], None],
         await_slots: Callable[[AwaitSlots], None] | None = None,
+        brings_back: BringsBack | None = None,
     ) -> None:
         self._protocol = protocol
         self._cluster = cluster
@@ -74,6 +81,7 @@ class JobShell:
         self._observer = observer
         self._answer = answer
         self._await_slots = await_slots
+        self._brings_back = brings_back
         self._timers: list[tuple[float, int, Timer]] = []
         self._timer_order = itertools.count()
         self._parts_untold = False
@@ -122,6 +130,8 @@ class JobShell:
                 self._await_slots(command)
             case Deploy(generation, start):
                 self._cluster.deploy(self._tasks.deployment(generation, start))
+            case KeepFor() | BringBack():
+                self._bring_back(command)
             case SubtaskCommand():
                 self._cluster.send(command)
             case StopWorkers():
@@ -130,6 +140,8 @@ class JobShell:
                 heapq.heappush(self._timers, (at, next(self._timer_order), timer))
             case AnswerSavepoint():
                 self._answer(command)
+            case AnnounceComeback(failure, delay_s):
+                self._observer.on_comeback(failure.error, delay_s)
             case AnnounceRestart(failure, delay_s):
                 self._observer.on_restart(failure.error, delay_s)
             case EndJob():
@@ -137,3 +149,12 @@ class JobShell:
                 if command.ended_because is not None:
                     self._observer.on_told_to_end(command.ended_because)
                 self._observer.on_end(command.status, command.error)
+
+    def _bring_back(self, command: KeepFor | BringBack) -> None:
+        assert self._brings_back is not None
+        if isinstance(command, KeepFor):
+            self._brings_back.keep_for(command)
+            return
+        deployment = self._tasks.deployment(command.generation, command.start)
+        deployment = replace(deployment, life=command.life, fallen_back=command.fallen_back)
+        self._brings_back.bring_back(command.worker, deployment)

@@ -22,21 +22,17 @@ from minirt.io.base import Sink
 from minirt.modes import DEFAULT_MODE, MODES, check_edges, find_mode, local_snapshots
 from minirt.monitoring.description import describe_job
 from minirt.monitoring.events import JobEvents
-from minirt.monitoring.load import LOAD_ENTRIES_MAX, JobSetup, LoadEntries
 from minirt.monitoring.logs import logger_of, set_up_program
 from minirt.monitoring.monitor import JobMonitor
 from minirt.monitoring.program_logging import ProgramLogging
 from minirt.monitoring.report import FiguresReport
-from minirt.monitoring.status_line import StatusLine
-from minirt.notebook import live_text
-from minirt.operators.common.checks import check_hooks, check_instance
 from minirt.protocol.barriers import CheckpointMode
-from minirt.protocol.checkpoint_paths import CheckpointPaths
 from minirt.protocol.checkpoint_settings import CheckpointSettings
+from minirt.protocol.ids import SubtaskId
 from minirt.protocol.job import JobProtocol
 from minirt.protocol.job_events import JobEvent
 from minirt.protocol.reactive import UNCHANGING, Parallelism, Reactive
-from minirt.protocol.restarts import Restart, RestartStrategy
+from minirt.protocol.restarts import Restart, RestartStrategy, scope_of
 from minirt.protocol.restore import vertex_entries
 from minirt.protocol.restore_options import FRESH, RestoreOptions
 from minirt.protocol.workers import Patience
@@ -47,11 +43,12 @@ from minirt.runtime.coordinator.coordinator import Coordinator
 from minirt.runtime.coordinator.host_launch import HostLaunch
 from minirt.runtime.coordinator.inline import InlineRunner
 from minirt.runtime.coordinator.launching import Launch
-from minirt.runtime.coordinator.observer import JobObserver
 from minirt.runtime.coordinator.process_cluster import ProcessCluster
 from minirt.runtime.coordinator.storage_tasks import RecordEvent, StorageTasks
 from minirt.runtime.coordinator.template_process import LOCAL_LAUNCH
 from minirt.runtime.program.at_exit import wait_at_exit
+from minirt.runtime.program.beside import hold_lease, noting_load, offer_metrics, watching
+from minirt.runtime.program.comebacks import workers_alone
 from minirt.runtime.program.job import Job, JobResult, Recorder, job_result
 from minirt.runtime.program.savepoint_desk import SavepointDesk
 from minirt.runtime.program.shapes import Shapes, place, reactive_settings
@@ -82,19 +79,18 @@ def _launch(graph: JobGraph, settings: RunSettings, clock: Clock) -> Job:
     parts, options = _Parts.of(graph, settings, clock), settings.options
     monitor = JobMonitor(parts.execution, clock.now)
     report = FiguresReport(monitor, options.limits.metrics_log_s)
-    observers = [monitor, report, *_watching(settings)]
+    observers = [monitor, report, *watching(settings)]
     recorder = Recorder(graph.name, observers, options.limits.history_entries)
-    placement = place(parts.execution, options)
     savepoints = SavepointDesk(parts.package.storage, parts.package.modes, parts.mode)
     with launching() as attach_signals, ExitStack() as starting:
-        url = _offer_metrics(options, monitor, starting)
+        url = offer_metrics(options, monitor, starting)
         starting.callback(set_up_program(options.log_format, options.log_level))
         events: queue.SimpleQueue[JobEvent] = queue.SimpleQueue()
         coordinator = Coordinator(
             parts.package,
             parts.protocol,
             parts.tasks,
-            ProcessCluster(parts.package, placement, events.put, _launch_of(settings)),
+            ProcessCluster(parts.package, parts.placement, events.put, _launch_of(settings)),
             events,
             recorder,
             savepoints.answer,
@@ -102,7 +98,10 @@ def _launch(graph: JobGraph, settings: RunSettings, clock: Clock) -> Job:
         recorder.observers.append(
             JobEvents(monitor, lambda entry: coordinator.record(RecordEvent(entry)))
         )
-        recorder.observers += _noting_load(parts, settings, monitor, coordinator, clock)
+        loads = noting_load(*(parts.execution, parts.mode, settings, monitor), coordinator, clock)
+        recorder.observers += loads
+        storage = parts.tasks.storage
+        hold_lease(options.limits, storage, coordinator, recorder, starting)
         at_end = starting.pop_all()
         job = Job(
             *(parts.protocol, options, recorder, monitor, url, coordinator, savepoints, at_end),
@@ -115,6 +114,7 @@ def _launch(graph: JobGraph, settings: RunSettings, clock: Clock) -> Job:
         )
         if parts.shapes is not None:
             parts.shapes.on_taken += [monitor.take_shape, job.take_shape]
+            parts.shapes.on_taken += [one.take_shape for one in loads]
             job.desk.offer("rescale", _follows_slots)
         attach_signals(job)
     return job
@@ -133,13 +133,14 @@ def execute_job(
         ("metrics_port", settings.options.metrics_port is not None),
         ("on_signal", settings.options.on_signal != "cancel"),
         ("cluster", settings.cluster is not None),
+        ("scope of restart", scope_of(settings.restart) != "job"),
     ):
         if given:
             raise ConfigurationError(f'{option} has no effect with runner="inline"')
     began_at, parts = time.monotonic(), _Parts.of(graph, settings, clock)
     monitor = JobMonitor(parts.execution, clock.now)
     events = JobEvents(monitor, lambda entry: parts.tasks.run(RecordEvent(entry)))
-    observers = [monitor, events, *_watching(settings)]
+    observers = [monitor, events, *watching(settings)]
     recorder = Recorder(graph.name, observers, settings.options.limits.history_entries)
     ending = InlineRunner(parts.package, parts.protocol, parts.tasks, recorder).run()
     return job_result(graph.name, parts.protocol, recorder, ending, began_at)
@@ -183,55 +184,6 @@ def _launch_of(settings: RunSettings) -> Launch:
     return LOCAL_LAUNCH if settings.cluster is None else HostLaunch(settings.cluster)
 
 
-def _offer_metrics(options: Options, monitor: JobMonitor, while_running: ExitStack) -> str | None:
-    """Serve metrics; returns the URL, None if nobody asked. Raises ConfigurationError if that fails."""
-    if options.metrics_port is None:
-        return None
-    from minirt.monitoring.prometheus import MetricsEndpoint
-
-    endpoint = MetricsEndpoint(options.metrics_host, options.metrics_port, monitor.figures)
-    while_running.callback(endpoint.close)
-    return endpoint.url
-
-
-def _noting_load(
-    parts: _Parts,
-    settings: RunSettings,
-    monitor: JobMonitor,
-    coordinator: Coordinator,
-    clock: Clock,
-) -> list[JobObserver]:
-    """Whoever keeps the load of the job on its storage, if it has one."""
-    checkpointing, graph, options = settings.checkpointing, parts.execution, settings.options
-    if checkpointing is None:
-        return []
-    heads = {vertex.id: vertex.operators[0].uid for vertex in graph.vertices}
-    inputs: dict[str, list[str]] = {}
-    for link in graph.links:
-        inputs.setdefault(heads[link.target], []).append(heads[link.source])
-    times = (checkpointing.interval_s, checkpointing.timeout_s, options.debloat_s)
-    setup = JobSetup(parts.mode, *times)
-
-    def record(entry: dict[str, Any]) -> None:
-        coordinator.record(RecordEvent(entry, CheckpointPaths.LOAD, LOAD_ENTRIES_MAX))
-
-    load_s = options.limits.load_s
-    return [LoadEntries(monitor, setup, inputs, record, clock.monotonic, load_s)]
-
-
-def _watching(settings: RunSettings) -> list[JobObserver]:
-    """The observer of the user, else the line below the cell of a notebook.
-
-    Raises ConfigurationError if it would not hear.
-    """
-    if settings.observer is None:
-        show = live_text()
-        return [] if show is None else [StatusLine(show)]
-    check_instance(settings.observer, JobObserver, "observer")
-    check_hooks("observer", settings.observer, *vars(JobObserver))
-    return [settings.observer]
-
-
 @dataclass(frozen=True, slots=True)
 class _Parts:
     """What every runner needs."""
@@ -241,6 +193,8 @@ class _Parts:
     protocol: JobProtocol
     tasks: StorageTasks
     mode: str
+    placement: Mapping[SubtaskId, int]
+    """Which worker runs which subtask, where there are any."""
     shapes: Shapes | None
     """Of a job whose parallelism follows its slots."""
 
@@ -279,6 +233,8 @@ class _Parts:
         check_edges(mode, execution.topology)
         modes = {**MODES, mode.name: mode}
         local = local_snapshots(mode, checkpointing)
+        placement = place(execution, options)
+        alone = workers_alone(execution, placement, settings, mode)
         pickled = pickled_graph(execution)
         reactive = reactive_settings(graph, settings)
         shapes = None if reactive is None else Shapes(graph, options, mode)
@@ -288,17 +244,20 @@ class _Parts:
                 *(pickled, options, modes, storage, clock),
                 ProgramLogging.of_this_process(options),
                 local,
+                frozenset().union(*alone.values()),
             ),
             job_protocol(
                 *(execution, checkpointing, modes, mode.name, settings.restart, options),
                 hosts_wait_s=_launch_of(settings).wait_s or 0.0,
                 parallelism=UNCHANGING if reactive is None else Reactive(reactive),
+                alone=alone,
             ),
             StorageTasks(
                 *(execution, storage, checkpointing, settings.restore),
                 None if shapes is None else shapes.at,
             ),
             mode.name,
+            placement,
             shapes,
         )
 
@@ -360,11 +319,13 @@ def job_protocol(
     options: Options,
     hosts_wait_s: float = 0.0,
     parallelism: Parallelism = UNCHANGING,
+    alone: Mapping[int, frozenset[SubtaskId]] | None = None,
 ) -> JobProtocol:
     """The protocol of a job that has not begun, with the defaults filled in.
 
     `mode` is that of its checkpoints, `modes` are all that its workers know. These may wait
     `hosts_wait_s` for hosts before they can connect. `parallelism` chooses that of each generation.
+    `alone` are the subtasks of workers that may come back alone.
     """
     if checkpointing is None:
         settings = CheckpointSettings(mode, interval_s=None, modes=modes)
@@ -392,4 +353,5 @@ def job_protocol(
         ),
         parallelism,
         drift_groups(execution),
+        alone,
     )

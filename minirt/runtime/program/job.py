@@ -143,6 +143,15 @@ class Recorder(JobObserver):
         for observer in self.observers:
             observer.on_restart(error, delay_s)
 
+    def on_comeback(self, error: Exception, delay_s: float) -> None:
+        with log_fields(job=self.name):
+            text = self._errors.in_short(str(error))
+            logger.warning(
+                "job %r goes on, and brings a worker back in %.2f s: %s", self.name, delay_s, text
+            )
+        for observer in self.observers:
+            observer.on_comeback(error, delay_s)
+
     def on_logs(self, lines: Sequence[LogLine]) -> None:
         for observer in self.observers:
             observer.on_logs(lines)

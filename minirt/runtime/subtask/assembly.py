@@ -20,6 +20,7 @@ from minirt.protocol.stored_watermarks import RestoredWatermarks
 from minirt.protocol.trace import TraceSender
 from minirt.runtime.channels.channels import InputChannel, OutputChannel
 from minirt.runtime.channels.debloat import Debloater, first_window_bytes
+from minirt.runtime.channels.logged import CountedInput, LoggedOutput
 from minirt.runtime.channels.output import LinkOutput, Outlet, Outputs
 from minirt.runtime.channels.spill import Room, Spill
 from minirt.runtime.control.package import Deployment, JobPackage
@@ -66,13 +67,15 @@ def assemble(
     codec = RowCodec(allow_pickle=options.allow_pickle)
     outlet = Outlet(graph.subtask_name(id), codec, limits, metrics, make_room)
     spill = Spill(spill_folder, limits.spill_bytes_max)
-    links, outputs = _links(graph, id, outlet, spill, options)
+    links, outputs = _links(graph, id, outlet, spill, package)
     inputs: dict[ChannelId, tuple[int, InputChannel]] = {}
     incoming: list[Incoming] = []
     for link in graph.inputs_of(id.vertex):
         key = graph.link_key(link)
         for channel_id in link.channels_into(id.index):
-            channel = _input_channel(options, vertex.operators[0].uid, ports.clock.monotonic)
+            channel = _input_channel(package, vertex.operators[0].uid, id, ports.clock.monotonic)
+            if isinstance(channel, CountedInput):
+                channel.records = deployment.processed.get(channel_id, 0)
             inputs[channel_id] = (len(inputs), channel)
             origin = Origin(key, channel_id.sender)
             incoming.append(Incoming(channel, origin, link.target_input))
@@ -81,7 +84,7 @@ def assemble(
     restored = RestoredInput(None if known is None else known.watermark, recovered)
     identity = Identity(id, deployment.generation, vertex.operators[0].uid, graph.subtask_name(id))
     with log_fields(operator=identity.head, subtask=id.index):
-        chain = Chain(vertex, links, _chain_context(package, deployment, id, ports, metrics))
+        chain = Chain(vertex, links, _chain_context(package, deployment, graph, id, ports, metrics))
         common = InputParts(edges, codec, metrics, restored)
         input = _input(vertex, chain, incoming, common, known, id, ports)
         members = Members([each for each in (input, *chain.operators) if isinstance(each, Member)])
@@ -89,7 +92,9 @@ def assemble(
         members.open()
     outlets = Outputs(links, options.buffer_timeout_s)
     tracer = _tracer(identity, input, options, ports) if options.trace else None
-    parts = SubtaskParts(identity, input, chain, members, outlets, metrics, tracer)
+    parts = SubtaskParts(
+        *(identity, input, chain, members, outlets, metrics, tracer), deployment.fallen_back.get(id)
+    )
     return Assembled(Subtask(parts, package.modes, pacer, ports, package.local), inputs, outputs)
 
 
@@ -126,6 +131,7 @@ def _input(
 def _chain_context(
     package: JobPackage,
     deployment: Deployment,
+    graph: ExecutionGraph,
     id: SubtaskId,
     ports: Ports,
     metrics: SubtaskMetrics,
@@ -145,13 +151,13 @@ def _chain_context(
         wake=partial(ports.wake, id),
         run_beside=ports.run_beside,
         run_async=ports.run_async,
-        in_order=package.load_graph().in_order,
+        in_order=graph.in_order,
         watermarks_restored=deployment.watermarks.get(id) is not None,
     )
 
 
 def _links(
-    graph: ExecutionGraph, id: SubtaskId, outlet: Outlet, spill: Spill, options: Options
+    graph: ExecutionGraph, id: SubtaskId, outlet: Outlet, spill: Spill, package: JobPackage
 ) -> tuple[list[LinkOutput], dict[ChannelId, OutputChannel]]:
     """The outgoing links of a subtask, and all their channels."""
     links = []
@@ -159,7 +165,10 @@ def _links(
     for link in graph.outputs_of(id.vertex):
         channel_ids = [ChannelId(link.id, id.index, to) for to in link.receivers_of(id.index)]
         reader = graph.vertices[link.target].operators[0].uid
-        ends = [_output_channel(options, reader, spill) for _ in channel_ids]
+        ends = [
+            _output_channel(package, reader, link.target, channel_id, outlet, spill)
+            for channel_id in channel_ids
+        ]
         outputs.update(zip(channel_ids, ends, strict=True))
         operators = graph.vertices[id.vertex].operators
         label = next(node.label for node in operators if node.uid == link.source_uid)
@@ -167,20 +176,34 @@ def _links(
     return links, outputs
 
 
-def _output_channel(options: Options, reader: str, spill: Spill) -> OutputChannel:
-    limits, target_s = options.of_channels_into(reader)
-    end = OutputChannel(
-        limits.output_queue_bytes, limits.input_queue_bytes, limits.overdraft_bytes, spill
-    )
+def _output_channel(
+    package: JobPackage,
+    reader: str,
+    target: int,
+    id: ChannelId,
+    outlet: Outlet,
+    spill: Spill,
+) -> OutputChannel:
+    limits, target_s = package.options.of_channels_into(reader)
+    sizes = (limits.output_queue_bytes, limits.input_queue_bytes, limits.overdraft_bytes)
+    local = package.local
+    if local is not None and SubtaskId(target, id.receiver) in package.alone:
+        codec, log_bytes = outlet.codec, local.log_bytes
+        end: OutputChannel = LoggedOutput(*sizes, spill, id=id, codec=codec, log_bytes=log_bytes)
+    else:
+        end = OutputChannel(*sizes, spill)
     if target_s is not None:
         end.on_credit(0, first_window_bytes(limits))
     return end
 
 
-def _input_channel(options: Options, reader: str, now: Callable[[], float]) -> InputChannel:
-    limits, target_s = options.of_channels_into(reader)
+def _input_channel(
+    package: JobPackage, reader: str, id: SubtaskId, now: Callable[[], float]
+) -> InputChannel:
+    limits, target_s = package.options.of_channels_into(reader)
     debloater = None if target_s is None else Debloater(target_s, limits, now)
-    return InputChannel(limits.input_queue_bytes, debloater)
+    channel = CountedInput if id in package.alone else InputChannel
+    return channel(limits.input_queue_bytes, debloater)
 
 
 def _recovered(

@@ -29,7 +29,8 @@ from minirt.protocol.barriers import (
     WatchOutputs,
 )
 from minirt.protocol.families import LocalSnapshots, local_id
-from minirt.protocol.manifest import Reference, SnapshotRef
+from minirt.protocol.job_events import SnapshotDeclined
+from minirt.protocol.manifest import Reference
 from minirt.protocol.source_offsets import SourceOffsets
 from minirt.protocol.stored_watermarks import SubtaskWatermarks
 from minirt.protocol.trace import NO_CHANNEL, TraceEventKind
@@ -37,7 +38,7 @@ from minirt.runtime.channels.frames import Frame, Kind, barrier_of
 from minirt.runtime.subtask.in_flight import Capture
 from minirt.runtime.subtask.local_snapshots import LocalLog, WantedLine
 from minirt.runtime.subtask.parts import SubtaskParts
-from minirt.runtime.subtask.snapshot import SnapshotUpload
+from minirt.runtime.subtask.snapshot import SnapshotResult, SnapshotUpload
 from minirt.state.sections import Section
 
 
@@ -91,7 +92,12 @@ class SubtaskCheckpoints:
         """In a job of the uncoordinated family."""
         if local is not None:
             self._local = LocalLog(
-                self._identity.id, self._input, self._metrics, local, ports.clock
+                self._identity.id,
+                self._input,
+                self._metrics,
+                local,
+                ports.clock,
+                parts.fallen_back,
             )
         self._cut_id = 0
         self._snapshot_id = 0
@@ -171,13 +177,16 @@ class SubtaskCheckpoints:
         self._local.want(line)
         self._store_slices(self._local)
 
-    def on_stored(self, checkpoint_id: int, snapshot: SnapshotRef) -> None:
-        """The snapshot of a checkpoint is durable.
+    def on_uploaded(self, result: SnapshotResult) -> None:
+        """A snapshot is durable, or will never be.
 
         The operators hear of it when the next snapshot is taken, which is when it matters.
         """
-        if snapshot.path is not None:
-            self._stored = (checkpoint_id, snapshot.path)
+        if isinstance(result, SnapshotDeclined):
+            if self._local is not None and result.local is not None:
+                self._local.on_declined(result.local.number)
+        elif result.snapshot is not None and result.snapshot.path is not None:
+            self._stored = (result.checkpoint_id, result.snapshot.path)
 
     def on_time(self) -> None:
         """Look at the clock: timers of the mode, and local snapshots."""

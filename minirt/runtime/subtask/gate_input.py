@@ -13,6 +13,7 @@ from minirt.protocol.stored_watermarks import LinkWatermarks, RestoredWatermarks
 from minirt.protocol.watermarks import NO_CHANGE, WatermarkChange, WatermarkValve
 from minirt.runtime.channels.channels import InputChannel, InputGate
 from minirt.runtime.channels.frames import Frame, Kind, barrier_of, watermark_of
+from minirt.runtime.channels.logged import CountedInput
 from minirt.runtime.subtask.elements import Advance, Data, Element, End, Origin, Reached
 from minirt.runtime.subtask.input import ChannelFrames, Input, InputParts
 
@@ -76,6 +77,12 @@ class GateInput(Input):
     def ahead_bytes(self, overtaking: Barrier, channels: Collection[int]) -> int:
         queues = (self._gate.channels[channel].frames for channel in channels)
         return sum(frame.size for frames in queues for frame in _data_ahead(frames, overtaking))
+
+    def processed_records(self) -> Sequence[int] | None:
+        if self._restored.pending:
+            return None
+        counted = [end.records for end in self._gate.channels if isinstance(end, CountedInput)]
+        return counted if len(counted) == len(self.origins) else None
 
     def queued_frames(self, channel: int) -> int:
         return len(self._gate.channels[channel].frames)

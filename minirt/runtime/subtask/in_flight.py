@@ -6,12 +6,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
-from minirt.data.batch import Batch, Columns
-from minirt.data.codec import RowCodec, count_records, decode_columns, encode_columns
+from minirt.data.codec import count_records
 from minirt.errors import CorruptCheckpointError
 from minirt.graph.execution import Link
 from minirt.protocol.manifest import ChannelData
-from minirt.runtime.channels.frames import HEADER, Frame, Kind
+from minirt.runtime.channels.frames import HEADER, Frame
 from minirt.runtime.channels.output import Overtaken
 from minirt.runtime.channels.spill import SpilledFrame
 from minirt.runtime.subtask.elements import Origin
@@ -85,20 +84,6 @@ def _records(frame: Frame | SpilledFrame) -> int:
     if isinstance(frame, Frame) and not frame.records:
         return count_records(frame.payload)
     return frame.records
-
-
-def data_frame(batch: Batch, codec: RowCodec) -> Frame:
-    """A batch as it travels in a channel."""
-    if isinstance(batch, Columns):
-        return Frame(Kind.COLUMNS, encode_columns(batch), len(batch))
-    return Frame(Kind.ROWS, codec.encode(batch), len(batch))
-
-
-def batch_of(frame: Frame, codec: RowCodec) -> Batch:
-    """The records of a data frame."""
-    if frame.kind == Kind.COLUMNS:
-        return decode_columns(frame.payload)
-    return codec.decode(frame.payload)
 
 
 class Readable(Protocol):

@@ -15,10 +15,10 @@ from minirt.io.base import Offset
 from minirt.monitoring.subtask_metrics import SubtaskMetrics
 from minirt.protocol.barriers import TRIGGER_CHANNEL, Barrier
 from minirt.protocol.stored_watermarks import LinkWatermarks
+from minirt.runtime.channels.batches import data_frame
 from minirt.runtime.channels.frames import Frame
 from minirt.runtime.channels.spill import SpilledFrame
 from minirt.runtime.subtask.elements import MANY_CHANNELS, Data, Element, Ended, Origin
-from minirt.runtime.subtask.in_flight import data_frame
 from minirt.runtime.subtask.recovered import RestoredInput
 
 ChannelFrames = tuple[Origin, Sequence[Frame | SpilledFrame]]
@@ -197,6 +197,13 @@ class Input(ABC):
     def queued_frames(self, channel: int) -> int:
         """How many frames are in the queue of a channel, those of control included."""
         raise ProtocolError(f"a subtask without channels has none with the number {channel}")
+
+    def processed_records(self) -> Sequence[int] | None:
+        """By channel, how many records were processed that have come through it.
+
+        None if nobody counts them, or if restored ones are left, which have come through no channel.
+        """
+        return None
 
     def in_flight_bytes(self, overtaking: Barrier, channels: Collection[int]) -> int:
         """The size of what `in_flight` gives."""

@@ -15,15 +15,16 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 
 from minirt.clock import Clock
 from minirt.errors import ProtocolError
 from minirt.monitoring.subtask_metrics import SubtaskMetrics
 from minirt.protocol.families import LocalSnapshots
-from minirt.protocol.ids import SubtaskId
+from minirt.protocol.ids import ChannelId, SubtaskId
 from minirt.protocol.lines import LocalCut
+from minirt.protocol.restart_commands import FallenBack
 from minirt.protocol.source_offsets import SourceOffsets
 from minirt.protocol.stored_watermarks import SubtaskWatermarks
 from minirt.runtime.channels.frames import Frame, Kind, index_of, mark_of
@@ -90,6 +91,8 @@ class LocalSnapshot:
     taken_at: float
     moved_bytes: int
     """What had come in and gone out."""
+    declined: bool = False
+    """It could not be stored, so no line is made of it. It only tells how much the log may hold."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +101,10 @@ class WantedLine:
 
     checkpoint_id: int
     numbers: Mapping[SubtaskId, int]
+
+
+_NUMBERS = 1_000_000
+"""How many local snapshots a life may have. So none has the number of one that an earlier life began."""
 
 
 class LocalLog:
@@ -110,6 +117,7 @@ class LocalLog:
         metrics: SubtaskMetrics,
         plan: LocalSnapshots,
         clock: Clock,
+        fallen_back: FallenBack | None = None,
     ) -> None:
         self._id = id
         self._input = input
@@ -121,7 +129,11 @@ class LocalLog:
         """That on the line, and all behind it."""
         self.number = 0
         """Of the last snapshot."""
+        self._needs_least: Mapping[SubtaskId, int] = {}
+        """What a snapshot needs at least: the marks that show it may have come in an earlier life."""
         now = clock.monotonic()
+        if fallen_back is not None:
+            self._begin_at(fallen_back, now)
         self._beat_at = plan.beat_at(now, clock.now())
         self._next_at = plan.next_at(id, 1, now, self._beat_at)
         self._moved_bytes = 0
@@ -132,7 +144,8 @@ class LocalLog:
     @property
     def may_take(self) -> bool:
         """Whether a snapshot may be taken now, as far as that is known here."""
-        return len(self._snapshots) <= self._plan.waiting_max and self._input.may_capture_restored
+        waiting = sum(not snapshot.declined for snapshot in self._snapshots)
+        return waiting <= self._plan.waiting_max and self._input.may_capture_restored
 
     @property
     def due_at(self) -> float:
@@ -189,12 +202,14 @@ class LocalLog:
             log.arrived - self._input.queued_frames(channel)
             for channel, log in enumerate(self._channels)
         ]
-        needs: dict[SubtaskId, int] = {}
+        needs = dict(self._needs_least)
         for sender, log, start in zip(self._senders, self._channels, starts, strict=True):
             needs[sender] = max(needs.get(sender, 0), log.need(start))
         forced = forced_by is not None
         early = now < self._next_at and not forced
-        cut = LocalCut(self.number, tuple(sorted(needs.items())), early, forced)
+        cut = LocalCut(
+            *(self.number, tuple(sorted(needs.items())), early, forced), self._processed()
+        )
         taken = tuple(self._input.taken())
         snapshot = LocalSnapshot(
             *(cut, starts, taken, overtaken, watermarks, offsets, now, self._now_moved)
@@ -204,6 +219,32 @@ class LocalLog:
             self._next_at = self._plan.next_at(self._id, self.number + 1, now, self._beat_at)
         self._moved_bytes = self._now_moved
         return cut
+
+    def _processed(self) -> tuple[tuple[ChannelId, int], ...] | None:
+        records = self._input.processed_records()
+        if records is None:
+            return None
+        links = (self._input.links[origin.link] for origin in self._input.origins)
+        channels = [
+            ChannelId(link.id, origin.sender, self._id.index)
+            for link, origin in zip(links, self._input.origins, strict=True)
+        ]
+        return tuple(zip(channels, records, strict=True))
+
+    def _begin_at(self, at: FallenBack, now: float) -> None:
+        """Know the snapshot that this life begins at: all that comes in from here on lies behind it."""
+        self.number = at.life * _NUMBERS
+        self._needs_least = dict(at.cut.needs)
+        starts = [0] * len(self._channels)
+        self._snapshots.append(
+            LocalSnapshot(at.cut, starts, (), (), at.watermarks, None, now, self._now_moved)
+        )
+
+    def on_declined(self, number: int) -> None:
+        """A snapshot could not be stored: others may be taken in its place."""
+        for place, snapshot in enumerate(self._snapshots):
+            if snapshot.cut.number == number:
+                self._snapshots[place] = replace(snapshot, taken=(), overtaken=(), declined=True)
 
     def want(self, line: WantedLine) -> None:
         """The coordinator asks for the slices of a line. What lies before it may go."""

@@ -181,15 +181,11 @@ GivenUp = Callable[[SnapshotUpload], bool]
 """Whether nobody wants the checkpoint any more: then only sink output is kept."""
 
 
-def _wanted(upload: SnapshotUpload) -> bool:
-    return False
-
-
 def store_snapshots(
     taken: Sequence[tuple[Context, SnapshotUpload]],
     storage: SnapshotStorage | None,
     monotonic: Callable[[], float],
-    given_up: GivenUp = _wanted,
+    given_up: GivenUp = lambda upload: False,
 ) -> list[SnapshotResult]:
     """Store the parts of one checkpoint, those of several subtasks together; what to tell the coordinator.
 
@@ -206,8 +202,8 @@ def store_snapshots(
     try:
         with _writer(storage, len(wanted)) as writer:
             for upload in wanted:
-                none = (None, None)
-                written[upload.subtask] = none if writer is None else upload.write(writer, given_up)
+                stores = (None, None) if writer is None else upload.write(writer, given_up)
+                written[upload.subtask] = stores
     except StorageError as failed:
         error, written = str(failed), {}
     stored_at = monotonic()

@@ -17,7 +17,6 @@ from minirt.protocol.barriers import CheckpointMode
 from minirt.protocol.drift import Progress
 from minirt.protocol.families import LocalSnapshots
 from minirt.protocol.ids import SubtaskId
-from minirt.protocol.manifest import SnapshotRef
 from minirt.protocol.subtask_commands import (
     AbortCheckpoint,
     DrainSources,
@@ -35,6 +34,7 @@ from minirt.runtime.subtask.input import InWork
 from minirt.runtime.subtask.local_snapshots import WantedLine
 from minirt.runtime.subtask.pacer import Pacer, RoomPacer
 from minirt.runtime.subtask.parts import SubtaskParts
+from minirt.runtime.subtask.snapshot import SnapshotResult
 
 
 class Ports(SnapshotPorts, Protocol):
@@ -169,16 +169,17 @@ class Subtask:
                 self.input.drain()
             case LimitDrift(group=group, limit_ms=limit_ms):
                 self.input.limit_drift(group, limit_ms)
-            case StoreSlices(checkpoint_id=checkpoint_id, line=numbers):
+            case StoreSlices(checkpoint_id=checkpoint_id, line=numbers, processed=processed):
+                self.outputs.forget(processed)
                 self._checkpoints.on_line(WantedLine(checkpoint_id, numbers))
             case AbortCheckpoint(checkpoint_id=checkpoint_id):
                 self._checkpoints.on_abort(checkpoint_id)
             case _:
                 raise ProtocolError(f"{self.name} does not know the command {command}")
 
-    def on_stored(self, checkpoint_id: int, snapshot: SnapshotRef) -> None:
-        """The snapshot of a checkpoint is durable."""
-        self._checkpoints.on_stored(checkpoint_id, snapshot)
+    def on_uploaded(self, result: SnapshotResult) -> None:
+        """A snapshot is durable, or will never be."""
+        self._checkpoints.on_uploaded(result)
 
     def on_time(self) -> None:
         """Look at the clock: timers of the mode, local snapshots, buffers that have waited long enough."""

@@ -8,7 +8,10 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from multiprocessing.connection import wait
+from typing import Any
 
 from minirt.errors import ConfigurationError, MinirtError, StorageError, WorkerLostError
 from minirt.runtime.channels.network import Address, Network, shown
@@ -22,6 +25,7 @@ from minirt.runtime.control.host_hello import (
 from minirt.runtime.control.messages import portable
 from minirt.runtime.control.package import JobPackage
 from minirt.runtime.worker.template import (
+    Beats,
     Template,
     TemplateStart,
     end_orderly,
@@ -33,43 +37,50 @@ from minirt.runtime.worker.template import (
 _RETRY_S = 0.3
 _PATIENCE_S = 10.0
 """How long the coordinator of a job that is up may not be reached, as the network may be slow."""
+_ANSWER_S_MAX = 30.0
+"""How long a coordinator that has let the agent in may take to say what the job is."""
 
 
 def run_agent(
-    coordinator: Address,
+    coordinators: Sequence[Address],
     credentials: Callable[[], Credentials],
     slots: int,
     interface: str | None,
     wait_s: float | None,
     say: Callable[[str], None],
 ) -> None:
-    """Join the job whose coordinator listens there, and serve it until the coordinator is gone.
+    """Join the job whose coordinator listens at one of the addresses, and serve it until that is gone.
 
-    `credentials` is asked before each attempt, and raises FileNotFoundError as long as there are none.
-    With `wait_s` the agent may start before the job: it says why it waits, for at most so many seconds.
-    Without, there must be credentials. Workers listen at the address `interface` of this host; by default
-    it is the one from which this host reaches the coordinator. Raises ConfigurationError for an address
-    that this host does not have, for missing credentials, and if the job refuses this host; MinirtError
-    if there is no coordinator in time.
+    The addresses are tried in turn. `credentials` is asked before each turn, and raises
+    FileNotFoundError as long as there are none. With `wait_s` the agent may start before the job: it says
+    why it waits, for at most so many seconds. Without, there must be credentials. Workers listen at the
+    address `interface` of this host; by default it is the one from which this host reaches the coordinator.
+    Raises ConfigurationError for an address that this host does not have, for missing credentials, and if
+    the job refuses this host; NoCoordinatorError if there is no coordinator in time.
     """
     signal.signal(signal.SIGTERM, end_orderly)
     if interface is not None:
         _refuse_foreign(interface)
     folder = tempfile.mkdtemp(prefix="minirt-")
     try:
-        control, known = _meet(coordinator, credentials, folder, wait_s, say)
-        own = interface or control.own_address
-        control.send(HostHello.of_this_host(slots, own).plain())
-        try:
-            welcome = control.receive()
-        except (EOFError, OSError):
-            raise MinirtError("the coordinator was gone before it has answered") from None
-        refuse_if_told(welcome)
-        assert isinstance(welcome, HostWelcome)
-        network = Network(known.token, folder, own, welcome.certificate)
-        _serve(coordinator, network, welcome, control)
+        met = _meet(coordinators, credentials, folder, slots, interface, wait_s, say)
+        _serve(met)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+class NoCoordinatorError(MinirtError):
+    """Nobody who knows the job has listened at any address in time."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Met:
+    """A coordinator that has let the agent in."""
+
+    coordinator: Address
+    control: MessageConnection
+    network: Network
+    welcome: HostWelcome
 
 
 def _refuse_foreign(interface: str) -> None:
@@ -82,37 +93,83 @@ def _refuse_foreign(interface: str) -> None:
 
 
 def _meet(
-    coordinator: Address,
+    coordinators: Sequence[Address],
     credentials: Callable[[], Credentials],
     folder: str,
+    slots: int,
+    interface: str | None,
     wait_s: float | None,
     say: Callable[[str], None],
-) -> tuple[MessageConnection, Credentials]:
+) -> _Met:
     patience_s = _PATIENCE_S if wait_s is None else wait_s
     deadline = time.monotonic() + patience_s
     said = ""
     while True:
-        missing = True
+        failed: Exception
         try:
-            known = credentials()
-            missing = False
-            network = Network(known.token, folder, certificate=known.certificate)
-            return connect_to(coordinator, network), known
-        except (OSError, WorkerLostError) as error:
-            # Somebody else may listen there until the job does, or the credentials be of an earlier one.
-            if missing:
-                why = f"--credentials: {error}; the job writes this file once it listens"
-                if wait_s is None:
-                    advice = "start it first, or give --wait 5min"
-                    raise ConfigurationError(f"{why}: {advice}") from error
-            else:
-                why = f"no coordinator of that job at {shown(coordinator)}: {error}{_hint(error)}"
-            if time.monotonic() > deadline:
-                raise MinirtError(why) from error
-            if why != said:
-                said = why
-                say(f"{why}; tries again for {patience_s:g} s in all")
+            return _join_any(coordinators, credentials(), folder, slots, interface)
+        except FileNotFoundError as error:
+            failed = error
+            told = f"--credentials: {error}; the job writes this file once it listens"
+            if wait_s is None:
+                advice = "start it first, or give --wait 5min"
+                raise ConfigurationError(f"{told}: {advice}") from error
+        except NoCoordinatorError as error:
+            failed, told = error, str(error)
+        if time.monotonic() > deadline:
+            raise NoCoordinatorError(told) from failed
+        if told != said:
+            said = told
+            say(f"{told}; tries again for {patience_s:g} s in all")
         time.sleep(_RETRY_S)
+
+
+def _join_any(
+    coordinators: Sequence[Address],
+    known: Credentials,
+    folder: str,
+    slots: int,
+    interface: str | None,
+) -> _Met:
+    """Raises NoCoordinatorError if none of them is that of the job."""
+    why = []
+    for coordinator in coordinators:
+        try:
+            return _join(coordinator, known, folder, slots, interface)
+        except (OSError, EOFError, WorkerLostError) as error:
+            # Somebody else may listen there until the job does, or these be of an earlier one.
+            told = f"{str(error) or 'it was gone before it has answered'}{_hint(error)}"
+            why.append(f"no coordinator of that job at {shown(coordinator)}: {told}")
+    raise NoCoordinatorError("; ".join(why))
+
+
+def _join(
+    coordinator: Address, known: Credentials, folder: str, slots: int, interface: str | None
+) -> _Met:
+    """Raises OSError, EOFError or WorkerLostError if the coordinator is not there."""
+    control = connect_to(coordinator, Network(known.token, folder, certificate=known.certificate))
+    try:
+        own = interface or control.own_address
+        control.send(HostHello.of_this_host(slots, own).plain())
+        welcome = _answer(control)
+        refuse_if_told(welcome)
+        assert isinstance(welcome, HostWelcome)
+    except BaseException:
+        control.close()
+        raise
+    network = Network(known.token, folder, own, welcome.certificate)
+    return _Met(coordinator, control, network, welcome)
+
+
+def _answer(control: MessageConnection) -> object:
+    """The first message. A coordinator that has just frozen must not keep the agent from another one."""
+    deadline, waiting = time.monotonic() + _ANSWER_S_MAX, list[Any]([control])
+    while not (messages := control.arrived()):
+        left_s = deadline - time.monotonic()
+        if left_s <= 0:
+            raise TimeoutError(f"it has not answered within {_ANSWER_S_MAX:g} s")
+        wait(waiting, left_s)
+    return messages[0]
 
 
 def _hint(error: Exception) -> str:
@@ -121,10 +178,11 @@ def _hint(error: Exception) -> str:
     return "; are these the credentials of an earlier run?" if stranger else ""
 
 
-def _serve(
-    coordinator: Address, network: Network, welcome: HostWelcome, control: MessageConnection
-) -> None:
-    start = TemplateStart(coordinator, network, sys.path, welcome.protocols, welcome.package)
+def _serve(met: _Met) -> None:
+    control, welcome = met.control, met.welcome
+    start = TemplateStart(
+        met.coordinator, met.network, sys.path, welcome.protocols, welcome.package
+    )
     set_up(start)
     try:
         package = load(start)
@@ -139,7 +197,8 @@ def _serve(
             f"this host cannot load the job: {type(error).__name__}: {error}; install here what the job "
             "imports, or name its folder in PYTHONPATH"
         ) from error
-    template.run(package.options.limits.heartbeat_s)
+    options = package.options
+    template.run(Beats(options.limits.heartbeat_s, options.heartbeat_timeout_s))
 
 
 def _prove_storage(package: JobPackage, welcome: HostWelcome) -> None:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 
 from minirt.monitoring.subtask_metrics import SubtaskMetrics, TimeAccount
 from minirt.protocol.ids import SubtaskId
-from minirt.threads import start_thread
+from minirt.threads import repeating
 
 _BEATS_MISSED = 1.5
 """How many heartbeats the loop is late when the figures come from here."""
@@ -41,21 +40,13 @@ class LongCalls:
         """The loop has sent figures."""
         self._reported_at = time.perf_counter()
 
-    @contextmanager
-    def watched(self) -> Iterator[None]:
+    def watched(self) -> AbstractContextManager[None]:
         """Watch while the body, which is the loop, runs."""
-        over = threading.Event()
-
-        def watch() -> None:
-            while not over.wait(self._interval_s):
-                self.look(time.perf_counter())
-
-        thread = start_thread("figures-of-long-calls", watch, self._on_error)
-        try:
-            yield
-        finally:
-            over.set()
-            thread.join()
+        return repeating(
+            *("figures-of-long-calls", self._interval_s),
+            lambda: self.look(time.perf_counter()),
+            self._on_error,
+        )
 
     def look(self, now: float) -> None:
         """Report if the loop is late, with the figures as of now."""

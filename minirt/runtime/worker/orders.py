@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 
-from minirt.protocol.job_events import JobEvent, SnapshotAcknowledged
+from minirt.protocol.job_events import SnapshotAcknowledged, SnapshotDeclined
 from minirt.protocol.subtask_commands import AbortCheckpoint, SubtaskCommand
 from minirt.runtime.channels.transit import Transit
-from minirt.runtime.control.messages import SentCommand
+from minirt.runtime.control.messages import SentCommand, WorkerEvent
 from minirt.runtime.subtask.subtask import Subtask
 
 
@@ -34,9 +34,9 @@ def deliver(command: SubtaskCommand, subtasks: Collection[Subtask]) -> None:
             subtask.obey(command)
 
 
-def deliver_stored(result: JobEvent, subtasks: Collection[Subtask]) -> None:
-    """Tell the subtask whose snapshot was uploaded that it is durable, if it is."""
-    if isinstance(result, SnapshotAcknowledged) and result.snapshot is not None:
+def deliver_uploaded(result: WorkerEvent, subtasks: Collection[Subtask]) -> None:
+    """Tell the subtask whose snapshot was to be uploaded what has become of it."""
+    if isinstance(result, SnapshotAcknowledged | SnapshotDeclined):
         for subtask in subtasks:
             if subtask.id == result.subtask:
-                subtask.on_stored(result.checkpoint_id, result.snapshot)
+                subtask.on_uploaded(result)

@@ -53,10 +53,13 @@ class _Visit:
 
 
 class Rendezvous:
-    """`call` the workers that this one sends to, then `meet` them and those that send to it."""
+    """`call` the workers that this one sends to, then `meet` them and those that send to it.
+
+    Without a `listener` nobody can call this one.
+    """
 
     def __init__(
-        self, listener: socket.socket, network: Network, generation: int, worker: int
+        self, listener: socket.socket | None, network: Network, generation: int, worker: int
     ) -> None:
         self._listener = listener
         self._network = network
@@ -91,8 +94,9 @@ class Rendezvous:
         Raises WorkerLostError if somebody who was called is not a worker of the job, or if it takes longer.
         """
         calls, self._expected = len(self._selector.get_map()), set(expected)
-        self._listener.setblocking(False)
-        self._selector.register(self._listener, selectors.EVENT_READ)
+        if self._listener is not None:
+            self._listener.setblocking(False)
+            self._selector.register(self._listener, selectors.EVENT_READ)
         deadline = time.monotonic() + timeout_s
         try:
             while len(self._opened) < calls or self._accepted.keys() < self._expected:
@@ -118,6 +122,7 @@ class Rendezvous:
                 self._admit()
 
     def _admit(self) -> None:
+        assert self._listener is not None
         try:
             raw, whence = self._listener.accept()
             sock = self._network.accepted(raw)

@@ -7,6 +7,7 @@ another fresh interpreter: a fork would have none of those threads, but the lock
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import gc
 import io
@@ -23,6 +24,7 @@ import time
 import traceback
 from dataclasses import dataclass, replace
 from types import FrameType
+from typing import NoReturn
 
 import pyarrow as pa
 
@@ -41,8 +43,9 @@ from minirt.runtime.control.messages import (
     portable,
 )
 from minirt.runtime.control.package import JobPackage
-from minirt.runtime.worker.worker import WorkerPlace, run_worker
-from minirt.standard_streams import outlive_readers
+from minirt.runtime.worker.place import WorkerPlace
+from minirt.runtime.worker.worker import run_worker
+from minirt.standard_streams import flush_or_drop, outlive_readers
 
 PYTHON = (sys.executable, *(["-" + "O" * sys.flags.optimize] if sys.flags.optimize else []))
 """Other processes of a job remove assertions if this one does."""
@@ -65,6 +68,15 @@ class TemplateStart:
     package: bytes
 
 
+@dataclass(frozen=True, slots=True)
+class Beats:
+    """Signs of life of a template on another host, in seconds. The coordinator answers each."""
+
+    every_s: float
+    silence_s_max: float
+    """A coordinator from which nothing has come for so long is gone, or frozen."""
+
+
 class Template:
     """Forks workers on request, and reports how they end."""
 
@@ -80,20 +92,18 @@ class Template:
         self._control = control
         self._threads = threads
         """The names of those that loading the job has started."""
-        self._workers: dict[int, tuple[int, int]] = {}
-        """Generation and number of the worker, by process id."""
+        self._workers: dict[int, Fork] = {}
+        """What was to be forked, by process id."""
+        self._heard_at = 0.0
 
-    def run(self, beat_s: float | None = None) -> None:
-        """Serve the coordinator until it is gone; then no worker may be left.
-
-        It gives a sign of life every `beat_s` seconds, if that is given.
-        """
+    def run(self, beats: Beats | None = None) -> None:
+        """Serve the coordinator until it is gone; then no worker may be left."""
         try:
-            self._run(beat_s)
+            self._run(beats)
         finally:
             self._end_workers()
 
-    def _run(self, beat_s: float | None) -> None:
+    def _run(self, beats: Beats | None) -> None:
         read_end, write_end = os.pipe()
         os.set_blocking(write_end, False)
         signal.set_wakeup_fd(write_end)
@@ -102,15 +112,22 @@ class Template:
         selector.register(self._control, selectors.EVENT_READ)
         selector.register(read_end, selectors.EVENT_READ)
         self._control.send(TemplateReady(os.getpid(), self._threads))
-        beat_at = time.monotonic()
+        beat_at = turned_at = self._heard_at = time.monotonic()
         while self._obey():  # Also at first: what has come already makes no socket readable.
-            left_s = None if beat_s is None else max(0.0, beat_at - time.monotonic())
+            left_s = None if beats is None else max(0.0, beat_at - time.monotonic())
             for key, _ in selector.select(left_s):
                 if key.fileobj == read_end:
                     os.read(read_end, 4096)
                     self._reap()
-            if beat_s is not None and time.monotonic() >= beat_at:
-                beat_at = time.monotonic() + beat_s
+            if beats is None:
+                continue
+            before, turned_at = turned_at, time.monotonic()
+            if turned_at - before > beats.silence_s_max / 2:
+                self._heard_at = turned_at  # It was frozen itself, and could hear nothing.
+            if turned_at - self._heard_at > beats.silence_s_max:
+                return
+            if turned_at >= beat_at:
+                beat_at = turned_at + beats.every_s
                 with contextlib.suppress(OSError):  # Its end is noticed where it is read.
                     self._control.send(HostBeat())
 
@@ -119,16 +136,19 @@ class Template:
             messages = self._control.arrived()
         except (EOFError, OSError):
             return False
+        if messages:
+            self._heard_at = time.monotonic()
         for message in messages:
             match message:
-                case Fork(generation, worker):
-                    self._start_worker(generation, worker)
+                case Fork():
+                    self._start_worker(message)
                 case TakeGraph(graph):
                     self._take_graph(graph)
                 case dict():  # Its storage turned out not to be that of the job.
                     refuse_if_told(message)
                 case KillGeneration(generation):
-                    self._kill([pid for pid, (of, _) in self._workers.items() if of == generation])
+                    workers = self._workers.items()
+                    self._kill([pid for pid, fork in workers if fork.generation == generation])
         return True
 
     def _take_graph(self, graph: bytes) -> None:
@@ -138,11 +158,13 @@ class Template:
         if self._threads:
             self._start = replace(self._start, package=pickle.dumps(self._package))
 
-    def _start_worker(self, generation: int, worker: int) -> None:
+    def _start_worker(self, fork: Fork) -> None:
         start = self._start
-        place = WorkerPlace(generation, worker, start.coordinator, start.network)
+        place = WorkerPlace(
+            *(fork.generation, fork.worker, start.coordinator, start.network), fork.life
+        )
         pid = self._spawn(place) if self._threads else self._fork(place)
-        self._workers[pid] = (generation, worker)
+        self._workers[pid] = fork
 
     def _spawn(self, place: WorkerPlace) -> int:
         """Start an interpreter that loads the job by itself; its process id."""
@@ -192,9 +214,10 @@ class Template:
                 pid, status = os.waitpid(-1, os.WNOHANG)
                 if pid == 0:
                     return
-                generation, worker = self._workers.pop(pid, (0, 0))
+                fork = self._workers.pop(pid, Fork(0, 0))
+                exited = WorkerExited(fork.generation, fork.worker, status, fork.life)
                 with contextlib.suppress(OSError):
-                    self._control.send(WorkerExited(generation, worker, status))
+                    self._control.send(exited)
 
 
 def main() -> None:
@@ -206,6 +229,15 @@ def main() -> None:
     finally:
         # The coordinator may have been killed; if it has not, it has no more use for it either.
         shutil.rmtree(start.network.folder, ignore_errors=True)
+    _leave()
+
+
+def _leave() -> NoReturn:
+    """End as an interpreter does, but do not take all modules apart: the end of the job waits for it."""
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        flush_or_drop(stream)
+    os._exit(_FORKED_OK)
 
 
 def spawned() -> None:

@@ -8,13 +8,12 @@ from contextvars import Context
 
 from minirt.errors import ConfigurationError
 from minirt.protocol.job_events import (
-    JobEvent,
     SnapshotAcknowledged,
     SnapshotDeclined,
     WorkerFailed,
 )
 from minirt.runtime.control.connection import UnsendableError
-from minirt.runtime.control.messages import ToCoordinator, Together, portable
+from minirt.runtime.control.messages import ToCoordinator, Together, WorkerEvent, portable
 from minirt.runtime.control.package import JobPackage
 from minirt.runtime.subtask.snapshot import SnapshotUpload, store_snapshots
 from minirt.runtime.worker.upload_queue import UploadQueue
@@ -31,7 +30,8 @@ class Uploader:
 
     While more snapshots wait, acknowledgements do as well, until the next turn of the worker's loop: those
     that are ready by then go in one message. The loop alone would not do: a checkpoint could wait for one
-    more record of a slow function. `on_result` is called in the thread, before the coordinator hears of it.
+    more record of a slow function. `on_result` is called in the thread, before the coordinator hears of it;
+    `wake` afterwards, and only if the loop has something to do: it would hold up the thread until then.
     Messages logged during an upload carry the log fields of the slice that ordered it.
     """
 
@@ -39,17 +39,19 @@ class Uploader:
         self,
         package: JobPackage,
         uploads_max: int,
-        on_result: Callable[[JobEvent], None],
+        on_result: Callable[[WorkerEvent], None],
+        wake: Callable[[], None],
         tell: Callable[[ToCoordinator], None],
         on_error: Callable[[BaseException], None],
     ) -> None:
         self._storage = package.storage
         self._clock = package.clock
         self._on_result = on_result
+        self._wake = wake
         self._tell = tell
         self._queue = UploadQueue(uploads_max)
         self._lock = threading.Lock()
-        self._untold: list[tuple[str, JobEvent]] = []
+        self._untold: list[tuple[str, WorkerEvent]] = []
         """The names of subtasks, and what has become of their snapshots."""
         start_thread("uploader", self._run, on_error)
 
@@ -86,10 +88,13 @@ class Uploader:
                 self._untold += zip(names, results, strict=False)
                 count = len(self._untold)
             stored = all(isinstance(result, SnapshotAcknowledged) for result in results)
-            if not (stored and count < _UNTOLD_MAX and len(self._queue)):
+            waits = stored and count < _UNTOLD_MAX and len(self._queue)
+            if not waits:
                 self.tell_results()
+            if waits or not stored:
+                self._wake()
 
-    def _store(self, taken: Sequence[tuple[Context, SnapshotUpload]]) -> Sequence[JobEvent]:
+    def _store(self, taken: Sequence[tuple[Context, SnapshotUpload]]) -> Sequence[WorkerEvent]:
         """Whatever becomes of them, the coordinator hears of it: else the checkpoint would never end."""
         try:
             return store_snapshots(
@@ -99,7 +104,7 @@ class Uploader:
             _, first = taken[0]
             return [WorkerFailed(first.generation, portable(error))]
 
-    def _tell_alone(self, name: str, result: JobEvent) -> None:
+    def _tell_alone(self, name: str, result: WorkerEvent) -> None:
         try:
             self._tell(result)
         except UnsendableError as error:

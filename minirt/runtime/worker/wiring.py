@@ -10,12 +10,13 @@ from functools import partial
 from typing import TypeVar
 
 from minirt.config import Limits
-from minirt.errors import WorkerLostError
+from minirt.errors import ProtocolError, WorkerLostError
 from minirt.graph.execution import ExecutionGraph
 from minirt.protocol.ids import ChannelId, SubtaskId
 from minirt.runtime.channels.channels import InputChannel, OutputChannel
 from minirt.runtime.channels.frames import Frame
-from minirt.runtime.channels.network import Network, Socket
+from minirt.runtime.channels.logged import LoggedOutput
+from minirt.runtime.channels.network import Address, Network, Socket
 from minirt.runtime.channels.tls import has_pending
 from minirt.runtime.channels.trunks import TrunkReceiver, TrunkSender
 from minirt.runtime.control.messages import Assignment
@@ -65,6 +66,10 @@ class Wiring:
         """Channels within the worker that may have something to move, each once."""
         self._woken: set[TrunkSender] = set()
         self._blocked_senders: set[TrunkSender] = set()
+        self._senders: dict[int, TrunkSender] = {}
+        """By the worker at the other end."""
+        self._outgoing: dict[int, Mapping[ChannelId, OutputChannel]] = {}
+        """Likewise, the channels of each trunk."""
 
     # Start.
 
@@ -100,8 +105,9 @@ class Wiring:
         for host in outgoing:
             rendezvous.call(host, assignment.peers.addresses[host])
         opened, accepted = rendezvous.meet(incoming.keys(), self._limits.connect_timeout_s)
+        self._outgoing = dict(outgoing)
         for host, sock in opened.items():
-            self._open_sender(sock, _in_order(outgoing[host]))
+            self._open_sender(host, sock)
         for host, sock in accepted.items():
             self._open_receiver(sock, _in_order(incoming[host]))
 
@@ -112,8 +118,10 @@ class Wiring:
         output.wake = partial(self._wake_local, channel)
         self._wake_local(channel)
 
-    def _open_sender(self, sock: Socket, channels: Sequence[OutputChannel]) -> None:
+    def _open_sender(self, host: int, sock: Socket) -> None:
+        channels = _in_order(self._outgoing[host])
         sender = TrunkSender(sock, channels, self._woken.add, self._monotonic)
+        self._senders[host] = sender
         self._selector.register(sock, selectors.EVENT_READ, sender)
 
     def _open_receiver(self, sock: Socket, ends: Sequence[Incoming]) -> None:
@@ -134,6 +142,38 @@ class Wiring:
         self._selector.register(sock, selectors.EVENT_READ, receiver)
         if has_pending(sock):  # The sender's first frames came with its hello.
             self._on_receiver(self._selector.get_key(sock), receiver, selectors.EVENT_READ)
+
+    # Another worker goes and comes back.
+
+    def park(self, host: int) -> None:
+        """A worker is gone that comes back: keep what there is for it."""
+        sender = self._senders.pop(host, None)
+        if sender is None:
+            return
+        for channel in self._outgoing[host].values():
+            if not isinstance(channel, LoggedOutput):
+                raise ProtocolError(f"worker {host} cannot come back: nobody keeps what was sent")
+            channel.park()
+        if sender.sock in self._selector.get_map():
+            self._selector.unregister(sender.sock)
+        sender.sock.close()
+        self._woken.discard(sender)
+        self._blocked_senders.discard(sender)
+        self._lost_at = None
+
+    def rejoin(
+        self, worker: int, host: int, address: Address, processed: Mapping[ChannelId, int]
+    ) -> None:
+        """It is back: send it what follows the records that it has processed. Raises WorkerLostError."""
+        if host not in self._outgoing:
+            return
+        rendezvous = Rendezvous(None, self._network, self._generation, worker)
+        rendezvous.call(host, address)
+        opened, _ = rendezvous.meet((), self._limits.connect_timeout_s)
+        for id, channel in self._outgoing[host].items():
+            assert isinstance(channel, LoggedOutput)
+            channel.resume(processed.get(id, 0))
+        self._open_sender(host, opened[host])
 
     # The loop.
 
@@ -199,6 +239,8 @@ class Wiring:
             self._selector.modify(receiver.sock, events, receiver)
 
     def _on_sender(self, key: selectors.SelectorKey, sender: TrunkSender, mask: int) -> None:
+        if sender.sock.fileno() < 0:
+            return  # It was parked since the loop has looked who is ready.
         try:
             alive = sender.on_readable() if mask & selectors.EVENT_READ else True
             while alive and has_pending(sender.sock):

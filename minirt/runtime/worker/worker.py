@@ -9,7 +9,6 @@ import socket
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from functools import partial
 
 from minirt.config import Limits
@@ -23,7 +22,6 @@ from minirt.operators.common.mailbox import Mailbox
 from minirt.protocol.drift import Progress
 from minirt.protocol.ids import SubtaskId
 from minirt.protocol.job_events import (
-    JobEvent,
     SourceProgressed,
     StopWorkers,
     SubtaskDrained,
@@ -31,7 +29,6 @@ from minirt.protocol.job_events import (
     WorkerFailed,
 )
 from minirt.runtime.channels.channels import OutputChannel
-from minirt.runtime.channels.network import Address, Network
 from minirt.runtime.channels.trunks import TrunkReceiver, TrunkSender
 from minirt.runtime.control.connection import connect_to
 from minirt.runtime.control.control import ORPHANED_EXIT, Control, end_broken, end_with_coordinator
@@ -41,10 +38,14 @@ from minirt.runtime.control.messages import (
     ClockQuestion,
     FiguresOfCall,
     Heartbeat,
+    PeerBack,
+    PeerLost,
     SentCommand,
     ToCoordinator,
     ToWorker,
+    WorkerEvent,
     WorkerHello,
+    WorkerRestored,
     portable,
 )
 from minirt.runtime.control.package import JobPackage
@@ -55,7 +56,8 @@ from minirt.runtime.subtask.subtask import Subtask
 from minirt.runtime.worker.beside import Beside
 from minirt.runtime.worker.event_loop import EventLoop
 from minirt.runtime.worker.long_calls import Figures, LongCalls
-from minirt.runtime.worker.orders import CommandReceiver, deliver_stored
+from minirt.runtime.worker.orders import CommandReceiver, deliver_uploaded
+from minirt.runtime.worker.place import WorkerPlace
 from minirt.runtime.worker.uploader import Uploader
 from minirt.runtime.worker.waker import Waker
 from minirt.runtime.worker.wiring import Wiring
@@ -69,16 +71,6 @@ _CLOSE_S_MAX = 5.0
 logger = logger_of("worker")
 
 
-@dataclass(frozen=True, slots=True)
-class WorkerPlace:
-    """Who a worker is and how it finds its coordinator."""
-
-    generation: int
-    worker: int
-    coordinator: Address
-    network: Network
-
-
 def run_worker(package: JobPackage, place: WorkerPlace) -> None:
     """The whole life of a worker, in its own process."""
     try:
@@ -87,8 +79,8 @@ def run_worker(package: JobPackage, place: WorkerPlace) -> None:
     except (OSError, WorkerLostError):
         os._exit(ORPHANED_EXIT)
     options = package.options
-    listener, address = place.network.listen(f"w{place.generation}-{place.worker}")
-    control.send(WorkerHello(place.generation, place.worker, os.getpid(), address))
+    listener, address = place.network.listen(place.name)
+    control.send(WorkerHello(place.generation, place.worker, os.getpid(), address, place.life))
     try:
         assignment = control.receive()
         if isinstance(assignment, Assignment):
@@ -154,10 +146,11 @@ class Worker:
         uploads_max = self._limits.waiting_snapshots * hosted
         self._waker = Waker()
         self._selector.register(self._waker.receiver, selectors.EVENT_READ, self._waker.calm)
-        self._uploaded: Mailbox[JobEvent] = Mailbox(self._waker.wake)
+        self._uploaded: Mailbox[WorkerEvent] = Mailbox()
         """For subtasks, which hear of it before the coordinator does."""
         self._uploader = Uploader(
-            package, uploads_max, self._uploaded.put, self._tell, self._on_thread_failed
+            *(package, uploads_max, self._uploaded.put, self._waker.wake),
+            *(self._tell, self._on_thread_failed),
         )
         self._commands = CommandReceiver(self.clock.monotonic, self._uploader.give_up)
         self._beside = Beside(self._on_thread_failed)
@@ -219,6 +212,8 @@ class Worker:
             )
             for id in sorted(mine)
         }
+        if self._place.life:
+            self._tell(WorkerRestored(generation, self._place.worker))
         self._wiring.connect(self._place.worker, graph, built, assignment, listener)
         listener.close()
         self._selector.register(self._control.fileno(), selectors.EVENT_READ, self._on_control)
@@ -262,7 +257,7 @@ class Worker:
         """
         ready = self._selector.select(timeout)
         while (stored := self._uploaded.take()) is not None:
-            deliver_stored(stored, self.subtasks)
+            deliver_uploaded(stored, self.subtasks)
         self._uploader.tell_results()
         for key, mask in ready:
             self._dispatch(key, mask)
@@ -389,6 +384,10 @@ class Worker:
             case ClockQuestion(asked_at):
                 place, now = self._place, self.clock.monotonic()
                 self._tell(ClockAnswer(place.generation, place.worker, asked_at, now))
+            case PeerLost(worker):
+                self._wiring.park(worker)
+            case PeerBack(worker, address, processed):
+                self._wiring.rejoin(self._place.worker, worker, address, processed)
             case StopWorkers():
                 self._stopping = True
 

@@ -26,10 +26,11 @@ from minirt.io import (
     SinkWriter,
     Staging,
 )
+from minirt.testing.identities import played
 
 OPERATOR = "out"
 
-JOB = SinkIdentity("job a", OPERATOR)
+JOB = played("job a", OPERATOR)
 """Whose output it is, unless a test says otherwise."""
 
 
@@ -273,8 +274,8 @@ class SinkContract(ABC):
     @pytest.mark.parametrize(
         "other",
         [
-            SinkIdentity("job b", OPERATOR),
-            SinkIdentity("job a", "out-2"),
+            played("job b", OPERATOR),
+            played("job a", "out-2"),
             SinkIdentity("", OPERATOR),
         ],
         ids=["another job", "another sink of the job", "a run without checkpoints"],
@@ -306,8 +307,8 @@ class SinkContract(ABC):
         saved = self.prepared(writer, 1, row(1))
         later = self.prepared(writer, 2, row(2))
         fork = self.new_sink()
-        self.commit_restored(fork, saved, SinkIdentity("job b", OPERATOR), 9)
-        self.discard_uncommitted(fork, saved, SinkIdentity("job b", OPERATOR), before_generation=9)
+        self.commit_restored(fork, saved, played("job b", OPERATOR), 9)
+        self.discard_uncommitted(fork, saved, played("job b", OPERATOR), before_generation=9)
         self.commit(sink, [*saved, *later])
         assert self.visible(sink) == [row(1), row(2)]
 
@@ -334,7 +335,7 @@ class SinkContract(ABC):
             with suppress(Exception):
                 self.commit_restored(sink, [crafted])
             with suppress(Exception):
-                self.discard_uncommitted(sink, [crafted], SinkIdentity("job b", OPERATOR), 9)
+                self.discard_uncommitted(sink, [crafted], played("job b", OPERATOR), 9)
             assert self.visible(sink) == []
             assert self.pending() == before
         self.commit(sink, handles)

@@ -109,6 +109,10 @@ class FaultyStaging:
     def delete(self, path: str) -> None:
         self._fault.call("delete a piece", lambda: self._objects.pop(path, None))
 
+    def delete_all(self, paths: Sequence[str]) -> None:
+        for path in paths:
+            self.delete(path)
+
     def list(self, prefix: str = "") -> Sequence[str]:
         def paths() -> list[str]:
             return sorted(path for path in self._objects if path.startswith(f"{prefix}/"))

@@ -16,16 +16,16 @@ from minirt.io.base import (
     Sink,
     SinkCommitter,
     SinkContext,
-    SinkIdentity,
     SinkWriter,
 )
 from minirt.testing.faults import ProcessDiedError
+from minirt.testing.identities import played
 from minirt.testing.sinks.lives import Life, Step
 from minirt.testing.sinks.trial import Fault, FaultyStaging, SinkTrial, with_faults
 
 SUBTASKS = 2
-JOB = SinkIdentity("job a", "out")
-_OTHER_JOB = SinkIdentity("job b", "out")
+JOB = played("job a", "out")
+_OTHER_JOB = played("job b", "out")
 _IDS = 1_000_000
 """Records of a subtask, and those of another job, have ids of their own."""
 
@@ -339,7 +339,7 @@ class _World:
         """Another job goes on from our newest checkpoint, and commits what that holds."""
         committables = self._manifests[-1].committables
         staging = FaultyStaging(self._objects, self._no_fault())
-        identity = SinkIdentity("job c", "out")
+        identity = played("job c", "out")
         committer = self._trial.sink().open_committer(
             CommitterContext(identity, "out", 99, staging)
         )

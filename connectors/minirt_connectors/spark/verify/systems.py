@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -51,10 +52,7 @@ def copy_of(path: str, options: Mapping[str, Any]) -> Copy | None:
 
 
 def _copy_delta(path: str, options: Mapping[str, Any], folder: Path) -> None:
-    try:
-        import deltalake
-    except ImportError as error:
-        raise _not_installed("deltalake", "delta") from error
+    deltalake = _client("deltalake", "delta")
     told = {name: str(value) for name, value in options.items()}
     table = deltalake.DeltaTable(path, storage_options=told or None)
     data = table.to_pyarrow_dataset()
@@ -62,11 +60,8 @@ def _copy_delta(path: str, options: Mapping[str, Any], folder: Path) -> None:
 
 
 def _copy_iceberg(path: str, options: Mapping[str, Any], folder: Path) -> None:
-    try:
-        from pyiceberg.table import StaticTable
-    except ImportError as error:
-        raise _not_installed("pyiceberg", "iceberg") from error
-    reader = StaticTable.from_metadata(path, dict(options)).scan().to_arrow_batch_reader()
+    tables = _client("pyiceberg.table", "iceberg")
+    reader = tables.StaticTable.from_metadata(path, dict(options)).scan().to_arrow_batch_reader()
     _write(reader.schema, reader, folder)
 
 
@@ -78,10 +73,7 @@ def _write(schema: pa.Schema, batches: Iterable[pa.RecordBatch], folder: Path) -
 
 def _copy_topic(brokers: str, topic: str, options: Mapping[str, Any], folder: Path) -> None:
     """All values up to the end, of committed transactions only, a line each."""
-    try:
-        import confluent_kafka as kafka
-    except ImportError as error:
-        raise _not_installed("confluent-kafka", "kafka") from error
+    kafka = _client("confluent_kafka", "kafka")
     consumer = kafka.Consumer(
         {
             **options,
@@ -131,5 +123,10 @@ def _line(message: Any) -> bytes:
     return value.replace(b"\n", b" ")
 
 
-def _not_installed(package: str, extra: str) -> ConfigurationError:
-    return ConfigurationError(f"to read this output takes {package}: pip install 'minirt[{extra}]'")
+def _client(module: str, extra: str) -> Any:
+    try:
+        return import_module(module)
+    except ImportError as error:
+        raise ConfigurationError(
+            f"to read this output takes {module.partition('.')[0]}: pip install 'minirt[{extra}]'"
+        ) from error

@@ -1,0 +1,119 @@
+"""Which workers may come back alone, and what the plan says of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+
+import minirt as rt
+from minirt.api.keyed_stream import KeyedStream
+from minirt.errors import ConfigurationError
+from minirt.graph.comebacks import alone_by_worker
+from minirt.graph.planner import build_execution_graph
+from minirt.io.base import SinkContext, SinkWriter
+from minirt.protocol.ids import SubtaskId
+from minirt.runtime.program.shapes import place
+
+ALONE = rt.Restart.fixed_delay(scope="subtask")
+
+
+class OnceSink(rt.Sink):
+    """One that does not say that its writers may be opened again."""
+
+    def open_writer(self, context: SinkContext) -> SinkWriter:
+        raise NotImplementedError
+
+
+class Keep(rt.KeyedProcess):
+    def process(self, record: int, ctx: rt.KeyedContext) -> Iterable[int]:
+        yield record
+
+
+def counts(env: rt.Environment) -> KeyedStream:
+    numbers = env.source(rt.SequenceSource(4), uid="numbers", parallelism=1)
+    return numbers.key_by(lambda n: n % 2)
+
+
+def job(sink: rt.Sink | None = None) -> rt.Environment:
+    env = rt.Environment(parallelism=3)
+    counts(env).process(Keep(), uid="keep").sink(sink or rt.CollectSink(), uid="out")
+    return env
+
+
+def checkpointing(folder: Path, mode: str = "uncoordinated") -> rt.Checkpointing:
+    return rt.Checkpointing(folder, mode=mode)
+
+
+def alone(env: rt.Environment, **options: object) -> dict[int, frozenset[SubtaskId]]:
+    graph = build_execution_graph(env.graph("job"))
+    return alone_by_worker(graph, place(graph, rt.Options(**options)))  # type: ignore[arg-type]
+
+
+def test_workers_whose_subtasks_send_to_nobody_may() -> None:
+    assert alone(job()) == {1 + index: frozenset({SubtaskId(1, index)}) for index in range(3)}
+
+
+def test_one_that_hosts_a_sender_as_well_may_not() -> None:
+    assert sorted(alone(job(), placement="slots")) == [1, 2]
+
+
+def test_the_plan_says_it_of_each_vertex(tmp_path: Path) -> None:
+    lines = job().plan(checkpointing=checkpointing(tmp_path)).splitlines()
+    assert [line.strip() for line in lines if "if a worker is gone" in line] == [
+        "if a worker is gone: the whole job restarts, as it reads a source",
+        'if a worker is gone: it comes back alone, with the restart scope "subtask"',
+    ]
+    assert "is gone" not in job().plan(checkpointing=checkpointing(tmp_path, "aligned"))
+
+
+@pytest.mark.parametrize(
+    ("sink", "why"),
+    [
+        (OnceSink(), "OnceSink (uid out) cannot open a writer twice in a generation"),
+        (
+            rt.JsonlSink("/tmp/nowhere", roll_interval="1min"),
+            "JsonlSink (uid out) cannot open a writer twice",
+        ),
+    ],
+    ids=["unsaid", "held back"],
+)
+def test_not_with_a_sink_whose_writer_cannot_be_opened_again(
+    sink: rt.Sink, why: str, tmp_path: Path
+) -> None:
+    assert f"the whole job restarts, as {why}" in job(sink).plan(
+        checkpointing=checkpointing(tmp_path)
+    )
+    assert alone(job(sink)) == {}
+
+
+def test_not_in_front_of_others(tmp_path: Path) -> None:
+    env = rt.Environment(parallelism=3)
+    counted = counts(env).process(Keep(), uid="keep").rebalance()
+    counted.map(lambda row: row).sink(rt.CollectSink())
+    plan = env.plan(checkpointing=checkpointing(tmp_path))
+    assert "as it sends to vertex 2, which has seen what it would do again" in plan
+
+
+def refused(message: str, env: rt.Environment, **run: object) -> None:
+    with pytest.raises(ConfigurationError, match=message):
+        env.execute(restart=ALONE, **run)  # type: ignore[arg-type]
+
+
+def test_what_cannot_be_is_refused_before_anything_starts(tmp_path: Path) -> None:
+    stored = checkpointing(tmp_path)
+    refused('scope="subtask" needs checkpointing with mode="uncoordinated"', job())
+    aligned = checkpointing(tmp_path, "aligned")
+    refused('needs checkpointing with mode="uncoordinated"', job(), checkpointing=aligned)
+    refused("scope of restart has no effect", job(), checkpointing=stored, runner="inline")
+    cluster = rt.HostCluster("127.0.0.1:0")
+    refused("needs workers on this machine", job(), checkpointing=stored, cluster=cluster)
+    refused(r"vertex 1: OnceSink \(uid out\) cannot open", job(OnceSink()), checkpointing=stored)
+
+
+def test_a_scope_that_there_is_not_is_refused() -> None:
+    with pytest.raises(
+        ConfigurationError, match="scope must be one of 'job', 'subtask', got 'all'"
+    ):
+        rt.Restart.failure_rate(scope="all")  # type: ignore[arg-type]

@@ -1,0 +1,115 @@
+"""Workers killed with SIGKILL that come back alone: the others go on, nothing is lost or comes twice."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import minirt as rt
+from minirt.protocol.ids import SubtaskId
+from tests.runtime.processes import needs_proc, wait_until
+
+pytestmark = [pytest.mark.processes, needs_proc]
+
+COUNT, KEYS, WORKERS = 9600, 48, 4
+PAUSE_S = 0.001
+COUNTED = [SubtaskId(1, index) for index in range(WORKERS)]
+
+
+class Number(rt.KeyedProcess):
+    """Numbers the records of each key; every instance begins at 0 unless state is restored."""
+
+    seen = rt.ValueState(0)
+
+    def process(self, record: int, ctx: rt.KeyedContext) -> Iterable[dict[str, int]]:
+        self.seen.value += 1
+        yield {"n": record, "seen": self.seen.value, "pid": os.getpid()}
+
+
+def slowly(number: int) -> int:
+    """So that there is time for some kills."""
+    time.sleep(PAUSE_S)
+    return number
+
+
+class Hears(rt.JobObserver):
+    def __init__(self) -> None:
+        self.pids: dict[SubtaskId, int] = {}
+        self.comebacks: list[str] = []
+        self.restarts: list[str] = []
+        self.completed = 0
+
+    def on_progress(self, progress: Any) -> None:
+        self.pids = dict(progress.pids)
+
+    def on_comeback(self, error: Exception, delay_s: float) -> None:
+        self.comebacks.append(str(error))
+
+    def on_restart(self, error: Exception, delay_s: float) -> None:
+        self.restarts.append(str(error))
+
+    def on_checkpoint(self, report: Any) -> None:
+        self.completed += report.completed
+
+
+def kill_some(hears: Hears, kills: int) -> None:
+    """One after the other, each once lines are written again and it has another process."""
+    killed: set[int] = set()
+    for turn in range(kills):
+        victim, completed = COUNTED[turn % 2], hears.completed
+        wait_until(
+            lambda victim=victim, completed=completed: (  # type: ignore[misc]
+                hears.completed >= completed + 2 and hears.pids.get(victim, 0) not in {0, *killed}
+            ),
+            "a line behind the last kill",
+        )
+        killed.add(hears.pids[victim])
+        os.kill(hears.pids[victim], signal.SIGKILL)
+        wait_until(lambda turn=turn: len(hears.comebacks) > turn, "news of the kill")  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("transport", ["unix", "tcp"])
+def test_others_keep_their_processes_and_output_is_exactly_once(
+    tmp_path: Path, transport: str
+) -> None:
+    kills, hears = 4, Hears()
+    env = rt.Environment("alone", parallelism=WORKERS)
+    numbers = env.source(rt.SequenceSource(COUNT), uid="numbers", parallelism=1)
+    slow = numbers.map(slowly, uid="slow", parallelism=1)
+    counted = slow.key_by(lambda n: n % KEYS).process(Number(), uid="count")
+    counted.sink(rt.JsonlSink(tmp_path / "out"), uid="out")
+    job = env.start(
+        checkpointing=rt.Checkpointing(tmp_path / "cp", interval="100ms", mode="uncoordinated"),
+        restart=rt.Restart.fixed_delay(kills, "20ms", scope="subtask"),
+        options=rt.Options(transport=transport),  # type: ignore[arg-type]
+        observer=hears,
+    )
+    killer = threading.Thread(target=kill_some, args=(hears, kills))
+    killer.start()
+    result = job.wait(120)
+    killer.join()
+    assert (len(hears.comebacks), hears.restarts, result.restarts) == (kills, [], 0)
+    assert all("was killed by SIGKILL" in error for error in hears.comebacks)
+    rows = [
+        json.loads(line)
+        for file in (tmp_path / "out").glob("*.jsonl")
+        for line in file.read_text().splitlines()
+    ]
+    assert sorted(row["n"] for row in rows) == list(range(COUNT))
+    assert Counter(row["seen"] for row in rows) == Counter(
+        dict.fromkeys(range(1, COUNT // KEYS + 1), KEYS)
+    )
+    unharmed = {hears.pids[subtask] for subtask in COUNTED[2:]}
+    wrote = {key: {row["pid"] for row in rows if row["n"] % KEYS == key} for key in range(KEYS)}
+    assert len({pid for pids in wrote.values() for pid in pids} - unharmed) > 2
+    for pids in wrote.values():
+        assert len(pids) == 1 or not pids & unharmed
