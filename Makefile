@@ -28,14 +28,14 @@ demo: java $(VENV)/.demo ## kill workers of a job over real flights in three che
 	@$(BIN)/minirt demo $(ARGS)
 
 test: java lint ## lint, then run all tests, some parts of them side by side
-	@# Jobs wait more than they work: five parts at a time, and what runs in one thread takes the time that they leave.
+	@# Jobs wait more than they work: six parts at a time, and what runs in one thread takes the time that they leave.
 	@# The longest come first: one that begins late would run on alone.
 	@# Workers of xdist would ignore Ctrl-C, which some tests send.
 	printf '%s\n' '10 one-thread -n auto --dist worksteal $(IN_ONE_THREAD)' \
 		'0 databases $(DATABASES)' '0 hosts $(HOSTS)' '0 rest $(addprefix --ignore=,$(NAMED))' \
 		'0 connectors $(CONNECTORS)' '0 runtime tests/runtime/test_[a-l]*.py' \
 		'0 runtime-on tests/runtime --ignore-glob=tests/runtime/test_[a-l]*.py' '0 commands $(COMMANDS)' '0 pages $(PAGES)' \
-		| PYTEST='$(BIN)/python -m pytest -q' xargs -P 6 -I{} .ci/test-part {}
+		| PYTEST='$(BIN)/python -m pytest -q' .ci/test-parts 6
 
 lint: $(VENV)/.dev ## check style and types
 	$(BIN)/ruff check .

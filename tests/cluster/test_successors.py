@@ -52,7 +52,10 @@ def test_agents_of_a_program_that_is_killed_or_frozen_work_for_its_successor(
     place.runs()
     standby = place.standby(command=command)
     watches(standby)
-    send(job.pid, number)
+    if number is signal.SIGSTOP:
+        place.freeze(job)
+    else:
+        send(job.pid, number)
     assert standby.ends() == 0
     place.holds_each_record_once()
     if number is signal.SIGSTOP:

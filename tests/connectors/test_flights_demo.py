@@ -117,6 +117,7 @@ def test_a_worker_that_no_executor_has_started_is_left_alone(
     assert [kill.role for kill in kills] == ["worker"]
 
 
+@pytest.mark.usefixtures("cold_starts")  # A mark is looked for among what a process began with.
 def test_what_carries_the_mark_of_a_demo_is_found_until_it_ends(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

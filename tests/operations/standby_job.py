@@ -63,6 +63,16 @@ def create(folder: Path) -> None:
         db.execute("CREATE TABLE results (id integer)")
 
 
+def is_locked(folder: Path) -> bool:
+    """Whether somebody writes into the database of the ledger."""
+    with closing(sqlite3.connect(folder / "results.db", timeout=0)) as db:
+        try:
+            db.execute("BEGIN IMMEDIATE")
+        except sqlite3.OperationalError:
+            return True
+    return False
+
+
 def in_database(folder: Path) -> list[int]:
     """The committed records."""
     with closing(sqlite3.connect(folder / "results.db", timeout=20)) as db:

@@ -6,6 +6,7 @@ import contextlib
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,8 +15,8 @@ import pytest
 from minirt.storage.checkpoints import CheckpointStorage
 from minirt.storage.leases import read_lease
 from minirt.storage.store import ObjectStore
-from tests.operations.standby_job import create, in_database, in_files, judged
-from tests.runtime.processes import children, command_line, send, wait_until
+from tests.operations.standby_job import create, in_database, in_files, is_locked, judged
+from tests.runtime.processes import children, command_line, freeze, send, wait_until
 
 COUNT = 8000
 JOB = [sys.executable, "-m", "tests.operations.standby_job"]
@@ -101,6 +102,15 @@ class Place:
 
     def runs(self, *, after: int = 0) -> None:
         wait_until(lambda: self.committed > after, "the job has output", 60)
+
+    def freeze(self, job: Program) -> None:
+        """Outside of a transaction of its ledger, whose lock SQLite would keep for as long."""
+        while True:
+            freeze(job.pid)
+            if not is_locked(self.folder):
+                return
+            send(job.pid, signal.SIGCONT)
+            time.sleep(0.01)
 
     def holds_each_record_once(self, count: int = COUNT, sinks: int = 2) -> None:
         for found in (in_files, in_database)[:sinks]:

@@ -83,6 +83,13 @@ def send(pid: int, number: signal.Signals) -> bool:
     return True
 
 
+def freeze(pid: int) -> None:
+    """SIGSTOP; when it returns, none of the threads runs."""
+    send(pid, signal.SIGSTOP)
+    statuses = [*Path(f"/proc/{pid}/task").glob("*/status")]
+    wait_until(lambda: all("State:\tT" in _read(status) for status in statuses), "it stands still")
+
+
 def _status(pid: int) -> dict[str, str]:
     lines = _read(Path(f"/proc/{pid}/status")).splitlines()
     return {name: value.strip() for name, _, value in (line.partition(":") for line in lines)}
