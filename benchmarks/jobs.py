@@ -226,7 +226,9 @@ BUILDS: dict[str, Build] = {
 }
 
 
-def start(work: Work, options: rt.Options | None = None) -> tuple[rt.Job, CheckSink]:
+def start(
+    work: Work, options: rt.Options | None = None, cluster: rt.HostCluster | None = None
+) -> tuple[rt.Job, CheckSink]:
     """The job, under way, in as many processes as its parallelism; the options of `work` come on top."""
     env = rt.Environment(parallelism=work.parallelism)
     sink = BUILDS[work.work](env, work)
@@ -237,6 +239,7 @@ def start(work: Work, options: rt.Options | None = None) -> tuple[rt.Job, CheckS
     job = env.start(
         work.work,
         checkpointing=checkpointing,
+        cluster=cluster,
         options=replace(
             options or rt.Options(),
             buffer_timeout=f"{work.buffer_timeout_ms}ms",
