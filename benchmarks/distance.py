@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import ctypes
 import fcntl
+import json
 import os
 import select
 import struct
@@ -115,17 +116,24 @@ class DistantHosts:
         """What runs a command on a host."""
         return ("ip", "netns", "exec", self.names[number]) if number else ()
 
+    def received_bytes(self, number: int) -> int:
+        """What has come to a host from the others."""
+        within = ("-n", self.names[number]) if number else ()
+        told = json.loads(ip(*within, "-j", "-s", "link", "show", self._device))
+        return int(told[0]["stats64"]["rx"]["bytes"])
+
     def close(self) -> None:
         self._process.communicate(timeout=_TIMEOUT_S)  # It ends with its standard input.
         for name in self.names[1:]:
             ip("netns", "delete", name)
 
 
-def ip(*arguments: str) -> None:
-    """Raises OSError if the machine has no such command, or refuses."""
+def ip(*arguments: str) -> str:
+    """What it says. Raises OSError if the machine has no such command, or refuses."""
     called = subprocess.run(["ip", *arguments], capture_output=True, timeout=_TIMEOUT_S, text=True)
     if called.returncode:
         raise OSError(f"ip {' '.join(arguments)}: {called.stderr.strip()}")
+    return called.stdout
 
 
 def open_device(device: str, namespace: str) -> int:

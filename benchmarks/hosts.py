@@ -70,6 +70,15 @@ class Agents:
 
 _started: list[Agents] = []
 
+_TOGETHER, _APART = ((1, 2),), ((1, 1), (2, 1))
+SUMS = (
+    (_TOGETHER, False, None),
+    (_APART, False, None),
+    (_APART, True, None),
+    (_APART, False, "lz4"),
+)
+"""Slots of hosts, TLS and compression."""
+
 
 def numbered(number: int) -> tuple[int, int]:
     return number % 100, number
@@ -84,6 +93,14 @@ class Slow:
     def __call__(self, record: tuple[int, int]) -> tuple[int, int]:
         time.sleep(self._record_s)
         return record
+
+
+def measured(hosts: DistantHosts, asked: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    """A row of each job."""
+    yield {"mode": asked.mode, **checkpoints(hosts, asked.mode, asked.seconds)}
+    for slots, tls, compression in SUMS if asked.records else ():
+        options = {"tls": tls, "compression": compression}
+        yield {"hosts": len(slots), **options, **sums(hosts, slots, asked.records, **options)}
 
 
 def checkpoints(hosts: DistantHosts, mode: str, seconds: float) -> dict[str, Any]:
@@ -111,13 +128,16 @@ def checkpoints(hosts: DistantHosts, mode: str, seconds: float) -> dict[str, Any
     }
 
 
-def sums(hosts: DistantHosts, slots: Sequence[tuple[int, int]], tls: bool, records: int) -> Any:
-    """Rate of sums by key, by the clock and by CPU time."""
+def sums(
+    hosts: DistantHosts, slots: Sequence[tuple[int, int]], records: int, **options: Any
+) -> dict[str, Any]:
+    """Rate of sums by key, by the clock and by CPU time, and what went between the hosts."""
     with tempfile.TemporaryDirectory() as storage:
         work = Work("keyed-sum", records, storage=storage)
         cluster = DistantCluster(
-            f"{hosts.address(0)}:0", hosts=hosts, slots=tuple(slots), tls=tls, wait="60s"
+            f"{hosts.address(0)}:0", hosts=hosts, slots=tuple(slots), **options
         )
+        before = _received(hosts)
         job, _ = start(work, cluster=cluster)
         with ended(job):
             _runs(job)
@@ -134,7 +154,12 @@ def sums(hosts: DistantHosts, slots: Sequence[tuple[int, int]], tls: bool, recor
     return {
         "m_records_per_s": records / took_s / 1e6,
         "m_records_per_cpu_s": records / cpu_s / 1e6,
+        "megabytes": (_received(hosts) - before) / _MEGABYTE,
     }
+
+
+def _received(hosts: DistantHosts) -> int:
+    return sum(map(hosts.received_bytes, range(1, len(hosts.names))))
 
 
 @contextmanager
@@ -170,16 +195,10 @@ def main() -> None:
     for rtt_ms in asked.rtt_ms:
         hosts = DistantHosts(3, Link(rtt_ms / 2000, asked.jitter_ms / 1000, bandwidth))
         try:
-            row = {"rtt_ms": rtt_ms, "mode": asked.mode}
-            rows.append(row | checkpoints(hosts, asked.mode, asked.seconds))
-            print_rows(rows[-1:], None) if asked.json is None else None
-            for slots, tls in (
-                *((((1, 2),), False), (((1, 1), (2, 1)), False), (((1, 1), (2, 1)), True)),
-            ):
-                if asked.records:
-                    row = {"rtt_ms": rtt_ms, "hosts": len(slots), "tls": tls}
-                    rows.append(row | sums(hosts, slots, tls, asked.records))
-                    print_rows(rows[-1:], None) if asked.json is None else None
+            for row in measured(hosts, asked):
+                rows.append({"rtt_ms": rtt_ms, **row})
+                if asked.json is None:
+                    print_rows(rows[-1:], None)
         finally:
             hosts.close()
     if asked.json is not None:

@@ -6,7 +6,7 @@ import contextlib
 import os
 import threading
 import time
-from typing import Any
+from typing import Any, Literal
 
 from minirt import ConfigurationError, HostCluster, Invitation, Reactive
 from minirt.units import Duration, positive
@@ -39,6 +39,7 @@ class RayCluster(HostCluster):
         min_slots: int | None = None,
         tls: bool = True,
         reactive: Reactive | None = None,
+        compression: Literal["lz4"] | None = None,
     ) -> None:
         positive("RayCluster: slots", slots)
         positive("RayCluster: slots_each", slots_each)
@@ -52,6 +53,7 @@ class RayCluster(HostCluster):
             min_slots,
             tls,
             reactive,
+            compression,
         )
 
     def launch(self, invitation: Invitation) -> RayHosts:

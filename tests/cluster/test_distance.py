@@ -63,6 +63,23 @@ def test_data_on_a_narrow_link_makes_nobody_look_dead(tmp_path: Path) -> None:
             assert finishes(job, tmp_path, count=30_000).restarts == 0
 
 
+@pytest.mark.parametrize("tls", [False, True])
+def test_data_that_is_compressed_takes_fewer_bytes_between_hosts(tmp_path: Path, tls: bool) -> None:
+    came: list[int] = []
+    for compression in (None, "lz4"):
+        folder = tmp_path / str(compression)
+        folder.mkdir()
+        with hosts_at(Link()) as hosts:
+            listen = f"{hosts.address(0)}:0"
+            cluster = PlayedCluster(listen=listen, compression=compression, tls=tls)
+            job = start(folder, cluster, count=10_000, per_second=1e9)
+            with agents_of(job) as agents:
+                add_agents(agents, hosts)
+                finishes(job, folder, count=10_000)
+                came.append(sum(map(hosts.received_bytes, (1, 2))))
+    assert came[1] < 0.8 * came[0], came
+
+
 def test_an_unaligned_checkpoint_takes_a_few_round_trips(tmp_path: Path) -> None:
     """However much waits in front of a slow function."""
     round_trip_s = 0.2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import struct
 from collections import defaultdict
 from collections.abc import Sequence
 from itertools import pairwise
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 from minirt import ProtocolError
 from minirt.runtime.channels.frames import END_FRAME, Frame, Kind
 from minirt.runtime.channels.packets import (
+    COMPRESSED,
     HEADER,
     MORE,
     PAYLOAD_BYTES_MAX,
@@ -33,12 +35,12 @@ KINDS = st.sampled_from([Kind.ROWS, Kind.COLUMNS, Kind.WATERMARK])
 FRAMES = st.lists(st.tuples(st.integers(0, CHANNELS - 1), KINDS, SIZES), max_size=12)
 
 
-def packets_of(frame: Frame, number: int) -> list[bytes]:
+def packets_of(frame: Frame, number: int, compress: bool = False) -> list[bytes]:
     pieces: list[list[Piece]] = []
     rest: Piece | None = frame.payload
     while rest is not None:
         pieces.append([])
-        rest = cut(number, frame.kind, rest, pieces[-1])
+        rest = cut(number, frame.kind, rest, pieces[-1], compress)
     return [b"".join(map(bytes, packet)) for packet in pieces]
 
 
@@ -54,14 +56,17 @@ def decoded(
     return found
 
 
-@given(drawn=FRAMES, data=st.data())
-def test_frames_of_each_channel_come_in_order_however_packets_are_mixed_and_reads_cut(drawn, data):
+@given(drawn=FRAMES, compress=st.booleans(), data=st.data())
+def test_frames_of_each_channel_come_in_order_however_packets_are_mixed_and_reads_cut(
+    drawn, compress, data
+):
     sent: defaultdict[int, list[Frame]] = defaultdict(list)
     waiting: defaultdict[int, list[bytes]] = defaultdict(list)
     for number, kind, size in drawn:
-        frame = Frame(kind, secrets.token_bytes(size))
+        content = data.draw(st.sampled_from([secrets.token_bytes, bytes]))
+        frame = Frame(kind, content(size))
         sent[number].append(frame)
-        waiting[number] += packets_of(frame, number)
+        waiting[number] += packets_of(frame, number, compress)
     wire = b""
     while any(waiting.values()):
         number = data.draw(st.sampled_from([each for each in waiting if waiting[each]]))
@@ -123,3 +128,31 @@ def test_what_a_call_did_not_send_is_what_is_left(pieces, data):
     left = unsent(list(pieces), sent)
     assert b"".join(map(bytes, left)) == whole[sent:]
     assert bool(left) == (sent < len(whole))
+
+
+def test_compressed_packets_are_shorter_and_others_go_as_they_are() -> None:
+    text = b"one record is much like another, " * 3000
+    for content, shorter in (
+        (text, True),
+        (secrets.token_bytes(50_000), False),
+        (bytes(100), False),
+    ):
+        frame = Frame(Kind.ROWS, content)
+        plain, packed = (b"".join(packets_of(frame, 0, compress)) for compress in (False, True))
+        assert (len(packed) < len(plain) / 10) == shorter
+        assert shorter or packed == plain
+        assert decoded(packed, [7]) == [(0, frame)]
+
+
+def test_what_nobody_has_compressed_is_refused() -> None:
+    [packet] = packets_of(Frame(Kind.ROWS, bytes(1000)), 0, compress=True)
+    payload = packet[HEADER.size :]
+    length = struct.pack("<I", 1000)
+    for wrong in (
+        *(b"", b"abc", length, length + secrets.token_bytes(20), payload[:-3]),
+        struct.pack("<I", 999) + payload[4:],
+        struct.pack("<I", PAYLOAD_BYTES_MAX + 1) + payload[4:],
+    ):
+        forged = HEADER.pack(len(wrong), 0, Kind.ROWS | COMPRESSED) + wrong
+        with pytest.raises(ProtocolError, match="packet"):
+            decoded(forged, [])

@@ -8,7 +8,7 @@ import time
 import uuid
 from collections.abc import Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from minirt import ConfigurationError, HostCluster, Invitation, Reactive
 from minirt.units import Duration, positive
@@ -50,6 +50,7 @@ class SparkCluster(HostCluster):
         min_slots: int | None = None,
         tls: bool = True,
         reactive: Reactive | None = None,
+        compression: Literal["lz4"] | None = None,
     ) -> None:
         positive("SparkCluster: slots", slots)
         self._context = _context_of(spark)
@@ -73,6 +74,7 @@ class SparkCluster(HostCluster):
             min_slots,
             tls,
             reactive,
+            compression,
         )
 
     def launch(self, invitation: Invitation) -> SparkTasks:

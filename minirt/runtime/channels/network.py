@@ -34,6 +34,8 @@ class Network:
     folder: str
     interface: str | None = None
     certificate: Certificate | None = None
+    compress: bool = False
+    """Whether data that goes to another host is compressed."""
 
     def listen(self, name: str, port: int = 0) -> tuple[socket.socket, Address]:
         """A listening socket, and where it can be reached. Raises OSError."""
@@ -52,6 +54,10 @@ class Network:
             listener.close()
             raise
         return listener, address if isinstance(address, str) else listener.getsockname()[:2]
+
+    def compresses(self, sock: Socket) -> bool:
+        """Whether what is sent there is to be compressed: both ends of one address are on one host."""
+        return self.compress and sock.getsockname()[0] != sock.getpeername()[0]
 
     def accepted(self, sock: socket.socket) -> Socket:
         """The connection of somebody who has called."""

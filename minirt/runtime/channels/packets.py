@@ -3,7 +3,7 @@
 A packet is `length (u32 LE) | channel (u32 LE) | kind (u8) | payload`. The channel is its number on the
 trunk. A frame that fits is one packet. A larger one is cut, so that it holds up other channels no longer
 than one packet takes: all its packets but the last say in `kind` that more follow. Packets of one channel
-come in order; those of others may come between them.
+come in order; those of others may come between them. A payload may be compressed, each packet by itself.
 """
 
 from __future__ import annotations
@@ -11,6 +11,11 @@ from __future__ import annotations
 import struct
 
 from minirt.errors import ProtocolError
+from minirt.runtime.channels.compression import (
+    COMPRESSED_FROM_BYTES,
+    compressed,
+    decompressed,
+)
 from minirt.runtime.channels.frames import Frame
 
 HEADER = struct.Struct("<IIB")
@@ -19,22 +24,27 @@ CREDIT = struct.Struct("<IQQ")
 PAYLOAD_BYTES_MAX = 64 * 1024
 MORE = 0x80
 """Set in `kind` where the frame goes on in the next packet of its channel."""
+COMPRESSED = 0x40
+"""Likewise where the payload is compressed."""
 
 Piece = bytes | memoryview
 """What a system call sends or receives at one place."""
 
 
-def cut(number: int, kind: int, payload: Piece, into: list[Piece]) -> memoryview | None:
+def cut(
+    number: int, kind: int, payload: Piece, into: list[Piece], compress: bool = False
+) -> memoryview | None:
     """Append a packet of the payload of a frame; returns what is left of that, None if it was all."""
-    if len(payload) <= PAYLOAD_BYTES_MAX:
-        into.append(HEADER.pack(len(payload), number, kind))
-        if payload:
-            into.append(payload)
-        return None
-    view = memoryview(payload)
-    into.append(HEADER.pack(PAYLOAD_BYTES_MAX, number, kind | MORE))
-    into.append(view[:PAYLOAD_BYTES_MAX])
-    return view[PAYLOAD_BYTES_MAX:]
+    rest = None
+    if len(payload) > PAYLOAD_BYTES_MAX:
+        view, kind = memoryview(payload), kind | MORE
+        payload, rest = view[:PAYLOAD_BYTES_MAX], view[PAYLOAD_BYTES_MAX:]
+    if compress and len(payload) >= COMPRESSED_FROM_BYTES and (packed := compressed(payload)):
+        payload, kind = packed, kind | COMPRESSED
+    into.append(HEADER.pack(len(payload), number, kind))
+    if payload:
+        into.append(payload)
+    return rest
 
 
 def unsent(pieces: list[Piece], sent: int) -> list[Piece]:
@@ -116,6 +126,8 @@ class PacketDecoder:
         payload: memoryview | bytearray,
         frames: list[tuple[int, Frame]],
     ) -> None:
+        if kind & COMPRESSED:
+            payload, kind = memoryview(decompressed(payload, PAYLOAD_BYTES_MAX)), kind ^ COMPRESSED
         if kind < MORE and number not in self._frames:
             frames.append((number, Frame(kind, bytes(payload))))
             return

@@ -110,6 +110,9 @@ class TlsSocket:
     def getsockname(self) -> Any:
         return self._sock.getsockname()
 
+    def getpeername(self) -> Any:
+        return self._sock.getpeername()
+
     def close(self) -> None:
         self._sock.close()
 

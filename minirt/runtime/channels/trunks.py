@@ -31,10 +31,11 @@ class TrunkSender:
         channels: Sequence[OutputChannel],
         on_woken: Callable[[TrunkSender], None],
         monotonic: Callable[[], float] = SYSTEM_CLOCK.monotonic,
+        compress: bool = False,
     ) -> None:
         self.sock = sock
         self._channels = channels
-        self._turns = Turns(channels, partial(on_woken, self), monotonic)
+        self._turns = Turns(channels, partial(on_woken, self), monotonic, compress)
         self._under_way: list[Piece] = []
         self._credits = bytearray()
 

@@ -32,8 +32,10 @@ class Turns:
         channels: Sequence[OutputChannel],
         on_woken: Callable[[], None],
         monotonic: Callable[[], float] = SYSTEM_CLOCK.monotonic,
+        compress: bool = False,
     ) -> None:
         self._channels = channels
+        self._compress = compress
         self._on_woken = on_woken
         self._monotonic = monotonic
         self._urgent: set[int] = set()
@@ -102,7 +104,7 @@ class Turns:
         return self._send_piece(number, frame.kind, frame.payload, pieces)
 
     def _send_piece(self, number: int, kind: int, payload: Piece, pieces: list[Piece]) -> int:
-        rest = cut(number, kind, payload, pieces)
+        rest = cut(number, kind, payload, pieces, self._compress)
         if rest is None:
             return HEADER.size + len(payload)
         self._begun[number] = (kind, rest)

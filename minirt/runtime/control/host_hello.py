@@ -106,6 +106,7 @@ class HostWelcome:
     protocols: Protocols
     package: bytes
     certificate: Certificate | None
+    compress: bool
     probe: Probe | None
     answer: Probe | None
 

@@ -47,7 +47,8 @@ class HostLaunch:
     def network(self, token: bytes, folder: str, transport: str) -> tuple[Network, int]:
         host, port = parse_address(self.cluster.listen, "listen")
         certificate = Certificate.make() if self.cluster.tls else None
-        return Network(token, folder, host, certificate), port
+        compress = self.cluster.compression is not None
+        return Network(token, folder, host, certificate, compress), port
 
     def start(
         self, package: JobPackage, network: Network, address: Address, slots: int
@@ -72,7 +73,7 @@ class HostLauncher:
 
     def __init__(self, package: JobPackage, network: Network, probe: Probe | None) -> None:
         self._storage = package.storage
-        self._certificate = network.certificate
+        self._network = network
         self._protocols = Protocols.of_this_process()
         self._package = pickle.dumps(package)
         self._probe = probe
@@ -98,7 +99,12 @@ class HostLauncher:
             name = f"{_PROBES}/host-{secrets.token_hex(8)}"
             answer = Probe(name, secrets.token_bytes(_PROBE_BYTES))
         return hello, HostWelcome(
-            self._protocols, self._package, self._certificate, self._probe, answer
+            self._protocols,
+            self._package,
+            self._network.certificate,
+            self._network.compress,
+            self._probe,
+            answer,
         )
 
     def prove(self, welcome: HostWelcome) -> None:

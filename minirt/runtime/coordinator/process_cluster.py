@@ -11,7 +11,6 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
-from multiprocessing.connection import wait
 from typing import Any
 
 from minirt.errors import WorkerLostError
@@ -68,6 +67,7 @@ from minirt.runtime.coordinator.inbox import Inbox
 from minirt.runtime.coordinator.launching import Launch
 from minirt.runtime.coordinator.reception import Reception
 from minirt.runtime.coordinator.template_process import LOCAL_LAUNCH, how_it_ended
+from minirt.runtime.coordinator.watch import Readable, Watch
 
 logger = logger_of("coordinator")
 
@@ -101,6 +101,7 @@ class ProcessCluster:
             launch is LOCAL_LAUNCH and package.options.transport == "unix"
         )
         self._inbox = Inbox()
+        self._watch = Watch()
         self._unknown: list[MessageConnection] = []
         self._lifelines: list[MessageConnection] = []
         self._deployment: Deployment | None = None
@@ -119,6 +120,7 @@ class ProcessCluster:
         with contextlib.ExitStack() as undo:
             undo.callback(shutil.rmtree, self._folder, ignore_errors=True)
             undo.callback(self._inbox.close)
+            undo.callback(self._watch.close)
             network, port = launch.network(
                 secrets.token_bytes(TOKEN_BYTES), self._folder, package.options.transport
             )
@@ -197,9 +199,8 @@ class ProcessCluster:
         known = {connection: worker for worker, connection in self._workers.items()}
         templates = [host.connection for host in self._reception.hosts]
         connections = [*known, *self._unknown, *templates]
-        waking: list[Any] = [self._inbox, self._entrance.listener, *connections]
-        readable: list[Any] = wait(waking, self._patience_s(timeout))
-        for ready in readable:
+        waking: list[Readable] = [self._inbox, self._entrance.listener, *connections]
+        for ready in self._watch.readable(waking, self._patience_s(timeout)):
             if ready is self._inbox:
                 self._inbox.serve()
             elif ready is self._entrance.listener:
@@ -218,6 +219,7 @@ class ProcessCluster:
         self._entrance.close()
         self._reception.close()
         self._drop_workers()
+        self._watch.close()
         self._inbox.close()
         for connection in self._unknown:
             connection.close()

@@ -157,7 +157,7 @@ def _join(
     except BaseException:
         control.close()
         raise
-    network = Network(known.token, folder, own, welcome.certificate)
+    network = Network(known.token, folder, own, welcome.certificate, welcome.compress)
     return _Met(coordinator, control, network, welcome)
 
 

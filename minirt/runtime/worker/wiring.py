@@ -120,7 +120,8 @@ class Wiring:
 
     def _open_sender(self, host: int, sock: Socket) -> None:
         channels = _in_order(self._outgoing[host])
-        sender = TrunkSender(sock, channels, self._woken.add, self._monotonic)
+        compress = self._network.compresses(sock)
+        sender = TrunkSender(sock, channels, self._woken.add, self._monotonic, compress)
         self._senders[host] = sender
         self._selector.register(sock, selectors.EVENT_READ, sender)
 
