@@ -56,7 +56,11 @@ class Agents:
         environ["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
         agent = [sys.executable, "-m", "minirt", "host", "--coordinator", invitation.coordinator]
         self.processes = [
-            subprocess.Popen([*hosts.prefix(host), *agent, "--slots", str(count)], env=environ)
+            subprocess.Popen(
+                [*hosts.prefix(host), *agent, "--slots", str(count)],
+                env=environ,
+                stdout=subprocess.DEVNULL,  # Workers say there when their sources begin.
+            )
             for host, count in slots
         ]
         _started.append(self)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
@@ -58,9 +58,9 @@ def host(
 
     The job must have been given cluster=HostCluster(listen="HOST:PORT"). Modules of the job must be
     installed here as well, and its checkpoint storage must be reachable. With several addresses, for a job
-    with a standby, the agent looks for another program once its own is gone or silent, for --wait or else a
-    minute. The exit status is 0 once the job's program is gone, 2 if it refuses this host or there are no
-    credentials, and 1 if nobody who knows them listens there.
+    with a standby, the agent looks for another program if its own is gone or silent before the job is over,
+    for --wait or else a minute. The exit status is 0 once the job's program is gone, 2 if it refuses this
+    host or there are no credentials, and 1 if nobody who knows them listens there.
     """
     from minirt.runtime.worker.agent import NoCoordinatorError, run_agent
 
@@ -79,17 +79,23 @@ def host(
     if has_served and wait_s is None:
         wait_s = _SUCCESSOR_S
     try:
-        run_agent(where, lambda: _credentials(credentials), slots, address, wait_s, _say)
+        orphaned = run_agent(
+            *(where, lambda: _credentials(credentials), slots, address, wait_s, _say)
+        )
     except NoCoordinatorError as error:
         if not has_served:
             raise
         _say(f"nobody has taken the job over: {error}")
         return
-    if len(where) > 1:
-        _say("the job's program is gone: looks for another one")
-        # The next one may run another version of the job: this process has loaded that of the last one.
-        os.environ[_HAS_SERVED] = "1"
-        os.execv(sys.executable, sys.orig_argv)
+    if orphaned and len(where) > 1:
+        _look_for_another()
+
+
+def _look_for_another() -> NoReturn:
+    """The next program may run another version of the job: this process has loaded that of the last one."""
+    _say("the job's program is gone: looks for another one")
+    os.environ[_HAS_SERVED] = "1"
+    os.execv(sys.executable, sys.orig_argv)
 
 
 def _credentials(path: str | None) -> Credentials:

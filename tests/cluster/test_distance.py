@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import signal
 import statistics
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +19,7 @@ import minirt as rt
 from benchmarks.distance import Direction, DistantHosts, Link
 from tests.cluster.agents import Agents, PlayedCluster, agents_of
 from tests.cluster.test_agents import finishes, running, start
+from tests.needs import ROOT
 from tests.runtime.processes import needs_proc, send
 
 pytest.importorskip("cryptography")
@@ -72,10 +76,10 @@ def test_data_that_is_compressed_takes_fewer_bytes_between_hosts(tmp_path: Path,
         with hosts_at(Link()) as hosts:
             listen = f"{hosts.address(0)}:0"
             cluster = PlayedCluster(listen=listen, compression=compression, tls=tls)
-            job = start(folder, cluster, count=10_000, per_second=1e9)
+            job = start(folder, cluster, count=30_000, per_second=1e9)
             with agents_of(job) as agents:
                 add_agents(agents, hosts)
-                finishes(job, folder, count=10_000)
+                finishes(job, folder, count=30_000)
                 came.append(sum(map(hosts.received_bytes, (1, 2))))
     assert came[1] < 0.8 * came[0], came
 
@@ -131,3 +135,19 @@ def _hundredth(number: int) -> int:
 def _slowly(number: int) -> int:
     time.sleep(0.001)
     return number
+
+
+def test_the_benchmark_has_a_row_for_each_job(tmp_path: Path) -> None:
+    with hosts_at(Link()):
+        pass  # Else it is skipped.
+    report = tmp_path / "report.json"
+    command = [sys.executable, "-m", "benchmarks.hosts", "--rtt-ms", "20", "--seconds", "3"]
+    command += ["--records", "100000", "--json", str(report)]
+    subprocess.run(command, cwd=ROOT, check=True, timeout=200, capture_output=True)
+    slow, *sums = json.loads(report.read_text())["rows"]
+    assert slow["checkpoint_ms"]["p50"] > 20
+    assert [(row["hosts"], row["tls"], row["compression"]) for row in sums] == [
+        *((1, False, None), (2, False, None), (2, True, None), (2, False, "lz4"))
+    ]
+    together, apart, _, packed = (row["megabytes"] for row in sums)
+    assert together < packed < apart

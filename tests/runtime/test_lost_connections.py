@@ -52,6 +52,7 @@ from minirt.runtime.control.package import Deployment, JobPackage
 from minirt.runtime.coordinator import process_cluster
 from minirt.runtime.coordinator.process_cluster import ProcessCluster
 from minirt.runtime.coordinator.template_process import LocalLaunch, TemplateProcess
+from minirt.runtime.coordinator.watch import Watch
 from minirt.runtime.program.shapes import place
 from minirt.runtime.worker.template import TemplateStart
 from tests.protocol.parts import acknowledged
@@ -152,7 +153,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[PlayedCluster]:
     for connection in (cluster.template, *cluster.workers):
         with contextlib.suppress(OSError):
             connection.close()
-    cluster.cluster.close(0)
+    cluster.cluster.close(0, over=True)
 
 
 def killed(number: int = signal.SIGKILL) -> WorkerExited:
@@ -355,15 +356,15 @@ def test_the_worker_that_failed_is_heard_and_not_those_that_miss_it(
         def on_restart(self, error: Exception, delay_s: float) -> None:
             self.restarts.append(str(error))
 
-    def late_and_reversed(connections: Any, timeout: float | None = None) -> list[Any]:
+    def late_and_reversed(watch: Watch, watched: Any, timeout: float | None) -> list[Any]:
         """What the coordinator hears at one time, it hears from the last worker first."""
-        waiting = set(real_wait(connections, timeout))
+        waiting = set(readable(watch, watched, timeout))
         time.sleep(0.05)
-        waiting |= set(real_wait(connections, 0))
-        return [one for one in reversed(connections) if one in waiting]
+        waiting |= set(readable(watch, watched, 0))
+        return [one for one in reversed(watched) if one in waiting]
 
-    real_wait = process_cluster.wait
-    monkeypatch.setattr(process_cluster, "wait", late_and_reversed)
+    readable = Watch.readable
+    monkeypatch.setattr(Watch, "readable", late_and_reversed)
     hears, marks = Hears(), tmp_path / "marks"
     marks.mkdir()
     env = rt.Environment("first", parallelism=3)

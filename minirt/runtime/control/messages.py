@@ -157,6 +157,11 @@ class TakeGraph:
 
 
 @dataclass(frozen=True, slots=True)
+class JobOver:
+    """The job has ended, and nobody takes it over: agents have no other program to look for."""
+
+
+@dataclass(frozen=True, slots=True)
 class KillGeneration:
     """Kill whatever still runs of a generation."""
 

@@ -73,8 +73,11 @@ class WorkerCluster(Cluster, BringsBack, Protocol):
     def wake(self) -> None:
         """Let `poll` return at once; may be called from any thread, also when all is closed."""
 
-    def close(self, timeout: float) -> None:
-        """Wait so many seconds for workers that were told to stop, then end whatever is left."""
+    def close(self, timeout: float, *, over: bool) -> None:
+        """Wait so many seconds for workers that were told to stop, then end whatever is left.
+
+        The job is `over` unless another program may take it over, or has.
+        """
 
 
 def hosts(

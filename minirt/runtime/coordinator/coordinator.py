@@ -17,6 +17,7 @@ from minirt.protocol.job_events import (
     JobStatus,
     Submitted,
 )
+from minirt.protocol.reasons import GenerationFailureReason
 from minirt.runtime.control.package import JobPackage
 from minirt.runtime.coordinator.cluster import WorkerCluster
 from minirt.runtime.coordinator.observer import JobObserver, JobProgress
@@ -135,11 +136,19 @@ class Coordinator:
                 self._turn()
         finally:
             stop_timeout_s = self._package.options.limits.stop_timeout_s
-            self._cluster.close(stop_timeout_s)
+            self._cluster.close(stop_timeout_s, over=self._is_over)
             self._storage.close(stop_timeout_s)
         self._figures_at = 0.0
         self._report_figures()
         return self._shell.ending
+
+    @property
+    def _is_over(self) -> bool:
+        """Not if this program only has no part in it any more."""
+        ending = self._shell.ending
+        if ending is None or ending.failure is None:
+            return ending is not None
+        return ending.failure.reason is not GenerationFailureReason.SUPERSEDED
 
     def _turn(self) -> None:
         self._turned_at = self._package.clock.monotonic()

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from minirt.protocol.ids import SubtaskId
 from minirt.runtime.control.connection import MessageConnection
-from minirt.runtime.control.messages import Fork, HostBeat, KillGeneration, TakeGraph
+from minirt.runtime.control.messages import Fork, HostBeat, JobOver, KillGeneration, TakeGraph
 
 
 @dataclass(slots=True, eq=False)
@@ -26,7 +26,7 @@ class Host:
     graph: bytes | None = None
     """The plan of the job that it was told last, if that is not the one of its package."""
 
-    def tell(self, message: Fork | KillGeneration | TakeGraph | HostBeat) -> None:
+    def tell(self, message: Fork | KillGeneration | TakeGraph | HostBeat | JobOver) -> None:
         """Its end is noticed where its connection is read."""
         with contextlib.suppress(OSError):
             self.connection.send(message)
@@ -70,9 +70,14 @@ class Hosts:
         self._hosts.pop(host.connection, None)
         host.connection.close()
 
-    def close(self) -> None:
-        """Without their connections templates end their workers, and themselves."""
+    def close(self, *, over: bool) -> None:
+        """Without their connections templates end their workers, and themselves.
+
+        Agents that are told that the job is `over` do not look for another program that runs it.
+        """
         for host in self:
+            if over:
+                host.tell(JobOver())
             self.remove(host)
 
     def usable_slots(self) -> int | None:

@@ -209,7 +209,7 @@ class ProcessCluster:
                 self._receive(ready, known.get(ready))
         self._reception.look_around()
 
-    def close(self, timeout: float) -> None:
+    def close(self, timeout: float, *, over: bool) -> None:
         """Wait for workers that were told to stop, then end whatever is left."""
         deadline = time.monotonic() + timeout
         while self._workers and self._stopping and time.monotonic() < deadline:
@@ -217,7 +217,7 @@ class ProcessCluster:
         for worker in self._workers if self._stopping else ():
             logger.warning("worker %d did not end within %g s: it is killed", worker, timeout)
         self._entrance.close()
-        self._reception.close()
+        self._reception.close(over=over)
         self._drop_workers()
         self._watch.close()
         self._inbox.close()

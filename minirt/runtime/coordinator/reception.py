@@ -121,10 +121,10 @@ class Reception:
         for host in self.hosts:
             host.tell(KillGeneration(generation))
 
-    def close(self) -> None:
-        """End all templates, and with them their workers."""
+    def close(self, *, over: bool) -> None:
+        """End all templates, and with them their workers; `over` if nobody takes the job over."""
         orderly = len(self.hosts) > 0
-        self.hosts.close()
+        self.hosts.close(over=over)
         self._launcher.close(orderly=orderly)
 
     def name_of(self, worker: int) -> str:

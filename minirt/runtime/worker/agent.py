@@ -48,9 +48,10 @@ def run_agent(
     interface: str | None,
     wait_s: float | None,
     say: Callable[[str], None],
-) -> None:
+) -> bool:
     """Join the job whose coordinator listens at one of the addresses, and serve it until that is gone.
 
+    Returns whether another program may take the job over: not if the coordinator says that it is over.
     The addresses are tried in turn. `credentials` is asked before each turn, and raises
     FileNotFoundError as long as there are none. With `wait_s` the agent may start before the job: it says
     why it waits, for at most so many seconds. Without, there must be credentials. Workers listen at the
@@ -64,7 +65,7 @@ def run_agent(
     folder = tempfile.mkdtemp(prefix="minirt-")
     try:
         met = _meet(coordinators, credentials, folder, slots, interface, wait_s, say)
-        _serve(met)
+        return not _serve(met)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -178,7 +179,8 @@ def _hint(error: Exception) -> str:
     return "; are these the credentials of an earlier run?" if stranger else ""
 
 
-def _serve(met: _Met) -> None:
+def _serve(met: _Met) -> bool:
+    """Whether the job is over, when the coordinator is gone."""
     control, welcome = met.control, met.welcome
     start = TemplateStart(
         met.coordinator, met.network, sys.path, welcome.protocols, welcome.package
@@ -199,6 +201,7 @@ def _serve(met: _Met) -> None:
         ) from error
     options = package.options
     template.run(Beats(options.limits.heartbeat_s, options.heartbeat_timeout_s))
+    return template.job_is_over
 
 
 def _prove_storage(package: JobPackage, welcome: HostWelcome) -> None:

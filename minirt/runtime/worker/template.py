@@ -36,6 +36,7 @@ from minirt.runtime.control.host_hello import refuse_if_told
 from minirt.runtime.control.messages import (
     Fork,
     HostBeat,
+    JobOver,
     KillGeneration,
     TakeGraph,
     TemplateReady,
@@ -95,6 +96,8 @@ class Template:
         self._workers: dict[int, Fork] = {}
         """What was to be forked, by process id."""
         self._heard_at = 0.0
+        self.job_is_over = False
+        """Whether the coordinator has said so, and nobody takes the job over."""
 
     def run(self, beats: Beats | None = None) -> None:
         """Serve the coordinator until it is gone; then no worker may be left."""
@@ -144,6 +147,8 @@ class Template:
                     self._start_worker(message)
                 case TakeGraph(graph):
                     self._take_graph(graph)
+                case JobOver():
+                    self.job_is_over = True
                 case dict():  # Its storage turned out not to be that of the job.
                     refuse_if_told(message)
                 case KillGeneration(generation):
