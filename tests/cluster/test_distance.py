@@ -141,7 +141,7 @@ def test_the_benchmark_has_a_row_for_each_job(tmp_path: Path) -> None:
     with hosts_at(Link()):
         pass  # Else it is skipped.
     report = tmp_path / "report.json"
-    command = [sys.executable, "-m", "benchmarks.hosts", "--rtt-ms", "20", "--seconds", "3"]
+    command = [sys.executable, "-m", "benchmarks.hosts", "--rtt-ms", "20", "--seconds", "6"]
     command += ["--records", "100000", "--json", str(report)]
     subprocess.run(command, cwd=ROOT, check=True, timeout=200, capture_output=True)
     slow, *sums = json.loads(report.read_text())["rows"]
