@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from kafka.net.inet import KafkaNetSocket
 
 import minirt as rt
 from minirt.data.batch import Rows
@@ -301,6 +303,26 @@ def test_it_logs_in_and_says_no_password(broker: Broker, caplog: pytest.LogCaptu
 def test_a_login_that_cannot_be_had_is_refused(options: dict[str, str], message: str) -> None:
     with pytest.raises(rt.ConfigurationError, match=message):
         KafkaSink("localhost:9092", "t", delivery="direct", options=options)
+
+
+def test_a_client_whose_brokers_are_away_closes_what_it_opens(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It tries again every second, for as long as they are away."""
+    made: list[socket.socket] = []
+    make = KafkaNetSocket.socket
+
+    def made_by(maker: KafkaNetSocket, *kind: Any) -> socket.socket:
+        made.append(make(maker, *kind))
+        return made[-1]
+
+    monkeypatch.setattr(KafkaNetSocket, "socket", made_by)
+    monkeypatch.setattr("minirt_connectors.kafka.ending.START_TIMEOUT_S", 1.0)
+    monkeypatch.setattr("minirt_connectors.kafka.ending._TRY_S", 0.0)
+    with pytest.raises(rt.StorageError, match=r"127\.0\.0\.1:1"):
+        TransactionClient(Client("127.0.0.1:1", None)).open_ones()
+    assert len(made) > 1
+    assert all(one.fileno() == -1 for one in made)
 
 
 def test_tls_is_asked_for_as_told() -> None:

@@ -194,6 +194,8 @@ def _connect(cluster: Cluster) -> Any:
     from kafka.admin import KafkaAdminClient
     from kafka.net.compat import KafkaNetClient
 
+    from minirt_connectors.kafka.closing import ClosingSocket
+
     made: list[Any] = []
 
     def make(**config: Any) -> Any:
@@ -205,6 +207,7 @@ def _connect(cluster: Cluster) -> Any:
             bootstrap_servers=cluster.name.split(","),
             client_id="minirt",
             kafka_client=make,
+            proxy_url=ClosingSocket.URL,
             bootstrap_timeout_ms=int(START_TIMEOUT_S * 1000),
             request_timeout_ms=_REQUEST_TIMEOUT_MS,
             reconnect_backoff_max_ms=1000,
