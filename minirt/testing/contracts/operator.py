@@ -16,7 +16,14 @@ from minirt.errors import UserCodeError
 from minirt.graph.keys import KeySelector
 from minirt.graph.operator_spec import Form, OperatorSpec, Site, StateDealing
 from minirt.state import segments
-from minirt.testing.contracts.operating import Advance, Event, Given, Result, Subtasks
+from minirt.testing.contracts.operating import (
+    Advance,
+    Event,
+    Given,
+    Result,
+    Stored,
+    Subtasks,
+)
 
 
 class OperatorContract(ABC):
@@ -122,6 +129,27 @@ class OperatorContract(ABC):
                 results = [*seen, *_fed(third, events[place + 1 :]).end()]
                 assert self.settled(results) == wanted, f"rescaled around batch {place}"
             first.feed(event)
+
+    @pytest.mark.parametrize(("first", "second"), [(1, 2), (3, 5)])
+    def test_rescaled_to_and_fro_nothing_is_lost_or_doubled(
+        self, spec: OperatorSpec, events: Sequence[Event], first: int, second: int
+    ) -> None:
+        if spec.state is not StateDealing.BY_KEY_GROUP:
+            pytest.skip("its state is not dealt by key")
+        wanted = self._outcome(spec, events)
+        # Behind every batch: in one direction, then in the other one and restored in the other order.
+        for ways, order in (((first, second), 1), ((second, first), -1)):
+            results: list[Result] = []
+            stored: Sequence[Stored] = ()
+            for place, event in enumerate(events):
+                subtasks = Subtasks(
+                    spec, self._selectors(), ways[place % 2], restore=stored[::order]
+                )
+                subtasks.feed(event)
+                results += subtasks.results
+                stored = subtasks.snapshot(f"{place}")
+            last = Subtasks(spec, self._selectors(), ways[len(events) % 2], restore=stored[::order])
+            assert self.settled([*results, *last.end()]) == wanted, f"rescaled from {ways[0]}"
 
     def test_a_key_that_no_other_subtask_could_find_is_refused(
         self, spec: OperatorSpec, events: Sequence[Event]
