@@ -90,5 +90,6 @@ def test_an_operator_from_outside_that_forgets_its_state_is_caught(
     numbering: StageKind, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(NumberingOperator, "restore", lambda *args, **kwargs: None)
-    runs = (run_case(draw_case(seed), MODES["aligned"]) for seed in campaigns.seeds(8 * RUNS))
+    seeds = campaigns.seeds(8 * RUNS, first=11)
+    runs = (run_case(draw_case(seed), MODES["aligned"]) for seed in seeds)
     assert any("the state of op" in wrong for run in runs for wrong in run.wrong)

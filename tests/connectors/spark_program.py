@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 
 import minirt as rt
 from minirt_connectors.spark import SparkCluster
+from minirt_connectors.spark.session import QUICK_JAVA
 from tests.runtime.campaign import compare, write_files
 from tests.runtime.jobs import CASES, build
 
@@ -27,6 +28,8 @@ def main() -> None:
     session = (
         SparkSession.builder.master("local-cluster[2,2,512]")
         .config("spark.executor.memory", "512m")
+        .config("spark.driver.extraJavaOptions", QUICK_JAVA)
+        .config("spark.executor.extraJavaOptions", QUICK_JAVA)
         .config("spark.ui.enabled", "false")
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.bindAddress", "127.0.0.1")

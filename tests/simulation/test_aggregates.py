@@ -196,7 +196,7 @@ def test_results_that_are_no_longer_pending_after_a_restore(
         self._pending[:] = False
 
     monkeypatch.setattr(ArrayTable, "restore", nothing_pending)
-    assert_noticed(first=31)
+    assert_noticed(first=36)
 
 
 def test_results_that_the_end_of_input_does_not_bring(monkeypatch: pytest.MonkeyPatch) -> None:

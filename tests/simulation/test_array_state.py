@@ -59,13 +59,13 @@ def assert_noticed(first: int = 0, *, windowed: bool = False) -> None:
 def test_a_change_that_is_forgotten(monkeypatch: Patch) -> None:
     change = Segments.change
     monkeypatch.setattr(Segments, "change", lambda self, slots: change(self, slots[1:]))
-    assert_noticed()
+    assert_noticed(first=4)
 
 
 def test_a_segment_that_is_dropped_too_early(monkeypatch: Patch) -> None:
     paths = Segments.paths
     monkeypatch.setattr(Segments, "paths", lambda self: paths(self)[1:])
-    assert_noticed()
+    assert_noticed(first=11)
 
 
 def test_a_segment_that_was_not_stored(monkeypatch: Patch) -> None:
@@ -73,7 +73,7 @@ def test_a_segment_that_was_not_stored(monkeypatch: Patch) -> None:
         self._handed_over = None
 
     monkeypatch.setattr(Segments, "_take_back", forget)
-    assert_noticed(first=73)
+    assert_noticed(first=109)
 
 
 def test_a_key_group_that_gets_lost(monkeypatch: Patch) -> None:
@@ -84,7 +84,7 @@ def test_a_key_group_that_gets_lost(monkeypatch: Patch) -> None:
         restore(self, data, wrong, max_parallelism)
 
     monkeypatch.setattr(ArrayTable, "restore", wrong_groups)
-    assert_noticed(first=59)
+    assert_noticed(first=97)
 
 
 def test_a_window_that_is_given_out_again(monkeypatch: Patch) -> None:
@@ -103,7 +103,7 @@ def test_a_window_that_is_given_out_again(monkeypatch: Patch) -> None:
 def test_a_change_of_a_row_that_is_forgotten(monkeypatch: Patch) -> None:
     change = KeyedState.change
     monkeypatch.setattr(KeyedState, "change", lambda self, keys: change(self, list(keys)[1:]))
-    assert_noticed(windowed=True)
+    assert_noticed(windowed=True, first=4)
 
 
 def test_slots_that_change_before_they_are_copied(monkeypatch: Patch) -> None:
@@ -113,7 +113,7 @@ def test_slots_that_change_before_they_are_copied(monkeypatch: Patch) -> None:
 
 def test_keys_that_change_before_they_are_copied(monkeypatch: Patch) -> None:
     monkeypatch.setattr(FrozenKeys, "before_change", lambda self, keys: None)
-    assert_noticed(first=30, windowed=True)
+    assert_noticed(first=33, windowed=True)
 
 
 def test_segments_that_are_restored_in_the_wrong_order(monkeypatch: Patch) -> None:
@@ -123,4 +123,4 @@ def test_segments_that_are_restored_in_the_wrong_order(monkeypatch: Patch) -> No
         return reversed(list(read_state(*args)))
 
     monkeypatch.setattr(CheckpointStorage, "read_state", newest_first)
-    assert_noticed()
+    assert_noticed(first=12)

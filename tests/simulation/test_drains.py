@@ -95,10 +95,10 @@ def assert_noticed(first: int = 0) -> None:
 
 def test_a_job_that_goes_on_from_a_drain_that_is_not_over(monkeypatch: Patch) -> None:
     monkeypatch.setattr(CheckpointStorage, "drain_is_over", lambda self, key: True)
-    assert_noticed()
+    assert_noticed(first=33)
 
 
 def test_a_drain_that_needs_its_workers_to_the_end(monkeypatch: Patch) -> None:
     monkeypatch.setattr(CheckpointStorage, "drain_is_over", lambda self, key: True)
     monkeypatch.setattr(CheckpointCoordinator, "last_is_complete", False)
-    assert_noticed()
+    assert_noticed(first=33)

@@ -188,12 +188,12 @@ def test_a_commit_before_the_manifest(monkeypatch: Patch) -> None:
         return [CommitHandles(manifest.checkpoint_id, manifest.sink_handles), command]
 
     monkeypatch.setattr(CheckpointCoordinator, "_store", commit_and_store)
-    assert_noticed(counting, "duplicated", "is lost")
+    assert_noticed(counting, "duplicated", "is lost", first=25)
 
 
 def test_timers_that_are_not_restored(monkeypatch: Patch) -> None:
     monkeypatch.setattr(Timers, "restore", lambda *args, **options: None)
-    assert_noticed(timers, "lost", "counted")
+    assert_noticed(timers, "lost", "counted", first=15)
 
 
 @pytest.mark.parametrize("error", [1, -1])
@@ -246,7 +246,7 @@ def test_output_of_a_failed_checkpoint_that_is_not_carried_on(monkeypatch: Patch
         return commands
 
     monkeypatch.setattr(CheckpointCoordinator, "_give_up", forget)
-    assert_noticed(counting, "no consistent cut", "lost")
+    assert_noticed(counting, "no consistent cut", "lost", first=164)
 
 
 def test_a_barrier_that_overtakes_buffered_records(monkeypatch: Patch) -> None:
@@ -282,7 +282,7 @@ def test_state_of_other_key_groups_restored_as_well(monkeypatch: Patch) -> None:
         restore(self, sections, filter_groups=False)
 
     monkeypatch.setattr(KeyedState, "restore", restore_all)
-    assert_noticed(counting, "no consistent cut")
+    assert_noticed(counting, "no consistent cut", first=22)
 
 
 def test_timers_of_other_key_groups_restored_as_well(monkeypatch: Patch) -> None:
@@ -292,7 +292,7 @@ def test_timers_of_other_key_groups_restored_as_well(monkeypatch: Patch) -> None
         restore(self, sections, filter_groups=False)
 
     monkeypatch.setattr(Timers, "restore", restore_all)
-    assert_noticed(timers, "too many", "KeyError", "timer", "clock")
+    assert_noticed(timers, "too many", "KeyError", "timer", "clock", first=14)
 
 
 def test_a_restored_checkpoint_whose_output_is_not_committed_again(monkeypatch: Patch) -> None:
@@ -361,7 +361,7 @@ def test_channels_that_are_not_captured_until_their_barrier_comes(monkeypatch: P
 
 def test_recovered_records_that_are_given_to_every_new_subtask(monkeypatch: Patch) -> None:
     monkeypatch.setattr(RecoveredChannels, "_own", lambda self, channel, frames, room: frames)
-    assert_noticed(counting_unaligned, "no consistent cut", "duplicated", "counted")
+    assert_noticed(counting_unaligned, "no consistent cut", "duplicated", "counted", first=55)
 
 
 def test_recovered_records_that_are_not_captured_again(monkeypatch: Patch) -> None:

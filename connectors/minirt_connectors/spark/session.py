@@ -36,7 +36,8 @@ _LOCAL_CLUSTER = re.compile(
 )
 _HERE = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 """For a driver and executors that nobody from elsewhere shall reach."""
-_QUICK_JAVA = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
+QUICK_JAVA = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
+"""Sessions are short: quick compilation counts for more than the best code."""
 
 
 def require_java() -> None:
@@ -111,7 +112,7 @@ def cluster_session(app_name: str, master: str = LOCAL_CLUSTER) -> SparkSession:
     os.environ["SPARK_HOME"] = str(_home_of_links())
     executors = {
         "spark.executor.memory": f"{local['memory']}m",
-        "spark.executor.extraJavaOptions": _QUICK_JAVA,
+        "spark.executor.extraJavaOptions": QUICK_JAVA,
     }
     return _start(app_name, master, _HERE | executors)
 
@@ -193,8 +194,7 @@ def _gateway() -> Any:
             conf = SparkConf(loadDefaults=False).setAll(
                 [
                     ("spark.driver.memory", "1g"),
-                    # Sessions are short: quick compilation counts for more than the best code.
-                    ("spark.driver.extraJavaOptions", _QUICK_JAVA),
+                    ("spark.driver.extraJavaOptions", QUICK_JAVA),
                 ]
             )
             return launch_gateway(conf, popen_kwargs={"stderr": stderr})
