@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -56,8 +57,17 @@ def test_a_right_mode_passes(call: Call, mode: str) -> None:
     assert re.match(r"0 records lost, (0 duplicated|\d+ repeated, which this mode may do)", lost)
 
 
+@pytest.fixture
+def brief_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For a smaller counterexample: tests/conformance/test_shrink.py looks at how small it becomes."""
+    module = import_module("minirt.testing.conformance.shrink")
+    monkeypatch.setattr(module, "_SEEDS_PER_CANDIDATE", 0)
+    monkeypatch.setattr(module, "_LAST_SEEDS", 5)
+
+
+@pytest.mark.usefixtures("brief_search")
 def test_a_wrong_mode_fails_and_the_counterexample_can_be_replayed(call: Call) -> None:
-    called = call("conformance", HASTY, "--runs", "40")
+    called = call("conformance", HASTY, "--runs", "10")
     assert called.status == 1
     assert "runs failed, those of the seeds " in called.out
     assert re.search(r"op0: source, (1 split|2 splits) of ", called.out)
@@ -77,11 +87,12 @@ def test_one_seed_shows_all_steps(call: Call) -> None:
     assert "coordinator 1: starts, form 0" in called.out
 
 
+@pytest.mark.usefixtures("brief_search")
 def test_json_is_one_object_on_standard_output(call: Call) -> None:
     passed = json.loads(call("conformance", "unaligned", "--runs", "8", "--json").out)
     assert (passed["passed"], passed["runs"], passed["counterexample"]) == (True, 8, None)
     assert passed["cuts"] > 0
-    called = call("conformance", HASTY, "--start", "100", "--runs", "40", "--json")
+    called = call("conformance", HASTY, "--start", "100", "--runs", "10", "--json")
     assert called.status == 1
     failed = json.loads(called.out)
     assert failed["failures"][0]["seed"] >= 100
