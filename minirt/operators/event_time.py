@@ -49,9 +49,11 @@ def _stamp_rows(
     read: list[Any] | pa.RecordBatch, timestamp: Callable[[Any], Any], origin: str
 ) -> Rows:
     records = Columns(read).rows().records if isinstance(read, pa.RecordBatch) else read
-    times = [timestamp(record) for record in records]
+    upcoming = iter(records)
+    times = [timestamp(record) for record in upcoming]
     if not all(type(time) is int for time in times):
-        times = [event_time_ms(timestamp(record)) for record in records]
+        upcoming = iter(records)
+        times = [event_time_ms(timestamp(record)) for record in upcoming]
     _check_range(min(times), max(times), origin)
     return Rows(records, times)
 

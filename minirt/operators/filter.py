@@ -87,15 +87,16 @@ class FilterOperator(Operator):
 
     def _kept(self, rows: Rows) -> Rows:
         keep, times = self._predicate, rows.timestamps
-        wanted = [keep(record) for record in rows.records]
+        upcoming = iter(rows.records)
+        wanted = [keep(record) for record in upcoming]
         kept_times = None if times is None else list(compress(times, wanted))
         return Rows(list(compress(rows.records, wanted)), kept_times)
 
     def _taken(self, rows: Rows) -> Rows:
-        keep, take = self._predicate, self.ctx.custody.take
+        keep, take, upcoming = self._predicate, self.ctx.custody.take, iter(rows.records)
         if rows.timestamps is None:
-            return Rows([take(record) for record in rows.records if keep(record)])
-        stamped = zip(rows.records, rows.timestamps, strict=True)
+            return Rows([take(record) for record in upcoming if keep(record)])
+        stamped = zip(upcoming, rows.timestamps, strict=True)
         kept = [(take(record), time) for record, time in stamped if keep(record)]
         return Rows([record for record, _ in kept], [time for _, time in kept])
 

@@ -227,7 +227,8 @@ class KeyedProcessOperator(ContextOperator, KeyedOperator):
 
     def _results(self, rows: Rows, input_index: int) -> Iterator[Produced]:
         state, key_of, handle = self.state, self._keys[input_index], self._handlers[input_index]
-        keys = [key_of(record) for record in rows.records]
+        upcoming = iter(rows.records)
+        keys = [key_of(record) for record in upcoming]
         check_stored_keys(keys, rows.records, self.ctx.label)
         keys = distinct_keys(keys)
         state.change(keys)

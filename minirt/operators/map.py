@@ -60,11 +60,12 @@ class MapOperator(Operator):
 
     def process(self, batch: Batch, input_index: int) -> None:
         rows, function, take = batch.rows(), self._functions[input_index], self.ctx.custody.take
+        upcoming = iter(rows.records)
         try:
             if self._trusted[input_index]:
-                records = [function(record) for record in rows.records]
+                records = [function(record) for record in upcoming]
             else:
-                records = [take(function(record)) for record in rows.records]
+                records = [take(function(record)) for record in upcoming]
         except Exception as error:
             raise user_error(self.ctx.label, error) from error
         self.ctx.emit(Rows(records, rows.timestamps))

@@ -75,7 +75,8 @@ class ReduceOperator(KeyedOperator):
             try:
                 keys = [*map(key_of, records)]
             except Exception:  # Once more, in a way that names the record.
-                keys = [key_of(record) for record in records]
+                upcoming = iter(records)
+                keys = [key_of(record) for record in upcoming]
             simple = are_simple(keys)
             if not simple:
                 check_stored_keys(keys, records, self.ctx.label)

@@ -243,9 +243,9 @@ class RowWindowOperator(ContextOperator, Outlet):
     def _keys_of(self, records: list[Any]) -> list[Any]:
         if self._key_of is None:
             return [None] * len(records)
-        key_of = self._key_of
+        key_of, upcoming = self._key_of, iter(records)
         try:
-            keys = [key_of(record) for record in records]
+            keys = [key_of(record) for record in upcoming]
         except Exception as error:
             raise user_error(self.ctx.label, error) from error
         check_stored_keys(keys, records, self.ctx.label)

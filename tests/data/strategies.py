@@ -47,7 +47,7 @@ NUMPY_SCALARS = st.sampled_from(
         np.str_(""),
         np.bytes_(b"ab"),
         np.datetime64("2024-02-03T04:05:06.789", "ns"),
-        np.datetime64("NaT"),
+        np.datetime64("NaT", "ns"),
         np.timedelta64(5, "h"),
     ]
 )

@@ -207,7 +207,7 @@ def test_a_record_that_contains_itself_is_named() -> None:
         (np.bytes_(b"\0\1"), "AAE="),
         (np.datetime64(1_700_000_000_123_456_789, "ns"), "2023-11-14T22:13:20.123456789"),
         (np.datetime64("2024-05-06"), "2024-05-06"),
-        (np.datetime64("NaT"), None),
+        (np.datetime64("NaT", "ns"), None),
         (np.timedelta64(1, "ns"), "P0DT0.000000001S"),
         (np.timedelta64(1, "m"), "P0DT60S"),
         (np.timedelta64(1, "Y"), "1 years"),

@@ -227,16 +227,28 @@ def user_error(label: str, error: BaseException, record: Any = None) -> MinirtEr
     """The error to raise when a function of the user raised `error`.
 
     Unless it is given, the record is taken from the innermost frame of minirt's own operators, where it
-    is by convention a local variable called `record`: that costs nothing as long as nothing fails.
+    is by convention a local variable called `record`, or what the iterator of a list called `upcoming`
+    gave last: that costs nothing as long as nothing fails. A comprehension needs such an iterator, as from
+    Python 3.12 on its own variable is gone once it has failed.
     """
     if isinstance(error, MinirtError):
         return error
     culprit = record
     for frame, _ in traceback.walk_tb(error.__traceback__) if record is None else ():
-        is_ours = frame.f_globals.get("__name__", "").startswith("minirt.operators")
-        if is_ours and "record" in frame.f_locals:
+        if not frame.f_globals.get("__name__", "").startswith("minirt.operators"):
+            continue
+        if "record" in frame.f_locals:
             culprit = frame.f_locals["record"]
+        elif "upcoming" in frame.f_locals:
+            culprit = _given_last(frame.f_locals["upcoming"])
     return UserCodeError(f"operator {label} failed on record {shown(culprit)}\n{_trace(error)}")
+
+
+def _given_last(upcoming: Iterator[Any]) -> Any:
+    """The item that an iterator of a list gave last; None if it has come to the end of the list."""
+    reduced: Any = upcoming.__reduce__()  # Iterators have no other way to say where they are.
+    _, (items,), *position = reduced
+    return items[position[0] - 1] if position else None
 
 
 def chain_error(name: str, error: Exception) -> MinirtError:

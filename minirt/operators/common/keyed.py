@@ -47,7 +47,8 @@ def keys_of(batch: Batch, selector: KeySelector) -> list[Any]:
     try:
         return [*map(key_of, records)]
     except Exception:  # Once more, in a way that names the record.
-        return [key_of(record) for record in records]
+        upcoming = iter(records)
+        return [key_of(record) for record in upcoming]
 
 
 def check_stored_keys(keys: Sequence[Any], records: Sequence[Any], label: str) -> None:

@@ -22,6 +22,7 @@ import tempfile
 import threading
 import time
 import traceback
+import warnings
 from dataclasses import dataclass, replace
 from types import FrameType
 from typing import NoReturn
@@ -184,7 +185,11 @@ class Template:
     def _fork(self, place: WorkerPlace) -> int:
         """The process id of the worker; in the worker it does not return."""
         gc.freeze()
-        pid = os.fork()
+        with warnings.catch_warnings():
+            # Python 3.12 and newer warn of threads that libraries keep in C, as OpenBLAS does, which
+            # are ready for forks. A job with threads of Python is not forked.
+            warnings.filterwarnings("ignore", ".* is multi-threaded", DeprecationWarning)
+            pid = os.fork()
         if pid:
             return pid
         status = _FORKED_FAILED
