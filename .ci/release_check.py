@@ -179,6 +179,9 @@ def try_in_empty_environment(python: str, wheel: Path, folder: Path) -> None:
     run(["minirt", "new", "project"], work, environ)
     run([here, *PIP, "install", "pytest"])
     run([here, "-m", "pytest", "-q"], work / "project", environ)
+    shutil.copy(wheel, work / "project")  # As its README says, for the container.
+    wanted = ["--no-deps", "--find-links", ".", "--requirement", "requirements.txt"]
+    run([here, *PIP, "download", "--dest", folder / "found", *wanted], work / "project")
     run(["minirt", "run", "job.py", "--config", "minirt.toml"], work / "project", environ)
 
 
