@@ -31,9 +31,12 @@ def _check(value: Any, label: str) -> None:
         return
     path, culprit = _culprit(value)
     where = " in ".join(reversed(path[1:] or path)) or "it"
+    remedy = "create it in open() of a process function instead, or do without it"
+    if isinstance(problem, NameError):  # From Python 3.14 on, pickling evaluates annotations.
+        remedy = "if an annotation has that name, begin its file with `from __future__ import annotations`"
     raise ConfigurationError(
         f"{label} cannot be sent to a worker: {where} is a {_type_name(culprit)}, which cannot be "
-        f"pickled ({problem}); create it in open() of a process function instead, or do without it"
+        f"pickled ({problem}); {remedy}"
     ) from problem
 
 

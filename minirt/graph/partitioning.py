@@ -7,13 +7,13 @@ partitioning. A subclass that leaves out a fact which decides about data is refu
 
 from __future__ import annotations
 
-import inspect
 from abc import ABC, abstractmethod
 from enum import Enum
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import pyarrow as pa
 
+from minirt.annotations import annotations_of
 from minirt.errors import ConfigurationError
 from minirt.graph.describe import describe_key
 from minirt.graph.keys import KeySelector
@@ -171,7 +171,7 @@ def _says(cls: type, fact: str) -> bool:
         said = vars(one).get(fact)
         if fact in vars(one) and not getattr(said, "__isabstractmethod__", False):
             return True
-        if fact in inspect.get_annotations(one):
+        if fact in annotations_of(one):
             return True
     return False
 

@@ -11,6 +11,7 @@ import typing
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from minirt.annotations import signature_of
 from minirt.errors import ConfigurationError
 from minirt.state.binding import check_states, declarations
 from minirt.state.handles import Handle
@@ -85,7 +86,7 @@ def check_key_function(function: Any, label: str) -> None:
 def check_arity(function: Callable[..., Any], label: str, *given: str) -> None:
     """Raise ConfigurationError if `function` cannot be called with the arguments `given`."""
     try:
-        signature = inspect.signature(function)
+        signature = signature_of(function)
     except (TypeError, ValueError):  # many builtins do not tell
         return
     try:

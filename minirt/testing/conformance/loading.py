@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import inspect
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
+from minirt.annotations import signature_of
 from minirt.errors import ConfigurationError
 from minirt.modes import find_mode
 from minirt.protocol.barriers import CheckpointMode
@@ -64,7 +64,7 @@ def load_object(name: str) -> Any:
 
 def _check_callable(found: Any, name: str, what: str) -> None:
     try:
-        inspect.signature(found).bind()
+        signature_of(found).bind()
     except TypeError as error:
         raise ConfigurationError(
             f"{name} cannot be called without arguments ({error}); name {what}, or a function that"
