@@ -21,7 +21,7 @@ from minirt.protocol.restart_commands import KeepFor
 from minirt.protocol.subtask_commands import SubtaskCommand
 from minirt.runtime.control.messages import PeerBack, PeerLost, SentCommand
 from minirt.runtime.control.package import Deployment, JobPackage
-from minirt.runtime.coordinator.cluster import hosts
+from minirt.runtime.coordinator.cluster import Receivers
 from minirt.testing.faults import INJECTED, Chaos
 from minirt.testing.schedule import Schedule
 from minirt.testing.simulated_channel import SimulatedChannel
@@ -79,7 +79,7 @@ class SimulatedCluster:
         self._schedule.add(*self.workers)
 
     def send(self, command: SubtaskCommand) -> None:
-        numbers = hosts(command, self._graph, self._placement)
+        numbers = Receivers(self._graph, self._placement).of(command)
         for worker in self.workers:
             if worker.generation == command.generation and worker.number in numbers:
                 worker.tell(SentCommand(command, self._clock.monotonic()))

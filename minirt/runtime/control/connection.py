@@ -1,8 +1,4 @@
-"""A control connection: whole messages both ways over a stream socket, as their length and their pickle.
-
-Classes and functions of the user's program travel by value, as the job itself does: in the process that
-reads the message, the program's own module has another name, or is not there at all.
-"""
+"""A control connection: whole messages both ways over a stream socket, as their length and their pickle."""
 
 from __future__ import annotations
 
@@ -11,12 +7,11 @@ import socket
 import struct
 from typing import Any
 
-import cloudpickle
-
 from minirt.errors import ConfigurationError, MinirtError
 from minirt.runtime.channels.network import Address, Network, Socket, connected
 from minirt.runtime.channels.tls import has_pending
 from minirt.runtime.control.handshake import call
+from minirt.runtime.control.packing import packed
 
 _LENGTH = struct.Struct("<Q")
 _RECEIVE_BYTES = 64 * 1024
@@ -56,15 +51,24 @@ class MessageConnection:
     def close(self) -> None:
         self._sock.close()
 
-    def send(self, message: object) -> None:
-        """Raises UnsendableError before anything is sent, OSError if the other end is gone or stuck."""
+    @staticmethod
+    def sealed(message: object) -> bytes:
+        """A message as it is sent, to one or to several. Raises UnsendableError."""
         try:
-            data = cloudpickle.dumps(message)
+            data = packed(message)
         except Exception as error:  # Objects that refuse raise whatever they like.
             raise UnsendableError(
                 f"it cannot be sent to another process ({type(error).__name__}: {error})"
             ) from error
-        self._sock.sendall(_LENGTH.pack(len(data)) + data)
+        return _LENGTH.pack(len(data)) + data
+
+    def send(self, message: object) -> None:
+        """Raises UnsendableError before anything is sent, OSError if the other end is gone or stuck."""
+        self.send_sealed(self.sealed(message))
+
+    def send_sealed(self, message: bytes) -> None:
+        """Send what `sealed` has made. Raises OSError likewise."""
+        self._sock.sendall(message)
 
     def receive(self) -> Any:
         """The next message, waiting for it. Raises EOFError or OSError if the other end is gone."""
@@ -78,8 +82,11 @@ class MessageConnection:
         Raises EOFError or OSError if the other end is gone and nothing is left of it.
         """
         try:
-            for _ in range(_READS_MAX):
-                self._take(self._sock.recv(_RECEIVE_BYTES, socket.MSG_DONTWAIT))
+            reads_left, full = _READS_MAX, True
+            while full and reads_left:
+                data = self._sock.recv(_RECEIVE_BYTES, socket.MSG_DONTWAIT)
+                self._take(data)
+                reads_left, full = reads_left - 1, len(data) == _RECEIVE_BYTES
             while has_pending(self._sock):
                 self._take(self._sock.recv(_RECEIVE_BYTES, socket.MSG_DONTWAIT))
         except BlockingIOError:

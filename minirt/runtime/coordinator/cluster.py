@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
-from minirt.graph.execution import ExecutionGraph
+from minirt.graph.execution import ExecutionGraph, Vertex
 from minirt.monitoring.log_lines import LogLine
 from minirt.monitoring.subtask_metrics import SubtaskMetrics
 from minirt.protocol.ids import SubtaskId
@@ -80,9 +80,18 @@ class WorkerCluster(Cluster, BringsBack, Protocol):
         """
 
 
-def hosts(
-    command: SubtaskCommand, graph: ExecutionGraph, placement: Mapping[SubtaskId, int]
-) -> list[int]:
-    """The workers that host any subtask to which the command goes."""
-    vertices = [v for v in graph.vertices if v.is_source or not command.to_sources]
+class Receivers:
+    """The workers that get a command. They are found once, so that no barrier waits for that."""
+
+    def __init__(self, graph: ExecutionGraph, placement: Mapping[SubtaskId, int]) -> None:
+        sources = [vertex for vertex in graph.vertices if vertex.is_source]
+        self._of_sources = _workers_of(sources, placement)
+        self._of_all = _workers_of(graph.vertices, placement)
+
+    def of(self, command: SubtaskCommand) -> Sequence[int]:
+        """The workers that host any subtask to which it goes."""
+        return self._of_sources if command.to_sources else self._of_all
+
+
+def _workers_of(vertices: Iterable[Vertex], placement: Mapping[SubtaskId, int]) -> list[int]:
     return sorted({placement[id] for vertex in vertices for id in vertex.subtasks()})

@@ -8,7 +8,7 @@ import secrets
 import shutil
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -61,7 +61,7 @@ from minirt.runtime.control.messages import (
 from minirt.runtime.control.package import Deployment, JobPackage
 from minirt.runtime.control.shape import Shape
 from minirt.runtime.coordinator.addresses import entrance_of, private_folder
-from minirt.runtime.coordinator.cluster import hosts
+from minirt.runtime.coordinator.cluster import Receivers
 from minirt.runtime.coordinator.hosts import slots_of
 from minirt.runtime.coordinator.inbox import Inbox
 from minirt.runtime.coordinator.launching import Launch
@@ -105,6 +105,7 @@ class ProcessCluster:
         self._unknown: list[MessageConnection] = []
         self._lifelines: list[MessageConnection] = []
         self._deployment: Deployment | None = None
+        self._receivers = Receivers(self._graph, placement)
         self._workers: dict[int, MessageConnection] = {}
         self._addresses: dict[int, Address] = {}
         self._back: dict[int, Deployment] = {}
@@ -153,19 +154,19 @@ class ProcessCluster:
 
     def _take_shape(self, shape: Shape) -> None:
         self._graph, self.placement = shape.graph, shape.placement
+        self._receivers = Receivers(shape.graph, shape.placement)
         self.names = shape.graph.subtask_names()
         self._reception.take_shape(slots_of(shape.placement), shape.pickled)
 
     def send(self, command: SubtaskCommand) -> None:
         if command.generation != self._generation:
             return
-        for worker in hosts(command, self._graph, self.placement):
-            self._tell(worker, SentCommand(command, self._package.clock.monotonic()))
+        sent = SentCommand(command, self._package.clock.monotonic())
+        self._tell(self._receivers.of(command), sent)
 
     def keep_for(self, command: KeepFor) -> None:
         if command.generation == self._generation:
-            for worker in list(self._workers):
-                self._tell(worker, PeerLost(command.worker))
+            self._tell(list(self._workers), PeerLost(command.worker))
 
     def bring_back(self, worker: int, deployment: Deployment) -> None:
         if deployment.generation == self._generation and not self._stopping:
@@ -182,8 +183,7 @@ class ProcessCluster:
             self._reception.kill(command.generation)
             self._drop_workers()
             return
-        for worker in list(self._workers):
-            self._tell(worker, command)
+        self._tell(list(self._workers), command)
 
     # What the loop calls.
 
@@ -291,7 +291,7 @@ class ProcessCluster:
                 self._take_figures(metrics)
                 self._post(WorkerSeen(generation, worker))
                 if self._package.options.trace:
-                    self._tell(worker, ClockQuestion(self._package.clock.monotonic()))
+                    self._tell([worker], ClockQuestion(self._package.clock.monotonic()))
             case FiguresOfCall(metrics=metrics):
                 self._take_figures(metrics)
             case ClockAnswer(_, worker, asked_at, answered_at):
@@ -318,21 +318,20 @@ class ProcessCluster:
         self._post(WorkerSeen(hello.generation, hello.worker))
         if hello.life:
             peers = Peers(self.placement, self._addresses)
-            self._tell(hello.worker, Assignment(self._back[hello.worker], peers))
+            self._tell([hello.worker], Assignment(self._back[hello.worker], peers))
             return
         if len(self._addresses) < len(set(self.placement.values())):
             return
         peers = Peers(self.placement, self._addresses)
         for worker, mine in hosted(self.placement).items():
-            self._tell(worker, Assignment(self._deployment.only(mine), peers))
+            self._tell([worker], Assignment(self._deployment.only(mine), peers))
         self._post(WorkersConnected(self._generation))
 
     def _on_restored(self, generation: int, worker: int) -> None:
         """Only by now do others call it, as it answers at once."""
         if generation == self._generation and worker in self._back:
             back = PeerBack(worker, self._addresses[worker], self._back[worker].processed)
-            for other in [one for one in self._workers if one != worker]:
-                self._tell(other, back)
+            self._tell([other for other in self._workers if other != worker], back)
 
     def _is_news(self, told: WorkerHello | WorkerExited) -> bool:
         """Whether it is about the last life of a worker, and nobody has told it to stop."""
@@ -388,18 +387,21 @@ class ProcessCluster:
         lost = WorkerLostError(f"worker {worker} ({process}: {', '.join(names)}) {how}")
         self._post(WorkerFailed(self._generation, lost, worker if has_ended else None))
 
-    def _tell(self, worker: int, message: ToWorker) -> None:
-        connection = self._workers.get(worker)
-        if connection is None:
-            return
-        try:
-            connection.send(message)
+    def _tell(self, workers: Iterable[int], message: ToWorker) -> None:
+        try:  # Packed once for all of them: a checkpoint begins with this.
+            packed = MessageConnection.sealed(message)
         except UnsendableError as error:
             self._post(GenerationFailed(error, fatal=True))
-        except (
-            BlockingIOError,
-            TimeoutError,
-        ):  # Half of a message may be on its way: nothing can follow.
+            return
+        for worker in workers:
+            if (connection := self._workers.get(worker)) is not None:
+                self._send_sealed(worker, connection, packed)
+
+    def _send_sealed(self, worker: int, connection: MessageConnection, packed: bytes) -> None:
+        try:
+            connection.send_sealed(packed)
+        except (BlockingIOError, TimeoutError):
+            # Half of a message may be on its way: nothing can follow.
             self._hear_out(worker)
             connection.close()
             self._workers.pop(worker, None)

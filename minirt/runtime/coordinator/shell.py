@@ -99,9 +99,11 @@ class JobShell:
         commands = self._protocol.handle(event, now, self._clock.now())
         if self._protocol.status is not status:
             self._observer.on_status(self._protocol.status, self._protocol.generation)
-        self._tell_under_way(event, now)
         for command in commands:
             self._execute(command)
+        self._tell_under_way(event, now)  # Behind the commands: no barrier waits for observers.
+        if commands and isinstance(commands[-1], EndJob):
+            self._tell_end(commands[-1])
 
     def fire_timers(self) -> None:
         """Feed the timers that are due."""
@@ -115,6 +117,11 @@ class JobShell:
         if due or isinstance(event, _MOVES_CHECKPOINTS):
             self._parts_untold, self._parts_told_at = False, now
             self._observer.on_checkpoint_under_way(self._protocol.checkpoint_under_way)
+
+    def _tell_end(self, ending: EndJob) -> None:
+        if ending.ended_because is not None:
+            self._observer.on_told_to_end(ending.ended_because)
+        self._observer.on_end(ending.status, ending.error)
 
     def _execute(self, command: JobCommand) -> None:
         if isinstance(command, STORAGE_COMMANDS):
@@ -146,9 +153,6 @@ class JobShell:
                 self._observer.on_restart(failure.error, delay_s)
             case EndJob():
                 self.ending = command
-                if command.ended_because is not None:
-                    self._observer.on_told_to_end(command.ended_because)
-                self._observer.on_end(command.status, command.error)
 
     def _bring_back(self, command: KeepFor | BringBack) -> None:
         assert self._brings_back is not None

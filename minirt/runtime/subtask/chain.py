@@ -83,6 +83,8 @@ class Chain:
         self._clocked = [one for one in self.operators if _overrides(one, *_ASKED_FOR_TIME)]
         placed = [*enumerate(self.operators, len(vertex.operators) - len(self.operators))]
         self._addressed = [(at, one) for at, one in placed if _overrides(one, "on_mail")]
+        self.takes_mail = bool(self._addressed)
+        """Whether any operator may ever get mail."""
         self._limited = [(at, one) for at, one in placed if _overrides(one, "room")]
         self.on_time_passed: Callable[[int | None, bool | None], None] = _nobody_told
         """Told what event time does once all operators know it."""
@@ -102,6 +104,8 @@ class Chain:
 
     def room(self, place: int) -> int | None:
         """How many more records it can take up now at this place; None if any number."""
+        if not self._limited:
+            return None
         rooms = [one.room for at, one in self._limited if at >= place]
         return min((room for room in rooms if room is not None), default=None)
 

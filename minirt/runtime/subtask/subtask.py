@@ -147,7 +147,7 @@ class Subtask:
     @property
     def _has_mail(self) -> bool:
         """Mail makes an operator emit: that belongs behind restored records that go to those behind it."""
-        return self.chain.has_mail(self.input.restored_place)
+        return self.chain.takes_mail and self.chain.has_mail(self.input.restored_place)
 
     # What the host tells.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import queue
 import threading
 from collections import deque
 from contextvars import Context, copy_context
@@ -21,7 +22,9 @@ class UploadQueue:
     def __init__(self, uploads_max: int) -> None:
         self._uploads_max = uploads_max
         self._waiting: deque[tuple[Context, SnapshotUpload]] = deque()
-        self._changed = threading.Condition()
+        self._lock = threading.Lock()
+        self._bell: queue.SimpleQueue[None] = queue.SimpleQueue()
+        """Rung for each snapshot: whoever waits for it wakes in one step, which a condition does not."""
         self._given_up = 0
         """The newest checkpoint that was given up; so are all older ones that are not complete."""
 
@@ -30,30 +33,27 @@ class UploadQueue:
 
     def put(self, upload: SnapshotUpload) -> None:
         """Raises StorageError if too many wait: whoever goes on taking snapshots runs out of memory."""
-        with self._changed:
+        with self._lock:
             if len(self._waiting) >= self._uploads_max:
                 raise StorageError(
                     f"{len(self._waiting)} snapshots wait to be stored, and {upload.name} has one more: "
                     "storage does not keep up or hangs"
                 )
             self._waiting.append((copy_context(), upload))
-            self._changed.notify()
+        self._bell.put(None)
 
     def take(self) -> list[tuple[Context, SnapshotUpload]]:
         """The next one, waiting for it, and what else waits of its checkpoint, each with the context in
         which it was put here."""
-        with self._changed:
-            while not self._waiting:
-                self._changed.wait()
-            taken = [self._waiting.popleft()]
-            _, first = taken[0]
-            while self._waiting and self._waiting[0][1].checkpoint_id == first.checkpoint_id:
-                taken.append(self._waiting.popleft())
-            return taken
+        while True:
+            self._bell.get()
+            with self._lock:
+                if taken := self._first():  # Else it was stored together with the one before.
+                    return taken
 
     def give_up(self, checkpoint_id: int) -> None:
         """Nobody wants the snapshots of this checkpoint any more."""
-        with self._changed:
+        with self._lock:
             self._given_up = max(self._given_up, checkpoint_id)
             self._waiting = deque(
                 (context, upload.without_state() if self.is_given_up(upload) else upload)
@@ -63,3 +63,12 @@ class UploadQueue:
     def is_given_up(self, upload: SnapshotUpload) -> bool:
         """Whether it need not be stored; to be asked also while that is done."""
         return upload.checkpoint_id <= self._given_up
+
+    def _first(self) -> list[tuple[Context, SnapshotUpload]]:
+        """All that waits at the head of one checkpoint, which waits no more."""
+        taken: list[tuple[Context, SnapshotUpload]] = []
+        while self._waiting:
+            if taken and self._waiting[0][1].checkpoint_id != taken[0][1].checkpoint_id:
+                break
+            taken.append(self._waiting.popleft())
+        return taken
