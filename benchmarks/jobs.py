@@ -37,6 +37,8 @@ _POLL_S = 0.001
 
 NUMPY_ALONE = "kernels=numpy"
 """An argument of the program: without compiled kernels."""
+ON_DEMAND = "flush=on_demand"
+"""Likewise: buffers leave as soon as nobody has anything else to do."""
 
 Build = Callable[[rt.Environment, Work], CheckSink]
 
@@ -252,7 +254,10 @@ def start(
 
 def main() -> None:
     work = Work.parse(sys.argv[1:])
-    options = rt.Options(kernels="numpy") if NUMPY_ALONE in sys.argv[1:] else None
+    options = rt.Options(
+        kernels="numpy" if NUMPY_ALONE in sys.argv[1:] else "auto",
+        flush="on_demand" if ON_DEMAND in sys.argv[1:] else "timeout",
+    )
     job, sink = start(work, options)
     result = job.wait()
     checkpoints = result.completed_checkpoints if work.checkpoint_ms else 0

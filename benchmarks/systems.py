@@ -97,6 +97,11 @@ PEERS: Mapping[str, System] = {
             command=(*MINIRT.command, "kernels=numpy"),
             works=_COLUMN_WORKS,
         ),
+        replace(
+            MINIRT,
+            name="minirt-on-demand",
+            command=(*MINIRT.command, "flush=on_demand"),
+        ),
         System(
             "flink",
             _COLUMN_WORKS | _works("latency"),

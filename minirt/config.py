@@ -116,6 +116,9 @@ class Options:
 
     buffer_timeout: Duration = "10ms"
     """How long a record waits at most for its buffer to fill."""
+    flush: Literal["timeout", "on_demand"] = "timeout"
+    """When buffers leave that are not full: "timeout", once `buffer_timeout` is over; "on_demand", as soon
+    as sender and receiver have nothing else to do, which gains latency for CPU time."""
     heartbeat_timeout: Duration = "20s"
     """A worker that is silent for this long is killed; must exceed the slowest single function call."""
     placement: Literal["subtask", "slots"] = "subtask"
@@ -161,6 +164,7 @@ class Options:
                 f"heartbeat_timeout must exceed {2 * self.limits.heartbeat_s} s, twice the heartbeat"
             )
         _one_of("placement", self.placement, ("subtask", "slots"))
+        _one_of("flush", self.flush, ("timeout", "on_demand"))
         _one_of("log_format", self.log_format, ("text", "json"))
         _one_of("log_level", self.log_level, ("debug", "info", "warning", "error"))
         _one_of("kernels", self.kernels, ("auto", "numba", "numpy"))

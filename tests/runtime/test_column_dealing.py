@@ -20,9 +20,10 @@ from minirt.graph.keys import KeySelector
 from minirt.monitoring.subtask_metrics import SubtaskMetrics
 from minirt.partitionings import Broadcast, Custom, Forward, Hash, Partitioning, Rebalance, Rescale
 from minirt.runtime.channels.batches import batch_of
+from minirt.runtime.channels.buffers import Outlet
 from minirt.runtime.channels.channels import OutputChannel
 from minirt.runtime.channels.frames import Frame, Kind, watermark_frame
-from minirt.runtime.channels.output import LinkOutput, Outlet
+from minirt.runtime.channels.output import LinkOutput
 from minirt.runtime.subtask.recovered import _Dealer
 
 CODEC = RowCodec()

@@ -171,6 +171,26 @@ def test_its_credit_begins_anew() -> None:
     assert (woken, sent(output)) == ([True], ["ef"])
 
 
+def test_it_waits_for_nothing_more_only_once_it_has_caught_up() -> None:
+    """So no buffer is sent on demand to a receiver that is away, or has much to do."""
+    size = frame_of("ab").size
+    output = channel()
+    assert output.taken
+    output.put(frame_of("ab"))
+    sent(output)
+    assert not output.taken
+    output.on_credit(size, 1 << 20)
+    assert output.taken
+    output.park()
+    assert not output.taken
+    output.resume(0)
+    assert not output.taken
+    sent(output)
+    assert not output.taken
+    output.on_credit(size, 1 << 20)
+    assert output.taken
+
+
 def test_barriers_that_wait_for_it_are_dropped() -> None:
     output, left = channel(), []
     output.barrier_left = lambda: left.append(True)

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from minirt.config import Limits
-from minirt.data.batch import Rows
+from minirt.data.batch import Columns, Rows
 from minirt.data.codec import RowCodec
 from minirt.graph.execution import Link
 from minirt.graph.keys import KeySelector
@@ -18,9 +19,10 @@ from minirt.monitoring.subtask_metrics import SubtaskMetrics
 from minirt.partitionings import Custom, Partitioning, Rebalance
 from minirt.protocol.barriers import Barrier
 from minirt.runtime.channels.batches import batch_of
+from minirt.runtime.channels.buffers import Outlet
 from minirt.runtime.channels.channels import OutputChannel
 from minirt.runtime.channels.frames import Frame, Kind, barrier_frame
-from minirt.runtime.channels.output import LinkOutput, Outlet, Outputs, Overtaken
+from minirt.runtime.channels.output import LinkOutput, Outputs, Overtaken
 
 CODEC = RowCodec()
 BARRIER = Barrier(3, "any", 0.0)
@@ -197,3 +199,64 @@ def test_records_that_wait_are_sent_when_the_oldest_are_due(subject: Subject) ->
     subject.outputs.flush_due(7.0)
     assert subject.sent(1) == [6.0]
     assert subject.outputs.flush_at is None
+
+
+def test_a_buffer_that_is_wanted_leaves_though_it_is_not_due(subject: Subject) -> None:
+    assert not subject.outputs.wanted
+    subject.outputs.begin_slice(5.0)
+    subject.emit(1, 2)
+    assert subject.outputs.wanted
+    subject.outputs.flush_wanted()
+    assert [subject.sent(channel) for channel in range(3)] == [[1], [2], [1, 2]]
+    assert not subject.outputs.wanted
+    assert subject.outputs.flush_at is None
+
+
+def test_a_buffer_is_not_wanted_while_its_own_receiver_has_not_taken_what_was_sent(
+    subject: Subject,
+) -> None:
+    """It leaves once the receiver has, or when it has waited for its timeout."""
+    subject.emit(1, 2)
+    subject.outputs.flush_wanted()
+    sent = [subject.channels[channel].poll() for channel in range(3)]
+    subject.outputs.begin_slice(5.0)
+    subject.emit(3, 4)
+    assert not subject.outputs.wanted
+    subject.outputs.flush_wanted()
+    assert [subject.sent(channel) for channel in range(3)] == [[], [], []]
+    taken = sent[1]
+    assert taken is not None
+    subject.channels[1].on_credit(taken.size, 1 << 20)
+    assert subject.outputs.wanted
+    subject.outputs.flush_wanted()
+    assert [subject.sent(channel) for channel in range(3)] == [[], [4], []]
+    subject.outputs.flush_due(6.0)
+    assert [subject.sent(channel) for channel in range(3)] == [[3], [], [3, 4]]
+
+
+def test_a_buffer_is_not_wanted_while_the_frame_before_is_in_the_queue(subject: Subject) -> None:
+    subject.emit(1, 2)
+    subject.outputs.flush_wanted()
+    subject.emit(3, 4)
+    subject.outputs.flush_wanted()
+    assert [subject.sent(channel) for channel in range(3)] == [[1], [2], [1, 2]]
+
+
+def test_gathered_columns_are_wanted_once_all_their_receivers_wait(subject: Subject) -> None:
+    columns = Columns(pa.record_batch({"n": [1, 2]}))
+
+    def flushed() -> list[int]:
+        """The bytes that leave for either receiver."""
+        subject.outputs.flush_wanted()
+        return [sum(f.size for f in iter(subject.channels[i].poll, None)) for i in (0, 1)]
+
+    subject.in_turn.emit(columns)
+    assert subject.outputs.wanted
+    sent = flushed()
+    assert all(sent)
+    subject.in_turn.emit(columns)
+    subject.channels[0].on_credit(sent[0], 1 << 20)
+    assert not subject.outputs.wanted
+    assert flushed() == [0, 0]
+    subject.channels[1].on_credit(sent[1], 1 << 20)
+    assert flushed() == sent

@@ -307,3 +307,37 @@ def test_inline_a_barrier_waits_for_no_call_that_begins_after_it(tmp_path: Path)
     )
     assert len(delays.seconds) >= 3
     assert max(delays.seconds) < call_s
+
+
+def test_on_demand_output_leaves_when_nothing_is_left_to_do_and_waits_while_its_receiver_works() -> (
+    None
+):
+    """No clock moves, and the timeout is a day: only who waits for whom decides."""
+    middle = Middle("aligned", buffer_timeout="1d", flush="on_demand")
+    subtask = middle.built.subtask
+    middle.send(rows(1))
+    subtask.run_slice()
+    first = middle.output.poll()
+    assert first is not None
+    middle.send(rows(2))
+    assert middle.turn() == []  # The receiver works on the first one.
+    assert subtask.wake_at is not None
+    assert subtask.wake_at > middle.clock.seconds
+    middle.output.on_credit(first.size, 1 << 20)
+    assert subtask.wake_at == 0.0
+    assert middle.sent() == [Kind.ROWS]
+
+
+def test_on_demand_output_waits_while_its_sender_has_more_to_do() -> None:
+    middle = Middle("aligned", buffer_timeout="1d", flush="on_demand")
+    middle.built.subtask._pacer = SimpleNamespace(  # type: ignore[assignment]
+        begin=lambda: None, piece=lambda columns: 1, done=lambda records, columns: records > 0
+    )
+    middle.send(rows(1, 2, 3))
+    assert [middle.turn() for _ in range(3)] == [[], [], [Kind.ROWS]]
+
+
+def test_by_timeout_output_waits_though_nobody_has_anything_to_do() -> None:
+    middle = Middle("aligned", buffer_timeout="1d")
+    middle.send(rows(1))
+    assert [middle.turn() for _ in range(3)] == [[], [], []]

@@ -19,9 +19,10 @@ from minirt.modes import MODES
 from minirt.monitoring.subtask_metrics import SubtaskMetrics
 from minirt.partitionings import Broadcast, Rebalance
 from minirt.protocol.ids import SubtaskId
+from minirt.runtime.channels.buffers import Outlet
 from minirt.runtime.channels.channels import OutputChannel
 from minirt.runtime.channels.frames import Frame, Kind
-from minirt.runtime.channels.output import LinkOutput, Outlet
+from minirt.runtime.channels.output import LinkOutput
 from minirt.runtime.control.package import Deployment, JobPackage
 from minirt.runtime.coordinator.local import LocalPorts
 from minirt.runtime.subtask.assembly import assemble

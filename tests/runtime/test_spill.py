@@ -23,9 +23,10 @@ from minirt.protocol.barriers import Barrier
 from minirt.protocol.manifest import ManifestKey
 from minirt.runtime.channels import spill as spill_module
 from minirt.runtime.channels.batches import data_frame
+from minirt.runtime.channels.buffers import ChannelBuffer, Outlet
 from minirt.runtime.channels.channels import OutputChannel
 from minirt.runtime.channels.frames import Frame, Kind, barrier_frame, watermark_frame
-from minirt.runtime.channels.output import ChannelBuffer, Outlet, Overtaken
+from minirt.runtime.channels.output import Overtaken
 from minirt.runtime.channels.spill import Spill, SpilledFrame
 from minirt.runtime.subtask.in_flight import Capture, stored_frames
 from minirt.storage.checkpoints import CheckpointStorage

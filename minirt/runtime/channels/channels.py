@@ -152,6 +152,11 @@ class OutputChannel:
         """Whether the next frame is a control frame, which needs no credit."""
         return bool(self._frames) and not self._frames[0].is_data
 
+    @property
+    def taken(self) -> bool:
+        """Whether the receiver has taken all that was put, as far as is known here: it waits for more."""
+        return not self._frames and self._sent_bytes == self._consumed_bytes
+
     def forget(self, processed: Mapping[ChannelId, int]) -> None:
         """Nobody asks again for the first so many records of these channels."""
 

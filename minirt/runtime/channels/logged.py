@@ -137,6 +137,10 @@ class LoggedOutput(OutputChannel):
             return False
         return not self._again[0].is_data if self._again else super().control_is_next
 
+    @property
+    def taken(self) -> bool:
+        return not (self._away or self._again) and super().taken
+
     def on_credit(self, consumed_bytes: int, window_bytes: int) -> None:
         super().on_credit(consumed_bytes, window_bytes)
         if self._again:

@@ -6,138 +6,28 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import takewhile
-from typing import Any
 
-from minirt.config import Limits
-from minirt.data.batch import Batch, Columns, Rows
-from minirt.data.codec import RowCodec, encode_columns
+from minirt.data.batch import Batch, Columns
 from minirt.data.errors import UnsupportedRecordError
 from minirt.errors import UnsupportedValueError
 from minirt.graph.execution import Link
-from minirt.monitoring.subtask_metrics import SubtaskMetrics
 from minirt.partitionings.common.dealing import DealingSite
 from minirt.protocol.barriers import Barrier
 from minirt.protocol.ids import ChannelId
 from minirt.protocol.topology import InFlight
+from minirt.runtime.channels.buffers import ChannelBuffer, Outlet
 from minirt.runtime.channels.channels import OutputChannel
 from minirt.runtime.channels.frames import (
     ACTIVE_FRAME,
     END_FRAME,
     IDLE_FRAME,
     Frame,
-    Kind,
     barrier_frame,
     mark_frame,
     watermark_frame,
 )
 from minirt.runtime.channels.gathered import Gathered
 from minirt.runtime.channels.spill import SpilledFrame
-
-_FIRST_RECORD_BYTES = 256
-"""How large a record is assumed to be before the first one was packed."""
-
-
-@dataclass(slots=True)
-class Outlet:
-    """What all buffers of a subtask share.
-
-    `make_room` is called whenever memory has no room for a frame: it lets go what the receivers take, and
-    blocks while the channel is overdrawn.
-    """
-
-    name: str
-    """The name of the subtask, for messages."""
-    codec: RowCodec
-    limits: Limits
-    metrics: SubtaskMetrics
-    make_room: Callable[[OutputChannel], None]
-
-
-class ChannelBuffer:
-    """Records on their way into one channel, or into several that get the same.
-
-    It is in `waiting` while it holds records that wait for more, behind those that have waited for longer.
-    """
-
-    __slots__ = ("_channels", "_outlet", "_waiting", "records", "threshold", "timestamps")
-
-    def __init__(
-        self,
-        channels: Sequence[OutputChannel],
-        outlet: Outlet,
-        waiting: dict[ChannelBuffer, float],
-    ) -> None:
-        self._channels = channels
-        self._outlet = outlet
-        self._waiting = waiting
-        self.records: list[Any] = []
-        self.timestamps: list[int] = []
-        self.threshold = max(1, self._frame_bytes // _FIRST_RECORD_BYTES)
-        """How many records make a frame, learned from the last one."""
-
-    @property
-    def _frame_bytes(self) -> int:
-        return self._fitting(self._outlet.limits.frame_bytes)
-
-    @property
-    def column_frame_bytes(self) -> int:
-        """How large a frame of columns should be."""
-        return self._fitting(self._outlet.limits.column_frame_bytes)
-
-    def _fitting(self, frame_bytes: int) -> int:
-        """The size of a frame: at most what a queue holds, and less where the credit window is small."""
-        sizes = (min(frame_bytes, end.queue_bytes_max) * end.share for end in self._channels)
-        return max(1, int(min(sizes)))
-
-    def settle(self, since: float) -> None:
-        """Send what makes full frames; to be called after records were appended."""
-        if len(self.records) >= self.threshold:
-            self.flush()
-        elif self.records:
-            self._waiting.setdefault(self, since)
-
-    def flush(self) -> None:
-        """Send all records that are held, in frames of the learned size."""
-        start, count = 0, len(self.records)
-        while start < count:
-            stop = min(count, start + self.threshold)
-            whole = start == 0 and stop == count
-            records = self.records if whole else self.records[start:stop]
-            times = None
-            if self.timestamps:
-                times = self.timestamps if whole else self.timestamps[start:stop]
-            self._send(Rows(records, times))
-            start = stop
-        self.records.clear()
-        self.timestamps.clear()
-        self._waiting.pop(self, None)
-
-    def send_columns(self, batch: Columns, frame_records: int) -> None:
-        """Send columns at once, cut into frames; there must be no rows that are still held."""
-        for piece in batch.cut(frame_records):
-            self.put(Frame(Kind.COLUMNS, encode_columns(piece), len(piece)))
-
-    def put(self, frame: Frame) -> None:
-        outlet = self._outlet
-        held: Frame | SpilledFrame = frame
-        for channel in self._channels:
-            held = channel.put(held)  # Once a frame is on disk, all the channels share it.
-            if frame.is_data:
-                outlet.metrics.bytes_out += frame.size
-                if held is not frame or channel.overdrawn:
-                    outlet.make_room(channel)
-        if held is not frame:
-            outlet.metrics.spilled_bytes += frame.size
-
-    def _send(self, rows: Rows) -> None:
-        count = len(rows)
-        try:
-            payload = self._outlet.codec.encode(rows)
-        except UnsupportedRecordError as error:
-            raise UnsupportedValueError(f"what {self._outlet.name} emits: {error}") from error
-        learned = self._frame_bytes * count // max(1, len(payload))
-        self.threshold = max(1, min(self._outlet.limits.frame_records, learned))
-        self.put(Frame(Kind.ROWS, payload, count))
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,6 +110,26 @@ class LinkOutput:
         for buffer in due:
             buffer.flush()
 
+    def flush_wanted(self) -> None:
+        """Send what receivers wait for."""
+        if self._gathered.since is not None and self._all_taken:
+            self.flush()
+        for buffer in [*self._waiting]:
+            if buffer.taken:
+                buffer.flush()
+
+    @property
+    def wanted(self) -> bool:
+        """Whether `flush_wanted` has something to send."""
+        if self._gathered.since is not None:
+            return self._all_taken
+        return any(buffer.taken for buffer in self._waiting)
+
+    @property
+    def _all_taken(self) -> bool:
+        """Columns that are gathered are for any of the receivers."""
+        return all(buffer.taken for buffer in self._buffers)
+
     @property
     def oldest(self) -> float | None:
         """Since when the oldest record waits to be sent."""
@@ -281,9 +191,17 @@ class LinkOutput:
 
 
 class Outputs:
-    """All links of a subtask."""
+    """All links of a subtask.
 
-    def __init__(self, links: Sequence[LinkOutput], buffer_timeout_s: float) -> None:
+    With `on_demand`, buffers do not wait for `buffer_timeout_s` while nobody has anything else to do: the
+    subtask itself, which then calls `flush_wanted`, and the receiver, which has taken all that was sent.
+    While a receiver works, or the sender does, they fill.
+    """
+
+    def __init__(
+        self, links: Sequence[LinkOutput], buffer_timeout_s: float, *, on_demand: bool = False
+    ) -> None:
+        self.on_demand = on_demand
         self.links = links
         self._channels = [channel for link in links for channel in link.channels]
         self._overtakable = [link for link in links if link.link.capturable]
@@ -331,6 +249,16 @@ class Outputs:
     def flush_due(self, now: float) -> None:
         for link in self.links:
             link.flush_older_than(now - self._buffer_timeout_s)
+
+    @property
+    def wanted(self) -> bool:
+        """Whether any receiver waits for what is held."""
+        return any(link.wanted for link in self.links)
+
+    def flush_wanted(self) -> None:
+        """Send what receivers wait for: to be called if the subtask has nothing else to do."""
+        for link in self.links:
+            link.flush_wanted()
 
     def watermark(self, watermark: int) -> None:
         self._control(watermark_frame(watermark))

@@ -18,10 +18,11 @@ from minirt.protocol.ids import ChannelId, SubtaskId
 from minirt.protocol.manifest import ManifestKey
 from minirt.protocol.stored_watermarks import RestoredWatermarks
 from minirt.protocol.trace import TraceSender
+from minirt.runtime.channels.buffers import Outlet
 from minirt.runtime.channels.channels import InputChannel, OutputChannel
 from minirt.runtime.channels.debloat import Debloater, first_window_bytes
 from minirt.runtime.channels.logged import CountedInput, LoggedOutput
-from minirt.runtime.channels.output import LinkOutput, Outlet, Outputs
+from minirt.runtime.channels.output import LinkOutput, Outputs
 from minirt.runtime.channels.spill import Room, Spill
 from minirt.runtime.control.package import Deployment, JobPackage
 from minirt.runtime.subtask.chain import Chain, ChainContext
@@ -90,7 +91,8 @@ def assemble(
         members = Members([each for each in (input, *chain.operators) if isinstance(each, Member)])
         _restore(members, deployment, id, package.storage)
         members.open()
-    outlets = Outputs(links, options.buffer_timeout_s)
+    on_demand = options.flush == "on_demand"
+    outlets = Outputs(links, options.buffer_timeout_s, on_demand=on_demand)
     tracer = _tracer(identity, input, options, ports) if options.trace else None
     parts = SubtaskParts(
         *(identity, input, chain, members, outlets, metrics, tracer), deployment.fallen_back.get(id)

@@ -121,8 +121,14 @@ class Subtask:
     @property
     def timer_at(self) -> float | None:
         """When `on_time` has something to do, by the monotonic clock."""
-        times = [self._checkpoints.timer_at, self.outputs.flush_at]
+        flush_at = 0.0 if self._spare and self.outputs.wanted else self.outputs.flush_at
+        times = [self._checkpoints.timer_at, flush_at]
         return min((at for at in times if at is not None), default=None)
+
+    @property
+    def _spare(self) -> bool:
+        """Whether buffers that somebody waits for should leave: nothing else is to be done here."""
+        return self.outputs.on_demand and not self.runnable
 
     @property
     def _clock_wake_at(self) -> float | None:
@@ -185,6 +191,8 @@ class Subtask:
         """Look at the clock: timers of the mode, local snapshots, buffers that have waited long enough."""
         self._checkpoints.on_time()
         self.outputs.flush_due(self._ports.clock.monotonic())
+        if self._spare:
+            self.outputs.flush_wanted()
 
     def run_slice(self) -> None:
         """Work for about one slice, or until input or room for output runs out.
@@ -196,6 +204,8 @@ class Subtask:
         self.outputs.begin_slice(self._ports.clock.monotonic())
         try:
             self._work_on()
+            if self._spare:
+                self.outputs.flush_wanted()
         finally:
             LOG_FIELDS.reset(token)
 
