@@ -48,7 +48,17 @@ class HasMore:
     hidden: int = field(init=False, default=0)
 
 
-HasMore.__module__ = "minirt.made_by_test"
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """Its constructor stores something other than what it is given."""
+
+    count: int
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "count", self.count + 1)
+
+
+HasMore.__module__ = Counts.__module__ = "minirt.made_by_test"
 
 
 def test_a_dataclass_whose_constructor_does_not_take_all_fields_loses_none(
@@ -58,6 +68,8 @@ def test_a_dataclass_whose_constructor_does_not_take_all_fields_loses_none(
     held = HasMore(1)
     object.__setattr__(held, "hidden", 2)
     assert pickle.loads(packed(held)) == held
+    counts = Counts(1)
+    assert pickle.loads(packed(counts)).count == counts.count == 2
 
 
 SCRIPT = """

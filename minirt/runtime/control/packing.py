@@ -19,7 +19,6 @@ import cloudpickle
 _IN_ALL_PROCESSES = frozenset({"minirt", "builtins"})
 """Packages that each process of a job has under the same names."""
 
-
 _NAMED = (type, FunctionType)
 
 
@@ -50,6 +49,8 @@ def _values_of(kind: Any) -> Callable[[object], tuple[object, ...]] | None:
     own = vars(kind)
     if "__dataclass_fields__" not in own or "__slots__" not in own or "__reduce__" in own:
         return None
+    if hasattr(kind, "__post_init__"):
+        return None  # What it has made of the arguments are none.
     fields = own["__dataclass_fields__"].values()
     if not own["__dataclass_params__"].frozen or any(f.kw_only or not f.init for f in fields):
         return None
