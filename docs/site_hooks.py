@@ -32,7 +32,7 @@ _ELSEWHERE = re.compile(r"\[([^\]]+)\]\(\.\./([^)#]+)\)")
 API = {
     "Jobs and streams": (
         "Environment Stream KeyedStream ConnectedStreams ConnectedKeyedStreams WindowedStream "
-        "OperatorOptions Watermarks"
+        "OperatorOptions WatermarkGenerator Watermarks"
     ),
     "Functions and state": (
         "Process KeyedProcess KeyedCoProcess ProcessContext KeyedContext AsyncFunction Retry ValueState "

@@ -112,7 +112,6 @@ if TYPE_CHECKING:
         Process,
         ProcessContext,
         Retry,
-        Watermarks,
         WindowContext,
         WindowProcess,
     )
@@ -164,6 +163,7 @@ if TYPE_CHECKING:
     from minirt.state.broadcast import BroadcastState
     from minirt.state.handles import ListState, MapState, ValueState
     from minirt.version import __version__
+    from minirt.watermarks import WatermarkGenerator, Watermarks
     from minirt.windows import (
         AfterCount,
         AfterTime,
@@ -183,6 +183,7 @@ __all__ = [
     "ConnectedStreams",
     "ConnectedKeyedStreams",
     "OperatorOptions",
+    "WatermarkGenerator",
     "Watermarks",
     "Process",
     "KeyedProcess",
@@ -321,7 +322,7 @@ _NAMES_OF = {
     ),
     "minirt.functions": (
         "AsyncFunction BroadcastProcess KeyedContext KeyedCoProcess KeyedProcess Process "
-        "ProcessContext Retry Watermarks WindowContext WindowProcess"
+        "ProcessContext Retry WindowContext WindowProcess"
     ),
     "minirt.inspect": "Checkpoints StoredCheckpoint open_checkpoints",
     "minirt.io": (
@@ -348,6 +349,7 @@ _NAMES_OF = {
     "minirt.state.broadcast": "BroadcastState",
     "minirt.state.handles": "ListState MapState ValueState",
     "minirt.version": "__version__",
+    "minirt.watermarks": "WatermarkGenerator Watermarks",
     "minirt.windows": (
         "AfterCount AfterTime CountWindow GlobalWindow Session Sliding Tumbling Window"
     ),

@@ -1,18 +1,17 @@
-"""What users subclass and hand to operators: process functions, their context and watermarks."""
+"""What users subclass and hand to operators: process functions, and their context."""
 
 from __future__ import annotations
 
 import datetime as dt
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, Literal, Protocol
 
 from minirt.errors import ConfigurationError
 from minirt.generics import K_co, K_contra, L_contra, R_contra, T, T_contra, U_co
-from minirt.units import Duration, milliseconds, positive, seconds
+from minirt.units import Duration, positive, seconds
 
-TimestampSpec = str | Callable[[Any], Any]
 TimeDomain = Literal["event", "processing"]
 WindowPane = Literal["early", "on_time", "late", "retracted"]
 
@@ -288,105 +287,3 @@ class WindowProcess(ABC, Generic[K_contra, T, U_co]):
 
     def merge(self, other: Mapping[str, Any], ctx: WindowContext[K_contra]) -> None:
         """Take in the state of another session that is part of this one now, by the names of states."""
-
-
-@dataclass(frozen=True, slots=True)
-class Watermarks:
-    """How event time is read from records, and how far out of order they may come.
-
-    `timestamp` is a column name or a function of the record; its values are datetimes (UTC if they
-    carry no zone), dates or ints of milliseconds. A source that stays silent for `idle_timeout`
-    seconds no longer holds back the watermark of its consumers.
-
-    With `max_drift`, splits whose event time is further than that ahead of the slowest one of the drift
-    group are not read until it has caught up. All sources with the same `drift_group` are one group.
-    """
-
-    timestamp: TimestampSpec
-    bound_ms: int
-    idle_timeout: float | None = None
-    max_drift_ms: int | None = None
-    drift_group: str | None = None
-
-    @classmethod
-    def bounded(
-        cls,
-        bound: Duration,
-        *,
-        timestamp: TimestampSpec,
-        idle_timeout: Duration | None = None,
-        max_drift: Duration | None = None,
-        drift_group: str | None = None,
-    ) -> Watermarks:
-        """Records are at most `bound` older than the newest one before them."""
-        bound_ms, drift_ms = milliseconds(bound, "bound"), _drift(max_drift)
-        return cls(timestamp, bound_ms, _idle(idle_timeout), drift_ms, drift_group)
-
-    @classmethod
-    def monotonous(
-        cls,
-        *,
-        timestamp: TimestampSpec,
-        idle_timeout: Duration | None = None,
-        max_drift: Duration | None = None,
-        drift_group: str | None = None,
-    ) -> Watermarks:
-        """Records of a split never go back in time."""
-        return cls(timestamp, 0, _idle(idle_timeout), _drift(max_drift), drift_group)
-
-    def __post_init__(self) -> None:
-        if not (callable(self.timestamp) or (isinstance(self.timestamp, str) and self.timestamp)):
-            raise ConfigurationError(
-                f"timestamp is a column name or a function, not {self.timestamp!r}"
-            )
-        bound: Any = self.bound_ms
-        if not isinstance(bound, int) or isinstance(bound, bool) or bound < 0:
-            raise ConfigurationError(
-                f"bound_ms is a number of milliseconds, not {bound!r}; Watermarks.bounded takes "
-                'durations, such as "5s"'
-            )
-        idle: Any = self.idle_timeout
-        if idle is not None and (not isinstance(idle, int | float) or not idle > 0):
-            raise ConfigurationError(
-                f"idle_timeout is a number of seconds, not {idle!r}; Watermarks.bounded and "
-                'Watermarks.monotonous take durations, such as "5s"'
-            )
-        self._check_drift()
-
-    def _check_drift(self) -> None:
-        drift: Any = self.max_drift_ms
-        if drift is not None and (type(drift) is not int or drift <= 0):
-            raise ConfigurationError(
-                f"max_drift_ms is a number of milliseconds above 0, not {drift!r}; Watermarks.bounded "
-                'and Watermarks.monotonous take durations as max_drift, such as "5min"'
-            )
-        group: Any = self.drift_group
-        if group is None:
-            return
-        if drift is None:
-            raise ConfigurationError(
-                f"drift_group={group!r} says which sources wait for each other, and has no effect without "
-                'max_drift, which says from when on, such as "5min"'
-            )
-        if not isinstance(group, str) or not group:
-            raise ConfigurationError(f"drift_group is a name, not {group!r}")
-
-
-def _idle(timeout: Duration | None) -> float | None:
-    if timeout is None:
-        return None
-    value = seconds(timeout, "idle_timeout")
-    if value == 0:
-        raise ConfigurationError("idle_timeout must be positive")
-    return value
-
-
-def _drift(drift: Duration | None) -> int | None:
-    if drift is None:
-        return None
-    value = milliseconds(drift, "max_drift")
-    if value == 0:
-        raise ConfigurationError(
-            "max_drift must be positive: to pause for less makes no source wait"
-        )
-    return value

@@ -17,7 +17,7 @@ if (
     TYPE_CHECKING
 ):  # Every run of pytest imports this file: it loads minirt only where a test needs it.
     from minirt.api.stream import Stream
-    from minirt.functions import Watermarks
+    from minirt.watermarks import Watermarks
 
 DEFAULT_SEEDS = 4
 

@@ -21,7 +21,7 @@ import minirt as rt
 from benchmarks.measure import print_rows
 from benchmarks.nexmark.files import write_events
 from benchmarks.nexmark.queries import QUERIES, Query
-from benchmarks.nexmark.running import SYSTEMS, Setting, missing, skipped, summary
+from benchmarks.nexmark.running import SYSTEMS, Setting, missing, shown, skipped, summary
 from benchmarks.nexmark.source import BLOCK_EVENTS
 from benchmarks.systems import BenchmarkError
 from minirt.laboratory.nexmark.generator import Generator, generator
@@ -170,10 +170,13 @@ def _measure(
             left_out.append(said)
         return
     try:
-        rows.append(SYSTEMS[system](query, setting))
+        row = SYSTEMS[system](query, setting)
     except (BenchmarkError, rt.JobFailedError) as error:
         left_out.append({"query": query.name, "system": system, "error": str(error)})
         print(f"benchmarks.nexmark: {error}", file=sys.stderr)
+    else:
+        rows.append(row)
+        print(shown(row), file=sys.stderr)
 
 
 def _chosen(kind: str, text: str, known: Iterable[str]) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cached_property
+from collections.abc import Sequence
 
 import pyarrow.compute as pc
 
@@ -16,7 +16,7 @@ WATERMARKS = rt.Watermarks.bounded("4s", timestamp="dateTime")
 class Events:
     """Persons, auctions and bids, each picked from one `stream` of columns as `schemas.ALL` has them.
 
-    A kind that a query does not ask for costs nothing.
+    A query asks for each kind once, with the columns that it needs. What it does not ask for costs nothing.
     """
 
     def __init__(self, stream: rt.Stream) -> None:
@@ -26,27 +26,29 @@ class Events:
     def of(cls, env: rt.Environment, source: rt.Source) -> Events:
         return cls(env.source(source, watermarks=WATERMARKS, uid="events"))
 
-    @cached_property
-    def persons(self) -> rt.Stream:
-        return self._view("person")
+    def persons(self, *columns: str) -> rt.Stream:
+        """With these columns, all of them if none are named; likewise of auctions and bids."""
+        return self._view("person", columns)
 
-    @cached_property
-    def auctions(self) -> rt.Stream:
-        return self._view("auction")
+    def auctions(self, *columns: str) -> rt.Stream:
+        return self._view("auction", columns)
 
-    @cached_property
-    def bids(self) -> rt.Stream:
-        return self._view("bid")
+    def bids(self, *columns: str) -> rt.Stream:
+        return self._view("bid", columns)
 
-    def _view(self, kind: Kind) -> rt.Stream:
-        own = self._stream.filter(pc.field("event_type") == KINDS.index(kind), uid=f"are-{kind}s")
-        names = [name for name in SCHEMAS[kind].names if name != _NAME]
-        columns = {name: pc.field(kind, name) for name in names}
-        if len(columns) == len(SCHEMAS[kind]):
-            return own.select(uid=f"{kind}s", **columns)
-        named = own.with_column(_NAME, pc.field(kind, _NAME), uid=f"names-of-{kind}s")
-        return named.select(_NAME, uid=f"{kind}s", **columns)
+    def _view(self, kind: Kind, columns: Sequence[str]) -> rt.Stream:
+        # Columns are picked first: that copies none, and only these are filtered.
+        names = columns or SCHEMAS[kind].names
+        stream, picked = self._stream, [_TYPE]
+        if _NAME in names:
+            stream = stream.with_column(_NAME, pc.field(kind, _NAME), uid=f"names-of-{kind}s")
+            picked.append(_NAME)
+        computed = {name: pc.field(kind, name) for name in names if name != _NAME}
+        all_kinds = stream.select(*picked, uid=f"columns-of-{kind}s", **computed)
+        own = all_kinds.filter(pc.field(_TYPE) == KINDS.index(kind), uid=f"are-{kind}s")
+        return own.select(*names, uid=f"{kind}s")
 
 
+_TYPE = "event_type"
 _NAME = "name"
 """A column of persons that `select` cannot compute, as it has an option of that name."""

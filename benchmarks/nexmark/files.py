@@ -110,4 +110,5 @@ class _ArrowReader(rt.SplitReader):
 
 
 def _opened(path: str) -> pa.RecordBatchFileReader:
-    return pa.ipc.open_file(pa.memory_map(path))
+    """Not mapped into memory: then columns that a query passes over would not be read."""
+    return pa.ipc.open_file(pa.OSFile(path))

@@ -124,6 +124,15 @@ def _row(
     }
 
 
+def shown(row: Row) -> str:
+    """One run, for people."""
+    return _line(row["query"], row["system"], row["events_per_s"], row["cpu_s_per_million"])
+
+
+def _line(query: str, system: str, rate: float, cost: float) -> str:
+    return f"{query:>4}  {system:<7}{rate:>12,.0f} events/s{cost:>9.2f} CPU s/M"
+
+
 def summary(rows: Sequence[Row]) -> list[str]:
     """Medians of each query and system, how many times a peer's rate minirt reaches, and their mean."""
     medians: dict[tuple[str, str], tuple[float, float]] = {}
@@ -135,12 +144,12 @@ def summary(rows: Sequence[Row]) -> list[str]:
         medians[query, system] = statistics.median(rates), statistics.median(costs)
     lines, ratios = [], dict[str, list[float]]()
     for (query, system), (rate, cost) in medians.items():
-        shown = f"{query:>4}  {system:<7}{rate:>12,.0f} events/s{cost:>9.2f} CPU s/M"
+        line = _line(query, system, rate, cost)
         if system != "minirt" and (query, "minirt") in medians:
             ratio = medians[query, "minirt"][0] / rate
             ratios.setdefault(system, []).append(ratio)
-            shown += f"  minirt is {ratio:.2f} x"
-        lines.append(shown)
+            line += f"  minirt is {ratio:.2f} x"
+        lines.append(line)
     for system, of_all in ratios.items():
         mean = math.exp(statistics.fmean(map(math.log, of_all)))
         lines.append(

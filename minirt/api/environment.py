@@ -10,7 +10,6 @@ from minirt.api.keywords import RunOptions, run_settings
 from minirt.api.stream import Stream, added
 from minirt.config import DEFAULT_MAX_PARALLELISM, Checkpointing, Options
 from minirt.errors import ConfigurationError
-from minirt.functions import Watermarks
 from minirt.generics import T
 from minirt.graph.job_graph import JobGraph
 from minirt.graph.plan import Plan
@@ -24,6 +23,7 @@ from minirt.protocol.families import TakesLocalSnapshots
 from minirt.protocol.restarts import RestartStrategy
 from minirt.run_settings import RunSettings
 from minirt.units import positive
+from minirt.watermarks import Watermarks
 
 if TYPE_CHECKING:
     from minirt.runtime.program.job import Job, JobResult

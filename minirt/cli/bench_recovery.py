@@ -10,7 +10,6 @@ from pathlib import Path
 
 from minirt.api.environment import Environment
 from minirt.config import Checkpointing
-from minirt.functions import Watermarks
 from minirt.io.base import Sink
 from minirt.io.collection import SequenceSource
 from minirt.io.simple_sinks import DiscardSink
@@ -20,6 +19,7 @@ from minirt.laboratory.sinks import MeasuredSink
 from minirt.protocol.job_events import ENDED
 from minirt.protocol.restarts import Restart
 from minirt.runtime.program.job import Job
+from minirt.watermarks import Watermarks
 
 RECORDS_PER_S = 20_000
 KEYS = 1000

@@ -6,10 +6,10 @@ from collections import defaultdict
 from collections.abc import Iterable
 
 from minirt.errors import ConfigurationError
-from minirt.functions import Watermarks
 from minirt.graph.execution import ExecutionGraph
 from minirt.graph.job_graph import JobGraph, OperatorNode
 from minirt.protocol.drift import DriftGroup
+from minirt.watermarks import Watermarks
 
 UNNAMED = ""
 """The group of all sources whose watermarks name none."""

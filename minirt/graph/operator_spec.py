@@ -21,9 +21,9 @@ from minirt.graph.keys import KeySelector
 from minirt.io.base import Sink, Source
 
 if TYPE_CHECKING:  # The interface names what a spec builds; the graph never builds it.
-    from minirt.functions import Watermarks
     from minirt.operators.common.base import Operator, OperatorContext
     from minirt.operators.common.filling import StateFilling
+    from minirt.watermarks import Watermarks
 
 
 class StateDealing(Enum):

@@ -5,13 +5,13 @@ It builds no operator: the input of a subtask reads, see `minirt.runtime.subtask
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import pyarrow as pa
 
 from minirt.errors import ConfigurationError
-from minirt.functions import Watermarks
 from minirt.graph.operator_spec import (
     Form,
     Forms,
@@ -24,6 +24,7 @@ from minirt.graph.operator_spec import (
 from minirt.io.base import Source
 from minirt.operators.common.checks import check_column, check_instance
 from minirt.operators.common.functions import check_function
+from minirt.watermarks import WatermarkGenerator, Watermarks
 
 ERRORS_TAG = "errors"
 """The side output that carries what a source could not parse."""
@@ -49,7 +50,7 @@ class SourceSpec(OperatorSpec):
     def details(self) -> str:
         if not isinstance(self.watermarks, Watermarks):
             return ""
-        text = f", watermarks {self.watermarks.bound_ms / 1000:g} s behind"
+        text = f", watermarks {_words(self.watermarks)}"
         return text if self.speed is None else f"{text}, speed {self.speed:g}"
 
     def check(self, site: Site) -> None:
@@ -118,17 +119,55 @@ class SourceSpec(OperatorSpec):
 
 def _check_watermarks(watermarks: Any, schema: pa.Schema | None, label: str) -> None:
     check_instance(watermarks, Watermarks, label)
-    timestamp = watermarks.timestamp
-    if not isinstance(timestamp, str):
-        check_function(timestamp, label, "the record")
-        return
-    check_column(timestamp, schema, label)
-    kind = None if schema is None else schema.field(timestamp).type
+    if isinstance(watermarks.timestamp, str):
+        _check_time(watermarks.timestamp, schema, label)
+    else:
+        check_function(watermarks.timestamp, label, "the record")
+    if watermarks.column is not None:
+        _check_time(watermarks.column, schema, label)
+    if watermarks.generator is not None:
+        _check_generator(watermarks.generator, label)
+
+
+def _check_time(column: str, schema: pa.Schema | None, label: str) -> None:
+    check_column(column, schema, label)
+    kind = None if schema is None else schema.field(column).type
     if kind is not None and not _is_time(kind):
         raise ConfigurationError(
-            f"{label}: column {timestamp!r} is of type {kind}; event time is a timestamp, a date or "
+            f"{label}: column {column!r} is of type {kind}; event time is a timestamp, a date or "
             "whole milliseconds"
         )
+
+
+def _check_generator(generator: Callable[[], Any], label: str) -> None:
+    """See what it makes: a job should not start only to fail at its first record."""
+    if isinstance(generator, WatermarkGenerator):
+        made: Any = generator
+        what = "one object for all splits"
+    else:
+        check_function(generator, label)
+        try:
+            made = generator()
+        except Exception as error:
+            raise ConfigurationError(
+                f"{label}: no watermark generator can be made: {type(error).__name__}: {error}"
+            ) from error
+        if isinstance(made, WatermarkGenerator):
+            return
+        what = f"what makes {type(made).__name__}"
+    raise ConfigurationError(
+        f"{label}: Watermarks.generated takes a class, or a function without arguments, that makes a "
+        f"rt.WatermarkGenerator for each split; it was given {what}"
+    )
+
+
+def _words(watermarks: Watermarks) -> str:
+    often = ", per record" if watermarks.emit == "per record" else ""
+    if watermarks.generator is not None:
+        return f"by {class_name(watermarks.generator)}{often}"
+    if watermarks.column is not None:
+        return f"from column {watermarks.column!r}{often}"
+    return f"{watermarks.bound_ms / 1000:g} s behind{often}"
 
 
 def _is_time(kind: pa.DataType) -> bool:

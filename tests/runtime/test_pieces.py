@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
+from random import Random
+from statistics import median
 
 import pytest
 
-from minirt.runtime.subtask.pacer import ColumnPieces, RowPieces
+from minirt.runtime.subtask.pacer import ColumnPieces, RowPieces, Stopwatch
 
 SLICE_S = 0.002
 
@@ -41,7 +44,7 @@ def test_function_that_is_slow_for_each_record_gets_one_at_a_time(
     assert found.count(2) <= 1 + 1000 // 64
 
 
-@pytest.mark.parametrize("fixed_s", [0.003, 0.05, 1.0])
+@pytest.mark.parametrize("fixed_s", [0.0012, 0.003, 0.05, 1.0])
 def test_columns_in_slow_calls_are_many(fixed_s: float) -> None:
     record_s = fixed_s / 5000
     found = sizes(ColumnPieces(SLICE_S), costs(fixed_s, record_s), 300)
@@ -64,7 +67,7 @@ def test_one_long_piece_changes_little() -> None:
 def test_function_that_turns_slow_or_fast_is_noticed() -> None:
     pieces = ColumnPieces(SLICE_S)
     sizes(pieces, costs(0, 1e-6), 100)
-    assert sizes(pieces, costs(0, 1e-3), 5)[2:] == [2, 2, 2]
+    assert sizes(pieces, costs(0, 1e-3), 8)[-3:] == [2, 2, 2]
     assert sizes(pieces, costs(0, 1e-6), 100)[-1] >= 1024
     assert sizes(pieces, costs(0.01, 1e-6), 200)[-1] >= 4096
     assert sizes(pieces, costs(0, 1e-6), 200)[-1] <= 2048
@@ -80,3 +83,21 @@ def test_batches_that_end_early_count_as_what_they_were() -> None:
     for _ in range(100):
         pieces.took(min(pieces.size, 700), 0.0001)
     assert pieces.size <= 1024
+
+
+def test_what_only_adds_to_some_measurements_does_not_make_pieces_smaller() -> None:
+    pieces, random = ColumnPieces(SLICE_S), Random(1)
+    cost = costs(0.0005, 1e-6)
+    found = sizes(pieces, lambda records: cost(records) * random.uniform(1, 1.9), 500)
+    assert median(found[100:]) >= 512
+
+
+def test_time_of_other_threads_is_not_measured_and_sleep_is() -> None:
+    stopwatch = Stopwatch()
+    time.sleep(0.02)
+    assert stopwatch.lap_s() >= 0.02
+    began_at = time.thread_time()
+    while time.thread_time() < began_at + 0.02:
+        pass
+    worked_s = time.thread_time() - began_at
+    assert stopwatch.lap_s() == pytest.approx(worked_s, rel=0.2)

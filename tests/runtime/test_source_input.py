@@ -20,6 +20,7 @@ from minirt.runtime.subtask.input import InputParts
 from minirt.runtime.subtask.recovered import RestoredInput
 from minirt.runtime.subtask.source_input import SourceInput
 from minirt.testing import TransactionalSink
+from minirt.watermarks import Emission
 from tests.runtime.stepped import SteppedJob
 
 POLL_S, TIMEOUT_S = 0.01, 0.2
@@ -53,14 +54,19 @@ class Reading:
     """A source that is read with a monotonic clock that the test moves; the wall clock stands still."""
 
     def __init__(
-        self, source: rt.Source, *, timed: bool = True, speed: float | None = None
+        self,
+        source: rt.Source,
+        *,
+        timed: bool = True,
+        speed: float | None = None,
+        often: Emission = "periodic",
     ) -> None:
         self.now = 1000.0
         time, emit = lambda: self.now, lambda _: None
         ctx = OperatorContext(
             "s", "s", 0, 1, 8, 1, time, False, emit, lambda _: emit, monotonic=time
         )
-        marks = rt.Watermarks.monotonous(timestamp=lambda n: n, idle_timeout=TIMEOUT_S)
+        marks = rt.Watermarks.monotonous(timestamp=lambda n: n, idle_timeout=TIMEOUT_S, emit=often)
         ctx = replace(
             ctx,
             splits=list(enumerate(source.plan_splits(1))),
@@ -103,6 +109,14 @@ class Reading:
 
 def silent(times: int) -> list[list[Any]]:
     return [[]] * times
+
+
+def test_only_what_advances_the_watermark_of_all_splits_ends_a_run() -> None:
+    source = Scripted([[1], [], [2], None], [[10, 20, 30, 40], None])
+    source.interleave = True
+    assert Reading(source).records(3) == [[1], [10, 20, 30, 40], [2]]
+    by_record = Reading(source, often="per record")
+    assert by_record.records(4) == [[1], [10], [20, 30, 40], [2]]
 
 
 def test_a_source_that_is_asked_in_vain_for_its_timeout_is_idle() -> None:

@@ -36,38 +36,33 @@ SIDE_TABLE = pa.table(
 
 def q0(events: Events) -> rt.Stream:
     """Pass through: every bid, without channel and URL."""
-    return events.bids.select("auction", "bidder", "price", "dateTime", "extra")
+    return events.bids("auction", "bidder", "price", "dateTime", "extra")
 
 
 def q1(events: Events) -> rt.Stream:
     """Currency conversion: every bid with its price in euros."""
-    return events.bids.select("auction", "bidder", "dateTime", "extra", price=_EUROS)
+    bids = events.bids("auction", "bidder", "price", "dateTime", "extra")
+    return bids.select("auction", "bidder", "dateTime", "extra", price=_EUROS)
 
 
 def q2(events: Events) -> rt.Stream:
     """Selection: bids on every 123rd auction."""
-    return events.bids.filter(_remainder(_AUCTION, 123) == 0).select("auction", "price")
+    return events.bids("auction", "price").filter(_remainder(_AUCTION, 123) == 0)
 
 
 def q10(events: Events) -> rt.Stream:
     """Log to files: all bids, with the day and the minute that are the folders of their files."""
-    return events.bids.select(
-        "auction",
-        "bidder",
-        "price",
-        "dateTime",
-        "extra",
-        dt=pc.strftime(_TIME, "%Y-%m-%d"),
-        hm=pc.strftime(_TIME, "%H:%M"),
-    )
+    bids = events.bids("auction", "bidder", "price", "dateTime", "extra")
+    dated = bids.with_column("dt", pc.strftime(_TIME, "%Y-%m-%d"))
+    return dated.with_column("hm", pc.strftime(_TIME, "%H:%M"))
 
 
 def q13(events: Events) -> rt.Stream:
     """Side input: every bid with a value from a bounded table."""
-    bids = events.bids.select(
-        "auction", "bidder", "price", "dateTime", key=_remainder(_AUCTION, SIDE_KEYS)
+    bids = events.bids("auction", "bidder", "price", "dateTime")
+    return bids.with_column("key", _remainder(_AUCTION, SIDE_KEYS)).map_batches(
+        _with_value, "columns"
     )
-    return bids.map_batches(_with_value, "columns")
 
 
 def _with_value(bids: pa.RecordBatch) -> pa.RecordBatch:
@@ -79,7 +74,8 @@ def _with_value(bids: pa.RecordBatch) -> pa.RecordBatch:
 def q14(events: Events) -> rt.Stream:
     """Calculation: bids of middle prices, with the time of day and the number of c in `extra`."""
     low, high = (pa.scalar(Decimal(limit), pa.decimal128(23, 3)) for limit in (10**6, 5 * 10**7))
-    return events.bids.filter(pc.greater(_EUROS, low) & pc.less(_EUROS, high)).select(
+    bids = events.bids("auction", "bidder", "price", "dateTime", "extra")
+    return bids.filter(pc.greater(_EUROS, low) & pc.less(_EUROS, high)).select(
         "auction",
         "bidder",
         "dateTime",
@@ -96,7 +92,8 @@ def q21(events: Events) -> rt.Stream:
     channel_id = pc.struct_field(pc.extract_regex(_URL, _ID_IN_URL), "id")
     for name, known_id in _CHANNEL_IDS.items():
         channel_id = pc.if_else(channel == name, known_id, channel_id)
-    found = events.bids.select("auction", "bidder", "price", "channel", channel_id=channel_id)
+    bids = events.bids("auction", "bidder", "price", "channel", "url")
+    found = bids.select("auction", "bidder", "price", "channel", channel_id=channel_id)
     return found.filter(pc.field("channel_id").is_valid())
 
 
@@ -104,7 +101,7 @@ def q22(events: Events) -> rt.Stream:
     """The three directories of the URL."""
     parts = pc.split_pattern(_URL, "/")
     first, second, third = (pc.list_element(parts, place) for place in (3, 4, 5))
-    return events.bids.select(
+    return events.bids("auction", "bidder", "price", "channel", "url").select(
         "auction", "bidder", "price", "channel", dir1=first, dir2=second, dir3=third
     )
 

@@ -21,8 +21,10 @@ _OPENED, _EXPIRES, _BID_AT = map(pc.field, ("dateTime", "expires", "dateTime_rig
 def q3(events: Events) -> rt.Stream:
     """Local items: who sells in category 10 in Oregon, Idaho or California."""
     here = (_STATE == "OR") | (_STATE == "ID") | (_STATE == "CA")
-    auctions = events.auctions.filter(_CATEGORY == 10).select("id", "seller")
-    sellers = events.persons.filter(here).select("id", "name", "city", "state")
+    auctions = (
+        events.auctions("id", "seller", "category").filter(_CATEGORY == 10).select("id", "seller")
+    )
+    sellers = events.persons("id", "name", "city", "state").filter(here)
     sold = auctions.join(sellers, on={"seller": "id"}, ttl=KEPT, uid="sold-by")
     return sold.select("name", "city", "state", "id")
 
@@ -31,8 +33,8 @@ def q4(events: Events) -> rt.Stream:
     """Average price of each category: of the highest bids on its auctions while these are open."""
     best = (
         _bids_in_time(
-            events.auctions.select("id", "category", "dateTime", "expires"),
-            events.bids.select("auction", "price", "dateTime"),
+            events.auctions("id", "category", "dateTime", "expires"),
+            events.bids("auction", "price", "dateTime"),
         )
         .key_by("id", "category")
         .aggregate(rt.Max("price", "final"), uid="final")
@@ -64,8 +66,8 @@ class _Change(rt.KeyedProcess):
 
 def q6(events: Events) -> rt.Stream:
     """Average selling price by seller: of the last ten auctions that have closed, one by one."""
-    auctions = events.auctions.select("id", "seller", "dateTime", "expires").key_by("id")
-    bids = events.bids.select("auction", "price", "dateTime").key_by("auction")
+    auctions = events.auctions("id", "seller", "dateTime", "expires").key_by("id")
+    bids = events.bids("auction", "price", "dateTime").key_by("auction")
     closed = auctions.connect(bids).process(_Closing(), uid="closing")
     return closed.key_by("seller").process(_LastTen(), uid="last-ten")
 
@@ -134,15 +136,15 @@ class _LastTen(rt.KeyedProcess):
 
 def q9(events: Events) -> rt.Stream:
     """Winning bids: each auction with the highest bid while it is open, the earliest of equal ones."""
-    bids = _bids_in_time(events.auctions, events.bids)
+    bids = _bids_in_time(events.auctions(), events.bids())
     by = ["price", ("dateTime_right", "ascending")]
     return bids.key_by("id").top_n(1, by=by, uid="winning")
 
 
 def q20(events: Events) -> rt.Stream:
     """Bids on auctions of category 10, with all that is known of both."""
-    auctions = events.auctions.filter(_CATEGORY == 10)
-    return events.bids.join(auctions, on={"auction": "id"}, ttl=KEPT, uid="expanded")
+    auctions = events.auctions().filter(_CATEGORY == 10)
+    return events.bids().join(auctions, on={"auction": "id"}, ttl=KEPT, uid="expanded")
 
 
 def _bids_in_time(auctions: rt.Stream, bids: rt.Stream) -> rt.Stream:

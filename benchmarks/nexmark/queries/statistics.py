@@ -40,13 +40,15 @@ def _distinct_counts() -> list[rt.Aggregate]:
 
 def q15(events: Events) -> rt.Stream:
     """Bids of each day: how many, of how many bidders, on how many auctions."""
-    bids = events.bids.select("auction", "bidder", "price", day=_DAY)
+    bids = events.bids("auction", "bidder", "price", "dateTime").select(
+        "auction", "bidder", "price", day=_DAY
+    )
     return bids.key_by("day").aggregate(*_counts(), *_distinct_counts(), uid="statistics")
 
 
 def q16(events: Events) -> rt.Stream:
     """The same of each channel and day, with the minute of the last bid."""
-    bids = events.bids.select(
+    bids = events.bids("channel", "auction", "bidder", "price", "dateTime").select(
         "channel", "auction", "bidder", "price", day=_DAY, at=pc.strftime(_TIME, "%H:%M")
     )
     return bids.key_by("channel", "day").aggregate(
@@ -56,7 +58,7 @@ def q16(events: Events) -> rt.Stream:
 
 def q17(events: Events) -> rt.Stream:
     """Bids on each auction on each day: how many, and their prices."""
-    prices = events.bids.select("auction", "price", day=_DAY)
+    prices = events.bids("auction", "price", "dateTime").select("auction", "price", day=_DAY)
     return prices.key_by("auction", "day").aggregate(
         *_counts(),
         rt.Min("price", "min_price"),
@@ -69,10 +71,10 @@ def q17(events: Events) -> rt.Stream:
 
 def q18(events: Events) -> rt.Stream:
     """The last bid of each bidder on each auction."""
-    return events.bids.key_by("bidder", "auction").top_n(1, by="dateTime", uid="last")
+    return events.bids().key_by("bidder", "auction").top_n(1, by="dateTime", uid="last")
 
 
 def q19(events: Events) -> rt.Stream:
     """The ten highest bids on each auction, with their rank; of equal ones the earlier is ahead."""
     by = ["price", ("dateTime", "ascending")]
-    return events.bids.key_by("auction").top_n(10, by=by, uid="highest")
+    return events.bids().key_by("auction").top_n(10, by=by, uid="highest")

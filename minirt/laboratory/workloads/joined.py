@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from minirt.api.environment import Environment
-from minirt.functions import Watermarks
 from minirt.laboratory.measured import Verification
 from minirt.laboratory.workload import Defaults, Place, Workload
 from minirt.laboratory.workloads.parts import (
@@ -19,6 +18,7 @@ from minirt.laboratory.workloads.parts import (
     number_in_split,
     verify_numbers,
 )
+from minirt.watermarks import Watermarks
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,13 +13,14 @@ import pyarrow.compute as pc
 from minirt.aggregates import Count, Max, Sum
 from minirt.api.environment import Environment
 from minirt.api.stream import Stream
-from minirt.functions import KeyedContext, KeyedCoProcess, Watermarks
+from minirt.functions import KeyedContext, KeyedCoProcess
 from minirt.laboratory.measured import Verification
 from minirt.laboratory.nexmark.schemas import Kind
 from minirt.laboratory.workload import Defaults, Place, Workload
 from minirt.laboratory.workloads.paced_events import PacedEvents, given_out
 from minirt.laboratory.workloads.tally import TallySink, judge_tally
 from minirt.state.handles import ListState, ValueState
+from minirt.watermarks import Watermarks
 from minirt.windows import Tumbling
 
 Query = Literal["q1", "q3", "q8", "q12"]

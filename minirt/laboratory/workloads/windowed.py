@@ -7,11 +7,11 @@ from typing import Any, ClassVar
 
 from minirt.aggregates import Count, Max, Sum
 from minirt.api.environment import Environment
-from minirt.functions import Watermarks
 from minirt.laboratory.measured import Verification
 from minirt.laboratory.workload import Defaults, Place, Workload
 from minirt.laboratory.workloads.parts import ID, KEY, MADE, NumberedSource, number_in_split
 from minirt.laboratory.workloads.tally import TallySink, check_number, verify_tally
+from minirt.watermarks import Watermarks
 from minirt.windows import Tumbling
 
 

@@ -131,4 +131,4 @@ def _name(function: Any) -> str:
 
 
 def _list(given: tuple[str, ...]) -> str:
-    return " and ".join(given)
+    return " and ".join(given) or "no arguments"

@@ -7,7 +7,9 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
+from minirt.graph.drift import group_of
 from minirt.protocol.drift import DRIFT_STEPS, Progress
+from minirt.watermarks import Watermarks
 
 
 class DriftGate:
@@ -29,6 +31,13 @@ class DriftGate:
         self._told: Progress | None = None
         self._step_ms = max(1, max_drift_ms // DRIFT_STEPS)
         self._limit_ms: int | None = None
+
+    @classmethod
+    def of(cls, marks: Watermarks | None, tell: Callable[[Progress], None]) -> DriftGate | None:
+        """That of a source with these watermarks; None if it waits for nobody."""
+        if marks is None or marks.max_drift_ms is None:
+            return None
+        return cls(group_of(marks), marks.max_drift_ms, marks.bound_ms, tell)
 
     def limit(self, group: str, limit_ms: int) -> bool:
         """Heed a limit of the coordinator; returns whether it was meant for this source."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from time import perf_counter
+import resource
+from time import perf_counter, thread_time
 from typing import Protocol
 
 _GROWTH_MAX = 4
@@ -34,6 +35,38 @@ class Pacer(Protocol):
         """Whether the slice is over, now that this many more records were processed."""
 
 
+class Stopwatch:
+    """Measures how long work of this thread takes, without the time in which others had the processor.
+
+    Else a busy machine would make pieces tiny. The time in which a function sleeps or waits counts.
+    """
+
+    def __init__(self) -> None:
+        self._reading = self._read()
+
+    def start(self) -> None:
+        self._reading = self._read()
+
+    def lap_s(self) -> float:
+        """Seconds since the start, or the last lap."""
+        began_at, cpu_s, waits = self._reading
+        now_at, cpu_now_s, waits_now = self._reading = self._read()
+        only_worked = waits is not None and waits_now == waits
+        return cpu_now_s - cpu_s if only_worked else now_at - began_at
+
+    def _read(self) -> tuple[float, float, int | None]:
+        """The time, the processor time of this thread, and how often it gave up the processor by itself."""
+        return perf_counter(), thread_time(), _times_waited()
+
+
+def _times_waited() -> int | None:
+    """None elsewhere than on Linux, where nobody tells of a single thread."""
+    return resource.getrusage(_THREAD).ru_nvcsw if _THREAD is not None else None
+
+
+_THREAD: int | None = getattr(resource, "RUSAGE_THREAD", None)
+
+
 class TimedPacer:
     """Slices of `slice_s` seconds. The sizes of pieces follow what was measured.
 
@@ -44,21 +77,21 @@ class TimedPacer:
         self._slice_s = slice_s
         self._rows = RowPieces(slice_s)
         self._columns = ColumnPieces(slice_s)
-        self._began_at = self._piece_began_at = 0.0
+        self._began_at = 0.0
+        self._stopwatch = Stopwatch()
 
     def begin(self) -> None:
-        self._began_at = self._piece_began_at = perf_counter()
+        self._began_at = perf_counter()
+        self._stopwatch.start()
 
     def piece(self, *, columns: bool) -> int:
         return (self._columns if columns else self._rows).size
 
     def done(self, records: int, *, columns: bool) -> bool:
-        now = perf_counter()
+        took_s = self._stopwatch.lap_s()
         if records:
-            took_s = max(now - self._piece_began_at, 1e-9)
-            (self._columns if columns else self._rows).took(records, took_s)
-        self._piece_began_at = now
-        return now - self._began_at >= self._slice_s
+            (self._columns if columns else self._rows).took(records, max(took_s, 1e-9))
+        return perf_counter() - self._began_at >= self._slice_s
 
 
 class RowPieces:
@@ -74,14 +107,14 @@ class RowPieces:
 
 
 class ColumnPieces:
-    """Finds the largest piece that takes a slice or, where all take longer, the largest that pays.
+    """Finds the largest piece that takes a slice, or one that takes longer and pays.
 
-    That is where twice the records take nearly twice the time: a function that takes long for each record
-    gets one at a time, one that takes long for each call gets many.
+    That is as long as twice the records do not take nearly twice the time: a function that takes long for
+    each record gets one at a time, one that takes long for each call gets many.
 
-    Sizes are powers of two, and of each is known how long a piece took. Now and then those next to the
-    current one are tried again. A single piece that takes much longer than known says more of what else the
-    machine does; after a second one, all that was known is forgotten.
+    Sizes are powers of two, and of each is known how long a piece took at least: what else the machine does
+    only adds to that. Now and then the current one and those next to it are measured again. A single piece
+    that takes much longer than known is passed over; after a second one, all that was known is forgotten.
     """
 
     def __init__(self, slice_s: float) -> None:
@@ -105,9 +138,10 @@ class ColumnPieces:
             self._surprised = not self._surprised
             return
         self._surprised = False
-        self._seconds[step] = seconds
+        self._seconds[step] = seconds if known is None else min(known, seconds)
         self._pieces += 1
         if self._pieces % _TRIED_AGAIN_AFTER == 0:
+            self._seconds[step] = seconds
             self._forget(step - 1)
             self._forget(step + 1)
         self._step = self._next(step)
@@ -123,16 +157,18 @@ class ColumnPieces:
     def _next(self, step: int) -> int:
         seconds = self._seconds[step]
         assert seconds is not None
-        largest = step + 1 == len(self._seconds)
         less = self._seconds[step - 1] if step else seconds
-        more = None if largest else self._seconds[step + 1]
-        if seconds <= self._slice_s:
-            fits = (2 * seconds if more is None else more) <= self._slice_s
-            return step + 1 if fits and not largest else step
-        if less is None or less < _WORTH * seconds:
+        if seconds > self._slice_s and (less is None or less < _WORTH * seconds):
             return step - 1
-        pays = more is None or seconds > _WORTH * more
-        return step + 1 if pays and not largest else step
+        if step + 1 == len(self._seconds):
+            return step
+        more = self._seconds[step + 1]
+        if more is None:
+            if less is None:  # What half of them take says what twice as many would.
+                return step - 1 if 2 * seconds > self._slice_s else step + 1
+            more = seconds + 2 * max(0.0, seconds - less)
+        pays = seconds > _WORTH * more
+        return step + 1 if more <= self._slice_s or pays else step
 
 
 class RoomPacer:

@@ -7,18 +7,17 @@ from typing import Any
 
 import msgpack
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from minirt.data.batch import Batch, Columns, Rows
 from minirt.data.errors import UnsupportedRecordError
 from minirt.errors import MinirtError, SourceDataError
-from minirt.graph.drift import group_of
 from minirt.graph.operator_spec import Reading
 from minirt.io.base import Offset
 from minirt.monitoring.logs import logger_of
 from minirt.operators.common.base import Member, OperatorContext, shown, user_error
-from minirt.operators.common.columns import check_names
-from minirt.operators.event_time import stamper
+from minirt.operators.event_time import NO_WATERMARK, stamper
 from minirt.operators.source import ERRORS_TAG
 from minirt.protocol.drift import HOLDS_NOBODY, Progress
 from minirt.protocol.stored_watermarks import LinkWatermarks
@@ -26,7 +25,8 @@ from minirt.protocol.watermarks import MAX_WATERMARK
 from minirt.runtime.subtask.drift import DriftGate
 from minirt.runtime.subtask.elements import Advance, Data, Element, End
 from minirt.runtime.subtask.input import Input, InputParts
-from minirt.runtime.subtask.splits import Pace, Silence, SplitState
+from minirt.runtime.subtask.split_watermarks import split_watermark
+from minirt.runtime.subtask.splits import Pace, Silence, SplitState, check_batch, telling_splits
 from minirt.state.stored import SPLITS
 
 logger = logger_of("worker")
@@ -62,7 +62,8 @@ class SourceInput(Input, Member):
         Input.__init__(self, (), parts)
         Member.__init__(self, ctx)
         self._source = source = reading.source
-        self._strategy = reading.watermarks
+        self._strategy = marks = reading.watermarks
+        self._idle_timeout = None if marks is None else marks.idle_timeout
         self._watermark = watermark
         self._poll_interval_s = ctx.source_poll_s
         self._side_by_side = source.reads_side_by_side
@@ -70,9 +71,12 @@ class SourceInput(Input, Member):
         self._taken_over: dict[str, SplitState] = {}
         self._turn = 0
         self._pace = Pace(reading.speed) if reading.speed is not None else None
-        self._drift = _drift_gate(reading, tell)
-        self._stamp = stamper(reading.watermarks)
-        self._watermark_interval_s = ctx.watermark_interval_s
+        self._drift = DriftGate.of(marks, tell)
+        self._stamp = stamper(marks)
+        self._per_record = (
+            reading.watermarks is not None and reading.watermarks.emit == "per record"
+        )
+        self._watermark_interval_s = 0.0 if self._per_record else ctx.watermark_interval_s
         self._watermark_at = 0.0
         self._wake_at: float | None = 0.0
         self._reading: SplitState | None = None
@@ -237,7 +241,20 @@ class SourceInput(Input, Member):
             state.silence.end()
             state.batch, state.position = self._stamped(read), state.skip
             times = state.batch.timestamps
-            state.times = None if times is None else np.asarray(times, np.int64)
+            if times is not None:
+                self._load(state, state.batch, np.asarray(times, np.int64))
+
+    def _load(self, state: SplitState, batch: Batch, times: npt.NDArray[np.int64]) -> None:
+        """Have the watermark of the split look at what was read."""
+        assert self._strategy is not None
+        state.times = times
+        if state.watermark is None:
+            label = f"source {self.ctx.label}"
+            state.watermark = split_watermark(self._strategy, label, state.split.id)
+        try:
+            state.watermark.load(batch, times)
+        except SourceDataError as error:
+            raise SourceDataError(f"source {self.ctx.label}: {error}") from error
 
     def _close(self, state: SplitState) -> None:
         """All of it was read: an error is logged, as a restart would mend nothing."""
@@ -251,7 +268,7 @@ class SourceInput(Input, Member):
 
     def _stamped(self, read: list[Any] | pa.RecordBatch) -> Batch:
         try:
-            _check_batch(read)
+            check_batch(read)
             if self._stamp is None:
                 return Columns(read) if isinstance(read, pa.RecordBatch) else Rows(read)
             return self._stamp(read)
@@ -283,6 +300,8 @@ class SourceInput(Input, Member):
     def _give_out(self, state: SplitState, batch: Batch, count: int, now: float) -> Data:
         start, stop = state.position, state.position + count
         if state.times is not None:
+            stop = self._seen(state, start, stop)
+            count = stop - start
             newest = int(state.times[start:stop].max())
             state.newest_ms = newest if state.newest_ms is None else max(newest, state.newest_ms)
             self._unannounced = True
@@ -294,6 +313,18 @@ class SourceInput(Input, Member):
         if stop == len(batch):
             state.batch = state.times = None
         return Data(batch if count == len(batch) else batch.slice(start, stop), 0)
+
+    def _seen(self, state: SplitState, start: int, stop: int) -> int:
+        """Where the records end that come before the next watermark, which are given out now."""
+        watermark = state.watermark
+        assert watermark is not None
+        if self._per_record:
+            told = NO_WATERMARK if self._watermark is None else self._watermark
+            others = [one.told for one in self._telling() if one is not state]
+            if min(others, default=MAX_WATERMARK) > told:
+                return watermark.see_until(start, stop, told)
+        watermark.see(start, stop)
+        return stop
 
     def _move_on(self, state: SplitState) -> None:
         """All of a batch is processed: the position moves behind it, with what did not parse in it."""
@@ -324,32 +355,28 @@ class SourceInput(Input, Member):
 
     def _advance(self) -> Advance | None:
         """A newer watermark, or that this source has become idle or active."""
-        assert self._strategy is not None
         self._unannounced = False
         unfinished = [state for state in self._states if not state.finished]
-        active = [state for state in unfinished if not self._is_silent(state)]
+        idle = bool(unfinished) and all(state.is_silent(self._idle_timeout) for state in unfinished)
         turned = None
-        if unfinished and (not active) != self._idle:
-            self._idle = turned = not active
-        # Where all are silent: else it would matter whether they fell silent in one look or in two.
-        telling = active or [state for state in unfinished if state.newest_ms is not None]
-        telling = telling if self._side_by_side else telling[:1]
-        newest = [state.newest_ms for state in telling]
-        known = [time for time in newest if time is not None]
-        if not known or len(known) < len(newest):
-            return None if turned is None else Advance(None, turned)
-        watermark = min(known) - self._strategy.bound_ms - 1
-        if self._watermark is not None and watermark <= self._watermark:
+        if unfinished and idle != self._idle:
+            self._idle = turned = idle
+        watermark = min((state.told for state in self._telling()), default=NO_WATERMARK)
+        if watermark <= (NO_WATERMARK if self._watermark is None else self._watermark):
             return None if turned is None else Advance(None, turned)
         self._watermark = watermark
         return Advance(watermark, turned)
+
+    def _telling(self) -> list[SplitState]:
+        telling = telling_splits(self._states, self._idle_timeout)
+        return telling if self._side_by_side else telling[:1]
 
     def _progress(self) -> Progress:
         """How far the splits are that others in the drift group wait for."""
         assert self._strategy is not None
         unfinished = [state for state in self._states if not state.finished]
         telling = unfinished if self._side_by_side else unfinished[:1]
-        active = [state.newest_ms for state in telling if not self._is_silent(state)]
+        active = [state.newest_ms for state in telling if not state.is_silent(self._idle_timeout)]
         if not active:
             return HOLDS_NOBODY
         known = [newest for newest in active if newest is not None]
@@ -358,34 +385,8 @@ class SourceInput(Input, Member):
             marks.append(min(known) - self._strategy.bound_ms - 1)
         return Progress(max(marks, default=None), complete=len(known) == len(active))
 
-    def _is_silent(self, state: SplitState) -> bool:
-        """Whether a split was asked in vain for the idle timeout; one not yet begun has not been asked."""
-        assert self._strategy is not None
-        timeout = self._strategy.idle_timeout
-        return timeout is not None and state.silence.seconds >= timeout
-
     def _silence(self) -> Silence:
         return Silence(self._poll_interval_s)
 
     def _wake_no_later_than(self, at: float) -> None:
         self._wake_at = at if self._wake_at is None else min(self._wake_at, at)
-
-
-def _drift_gate(reading: Reading, tell: Callable[[Progress], None]) -> DriftGate | None:
-    marks = reading.watermarks
-    if marks is None or marks.max_drift_ms is None:
-        return None
-    return DriftGate(group_of(marks), marks.max_drift_ms, marks.bound_ms, tell)
-
-
-def _check_batch(read: object) -> None:
-    """Raise SourceDataError for what is no batch."""
-    if isinstance(read, pa.RecordBatch):
-        try:
-            check_names(read)
-        except ValueError as error:
-            raise SourceDataError(str(error)) from error
-    elif not isinstance(read, list):
-        raise SourceDataError(
-            f"a split is read as lists or as pyarrow.RecordBatches, not as {type(read).__name__}"
-        )

@@ -8,9 +8,14 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from minirt.data.batch import Batch
+from minirt.errors import SourceDataError
 from minirt.io.base import Offset, Split, SplitReader
+from minirt.operators.common.columns import check_names
+from minirt.operators.event_time import NO_WATERMARK
+from minirt.runtime.subtask.split_watermarks import SplitWatermark
 
 
 @dataclass(slots=True)
@@ -51,6 +56,8 @@ class SplitState:
     times: npt.NDArray[np.int64] | None = None
     """The timestamps of `batch`."""
     newest_ms: int | None = None
+    watermark: SplitWatermark | None = None
+    """Once records have come, if they have event time."""
     turn: int = 0
     """When its records were given out last, among the turns of all splits."""
 
@@ -72,6 +79,23 @@ class SplitState:
         newest = self.newest_ms
         return (newest is not None, newest or 0, self.turn, self.order)
 
+    @property
+    def told(self) -> int:
+        """The watermark that its records have told."""
+        return NO_WATERMARK if self.watermark is None else self.watermark.current()
+
+    def is_silent(self, timeout_s: float | None) -> bool:
+        """Whether it was asked in vain for the idle timeout; one not yet begun has not been asked."""
+        return timeout_s is not None and self.silence.seconds >= timeout_s
+
+
+def telling_splits(states: Sequence[SplitState], idle_timeout_s: float | None) -> list[SplitState]:
+    """The splits the least of whose watermarks is that of the source, if they are read side by side."""
+    unfinished = [state for state in states if not state.finished]
+    active = [state for state in unfinished if not state.is_silent(idle_timeout_s)]
+    # Where all are silent: else it would matter whether they fell silent in one look or in two.
+    return active or [state for state in unfinished if state.told != NO_WATERMARK]
+
 
 @dataclass(slots=True)
 class Pace:
@@ -89,3 +113,16 @@ class Pace:
     def due_at(self, event_ms: int) -> float:
         assert self.started_at is not None
         return self.started_at + (event_ms - self.first_ms) / 1000 / self.speed
+
+
+def check_batch(read: object) -> None:
+    """Raise SourceDataError for what is no batch."""
+    if isinstance(read, pa.RecordBatch):
+        try:
+            check_names(read)
+        except ValueError as error:
+            raise SourceDataError(str(error)) from error
+    elif not isinstance(read, list):
+        raise SourceDataError(
+            f"a split is read as lists or as pyarrow.RecordBatches, not as {type(read).__name__}"
+        )

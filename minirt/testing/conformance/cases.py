@@ -197,9 +197,8 @@ def in_words(case: Case) -> Iterator[str]:
 def _operator(plan: Plan, stage: Stage) -> str:
     if not stage.inputs:
         drift = "" if plan.max_drift_ms is None else f", max_drift {plan.max_drift_ms} ms"
-        return (
-            f"source, {_counted(plan.splits, 'split')} of {_counted(plan.count, 'record')}{drift}"
-        )
+        read = f"{_counted(plan.splits, 'split')} of {_counted(plan.count, 'record')}"
+        return f"source, {read}, watermarks {plan.watermarks}{drift}"
     words = kind_of(stage).words
     inputs = " and ".join(f"op{i}" for i in stage.inputs)
     edge = "" if stage.edge == "plain" else f" ({stage.edge})"

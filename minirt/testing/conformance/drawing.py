@@ -9,6 +9,7 @@ from random import Random
 from minirt.testing.conformance.edges import EDGES
 from minirt.testing.conformance.plans import Edit, Plan, Stage
 from minirt.testing.conformance.stages import SOURCE, STAGES, kind_of
+from minirt.testing.conformance.watermarks import WATERMARKS
 
 _WIDTHS = (1, 1, 2, 2, 3, 3, 4, 5)
 
@@ -22,7 +23,8 @@ def draw_plan(random: Random, *, stages: int = 4, records: int = 16) -> Plan:
         open_ends = [i for i, stage in enumerate(drawn) if not kind_of(stage).by_chance]
         drawn.append(_draw_stage(random, drawn, open_ends, forms, is_source=number == 0))
     count, drift = max(1, records // splits), random.choice((None, None, 1, 4, 12))
-    return Plan(tuple(drawn), splits, count, forms, max_drift_ms=drift)
+    marks = random.choice([*WATERMARKS])
+    return Plan(tuple(drawn), splits, count, forms, max_drift_ms=drift, watermarks=marks)
 
 
 def _draw_stage(

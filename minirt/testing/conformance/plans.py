@@ -51,6 +51,8 @@ class Plan:
     watermark_bound_ms: int = OUT_OF_ORDER_MS
     max_drift_ms: int | None = None
     """How far splits of sources may be ahead of the slowest one; None if they do not wait."""
+    watermarks: str = "bounded"
+    """The name of a kind of watermarks in `minirt.testing.conformance.watermarks`."""
 
     @property
     def edited(self) -> bool:

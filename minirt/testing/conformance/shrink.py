@@ -110,6 +110,8 @@ def _smaller_plans(plan: Plan) -> Iterator[Plan]:
         yield from (_only_form(plan, form) for form in range(plan.forms))
     if plan.max_drift_ms is not None:
         yield replace(plan, max_drift_ms=None)
+    if plan.watermarks != Plan.watermarks:
+        yield replace(plan, watermarks=Plan.watermarks)
     for number in range(len(plan.stages)):
         if plan.sinks != [number]:
             yield _only_up_to(plan, number)

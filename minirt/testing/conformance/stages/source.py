@@ -10,6 +10,7 @@ import minirt as rt
 from minirt.testing.conformance.plans import Plan, Stage
 from minirt.testing.conformance.sources import NumberedSource, event_time, numbered
 from minirt.testing.conformance.stages.base import CutOf, Record, Records, Site, StageKind
+from minirt.testing.conformance.watermarks import WATERMARKS
 
 
 def stamp(record: tuple[str, int, int]) -> Record:
@@ -34,8 +35,7 @@ class SourceStage(StageKind):
     def begin(self, env: rt.Environment, site: Site) -> rt.Stream:
         plan, uid = site.plan, site.uid
         drift = None if plan.max_drift_ms is None else plan.max_drift_ms / 1000
-        bound = plan.watermark_bound_ms / 1000
-        marks = rt.Watermarks.bounded(bound, timestamp=event_time, max_drift=drift)
+        marks = WATERMARKS[plan.watermarks](plan.watermark_bound_ms, drift)
         source = NumberedSource(uid, plan.splits, plan.count)
         read = env.source(source, uid=uid, watermarks=marks, parallelism=site.width)
         return read.map(stamp, uid=f"{uid}-stamp", parallelism=site.width)
