@@ -330,7 +330,8 @@ class ProcessCluster:
     def _on_restored(self, generation: int, worker: int) -> None:
         """Only by now do others call it, as it answers at once."""
         if generation == self._generation and worker in self._back:
-            back = PeerBack(worker, self._addresses[worker], self._back[worker].processed)
+            at = self._back[worker]
+            back = PeerBack(worker, self._addresses[worker], at.processed, at.marks)
             for other in [one for one in self._workers if one != worker]:
                 self._tell(other, back)
 
