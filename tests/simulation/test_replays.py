@@ -121,13 +121,12 @@ def _wrong(sink: TransactionalSink) -> list[str]:
 
 
 def test_nothing_is_lost_and_nothing_comes_twice() -> None:
-    comebacks = restarts = 0
-    for seed in range(runs(40)):
+    comebacks = 0
+    for seed in range(runs(20)):
         result, wrong = run(seed)
         assert wrong == [], seed
         comebacks += result.comebacks
-        restarts += result.restarts
-    assert comebacks > restarts
+    assert comebacks > 10
 
 
 def test_among_all_other_faults() -> None:
