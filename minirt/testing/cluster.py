@@ -146,8 +146,7 @@ class SimulatedCluster:
             return
         if worker.life:
             for other in self.workers:
-                if other is not worker:
-                    other.tell(PeerBack(worker.number, "", worker.processed, worker.marks))
+                other.tell(PeerBack(worker.number, "", worker.processed, worker.marks))
             return
         self._connect()
 
@@ -160,7 +159,7 @@ class SimulatedCluster:
         return self._placement[SubtaskId(source, channel.sender)]
 
     def on_peer_back(self, worker: SimulatedWorker, peer: int) -> None:
-        for ends in worker.assembled.values():
+        for ends in worker.assembled.values() if worker.number != peer else ():
             self._awaited -= ends.outputs.keys() | ends.inputs.keys()
         self._connect()
         [back] = [one for one in self.workers if one.number == peer]

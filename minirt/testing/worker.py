@@ -350,7 +350,8 @@ class SimulatedWorker(Actor):
             case SentCommand():
                 self._commands.receive(message, subtasks)
             case PeerLost(peer):
-                self._cluster.post(self, ElementsHad(self.generation, peer, self._peers.park(peer)))
+                if had := self._peers.park(peer):
+                    self._cluster.post(self, ElementsHad(self.generation, peer, had))
             case PeerBack():
                 self._peers.rejoin(
                     message, lambda: self._cluster.on_peer_back(self, message.worker)
