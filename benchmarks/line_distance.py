@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
+from random import Random
 from statistics import mean
 
 from benchmarks.forced_snapshots import Job
@@ -38,9 +39,10 @@ class Distance:
 class Lines:
     """The line of a job, as time goes on."""
 
-    def __init__(self, job: Job, plan: LocalSnapshots) -> None:
+    def __init__(self, job: Job, plan: LocalSnapshots, apart: float = 0.0) -> None:
         self.ids = [SubtaskId(*divmod(own, job.parallelism)) for own in range(job.processes)]
         self.channels = [(own, to) for own in range(job.processes) for to in job.receivers(own)]
+        self._beats = beats(job.processes, apart)
         self.due = deque(sorted(self._snapshots(plan)))
         self._tracker = LineTracker(self.ids)
         self._numbers = [0] * job.processes
@@ -50,7 +52,7 @@ class Lines:
         """When which process takes its snapshot of which number."""
         for own, id in enumerate(self.ids):
             at, number = 0.0, 1
-            while (at := plan.next_at(id, number, at, 0.0)) < INTERVALS:
+            while (at := plan.next_at(id, number, at, self._beats[own])) < INTERVALS:
                 yield at, own, number
                 number += 1
 
@@ -67,8 +69,14 @@ class Lines:
         return [self._taken_at[id, self._tracker.line[id]] for id in self.ids]
 
 
-def measure(job: Job, plan: LocalSnapshots) -> Distance:
-    lines = Lines(job, plan)
+def beats(processes: int, apart: float) -> list[float]:
+    """When each process takes the beat to be, if wall clocks are apart by so much at most."""
+    random = Random(7)
+    return [apart * (random.random() - 0.5) for _ in range(processes)]
+
+
+def measure(job: Job, plan: LocalSnapshots, apart: float = 0.0) -> Distance:
+    lines = Lines(job, plan, apart)
     count, written = len(lines.due), set[tuple[int, float]]()
     behind, in_transit = list[float](), list[float]()
     for look in range(INTERVALS * LOOKS + 1):
@@ -83,18 +91,21 @@ def measure(job: Job, plan: LocalSnapshots) -> Distance:
 
 
 JOBS = (Job(2, 2), Job(3, 2), Job(5, 2), Job(3, 8))
+STAGGERED = LocalSnapshots(1.0, 0.1, 1, stagger_s=0.01)
 PLANS = {
-    "jitter 0.1": LocalSnapshots(1.0, 0.1, 1),
-    "jitter 0.5": LocalSnapshots(1.0, 0.5, 1),
-    "stagger 0.01": LocalSnapshots(1.0, 0.1, 1, stagger_s=0.01),
+    "jitter 0.1": (LocalSnapshots(1.0, 0.1, 1), 0.0),
+    "jitter 0.5": (LocalSnapshots(1.0, 0.5, 1), 0.0),
+    "stagger 0.01": (STAGGERED, 0.0),
+    "stagger 0.01, clocks apart by 0.04": (STAGGERED, 0.04),
 }
+"""How subtasks take snapshots, and by how much their wall clocks are apart."""
 
 
 def rows() -> list[dict[str, object]]:
     found = []
     for job in JOBS:
-        for name, plan in PLANS.items():
-            one = measure(job, plan)
+        for name, (plan, apart) in PLANS.items():
+            one = measure(job, plan, apart)
             found.append(
                 {
                     "stages": job.stages,

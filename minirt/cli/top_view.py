@@ -43,11 +43,17 @@ _BAR_CELLS = 12
 _MISSING_MAX = 5
 
 
+def _comebacks(figures: Figures) -> str:
+    """Of a job whose workers came back alone. One of an older version does not tell."""
+    count = figures.get("comebacks", 0)
+    return f", comebacks {count}" if count else ""
+
+
 def job_lines(figures: Figures) -> list[str]:
     """What the job does, how its checkpoints go, and why one failed or the job restarted last."""
     lines = [
         f"job {figures['name']} {figures['status']}, up {_span(figures['at'] - figures['started_at'])}, "
-        f"generation {figures['generation']}, restarts {figures['restarts']}",
+        f"generation {figures['generation']}, restarts {figures['restarts']}{_comebacks(figures)}",
         _checkpoint_line(figures["checkpoints"], figures["at"]),
     ]
     lines += _stages_line(figures["operators"])

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 
-from minirt.graph.execution import ExecutionGraph, Vertex
+from minirt.graph.execution import ExecutionGraph, Link, Vertex
 from minirt.protocol.ids import SubtaskId
+from minirt.protocol.restarts import Scope
+from minirt.protocol.topology import InFlight
 
 
-def why_not_alone(graph: ExecutionGraph, vertex: Vertex) -> str | None:
+def why_not_alone(graph: ExecutionGraph, vertex: Vertex, scope: Scope) -> str | None:
     """Why the whole job restarts if a subtask of this vertex is gone; None if it may come back alone."""
     if vertex.is_source:
         return "it reads a source"
     for link in graph.outputs_of(vertex.id):
-        return f"it sends to vertex {link.target}, which has seen what it would do again"
+        if scope != "replay":
+            return f"it sends to vertex {link.target}, which has seen what it would do again"
+        if why := _why_not_again(graph, vertex, link):
+            return f"{why}, and vertex {link.target} has seen what it did"
     for node in vertex.operators:
         if node.to_all:
             return f"{node.label} reads the state of all subtasks"
@@ -23,15 +29,43 @@ def why_not_alone(graph: ExecutionGraph, vertex: Vertex) -> str | None:
     return None
 
 
+def _why_not_again(graph: ExecutionGraph, vertex: Vertex, output: Link) -> str | None:
+    """Why what goes through this link may be other records, or the same in another order, if the vertex
+    does it again."""
+    fan_in = Counter(id.receiver for link in graph.inputs_of(vertex.id) for id in link.channels())
+    most = max(fan_in.values(), default=0)
+    if most > 1:
+        return f"a subtask reads {most} channels in whatever order"
+    for node in vertex.operators:
+        if not node.spec.repeats:
+            return f"{node.label} may do it otherwise the second time"
+    by_record = output.partitioning.in_flight in (InFlight.DEALT_AGAIN, InFlight.ONE_COPY)
+    if not by_record and any(len(output.receivers_of(i)) > 1 for i in range(output.senders)):
+        return "it deals records out in turn"
+    return None
+
+
 def alone_by_worker(
-    graph: ExecutionGraph, placement: Mapping[SubtaskId, int]
+    graph: ExecutionGraph, placement: Mapping[SubtaskId, int], scope: Scope
 ) -> dict[int, frozenset[SubtaskId]]:
-    """The workers that may come back alone, with their subtasks: all of these may."""
-    alone = {vertex.id for vertex in graph.vertices if why_not_alone(graph, vertex) is None}
+    """The workers that may come back alone, with their subtasks: all of these may.
+
+    None of them receives from another one: nobody would have seen how far that was.
+    """
+    if scope == "job":
+        return {}
+    alone = {vertex.id for vertex in graph.vertices if why_not_alone(graph, vertex, scope) is None}
+    inner = {
+        placement[SubtaskId(link.source, id.sender)]
+        for link in graph.links
+        for id in link.channels()
+        if placement[SubtaskId(link.source, id.sender)]
+        == placement[SubtaskId(link.target, id.receiver)]
+    }
     return {
         worker: frozenset(subtasks)
         for worker, subtasks in hosted(placement).items()
-        if all(subtask.vertex in alone for subtask in subtasks)
+        if worker not in inner and all(subtask.vertex in alone for subtask in subtasks)
     }
 
 

@@ -104,9 +104,11 @@ def _why(
 
 
 def _comeback(execution: ExecutionGraph, vertex: Vertex) -> str:
-    why = why_not_alone(execution, vertex)
-    if why is None:
+    if why_not_alone(execution, vertex, "subtask") is None:
         return 'it comes back alone, with the restart scope "subtask"'
+    why = why_not_alone(execution, vertex, "replay")
+    if why is None:
+        return 'it comes back alone, with the restart scope "replay" if functions are deterministic'
     return f"the whole job restarts, as {why}"
 
 

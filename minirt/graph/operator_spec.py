@@ -146,6 +146,12 @@ class OperatorSpec(ABC):
         return self.takes is Form.COLUMNS
 
     @property
+    def repeats(self) -> bool:
+        """Whether it gives the same records in the same order if it gets the same ones again, however these
+        are cut into batches. Functions of the user are taken for deterministic."""
+        return False
+
+    @property
     def needs_event_time(self) -> bool:
         """Whether it goes by watermarks, and so must stand behind sources that give them."""
         return False

@@ -132,6 +132,12 @@ CATALOGUE: tuple[Metric, ...] = (
         lambda job: job.restarts,
     ),
     _of_job(
+        "minirt_job_comebacks_total",
+        "counter",
+        "Workers that came back alone since the job was started, while all others went on.",
+        lambda job: job.comebacks,
+    ),
+    _of_job(
         "minirt_checkpoints_completed_total",
         "counter",
         "Checkpoints that completed since the job was started.",

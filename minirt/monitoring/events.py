@@ -1,4 +1,4 @@
-"""What happened to a job, for its history on storage: starts, restarts with their causes, and the end."""
+"""What happened to a job, for its history on storage: starts, restarts, comebacks, and the end."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class JobEvents(JobObserver):
 
     An event has `event`, `job`, `at`, `generation` and `restarts`. Where something ended it also has a
     `cause`, which may be None, counts of checkpoints, and the sums of each chain's subtasks until then.
-    The cause is the error, or who told the job to end.
+    The cause is the error, or who told the job to end. A comeback has a cause, and ends nothing.
     """
 
     def __init__(self, monitor: JobMonitor, record: Callable[[dict[str, Any]], object]) -> None:
@@ -42,6 +42,10 @@ class JobEvents(JobObserver):
 
     def on_restart(self, error: Exception, delay_s: float) -> None:
         self._end("restarting", str(error))
+
+    def on_comeback(self, error: Exception, delay_s: float) -> None:
+        event = _event("comeback", self._monitor.figures())
+        self._record({**event, "cause": shortened(str(error))})
 
     def on_told_to_end(self, reason: str) -> None:
         self._told = reason

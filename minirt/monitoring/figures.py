@@ -249,9 +249,11 @@ class JobFigures:
     started_at: float
     at: float
     last_failure: str | None = None
-    """Why it restarted last."""
+    """Why it restarted last, or a worker came back alone."""
     checkpoints: CheckpointFigures = field(default_factory=CheckpointFigures)
     subtasks: tuple[SubtaskFigures, ...] = ()
+    comebacks: int = 0
+    """How often a worker came back alone, while all others went on."""
 
     def operators(self) -> list[OperatorFigures]:
         """The same by chain."""
@@ -265,6 +267,7 @@ class JobFigures:
             "status": self.status.value,
             "generation": self.generation,
             "restarts": self.restarts,
+            "comebacks": self.comebacks,
             "started_at": self.started_at,
             "at": self.at,
             "last_failure": self.last_failure,

@@ -53,7 +53,7 @@ class JobMonitor(JobObserver):
         self._started_at = now()
         self._status = JobStatus.CREATED
         self._generation = 0
-        self._restarts = 0
+        self._restarts = self._comebacks = 0
         self._last_failure: str | None = None
         self._restart_records: deque[RestartRecord] = deque(maxlen=RESTARTS_MAX)
         self._checkpoint_figures = CheckpointFigures()
@@ -100,6 +100,10 @@ class JobMonitor(JobObserver):
         cause = shortened(self._last_failure, RESTART_TEXT_MAX)
         self._restart_records.append(RestartRecord(self._now(), self._generation, delay_s, cause))
 
+    def on_comeback(self, error: Exception, delay_s: float) -> None:
+        self._comebacks += 1
+        self._last_failure = str(error)
+
     def on_progress(self, progress: JobProgress) -> None:
         subtasks, heads = [], self._heads
         for id in sorted(progress.metrics.keys() & heads.keys()):
@@ -141,4 +145,5 @@ class JobMonitor(JobObserver):
             self._last_failure,
             replace(self._checkpoint_figures, under_way=self._under_way),
             self._subtasks,
+            self._comebacks,
         )

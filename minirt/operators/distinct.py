@@ -45,6 +45,10 @@ class DistinctSpec(OperatorSpec):
         return "" if self.within_ms is None else f", within {self.within_ms / 1000:g} s"
 
     @property
+    def repeats(self) -> bool:
+        return self.within_ms is None
+
+    @property
     def needs_event_time(self) -> bool:
         return self.within_ms is not None
 

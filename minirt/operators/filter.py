@@ -25,6 +25,7 @@ class FilterSpec(OperatorSpec):
     inputs: ClassVar = 1
     state: ClassVar = StateDealing.NONE
     takes: ClassVar = Form.ROWS
+    repeats: ClassVar = True
 
     predicate: Callable[[Any], Any]
 
@@ -50,6 +51,7 @@ class FilterColumnsSpec(OperatorSpec):
     inputs: ClassVar = 1
     state: ClassVar = StateDealing.NONE
     takes: ClassVar = Form.COLUMNS
+    repeats: ClassVar = True
 
     condition: pc.Expression
 

@@ -20,6 +20,7 @@ class FlatMapSpec(OperatorSpec):
     inputs: ClassVar = 1
     state: ClassVar = StateDealing.NONE
     takes: ClassVar = Form.ROWS
+    repeats: ClassVar = True
 
     function: Callable[[Any], Any]
 

@@ -62,6 +62,10 @@ class KeyedProcessSpec(OperatorSpec):
         return self.process
 
     @property
+    def repeats(self) -> bool:
+        return not goes_by(self.process, "event") and not goes_by(self.process, "processing")
+
+    @property
     def needs_event_time(self) -> bool:
         return goes_by(self.process, "event")
 

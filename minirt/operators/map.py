@@ -18,6 +18,7 @@ class MapSpec(OperatorSpec):
     inputs: ClassVar = 1
     state: ClassVar = StateDealing.NONE
     takes: ClassVar = Form.ROWS
+    repeats: ClassVar = True
 
     function: Callable[[Any], Any]
 

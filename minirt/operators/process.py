@@ -31,6 +31,7 @@ class ProcessSpec(OperatorSpec):
     kind: ClassVar = "process"
     inputs: ClassVar = 1
     takes: ClassVar = Form.ROWS
+    repeats: ClassVar = True
 
     process: Process
 

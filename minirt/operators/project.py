@@ -26,6 +26,7 @@ class ProjectSpec(OperatorSpec, ABC):
     inputs: ClassVar = 1
     state: ClassVar = StateDealing.NONE
     takes: ClassVar = Form.COLUMNS
+    repeats: ClassVar = True
 
     kept: tuple[str, ...] | None
     computed: tuple[tuple[str, pc.Expression], ...] = ()

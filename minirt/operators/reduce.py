@@ -29,6 +29,7 @@ class ReduceSpec(OperatorSpec):
     inputs: ClassVar = 1
     state: ClassVar = StateDealing.BY_KEY_GROUP
     takes: ClassVar = Form.ROWS
+    repeats: ClassVar = True
 
     function: Callable[[Any, Any], Any]
 

@@ -25,6 +25,7 @@ class SinkSpec(OperatorSpec):
     inputs: ClassVar = 1
     state: ClassVar = StateDealing.BY_OPERATOR
     takes: ClassVar = None
+    repeats: ClassVar = True
     emits: ClassVar = False
 
     sink: Sink

@@ -143,7 +143,7 @@ class Family(Protocol):
     ) -> Mapping[SubtaskId, SnapshotAcknowledged] | None:
         """The snapshots that these subtasks go on from while all others run; None if there are none.
 
-        What they have done since is forgotten: they send to nobody, so nobody has seen it.
+        What they have done since is forgotten: nobody has seen it, or they do it again in the same way.
         """
 
     def take_unneeded(self) -> frozenset[str]:

@@ -76,7 +76,7 @@ from minirt.protocol.reasons import (
     failed_by,
 )
 from minirt.protocol.reports import CheckpointUnderWay
-from minirt.protocol.restart_commands import AnnounceRestart
+from minirt.protocol.restart_commands import AnnounceRestart, ElementsHad, SubtaskCaughtUp
 from minirt.protocol.restarts import RestartPolicy
 from minirt.protocol.restore import vertex_entries
 from minirt.protocol.savepoints import Savepoints
@@ -126,7 +126,7 @@ class JobProtocol:
         """What is wrong with checkpoints that turned out to be unusable while subtasks read them."""
         self._dates = Dates()
         self._slots_came = False
-        self.comebacks = Comebacks(alone or {}, restarts, patience)
+        self.comebacks = Comebacks(alone or {}, restarts, patience, checkpoints.timeout_s)
         self.restarts = 0
 
     @property
@@ -223,6 +223,9 @@ class JobProtocol:
                 self._slots_came = True
             case SubtaskStarted(subtask=subtask):
                 return self._on_started(subtask, checkpoints, now)
+            case ElementsHad() | SubtaskCaughtUp():
+                result = self.comebacks.on_event(event, checkpoints, now)
+                return self._fail(result, now) if isinstance(result, GenerationFailure) else result
             case SubtaskDrained(subtask=subtask):
                 return checkpoints.on_drained(subtask, now)
             case SourceProgressed(subtask=subtask, progress=progress):
@@ -279,8 +282,7 @@ class JobProtocol:
         return self._checkpoints.on_savepoint_requested(now)
 
     def _on_storage(self, event: JobEvent, now: float) -> list[JobCommand]:
-        checkpoints = self._checkpoints
-        if checkpoints is None:
+        if (checkpoints := self._checkpoints) is None:
             return []
         match event:
             case ManifestStored(checkpoint_id):
@@ -351,10 +353,9 @@ class JobProtocol:
 
     def _on_timer(self, timer: Timer, now: float) -> list[JobCommand]:
         checkpoints = self._checkpoints
-        match timer:
-            case Timer(TimerKind.RESTART, generation):
-                waiting = self._status is JobStatus.WAITING and generation == self._generation
-                return self._prepare() if waiting else []
+        if timer.kind is TimerKind.RESTART:
+            waiting = self._status is JobStatus.WAITING and timer.id == self._generation
+            return self._prepare() if waiting else []
         if checkpoints is None:
             return []
         match timer:

@@ -23,7 +23,7 @@ from minirt.protocol.manifest import (
 )
 from minirt.protocol.reasons import GenerationFailure, SavepointFailure
 from minirt.protocol.reports import CheckpointReport
-from minirt.protocol.restart_commands import RestartCommand
+from minirt.protocol.restart_commands import RestartCommand, RestartEvent
 from minirt.protocol.savepoint_requests import Savepoint, SavepointRequest
 from minirt.protocol.slots import AwaitSlots, SlotsAwaited, SlotsCame, SlotsChanged
 from minirt.protocol.source_offsets import (
@@ -248,6 +248,7 @@ JobEvent = (
     | SourceProgressed
     | WorkerSeen
     | WorkerFailed
+    | RestartEvent
     | SlotsCame
     | SlotsAwaited
     | SlotsChanged

@@ -46,6 +46,8 @@ class LocalCut:
     processed: tuple[tuple[ChannelId, int], ...] | None = None
     """By channel that comes in, how many of its records were processed; None where nobody counts them, or
     as long as restored ones are left."""
+    sent: tuple[tuple[ChannelId, int], ...] = ()
+    """By channel that goes out, how many elements lie ahead of it, where somebody numbers them."""
 
 
 class LineTracker:
@@ -87,7 +89,10 @@ class LineTracker:
         return moved
 
     def fall_back(self, subtask: SubtaskId) -> None:
-        """Forget its snapshots that are not on the line; nobody may have consumed what it sent since."""
+        """Forget its snapshots that are not on the line.
+
+        If anybody has consumed what it sent since, it must send all of that again before its next one.
+        """
         self._ahead[subtask].clear()
 
     def _advance(self, subtask: SubtaskId) -> bool:

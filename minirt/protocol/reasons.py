@@ -86,6 +86,8 @@ class GenerationFailureReason(Enum):
     """Workers did not come up in time."""
     NOT_STARTED = "not started"
     """Subtasks did not start in time."""
+    NOT_CAUGHT_UP = "not caught up"
+    """A worker that came back alone did not send in time what it had sent before."""
     SILENT = "silent"
     """A worker gave no sign of life for too long."""
     CHECKPOINTS_FAILED = "checkpoints failed"
@@ -123,7 +125,14 @@ class GenerationFailure:
         """What users catch, and observers hear of."""
         why = GenerationFailureReason
         match self.reason:
-            case why.NOT_CONNECTED | why.NOT_STARTED | why.SILENT | why.SPREAD | why.GROWS:
+            case (
+                why.NOT_CONNECTED
+                | why.NOT_STARTED
+                | why.NOT_CAUGHT_UP
+                | why.SILENT
+                | why.SPREAD
+                | why.GROWS
+            ):
                 return WorkerLostError(str(self))
             case why.CHECKPOINTS_FAILED | why.COMMITS_FAILED:
                 return StorageError(str(self))
@@ -148,6 +157,11 @@ class GenerationFailure:
                 return f"workers did not come up and connect within {self.seconds:g} s"
             case why.NOT_STARTED:
                 return f"{self.count} subtasks did not start within {self.seconds:g} s"
+            case why.NOT_CAUGHT_UP:
+                return (
+                    f"{self.count} subtasks that came back alone did not send within {self.seconds:g} s "
+                    "what they had sent before; is a function not deterministic?"
+                )
             case why.SILENT:
                 return f"worker {self.worker} gave no sign of life for {self.seconds:.1f} s"
             case why.CHECKPOINTS_FAILED:

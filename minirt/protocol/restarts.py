@@ -13,8 +13,11 @@ from typing import Literal, Protocol, get_args
 from minirt.errors import ConfigurationError
 from minirt.units import Duration, positive, seconds
 
-Scope = Literal["job", "subtask"]
-"""What is started again after a failure: the whole job, or only the worker that is gone, if it can be."""
+Scope = Literal["job", "subtask", "replay"]
+"""What is started again after a failure: the whole job, or only the worker that is gone, if it can be.
+
+With "replay", also one whose subtasks send to others: it does again what these have seen.
+"""
 
 
 class RestartPolicy(Protocol):
@@ -43,6 +46,10 @@ class Restart:
     With `scope="subtask"`, a worker whose process is gone comes back alone while all others go on, if its
     subtasks send to nobody; else the whole job restarts. It needs mode "uncoordinated" and worker
     processes on one machine. The plan says what each vertex can.
+
+    With `scope="replay"`, so does one whose subtasks send on, if each reads one channel: it does again what
+    others have seen. You promise that functions are deterministic: that they give the same for the same
+    records, and ask no clock, no random number and no other system.
     """
 
     @staticmethod

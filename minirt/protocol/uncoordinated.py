@@ -14,9 +14,10 @@ Output is committed at or before a line that is written, never by itself: handle
 has come to the snapshot that they belong to, or to a later one. They are committed under the id of that
 checkpoint, so that ids of commits grow.
 
-A subtask that sends to nobody may fall back to its snapshot on the line while all others go on: what it has
-done since, nobody has seen. It gets again what came in since, so it knows all that lies between it and the
-line of the others, as it did before.
+A subtask may fall back to its snapshot on the line while all others go on, if nobody has seen what it has
+done since, or if it does that again in the same way. It gets again what came in since, so it knows all that
+lies between it and the line of the others, as it did before. What it sent ahead of its snapshot it has no
+more, so its receivers may not fall back behind that any more.
 """
 
 from __future__ import annotations
@@ -89,6 +90,8 @@ class Uncoordinated:
         self._ordered_id = 0
         """Its checkpoint."""
         self._ordered_at = 0.0
+        self._not_kept: dict[ChannelId, int] = {}
+        """By channel, how many elements its sender cannot send again, as it has fallen back behind them."""
         self._files: set[str] = set()
         """All that subtasks have stored and that was not given out as unneeded. Several may share one."""
 
@@ -168,12 +171,20 @@ class Uncoordinated:
         if any(line[subtask] <= self._reported[subtask].floor for subtask in subtasks):
             return None
         found = {subtask: self._reported[subtask].stored[line[subtask]] for subtask in subtasks}
-        if any(one.local is None or one.local.processed is None for one in found.values()):
+        if any(not self._gets_again(one.local) for one in found.values()):
             return None
         for subtask in subtasks:
             self._tracker.fall_back(subtask)
             self._reported[subtask].fall_back(line[subtask])
+            cut = found[subtask].local
+            self._not_kept.update(cut.sent if cut is not None else ())
         return found
+
+    def _gets_again(self, cut: LocalCut | None) -> bool:
+        """Whether its senders have what came in behind a snapshot."""
+        if cut is None or cut.processed is None:
+            return False
+        return all(records >= self._not_kept.get(id, 0) for id, records in cut.processed)
 
     def take_unneeded(self) -> frozenset[str]:
         needed: set[str] = set()

@@ -60,7 +60,7 @@ class SimulatedCluster:
         self._greeted = 0
         self._connected: set[ChannelId] = set()
         self._awaited: set[ChannelId] = set()
-        """Those into a worker that comes back, whose senders do not know yet that it is there."""
+        """Those of a worker that comes back, whose other ends do not know yet that it is there."""
 
     # What the coordinator orders.
 
@@ -94,9 +94,11 @@ class SimulatedCluster:
             self._schedule, self._chaos, self, self._package, deployment, worker, ids
         )
         self.workers = [back if one.number == worker else one for one in self.workers]
-        into = {id for id in self._connected if self.receiver_of(id) == worker}
-        self._connected -= into
-        self._awaited |= into
+        ends = {
+            id for id in self._connected if worker in (self.sender_of(id), self.receiver_of(id))
+        }
+        self._connected -= ends
+        self._awaited |= ends
         self._schedule.add(back)
 
     def stop(self, command: StopWorkers) -> None:
@@ -138,13 +140,13 @@ class SimulatedCluster:
     def on_assembled(self, worker: SimulatedWorker) -> None:
         """Connect the channels that have both their ends by now.
 
-        Senders connect a worker that has come back, each as soon as it hears of it.
+        The others connect a worker that has come back, each as soon as it hears of it.
         """
         if worker not in self.workers:
             return
         if worker.life:
             for other in self.workers:
-                other.tell(PeerBack(worker.number, "", worker.processed))
+                other.tell(PeerBack(worker.number, "", worker.processed, worker.marks))
             return
         self._connect()
 
@@ -152,9 +154,13 @@ class SimulatedCluster:
         target = self._graph.links[channel.link].target
         return self._placement[SubtaskId(target, channel.receiver)]
 
+    def sender_of(self, channel: ChannelId) -> int:
+        source = self._graph.links[channel.link].source
+        return self._placement[SubtaskId(source, channel.sender)]
+
     def on_peer_back(self, worker: SimulatedWorker, peer: int) -> None:
-        for ends in worker.assembled.values():
-            self._awaited -= ends.outputs.keys()
+        for ends in worker.assembled.values() if worker.number != peer else ():
+            self._awaited -= ends.outputs.keys() | ends.inputs.keys()
         self._connect()
         [back] = [one for one in self.workers if one.number == peer]
         if not self._awaited:

@@ -116,7 +116,7 @@ class SimulatedCoordinator(Actor):
         mode = find_mode(job.checkpointing.mode)
         modes = {**MODES, mode.name: mode}
         placement = place(job.graph, job.options)
-        alone = alone_by_worker(job.graph, placement) if scope_of(job.restart) == "subtask" else {}
+        alone = alone_by_worker(job.graph, placement, scope_of(job.restart))
         package = JobPackage(
             job.pickled,
             job.options,

@@ -21,9 +21,9 @@ from minirt.protocol.job_events import (
     WorkerFailed,
     WorkerSeen,
 )
+from minirt.protocol.restart_commands import ElementsHad, SubtaskCaughtUp
 from minirt.runtime.channels.channels import OutputChannel
 from minirt.runtime.channels.frames import Frame
-from minirt.runtime.channels.logged import LoggedOutput
 from minirt.runtime.control.messages import PeerBack, PeerLost, SentCommand, ToWorker, portable
 from minirt.runtime.control.package import Deployment, JobPackage
 from minirt.runtime.subtask.assembly import Assembled, assemble
@@ -34,6 +34,7 @@ from minirt.testing.clock import SeededPacer
 from minirt.testing.event_loop import EventLoopActor
 from minirt.testing.faults import INJECTED, Chaos, InjectedFaultError, ProcessDiedError
 from minirt.testing.noting_mode import noting
+from minirt.testing.peers import Ends, Peers
 from minirt.testing.schedule import Actor, Schedule
 from minirt.testing.simulated_channel import ReceivingEnd
 from minirt.testing.subtask_actor import SubtaskActor
@@ -49,7 +50,7 @@ LINGER_STEPS = 60
 """Within how many steps a worker ends that was killed, or that does not hear its coordinator any more."""
 
 
-class WorkerPorts(Protocol):
+class WorkerPorts(Ends, Protocol):
     """What a worker asks of the cluster that it is part of."""
 
     def post(self, worker: SimulatedWorker, event: JobEvent) -> None:
@@ -60,9 +61,6 @@ class WorkerPorts(Protocol):
 
     def on_assembled(self, worker: SimulatedWorker) -> None:
         """The worker's subtasks are ready to be connected."""
-
-    def receiver_of(self, channel: ChannelId) -> int:
-        """The worker at the receiving end."""
 
     def on_peer_back(self, worker: SimulatedWorker, peer: int) -> None:
         """The worker sends again to another one, which has come back."""
@@ -100,6 +98,7 @@ class SimulatedWorker(Actor):
         self.hanging = False
         self._may_start = False
         self.assembled: dict[SubtaskId, Assembled] = {}
+        self._peers = Peers(self.assembled, cluster)
         self.actors: dict[SubtaskId, SubtaskActor] = {}
         self._inbox: deque[ToWorker] = deque()
         self._schedule = schedule
@@ -136,6 +135,11 @@ class SimulatedWorker(Actor):
     def processed(self) -> Mapping[ChannelId, int]:
         """What its subtasks had processed of their channels where they begin."""
         return self._deployment.processed
+
+    @property
+    def marks(self) -> Mapping[ChannelId, tuple[int, int]]:
+        """Where its subtasks begin, as those know it that receive from them."""
+        return self._deployment.marks
 
     @property
     def key(self) -> Hashable:
@@ -272,6 +276,9 @@ class SimulatedWorker(Actor):
     def drained(self, subtask: SubtaskId) -> None:
         self._cluster.post(self, SubtaskDrained(self.generation, subtask))
 
+    def caught_up(self, subtask: SubtaskId) -> None:
+        self._cluster.post(self, SubtaskCaughtUp(self.generation, subtask))
+
     def progressed(self, subtask: SubtaskId, progress: Progress) -> None:
         self._cluster.post(self, SourceProgressed(self.generation, subtask, progress))
 
@@ -318,6 +325,7 @@ class SimulatedWorker(Actor):
             for id in self._ids
         }
         self.actors = {id: SubtaskActor(self, b.subtask) for id, b in self.assembled.items()}
+        self._peers = Peers(self.assembled, self._cluster)
         self._cluster.on_assembled(self)
         self._beat()
         if not self.life:
@@ -342,24 +350,16 @@ class SimulatedWorker(Actor):
             case SentCommand():
                 self._commands.receive(message, subtasks)
             case PeerLost(peer):
-                for _, output in self._outputs_to(peer):
-                    output.park()
-            case PeerBack(peer, _, processed):
-                for id, output in self._outputs_to(peer):
-                    output.resume(processed.get(id, 0))
-                self._cluster.on_peer_back(self, peer)
+                if had := self._peers.park(peer):
+                    self._cluster.post(self, ElementsHad(self.generation, peer, had))
+            case PeerBack():
+                self._peers.rejoin(
+                    message, lambda: self._cluster.on_peer_back(self, message.worker)
+                )
             case StopWorkers():
                 for subtask in subtasks:
                     subtask.close()
                 self._die()
-
-    def _outputs_to(self, peer: int) -> list[tuple[ChannelId, LoggedOutput]]:
-        ends = {id: end for one in self.assembled.values() for id, end in one.outputs.items()}
-        return [
-            (id, end)
-            for id, end in ends.items()
-            if isinstance(end, LoggedOutput) and self._cluster.receiver_of(id) == peer
-        ]
 
     def _store(self) -> None:
         taken = self._uploads.take()

@@ -47,7 +47,8 @@ def snapshot(reading: Reading, course: Course) -> Plain:
         "job": {
             key: told[key]
             for key in ("name", "status", "generation", "restarts", "started_at", "at")
-        },
+        }
+        | {"comebacks": told.get("comebacks", 0)},
         "live": reading.live,
         "note": reading.note,
         "actions": list(reading.uses),

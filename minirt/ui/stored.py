@@ -106,7 +106,8 @@ def figures_of(
     last = events[-1] if events else None
     ended = [event for event in events if event.get("operators")]
     if last is not None:
-        name, status, at = last["job"], last["event"], last["at"]
+        name, at = last["job"], last["at"]
+        status = "running" if last["event"] == "comeback" else last["event"]
     else:
         name = "job" if manifest is None else manifest.job
         status, at = "not known", checkpoints[-1]["triggered_at"] if checkpoints else 0.0

@@ -150,7 +150,7 @@ def test_forced_snapshots_are_counted_alike_everywhere(
 
 def test_snapshots_of_sinks_first_make_lines_that_are_as_new_as_barriers_would() -> None:
     free, staggered = (
-        line_distance.measure(Job(3, 2), line_distance.PLANS[name])
+        line_distance.measure(Job(3, 2), *line_distance.PLANS[name])
         for name in ("jitter 0.1", "stagger 0.01")
     )
     assert (round(free.behind, 2), round(staggered.behind, 2)) == (2.06, 0.52)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -48,7 +50,8 @@ def checkpointing(folder: Path, mode: str = "uncoordinated") -> rt.Checkpointing
 
 def alone(env: rt.Environment, **options: object) -> dict[int, frozenset[SubtaskId]]:
     graph = build_execution_graph(env.graph("job"))
-    return alone_by_worker(graph, place(graph, rt.Options(**options)))  # type: ignore[arg-type]
+    placed = place(graph, rt.Options(**options))  # type: ignore[arg-type]
+    return alone_by_worker(graph, placed, "subtask")
 
 
 def test_workers_whose_subtasks_send_to_nobody_may() -> None:
@@ -90,10 +93,71 @@ def test_not_with_a_sink_whose_writer_cannot_be_opened_again(
 
 def test_not_in_front_of_others(tmp_path: Path) -> None:
     env = rt.Environment(parallelism=3)
-    counted = counts(env).process(Keep(), uid="keep").rebalance()
-    counted.map(lambda row: row).sink(rt.CollectSink())
+    counted = counts(env).process(Keep(), uid="keep").key_by(lambda row: row)
+    counted.process(Keep(), uid="again").sink(OnceSink(), uid="out")
+    sends = r"vertex 1: it sends to vertex 2, which has seen what it would do again"
+    refused(sends, env, checkpointing=checkpointing(tmp_path))
+
+
+class Expires(Keep):
+    kept = rt.ValueState(0, ttl="1h")
+
+
+def test_in_front_of_others_if_it_does_the_same_again(tmp_path: Path) -> None:
+    env = rt.Environment(parallelism=3)
+    counted = counts(env).process(Keep(), uid="keep").filter(bool).key_by(lambda row: row)
+    counted.process(Keep(), uid="again").sink(rt.CollectSink())
     plan = env.plan(checkpointing=checkpointing(tmp_path))
-    assert "as it sends to vertex 2, which has seen what it would do again" in plan
+    assert 'alone, with the restart scope "replay" if functions are deterministic' in plan
+    graph = build_execution_graph(env.graph("job"))
+    placed = place(graph, rt.Options())
+    assert sorted(alone_by_worker(graph, placed, "replay")) == [1, 2, 3, 4, 5, 6]
+    assert sorted(alone_by_worker(graph, placed, "subtask")) == [4, 5, 6]
+    assert alone_by_worker(graph, placed, "job") == {}
+    together = dict.fromkeys(placed, 1) | {SubtaskId(0, 0): 0}
+    assert alone_by_worker(graph, together, "replay") == {}
+
+
+@pytest.mark.parametrize(
+    ("between", "why"),
+    [
+        (lambda keyed: keyed.process(Keep()).rebalance(), "it deals records out in turn"),
+        (
+            lambda keyed: keyed.process(Expires()).key_by(lambda n: n),
+            "process: Expires .* may do it otherwise the second time",
+        ),
+        (
+            lambda keyed: keyed.process(Keep()).map_batches(list, size=2).key_by(lambda n: n),
+            "map_batches.* may do it otherwise",
+        ),
+        (
+            lambda keyed: (
+                keyed.process(Keep())
+                .key_by(lambda n: n)
+                .process(Keep(), uid="second")
+                .key_by(lambda n: n)
+            ),
+            "a subtask reads 3 channels in whatever order",
+        ),
+    ],
+    ids=["in turn", "by a clock", "batches", "many channels"],
+)
+def test_not_if_that_may_come_out_otherwise(
+    between: Callable[[KeyedStream], Any], why: str, tmp_path: Path
+) -> None:
+    env = rt.Environment(parallelism=3)
+    stream = between(counts(env))
+    rest = stream.process(Keep(), uid="last") if isinstance(stream, KeyedStream) else stream
+    rest.map(lambda row: row, uid="end", chain=False).sink(rt.CollectSink())
+    plan = env.plan(checkpointing=checkpointing(tmp_path))
+    assert re.search(f"the whole job restarts, as {why}.*, and vertex . has seen what it did", plan)
+
+
+def test_marks_that_force_snapshots_do_not_come_again(tmp_path: Path) -> None:
+    replay = rt.Restart.fixed_delay(scope="replay")
+    stored = checkpointing(tmp_path, "communication_induced")
+    with pytest.raises(ConfigurationError, match="marks that force snapshots would not come again"):
+        job().execute(restart=replay, checkpointing=stored)
 
 
 def refused(message: str, env: rt.Environment, **run: object) -> None:
@@ -114,6 +178,6 @@ def test_what_cannot_be_is_refused_before_anything_starts(tmp_path: Path) -> Non
 
 def test_a_scope_that_there_is_not_is_refused() -> None:
     with pytest.raises(
-        ConfigurationError, match="scope must be one of 'job', 'subtask', got 'all'"
+        ConfigurationError, match="scope must be one of 'job', 'subtask', 'replay', got 'all'"
     ):
         rt.Restart.failure_rate(scope="all")  # type: ignore[arg-type]

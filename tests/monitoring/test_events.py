@@ -30,12 +30,14 @@ def test_only_starts_restarts_and_the_end_are_recorded():
     def life(job: JobEvents) -> None:
         for status in JobStatus:
             job.on_status(status, 1)
+        job.on_comeback(ValueError("a kill"), 0.5)
         job.on_restart(ValueError("a stone"), 0.5)
         job.on_end(JobStatus.FAILED, ValueError("another stone"))
 
     found = recorded(life)
     assert [(e["event"], e.get("cause")) for e in found] == [
         ("running", None),
+        ("comeback", "a kill"),
         ("restarting", "a stone"),
         ("failed", "another stone"),
     ]

@@ -81,11 +81,20 @@ def test_a_watermark_that_says_nothing_has_no_lag(watermark, lag):
     assert subtask.watermark_lag_s(1000) == lag
 
 
+def test_comebacks_are_counted_by_themselves():
+    monitor = running_job()
+    for cause in ("first", "second"):
+        monitor.on_comeback(ValueError(cause), 0.5)
+    figures = monitor.figures()
+    assert (figures.restarts, figures.comebacks, figures.last_failure) == (0, 2, "second")
+    assert figures.to_plain()["comebacks"] == 2
+
+
 def test_checkpoints_and_restarts_are_counted():
     monitor = running_job()
     monitor.on_restart(ValueError("a stone"), 0.5)
     figures = monitor.figures()
-    assert (figures.restarts, figures.last_failure) == (1, "a stone")
+    assert (figures.restarts, figures.comebacks, figures.last_failure) == (1, 0, "a stone")
     found = figures.checkpoints.to_plain()
     assert (found["completed"], found["failed"]) == (1, 1)
     assert found["last_failure"] == "declined: the disk is full"

@@ -8,7 +8,7 @@ import signal
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -61,11 +61,11 @@ class Hears(rt.JobObserver):
         self.completed += report.completed
 
 
-def kill_some(hears: Hears, kills: int) -> None:
+def kill_some(hears: Hears, kills: int, victims: Sequence[SubtaskId] = COUNTED[:2]) -> None:
     """One after the other, each once lines are written again and it has another process."""
     killed: set[int] = set()
     for turn in range(kills):
-        victim, completed = COUNTED[turn % 2], hears.completed
+        victim, completed = victims[turn % len(victims)], hears.completed
         wait_until(
             lambda victim=victim, completed=completed: (  # type: ignore[misc]
                 hears.completed >= completed + 2 and hears.pids.get(victim, 0) not in {0, *killed}
@@ -113,3 +113,58 @@ def test_others_keep_their_processes_and_output_is_exactly_once(
     assert len({pid for pids in wrote.values() for pid in pids} - unharmed) > 2
     for pids in wrote.values():
         assert len(pids) == 1 or not pids & unharmed
+
+
+class Times(rt.KeyedProcess):
+    """Adds how often a record has come."""
+
+    times = rt.ValueState(0)
+
+    def process(self, row: dict[str, int], ctx: rt.KeyedContext) -> Iterable[dict[str, int]]:
+        self.times.value += 1
+        yield row | {"times": self.times.value, "pid": os.getpid()}
+
+
+class Count(rt.KeyedProcess):
+    """As `Number`, and deterministic."""
+
+    seen = rt.ValueState(0)
+
+    def process(self, record: int, ctx: rt.KeyedContext) -> Iterable[dict[str, int]]:
+        self.seen.value += 1
+        yield {"n": record, "seen": self.seen.value}
+
+
+@pytest.mark.parametrize("transport", ["unix", "tcp"])
+def test_one_in_the_middle_sends_what_nobody_has_had(tmp_path: Path, transport: str) -> None:
+    kills, hears = 4, Hears()
+    env = rt.Environment("middle", parallelism=2)
+    numbers = env.source(rt.SequenceSource(COUNT), uid="numbers", parallelism=1)
+    slow = numbers.map(slowly, uid="slow", parallelism=1)
+    counted = slow.key_by(lambda n: n % KEYS).process(Count(), uid="count")
+    again = counted.key_by(lambda row: row["n"]).process(Times(), uid="again")
+    again.sink(rt.JsonlSink(tmp_path / "out"), uid="out")
+    job = env.start(
+        checkpointing=rt.Checkpointing(tmp_path / "cp", interval="100ms", mode="uncoordinated"),
+        restart=rt.Restart.fixed_delay(kills, "20ms", scope="replay"),
+        options=rt.Options(transport=transport),  # type: ignore[arg-type]
+        observer=hears,
+    )
+    victims = [SubtaskId(1, 0), SubtaskId(2, 1)]
+    killer = threading.Thread(target=kill_some, args=(hears, kills, victims))
+    killer.start()
+    result = job.wait(120)
+    killer.join()
+    assert (len(hears.comebacks), hears.restarts, result.restarts) == (kills, [], 0)
+    rows = [
+        json.loads(line)
+        for file in (tmp_path / "out").glob("*.jsonl")
+        for line in file.read_text().splitlines()
+    ]
+    assert sorted(row["n"] for row in rows) == list(range(COUNT))
+    assert {row["times"] for row in rows} == {1}
+    assert Counter(row["seen"] for row in rows) == Counter(
+        dict.fromkeys(range(1, COUNT // KEYS + 1), KEYS)
+    )
+    unharmed = hears.pids[SubtaskId(2, 0)]
+    assert sum(row["pid"] == unharmed for row in rows) > COUNT / 3

@@ -187,6 +187,8 @@ def test_the_totals_of_a_job_that_is_over_become_averages_over_its_life() -> Non
     assert (told["status"], told["restarts"], told["last_failure"]) == ("failed", 3, "boom")
     killed = figures_of([{**ended, "event": "running"}], [], None)
     assert killed["status"] == "last seen running"
+    alone = figures_of([{**ended, "event": "comeback"}], [], None)
+    assert alone["status"] == "last seen running"
 
 
 def test_edges_lead_from_the_uid_that_fits_best() -> None:

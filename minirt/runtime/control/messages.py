@@ -5,7 +5,7 @@ from __future__ import annotations
 import pickle
 import traceback
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import cloudpickle
 
@@ -22,6 +22,7 @@ from minirt.protocol.job_events import (
     SubtaskStarted,
     WorkerFailed,
 )
+from minirt.protocol.restart_commands import RestartEvent
 from minirt.protocol.subtask_commands import SubtaskCommand
 from minirt.runtime.channels.network import Address
 from minirt.runtime.control.package import Deployment
@@ -100,6 +101,7 @@ WorkerEvent = (
     | SubtaskDrained
     | SourceProgressed
     | WorkerFailed
+    | RestartEvent
     | SnapshotAcknowledged
     | SnapshotDeclined
 )
@@ -219,18 +221,23 @@ class ClockQuestion:
 
 @dataclass(frozen=True, slots=True)
 class PeerLost:
-    """Another worker is gone and comes back: keep what you have for it."""
+    """Another worker is gone and comes back: keep what is for it, and say how much has come from it."""
 
     worker: int
 
 
 @dataclass(frozen=True, slots=True)
 class PeerBack:
-    """It is back, at this address, and its subtasks have processed so many records of their channels."""
+    """It is back, at this address, and its subtasks have processed so many records of their channels.
+
+    `marks` says of channels that go out which snapshots they have fallen back to, and how many elements
+    lie ahead of these.
+    """
 
     worker: int
     address: Address
     processed: Mapping[ChannelId, int]
+    marks: Mapping[ChannelId, tuple[int, int]] = field(default_factory=dict)
 
 
 ToWorker = Assignment | SentCommand | PeerLost | PeerBack | ClockQuestion | StopWorkers

@@ -85,6 +85,13 @@ class Deployment:
         """By channel, how many records those have processed that it is for, before they fell back."""
         return dict(one for at in self.fallen_back.values() for one in at.cut.processed or ())
 
+    @property
+    def marks(self) -> dict[ChannelId, tuple[int, int]]:
+        """By channel that goes out of those that have fallen back: the number of the snapshot, and how many
+        elements lie ahead of it."""
+        cuts = [at.cut for at in self.fallen_back.values()]
+        return {channel: (cut.number, sent) for cut in cuts for channel, sent in cut.sent}
+
     def only(self, subtasks: Collection[SubtaskId]) -> Deployment:
         """What these subtasks need of it."""
         return replace(

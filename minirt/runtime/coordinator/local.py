@@ -61,6 +61,7 @@ class LocalPorts:
     run_beside: Callable[[Callable[[], None]], None] = run_at_once
     run_async: Callable[[CoroutineStart], None] = no_event_loop
     progressed: Callable[[SubtaskId, Progress], None] = nobody_asks
+    caught_up: Callable[[SubtaskId], None] = nobody_waits
 
 
 class LocalCluster:

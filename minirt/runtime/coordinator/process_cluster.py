@@ -197,9 +197,8 @@ class ProcessCluster:
             return
         self._report_unexplained()
         known = {connection: worker for worker, connection in self._workers.items()}
-        templates = [host.connection for host in self._reception.hosts]
-        connections = [*known, *self._unknown, *templates]
-        waking: list[Readable] = [self._inbox, self._entrance.listener, *connections]
+        waking: list[Readable] = [self._inbox, self._entrance.listener, *known, *self._unknown]
+        waking += [host.connection for host in self._reception.hosts]
         for ready in self._watch.readable(waking, self._patience_s(timeout)):
             if ready is self._inbox:
                 self._inbox.serve()
@@ -330,7 +329,8 @@ class ProcessCluster:
     def _on_restored(self, generation: int, worker: int) -> None:
         """Only by now do others call it, as it answers at once."""
         if generation == self._generation and worker in self._back:
-            back = PeerBack(worker, self._addresses[worker], self._back[worker].processed)
+            at = self._back[worker]
+            back = PeerBack(worker, self._addresses[worker], at.processed, at.marks)
             self._tell([other for other in self._workers if other != worker], back)
 
     def _is_news(self, told: WorkerHello | WorkerExited) -> bool:

@@ -21,9 +21,10 @@ def workers_alone(
     mode: CheckpointMode,
 ) -> dict[int, frozenset[SubtaskId]]:
     """The workers that may come back alone. Raises ConfigurationError if none may, and it was asked for."""
-    if scope_of(settings.restart) == "job":
+    scope = scope_of(settings.restart)
+    if scope == "job":
         return {}
-    asked = 'restart with scope="subtask"'
+    asked = f'restart with scope="{scope}"'
     if settings.checkpointing is None or not isinstance(mode, TakesLocalSnapshots):
         raise ConfigurationError(
             f'{asked} needs checkpointing with mode="uncoordinated": in other modes a snapshot fits those '
@@ -33,10 +34,16 @@ def workers_alone(
         raise ConfigurationError(
             f"{asked} needs workers on this machine: with a cluster the whole job restarts; leave scope out"
         )
-    alone = alone_by_worker(execution, placement)
+    if scope == "replay" and mode.local_snapshots(settings.checkpointing.interval_s).induced:
+        raise ConfigurationError(
+            f'{asked} needs mode="uncoordinated": in {mode.name}, marks that force snapshots would '
+            "not come again"
+        )
+    alone = alone_by_worker(execution, placement, scope)
     if not alone:
         why = {
-            v.id: why_not_alone(execution, v) or "it shares its workers" for v in execution.vertices
+            v.id: why_not_alone(execution, v, scope) or "it shares its workers"
+            for v in execution.vertices
         }
         reasons = "; ".join(f"vertex {vertex}: {reason}" for vertex, reason in why.items())
         raise ConfigurationError(

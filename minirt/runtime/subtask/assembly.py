@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import TypedDict
 
 from minirt.config import Options
 from minirt.data.codec import RowCodec
@@ -16,12 +17,20 @@ from minirt.monitoring.subtask_metrics import SubtaskMetrics
 from minirt.operators.common.base import Member
 from minirt.protocol.ids import ChannelId, SubtaskId
 from minirt.protocol.manifest import ManifestKey
+from minirt.protocol.restart_commands import FallenBack
 from minirt.protocol.stored_watermarks import RestoredWatermarks
 from minirt.protocol.trace import TraceSender
 from minirt.runtime.channels.buffers import Outlet
 from minirt.runtime.channels.channels import InputChannel, OutputChannel
 from minirt.runtime.channels.debloat import Debloater, first_window_bytes
 from minirt.runtime.channels.logged import CountedInput, LoggedOutput
+from minirt.runtime.channels.numbered import (
+    NumberedCountedInput,
+    NumberedInput,
+    NumberedLoggedOutput,
+    NumberedOutput,
+    Repetition,
+)
 from minirt.runtime.channels.output import LinkOutput, Outputs
 from minirt.runtime.channels.spill import Room, Spill
 from minirt.runtime.control.package import Deployment, JobPackage
@@ -68,15 +77,22 @@ def assemble(
     codec = RowCodec(allow_pickle=options.allow_pickle)
     outlet = Outlet(graph.subtask_name(id), codec, limits, metrics, make_room)
     spill = Spill(spill_folder, limits.spill_bytes_max)
-    links, outputs = _links(graph, id, outlet, spill, package)
+    repetition = Repetition(partial(ports.caught_up, id)) if id in package.alone else None
+    links, outputs = _links(graph, id, outlet, spill, package, repetition)
+    if repetition is not None:
+        _go_on_behind(repetition, deployment.fallen_back.get(id))
     inputs: dict[ChannelId, tuple[int, InputChannel]] = {}
     incoming: list[Incoming] = []
     for link in graph.inputs_of(id.vertex):
         key = graph.link_key(link)
         for channel_id in link.channels_into(id.index):
-            channel = _input_channel(package, vertex.operators[0].uid, id, ports.clock.monotonic)
+            sender = SubtaskId(link.source, channel_id.sender)
+            channel = _input_channel(package, vertex.operators[0].uid, id, sender, ports)
+            before = deployment.processed.get(channel_id, 0)
             if isinstance(channel, CountedInput):
-                channel.records = deployment.processed.get(channel_id, 0)
+                channel.records = before
+            if isinstance(channel, NumberedInput):
+                channel.had = before
             inputs[channel_id] = (len(inputs), channel)
             origin = Origin(key, channel_id.sender)
             incoming.append(Incoming(channel, origin, link.target_input))
@@ -95,7 +111,9 @@ def assemble(
     outlets = Outputs(links, options.buffer_timeout_s, on_demand=on_demand)
     tracer = _tracer(identity, input, options, ports) if options.trace else None
     parts = SubtaskParts(
-        *(identity, input, chain, members, outlets, metrics, tracer), deployment.fallen_back.get(id)
+        *(identity, input, chain, members, outlets, metrics, tracer),
+        deployment.fallen_back.get(id),
+        repetition,
     )
     return Assembled(Subtask(parts, package.modes, pacer, ports, package.local), inputs, outputs)
 
@@ -158,8 +176,21 @@ def _chain_context(
     )
 
 
+def _go_on_behind(repetition: Repetition, at: FallenBack | None) -> None:
+    """Number what is sent behind what was ahead of the snapshot that the subtask has fallen back to."""
+    if at is not None:
+        sent, had = dict(at.cut.sent), dict(at.had)
+        for channel in repetition.channels:
+            channel.begin_at(sent[channel.id], had[channel.id], at.cut.number)
+
+
 def _links(
-    graph: ExecutionGraph, id: SubtaskId, outlet: Outlet, spill: Spill, package: JobPackage
+    graph: ExecutionGraph,
+    id: SubtaskId,
+    outlet: Outlet,
+    spill: Spill,
+    package: JobPackage,
+    repetition: Repetition | None,
 ) -> tuple[list[LinkOutput], dict[ChannelId, OutputChannel]]:
     """The outgoing links of a subtask, and all their channels."""
     links = []
@@ -168,7 +199,7 @@ def _links(
         channel_ids = [ChannelId(link.id, id.index, to) for to in link.receivers_of(id.index)]
         reader = graph.vertices[link.target].operators[0].uid
         ends = [
-            _output_channel(package, reader, link.target, channel_id, outlet, spill)
+            _output_channel(package, reader, link.target, channel_id, outlet, spill, repetition)
             for channel_id in channel_ids
         ]
         outputs.update(zip(channel_ids, ends, strict=True))
@@ -185,26 +216,49 @@ def _output_channel(
     id: ChannelId,
     outlet: Outlet,
     spill: Spill,
+    repetition: Repetition | None,
 ) -> OutputChannel:
+    """The receiver, the sender, both or none of them may come back alone."""
     limits, target_s = package.options.of_channels_into(reader)
-    sizes = (limits.output_queue_bytes, limits.input_queue_bytes, limits.overdraft_bytes)
+    queue = (limits.output_queue_bytes, limits.input_queue_bytes, limits.overdraft_bytes, spill)
+    named: _Named = {"id": id, "codec": outlet.codec}
     local = package.local
-    if local is not None and SubtaskId(target, id.receiver) in package.alone:
-        codec, log_bytes = outlet.codec, local.log_bytes
-        end: OutputChannel = LoggedOutput(*sizes, spill, id=id, codec=codec, log_bytes=log_bytes)
+    logged = local is not None and SubtaskId(target, id.receiver) in package.alone
+    log_bytes = 0 if local is None else local.log_bytes
+    end: OutputChannel
+    if repetition is None:
+        end = (
+            LoggedOutput(*queue, **named, log_bytes=log_bytes) if logged else OutputChannel(*queue)
+        )
+    elif logged:
+        end = NumberedLoggedOutput(*queue, **named, repetition=repetition, log_bytes=log_bytes)
     else:
-        end = OutputChannel(*sizes, spill)
+        end = NumberedOutput(*queue, **named, repetition=repetition)
     if target_s is not None:
         end.on_credit(0, first_window_bytes(limits))
     return end
 
 
+class _Named(TypedDict):
+    id: ChannelId
+    codec: RowCodec
+
+
+_INPUTS: Mapping[tuple[bool, bool], type[InputChannel]] = {
+    (False, False): InputChannel,
+    (False, True): CountedInput,
+    (True, False): NumberedInput,
+    (True, True): NumberedCountedInput,
+}
+"""By whether the sender may come back alone, and the receiver."""
+
+
 def _input_channel(
-    package: JobPackage, reader: str, id: SubtaskId, now: Callable[[], float]
+    package: JobPackage, reader: str, id: SubtaskId, sender: SubtaskId, ports: Ports
 ) -> InputChannel:
     limits, target_s = package.options.of_channels_into(reader)
-    debloater = None if target_s is None else Debloater(target_s, limits, now)
-    channel = CountedInput if id in package.alone else InputChannel
+    debloater = None if target_s is None else Debloater(target_s, limits, ports.clock.monotonic)
+    channel = _INPUTS[sender in package.alone, id in package.alone]
     return channel(limits.input_queue_bytes, debloater)
 
 

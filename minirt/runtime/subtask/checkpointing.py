@@ -92,12 +92,8 @@ class SubtaskCheckpoints:
         """In a job of the uncoordinated family."""
         if local is not None:
             self._local = LocalLog(
-                self._identity.id,
-                self._input,
-                self._metrics,
-                local,
-                ports.clock,
-                parts.fallen_back,
+                *(self._identity.id, self._input, self._metrics, local, ports.clock),
+                *(parts.fallen_back, parts.repetition),
             )
         self._cut_id = 0
         self._snapshot_id = 0
@@ -176,6 +172,11 @@ class SubtaskCheckpoints:
             )
         self._local.want(line)
         self._store_slices(self._local)
+
+    def on_sender_back(self, channel: int, number: int, elements: int, had: int) -> None:
+        """See `LocalLog.on_sender_back`."""
+        assert self._local is not None
+        self._local.on_sender_back(channel, number, elements, had)
 
     def on_uploaded(self, result: SnapshotResult) -> None:
         """A snapshot is durable, or will never be.

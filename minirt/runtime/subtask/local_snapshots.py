@@ -17,6 +17,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
+from math import ceil
 
 from minirt.clock import Clock
 from minirt.errors import ProtocolError
@@ -28,6 +29,7 @@ from minirt.protocol.restart_commands import FallenBack
 from minirt.protocol.source_offsets import SourceOffsets
 from minirt.protocol.stored_watermarks import SubtaskWatermarks
 from minirt.runtime.channels.frames import Frame, Kind, index_of, mark_of
+from minirt.runtime.channels.numbered import Repetition, elements_of
 from minirt.runtime.channels.output import Overtaken
 from minirt.runtime.subtask.in_flight import Capture
 from minirt.runtime.subtask.input import ChannelFrames, Input
@@ -39,8 +41,9 @@ class ChannelLog:
 
     arrived: int = 0
     _frames: deque[Frame] = field(default_factory=deque)
-    _marks: dict[int, int] = field(default_factory=lambda: {0: -1})
-    """The places of marks by their numbers. That of what the generation began with lies before all."""
+    _marks: dict[int, float] = field(default_factory=lambda: {0: -1})
+    """The places of marks by their numbers. That of what the generation began with lies before all; one
+    that was moved lies between two frames."""
 
     def add(self, frame: Frame) -> None:
         if frame.kind == Kind.MARK:
@@ -54,8 +57,9 @@ class ChannelLog:
         if not passed:
             return min(self._marks)
         need = passed[-1][1] + 1
-        while passed and passed[-1] == (taken - 1, passed[-1][1]):
-            taken, need = passed.pop()
+        while passed and passed[-1][0] >= taken - 1:
+            place, need = passed.pop()
+            taken = ceil(place)
         return need
 
     def has_mark(self, number: int) -> bool:
@@ -64,8 +68,27 @@ class ChannelLog:
     def slice(self, start: int, number: int) -> list[Frame]:
         """The data from a place up to a mark that has come."""
         first = self.arrived - len(self._frames)
-        frames = islice(self._frames, max(0, start - first), max(0, self._marks[number] - first))
+        end = ceil(self._marks[number])
+        frames = islice(self._frames, max(0, start - first), max(0, end - first))
         return [frame for frame in frames if frame.is_data]
+
+    def move_mark(self, number: int, elements: int) -> None:
+        """Have this mark ahead of the last so many elements. Those of later snapshots count no more.
+
+        Raises ProtocolError if the mark would lie within a frame, or ahead of what is known.
+        """
+        place = self.arrived
+        for frame in reversed(self._frames):
+            if elements <= 0:
+                break
+            place -= 1
+            elements -= elements_of(frame)
+        if elements:
+            raise ProtocolError(
+                f"the mark of snapshot {number} does not lie between two frames that are known"
+            )
+        self._marks = {n: at for n, at in self._marks.items() if n < number}
+        self._marks[number] = place - 0.5
 
     def forget(self, start: int, number: int) -> None:
         """Nobody asks for what lies before this place, or before this mark once it has come."""
@@ -118,11 +141,13 @@ class LocalLog:
         plan: LocalSnapshots,
         clock: Clock,
         fallen_back: FallenBack | None = None,
+        repetition: Repetition | None = None,
     ) -> None:
         self._id = id
         self._input = input
         self._metrics = metrics
         self._plan = plan
+        self._repetition = repetition
         self._senders = [SubtaskId(input.links[o.link].source, o.sender) for o in input.origins]
         self._channels = [ChannelLog() for _ in input.origins]
         self._snapshots: deque[LocalSnapshot] = deque()
@@ -145,7 +170,13 @@ class LocalLog:
     def may_take(self) -> bool:
         """Whether a snapshot may be taken now, as far as that is known here."""
         waiting = sum(not snapshot.declined for snapshot in self._snapshots)
-        return waiting <= self._plan.waiting_max and self._input.may_capture_restored
+        room = waiting <= self._plan.waiting_max and self._input.may_capture_restored
+        return room and not self._repeats
+
+    @property
+    def _repeats(self) -> bool:
+        """Whether others have seen what the subtask does now: a snapshot would lie ahead of them."""
+        return self._repetition is not None and not self._repetition.is_over
 
     @property
     def due_at(self) -> float:
@@ -158,7 +189,7 @@ class LocalLog:
     @property
     def full(self) -> bool:
         """Whether the subtask should take no further input until the line moves."""
-        if not self._snapshots:
+        if not self._snapshots or self._repeats:
             return False  # The first one is due by the clock, whatever has come in by then.
         return self._now_moved - self._snapshots[0].moved_bytes >= self._plan.log_bytes
 
@@ -207,8 +238,9 @@ class LocalLog:
             needs[sender] = max(needs.get(sender, 0), log.need(start))
         forced = forced_by is not None
         early = now < self._next_at and not forced
+        sent = () if self._repetition is None else self._repetition.sent
         cut = LocalCut(
-            *(self.number, tuple(sorted(needs.items())), early, forced), self._processed()
+            *(self.number, tuple(sorted(needs.items())), early, forced), self._processed(), sent
         )
         taken = tuple(self._input.taken())
         snapshot = LocalSnapshot(
@@ -239,6 +271,16 @@ class LocalLog:
         self._snapshots.append(
             LocalSnapshot(at.cut, starts, (), (), at.watermarks, None, now, self._now_moved)
         )
+
+    def on_sender_back(self, channel: int, number: int, elements: int, had: int) -> None:
+        """The sender has fallen back to the snapshot of this number, which lies behind so many elements of
+        the channel, `had` of which have come. It takes none again that it took since, and sends no mark
+        for this one."""
+        sender = self._senders[channel]
+        if self._snapshots:
+            needs = dict(self._snapshots[-1].cut.needs)
+            self._needs_least = {**self._needs_least, sender: needs.get(sender, 0)}
+        self._channels[channel].move_mark(number, had - elements)
 
     def on_declined(self, number: int) -> None:
         """A snapshot could not be stored: others may be taken in its place."""

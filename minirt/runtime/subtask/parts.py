@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from minirt.monitoring.subtask_metrics import SubtaskMetrics
 from minirt.protocol.ids import SubtaskId
 from minirt.protocol.restart_commands import FallenBack
+from minirt.runtime.channels.numbered import Repetition
 from minirt.runtime.channels.output import Outputs
 from minirt.runtime.subtask.chain import Chain
 from minirt.runtime.subtask.input import Input
@@ -41,3 +42,5 @@ class SubtaskParts:
     """Notes what checkpoints do, if anybody wants to know."""
     fallen_back: FallenBack | None = None
     """Where it begins if it has come back alone."""
+    repetition: Repetition | None = None
+    """What it does again then that others have seen; of a subtask that may come back alone."""

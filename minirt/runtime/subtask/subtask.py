@@ -43,6 +43,9 @@ class Ports(SnapshotPorts, Protocol):
     def drained(self, subtask: SubtaskId) -> None:
         """Tell the coordinator that all input has been processed."""
 
+    def caught_up(self, subtask: SubtaskId) -> None:
+        """Tell the coordinator that a subtask which came back has done again what others have seen."""
+
     def progressed(self, subtask: SubtaskId, progress: Progress) -> None:
         """Tell the coordinator how far a source in a drift group is."""
 
@@ -161,6 +164,10 @@ class Subtask:
         """A frame has arrived from the wire."""
         self.input.put(channel, frame)
         self._checkpoints.on_frame(channel, frame)
+
+    def on_sender_back(self, channel: int, number: int, elements: int, had: int) -> None:
+        """See `LocalLog.on_sender_back`."""
+        self._checkpoints.on_sender_back(channel, number, elements, had)
 
     def obey(self, command: SubtaskCommand) -> None:
         """Do what the coordinator orders."""

@@ -34,6 +34,8 @@ class _Call:
 
     worker: int
     address: Address
+    receives: bool
+    """Whether it is this worker that receives."""
     caller: Caller
     unsent: bytes
     received: bytes = b""
@@ -55,7 +57,8 @@ class _Visit:
 class Rendezvous:
     """`call` the workers that this one sends to, then `meet` them and those that send to it.
 
-    Without a `listener` nobody can call this one.
+    Without a `listener` nobody can call this one. A worker that has come back calls nobody: those that
+    receive from it call it as well.
     """
 
     def __init__(
@@ -66,18 +69,24 @@ class Rendezvous:
         self._generation = generation
         self._worker = worker
         self._selector = selectors.DefaultSelector()
+        self._calls = 0
+        """How many have not been answered."""
         self._expected: set[int] = set()
+        self._receivers: set[int] = set()
         self._opened: dict[int, Socket] = {}
         self._accepted: dict[int, Socket] = {}
         self._visitors: dict[Socket, _Visit] = {}
         """Those who have called and not yet said who they are, the oldest first."""
         self._has_warned = False
 
-    def call(self, worker: int, address: Address) -> None:
-        """Begin to open a trunk to a worker. Raises WorkerLostError."""
-        hello = _HELLO.pack(self._generation, self._worker, worker)
-        caller = Caller(self._network.token, hello)
-        call = _Call(worker, address, caller, caller.greeting)
+    def call(self, worker: int, address: Address, *, receives: bool = False) -> None:
+        """Begin to open a trunk to a worker, or from it if it is this one that `receives`.
+
+        Raises WorkerLostError.
+        """
+        ends = (worker, self._worker) if receives else (self._worker, worker)
+        caller = Caller(self._network.token, _HELLO.pack(self._generation, *ends))
+        call = _Call(worker, address, receives, caller, caller.greeting)
         try:
             sock = connected(address, _CONNECT_S_MAX, self._network.certificate)
             sock.setblocking(False)
@@ -85,21 +94,24 @@ class Rendezvous:
         except OSError as error:
             raise _lost(address, error) from error
         self._selector.register(sock, selectors.EVENT_READ, call)
+        self._calls += 1
 
     def meet(
-        self, expected: Collection[int], timeout_s: float
+        self, expected: Collection[int], timeout_s: float, receivers: Collection[int] = ()
     ) -> tuple[dict[int, Socket], dict[int, Socket]]:
-        """Non-blocking sockets, by worker: to those that were called, and from those that are `expected`.
+        """Non-blocking sockets, by worker: to those that this one sends to, and from those that send to it.
+
+        Besides those that were called, these are who is `expected` to send, and `receivers`, which call.
 
         Raises WorkerLostError if somebody who was called is not a worker of the job, or if it takes longer.
         """
-        calls, self._expected = len(self._selector.get_map()), set(expected)
+        self._expected, self._receivers = set(expected), set(receivers)
         if self._listener is not None:
             self._listener.setblocking(False)
             self._selector.register(self._listener, selectors.EVENT_READ)
         deadline = time.monotonic() + timeout_s
         try:
-            while len(self._opened) < calls or self._accepted.keys() < self._expected:
+            while not self._all_are_there:
                 left_s = deadline - time.monotonic()
                 if left_s <= 0:
                     raise WorkerLostError("other workers have not opened their channels")
@@ -108,6 +120,11 @@ class Rendezvous:
         finally:
             self._close_others()
         return self._opened, self._accepted
+
+    @property
+    def _all_are_there(self) -> bool:
+        known = self._accepted.keys() >= self._expected and self._opened.keys() >= self._receivers
+        return known and not self._calls
 
     def _on_ready(self, key: selectors.SelectorKey) -> None:
         sock = key.fileobj
@@ -132,7 +149,7 @@ class Rendezvous:
         visit = _Visit(Listener(self._network.token, _HELLO.size), str(whence or "this machine"))
         self._selector.register(sock, selectors.EVENT_READ, visit)
         self._visitors[sock] = visit
-        if len(self._visitors) > _VISITORS_MAX + len(self._expected):
+        if len(self._visitors) > _VISITORS_MAX + len(self._expected) + len(self._receivers):
             self._turn_away(next(iter(self._visitors)))
 
     def _on_called(self, sock: Socket, call: _Call) -> None:
@@ -147,7 +164,8 @@ class Rendezvous:
         except (OSError, WorkerLostError) as error:
             raise _lost(call.address, error) from error
         self._selector.unregister(sock)
-        self._opened[call.worker] = sock
+        self._calls -= 1
+        (self._accepted if call.receives else self._opened)[call.worker] = sock
 
     def _on_visitor(self, sock: Socket, visit: _Visit) -> None:
         try:
@@ -163,21 +181,25 @@ class Rendezvous:
         except OSError:
             self._turn_away(sock)
             return
-        worker = self._worker_of(visit)
-        if worker is None or worker in self._accepted or worker not in self._expected:
+        hello = visit.listener.hello(visit.received)
+        if hello is None or not self._greets(sock, *_HELLO.unpack(hello)):
             self._turn_away(sock)
             return
         self._selector.unregister(sock)
         del self._visitors[sock]
-        self._accepted[worker] = sock
 
-    def _worker_of(self, visit: _Visit) -> int | None:
-        """Who has come; None for a stranger, or a worker of another generation or on the wrong way."""
-        hello = visit.listener.hello(visit.received)
-        if hello is None:
-            return None
-        generation, sender, receiver = _HELLO.unpack(hello)
-        return sender if (generation, receiver) == (self._generation, self._worker) else None
+    def _greets(self, sock: Socket, generation: int, sender: int, receiver: int) -> bool:
+        """Whether one who has come is expected, and not a worker of another generation or on the wrong
+        way."""
+        if receiver == self._worker:
+            other, expected, known = sender, self._expected, self._accepted
+        else:
+            other, expected, known = receiver, self._receivers, self._opened
+        ends = {sender, receiver} == {other, self._worker}
+        if not ends or generation != self._generation or other in known or other not in expected:
+            return False
+        known[other] = sock
+        return True
 
     def _turn_away(self, sock: Socket) -> None:
         visit = self._visitors.pop(sock)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import selectors
 import socket
 from collections import defaultdict, deque
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import TypeVar
 
@@ -13,17 +14,20 @@ from minirt.config import Limits
 from minirt.errors import ProtocolError, WorkerLostError
 from minirt.graph.execution import ExecutionGraph
 from minirt.protocol.ids import ChannelId, SubtaskId
+from minirt.protocol.restart_commands import ElementsHad
 from minirt.runtime.channels.channels import InputChannel, OutputChannel
 from minirt.runtime.channels.frames import Frame
 from minirt.runtime.channels.logged import LoggedOutput
-from minirt.runtime.channels.network import Address, Network, Socket
+from minirt.runtime.channels.network import Network, Socket
+from minirt.runtime.channels.numbered import NumberedInput
 from minirt.runtime.channels.tls import has_pending
 from minirt.runtime.channels.trunks import TrunkReceiver, TrunkSender
-from minirt.runtime.control.messages import Assignment
+from minirt.runtime.control.messages import Assignment, PeerBack
 from minirt.runtime.subtask.assembly import Assembled
 from minirt.runtime.subtask.local_channel import LocalChannel
 from minirt.runtime.subtask.subtask import Subtask
 from minirt.runtime.worker.arrivals import Arrivals
+from minirt.runtime.worker.place import WorkerPlace
 from minirt.runtime.worker.rendezvous import Rendezvous
 
 _RECEIVE_BYTES = 256 * 1024
@@ -58,6 +62,7 @@ class Wiring:
         self._generation = generation
         self._monotonic = monotonic
         self._working = working
+        self._worker = 0
         self._lost_at: float | None = None
         """When the first trunk was found closed: its other end is gone, or cannot be reached."""
         self._arrivals = Arrivals(working)
@@ -70,18 +75,24 @@ class Wiring:
         """By the worker at the other end."""
         self._outgoing: dict[int, Mapping[ChannelId, OutputChannel]] = {}
         """Likewise, the channels of each trunk."""
+        self._receivers: dict[int, TrunkReceiver] = {}
+        self._incoming: dict[int, Mapping[ChannelId, Incoming]] = {}
 
     # Start.
 
     def connect(
         self,
-        worker: int,
+        place: WorkerPlace,
         graph: ExecutionGraph,
         built: Mapping[SubtaskId, Assembled],
         assignment: Assignment,
         listener: socket.socket,
     ) -> None:
-        """Open all channels of the subtasks that `worker` hosts. Raises WorkerLostError."""
+        """Open all channels of the subtasks of this worker. Raises WorkerLostError.
+
+        One that has come back is called by all others, which have been up for long.
+        """
+        self._worker = worker = place.worker
         inputs: dict[ChannelId, Incoming] = {
             id: (assembled.subtask, index, end)
             for assembled in built.values()
@@ -102,14 +113,16 @@ class Wiring:
             host = assignment.peers.placement[SubtaskId(graph.links[id.link].source, id.sender)]
             incoming[host][id] = end
         rendezvous = Rendezvous(listener, self._network, self._generation, worker)
-        for host in outgoing:
+        for host in () if place.life else outgoing:
             rendezvous.call(host, assignment.peers.addresses[host])
-        opened, accepted = rendezvous.meet(incoming.keys(), self._limits.connect_timeout_s)
-        self._outgoing = dict(outgoing)
+        opened, accepted = rendezvous.meet(
+            incoming.keys(), self._limits.connect_timeout_s, outgoing if place.life else ()
+        )
+        self._outgoing, self._incoming = dict(outgoing), dict(incoming)
         for host, sock in opened.items():
             self._open_sender(host, sock)
         for host, sock in accepted.items():
-            self._open_receiver(sock, _in_order(incoming[host]))
+            self._open_receiver(host, sock)
 
     def _open_local(
         self, output: OutputChannel, to: Subtask, index: int, input: InputChannel
@@ -125,8 +138,8 @@ class Wiring:
         self._senders[host] = sender
         self._selector.register(sock, selectors.EVENT_READ, sender)
 
-    def _open_receiver(self, sock: Socket, ends: Sequence[Incoming]) -> None:
-        deliver = self._arrivals.deliver
+    def _open_receiver(self, host: int, sock: Socket) -> None:
+        ends, deliver = _in_order(self._incoming[host]), self._arrivals.deliver
 
         def take(number: int, frame: Frame) -> None:
             subtask, index, _ = ends[number]
@@ -140,41 +153,68 @@ class Wiring:
             self._on_stuck_credit,
             self._monotonic,
         )
+        self._receivers[host] = receiver
         self._selector.register(sock, selectors.EVENT_READ, receiver)
         if has_pending(sock):  # The sender's first frames came with its hello.
             self._on_receiver(self._selector.get_key(sock), receiver, selectors.EVENT_READ)
 
     # Another worker goes and comes back.
 
-    def park(self, host: int) -> None:
-        """A worker is gone that comes back: keep what there is for it."""
-        sender = self._senders.pop(host, None)
-        if sender is None:
-            return
-        for channel in self._outgoing[host].values():
-            if not isinstance(channel, LoggedOutput):
-                raise ProtocolError(f"worker {host} cannot come back: nobody keeps what was sent")
-            channel.park()
-        if sender.sock in self._selector.get_map():
-            self._selector.unregister(sender.sock)
-        sender.sock.close()
-        self._woken.discard(sender)
-        self._blocked_senders.discard(sender)
+    def park(self, host: int) -> ElementsHad:
+        """A worker is gone that comes back: keep what there is for it. Returns what has come from it."""
         self._lost_at = None
+        sender = self._senders.pop(host, None)
+        if sender is not None:
+            for channel in self._outgoing[host].values():
+                if not isinstance(channel, LoggedOutput):
+                    raise ProtocolError(
+                        f"worker {host} cannot come back: nobody keeps what was sent"
+                    )
+                channel.park()
+            self._close(sender)
+            self._woken.discard(sender)
+            self._blocked_senders.discard(sender)
+        receiver = self._receivers.pop(host, None)
+        if receiver is not None:
+            with contextlib.suppress(OSError):  # It may be closed already.
+                receiver.on_readable(self._buffer)
+            self._close(receiver)
+        self._arrivals.release()
+        ends = self._incoming.get(host, {})
+        had = {id: end.had for id, (_, _, end) in ends.items() if isinstance(end, NumberedInput)}
+        return ElementsHad(self._generation, host, had)
 
-    def rejoin(
-        self, worker: int, host: int, address: Address, processed: Mapping[ChannelId, int]
-    ) -> None:
-        """It is back: send it what follows the records that it has processed. Raises WorkerLostError."""
-        if host not in self._outgoing:
-            return
-        rendezvous = Rendezvous(None, self._network, self._generation, worker)
-        rendezvous.call(host, address)
-        opened, _ = rendezvous.meet((), self._limits.connect_timeout_s)
-        for id, channel in self._outgoing[host].items():
-            assert isinstance(channel, LoggedOutput)
-            channel.resume(processed.get(id, 0))
-        self._open_sender(host, opened[host])
+    def _close(self, end: TrunkSender | TrunkReceiver) -> None:
+        if end.sock in self._selector.get_map():
+            self._selector.unregister(end.sock)
+        end.sock.close()
+
+    def rejoin(self, back: PeerBack) -> None:
+        """It is back: send it what follows the records that it has processed, and take what it sends.
+
+        Raises WorkerLostError.
+        """
+        host, timeout_s = back.worker, self._limits.connect_timeout_s
+        if host in self._outgoing:
+            rendezvous = Rendezvous(None, self._network, self._generation, self._worker)
+            rendezvous.call(host, back.address)
+            opened, _ = rendezvous.meet((), timeout_s)
+            for id, channel in self._outgoing[host].items():
+                assert isinstance(channel, LoggedOutput)
+                channel.resume(back.processed.get(id, 0))
+            self._open_sender(host, opened[host])
+        if host in self._incoming:
+            rendezvous = Rendezvous(None, self._network, self._generation, self._worker)
+            rendezvous.call(host, back.address, receives=True)
+            _, accepted = rendezvous.meet((), timeout_s)
+            ends = self._incoming[host]
+            for id, (subtask, index, end) in ends.items():
+                assert isinstance(end, NumberedInput)
+                subtask.on_sender_back(index, *back.marks[id], end.had)
+            self._open_receiver(host, accepted[host])
+            for _, _, end in ends.values():
+                assert isinstance(end, NumberedInput)
+                end.begin_anew()
 
     # The loop.
 
@@ -222,6 +262,8 @@ class Wiring:
             self._local_ready.append(channel)
 
     def _on_receiver(self, key: selectors.SelectorKey, receiver: TrunkReceiver, mask: int) -> None:
+        if receiver.sock.fileno() < 0:
+            return  # It was parked since the loop has looked who is ready.
         try:
             if mask & selectors.EVENT_WRITE and not receiver.flush_credit():
                 self._selector.modify(receiver.sock, selectors.EVENT_READ, receiver)

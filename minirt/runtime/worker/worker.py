@@ -28,6 +28,7 @@ from minirt.protocol.job_events import (
     SubtaskStarted,
     WorkerFailed,
 )
+from minirt.protocol.restart_commands import SubtaskCaughtUp
 from minirt.runtime.channels.channels import OutputChannel
 from minirt.runtime.channels.trunks import TrunkReceiver, TrunkSender
 from minirt.runtime.control.connection import connect_to
@@ -171,6 +172,9 @@ class Worker:
         self._report()  # Whoever hears that all is read must not know older figures.
         self._tell(SubtaskDrained(self._place.generation, subtask))
 
+    def caught_up(self, subtask: SubtaskId) -> None:
+        self._tell(SubtaskCaughtUp(self._place.generation, subtask))
+
     def progressed(self, subtask: SubtaskId, progress: Progress) -> None:
         self._tell(SourceProgressed(self._place.generation, subtask, progress))
 
@@ -187,8 +191,7 @@ class Worker:
 
     def _assemble(self, assignment: Assignment, listener: socket.socket) -> list[Subtask]:
         graph, options = self._package.load_graph(), self._package.options
-        generation = self._place.generation
-        logging = self._package.logging
+        generation, logging = self._place.generation, self._package.logging
         set_up_worker(
             options.log_format,
             options.log_level,
@@ -199,14 +202,13 @@ class Worker:
         keep_lines(self._lines)
         logger.info("column keys are worked on by kernels of %s", chosen())
         mine = [id for id, host in assignment.peers.placement.items() if host == self._place.worker]
-        pace = self._limits.slice_s
         built = {
             id: assemble(
                 self._package,
                 assignment.deployment,
                 id,
                 self,
-                TimedPacer(pace),
+                TimedPacer(self._limits.slice_s),
                 partial(self._make_room, id),
                 self._place.network.folder,
             )
@@ -214,7 +216,7 @@ class Worker:
         }
         if self._place.life:
             self._tell(WorkerRestored(generation, self._place.worker))
-        self._wiring.connect(self._place.worker, graph, built, assignment, listener)
+        self._wiring.connect(self._place, graph, built, assignment, listener)
         listener.close()
         self._selector.register(self._control.fileno(), selectors.EVENT_READ, self._on_control)
         for id in built:
@@ -385,9 +387,9 @@ class Worker:
                 place, now = self._place, self.clock.monotonic()
                 self._tell(ClockAnswer(place.generation, place.worker, asked_at, now))
             case PeerLost(worker):
-                self._wiring.park(worker)
-            case PeerBack(worker, address, processed):
-                self._wiring.rejoin(self._place.worker, worker, address, processed)
+                self._tell(self._wiring.park(worker))
+            case PeerBack():
+                self._wiring.rejoin(message)
             case StopWorkers():
                 self._stopping = True
 
@@ -396,9 +398,8 @@ class Worker:
         if now < self._heartbeat_at:
             return
         self._heartbeat_at = now + self._limits.heartbeat_s
-        if not (
-            self._working or self._stopping
-        ):  # Else it has not heard what the coordinator says.
+        # Else it has not heard what the coordinator says.
+        if not (self._working or self._stopping):
             self._wiring.check_trunks()
         self._report()
 

@@ -91,6 +91,9 @@ class SubtaskPart:
         message = SubtaskDrained(self._generation, subtask)
         self._effects.messages.append(self._job.to_coordinator.of(message))
 
+    def caught_up(self, subtask: SubtaskId) -> None:
+        """Nobody comes back alone here."""
+
     def progressed(self, subtask: SubtaskId, progress: Progress) -> None:
         message = SourceProgressed(self._generation, subtask, progress)
         self._effects.messages.append(self._job.to_coordinator.of(message))

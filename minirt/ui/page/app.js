@@ -53,7 +53,9 @@ function App() {
     <header><div><h1>${job.name}</h1>
       <p class="facts"><strong class=${`status ${job.status}`}>${job.status}</strong>
         <span>up ${span(job.at - job.started_at)}</span><span>generation ${job.generation}</span>
-        <span>${job.restarts} ${job.restarts === 1 ? "restart" : "restarts"}</span></p></div>
+        <span>${job.restarts} ${job.restarts === 1 ? "restart" : "restarts"}</span>
+        ${job.comebacks > 0 && html`<span title="workers that came back alone, while all others went on">
+          ${job.comebacks} ${job.comebacks === 1 ? "comeback" : "comebacks"}</span>`}</p></div>
       ${snapshot.actions.length > 0 && html`<${Actions} offered=${snapshot.actions} />`}</header>
     <main>
       ${trouble && html`<p class="trouble" role="alert">▲ ${trouble}</p>`}
