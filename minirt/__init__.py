@@ -21,7 +21,8 @@ Layout:
 
 What users hand over or set:
 
-    functions   process functions and watermarks, for users to subclass and configure
+    functions   process functions, for users to subclass
+    watermarks  how event time is told
     aggregates  what keyed streams compute, for users to name and to subclass
     windows     which records of a stream count together
     config      every option and limit
@@ -30,6 +31,7 @@ What users hand over or set:
     clusters    hosts that a job runs on, if not on this machine alone
     units       "10s", "64KiB"
     errors      one root, one child for each party that can err
+    annotations   what signatures and annotations of users say, on every Python
     generics    what a Stream, a process function or a state can be said to hold
     version     which minirt this is
 

@@ -58,6 +58,10 @@ GENERATIONS = {
     GenerationFailure(
         GENERATION.NOT_STARTED, count=2, seconds=40.0
     ): "2 subtasks did not start within 40 s",
+    GenerationFailure(GENERATION.NOT_CAUGHT_UP, count=2, seconds=60.0): (
+        "2 subtasks that came back alone did not send within 60 s what they had sent before; is a function "
+        "not deterministic?"
+    ),
     GenerationFailure(
         GENERATION.SILENT, seconds=8.54, worker=3
     ): "worker 3 gave no sign of life for 8.5 s",
