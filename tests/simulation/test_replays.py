@@ -31,7 +31,7 @@ SPLITS, COUNT, KEYS = 3, 40, 6
 EXPECTED = Counter(numbered("n", SPLITS, COUNT))
 REPLAY = rt.Restart.fixed_delay(100, 0.005, scope="replay")
 CRASHES = replace(Faults.none(), worker_crashes=8)
-SEEDS = 100
+SEEDS = 200
 STRIKE_STEPS = 1500
 
 
@@ -135,8 +135,8 @@ def test_among_all_other_faults() -> None:
         assert wrong == [], seed
 
 
-def assert_noticed(limits: rt.Limits | None = None) -> None:
-    noticed = any(run(seed, limits=limits)[1] for seed in seeds(SEEDS))
+def assert_noticed(limits: rt.Limits | None = None, first: int = 0) -> None:
+    noticed = any(run(seed, limits=limits)[1] for seed in seeds(SEEDS, first))
     assert noticed, f"nobody noticed in {SEEDS} runs"
 
 
@@ -168,7 +168,7 @@ def test_a_snapshot_of_what_is_done_again(monkeypatch: Patch) -> None:
 
 def test_a_mark_that_stays_ahead_of_what_its_sender_has_lost(monkeypatch: Patch) -> None:
     monkeypatch.setattr(ChannelLog, "move_mark", lambda log, number, elements: None)
-    assert_noticed()
+    assert_noticed(first=100)
 
 
 def test_a_snapshot_behind_what_is_lost(monkeypatch: Patch) -> None:
