@@ -177,7 +177,7 @@ def test_a_case_in_words() -> None:
     )
     words = list(in_words(Case(Plan(stages, splits=2, count=8, forms=3), seed=2)))
     assert words == [
-        "op0: source, 2 splits of 8 records, parallelism 1 then 2 then 3",
+        "op0: source, 2 splits of 8 records, watermarks bounded, parallelism 1 then 2 then 3",
         "op1: count by key of op0 (impure), 1 key, parallelism 2 then 3",
         "op2: filter of op1 (broadcast), not chained, parallelism 3",
         "out2: sink of op2",
