@@ -157,7 +157,8 @@ def sums(
     cpu_s = sum(tree.cpu_s for tree in trees) - before_s
     return {
         "m_records_per_s": records / took_s / 1e6,
-        "m_records_per_cpu_s": records / cpu_s / 1e6,
+        # A job may be over before its processes were looked at a second time.
+        "m_records_per_cpu_s": records / cpu_s / 1e6 if cpu_s else None,
         "megabytes": (_received(hosts) - before) / _MEGABYTE,
     }
 
