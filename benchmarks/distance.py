@@ -8,6 +8,7 @@ make namespaces. `python -m benchmarks.distance` is the process, and not for peo
 from __future__ import annotations
 
 import argparse
+import contextlib
 import ctypes
 import fcntl
 import json
@@ -83,31 +84,42 @@ class DistantHosts:
         self._net = f"10.{150 + id % 50}.{id // 50 % 250}"
         self.names = ["", *(f"far{id}-{n}" for n in range(1, count))]
         self._device = f"far{id}"
-        for name in self.names[1:]:
-            ip("netns", "add", name)
+        with contextlib.ExitStack() as undo:
+            for name in self.names[1:]:
+                ip("netns", "add", name)
+                undo.callback(ip, "netns", "delete", name)
+            process = self._start(link)
+            undo.callback(
+                process.communicate, timeout=_TIMEOUT_S
+            )  # It ends with its standard input.
+            assert process.stdout is not None
+            if process.stdout.readline() != b"ready\n":
+                raise OSError("TUN devices are not allowed")
+            for number in range(count):
+                self._bring_up(number)
+            self._undo = undo.pop_all()
+
+    def _start(self, link: Link) -> subprocess.Popen[bytes]:
         options = ("--delay", link.delay_s, "--jitter", link.jitter_s)
         bandwidth = () if link.bytes_per_s is None else ("--bytes-per-s", link.bytes_per_s)
         command = [sys.executable, "-m", __name__, self._device, *self.names]
-        self._process = subprocess.Popen(
+        return subprocess.Popen(
             [*command, *map(str, (*options, *bandwidth))],
             cwd=Path(__file__).parent.parent,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
         )
-        try:
-            assert self._process.stdout is not None
-            if self._process.stdout.readline() != b"ready\n":
-                raise OSError("TUN devices are not allowed")
-            for number, name in enumerate(self.names):
-                within = ("-n", name) if name else ()
-                address = f"{self.address(number)}/24"
-                ip(*within, "address", "add", address, "dev", self._device)
-                ip(*within, "link", "set", self._device, "mtu", str(_MTU), "up")
-                if name:
-                    ip(*within, "link", "set", "lo", "up")
-        except BaseException:
-            self.close()
-            raise
+
+    def _bring_up(self, number: int) -> None:
+        within = self._within(number)
+        address = f"{self.address(number)}/24"
+        ip(*within, "address", "add", address, "dev", self._device)
+        ip(*within, "link", "set", self._device, "mtu", str(_MTU), "up")
+        if within:
+            ip(*within, "link", "set", "lo", "up")
+
+    def _within(self, number: int) -> tuple[str, ...]:
+        return ("-n", self.names[number]) if number else ()
 
     def address(self, number: int) -> str:
         return f"{self._net}.{number + 1}"
@@ -118,14 +130,11 @@ class DistantHosts:
 
     def received_bytes(self, number: int) -> int:
         """What has come to a host from the others."""
-        within = ("-n", self.names[number]) if number else ()
-        told = json.loads(ip(*within, "-j", "-s", "link", "show", self._device))
+        told = json.loads(ip(*self._within(number), "-j", "-s", "link", "show", self._device))
         return int(told[0]["stats64"]["rx"]["bytes"])
 
     def close(self) -> None:
-        self._process.communicate(timeout=_TIMEOUT_S)  # It ends with its standard input.
-        for name in self.names[1:]:
-            ip("netns", "delete", name)
+        self._undo.close()
 
 
 def ip(*arguments: str) -> str:

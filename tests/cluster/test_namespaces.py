@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import subprocess
 import time
@@ -13,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import minirt as rt
+from benchmarks.distance import ip
 from tests.cluster.agents import Agent, PlayedCluster, agents_of
 from tests.cluster.test_agents import finishes, running, start
 from tests.runtime.processes import is_alive, needs_proc, send, wait_until
@@ -53,25 +53,19 @@ class Hosts:
 
     def close(self) -> None:
         for name in self.names:
-            ip("netns", "delete", name, check=False)
-        ip("link", "delete", self._bridge, check=False)
+            ip("netns", "delete", name)
+        ip("link", "delete", self._bridge)
 
     def _link(self, number: int) -> str:
         return f"{self._bridge}-{number}"
 
 
-def ip(*arguments: str, check: bool = True) -> None:
-    subprocess.run(["ip", *arguments], check=check, capture_output=True, timeout=20)
-
-
 @pytest.fixture(scope="module")
 def hosts() -> Iterator[Hosts]:
-    if shutil.which("ip") is None:
-        pytest.skip("needs iproute2")
     try:
         hosts = Hosts(3)
-    except subprocess.CalledProcessError as error:
-        pytest.skip(f"network namespaces are not allowed: {error.stderr.decode().strip()}")
+    except OSError as error:
+        pytest.skip(f"network namespaces are not allowed: {error}")
     yield hosts
     hosts.close()
 

@@ -84,11 +84,15 @@ def run(
     return result, [*result.problems, *_wrong(sink)]
 
 
-def _wrong(sink: TransactionalSink) -> list[str]:
-    got = Counter(record for record, _ in sink.rows)
-    lost, more = EXPECTED - got, got - EXPECTED
+def lost_or_more(expected: Counter[Any], got: Counter[Any]) -> list[str]:
+    """Which records are missing, and which came too often."""
+    lost, more = expected - got, got - expected
     found = [f"lost {list(lost)[:3]}"] if lost else []
-    found += [f"duplicated {list(more)[:3]}"] if more else []
+    return found + ([f"duplicated {list(more)[:3]}"] if more else [])
+
+
+def _wrong(sink: TransactionalSink) -> list[str]:
+    found = lost_or_more(EXPECTED, Counter(record for record, _ in sink.rows))
     counts: dict[int, int] = {}
     for (_, split, number), count in sink.rows:
         key = (split + number) % KEYS

@@ -23,7 +23,7 @@ from minirt.testing.conformance.sources import NumberedSource, numbered
 from minirt.testing.options import drawn_options
 from minirt.testing.simulation import Simulation
 from tests.campaigns import runs, seeds
-from tests.simulation.test_comebacks import Remember
+from tests.simulation.test_comebacks import Remember, lost_or_more
 
 Patch = pytest.MonkeyPatch
 
@@ -105,10 +105,7 @@ def run(
 
 
 def _wrong(sink: TransactionalSink) -> list[str]:
-    got = Counter(record for record, _, _ in sink.rows)
-    lost, more = EXPECTED - got, got - EXPECTED
-    found = [f"lost {list(lost)[:3]}"] if lost else []
-    found += [f"duplicated {list(more)[:3]}"] if more else []
+    found = lost_or_more(EXPECTED, Counter(record for record, _, _ in sink.rows))
     numbers: dict[int, list[int]] = {}
     for (_, split, number), count, _ in sink.rows:
         numbers.setdefault((split + number) % KEYS, []).append(count)

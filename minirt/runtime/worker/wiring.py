@@ -194,19 +194,19 @@ class Wiring:
 
         Raises WorkerLostError.
         """
-        host, timeout_s = back.worker, self._limits.connect_timeout_s
+        host = back.worker
+        rendezvous = Rendezvous(None, self._network, self._generation, self._worker)
         if host in self._outgoing:
-            rendezvous = Rendezvous(None, self._network, self._generation, self._worker)
             rendezvous.call(host, back.address)
-            opened, _ = rendezvous.meet((), timeout_s)
+        if host in self._incoming:
+            rendezvous.call(host, back.address, receives=True)
+        opened, accepted = rendezvous.meet((), self._limits.connect_timeout_s)
+        if host in self._outgoing:
             for id, channel in self._outgoing[host].items():
                 assert isinstance(channel, LoggedOutput)
                 channel.resume(back.processed.get(id, 0))
             self._open_sender(host, opened[host])
         if host in self._incoming:
-            rendezvous = Rendezvous(None, self._network, self._generation, self._worker)
-            rendezvous.call(host, back.address, receives=True)
-            _, accepted = rendezvous.meet((), timeout_s)
             ends = self._incoming[host]
             for id, (subtask, index, end) in ends.items():
                 assert isinstance(end, NumberedInput)
