@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -51,9 +52,11 @@ class CountDistinct(Accumulated):
 class _Sets(Objects):
     def __init__(self, type: pa.DataType) -> None:
         super().__init__(type, pa.int64())
+        self._plain = any(is_one(type) for is_one in _PLAIN)
+        """Whether equal values of Python are equal values of the column."""
 
     def of(self, values: pa.Array) -> Any:
-        return {_hashable(value) for value in to_ordered(values.drop_null()).to_pylist()}
+        return self._set(to_ordered(values.drop_null()).to_pylist())
 
     def united(self, earlier: Any, later: Any) -> Any:
         earlier |= later
@@ -72,10 +75,13 @@ class _Sets(Objects):
         values = super().unpack(packed)
         if pa.types.is_temporal(self._type):  # Times, in checkpoints of before.
             values = to_ordered(pa.array(values, self._type)).to_pylist()
-        return set(map(_hashable, values))
+        return self._set(values)
 
     def copied(self, held: Any) -> Any:
         return set(held)
+
+    def _set(self, values: list[Any]) -> set[Any]:
+        return set(values if self._plain else map(_hashable, values))
 
 
 class _Sketches(Objects):
@@ -115,8 +121,13 @@ class _Sketches(Objects):
         return hll_sketch.deserialize(packed)
 
 
+_PLAIN = (pa.types.is_integer, pa.types.is_boolean, pa.types.is_string, pa.types.is_large_string)
+
+
 def _hashable(value: Any) -> Any:
-    if isinstance(value, list):
+    if isinstance(value, float):
+        return value if value == value else math.nan  # Not equal to itself, but the same object.
+    if isinstance(value, list | tuple):
         return tuple(map(_hashable, value))
     if isinstance(value, dict):
         return tuple((name, _hashable(each)) for name, each in value.items())

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from minirt.data.batch import Batch, Rows
-from minirt.data.expressions import ExpressionError, condition
+from minirt.data.expressions import Conditions, ExpressionError
 from minirt.errors import ConfigurationError, UserCodeError
 from minirt.graph.operator_spec import Form, OperatorSpec, Site, StateDealing, function_name
 from minirt.operators.common.base import Operator, OperatorContext, user_error
@@ -63,7 +63,7 @@ class FilterColumnsSpec(OperatorSpec):
         if site.schema is None:
             return None
         try:
-            condition(empty_batch(site.schema), self.condition)
+            Conditions([self.condition]).masks(empty_batch(site.schema))
         except ExpressionError as error:
             raise ConfigurationError(f"{site.label}: {error}") from error
         return site.schema
@@ -106,15 +106,16 @@ class FilterOperator(Operator):
 class FilterColumnsOperator(Operator):
     def __init__(self, ctx: OperatorContext, expression: pc.Expression) -> None:
         super().__init__(ctx)
-        self._expression = expression
+        self._conditions = Conditions([expression])
 
     def process(self, batch: Batch, input_index: int) -> None:
         if not len(batch):
             return
         columns = to_columns(batch, self.ctx.label)
         try:
-            kept = columns.where(condition(columns.table, self._expression))
+            [mask] = self._conditions.masks(columns.table)
         except ExpressionError as error:
             raise UserCodeError(f"operator {self.ctx.label}: {error}") from error
+        kept = columns.where(mask)
         if len(kept):
             self.ctx.emit(kept)

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from minirt.data.batch import Batch, Columns
-from minirt.data.expressions import ExpressionError, Named, project
+from minirt.data.expressions import ExpressionError, Named, Projection
 from minirt.errors import ConfigurationError, UserCodeError
 from minirt.graph.operator_spec import Form, OperatorSpec, Site, StateDealing
 from minirt.operators.common.base import Operator, OperatorContext
@@ -65,7 +65,7 @@ class ProjectSpec(OperatorSpec, ABC):
         if site.schema is None:
             return None
         try:
-            return project(empty_batch(site.schema), self.kept, self.computed).schema
+            return Projection(self.kept, self.computed).of(empty_batch(site.schema)).schema
         except ExpressionError as error:
             raise ConfigurationError(f"{site.label}: {error}") from error
 
@@ -86,15 +86,14 @@ class ProjectOperator(Operator):
         self, ctx: OperatorContext, kept: Sequence[str] | None, computed: Sequence[Named]
     ) -> None:
         super().__init__(ctx)
-        self._kept = kept
-        self._computed = computed
+        self._projection = Projection(kept, computed)
 
     def process(self, batch: Batch, input_index: int) -> None:
         if not len(batch):
             return
         columns = to_columns(batch, self.ctx.label)
         try:
-            table = project(columns.table, self._kept, self._computed)
+            table = self._projection.of(columns.table)
         except ExpressionError as error:
             raise UserCodeError(f"operator {self.ctx.label}: {error}") from error
         self.ctx.emit(Columns(table, columns.timestamps))

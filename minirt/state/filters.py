@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from minirt.aggregates import Aggregate
-from minirt.data.expressions import ExpressionError, condition, conditions
+from minirt.data.expressions import Conditions, ExpressionError
 from minirt.errors import UserCodeError
 from minirt.state.numbers import Mask
 
@@ -21,13 +21,14 @@ class Filters:
         self._label = label
         self._different: list[pc.Expression] = []
         self._places = [self._place(aggregate.where) for aggregate in aggregates]
+        self._conditions = Conditions(self._different)
 
     def masks(self, batch: pa.RecordBatch) -> list[Mask | None]:
         """The records that count for each aggregate; None stands for all. Raises UserCodeError."""
         if not self._different:
             return [None] * len(self._places)
         try:
-            found = conditions(batch, self._different)
+            found = self._conditions.masks(batch)
         except ExpressionError as error:
             raise self._named(batch, error) from error
         return [None if place is None else found[place] for place in self._places]
@@ -46,7 +47,7 @@ class Filters:
         for aggregate in self._aggregates:
             try:
                 if aggregate.where is not None:
-                    condition(batch, aggregate.where)
+                    Conditions([aggregate.where]).masks(batch)
             except ExpressionError as own:
                 return UserCodeError(f"operator {self._label}: {aggregate.output!r}, where: {own}")
         return UserCodeError(f"operator {self._label}, where: {error}")

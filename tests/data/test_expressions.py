@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
 from minirt.data.batch import Columns
-from minirt.data.expressions import ExpressionError, condition, project
+from minirt.data.expressions import Conditions, Evaluation, ExpressionError, Projection
 
 TABLE = pa.record_batch({"a": [1, None, 3], "b": ["x", "y", None]})
 
 
+def mask(table: pa.RecordBatch, expression: pc.Expression) -> npt.NDArray[np.bool_]:
+    [found] = Conditions([expression]).masks(table)
+    return found
+
+
 def test_null_is_not_true() -> None:
-    assert condition(TABLE, pc.field("a") > 1).tolist() == [False, False, True]
+    assert mask(TABLE, pc.field("a") > 1).tolist() == [False, False, True]
 
 
 def test_kept_columns_come_first_and_are_not_copied() -> None:
-    result = project(TABLE, ("b",), [("twice", pc.field("a") * 2), ("one", pc.scalar(1))])
+    result = Projection(("b",), [("twice", pc.field("a") * 2), ("one", pc.scalar(1))]).of(TABLE)
     assert result.to_pydict() == {
         "b": ["x", "y", None],
         "twice": [2, None, 6],
@@ -31,22 +37,51 @@ def test_kept_columns_come_first_and_are_not_copied() -> None:
 
 
 def test_a_computed_column_replaces_one_of_its_name_in_its_place() -> None:
-    result = project(TABLE, None, [("a", pc.field("b")), ("c", pc.field("a"))])
+    result = Projection(None, [("a", pc.field("b")), ("c", pc.field("a"))]).of(TABLE)
     assert result.to_pydict() == {"a": ["x", "y", None], "b": ["x", "y", None], "c": [1, None, 3]}
+
+
+def test_nothing_but_what_the_expressions_need_is_handed_over(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    handed: list[list[str]] = []
+    computed = Evaluation._computed
+
+    def watched(self: Evaluation, table: pa.RecordBatch) -> list[pa.Array]:
+        if table.num_rows:
+            handed.append(table.schema.names)
+        return computed(self, table)
+
+    monkeypatch.setattr(Evaluation, "_computed", watched)
+    wide = pa.record_batch({"a": [1, 2], "b": ["x", "y"], "s": [{"n": 3}, {"n": 4}], "c": [5, 6]})
+    evaluation = Evaluation(
+        [("n", pc.field("s", "n")), ("more", pc.field("c") + pc.field("s", "n"))]
+    )
+    assert [value.to_pylist() for value in evaluation.values(wide)] == [[3, 4], [8, 10]]
+    turned = wide.select(["c", "b", "s"])
+    assert [value.to_pylist() for value in evaluation.values(turned)] == [[3, 4], [8, 10]]
+    assert Evaluation([("one", pc.scalar(1))]).values(wide)[0].to_pylist() == [1, 1]
+    assert handed == [["s", "c"], ["c", "s"], ["a"]]
+
+
+def test_columns_may_be_named_by_their_places() -> None:
+    wide = pa.record_batch({"a": [1], "b": [2], "c": [3]})
+    [found] = Evaluation([("x", pc.field(1) * 10)]).values(wide)
+    assert found.to_pylist() == [20]
 
 
 def test_long_batches_keep_their_order() -> None:
     numbers = pa.record_batch({"n": np.arange(300_000)})
-    result = project(numbers, (), [("n", pc.field("n") + 1)])
+    result = Projection((), [("n", pc.field("n") + 1)]).of(numbers)
     assert result.column("n").to_numpy().tolist() == list(range(1, 300_001))
-    assert condition(numbers, pc.field("n") < 100_000).sum() == 100_000
+    assert mask(numbers, pc.field("n") < 100_000).sum() == 100_000
 
 
 @pytest.mark.parametrize("rows", [0, 1])
 def test_batches_without_records_have_the_same_columns(rows: int) -> None:
     table = TABLE.slice(0, rows)
-    assert project(table, ("a",), [("c", pc.field("a") / 2)]).schema.names == ["a", "c"]
-    assert len(condition(table, pc.field("a") > 0)) == rows
+    assert Projection(("a",), [("c", pc.field("a") / 2)]).of(table).schema.names == ["a", "c"]
+    assert len(mask(table, pc.field("a") > 0)) == rows
 
 
 @pytest.mark.parametrize(
@@ -60,12 +95,12 @@ def test_batches_without_records_have_the_same_columns(rows: int) -> None:
 )
 def test_what_has_no_value_is_named(expression: pc.Expression, message: str) -> None:
     with pytest.raises(ExpressionError, match=message):
-        condition(TABLE, expression)
+        mask(TABLE, expression)
 
 
 def test_a_column_to_keep_must_be_there() -> None:
     with pytest.raises(ExpressionError, match="no column 'z'; there are a, b"):
-        project(TABLE, ("z",), [])
+        Projection(("z",), []).of(TABLE)
 
 
 @pytest.mark.parametrize("kind", [pa.string_view(), pa.dictionary(pa.int8(), pa.string())])

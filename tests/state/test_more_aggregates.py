@@ -152,6 +152,18 @@ def test_sketches_are_near() -> None:
     assert abs(row["median"] / 5_003 - 1) < 0.1
 
 
+@pytest.mark.parametrize("nested", [False, True])
+def test_all_that_is_no_number_is_one_value(nested: bool) -> None:
+    held = ArrayTable(["k"], [rt.CountDistinct("v", "x")], "op")
+    for _ in range(2):
+        values = [[float("nan")] if nested else float("nan"), [1.5] if nested else 1.5]
+        held.add(batch([{"k": "a", "v": value} for value in values * 2]), None)
+        stored = held.snapshot()
+        held = ArrayTable(["k"], [rt.CountDistinct("v", "x")], "op")
+        held.restore(stored() if callable(stored) else stored, None, 8)  # type: ignore[arg-type]
+    assert shown(held)["a"] == 2
+
+
 def test_slots_of_keys_that_are_gone_are_given_back() -> None:
     held = ArrayTable(["k"], [rt.Count("n"), rt.Collect("v")], "op")
     for round in range(20):

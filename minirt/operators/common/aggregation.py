@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from minirt.aggregates import Aggregate
-from minirt.data.expressions import ExpressionError, condition
+from minirt.data.expressions import Conditions, ExpressionError
 from minirt.data.simple_columns import simple_type
 from minirt.errors import ConfigurationError
 from minirt.graph.operator_spec import Site
@@ -105,7 +105,7 @@ def aggregated_schema(
         try:
             fields.append(pa.field(aggregate.output, aggregate.result_type(type)))
             if aggregate.where is not None:
-                condition(empty_batch(schema), aggregate.where)
+                Conditions([aggregate.where]).masks(empty_batch(schema))
         except (ConfigurationError, ExpressionError) as error:
             raise ConfigurationError(f"{site.label}: {error}") from error
     return pa.schema(fields)

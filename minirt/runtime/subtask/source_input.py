@@ -35,7 +35,7 @@ _PACE_S = 0.001
 """How often a paced source looks for records that have become due."""
 
 INTERLEAVED_ROWS, INTERLEAVED_COLUMNS = 256, 1024
-"""How many records of one split come in a row while several are read side by side, by their form.
+"""How many records of one split come in a row while several splits are read side by side, by their form.
 
 What a batch of columns costs is much the same for one record as for many. But event time advances by such
 a run at once: the longer it is, the more timers become due together, and aligned barriers wait behind them.
@@ -175,14 +175,16 @@ class SourceInput(Input, Member):
     def _read(self, now: float) -> Element | None:
         """Data of the next split that has some and is due, or the end."""
         self._wake_at = None
-        for state in self._near(self._candidates()):
+        candidates = self._candidates()
+        side_by_side = self._side_by_side and len(candidates) > 1
+        for state in self._near(candidates):
             if state.batch is None:
                 self._next_batch(state)
             if state.finished:
                 self._wake_at = now
             elif state.batch is None:
                 self._wake_no_later_than(now + self._poll_interval_s)
-            elif count := self._due(state, state.batch, now):
+            elif count := self._due(state, state.batch, now, side_by_side):
                 if self._idle:  # Else others would let event time pass these records.
                     self._idle, self._wake_at = False, now
                     return Advance(None, False)
@@ -277,10 +279,10 @@ class SourceInput(Input, Member):
         except Exception as error:
             raise user_error(self.ctx.label, error) from error
 
-    def _due(self, state: SplitState, batch: Batch, now: float) -> int:
+    def _due(self, state: SplitState, batch: Batch, now: float, side_by_side: bool) -> int:
         """How many of the records that are left in the batch may be emitted now."""
         left = len(batch) - state.position
-        if self._side_by_side:
+        if side_by_side:
             columns = isinstance(batch, Columns)
             left = min(left, INTERLEAVED_COLUMNS if columns else INTERLEAVED_ROWS)
         if state.times is None:
