@@ -123,8 +123,11 @@ class AggregateOperator(Operator):
         return self._give_out() if watermark == MAX_WATERMARK else ()
 
     def snapshot(self) -> Mapping[str, Section]:
-        section = self._table.snapshot()
+        section = self._stored()
         return {} if section is None else {AGGREGATED: section}
+
+    def _stored(self) -> Section | None:
+        return self._table.snapshot()
 
     def builds_on(self) -> Mapping[str, Collection[str]]:
         return {AGGREGATED: self._table.builds_on()}
@@ -198,7 +201,16 @@ class TtlAggregateOperator(AggregateOperator):
         return None
 
     def snapshot(self) -> Mapping[str, Section]:
-        return {**super().snapshot(), STATE_CLOCK: pack_event_time(self._clock.tick())}
+        return {STATE_CLOCK: pack_event_time(self._clock.tick()), **super().snapshot()}
+
+    def _stored(self) -> Section | None:
+        until = self._clock.now() - self._ttl_ms
+        if self._oldest is None or self._oldest > until:
+            return super()._stored()
+        table = self._table
+        return table.snapshot(
+            lambda slots: self._seen_until(slots, until) & ~table.is_pending(slots)
+        )
 
     def restore(self, sections: Mapping[str, bytes], *, exact: bool) -> None:
         if STATE_CLOCK in sections:
@@ -225,8 +237,11 @@ class TtlAggregateOperator(AggregateOperator):
         return expired
 
     def _expired(self, slots: Slots) -> Mask:
+        return self._seen_until(slots, self._clock.now() - self._ttl_ms)
+
+    def _seen_until(self, slots: Slots, until: int) -> Mask:
         seen, known = self._table.numbers(self._seen_place, slots)
-        return known & (seen <= self._clock.now() - self._ttl_ms)
+        return known & (seen <= until)
 
     def _results_of(self, results_of: ResultsOf, slots: Slots) -> Columns:
         results = super()._results_of(results_of, slots)

@@ -35,6 +35,7 @@ from minirt.state.array_layout import (
 )
 from minirt.state.array_moves import Move
 from minirt.state.frozen import FrozenSlots
+from minirt.state.numbers import Mask
 from minirt.state.sections import Section, unpack_columns
 from minirt.state.segments import Segments
 from minirt.state.slot_arrays import FIRST_ROOM
@@ -174,20 +175,22 @@ class ArraySlots:
         held = self._contents
         return None if held is None else (held.result_types, held.accumulators)
 
-    def snapshot(self) -> Section | None:
-        """The section to be stored now, besides the files in `builds_on`; None if there are no keys."""
+    def snapshot(self, expired: Callable[[Slots], Mask] | None = None) -> Section | None:
+        """The section to be stored now, besides the files in `builds_on`; None if there are no keys.
+
+        What `expired` is true for of some slots, as they were now, is stored as keys that are gone.
+        """
         contents, total = self._contents, len(self)
         if contents is None or not total:
             return None
         self._complete_frozen()
         waiting = np.zeros(self.used, np.bool_)
         waiting[self._segments.next()] = True
-        tells_gone = bool(self._gone_count)
-        if tells_gone and waiting.all():
-            # Nothing older counts any more, so nobody has to be told.
-            waiting &= ~self._marks.gone[: self.used]
-            tells_gone = False
-        frozen = FrozenSlots(waiting, partial(self._stored, contents, self._timed, tells_gone))
+        some_gone = bool(self._gone_count) or expired is not None
+        # If nothing older counts any more, nobody has to be told.
+        tells_gone = some_gone and not waiting.all()
+        copy = partial(self._stored, contents, self._timed, tells_gone, expired)
+        frozen = FrozenSlots(waiting, copy)
         if total <= segments.STRETCH_MIN:
             return pack_table(frozen.pieces(), total)
         self._frozen = weakref.ref(frozen)
@@ -219,9 +222,19 @@ class ArraySlots:
         self._segments.hand_over(np.concatenate(loaded))
 
     def _stored(
-        self, contents: Contents, timed: bool, tells_gone: bool, slots: Slots
+        self,
+        contents: Contents,
+        timed: bool,
+        tells_gone: bool,
+        expired: Callable[[Slots], Mask] | None,
+        slots: Slots,
     ) -> pa.RecordBatch:
-        """The whole content of these slots."""
+        """The whole content of these slots; of those that are gone nothing, if nobody is told."""
+        gone = self._marks.gone[slots]
+        if expired is not None:
+            gone = gone | expired(slots)
+        if not tells_gone:
+            slots = slots[~gone]
         columns = dict(zip(map(key_part, self._keys), contents.index.keys(slots), strict=True))
         for aggregate, held in zip(self._aggregates, contents.accumulators, strict=True):
             for place, array in enumerate(held.stored(slots)):
@@ -230,7 +243,7 @@ class ArraySlots:
         if timed:
             columns[TIME] = pa.array(self._marks.times[slots])
         if tells_gone:
-            columns[GONE] = pa.array(self._marks.gone[slots])
+            columns[GONE] = pa.array(gone)
         return pa.RecordBatch.from_pydict(columns)
 
     def _before_change(self, slots: Slots) -> None:
