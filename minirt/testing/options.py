@@ -49,5 +49,7 @@ def drawn_options(random: Random, round_s: float) -> Options:
         buffer_timeout=random.choice((0, 0.001, 0.02)),
         placement="slots" if slots else "subtask",
         debloat=random.choice((None, round_s / 10, 2 * round_s)),
+        # From numbers of its own, so that all else that comes of a seed stays what it was.
+        flush=Random(repr(limits)).choice(("timeout", "on_demand")),
         limits=limits,
     )

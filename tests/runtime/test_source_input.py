@@ -19,6 +19,7 @@ from minirt.runtime.subtask.elements import Advance, Data, Element, End
 from minirt.runtime.subtask.input import InputParts
 from minirt.runtime.subtask.recovered import RestoredInput
 from minirt.runtime.subtask.source_input import SourceInput
+from minirt.runtime.subtask.splits import Runs
 from minirt.testing import TransactionalSink
 from minirt.watermarks import Emission
 from tests.runtime.stepped import SteppedJob
@@ -225,6 +226,32 @@ def test_unbounded_splits_are_read_side_by_side_by_default() -> None:
     splits = [[[place]] * 50 for place in range(4)]
     reading = Reading(Scripted(*splits, bounded=False))
     assert sorted(run[0] for run in reading.records(4)) == [0, 1, 2, 3]
+
+
+def runs_of(*seconds: float, splits: int = 1, waiting: int = 100_000) -> list[int]:
+    """The runs of columns if each takes so many seconds."""
+    runs, now, found = Runs(), 0.0, []
+    for took_s in (*seconds, 0):
+        runs.look(splits, now)
+        found.append(runs.cut(waiting, now, columns=True))
+        now += took_s
+    return found
+
+
+def test_runs_of_a_split_that_is_alone_grow_while_they_take_little_time() -> None:
+    assert runs_of(0.001, 0.001, 0.001) == [1024, 2048, 4096, 8192]
+    assert runs_of(0.001, 0.001, 0.015, 0.5, 0.5, 0.5) == [1024, 2048, 4096, 4096, 2048, 1024, 1024]
+    assert runs_of(*[0.001] * 20)[-1] == 64 * 1024
+    assert runs_of(0.001, 0.001, splits=2) == [1024] * 3
+
+
+def test_a_run_that_is_short_for_lack_of_records_says_nothing_of_its_length() -> None:
+    assert runs_of(0.001, 0.001, waiting=1000) == [1000] * 3
+    runs = Runs()
+    assert runs.cut(5000, 0.0, columns=True) == 1024
+    runs.look(2, 0.001)
+    runs.look(1, 0.002)
+    assert runs.cut(5000, 0.002, columns=True) == 1024
 
 
 def test_splits_without_event_time_take_turns() -> None:

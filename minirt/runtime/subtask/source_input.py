@@ -26,20 +26,20 @@ from minirt.runtime.subtask.drift import DriftGate
 from minirt.runtime.subtask.elements import Advance, Data, Element, End
 from minirt.runtime.subtask.input import Input, InputParts
 from minirt.runtime.subtask.split_watermarks import split_watermark
-from minirt.runtime.subtask.splits import Pace, Silence, SplitState, check_batch, telling_splits
+from minirt.runtime.subtask.splits import (
+    Pace,
+    Runs,
+    Silence,
+    SplitState,
+    check_batch,
+    telling_splits,
+)
 from minirt.state.stored import SPLITS
 
 logger = logger_of("worker")
 
 _PACE_S = 0.001
 """How often a paced source looks for records that have become due."""
-
-INTERLEAVED_ROWS, INTERLEAVED_COLUMNS = 256, 1024
-"""How many records of one split come in a row while several splits are read side by side, by their form.
-
-What a batch of columns costs is much the same for one record as for many. But event time advances by such
-a run at once: the longer it is, the more timers become due together, and aligned barriers wait behind them.
-"""
 
 
 class SourceInput(Input, Member):
@@ -70,6 +70,7 @@ class SourceInput(Input, Member):
         self._states = [SplitState(order, split, self._silence()) for order, split in ctx.splits]
         self._taken_over: dict[str, SplitState] = {}
         self._turn = 0
+        self._runs = Runs()
         self._pace = Pace(reading.speed) if reading.speed is not None else None
         self._drift = DriftGate.of(marks, tell)
         self._stamp = stamper(marks)
@@ -176,7 +177,7 @@ class SourceInput(Input, Member):
         """Data of the next split that has some and is due, or the end."""
         self._wake_at = None
         candidates = self._candidates()
-        side_by_side = self._side_by_side and len(candidates) > 1
+        self._runs.look(len(candidates), now)
         for state in self._near(candidates):
             if state.batch is None:
                 self._next_batch(state)
@@ -184,7 +185,7 @@ class SourceInput(Input, Member):
                 self._wake_at = now
             elif state.batch is None:
                 self._wake_no_later_than(now + self._poll_interval_s)
-            elif count := self._due(state, state.batch, now, side_by_side):
+            elif count := self._due(state, state.batch, now):
                 if self._idle:  # Else others would let event time pass these records.
                     self._idle, self._wake_at = False, now
                     return Advance(None, False)
@@ -279,12 +280,11 @@ class SourceInput(Input, Member):
         except Exception as error:
             raise user_error(self.ctx.label, error) from error
 
-    def _due(self, state: SplitState, batch: Batch, now: float, side_by_side: bool) -> int:
+    def _due(self, state: SplitState, batch: Batch, now: float) -> int:
         """How many of the records that are left in the batch may be emitted now."""
         left = len(batch) - state.position
-        if side_by_side:
-            columns = isinstance(batch, Columns)
-            left = min(left, INTERLEAVED_COLUMNS if columns else INTERLEAVED_ROWS)
+        if self._side_by_side:
+            left = self._runs.cut(left, now, columns=isinstance(batch, Columns))
         if state.times is None:
             return left
         times = state.times[state.position : state.position + left]

@@ -17,6 +17,10 @@ from minirt.operators.common.columns import check_names
 from minirt.operators.event_time import NO_WATERMARK
 from minirt.runtime.subtask.split_watermarks import SplitWatermark
 
+INTERLEAVED_ROWS, INTERLEAVED_COLUMNS = 256, 1024
+_RUN_S = 0.02
+_LONGER_MAX = 64
+
 
 @dataclass(slots=True)
 class Silence:
@@ -95,6 +99,41 @@ def telling_splits(states: Sequence[SplitState], idle_timeout_s: float | None) -
     active = [state for state in unfinished if not state.is_silent(idle_timeout_s)]
     # Where all are silent: else it would matter whether they fell silent in one look or in two.
     return active or [state for state in unfinished if state.told != NO_WATERMARK]
+
+
+class Runs:
+    """How many records of one split come in a row while splits are read side by side.
+
+    What a batch of columns costs is much the same for one record as for many. But event time advances by
+    such a run at once: the longer it is, the more timers become due together, and aligned barriers wait
+    behind them. A split that is alone leaves no other behind, so its runs grow while they take little time.
+    """
+
+    def __init__(self) -> None:
+        self._longer = 1
+        """How many times as long as a run of several splits."""
+        self._began_at: float | None = None
+        """When a run was given out that was as long as it might be."""
+
+    def look(self, splits: int, now: float) -> None:
+        """So many splits have not ended, and the last run was processed."""
+        if splits > 1:
+            self._longer = 1
+        elif self._began_at is not None:
+            took_s = now - self._began_at
+            if took_s > _RUN_S:
+                self._longer = max(1, self._longer // 2)
+            elif took_s < _RUN_S / 2:
+                self._longer = min(2 * self._longer, _LONGER_MAX)
+        self._began_at = None
+
+    def cut(self, records: int, now: float, *, columns: bool) -> int:
+        """How many of so many records are given out now."""
+        run = self._longer * (INTERLEAVED_COLUMNS if columns else INTERLEAVED_ROWS)
+        if records < run:
+            return records
+        self._began_at = now
+        return run
 
 
 @dataclass(slots=True)

@@ -26,7 +26,7 @@ from minirt.testing.faults import Faults
 from minirt.testing.result import SimulationResult
 from minirt.testing.simulator import simulate
 
-STEPS_MAX = 60_000
+STEPS_MAX = 200_000
 """Several times as many as any job that is drawn needs."""
 
 _EDITED_RATE = 0.25
