@@ -2,7 +2,8 @@
 
 The coordinator is the real one, with its storage in a local folder; the workers are made up. They answer
 at once, in the bytes that real ones send, so all CPU time is the coordinator's. The job is a source and a
-keyed function with a shuffle between them, with as many subtasks of each, and no records.
+keyed function with a shuffle between them, with as many subtasks of each, and no records. Before that come
+rows of what a channel, and a connection of the coordinator, costs.
 """
 
 from __future__ import annotations
@@ -10,10 +11,8 @@ from __future__ import annotations
 import argparse
 import pickle
 import tempfile
-import time
 from collections import Counter, defaultdict, deque
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,14 +21,13 @@ import cloudpickle
 
 import minirt as rt
 from benchmarks.measure import print_rows
-from minirt.clock import SYSTEM_CLOCK, Clock
+from benchmarks.scale_parts import Costs, barrier_row, channel_row, look_row
+from minirt.clock import Clock
 from minirt.graph.execution import ExecutionGraph
 from minirt.graph.planner import build_execution_graph
 from minirt.modes import MODES
 from minirt.monitoring.monitor import JobMonitor
 from minirt.monitoring.subtask_metrics import SubtaskMetrics
-from minirt.protocol.barrier_handler import BarrierHandler
-from minirt.protocol.barriers import Barrier
 from minirt.protocol.checkpoint_paths import CheckpointPaths
 from minirt.protocol.ids import SubtaskId
 from minirt.protocol.job_events import (
@@ -52,12 +50,7 @@ from minirt.protocol.restore_options import RestoreOptions
 from minirt.protocol.source_offsets import SourceOffsets
 from minirt.protocol.stored_watermarks import LinkWatermarks, SubtaskWatermarks
 from minirt.protocol.subtask_commands import SubtaskCommand, TriggerCheckpoint
-from minirt.runtime.channels.channels import InputChannel, InputGate, OutputChannel
-from minirt.runtime.channels.frames import barrier_frame, barrier_of
-from minirt.runtime.channels.packets import PacketDecoder
-from minirt.runtime.channels.transit import Transit
-from minirt.runtime.channels.turns import Turns
-from minirt.runtime.control.messages import Heartbeat, ToCoordinator, Together
+from minirt.runtime.control.messages import Heartbeat, Peers, ToCoordinator, Together
 from minirt.runtime.control.package import Deployment
 from minirt.runtime.coordinator.observer import JobProgress
 from minirt.runtime.coordinator.shell import JobShell
@@ -78,6 +71,10 @@ _REQUESTS = {
     "delete": "deletes",
 }
 
+_DELETED_AT_ONCE = 1000
+"""Objects that S3 deletes with one request."""
+
+_RETAIN = 3
 _INTERVAL_S = 3600
 _STEP_S = 1e-4
 """How far the clock moves with each event: workers of a real job do not all answer at once either."""
@@ -131,6 +128,12 @@ class MadeUpWorkers:
     @property
     def workers(self) -> int:
         return len(self._subtasks)
+
+    @property
+    def assignment_bytes(self) -> int:
+        """Of where all subtasks and workers are, which each worker hears when it starts."""
+        addresses = dict.fromkeys(self._subtasks, ("10.0.0.1", 40_000))
+        return len(cloudpickle.dumps(Peers(self.placement, addresses)))
 
     def deploy(self, deployment: Deployment) -> None:
         self._told.append(deployment)
@@ -204,25 +207,16 @@ class MadeUpWorkers:
             file.truncate(STATE_BYTES)
 
 
-class Costs:
-    """CPU seconds of this process, by what they were for."""
-
-    def __init__(self) -> None:
-        self.cpu_s: defaultdict[str, float] = defaultdict(float)
-
-    @contextmanager
-    def of(self, what: str) -> Iterator[None]:
-        began = time.process_time()
-        yield
-        self.cpu_s[what] += time.process_time() - began
-
-
 class CountedRequests:
-    """Objects, and how often each operation was asked for: on an object store each is a request."""
+    """Objects, and how often each operation was asked for: on S3 each is a request."""
 
     def __init__(self, objects: Objects) -> None:
         self._objects = objects
         self.count: Counter[str] = Counter()
+
+    def delete_all(self, paths: Sequence[str]) -> None:
+        self.count["deletes"] += -(-len(paths) // _DELETED_AT_ONCE)
+        self._objects.delete_all(paths)
 
     def __getattr__(self, name: str) -> Any:
         if callable(getattr(self._objects, name)):
@@ -247,7 +241,7 @@ class LargeJob:
     """A coordinator and its made-up workers, in one thread."""
 
     def __init__(self, graph: ExecutionGraph, options: rt.Options, folder: Path) -> None:
-        checkpointing = rt.Checkpointing(folder, interval=f"{_INTERVAL_S}s")
+        checkpointing = rt.Checkpointing(folder, interval=f"{_INTERVAL_S}s", retain=_RETAIN)
         self.requests = CountedRequests(LocalFiles(str(folder)))
         store = ObjectStore(str(folder), objects=self.requests)
         storage = CheckpointStorage(store, options.limits.inline_snapshot_bytes)
@@ -337,12 +331,17 @@ class LargeJob:
 
 
 def measure(parallelism: int, per_worker: int, checkpoints: int) -> dict[str, Any]:
-    """A row: CPU seconds are those of a checkpoint, the mean of several, and of the restart behind them."""
+    """A row: CPU seconds are those of a checkpoint, the mean of several, and of the restart behind them.
+
+    Each checkpoint includes the clean-up of an older one.
+    """
     workers = max(1, parallelism // per_worker)
     options = rt.Options(placement="slots", workers=workers)
     with tempfile.TemporaryDirectory() as folder:
         job = LargeJob(large_job(parallelism), options, Path(folder))
         job.start()
+        for _ in range(_RETAIN):  # Each one from then on has an old one deleted.
+            job.checkpoint()
         job.costs.cpu_s.clear()
         job.requests.count.clear()
         sent, sent_bytes = job.workers.sent, job.workers.sent_bytes
@@ -363,34 +362,13 @@ def measure(parallelism: int, per_worker: int, checkpoints: int) -> dict[str, An
             "messages": messages,
             "message_bytes": message_bytes,
             "manifest_bytes": job.manifest_bytes,
+            "assignment_bytes": job.workers.assignment_bytes,
             "checkpoint_s": sum(spent.values()),
             **{name: spent[name] for name in sorted(spent)},
             **requests,
             **beats,
             "restart_s": sum(job.costs.cpu_s.values()),
         }
-
-
-def barrier_row(channels: int, mode: str) -> dict[str, Any]:
-    """A row: CPU seconds of a barrier in one of so many channels, from the sender's queue to the mode."""
-    outputs = [OutputChannel(1 << 20, 1 << 20) for _ in range(channels)]
-    turns = Turns(outputs, lambda: None)
-    decoder, transit = PacketDecoder(channels, 1 << 20), Transit()
-    gate = InputGate([InputChannel(1 << 20) for _ in range(channels)])
-    handler, costs = BarrierHandler(range(channels), MODES), Costs()
-    with costs.of("barriers"):
-        sent = barrier_frame(Barrier(1, mode, SYSTEM_CLOCK.monotonic()))
-        for output in outputs:
-            output.put(sent)
-        while packets := turns.batch():
-            now = SYSTEM_CLOCK.monotonic()
-            for number, packed in decoder.feed(memoryview(b"".join(packets))):
-                frame = transit.frame(packed, now)
-                gate.put(number, frame)
-                handler.on_arrived(number, barrier_of(frame), now)
-        while (taken := gate.take()) is not None:
-            handler.on_reached(taken[0], barrier_of(taken[1]), SYSTEM_CLOCK.monotonic())
-    return {"channels": channels, "mode": mode, "barrier_s": costs.cpu_s["barriers"] / channels}
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -403,6 +381,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if min(given.subtasks) < 2 or min(given.per_worker, given.checkpoints) < 1:
         parser.error("--subtasks must be at least 2, --per-worker and --checkpoints at least 1")
     rows = [barrier_row(n, mode) for n in given.subtasks for mode in ("aligned", "unaligned")]
+    rows += [channel_row(n) for n in given.subtasks]
+    rows += [look_row(n // given.per_worker or 1) for n in given.subtasks]
     rows += [measure(n // 2, given.per_worker, given.checkpoints) for n in given.subtasks]
     print_rows(rows, given.json)
 

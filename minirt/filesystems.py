@@ -10,7 +10,7 @@ import io
 import logging
 import pickle
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,6 +27,9 @@ BUCKET_STORES = frozenset({"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az"})
 
 _NOWHERE = "minirt_has_no_such_module"
 """Where the class of a protocol is that workers cannot get; fsspec then says why."""
+
+_DELETED_AT_ONCE = 1000
+"""More keys S3 does not take in a request."""
 
 _opened: dict[int, Any] = {}
 """Every file system of this process and of those that it was forked from, by identity.
@@ -175,6 +178,29 @@ def explain(error: BaseException) -> str:
     said = getattr(error, "strerror", None) or str(error) or type(error).__name__
     advice = [advice for known, advice in _ADVICE if known <= names]
     return "; ".join([said, *advice[:1]])
+
+
+def delete_together(filesystem: Any, paths: Sequence[str], timeout_s: float) -> list[str]:
+    """Remove objects of one bucket, a thousand with each request; returns those that may be there still.
+
+    Only S3 has such a request, and not all servers that speak like it: what they refuse is returned, too.
+    """
+    if "s3" not in filesystem.protocol or len(paths) < 2:
+        return [*paths]
+    left: list[str] = []
+    for first in range(0, len(paths), _DELETED_AT_ONCE):
+        keys = {filesystem.split_path(path)[1]: path for path in paths[first:][:_DELETED_AT_ONCE]}
+        bucket = filesystem.split_path(paths[first])[0]
+        objects = {"Objects": [{"Key": key} for key in keys], "Quiet": True}
+        try:
+            answer = filesystem.call_s3(
+                "delete_objects", Bucket=bucket, Delete=objects, timeout=timeout_s
+            )
+        except Exception:
+            left += paths[first:]
+            break
+        left += [keys[refused["Key"]] for refused in answer.get("Errors", [])]
+    return left
 
 
 def abort_uploads(filesystem: Any, folder: str, unwanted: Callable[[str], bool]) -> None:

@@ -12,6 +12,7 @@ from minirt.errors import ConfigurationError
 from minirt.filesystems import (
     BUCKET_STORES,
     abort_uploads,
+    delete_together,
     has_folders,
     load_protocol,
     open_filesystem,
@@ -88,7 +89,10 @@ class FsspecObjects:
             pass
 
     def delete_all(self, paths: Sequence[str]) -> None:
-        side_by_side(self.delete, paths)
+        filesystem, base = self._open()
+        whole = [f"{base}/{path}" for path in paths]
+        left = delete_together(filesystem, whole, self._timeout_s)
+        side_by_side(self.delete, [path[len(base) + 1 :] for path in left])
 
     def sizes(self, prefix: str) -> dict[str, int]:
         try:

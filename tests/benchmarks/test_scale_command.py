@@ -22,15 +22,28 @@ def test_a_row_for_each_size_says_what_a_checkpoint_took(tmp_path: Path) -> None
     assert [(row["channels"], row["mode"]) for row in rows[:4]] == [
         (channels, mode) for channels in (16, 80) for mode in ("aligned", "unaligned")
     ]
-    small, large = rows[4:]
+    assert [row["channels"] for row in rows[4:6]] == [16, 80]
+    assert all(200 < row["channel_bytes"] < 10_000 for row in rows[4:6])
+    assert [row["connections"] for row in rows[6:8]] == [4, 20]
+    small, large = rows[8:]
     assert [(row["subtasks"], row["workers"]) for row in (small, large)] == [(16, 2), (80, 10)]
     for row in (small, large):
         assert (
             row["messages"] == row["workers"]
         )  # A worker acknowledges all of its subtasks at once.
         assert row["puts"] == 2
+        assert row["deletes"] == 2  # An old manifest, and all of its snapshots together.
+        assert row["assignment_bytes"] < 100 * row["subtasks"]
         assert row["manifest_bytes"] < 600 * row["subtasks"]
     assert large["message_bytes"] == pytest.approx(5 * small["message_bytes"], rel=0.1)
+
+
+def test_what_an_old_checkpoint_has_is_deleted(tmp_path: Path) -> None:
+    job = LargeJob(large_job(4), Options(placement="slots"), tmp_path)
+    job.start()
+    for _ in range(6):
+        job.checkpoint()
+    assert len(list(tmp_path.glob("chk-*/*"))) == 3 * 8
 
 
 def test_observers_do_not_hear_of_each_part_where_many_come_at_once(

@@ -16,13 +16,13 @@ import pytest
 
 import minirt as rt
 from minirt.data.batch import Rows
-from minirt.filesystems import open_filesystem
+from minirt.filesystems import delete_together, open_filesystem
 from minirt.io import SinkContext, SinkIdentity
 from minirt.storage.checkpoints import CheckpointStorage
 from minirt.storage.store import ObjectMissingError, ObjectStore
 from tests.s3.endpoint import Endpoint
 from tests.s3.jobs import IMPATIENT
-from tests.s3.proxy import SLOW_S, Fault, FaultyProxy
+from tests.s3.proxy import SLOW_S, Fault, FaultyProxy, Request
 from tests.storage.scenario import complete, started
 
 NOWHERE = {"endpoint_url": "http://127.0.0.1:9", "key": "k", "secret": "s", **IMPATIENT}
@@ -60,6 +60,52 @@ def test_a_read_that_breaks_is_an_error_and_not_half_an_object(
     with pytest.raises(rt.StorageError, match="cannot read") as caught:
         store.read("a")
     assert not isinstance(caught.value, ObjectMissingError)
+
+
+@pytest.mark.parametrize("fault", [None, Fault.FORBIDDEN])
+def test_objects_are_deleted_by_one_request_or_one_each_where_that_is_refused(
+    fault: Fault | None, store: ObjectStore, proxy: FaultyProxy
+) -> None:
+    paths = [f"chk/{number} + 1" for number in range(20)]
+    for path in ["kept", *paths]:
+        store.write(path, b"x")
+    asked: list[str] = []
+
+    def plan(request: Request) -> Fault | None:
+        asked.append(request.method)
+        return fault if request.method == "POST" else None
+
+    proxy.plan = plan
+    store.delete_all([*paths, "absent"])
+    assert asked[0] == "POST"
+    assert asked[1:] == ["DELETE"] * (21 if fault else 0)
+    assert store.list() == ["kept"]
+
+
+class PlayedFiles:
+    """Deletes by the request of S3, but for some keys."""
+
+    protocol = ("s3",)
+
+    def __init__(self, *kept: str) -> None:
+        self._kept = kept
+        self.requests: list[int] = []
+
+    def split_path(self, path: str) -> tuple[str, str, None]:
+        bucket, _, key = path.partition("/")
+        return bucket, key, None
+
+    def call_s3(self, method: str, **given: Any) -> dict[str, Any]:
+        keys = [named["Key"] for named in given["Delete"]["Objects"]]
+        self.requests.append(len(keys))
+        return {"Errors": [{"Key": key} for key in keys if key in self._kept]}
+
+
+def test_a_request_deletes_a_thousand_objects_and_tells_which_it_has_not() -> None:
+    files = PlayedFiles("f/3", "f/2000")
+    left = delete_together(files, [f"b/f/{number}" for number in range(2001)], 10)
+    assert files.requests == [1000, 1000, 1]
+    assert left == ["b/f/3", "b/f/2000"]
 
 
 def test_an_object_that_has_gone_missing_is_named_and_the_checkpoint_before_it_can_be_read(
