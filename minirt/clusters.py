@@ -51,15 +51,16 @@ class Reactive:
     """The parallelism of a job follows the slots of its hosts, for `HostCluster(reactive=Reactive())`.
 
     The job begins as soon as there are slots for the parallelism that it states. With fewer after
-    `HostCluster.wait` it begins at a smaller one, down to `min_slots` or else 1; so it goes on after the
-    loss of hosts. With more it grows behind a checkpoint, up to `max_slots`, or else to its
-    max_parallelism: once the slots have been the same for `settle`, and at most `rescales` times within
-    `per`. Operators that state their own parallelism keep it. Raises ConfigurationError for values that
-    cannot work.
+    `HostCluster.wait` it begins at a smaller one, down to `min_slots` or else 1. So it goes on after the
+    loss of hosts, and waits for them no longer than `patience`, nor than `wait`. With more slots it grows
+    behind a checkpoint, up to `max_slots`, or else to its max_parallelism: once they have been the same for
+    `settle`, and at most `rescales` times within `per`. Operators that state their own parallelism keep it.
+    Raises ConfigurationError for values that cannot work.
     """
 
     max_slots: int | None = None
     settle: Duration = "10s"
+    patience: Duration = "20s"
     rescales: int = 6
     per: Duration = "1h"
 
@@ -68,6 +69,7 @@ class Reactive:
             positive("Reactive: max_slots", self.max_slots)
         positive("Reactive: rescales", self.rescales)
         seconds(self.settle, "Reactive: settle")
+        seconds(self.patience, "Reactive: patience")
         if seconds(self.per, "Reactive: per") == 0:
             raise ConfigurationError(f"Reactive: per must be positive, got {self.per!r}")
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from minirt import Invitation, Launched
+from minirt import ConfigurationError, HostCluster, Invitation, Launched
 
 _PR_SET_PDEATHSIG = 1
 _TEMPORARY_FAILURE = 75
@@ -45,6 +45,18 @@ class Agent:
         # A shared file system may show the new file late.
         command += ["--credentials", os.path.abspath(credentials), "--wait", "30s"]
         return cls(command, {}, write(invitation).close)
+
+
+def refuse_too_few(cluster: HostCluster, slots: int, invitation: Invitation) -> None:
+    """Raises ConfigurationError if a job would wait for more slots than were asked for."""
+    bends = cluster.min_slots is not None or cluster.reactive is not None
+    needed = (cluster.min_slots or 1) if bends else invitation.slots
+    if slots < needed:
+        advice = "" if bends else ", or let min_slots or reactive say that fewer will do"
+        raise ConfigurationError(
+            f"{type(cluster).__name__}: the job needs {needed} slots, and slots={slots} gives fewer; "
+            f"ask for as many{advice}"
+        )
 
 
 class QuickFailures:

@@ -10,7 +10,13 @@ from typing import Any, Literal
 
 from minirt import ConfigurationError, HostCluster, Invitation, Reactive
 from minirt.units import Duration, positive
-from minirt_connectors.host_process import Agent, QuickFailures, in_one_line, run_host
+from minirt_connectors.host_process import (
+    Agent,
+    QuickFailures,
+    in_one_line,
+    refuse_too_few,
+    run_host,
+)
 
 _PAUSE_S = 1.0
 _END_S_MAX = 5.0
@@ -57,6 +63,7 @@ class RayCluster(HostCluster):
         )
 
     def launch(self, invitation: Invitation) -> RayHosts:
+        refuse_too_few(self, self._actors * self._slots_each, invitation)
         agent = Agent.invited(invitation, self._slots_each, self.credentials, super().launch)
         return RayHosts(self._actors, self._slots_each, agent)
 

@@ -1,13 +1,14 @@
 """The parallelism of a job that follows the slots of its hosts: when it shrinks, when it grows, how often.
 
-A generation begins once there are slots for the parallelism of the one before, or fewer after a time
-that the cluster waits. While it runs, slots that have come are used behind a checkpoint, which loses no
-work. Slots that come and go must not cost a restart each time, so they have to stay for a while first,
-and a job grows only so often.
+A generation begins once there are slots for the parallelism of the one before, or fewer after a time:
+at the start the cluster waits, after a loss the job does. While it runs, slots that have come are used
+behind a checkpoint, which loses no work. Slots that come and go must not cost a restart each time, so
+they have to stay for a while first, and a job grows only so often.
 """
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -65,6 +66,8 @@ class ReactiveSettings:
     most: int
     settle_s: float
     """How long the slots must have been the same before the job grows."""
+    patience_s: float
+    """How long a job that has run waits for slots that it has lost."""
     rescales: int
     """How often it may grow within `per_s`."""
     per_s: float
@@ -88,7 +91,8 @@ class Reactive(Parallelism):
 
     def begin(self, damaged: Damaged) -> JobCommand:
         self._awaits = True
-        return AwaitSlots(enough=self._chosen, least=min(self._settings.least, self._chosen))
+        patience_s = math.inf if self._ran is None else self._settings.patience_s
+        return AwaitSlots(self._chosen, min(self._settings.least, self._chosen), patience_s)
 
     def on_awaited(self, slots: int, damaged: Damaged) -> list[JobCommand]:
         if not self._awaits:

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class AwaitSlots:
-    """Say once there are `enough` slots, or `least` of them after the time that the cluster waits."""
+    """Say once there are `enough` slots, or `least` of them after `patience_s`.
+
+    At the latest that is after the time that the cluster waits.
+    """
 
     enough: int
     least: int
+    patience_s: float = math.inf
 
 
 @dataclass(frozen=True, slots=True)

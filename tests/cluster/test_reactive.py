@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.processes, needs_proc]
 
 COUNT = 3_000
 """A quarter of a minute of records. The last ones come when the test lets the job go."""
-QUICK = rt.Reactive(settle="200ms", rescales=20)
+QUICK = rt.Reactive(settle="200ms", patience="2s", rescales=20)
 _LET_GO = "let-go"
 
 
@@ -65,7 +65,7 @@ def workers(agents: Agents | list[Agent]) -> list[int]:
 def test_a_job_shrinks_when_a_host_is_gone_and_grows_when_it_comes_back(
     tmp_path: Path, mode: str
 ) -> None:
-    cluster = PlayedCluster(slots=(1, 1), wait="25s", reactive=QUICK)
+    cluster = PlayedCluster(slots=(1, 1), wait="5min", reactive=QUICK)
     job = start(tmp_path, cluster, COUNT, mode=mode)
     with agents_of(job) as agents:
         has(job, 2)
@@ -73,6 +73,7 @@ def test_a_job_shrinks_when_a_host_is_gone_and_grows_when_it_comes_back(
         lost.kill()
         agents.all.remove(lost)
         has(job, 1)
+        assert job.restarts == 1
         assert len(kept.workers) == 1
         came = agents.add(1)
         has(job, 2)
@@ -167,6 +168,7 @@ def test_a_job_that_can_have_no_other_parallelism_is_refused(tmp_path: Path) -> 
     [
         ({"settle": "soon"}, "Reactive: settle"),
         ({"rescales": 0}, "Reactive: rescales"),
+        ({"patience": "long"}, "Reactive: patience"),
         ({"per": "0s"}, "Reactive: per must be positive"),
         ({"max_slots": 0}, "Reactive: max_slots"),
     ],

@@ -33,7 +33,7 @@ _START_S_MAX = 120.0
 class Program:
     """`spark_program.py`, and the processes that belong to it: they have its mark in their environment."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *where: str) -> None:
         self._mark = f"MINIRT_TEST_MARK={folder}"
         self._out = folder / "out"
         with self._out.open("w") as out, (folder / "err").open("w") as err:
@@ -41,7 +41,7 @@ class Program:
                 [
                     sys.executable,
                     str(Path(__file__).parent / "spark_program.py"),
-                    *(str(folder), str(COUNT), str(PACE)),
+                    *(str(folder), str(COUNT), str(PACE), *where),
                 ],
                 stdout=out,
                 stderr=err,
@@ -60,15 +60,7 @@ class Program:
 
     def all(self, what: str = "") -> list[int]:
         """Living processes of it whose command line contains this."""
-        found = []
-        for entry in Path("/proc").iterdir():
-            try:
-                mine = self._mark.encode() in (entry / "environ").read_bytes().split(b"\0")
-            except OSError:
-                continue
-            if mine and is_alive(int(entry.name)) and what in command_line(int(entry.name)):
-                found.append(int(entry.name))
-        return sorted(found)
+        return [pid for pid in marked(self._mark) if what in command_line(pid)]
 
     def agents(self) -> list[int]:
         return self.all("minirt host")
@@ -77,6 +69,19 @@ class Program:
         """Three agents, two of which have forked a worker."""
         wait_until(lambda: len(self.agents()) == 5, "workers run", _START_S_MAX)
         time.sleep(1)
+
+
+def marked(mark: str) -> list[int]:
+    """Living processes with this in their environment, NAME=VALUE, which those that they start inherit."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        try:
+            mine = mark.encode() in (entry / "environ").read_bytes().split(b"\0")
+        except OSError:
+            continue
+        if mine and is_alive(int(entry.name)):
+            found.append(int(entry.name))
+    return sorted(found)
 
 
 @pytest.fixture
@@ -179,6 +184,25 @@ def test_a_session_of_spark_connect_is_refused() -> None:
     Remote.__module__ = "pyspark.sql.connect.session"
     with pytest.raises(ConfigurationError, match="Spark Connect"):
         SparkCluster(Remote(), slots=2)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        ({"slots": 1}, "the job needs 2 slots, and slots=1 gives fewer; ask for as many, or let"),
+        (
+            {"slots": 1, "min_slots": 2},
+            "the job needs 2 slots, and slots=1 gives fewer; ask for as many$",
+        ),
+    ],
+)
+def test_fewer_slots_than_the_job_could_do_with_are_refused_at_once(
+    given: dict[str, Any], why: str
+) -> None:
+    env = rt.Environment("wide", parallelism=2)
+    env.source(rt.SequenceSource(10)).sink(rt.DiscardSink())
+    with pytest.raises(ConfigurationError, match=why):
+        env.start(cluster=SparkCluster(PlayedSession(), **given))  # type: ignore[arg-type]
 
 
 def test_tasks_are_as_many_as_give_the_slots() -> None:

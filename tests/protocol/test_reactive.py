@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from minirt.errors import ConfigurationError, WorkerLostError
@@ -33,11 +35,11 @@ from tests.protocol.parts import SOURCE, VERTICES, acknowledged, trigger_timer
 from tests.protocol.test_job import SETTINGS, TWO_RESTARTS, fired
 
 REFUSED = ConfigurationError("it would lose an order")
-SETTLE_S, PER_S = 10.0, 100.0
+SETTLE_S, PATIENCE_S, PER_S = 10.0, 20.0, 100.0
 
 
 def reactive(wanted: int = 4, least: int = 1, most: int = 8, rescales: int = 2) -> Reactive:
-    return Reactive(ReactiveSettings(wanted, least, most, SETTLE_S, rescales, PER_S))
+    return Reactive(ReactiveSettings(wanted, least, most, SETTLE_S, PATIENCE_S, rescales, PER_S))
 
 
 def running_with(slots: int, **bounds: int) -> Reactive:
@@ -71,6 +73,15 @@ def test_a_job_waits_for_what_it_states_and_later_for_what_it_had() -> None:
     assert one.begin({}) == AwaitSlots(enough=3, least=2)
     begun(one, 6)
     assert one.begin({}) == AwaitSlots(enough=6, least=2)
+
+
+def test_only_a_job_that_has_run_goes_on_with_fewer_before_the_cluster_gives_up() -> None:
+    one = reactive(wanted=4)
+    begun(one, 2)
+    assert one.begin({}) == AwaitSlots(2, 1, math.inf)
+    begun(one, 2)
+    one.on_prepared()
+    assert one.begin({}) == AwaitSlots(2, 1, PATIENCE_S)
 
 
 def test_a_job_that_runs_with_less_than_the_least_does_not_wait_for_more() -> None:
@@ -214,7 +225,7 @@ def test_a_job_prepares_once_it_knows_its_slots_and_restarts_with_fewer() -> Non
     started(protocol, 1, 2, 2.0)
     protocol.handle(WorkerFailed(1, WorkerLostError("a host is gone")), 3.0)
     assert protocol.status is JobStatus.WAITING
-    assert protocol.handle(fired(TimerKind.RESTART, 1), 8.0) == [AwaitSlots(2, 1)]
+    assert protocol.handle(fired(TimerKind.RESTART, 1), 8.0) == [AwaitSlots(2, 1, PATIENCE_S)]
     assert protocol.handle(SlotsAwaited(1), 70.0) == [PrepareGeneration({}, 1)]
     started(protocol, 2, 1, 71.0)
 
@@ -260,7 +271,7 @@ def test_a_job_grows_behind_a_checkpoint_and_that_is_no_failure() -> None:
     assert not restarts(complete_one(protocol, 1, 10.0))
     (announced,) = restarts(grown := complete_one(protocol, 2, 20.0))
     assert announced.failure.reason is GenerationFailureReason.GROWS
-    assert grown[-1] == AwaitSlots(1, 1)
+    assert grown[-1] == AwaitSlots(1, 1, PATIENCE_S)
     assert protocol.restarts == 1
     assert protocol.handle(SlotsAwaited(2), 20.0) == [PrepareGeneration({}, 2)]
     started(protocol, 2, 2, 21.0)

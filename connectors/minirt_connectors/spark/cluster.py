@@ -12,7 +12,13 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from minirt import ConfigurationError, HostCluster, Invitation, Reactive
 from minirt.units import Duration, positive
-from minirt_connectors.host_process import Agent, QuickFailures, in_one_line, run_host
+from minirt_connectors.host_process import (
+    Agent,
+    QuickFailures,
+    in_one_line,
+    refuse_too_few,
+    run_host,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -78,6 +84,7 @@ class SparkCluster(HostCluster):
         )
 
     def launch(self, invitation: Invitation) -> SparkTasks:
+        refuse_too_few(self, self._tasks * self._slots_each, invitation)
         agent = Agent.invited(invitation, self._slots_each, self.credentials, super().launch)
         return SparkTasks(self._context, invitation.job, self._tasks, agent)
 

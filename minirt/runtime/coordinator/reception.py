@@ -154,16 +154,19 @@ class Reception:
             silent_s = self.hosts.silent_s(host)
             if silent_s > self._timeout_s:
                 self._lose(host, f"{host.name} has been silent for {silent_s:.1f} s")
-        if self._waiting_since is None or self._launch.wait_s is None:
+        wait_s = self._launch.wait_s
+        if self._waiting_since is None or wait_s is None:
             return
         waited_s = time.monotonic() - self._waiting_since
-        if waited_s >= self._launch.wait_s:
-            if self._awaited is not None:
-                self._count(self._awaited.least)
-            else:
+        if self._awaited is None:
+            if waited_s >= wait_s:
                 self._place(self._launch.slots_min)
-            if self._waiting_since is not None:
-                self._give_up()
+        elif waited_s >= min(wait_s, self._awaited.patience_s):
+            self._count(self._awaited.least)
+        if self._waiting_since is None:
+            return
+        if waited_s >= wait_s:
+            self._give_up()
         elif waited_s > _ADVISE_AFTER_S and not self._advised:
             self._advised = True
             logger.warning(

@@ -107,5 +107,8 @@ def reactive_settings(graph: JobGraph, settings: RunSettings) -> ReactiveSetting
         raise ConfigurationError(
             f"reactive: the job cannot have another parallelism, such as {other}: {error}"
         ) from error
-    times = (seconds(reactive.settle), reactive.rescales, seconds(reactive.per))
-    return ReactiveSettings(wanted, least, most, *times)
+    return ReactiveSettings(
+        *(wanted, least, most),
+        *(seconds(reactive.settle), seconds(reactive.patience)),
+        *(reactive.rescales, seconds(reactive.per)),
+    )
