@@ -52,6 +52,8 @@ class Limits:
     """How long a source with nothing to read waits before it asks again."""
     inline_snapshot_bytes: int = 20 * 1024
     """A snapshot up to this size travels in the acknowledgement and is stored in the manifest."""
+    local_copies_bytes: int = 0
+    """How much of its last checkpoints a host keeps on its own disk too, to restart from; 0 for nothing."""
     heartbeat_s: float = 0.2
     """How often a worker reports to the coordinator."""
     connect_timeout_s: float = 30.0

@@ -82,6 +82,11 @@ class CheckpointStorage(PartWriter):
         """Where sinks of the job may keep output until its commit."""
         return self.store.at(self.store.full_path(CheckpointPaths.STAGED).rstrip("/"))
 
+    def near(self, folder: str, bytes_max: int) -> CheckpointStorage:
+        """The same storage, with copies in a local folder of what this host stores."""
+        store = self.store.near(folder, bytes_max)
+        return CheckpointStorage(store, self._inline_bytes_max, self._history_entries)
+
     def check_writable(self) -> None:
         """Raise StorageError if nothing can be stored here, before a job starts to rely on it."""
         self.store.write(CheckpointPaths.PROBE, b"")

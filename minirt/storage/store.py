@@ -7,13 +7,15 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from minirt.config import Limits
 from minirt.errors import MinirtError, StorageError
 from minirt.filesystems import explain, is_of_one_process
 from minirt.storage.fsspec_objects import FsspecObjects
 from minirt.storage.local_files import LocalFiles
+from minirt.storage.near_objects import NearObjects
+from minirt.storage.objects import Objects
 from minirt.storage.retries import PAUSES_S, attempted
 
 T = TypeVar("T")
@@ -23,27 +25,6 @@ _PROTOCOL = re.compile(r"[a-zA-Z0-9+.\-]+(?=://|::)")
 
 class ObjectMissingError(StorageError):
     """The object that was to be read does not exist."""
-
-
-class Objects(Protocol):
-    """The operations that a kind of storage must offer. Paths are relative and already checked.
-
-    A read, listing or existence check that starts after a write, create or delete returned must see
-    it. Raises FileNotFoundError where an object to be read is missing, and anything else on failure.
-    """
-
-    root: str
-    """For messages: what a path is relative to."""
-
-    def read(self, path: str) -> bytes: ...
-    def read_range(self, path: str, start: int, length: int) -> bytes: ...
-    def write(self, path: str, chunks: Iterable[bytes]) -> None: ...
-    def create(self, path: str, chunks: Iterable[bytes]) -> bool: ...
-    def delete(self, path: str) -> None: ...
-    def delete_all(self, paths: Sequence[str]) -> None: ...
-    def sizes(self, prefix: str) -> dict[str, int]: ...
-    def size(self, path: str) -> int: ...
-    def sweep(self, older_than_s: float, is_abandoned: Callable[[str], bool]) -> None: ...
 
 
 class ObjectStore:
@@ -94,6 +75,15 @@ class ObjectStore:
     def at(self, url: str) -> ObjectStore:
         """Another store, with the same options."""
         return ObjectStore(url, self._options, timeout_s=self._timeout_s, pauses_s=self._pauses_s)
+
+    def near(self, folder: str, bytes_max: int) -> ObjectStore:
+        """The same store, with copies in a local folder of what this host stores of checkpoints."""
+        if isinstance(self._objects, NearObjects):
+            return self
+        near = NearObjects(self._objects, folder, bytes_max)
+        return ObjectStore(
+            self._url, self._options, near, timeout_s=self._timeout_s, pauses_s=self._pauses_s
+        )
 
     def full_path(self, path: str) -> str:
         """The path as messages show it."""

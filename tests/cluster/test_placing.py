@@ -52,6 +52,30 @@ def test_workers_are_spread_evenly() -> None:
     assert [list(placed.values()).count(host) for host in there] == [2, 2]
 
 
+def test_who_is_left_keeps_its_slots_when_a_spare_takes_those_of_a_lost_host() -> None:
+    """It may have local copies of their state."""
+    wanted = {worker: worker for worker in range(4)}
+    hosts, [first, second, third, spare], _ = hosts_with(1, 1, 1, 1)
+    spare.ready = False
+    assert hosts.place({0: 0, 1: 1, 2: 2}) == {0: first, 1: second, 2: third}
+    spare.ready = True
+    hosts.remove(first)
+    assert hosts.place({0: 0, 1: 1, 2: 2}) == {0: spare, 1: second, 2: third}
+    first = hosts.add(NoConnection(), "host 0", 1)  # type: ignore[arg-type]
+    first.ready = True
+    assert hosts.place(wanted) == {0: spare, 1: second, 2: third, 3: first}
+
+
+def test_hosts_that_come_get_their_share_of_slots_that_were_shared() -> None:
+    wanted = {worker: worker for worker in range(4)}
+    hosts, [first, second], _ = hosts_with(2, 2)
+    second.ready = False
+    assert set(hosts.place(wanted, 2).values()) == {first}
+    second.ready = True
+    placed = hosts.place(wanted)
+    assert [list(placed.values()).count(host) for host in (first, second)] == [2, 2]
+
+
 def test_subtasks_of_one_index_share_a_slot() -> None:
     placement = {SubtaskId(v, i): v * 2 + i for v in range(3) for i in range(2)}
     assert slots_of(placement) == {0: 0, 1: 1, 2: 0, 3: 1, 4: 0, 5: 1}

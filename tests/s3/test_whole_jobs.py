@@ -50,6 +50,34 @@ def test_a_job_whose_workers_are_killed_puts_out_everything_exactly_once(
         assert endpoint.secret.encode() not in files.cat_file(path), path
 
 
+@pytest.mark.processes
+@needs_proc
+@pytest.mark.parametrize("copies_bytes", [0, 1 << 30])
+def test_a_restart_reads_what_its_host_has_stored_from_local_copies(
+    copies_bytes: int, endpoint: Endpoint, prefix: str, proxy: FaultyProxy
+) -> None:
+    write_input(endpoint, prefix)
+    read: list[str] = []
+
+    def plan(request: Request) -> Fault | None:
+        if request.method == "GET" and not request.lists and "/checkpoints/chk-" in request.key:
+            read.append(request.key)
+        return None
+
+    def kill() -> None:
+        proxy.plan = plan
+        assert send(workers()[0], signal.SIGKILL)
+
+    limits = rt.Limits(inline_snapshot_bytes=0, local_copies_bytes=copies_bytes)
+    env = environment(prefix, endpoint.at(proxy.url).options, parallelism=2)
+    result = env.execute(
+        observer=Watch({("completed", 1): kill}), options=rt.Options(limits=limits)
+    )
+    assert result.restarts >= 1
+    assert bool(read) == (copies_bytes == 0), read
+    check_output(endpoint, prefix)
+
+
 class Disturbance:
     """Breaks requests at random from the first checkpoint on, until so many are broken."""
 

@@ -42,6 +42,8 @@ class Hosts:
         self._monotonic = monotonic
         self._silence_s_max = silence_s_max
         self._hosts: dict[MessageConnection, Host] = {}
+        self._placed: dict[int, Host] = {}
+        """Where the slots of the job were last."""
 
     def __iter__(self) -> Iterator[Host]:
         return iter(list(self._hosts.values()))
@@ -88,20 +90,28 @@ class Hosts:
     def place(self, slot_of: Mapping[int, int], slots_min: int | None = None) -> dict[int, Host]:
         """A host for each worker; `slot_of` says which slot of the job a worker belongs to.
 
-        Each slot of the job gets one of a host, spread evenly; with at least `slots_min`, they share
-        what there is. Empty if there are too few.
+        Each slot of the job gets one of a host, spread evenly, and the one that it had before where that
+        can be; with at least `slots_min`, they share what there is. Empty if there are too few.
         """
         usable = [host for host in self if self._usable(host)]
         slots = sorted(set(slot_of.values()))
         there = self.usable_slots() if usable else 0
         if there is not None and there < (len(slots) if slots_min is None else slots_min):
             return {}
-        taken = dict.fromkeys(usable, 0)
+        share = dict.fromkeys(usable, 0)
+        for _ in slots:
+            host = min(usable, key=lambda one: share[one] / one.slots if one.slots else 0.0)
+            share[host] += 1
         chosen: dict[int, Host] = {}
         for slot in slots:
-            host = min(usable, key=lambda one: taken[one] / one.slots if one.slots else 0.0)
-            taken[host] += 1
-            chosen[slot] = host
+            before = self._placed.get(slot)
+            if before is not None and share.get(before, 0):
+                chosen[slot] = before
+                share[before] -= 1
+        without = [slot for slot in slots if slot not in chosen]
+        left = [host for host in usable for _ in range(share[host])]
+        chosen.update(zip(without, left, strict=True))
+        self._placed = chosen
         return {worker: chosen[slot] for worker, slot in slot_of.items()}
 
     def _usable(self, host: Host) -> bool:

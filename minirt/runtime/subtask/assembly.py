@@ -97,7 +97,8 @@ def assemble(
             origin = Origin(key, channel_id.sender)
             incoming.append(Incoming(channel, origin, link.target_input))
     edges, known = graph.edges_into(id.vertex), deployment.watermarks.get(id)
-    recovered = _recovered(deployment, edges, id, codec, Room(limits.overdraft_bytes, spill))
+    room = Room(limits.overdraft_bytes, spill)
+    recovered = _recovered(deployment, edges, id, codec, room, package.storage)
     restored = RestoredInput(None if known is None else known.watermark, recovered)
     identity = Identity(id, deployment.generation, vertex.operators[0].uid, graph.subtask_name(id))
     with log_fields(operator=identity.head, subtask=id.index):
@@ -268,12 +269,23 @@ def _recovered(
     id: SubtaskId,
     codec: RowCodec,
     room: Room,
+    own: CheckpointStorage | None,
 ) -> RecoveredChannels | None:
     channels = deployment.in_flight.get(id, ())
     if not channels or deployment.restored_from is None:
         return None
-    source = InFlightSource(*deployment.restored_from)
+    source = InFlightSource(*_origin(deployment.restored_from, own))
     return RecoveredChannels(channels, edges, id.index, source, codec, room)
+
+
+def _origin(
+    restored_from: tuple[CheckpointStorage, ManifestKey], own: CheckpointStorage | None
+) -> tuple[CheckpointStorage, ManifestKey]:
+    """Where to read from: in the job's own storage, as this host may have copies of what is there."""
+    storage, key = restored_from
+    if own is not None and own.store.root == storage.store.root:
+        return own, key
+    return storage, key
 
 
 def _restore(
@@ -285,9 +297,9 @@ def _restore(
     """
     if deployment.restored_from is None:
         return
-    storage, key = deployment.restored_from
+    storage, key = _origin(deployment.restored_from, own)
     parts = deployment.restore.get(id, {})
-    same_storage = own is not None and own.store.root == storage.store.root
+    same_storage = storage is own
     refs = {ref for part in parts.values() for ref in part.snapshots}
     for ref in sorted(refs, key=lambda ref: (ref.vertex, ref.subtask)):
         for path, sections in storage.read_state(ref, key):

@@ -51,6 +51,7 @@ from minirt.standard_streams import flush_or_drop, outlive_readers
 
 PYTHON = (sys.executable, *(["-" + "O" * sys.flags.optimize] if sys.flags.optimize else []))
 """Other processes of a job remove assertions if this one does."""
+_COPIES = "copies"
 _FORKED_OK, _FORKED_FAILED = 0, 1
 _GC_THRESHOLDS = (100_000, 20, 50)
 """Records are many, short-lived and free of cycles: looking for cycles every 700 of them is waste."""
@@ -262,6 +263,10 @@ def load(start: TemplateStart) -> JobPackage:
     """The job, with all modules that it needs imported."""
     start.protocols.register()
     package: JobPackage = pickle.loads(start.package)
+    copies_bytes = package.options.limits.local_copies_bytes
+    if package.storage is not None and copies_bytes:
+        folder = os.path.join(start.network.folder, _COPIES)
+        package = replace(package, storage=package.storage.near(folder, copies_bytes))
     graph = package.load_graph()
     if any(node.spec.in_arrays for vertex in graph.vertices for node in vertex.operators):
         pa.array([])  # Imports pandas, else each worker does, in the middle of its first records.
