@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import re
 import secrets
 import signal
@@ -157,6 +158,25 @@ def test_agents_and_workers_end_when_the_program_is_killed(tmp_path: Path) -> No
     finally:
         program.kill()
         program.wait()
+
+
+def test_what_workers_log_is_in_the_log_of_the_program(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    env = rt.Environment("talks", parallelism=1)
+    numbers = env.source(rt.SequenceSource(10, splits=1), uid="talks")
+    numbers.map(_speaks_and_fails).sink(rt.DiscardSink())
+    cluster = PlayedCluster(slots=(1,))
+    with agents_of(env.start(cluster=cluster, restart=rt.Restart.none())) as agents:
+        assert agents.all[0].wait() == 0
+    [told] = [record for record in caplog.records if record.name == "shop"]
+    assert (told.levelname, told.getMessage()) == ("WARNING", "no price: 100 %")
+    assert (told.job, told.operator, told.subtask) == ("talks", "talks", 0)  # type: ignore[attr-defined]
+
+
+def _speaks_and_fails(number: int) -> int:
+    logging.getLogger("shop").warning("no price: 100 %")
+    raise ValueError(number)
 
 
 # Who is refused.

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
+from minirt.monitoring.log_lines import LogLine
+from minirt.monitoring.subtask_metrics import SubtaskMetrics
+from minirt.protocol.ids import SubtaskId
 from minirt.runtime.channels.network import Address, Network
+from minirt.runtime.control.messages import Heartbeat
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,3 +28,8 @@ class WorkerPlace:
         """That of the socket at which it listens."""
         again = f"-{self.life}" if self.life else ""
         return f"w{self.generation}-{self.worker}{again}"
+
+    def heartbeat(
+        self, figures: Mapping[SubtaskId, SubtaskMetrics], logs: tuple[LogLine, ...] = ()
+    ) -> Heartbeat:
+        return Heartbeat(self.generation, self.worker, figures, logs)

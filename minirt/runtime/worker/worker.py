@@ -38,7 +38,6 @@ from minirt.runtime.control.messages import (
     ClockAnswer,
     ClockQuestion,
     FiguresOfCall,
-    Heartbeat,
     PeerBack,
     PeerLost,
     SentCommand,
@@ -65,7 +64,6 @@ from minirt.runtime.worker.wiring import Wiring
 
 _HEARD_FIRST_S = 2.0
 """How long the coordinator may take to hear why another worker ended, before it hears that it did."""
-
 _CLOSE_S_MAX = 5.0
 """How long the event loop may take to end what runs in it."""
 
@@ -79,16 +77,18 @@ def run_worker(package: JobPackage, place: WorkerPlace) -> None:
         end_with_coordinator(place.coordinator, place.network)
     except (OSError, WorkerLostError):
         os._exit(ORPHANED_EXIT)
-    options = package.options
     listener, address = place.network.listen(place.name)
     control.send(WorkerHello(place.generation, place.worker, os.getpid(), address, place.life))
     try:
         assignment = control.receive()
         if isinstance(assignment, Assignment):
-            life = Heartbeat(place.generation, place.worker, {})
-            with control.repeating(life, options.limits.heartbeat_s):
+            with control.repeating(place.heartbeat({}), package.options.limits.heartbeat_s):
                 worker = Worker(package, place, control, listener, assignment)
-            worker.run()
+            try:
+                worker.run()
+            except BaseException:
+                control.send(place.heartbeat({}, worker.lines.take()))
+                raise
             worker.finish()
     except (Exception, SystemExit, KeyboardInterrupt) as error:
         # A worker that finds another one gone is not the first to fail: let it be heard first.
@@ -139,7 +139,7 @@ class Worker:
         self._served = False
         """Whether nobody has worked since the worker last looked at what has arrived."""
         self._heartbeat_at = 0.0
-        self._lines = LineHandler()
+        self.lines = LineHandler()
         self._serve_at = 0.0
         self._warned: set[SubtaskId] = set()
         """The subtasks that were blocked within a record: each is logged once."""
@@ -199,7 +199,7 @@ class Worker:
             job=graph.name,
             generation=generation,
         )
-        keep_lines(self._lines)
+        keep_lines(self.lines)
         logger.info("column keys are worked on by kernels of %s", chosen())
         mine = [id for id, host in assignment.peers.placement.items() if host == self._place.worker]
         built = {
@@ -412,8 +412,7 @@ class Worker:
             subtask.metrics.queued_in_bytes = subtask.input.queued_bytes
             subtask.metrics.input_window_bytes = subtask.input.window_bytes
         figures = {subtask.id: subtask.metrics for subtask in self.subtasks}
-        lines = self._lines.take()
-        self._tell(Heartbeat(self._place.generation, self._place.worker, figures, lines))
+        self._tell(self._place.heartbeat(figures, self.lines.take()))
         self._long_calls.reported()
 
     def _report_call(self, figures: Figures) -> None:
