@@ -16,7 +16,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import minirt as rt
@@ -101,13 +101,25 @@ class Slow:
 
 def measured(hosts: DistantHosts, asked: argparse.Namespace) -> Iterator[dict[str, Any]]:
     """A row of each job."""
-    yield {"mode": asked.mode, **checkpoints(hosts, asked.mode, asked.seconds)}
+    options = sized(asked)
+    yield {"mode": asked.mode, **checkpoints(hosts, asked.mode, asked.seconds, options)}
     for slots, tls, compression in SUMS if asked.records else ():
-        options = {"tls": tls, "compression": compression}
-        yield {"hosts": len(slots), **options, **sums(hosts, slots, asked.records, **options)}
+        network = {"tls": tls, "compression": compression}
+        sum_of = sums(hosts, slots, asked.records, options, **network)
+        yield {"hosts": len(slots), **network, **sum_of}
 
 
-def checkpoints(hosts: DistantHosts, mode: str, seconds: float) -> dict[str, Any]:
+def sized(asked: argparse.Namespace) -> rt.Options:
+    """With queues of the size that was asked for."""
+    limits = rt.Limits()
+    if asked.queue_kb is not None:
+        limits = replace(limits, input_queue_bytes=asked.queue_kb * 1024)
+    return rt.Options(debloat=asked.debloat, limits=limits)
+
+
+def checkpoints(
+    hosts: DistantHosts, mode: str, seconds: float, options: rt.Options
+) -> dict[str, Any]:
     """Of a job that is held up behind the hop between the hosts."""
     env = rt.Environment("distance", parallelism=2)
     rows = env.source(rt.SequenceSource.endless(), uid="numbers").map(numbered)
@@ -117,7 +129,7 @@ def checkpoints(hosts: DistantHosts, mode: str, seconds: float) -> dict[str, Any
     with tempfile.TemporaryDirectory() as storage:
         job = env.start(
             checkpointing=rt.Checkpointing(storage, interval="500ms", mode=mode),
-            options=rt.Options(placement="slots"),
+            options=replace(options, placement="slots"),
             observer=noted,
             cluster=DistantCluster(f"{hosts.address(0)}:0", hosts=hosts, slots=((1, 1), (2, 1))),
         )
@@ -133,16 +145,20 @@ def checkpoints(hosts: DistantHosts, mode: str, seconds: float) -> dict[str, Any
 
 
 def sums(
-    hosts: DistantHosts, slots: Sequence[tuple[int, int]], records: int, **options: Any
+    hosts: DistantHosts,
+    slots: Sequence[tuple[int, int]],
+    records: int,
+    options: rt.Options,
+    **network: Any,
 ) -> dict[str, Any]:
     """Rate of sums by key, by the clock and by CPU time, and what went between the hosts."""
     with tempfile.TemporaryDirectory() as storage:
         work = Work("keyed-sum", records, storage=storage)
         cluster = DistantCluster(
-            f"{hosts.address(0)}:0", hosts=hosts, slots=tuple(slots), **options
+            f"{hosts.address(0)}:0", hosts=hosts, slots=tuple(slots), **network
         )
         before = _received(hosts)
-        job, _ = start(work, cluster=cluster)
+        job, _ = start(work, options, cluster)
         with ended(job):
             _runs(job)
             trees = [ProcessTree(process.pid) for process in _started[-1].processes]
@@ -190,6 +206,8 @@ def main() -> None:
     parser.add_argument("--rtt-ms", type=float, nargs="+", default=[0, 1, 50])
     parser.add_argument("--jitter-ms", type=float, default=0, help="on each way, at most")
     parser.add_argument("--megabytes-per-s", type=float, help="of each link; else what goes")
+    parser.add_argument("--queue-kb", type=int, help="of each channel, Limits.input_queue_bytes")
+    parser.add_argument("--debloat", help="of all jobs, Options.debloat, such as 500ms")
     parser.add_argument("--mode", default="unaligned")
     parser.add_argument("--seconds", type=float, default=15, help="of each job with checkpoints")
     parser.add_argument("--records", type=int, default=20_000_000, help="of each sum; 0 for none")

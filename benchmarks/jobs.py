@@ -234,7 +234,7 @@ def start(
     """The job, under way, in as many processes as its parallelism; the options of `work` come on top."""
     env = rt.Environment(parallelism=work.parallelism)
     sink = BUILDS[work.work](env, work)
-    checkpointing = None
+    checkpointing, options = None, options or rt.Options()
     if work.checkpoint_ms:
         every = f"{work.checkpoint_ms}ms"
         checkpointing = rt.Checkpointing(work.storage, interval=every, mode=work.mode)
@@ -243,10 +243,10 @@ def start(
         checkpointing=checkpointing,
         cluster=cluster,
         options=replace(
-            options or rt.Options(),
+            options,
             buffer_timeout=f"{work.buffer_timeout_ms}ms",
             placement="slots",
-            limits=rt.Limits(source_poll_s=_POLL_S),
+            limits=replace(options.limits, source_poll_s=_POLL_S),
         ),
     )
     return job, sink

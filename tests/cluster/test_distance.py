@@ -142,7 +142,7 @@ def test_the_benchmark_has_a_row_for_each_job(tmp_path: Path) -> None:
         pass  # Else it is skipped.
     report = tmp_path / "report.json"
     command = [sys.executable, "-m", "benchmarks.hosts", "--rtt-ms", "20", "--seconds", "6"]
-    command += ["--records", "100000", "--json", str(report)]
+    command += ["--records", "100000", "--queue-kb", "1024", "--json", str(report)]
     subprocess.run(command, cwd=ROOT, check=True, timeout=200, capture_output=True)
     slow, *sums = json.loads(report.read_text())["rows"]
     assert slow["checkpoint_ms"]["p50"] > 20
