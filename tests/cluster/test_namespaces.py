@@ -37,7 +37,7 @@ class Hosts:
             ip("netns", "add", name)
             ip("link", "add", self._link(number), "type", "veth", "peer", "eth0", "netns", name)
             ip("link", "set", self._link(number), "master", self._bridge, "up")
-            ip("-n", name, "address", "add", f"{self._net}.{number}/24", "dev", "eth0")
+            ip("-n", name, "address", "add", f"{self.address_of(number)}/24", "dev", "eth0")
             for device in ("eth0", "lo"):
                 ip("-n", name, "link", "set", device, "up")
 
@@ -45,11 +45,21 @@ class Hosts:
         """What runs a command on a host."""
         return ("ip", "netns", "exec", self.names[number - 1])
 
+    def address_of(self, number: int) -> str:
+        return f"{self._net}.{number}"
+
     def cut_off(self, number: int) -> None:
         ip("link", "set", self._link(number), "down")
 
     def join_again(self, number: int) -> None:
         ip("link", "set", self._link(number), "up")
+
+    def mute(self, number: int) -> None:
+        """What it sends to the coordinator is lost; it still hears."""
+        ip("-n", self.names[number - 1], "route", "add", "blackhole", f"{self.address}/32")
+
+    def unmute(self, number: int) -> None:
+        ip("-n", self.names[number - 1], "route", "del", "blackhole", f"{self.address}/32")
 
     def close(self) -> None:
         for name in self.names:
@@ -86,9 +96,13 @@ def test_a_host_that_is_lost_is_replaced_by_another_one(
         assert finishes(job, tmp_path).restarts >= 1
 
 
+@pytest.mark.parametrize("way", ["both ways", "one way"])
 def test_a_host_that_is_cut_off_ends_its_workers_and_comes_back(
-    hosts: Hosts, tmp_path: Path
+    hosts: Hosts, tmp_path: Path, way: str
 ) -> None:
+    cut_off, join = (
+        (hosts.cut_off, hosts.join_again) if way == "both ways" else (hosts.mute, hosts.unmute)
+    )
     cluster = PlayedCluster(listen=f"{hosts.address}:0")
     job = start(tmp_path, cluster, mode="unaligned", heartbeat_timeout="2s", case="reduced")
     with agents_of(job) as agents:
@@ -98,14 +112,14 @@ def test_a_host_that_is_cut_off_ends_its_workers_and_comes_back(
         time.sleep(0.3)
         number, cut = next((n, agent) for n, agent in enumerate(agents.all, 1) if agent.workers)
         zombies = cut.workers
-        hosts.cut_off(number)
+        cut_off(number)
         try:
             wait_until(lambda: job.restarts >= 1, "its generation fails")
             # Its agent hears nothing of the coordinator either.
             wait_until(lambda: not any(is_alive(pid) for pid in zombies), "zombies end", 60)
             running(job)
         finally:
-            hosts.join_again(number)
+            join(number)
         finishes(job, tmp_path, "reduced")
 
 
