@@ -96,7 +96,7 @@ class SimulatedStore(ObjectStore):
 
 
 class SimulatedObjects:
-    """A process's view of a disk: an implementation of `minirt.storage.store.Objects`."""
+    """A process's view of a disk: an implementation of `minirt.storage.objects.Objects`."""
 
     def __init__(self, root: str, disk: Disk, gate: Gate) -> None:
         self.root = root
