@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -213,6 +214,7 @@ def main() -> None:
     parser.add_argument("--records", type=int, default=20_000_000, help="of each sum; 0 for none")
     parser.add_argument("--json", help="write the rows to this file, - for standard output")
     asked = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # And clean up.
     bandwidth = None if asked.megabytes_per_s is None else asked.megabytes_per_s * _MEGABYTE
     rows = []
     for rtt_ms in asked.rtt_ms:
