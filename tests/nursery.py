@@ -6,6 +6,7 @@ ends it.
 
 from __future__ import annotations
 
+import atexit
 import builtins
 import ctypes
 import gc
@@ -19,6 +20,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import astuple, dataclass
@@ -37,6 +39,7 @@ COMMAND_BYTES = 2048
 """So much of a command line is shown."""
 
 _UP_S_MAX = 60.0
+_PR_SET_CHILD_SUBREAPER = 36
 _AT_START = ("PYTHON", "LC_", "LANG", "LD_", "ARROW_", "NUMBA_", "OMP_", "OPENBLAS_", "MALLOC_")
 """Variables that an interpreter or a library reads when it starts; their names begin so."""
 _LOADED = (
@@ -58,6 +61,10 @@ LOADED_IF_USED = (
     "confluent_kafka",
 )
 """These as well, where the tests have them: jobs of the same tests need them."""
+
+
+_loaded_modules: set[str] = set()
+"""Names of the modules that forks find loaded."""
 
 
 @dataclass(frozen=True)
@@ -104,25 +111,50 @@ def _read_at_start(environ: Any) -> dict[bytes, bytes]:
     }
 
 
-def ask(sock: socket.socket, start: Start, files: Sequence[int]) -> int | None:
-    """Have a nursery or a spare start this with these standard streams; the process id.
+class Door:
+    """Where a process asks for forks that are its children, one after the other."""
 
-    None if nobody answers, or a stream is closed.
-    """
-    told, tells = os.pipe()
-    with os.fdopen(told, "rb") as answer:
-        try:
-            with tempfile.TemporaryFile() as request:  # An environment may be larger than a packet.
-                marshal.dump(astuple(start), request)
-                request.flush()
-                socket.send_fds(sock, [b"start"], [*files, tells, request.fileno()])
-        except OSError:
-            return None
-        finally:
-            os.close(tells)
-        if not select.select([answer], [], [], _UP_S_MAX)[0]:
-            return None
-        return int(answer.read() or 0) or None
+    def __init__(self, sock: socket.socket) -> None:
+        self._sock = sock
+        self._lock = threading.Lock()
+        self._libc = ctypes.CDLL(None)
+
+    def fork(self, start: Start, files: Sequence[int]) -> int | None:
+        """The process id of the fork that becomes this, with these standard streams.
+
+        None if nobody answers, or a stream is closed.
+        """
+        with self._lock:
+            self._adopt(True)
+            try:
+                return self._ask(start, files)
+            finally:
+                self._adopt(False)
+
+    def _adopt(self, orphans: bool) -> None:
+        """Whether this process becomes the parent of orphans among what it has started."""
+        self._libc.prctl(_PR_SET_CHILD_SUBREAPER, int(orphans), 0, 0, 0)
+
+    def _ask(self, start: Start, files: Sequence[int]) -> int | None:
+        told, tells = os.pipe()
+        with os.fdopen(told, "rb") as answer:
+            try:
+                with (
+                    tempfile.TemporaryFile() as request
+                ):  # An environment may be larger than a packet.
+                    marshal.dump(astuple(start), request)
+                    request.flush()
+                    socket.send_fds(self._sock, [b"start"], [*files, tells, request.fileno()])
+            except OSError:
+                return None
+            finally:
+                os.close(tells)
+            if not select.select([answer], [], [], _UP_S_MAX)[0]:
+                return None
+            return int(answer.read() or 0) or None
+
+    def close(self) -> None:
+        self._sock.close()
 
 
 def streams(call: Sequence[Any]) -> list[int]:
@@ -134,35 +166,48 @@ def streams(call: Sequence[Any]) -> list[int]:
 def serve(fd: int, used: Sequence[str]) -> CodeType:
     """The life of a nursery. It returns in forks only, with the program to run."""
     paths = sys.path[1:]
+    atexit.register(_leave_loaded_modules)  # What is registered first is called last.
     _load(used)
     sock = socket.socket(fileno=fd)
     while True:
         files = _next(sock)
-        between = os.fork()
-        if between:
-            for file in files:
-                os.close(file)
-            os.waitpid(between, 0)
-            continue
-        between = os.getpid()
-        if os.fork():
-            os._exit(0)  # The process that has started the nursery adopts its fork.
-        sock.close()
-        while os.getppid() == between:
-            time.sleep(0.0005)
-        start = _read(files)
-        if start.arguments[1:] == TEMPLATE or start.arguments[1:4] == AGENT:
-            return _become(start, files, paths)  # All its children are workers.
-        spare = _fork_spare(files)
-        return (
-            _become(start, files, paths) if spare is None else _become(_read(spare), spare, paths)
-        )
+        if _is_adopted_fork():
+            sock.close()
+            return _begin(files, paths)
+        for file in files:
+            os.close(file)
+
+
+def _is_adopted_fork() -> bool:
+    """Fork this process; the one that has asked adopts the fork. True in the fork."""
+    between = os.fork()
+    if between:
+        os.waitpid(between, 0)
+        return False
+    between = os.getpid()
+    if os.fork():
+        os._exit(0)
+    while os.getppid() == between:
+        time.sleep(0.0005)
+    return True
+
+
+def _begin(files: list[int], paths: list[str]) -> CodeType:
+    """Make this process what is asked for in the last of the files; returns the program."""
+    start = _read(files)
+    # All children of templates and agents are workers.
+    if start.arguments[1:] != TEMPLATE and start.arguments[1:4] != AGENT:
+        wanted = _fork_spare(files)
+        if wanted is not None:
+            return _begin(wanted, paths)
+    return _become(start, files, paths)
 
 
 def _fork_spare(files: list[int]) -> list[int] | None:
-    """Fork a spare, which waits for the first template that this process starts, and becomes it.
+    """Fork a spare, which waits for the first interpreter that this process starts, and becomes it.
 
-    In the spare it returns the files of the template. `files` are those of this process.
+    In the spare it returns the files of that one; before, the spare forks the next one. `files` are those
+    of this process.
     """
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     if os.fork() == 0:
@@ -170,20 +215,21 @@ def _fork_spare(files: list[int]) -> list[int] | None:
         for file in files:
             os.close(file)
         interrupted = signal.signal(signal.SIGINT, signal.SIG_DFL)  # It would print a traceback.
-        wanted = _next(theirs)
+        while True:
+            wanted = _next(theirs)
+            if not _is_adopted_fork():
+                break
+            for file in wanted:
+                os.close(file)
         signal.signal(signal.SIGINT, interrupted)
         theirs.close()
         return wanted
     theirs.close()
-    waiting = [ours]
-    mine = os.getpid()
+    door, mine = Door(ours), os.getpid()
 
     def fork_exec(*call: Any) -> int:
-        start = Start.of(call) if waiting and os.getpid() == mine else None
-        if start is None or start.arguments[1:] != TEMPLATE:
-            return cold_start(*call)
-        with waiting.pop() as sock:
-            return ask(sock, start, streams(call)) or cold_start(*call)
+        start = Start.of(call) if os.getpid() == mine else None
+        return (start and door.fork(start, streams(call))) or cold_start(*call)
 
     subprocess._fork_exec = fork_exec  # type: ignore[attr-defined]
     return None
@@ -199,7 +245,17 @@ def _load(used: Sequence[str]) -> None:
     for name in minirt.__all__:
         getattr(minirt, name)
     pa.array([])  # And pandas: each template of a job with columns would import it.
+    _loaded_modules.update(sys.modules.keys() - {"__main__", "builtins", "sys"})
     gc.freeze()  # No child looks for cycles in it, which would copy all its pages.
+
+
+def _leave_loaded_modules() -> None:
+    """Keep an interpreter that ends from taking apart what the nursery has loaded.
+
+    To free it would copy nearly all pages of the nursery: that takes longer than many a program.
+    """
+    left = {name: sys.modules.pop(name) for name in _loaded_modules & sys.modules.keys()}
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(left))
 
 
 def _next(sock: socket.socket) -> list[int]:

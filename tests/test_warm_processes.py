@@ -115,6 +115,22 @@ def started(command: list[str], environ: dict[str, str] | None = None) -> Start 
     return Start.of((*call, True, False, -1, None, None, None, -1, None, True))
 
 
+def test_each_interpreter_that_a_program_starts_is_its_child_and_warm() -> None:
+    about = "import os, sys; print('minirt' in sys.modules, os.getppid())"
+    again = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {about!r}])"
+    code = (
+        "import os, subprocess, sys\n"
+        f"for code in {[about, about, again, about]}:\n"
+        "    subprocess.run([sys.executable, '-c', code], check=True)\n"
+        "print(os.getpid())\n"
+    )
+    status, out, err = ran("-c", code, cold=False)
+    *said, own = out.splitlines()
+    assert (status, err) == (0, "")
+    assert [line.split()[0] for line in said] == ["True"] * 4
+    assert [line.split()[1] == own for line in said] == [True, True, False, True]
+
+
 def test_a_template_has_no_children_but_workers() -> None:
     seen: list[set[int]] = []
 

@@ -10,13 +10,12 @@ differ: minirt and what it imports are there from the start, and all forks of a 
 that are about starting use the fixture `cold_starts`; options of the interpreter, or variables that it
 reads when it starts, have it start as usual.
 
-A program from the nursery has a spare fork of what it was before it began: the template of its first job.
-Other processes that it starts are of the usual kind.
+A program from the nursery has a spare fork of what it was before it began. The spare becomes the next
+interpreter that the program starts, the template of a job or another program, and leaves the next spare.
 """
 
 from __future__ import annotations
 
-import ctypes
 import os
 import socket
 import subprocess
@@ -27,19 +26,14 @@ from contextlib import contextmanager
 
 import pytest
 
-from tests import nursery
-from tests.nursery import COMMAND_BYTES, LOADED_IF_USED, ROOT, Start, cold_start, streams
-
-_PR_SET_CHILD_SUBREAPER = 36
+from tests.nursery import COMMAND_BYTES, LOADED_IF_USED, ROOT, Door, Start, cold_start, streams
 
 
 class Nursery:
     """The process that forks; it ends when its socket closes."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._libc = ctypes.CDLL(None)
-        self._sock, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         used = [name for name in LOADED_IF_USED if name in sys.modules]
         code = (
             f"import sys; sys.path.insert(1, {str(ROOT)!r}); from tests.nursery import serve; "
@@ -56,19 +50,7 @@ class Nursery:
                 process_group=0,
                 env=environ,
             )
-
-    def fork(self, start: Start, files: list[int]) -> int | None:
-        """A child of this process; None if there is no nursery any more."""
-        with self._lock:
-            self._adopt(True)
-            try:
-                return nursery.ask(self._sock, start, files)
-            finally:
-                self._adopt(False)
-
-    def _adopt(self, orphans: bool) -> None:
-        """Whether this process becomes the parent of orphans among what it has started."""
-        self._libc.prctl(_PR_SET_CHILD_SUBREAPER, int(orphans), 0, 0, 0)
+        self.door = Door(ours)
 
     @property
     def gone(self) -> bool:
@@ -76,7 +58,7 @@ class Nursery:
         return self._process.poll() is not None
 
     def close(self) -> None:
-        self._sock.close()
+        self.door.close()
         self._process.wait()
 
 
@@ -102,7 +84,7 @@ def warm_processes() -> Iterator[None]:
         with lock:
             if not nurseries or nurseries[-1].gone:
                 nurseries.append(Nursery())
-        return nurseries[-1].fork(start, streams(call)) or cold_start(*call)
+        return nurseries[-1].door.fork(start, streams(call)) or cold_start(*call)
 
     with pytest.MonkeyPatch.context() as patch:
         if sys.platform == "linux":
