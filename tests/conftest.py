@@ -83,6 +83,14 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     gc.freeze()
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _loaded_since() -> Iterator[None]:
+    """Likewise what a module has loaded: the contract of sinks looks for cycles after each test."""
+    yield
+    gc.collect()
+    gc.freeze()
+
+
 @pytest.fixture
 def registry(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """The registry of jobs, one of the test's own."""
