@@ -67,7 +67,13 @@ def test_data_on_a_narrow_link_makes_nobody_look_dead(tmp_path: Path) -> None:
             assert finishes(job, tmp_path, count=30_000).restarts == 0
 
 
-@pytest.mark.parametrize("tls", [False, True])
+@pytest.mark.parametrize(
+    "tls",
+    [
+        pytest.param(False, marks=pytest.mark.soak),  # The benchmark below compares them, too.
+        True,
+    ],
+)
 def test_data_that_is_compressed_takes_fewer_bytes_between_hosts(tmp_path: Path, tls: bool) -> None:
     came: list[int] = []
     for compression in (None, "lz4"):

@@ -13,6 +13,7 @@ from tests.s3.endpoint import Endpoint
 
 @pytest.mark.spark
 @pytest.mark.processes
+@pytest.mark.soak  # tests/cli has the demo, and test_whole_jobs.py kills on S3.
 def test_two_workers_are_killed_and_nothing_is_lost_or_duplicated(
     tmp_path: Path, endpoint: Endpoint, prefix: str
 ) -> None:
