@@ -21,6 +21,8 @@ from minirt.settings.catalogue import (
 )
 
 PREFIX = "MINIRT_"
+NO_OPTIONS = frozenset(("MINIRT_CREDENTIALS", "MINIRT_PEERS"))
+"""Variables that begin likewise, of `minirt host` and of `minirt compare --peers`."""
 FILE_BYTES_MAX = 1 << 20
 
 
@@ -54,7 +56,7 @@ def from_environment(environ: Mapping[str, str]) -> Layer:
     """The options that variables such as MINIRT_CHECKPOINTING_INTERVAL give; others are ignored."""
     given = {}
     for variable, text in environ.items():
-        if variable.startswith(PREFIX):
+        if variable.startswith(PREFIX) and variable not in NO_OPTIONS:
             key = _key_of(variable)
             given[key] = _read(key, text, variable)
     return given

@@ -84,6 +84,11 @@ def test_nothing_given_leaves_the_code_as_it_is() -> None:
     assert load_settings(defaults=code, environ={"PATH": "x"}) == code
 
 
+@pytest.mark.parametrize("variable", ["MINIRT_CREDENTIALS", "MINIRT_PEERS"])
+def test_variables_of_commands_are_no_options(variable: str) -> None:
+    assert load_settings(environ={variable: "/somewhere"}) == settings()
+
+
 def test_another_choice_takes_the_options_of_the_old_one_with_it(file: Path) -> None:
     given = settings("checkpointing.mode=unaligned", "restart.strategy=none", file=file)
     assert given.checkpointing is not None
