@@ -39,6 +39,8 @@ NUMPY_ALONE = "kernels=numpy"
 """An argument of the program: without compiled kernels."""
 ON_DEMAND = "flush=on_demand"
 """Likewise: buffers leave as soon as nobody has anything else to do."""
+LONG_QUEUES = "row_queues=long"
+"""Likewise: rows may fill queues as columns may."""
 
 Build = Callable[[rt.Environment, Work], CheckSink]
 
@@ -254,7 +256,12 @@ def start(
 
 def main() -> None:
     work = Work.parse(sys.argv[1:])
+    long = rt.Limits(
+        row_input_queue_bytes=rt.Limits().input_queue_bytes,
+        row_output_queue_bytes=rt.Limits().output_queue_bytes,
+    )
     options = rt.Options(
+        limits=long if LONG_QUEUES in sys.argv[1:] else rt.Limits(),
         kernels="numpy" if NUMPY_ALONE in sys.argv[1:] else "auto",
         flush="on_demand" if ON_DEMAND in sys.argv[1:] else "timeout",
     )

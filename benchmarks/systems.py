@@ -102,6 +102,12 @@ PEERS: Mapping[str, System] = {
             name="minirt-on-demand",
             command=(*MINIRT.command, "flush=on_demand"),
         ),
+        replace(
+            MINIRT,
+            name="minirt-long-queues",
+            command=(*MINIRT.command, "row_queues=long"),
+            works=_works("keyed-sum-rows", "latency"),
+        ),
         System(
             "flink",
             _COLUMN_WORKS | _works("latency"),

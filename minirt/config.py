@@ -23,6 +23,10 @@ class Limits:
     """What a channel holds at the receiver; also the credit that its sender gets."""
     output_queue_bytes: int = 256 * 1024
     """What a subtask may hold for one channel before it takes no further input (soft backpressure)."""
+    row_input_queue_bytes: int = 64 * 1024
+    """How much of `input_queue_bytes` rows may fill, whose frames are smaller than those of columns."""
+    row_output_queue_bytes: int = 32 * 1024
+    """How much of `output_queue_bytes` rows may fill."""
     overdraft_bytes: int = 16 * 1024 * 1024
     """How much memory one record's output may add on top, and recovered in-flight data may take; the rest
     waits on local disk."""
@@ -92,9 +96,9 @@ class Queues:
     """Sizes of the channels into one operator that differ from those of the job; None: as in the job."""
 
     input_bytes: int | None = None
-    """What each channel holds at the operator, instead of `Limits.input_queue_bytes`."""
+    """What each channel holds at the operator, of rows as of columns, instead of what the limits say."""
     output_bytes: int | None = None
-    """What a sender may hold for each channel, instead of `Limits.output_queue_bytes`."""
+    """What a sender may hold for each channel, likewise."""
     debloat: Duration | Literal["off"] | None = None
     """How long the data in a channel should last, instead of `Options.debloat`; "off" leaves it alone."""
 
@@ -196,6 +200,8 @@ class Options:
             limits,
             input_queue_bytes=own.input_bytes or limits.input_queue_bytes,
             output_queue_bytes=own.output_bytes or limits.output_queue_bytes,
+            row_input_queue_bytes=own.input_bytes or limits.row_input_queue_bytes,
+            row_output_queue_bytes=own.output_bytes or limits.row_output_queue_bytes,
         )
         if own.debloat is None:
             return limits, self.debloat_s

@@ -13,6 +13,8 @@ from minirt import ConfigurationError, Limits, Options, Queues
 from minirt.graph.planner import build_execution_graph
 from minirt.modes import MODES
 from minirt.protocol.ids import SubtaskId
+from minirt.runtime.channels.channels import RowRoom
+from minirt.runtime.channels.frames import Frame, Kind
 from minirt.runtime.control.package import Deployment, JobPackage
 from minirt.runtime.coordinator.local import LocalPorts
 from minirt.runtime.subtask.assembly import Assembled, assemble
@@ -52,6 +54,7 @@ def sizes(options: Options) -> list[tuple[int, int, bool]]:
         assert debloated == (output.share < 1)
         largest = input.debloater._bytes_max if input.debloater else input.window_bytes
         assert output._window_bytes_max == largest
+        assert output.rows.window_bytes == input._row_window_bytes
         found.append((output.queue_bytes_max, largest, debloated))
     return found
 
@@ -76,6 +79,17 @@ def test_both_ends_have_the_sizes_of_the_operator_that_reads(
     options: dict[str, Any], expected: list[tuple[int, int, bool]]
 ) -> None:
     assert sizes(Options(limits=LIMITS, **options)) == expected
+
+
+def test_sizes_for_an_operator_hold_for_rows_as_they_hold_for_columns() -> None:
+    _, slow, out = subtasks(
+        Options(queues={"out": Queues(input_bytes=1 << 20, output_bytes=1 << 19)})
+    )
+    (output,) = slow.outputs.values()
+    assert output.rows == RowRoom(1 << 19, 1 << 20)
+    ((_, input),) = out.inputs.values()
+    input.put(Frame(Kind.ROWS, b"rows"))
+    assert input.room_bytes == 1 << 20
 
 
 @pytest.mark.parametrize("queues", [Queues(50, 20), Queues(debloat="10ms")])

@@ -20,8 +20,8 @@ from minirt.monitoring.subtask_metrics import SubtaskMetrics
 from minirt.partitionings import Broadcast, Rebalance
 from minirt.protocol.ids import SubtaskId
 from minirt.runtime.channels.buffers import Outlet
-from minirt.runtime.channels.channels import OutputChannel
-from minirt.runtime.channels.frames import Frame, Kind
+from minirt.runtime.channels.channels import InputChannel, OutputChannel, RowRoom
+from minirt.runtime.channels.frames import HEADER, Frame, Kind
 from minirt.runtime.channels.output import LinkOutput
 from minirt.runtime.control.package import Deployment, JobPackage
 from minirt.runtime.coordinator.local import LocalPorts
@@ -165,3 +165,57 @@ def test_subtask_does_not_flood_the_small_queue_of_a_slow_receiver() -> None:
         consumed += sum(frame.size for frame in sent(channel) if frame.is_data)
         channel.on_credit(consumed, 16 * 1024)
     assert max(fills) < 4
+
+
+ROWS = RowRoom(queue_bytes=1000, window_bytes=2000)
+
+
+def rows(size: int) -> Frame:
+    return Frame(Kind.ROWS, bytes(size - HEADER.size))
+
+
+def columns(size: int) -> Frame:
+    return Frame(Kind.COLUMNS, bytes(size - HEADER.size))
+
+
+def test_rows_fill_a_smaller_part_of_a_queue_than_columns() -> None:
+    channel = OutputChannel(LARGE, LARGE, rows=ROWS)
+    channel.put(columns(1000))
+    assert channel.fill < 0.01
+    channel.put(rows(1000))
+    assert channel.fill == 2
+    channel.on_credit(0, 1)  # Debloating may ask for less still.
+    assert channel.fill > 1000
+
+
+def test_rows_have_less_under_way_than_columns() -> None:
+    channel = OutputChannel(LARGE, LARGE, rows=ROWS)
+    for _ in range(3):
+        channel.put(rows(1000))
+    assert len(sent(channel)) == 2
+    channel.on_credit(1000, LARGE)
+    assert len(sent(channel)) == 1
+    for _ in range(3):
+        channel.put(columns(1000))
+    assert len(sent(channel)) == 3
+
+
+def test_credit_for_rows_comes_before_their_sender_has_to_wait() -> None:
+    """By the window of columns, it would come once four frames were taken, and two are under way."""
+    channel, granted = InputChannel(LARGE, None, ROWS.window_bytes), list[int]()
+    channel.grant = lambda consumed, window: granted.append(consumed)
+    for _ in range(2):
+        channel.put(rows(1000))
+    assert channel.room_bytes == ROWS.window_bytes
+    channel.take()
+    assert granted == [1000]
+    channel.put(columns(1000))
+    assert channel.room_bytes == LARGE
+
+
+def test_frames_of_rows_fit_their_part_of_a_queue() -> None:
+    channel = OutputChannel(LARGE, LARGE, rows=ROWS)
+    link_output([channel], Rebalance()).emit(Rows([f"{n:0100}" for n in range(500)]))
+    assert sent(channel)[-1].size == pytest.approx(ROWS.queue_bytes, rel=0.25)
+    [first, *_] = column_frames(OutputChannel(LARGE, LARGE, rows=ROWS))
+    assert first.records * 8 == pytest.approx(FRAME_BYTES, rel=0.1)

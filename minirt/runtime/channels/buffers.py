@@ -60,7 +60,8 @@ class ChannelBuffer:
 
     @property
     def _frame_bytes(self) -> int:
-        return self._fitting(self._outlet.limits.frame_bytes)
+        queue = min(end.rows.queue_bytes for end in self._channels)
+        return self._fitting(min(self._outlet.limits.frame_bytes, queue))
 
     @property
     def column_frame_bytes(self) -> int:

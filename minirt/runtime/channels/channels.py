@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import takewhile
 
 from minirt.protocol.ids import ChannelId
@@ -25,11 +26,21 @@ from minirt.runtime.channels.frames import Frame, Kind
 from minirt.runtime.channels.spill import Spill, SpilledFrame
 
 
+@dataclass(frozen=True, slots=True)
+class RowRoom:
+    """What a channel may hold at each end while rows come through it: frames of rows are smaller than those
+    of columns, so they need less."""
+
+    queue_bytes: int
+    window_bytes: int
+
+
 class OutputChannel:
     """The sending end. `wake` is called when a frame was put into an empty queue, `barrier_left` when a
     barrier was taken from the queue, and `changed` when `fill` may have changed.
 
-    `window_bytes` is the largest window that the receiver may grant, and the first one.
+    `window_bytes` is the largest window that the receiver may grant, and the first one. `rows` are bounds
+    that hold for rows besides.
 
     Memory holds at most `overdraft_bytes` more than a full queue; what is beyond goes to `spill`.
     """
@@ -40,8 +51,10 @@ class OutputChannel:
         window_bytes: int,
         overdraft_bytes: int = 0,
         spill: Spill | None = None,
+        rows: RowRoom | None = None,
     ) -> None:
         self.queue_bytes_max = queue_bytes_max
+        self.rows = rows or RowRoom(queue_bytes_max, window_bytes)
         self.share = 1.0
         """The part of the largest window that is granted; queue and frames shrink in proportion."""
         self.queued_bytes = 0
@@ -56,11 +69,14 @@ class OutputChannel:
         self._sent_bytes = 0
         self._consumed_bytes = 0
         self._window_bytes = self._window_bytes_max = window_bytes
+        self._has_rows = False
+        """Whether the newest data is rows."""
 
     @property
     def fill(self) -> float:
         """How full the queue is; from 1 on the subtask should take no further input for its sake."""
-        return self.queued_bytes / (self.queue_bytes_max * self.share)
+        full = self.queue_bytes_max * self.share
+        return self.queued_bytes / (min(full, self.rows.queue_bytes) if self._has_rows else full)
 
     @property
     def overdrawn(self) -> bool:
@@ -78,8 +94,10 @@ class OutputChannel:
 
         Never refuses: it is the caller that stops when the queue is full, or overdrawn.
         """
-        if isinstance(frame, Frame) and frame.is_data and frame.size > self._room_bytes:
-            frame = self.spill.add(frame) or frame
+        if frame.is_data:
+            self._has_rows = frame.kind == Kind.ROWS
+            if isinstance(frame, Frame) and frame.size > self._room_bytes:
+                frame = self.spill.add(frame) or frame
         self._frames.append(frame)
         self.queued_bytes += frame.size
         if isinstance(frame, SpilledFrame):
@@ -145,7 +163,12 @@ class OutputChannel:
 
     def _has_credit(self, frame: Frame | SpilledFrame) -> bool:
         under_way = self._sent_bytes - self._consumed_bytes
-        return not frame.is_data or under_way == 0 or under_way + frame.size <= self._window_bytes
+        if not frame.is_data or under_way == 0:
+            return True
+        window = self._window_bytes
+        if frame.kind == Kind.ROWS:
+            window = min(window, self.rows.window_bytes)
+        return under_way + frame.size <= window
 
     @property
     def control_is_next(self) -> bool:
@@ -172,11 +195,20 @@ class OutputChannel:
 class InputChannel:
     """The receiving end. `grant` is called with new credit once it is worth a message.
 
-    The credit window is `window_bytes`, unless a debloater sizes it.
+    The credit window is `window_bytes`, unless a debloater sizes it. Of rows, senders have at most
+    `row_window_bytes` under way.
     """
 
-    def __init__(self, window_bytes: int, debloater: Debloater | None = None) -> None:
+    def __init__(
+        self,
+        window_bytes: int,
+        debloater: Debloater | None = None,
+        row_window_bytes: int | None = None,
+    ) -> None:
         self._window_bytes = window_bytes
+        self._row_window_bytes = window_bytes if row_window_bytes is None else row_window_bytes
+        self._has_rows = False
+        """Whether the newest data is rows."""
         self.debloater = debloater
         self.queued_bytes = 0
         self.frames: deque[Frame] = deque()
@@ -189,12 +221,19 @@ class InputChannel:
     def window_bytes(self) -> int:
         return self._window_bytes if self.debloater is None else self.debloater.window_bytes
 
+    @property
+    def room_bytes(self) -> int:
+        """How much of what comes through now may be under way."""
+        window = self.window_bytes
+        return min(window, self._row_window_bytes) if self._has_rows else window
+
     def put(self, frame: Frame) -> None:
         if not self.frames:
             self.resume()
         self.frames.append(frame)
         if frame.is_data:
             self.queued_bytes += frame.size
+            self._has_rows = frame.kind == Kind.ROWS
 
     def take(self) -> Frame:
         frame = self.frames.popleft()
@@ -203,7 +242,7 @@ class InputChannel:
             self._consumed_bytes += frame.size
             # An empty queue is always told: the sender may be waiting to send an oversized frame alone.
             ungranted = self._consumed_bytes - self._granted_bytes
-            if ungranted >= self.window_bytes // 4 or not self.queued_bytes:
+            if ungranted >= self.room_bytes // 4 or not self.queued_bytes:
                 self._grant()
         return frame
 
@@ -251,8 +290,8 @@ class InputGate:
         return sum(channel.queued_bytes for channel in self.channels)
 
     @property
-    def window_bytes(self) -> int:
-        return sum(channel.window_bytes for channel in self.channels)
+    def room_bytes(self) -> int:
+        return sum(channel.room_bytes for channel in self.channels)
 
     def put(self, index: int, frame: Frame) -> None:
         channel = self.channels[index]

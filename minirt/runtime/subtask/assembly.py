@@ -21,7 +21,7 @@ from minirt.protocol.restart_commands import FallenBack
 from minirt.protocol.stored_watermarks import RestoredWatermarks
 from minirt.protocol.trace import TraceSender
 from minirt.runtime.channels.buffers import Outlet
-from minirt.runtime.channels.channels import InputChannel, OutputChannel
+from minirt.runtime.channels.channels import InputChannel, OutputChannel, RowRoom
 from minirt.runtime.channels.debloat import Debloater, first_window_bytes
 from minirt.runtime.channels.logged import CountedInput, LoggedOutput
 from minirt.runtime.channels.numbered import (
@@ -221,7 +221,9 @@ def _output_channel(
 ) -> OutputChannel:
     """The receiver, the sender, both or none of them may come back alone."""
     limits, target_s = package.options.of_channels_into(reader)
-    queue = (limits.output_queue_bytes, limits.input_queue_bytes, limits.overdraft_bytes, spill)
+    rows = RowRoom(limits.row_output_queue_bytes, limits.row_input_queue_bytes)
+    sizes = (limits.output_queue_bytes, limits.input_queue_bytes, limits.overdraft_bytes)
+    queue = (*sizes, spill, rows)
     named: _Named = {"id": id, "codec": outlet.codec}
     local = package.local
     logged = local is not None and SubtaskId(target, id.receiver) in package.alone
@@ -260,7 +262,7 @@ def _input_channel(
     limits, target_s = package.options.of_channels_into(reader)
     debloater = None if target_s is None else Debloater(target_s, limits, ports.clock.monotonic)
     channel = _INPUTS[sender in package.alone, id in package.alone]
-    return channel(limits.input_queue_bytes, debloater)
+    return channel(limits.input_queue_bytes, debloater, limits.row_input_queue_bytes)
 
 
 def _recovered(

@@ -92,8 +92,8 @@ class GateInput(Input):
         return self._gate.queued_bytes
 
     @property
-    def window_bytes(self) -> int:
-        return self._gate.window_bytes
+    def room_bytes(self) -> int:
+        return self._gate.room_bytes
 
     @property
     def _has_new(self) -> bool:

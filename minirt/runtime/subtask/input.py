@@ -227,8 +227,8 @@ class Input(ABC):
         return 0
 
     @property
-    def window_bytes(self) -> int:
-        """The credit windows of all channels: how much their senders may have under way."""
+    def room_bytes(self) -> int:
+        """How much senders may have under way, in all channels together."""
         return 0
 
     # How it works.

@@ -410,7 +410,7 @@ class Worker:
             subtask.metrics.queued_out_bytes = subtask.outputs.queued_bytes
             subtask.metrics.output_queue_use = subtask.outputs.fill
             subtask.metrics.queued_in_bytes = subtask.input.queued_bytes
-            subtask.metrics.input_window_bytes = subtask.input.window_bytes
+            subtask.metrics.input_window_bytes = subtask.input.room_bytes
         figures = {subtask.id: subtask.metrics for subtask in self.subtasks}
         self._tell(self._place.heartbeat(figures, self.lines.take()))
         self._long_calls.reported()
