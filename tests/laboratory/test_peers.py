@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -17,11 +18,12 @@ import pytest
 from minirt.errors import ConfigurationError
 from minirt.laboratory.findings import findings, groups
 from minirt.laboratory.matrix import Choice, Setting, labels
-from minirt.laboratory.measured import Run, from_json, read_json, to_json
+from minirt.laboratory.measured import Comparison, Run, from_json, read_json, to_json
 from minirt.laboratory.notes import share_s
 from minirt.laboratory.one_run import RunRequest
 from minirt.laboratory.peer import Peer, beside
 from minirt.laboratory.peers import find_peer
+from minirt.laboratory.peers.flink import Flink
 from minirt.laboratory.peers.flink_run import Sample, _Told, checkpoint, operators, part
 from tests.laboratory.example import comparison
 
@@ -137,13 +139,13 @@ def test_flinks_words_for_a_checkpoint_become_ours() -> None:
 def test_what_its_program_prints_is_counted_and_all_else_passed_over() -> None:
     lines = (
         b'{"job": "abc"}\n{"started_at": 3.5}\nWARNING: something\n'
-        b'{"at": 4.0, "read": 9, "written": 5, "latencies": [[517, 3], [518, 2]]}\n'
+        b'{"at": 4.0, "read": 9, "written": 5, "lag": 7, "latencies": [[517, 3], [518, 2]]}\n'
     )
     told = _Told()
     told.follow(iter(io.BytesIO(lines)))
     assert told.job == "abc"
     [look] = told.looks
-    assert (look.at, look.read, look.written) == (4.0, 9, 5)
+    assert (look.at, look.read, look.written, look.lag) == (4.0, 9, 5, 7)
     assert share_s(look.latencies, 0.5) == pytest.approx(0.28, rel=0.02)
 
 
@@ -163,18 +165,49 @@ def test_flink_is_missing_where_nobody_installed_it(
         beside([ALIGNED], [find_peer("flink")], "throttled", False)
 
 
+@pytest.mark.parametrize("name", sorted(find_peer("flink").workloads))
+def test_flink_is_told_all_that_its_program_asks_for(name: str, tmp_path: Path) -> None:
+    """The names are those that the Java program reads without a default."""
+    request = RunRequest(None, name, Setting("aligned"), 10.0, 1.0, None, None, 0, str(tmp_path))
+    command = Flink()._command(request, 1)
+    told = dict(one.split("=", 1) for one in command[command.index("Compare") + 1 :])
+    needed = {"work", "parallelism", "interval_ms", "debloat_ms", "keys", "hot_per_mille"}
+    of_its_own = {
+        "aws-peak": {"quota", "pace"},
+        "joined": {"waiting"},
+        "skewed-join": {"waiting", "pace"},
+        "windowed": {"window_records"},
+    }
+    assert told.keys() >= needed | {"record_ms", "payload_chars", "rest_port"}
+    assert told.keys() >= of_its_own.get(name, set())
+    assert all(re.fullmatch(r"[\d.:,]+", told[key]) for key in told.keys() & {"pace", "quota"})
+
+
+def test_a_pace_is_told_as_its_stretches() -> None:
+    told = Flink()._command(
+        RunRequest(None, "aws-peak", Setting("aligned"), 10.0, 1.0, None, None, 0, "/none"), 1
+    )
+    assert "pace=12.0:400.0,12.0:2500.0,1.0:400.0" in told
+
+
+@pytest.mark.processes
+def test_a_peak_takes_the_same_course_in_flink(tmp_path: Path) -> None:
+    found = compared(
+        tmp_path,
+        *("aws-peak", "before_s=3", "peak_s=4", "debloat=off", "peak_rate=20000", "--seconds", "9"),
+    )
+    for run in found.runs:
+        assert run.ended == "time is up", run.error
+        lag = run.one_series("source lag")
+        assert lag is not None
+        calm = [records for at, records in zip(lag.at_s, lag.values, strict=True) if at < 2]
+        assert max(lag.values) > 10_000 > 5 * max(calm)
+        assert 100 < run.sink_records / run.measured_s < 1500
+
+
 @pytest.mark.processes
 def test_a_workload_runs_in_flink_where_there_is_one(tmp_path: Path) -> None:
-    if (missing := find_peer("flink").missing()) is not None:
-        pytest.skip(missing)
-    if shutil.which("java") is None:
-        pytest.skip("there is no java")
-    command = [sys.executable, "-m", "minirt", "compare", "--workload", "throttled"]
-    options = ["--set", "record_ms=1", "--set", "interval=500ms", "--modes", "unaligned"]
-    size = ["--seconds", "5", "--repeat", "1", "--peers", "flink", "--json", str(tmp_path / "all")]
-    done = subprocess.run([*command, *options, *size], capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr
-    found = read_json(tmp_path / "all")
+    found = compared(tmp_path, "throttled", "record_ms=1", "interval=500ms", "--seconds", "5")
     assert found.labels == ("unaligned", "flink, unaligned")
     own, peer = found.runs
     for run in (own, peer):
@@ -189,3 +222,23 @@ def test_a_workload_runs_in_flink_where_there_is_one(tmp_path: Path) -> None:
         assert run.one_series("records at sinks") is not None
     sent = own.completed[-1].in_flight_bytes / peer.completed[-1].in_flight_bytes
     assert 0.5 < sent < 20, "records of the two do not carry the same payloads"
+
+
+def compared(folder: Path, workload: str, *given: str) -> Comparison:
+    """One unaligned run of each; options as they are, and parameters as `--set` takes them."""
+    if (missing := find_peer("flink").missing()) is not None:
+        pytest.skip(missing)
+    if shutil.which("java") is None:
+        pytest.skip("there is no java")
+    sets = [word for one in given if "=" in one for word in ("--set", one)]
+    rest = [one for one in given if "=" not in one]
+    command = [sys.executable, "-m", "minirt", "compare", "--workload", workload, *sets, *rest]
+    size = ["--modes", "unaligned", "--repeat", "1", "--peers", "flink"]
+    done = subprocess.run(
+        [*command, *size, "--json", str(folder / "all")],
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+    return read_json(folder / "all")

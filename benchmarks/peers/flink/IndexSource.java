@@ -34,18 +34,18 @@ final class IndexSource<T> implements Source<T, NumberSequenceSplit, java.util.C
 
     private final Maker<T> maker;
     private final long recordsPerMs;
-    private final double recordsPerSecond;
+    private final Pace pace;
     private final NumberSequenceSource numbers;
 
     /**
      * @param recordsPerMs how many records of a subtask have the same event time; 0 for none
-     * @param recordsPerSecond the pace of a subtask; 0 for as fast as it can
+     * @param pace that of a subtask; null for as fast as it can
      */
-    IndexSource(long records, Maker<T> maker, long recordsPerMs, double recordsPerSecond) {
+    IndexSource(long records, Maker<T> maker, long recordsPerMs, Pace pace) {
         this.numbers = new NumberSequenceSource(0, records - 1);
         this.maker = maker;
         this.recordsPerMs = recordsPerMs;
-        this.recordsPerSecond = recordsPerSecond;
+        this.pace = pace;
     }
 
     @Override
@@ -106,7 +106,7 @@ final class IndexSource<T> implements Source<T, NumberSequenceSplit, java.util.C
                 return noMore ? InputStatus.END_OF_INPUT : InputStatus.NOTHING_AVAILABLE;
             }
             long stop = Math.min(split.to() + 1, next + RECORDS_PER_POLL);
-            if (recordsPerSecond > 0) {
+            if (pace != null) {
                 stop = Math.min(stop, next + due());
             }
             for (; next < stop; next++) {
@@ -136,7 +136,7 @@ final class IndexSource<T> implements Source<T, NumberSequenceSplit, java.util.C
         /** How many records are due by now; waits for a millisecond if there are none. */
         private long due() throws InterruptedException {
             double seconds = (System.nanoTime() - startedAt) / 1e9;
-            long count = (long) (seconds * recordsPerSecond) - (next - split.from());
+            long count = (long) pace.due(seconds) - (next - split.from());
             if (count <= 0) {
                 Thread.sleep(1);
             }

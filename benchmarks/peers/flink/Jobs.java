@@ -284,7 +284,7 @@ final class Jobs {
             long recordsPerMs,
             double recordsPerSecond,
             TypeInformation<T> type) {
-        IndexSource<T> numbers = new IndexSource<>(work.number("records"), maker, recordsPerMs, recordsPerSecond);
+        IndexSource<T> numbers = new IndexSource<>(work.number("records"), maker, recordsPerMs, Pace.steady(recordsPerSecond));
         return env.fromSource(numbers, WatermarkStrategy.noWatermarks(), "numbers", type);
     }
 }

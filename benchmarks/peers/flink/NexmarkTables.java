@@ -62,7 +62,7 @@ public final class NexmarkTables implements DynamicTableSourceFactory {
 
         @Override
         public ScanRuntimeProvider getScanRuntimeProvider(ScanContext context) {
-            return SourceProvider.of(new IndexSource<RowData>(events, maker, 0, 0));
+            return SourceProvider.of(new IndexSource<RowData>(events, maker, 0, null));
         }
 
         @Override

@@ -1,4 +1,4 @@
-"""Apache Flink, in one process, with the graphs of `benchmarks/peers/flink/Compare.java`."""
+"""Apache Flink, in one process, with the graphs of `benchmarks/peers/flink/CompareJobs.java`."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from minirt.laboratory.peers.flink_run import measure
 from minirt.laboratory.trial import CHECKPOINTS_A_RUN, INTERVAL_S, RunRequest
 from minirt.laboratory.workload import Workload, with_parameters
 from minirt.laboratory.workloads import find_workload
+from minirt.laboratory.workloads.parts import Course
 from minirt.laboratory.workloads.throttled import HOT_SHARE
 from minirt.settings.catalogue import ABSENT
 from minirt.units import seconds as read_seconds
@@ -25,13 +26,22 @@ HEAP = "-Xmx2g"
 _INTERVAL, _DEBLOAT = "checkpointing.interval", "options.debloat"
 
 _ARGUMENTS: Mapping[str, Callable[[Any], dict[str, object]]] = {
+    "aws-peak": lambda one: {"keys": one.keys, "quota": one.quota, "pace": _text(one.course)},
+    "checkpointing-time": lambda one: {"keys": 1000},
+    "joined": lambda one: {"keys": 1, "waiting": one.waiting},
+    "skewed-join": lambda one: {
+        "keys": one.keys,
+        "hot_per_mille": int(1000 * one.hot_share),
+        "pace": _text(one.course),
+        "waiting": one.waiting,
+    },
     "throttled": lambda one: {
         "keys": one.keys,
         "hot_per_mille": int(1000 * HOT_SHARE) if one.shape == "skewed" else 0,
         "shape": one.shape,
         "period_s": one.period_s,
     },
-    "checkpointing-time": lambda one: {"keys": 1000, "hot_per_mille": 0},
+    "windowed": lambda one: {"keys": one.keys, "window_records": one.window_records},
 }
 """What the Java program is told of each workload, beside `record_ms` and `payload_chars`."""
 
@@ -85,6 +95,7 @@ class Flink(Peer):
             "debloat_ms": round(1000 * _debloat_s(request)),
             "record_ms": getattr(workload, "record_ms", 0.0),
             "payload_chars": getattr(workload, "payload_chars", 0),
+            "hot_per_mille": 0,
             **_ARGUMENTS[request.workload](workload),
             "rest_port": port,
             "storage": Path(request.folder, "checkpoints"),
@@ -113,6 +124,11 @@ class Flink(Peer):
             *sorted(self._folder.glob("flink/lib/python*/site-packages/pyflink/lib")),
         ]
         return found
+
+
+def _text(course: Course) -> str:
+    """A pace as the Java program reads it."""
+    return ",".join(f"{seconds!r}:{rate!r}" for seconds, rate in course)
 
 
 def _interval_s(request: RunRequest, kind: type[Workload]) -> float:

@@ -10,7 +10,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -49,6 +49,8 @@ class Look:
     read: int
     written: int
     latencies: Mapping[int, int]
+    lag: float | None = None
+    """How many records were due and not read; None where records have no pace."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +78,8 @@ class _Told:
                 self.job = told["job"]
             elif "latencies" in told:
                 buckets = {int(bucket): int(count) for bucket, count in told["latencies"]}
-                self.looks.append(Look(told["at"], told["read"], told["written"], buckets))
+                counted = (told["read"], told["written"], buckets, told["lag"])
+                self.looks.append(Look(told["at"], *counted))
 
 
 class _Rest:
@@ -193,6 +196,8 @@ def measure(
     pause(START_S, lambda: bool(told.looks) and told.looks[-1].written > 0)
     pause(request.warm_up_s)
     if process.poll() is not None or told.job is None or not told.looks:
+        if closed.is_set():
+            return replace(_failed(request, errors, started_at), ended="interrupted", error="")
         return _failed(request, errors, started_at)
     rest, samples = _Rest(port, told.job), list[Sample]()
     usage = psutil.Process(process.pid)
@@ -302,6 +307,11 @@ def _series(began: float, looks: Sequence[Look], samples: Sequence[Sample]) -> I
     for share in (0.5, 0.99):
         values = tuple(round(share_s(look.latencies, share), 6) for look in known)
         yield Series(f"latency p{share * 100:g}", "s", at(known), values)
+    paced = [look for look in looks if look.lag is not None]
+    if paced:
+        yield Series(
+            "source lag", "records", at(paced), tuple(float(one.lag or 0) for one in paced)
+        )
     cpu = [(b.cpu_s - a.cpu_s) / (b.at - a.at) for a, b in pairwise(samples)]
     yield Series("CPU", "cores", at(samples[1:]), tuple(round(one, 3) for one in cpu))
     yield Series("memory", "bytes", at(samples), tuple(float(one.rss_bytes) for one in samples))

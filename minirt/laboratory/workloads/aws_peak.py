@@ -17,6 +17,7 @@ from minirt.laboratory.workload import Defaults, Place, Workload
 from minirt.laboratory.workloads.parts import (
     KEY,
     MADE,
+    Course,
     NumberedSink,
     NumberedSource,
     Pace,
@@ -49,10 +50,10 @@ class AwsPeak(Workload):
 
     before_s: float = 12.0
     peak_s: float = 12.0
-    normal_rate: float = 800.0
-    peak_rate: float = 5000.0
-    quota: float = 2000.0
-    payload_chars: int = 500
+    normal_rate: float = 400.0
+    peak_rate: float = 2500.0
+    quota: float = 1000.0
+    payload_chars: int = 100
     keys: int = 1000
 
     def environment(self, parallelism: int, place: Place) -> Environment:
@@ -76,12 +77,14 @@ class AwsPeak(Workload):
         return (source_lag(place, self._pace, began),)
 
     @property
+    def course(self) -> Course:
+        """How fast records come, over time."""
+        before, peak = (self.before_s, self.normal_rate), (self.peak_s, self.peak_rate)
+        return before, peak, (1.0, self.normal_rate)
+
+    @property
     def _pace(self) -> Pace:
-        return steps(
-            (self.before_s, self.normal_rate),
-            (self.peak_s, self.peak_rate),
-            (1.0, self.normal_rate),
-        )
+        return steps(*self.course)
 
 
 def _parse(record: Any) -> Any:

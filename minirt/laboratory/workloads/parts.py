@@ -48,9 +48,12 @@ Record = tuple[int, int, int, str]
 Pace = Callable[[float], float]
 """How many records are due, so many seconds after the job began."""
 
+Course = Sequence[tuple[float, float]]
+"""Stretches of so many seconds at so many records a second; the last one goes on for ever."""
+
 
 def steps(*course: tuple[float, float]) -> Pace:
-    """Stretches of so many seconds at so many records a second; the last one goes on for ever."""
+    """The pace of a `Course`."""
     starts, totals = [0.0], [0.0]
     for seconds, rate in course[:-1]:
         starts.append(starts[-1] + seconds)

@@ -14,6 +14,7 @@ from minirt.laboratory.workloads.parts import (
     ID,
     KEY,
     MADE,
+    Course,
     NumberedSink,
     NumberedSource,
     Record,
@@ -48,7 +49,7 @@ class SkewedJoin(Workload):
         source = NumberedSource(
             place,
             self.keys,
-            steps((1.0, max(1.0, self.records_per_s))),
+            steps(*self.course),
             self.payload_chars,
             self.hot_share,
         )
@@ -58,6 +59,11 @@ class SkewedJoin(Workload):
         right = late.map(_Right(self.waiting, self.keys, self.hot_share), uid="right").key_by(_key)
         left.connect(right).process(_Pairs(), uid="pairs").sink(NumberedSink(place), uid="out")
         return env
+
+    @property
+    def course(self) -> Course:
+        """How fast records come: always alike."""
+        return ((1.0, max(1.0, self.records_per_s)),)
 
     def verify(self, place: Place) -> Verification:
         return verify_numbers(place, lambda records: max(0, records - self.waiting))

@@ -36,7 +36,7 @@ class Throttled(Workload):
     latency_from: ClassVar = str(MADE)
     defaults: ClassVar = Defaults()
 
-    record_ms: float = 0.1
+    record_ms: float = 1.0
     shape: Shape = "steady"
     period_s: float = 4.0
     keys: int = 1000
