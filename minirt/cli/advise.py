@@ -59,7 +59,8 @@ def _known(known: Figures) -> str:
     words = f"known: {len(known.completed)} of {len(known.checkpoints)} checkpoints completed{took}"
     if not known.load:
         return f"{words}; nothing of the load: the job ran for too short a time"
-    return f"{words}; {len(known.load)} figures of the load"
+    figures = "one figure" if len(known.load) == 1 else f"{len(known.load)} figures"
+    return f"{words}; {figures} of the load"
 
 
 def _storage_of(what: str) -> str:

@@ -169,16 +169,29 @@ class _Asked:
 
             check_expected(self.expect)
 
-    @property
-    def kill_every_s(self) -> float | None:
+    def kills(self, length_s: float) -> tuple[float | None, tuple[float, ...]]:
+        """How often to kill, or when, in runs of this length."""
         if self.kill is None:
-            return None
+            return None, ()
         word, equals, text = self.kill.partition("=")
-        if word.strip() != "every" or not equals:
+        if word.strip() not in ("every", "at") or not equals:
             raise ConfigurationError(
-                f"--kill {self.kill!r}: write every=DURATION, such as every=10s"
+                f"--kill {self.kill!r}: write every=DURATION, such as every=10s, or at=DURATION,..."
             )
-        return read_seconds(text.strip(), "--kill every")
+        if word.strip() == "at":
+            at = tuple(sorted(read_seconds(one.strip(), "--kill at") for one in text.split(",")))
+            if at[-1] >= length_s:
+                raise ConfigurationError(
+                    f"--kill at={at[-1]:g}s: a run is over after {length_s:g} s"
+                )
+            return None, at
+        every_s = read_seconds(text.strip(), "--kill every")
+        if not 1.0 <= every_s <= length_s / 1.5:
+            raise ConfigurationError(
+                f"--kill every={every_s:g}s: a run of {length_s:g} s has no room for it; the interval "
+                f"must be from 1 s to {length_s / 1.5:g} s"
+            )
+        return every_s, ()
 
 
 def _planned(asked: _Asked) -> tuple[Plan, Comparison]:
@@ -190,12 +203,7 @@ def _planned(asked: _Asked) -> tuple[Plan, Comparison]:
     asked.check()
     defaults = _defaults(asked.workload)
     length_s = asked.seconds or defaults.seconds
-    kill_every_s = asked.kill_every_s
-    if kill_every_s is not None and not 1.0 <= kill_every_s <= length_s / 1.5:
-        raise ConfigurationError(
-            f"--kill every={kill_every_s:g}s: a run of {length_s:g} s has no room for it; the interval "
-            f"must be from 1 s to {length_s / 1.5:g} s"
-        )
+    kill_every_s, kill_at_s = asked.kills(length_s)
     modes = [mode.strip() for mode in (asked.modes or ",".join(defaults.modes)).split(",")]
     modes = [find_mode(mode).name for mode in modes]
     counts = (
@@ -216,6 +224,7 @@ def _planned(asked: _Asked) -> tuple[Plan, Comparison]:
         RunRequest(
             *(asked.job, asked.workload, setting, length_s, warm_up_s),
             *(kill_every_s, latency_from, 0, "", asked.expect),
+            kill_at_s=kill_at_s,
         )
         for setting in settings
     )

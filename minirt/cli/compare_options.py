@@ -35,7 +35,10 @@ RepeatOption = Annotated[
 ]
 KillOption = Annotated[
     str | None,
-    typer.Option(metavar="every=10s", help="Kill a random worker that often, by SIGKILL."),
+    typer.Option(
+        metavar="every=10s",
+        help="Kill a random worker that often, by SIGKILL; or at=18s,40s: at these moments.",
+    ),
 ]
 SetOption = Annotated[
     list[str] | None,

@@ -95,6 +95,7 @@ def nothing_run(plan: Plan, repeat: int, title: str, command: str) -> Comparison
         False,
         machine(),
         versions(),
+        kill_at_s=one.kill_at_s,
     )
 
 

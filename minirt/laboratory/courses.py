@@ -35,6 +35,11 @@ def lag(comparison: Comparison) -> Figure | None:
     return _course(comparison, "source lag", "records that were due and not read", "records")
 
 
+def visible(comparison: Comparison) -> Figure | None:
+    title = "half of what became visible had been made within"
+    return _course(comparison, "until visible p50", title, "s")
+
+
 def _course(comparison: Comparison, name: str, title: str, unit: str) -> Figure | None:
     """A figure over time, a panel a setting: the first run strong, the others faint.
 

@@ -237,6 +237,12 @@ PLOTS: tuple[Plot, ...] = (
     ),
     Plot("latency", "Latency over time", "As above, on a scale of logarithms.", courses.latency),
     Plot(
+        "visible",
+        "From creation to visible",
+        "How old records were when their output was committed, by when it was.",
+        courses.visible,
+    ),
+    Plot(
         "lag", "Source lag", "Records that were due and that the source had not read.", courses.lag
     ),
     Plot("in-flight", "Bytes in flight", "The first run of each setting.", courses.in_flight),

@@ -32,6 +32,8 @@ RULE = (
 _DOMINATES = 0.6
 _SAME = 0.02
 """Figures this close are called the same, whatever the test says."""
+_FAR = 1.5
+"""From here on a difference is told as so many times; with too few runs, only such a one is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +151,7 @@ def _findings(comparison: Comparison) -> Iterator[Finding]:
 
 def _about_pair(comparison: Comparison, first: int, setting: int) -> Iterator[Finding]:
     """What a setting differs in from the first of its group, and in one sentence what it does not."""
-    alike = []
+    alike, close = [], []
     this, that = comparison.labels[setting], comparison.labels[first]
     for topic in _TOPICS:
         one = figure(topic.name)
@@ -162,13 +164,15 @@ def _about_pair(comparison: Comparison, first: int, setting: int) -> Iterator[Fi
             f"{with_spread(there, one.unit)} with {that}"
         )
         sentence = figures[0].upper() + figures[1:]
+        both = f"{one.title} ({shown(here.median, one.unit)} and {shown(there.median, one.unit)})"
         if compared.difference == "too few runs":
-            yield Finding(
-                "fact", f"{sentence}; {_counted(here.n, there.n)}: too few to tell noise."
-            )
+            if _far(here, there):
+                few = f"{_counted(here.n, there.n)}: too few to tell noise"
+                yield Finding("fact", f"{sentence}: {_how_much(here, there)}; {few}.")
+            else:
+                close.append(both)
         elif _same(here, there) or compared.difference == "within the noise":
-            both = f"{shown(here.median, one.unit)} and {shown(there.median, one.unit)}"
-            alike.append(f"{one.title} ({both})")
+            alike.append(both)
         else:
             told = f"{sentence}: {_how_much(here, there)} (p = {compared.p:.2g})"
             doubted = topic.name in _LATENCIES and _doubts_latency(comparison)
@@ -176,6 +180,9 @@ def _about_pair(comparison: Comparison, first: int, setting: int) -> Iterator[Fi
                 yield Finding("fact", f"{told}; but see below.")
             else:
                 yield Finding("differs", f"{told}.")
+    if close:
+        told = f"So few runs of {this} and {that} tell nothing of {', '.join(close)}."
+        yield Finding("noise", told)
     if alike:
         yield Finding("noise", f"Within the noise between {this} and {that}: {', '.join(alike)}.")
 
@@ -188,11 +195,17 @@ def _same(here: Summary, there: Summary) -> bool:
     return abs(here.median - there.median) <= _SAME * max(abs(here.median), abs(there.median))
 
 
+def _far(here: Summary, there: Summary) -> bool:
+    """Whether two figures are worth a sentence though nobody can tell their noise."""
+    small, large = sorted((here.median, there.median))
+    return large >= _FAR * small and large > 0
+
+
 def _how_much(here: Summary, there: Summary) -> str:
     small, large = sorted((here.median, there.median))
     if small <= 0:
         return "more" if here.median > there.median else "less"
-    if large / small < 1.5:
+    if large / small < _FAR:
         return f"{(here.median / there.median - 1) * 100:+.0f} %"
     return f"{times(large, small)} {'more' if here.median > there.median else 'less'}"
 

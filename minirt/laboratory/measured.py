@@ -233,6 +233,11 @@ class Comparison:
     sinks: tuple[SinkTreatment, ...] = ()
     runs: tuple[Run, ...] = ()
     format: int = FORMAT
+    kill_at_s: tuple[float, ...] = ()
+
+    @property
+    def kills(self) -> bool:
+        return self.kill_every_s is not None or bool(self.kill_at_s)
 
     def of_setting(self, setting: int) -> tuple[Run, ...]:
         """The runs of a setting whose figures count."""

@@ -13,7 +13,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -110,13 +110,15 @@ def _measure(
     _wait_for_records(trial, job, closed)
     _pause(request.warm_up_s, job, closed)
     began = sampler.begin()
-    if request.kill_every_s is not None:
-        struck = moments(request.seconds, request.kill_every_s, request.seed)
+    if request.kills:
+        struck = request.kill_at_s
+        if request.kill_every_s is not None:
+            struck = moments(request.seconds, request.kill_every_s, request.seed)
         start_thread("killer", lambda: killer.run(struck, began, stopped), failures.append)
     _pause(request.seconds, job, closed)
     until = began + request.seconds * PATIENCE
     while (
-        request.kill_every_s is None
+        not request.kills
         and time.monotonic() < until
         and not closed.is_set()
         and job.status not in ENDED
@@ -203,16 +205,15 @@ def _run(
     tracks = on_lines(noted, sampler.lines, trial.sink_vertices)
     error = next((track.error for track in tracks if track.error), course.error)
     latencies = _between(tracks, course.began, course.ended_at)
-    visible: dict[int, int] = {}
-    for sink in trial.sinks:
-        for bucket, count in sink.visible.items():
-            visible[bucket] = visible.get(bucket, 0) + count
+    commits = [commit for sink in trial.sinks for commit in sink.commits]
+    visible = _together(counts for _, counts in commits)
     further: tuple[Series, ...] = ()
     if trial.workload is not None:
         further = trial.workload.series(trial.place, course.began)
     length_s = course.ended_at - course.began
     shown = tuple(_cut(series, length_s) for series in further)
     rates, times = _over_time(tracks, course.began, length_s)
+    waits = _waits(commits, course.began, length_s)
     return Run(
         0,
         0,
@@ -236,7 +237,7 @@ def _run(
         measure_kills(
             killer.strikes, tracks, sampler.restored, course.began, sampler.first_snapshots
         ),
-        (*sampler.series(), rates, *times, *shown),
+        (*sampler.series(), rates, *times, *waits, *shown),
         sampler.protocol_bytes,
     )
 
@@ -251,13 +252,9 @@ def _count_until(track: Track, at: float) -> int:
 
 def _between(tracks: Sequence[Track], since: float, until: float) -> dict[int, int]:
     """How many records had which latency in that time, by bucket."""
-    found: dict[int, int] = {}
-    for track in tracks:
-        for note in track.notes:
-            if since <= note.at <= until:
-                for bucket, count in note.latencies.items():
-                    found[bucket] = found.get(bucket, 0) + count
-    return found
+    return _together(
+        note.latencies for track in tracks for note in track.notes if since <= note.at <= until
+    )
 
 
 def _latency(counts: Mapping[int, int]) -> LatencyMeasured | None:
@@ -284,18 +281,43 @@ def _over_time(
             before = note.records
     at = [round((place + 0.5) * BIN_S, 3) for place in range(bins)]
     rates = Series("records at sinks", "per s", tuple(at), tuple(n / BIN_S for n in counts))
-    seen = [(when, found) for when, found in zip(at, latencies, strict=True) if found]
-    times = tuple(
+    return rates, _shares("latency", zip(at, latencies, strict=True))
+
+
+def _waits(
+    commits: Sequence[tuple[float, Mapping[int, int]]], began: float, length_s: float
+) -> tuple[Series, ...]:
+    """How long records had waited that became visible, by when they did, in bins."""
+    bins: dict[int, list[Mapping[int, int]]] = {}
+    for at, counts in sorted(commits, key=lambda commit: commit[0]):
+        if began <= at < began + length_s:
+            bins.setdefault(int((at - began) / BIN_S), []).append(counts)
+    found = ((round((place + 0.5) * BIN_S, 3), _together(own)) for place, own in bins.items())
+    return _shares("until visible", found)
+
+
+def _shares(name: str, counted: Iterable[tuple[float, Mapping[int, int]]]) -> tuple[Series, ...]:
+    """The median and the 99th percentile over time, where there is anything to be told."""
+    seen = [(at, counts) for at, counts in counted if counts]
+    return tuple(
         Series(
-            f"latency p{share * 100:g}",
+            f"{name} p{share * 100:g}",
             "s",
-            tuple(when for when, _ in seen),
-            tuple(round(share_s(found, share), 6) for _, found in seen),
+            tuple(at for at, _ in seen),
+            tuple(round(share_s(counts, share), 6) for _, counts in seen),
         )
         for share in (0.5, 0.99)
         if seen
     )
-    return rates, times
+
+
+def _together(parts: Iterable[Mapping[int, int]]) -> dict[int, int]:
+    """Counts by bucket, added up."""
+    found: dict[int, int] = {}
+    for counts in parts:
+        for bucket, count in counts.items():
+            found[bucket] = found.get(bucket, 0) + count
+    return found
 
 
 def _cut(series: Series, length_s: float) -> Series:

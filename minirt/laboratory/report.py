@@ -112,8 +112,13 @@ def _render(comparison: Comparison, plots: tuple[Drawn, ...], notes: list[str]) 
 
 def _summary(comparison: Comparison) -> str:
     length = f"{comparison.seconds:g} s each, after {comparison.warm_up_s:g} s to warm up"
-    kill = comparison.kill_every_s
-    killed = "" if kill is None else f", a worker killed about every {kill:g} s"
+    every, killed = comparison.kill_every_s, ""
+    if every is not None:
+        killed = f", a worker killed about every {every:g} s"
+    elif comparison.kill_at_s:
+        killed = (
+            f", a worker killed after {' and '.join(f'{at:g} s' for at in comparison.kill_at_s)}"
+        )
     machine = comparison.machine
     return (
         f"{comparison.started_at}; {count_runs(len(comparison.runs))} of {length}{killed}; "
@@ -219,7 +224,7 @@ def _facts(comparison: Comparison) -> Iterator[tuple[str, str]]:
             else f"from the time in field {comparison.latency_from} of a record until a sink got it"
         ),
     )
-    if comparison.kill_every_s is not None:
+    if comparison.kills:
         yield "seed", str(comparison.seed)
     yield "versions", _listed(comparison.versions)
     machine: dict[str, Any] = dict(comparison.machine)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -85,8 +86,9 @@ class MeasuredSink(Sink):
         self._counted: set[tuple[int, int, int]] = set()
         self.committed = 0
         """The records whose output is visible."""
-        self.visible: dict[int, int] = {}
-        """Of these, how many became visible how long after they were made, by bucket."""
+        self.commits: list[tuple[float, dict[int, int]]] = []
+        """Each time that some became visible, by the monotonic clock: how many of them were how old, by
+        bucket."""
 
     def open_writer(self, context: SinkContext) -> SinkWriter:
         notebook = Notebook(self._folder, f"{self._who}-{context.subtask}", context.generation)
@@ -113,7 +115,7 @@ class MeasuredSink(Sink):
 
     def _count(self, handles: Sequence[Handle]) -> None:
         """Each handle once: a checkpoint may be committed again."""
-        now = SYSTEM_CLOCK.now()
+        now, waited = SYSTEM_CLOCK.now(), dict[int, int]()
         for handle in handles:
             seen = handle.get("seen")
             if seen is None:
@@ -125,7 +127,9 @@ class MeasuredSink(Sink):
             self.committed += seen["records"]
             for made, count in seen["made"]:
                 [bucket] = buckets(np.array([now - made * _MADE_S]))
-                self.visible[bucket] = self.visible.get(bucket, 0) + count
+                waited[bucket] = waited.get(bucket, 0) + count
+        if waited:
+            self.commits.append((time.monotonic(), waited))
 
 
 def _own(handles: Sequence[Handle]) -> list[Handle]:

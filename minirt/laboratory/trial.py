@@ -64,6 +64,12 @@ class RunRequest:
     folder: str
     expected: str | None = None
     """Rows that the job, which ends by itself, must put out: a file or folder."""
+    kill_at_s: tuple[float, ...] = ()
+    """When to kill a worker, by the seconds since measuring began, in place of `kill_every_s`."""
+
+    @property
+    def kills(self) -> bool:
+        return self.kill_every_s is not None or bool(self.kill_at_s)
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +193,7 @@ def _settings(
     own = env.defaults
     checkpointing, notes = _checkpointing(own.checkpointing, folder, request.seconds, chosen)
     restart = own.restart
-    if request.kill_every_s is not None and STRATEGY not in chosen:
+    if request.kills and STRATEGY not in chosen:
         restart = Restart.fixed_delay(attempts=None, delay="0s")
         notes.append("Jobs restart at once, and as often as they are killed.")
     given = read_settings(None, None, assignments, {"checkpointing.mode": request.setting.mode})

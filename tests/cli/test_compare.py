@@ -69,6 +69,25 @@ def test_a_workload_is_compared_killed_and_verified(call: Call, folder: Path) ->
 
 
 @pytest.mark.processes
+def test_workers_are_killed_at_the_moments_that_were_given(call: Call, folder: Path) -> None:
+    called = call(
+        *("compare", "--workload", "throttled", "--modes", "unaligned", "--seconds", "5"),
+        *("--repeat", "1", "--kill", "at=3s,1s", "--set", "interval=300ms", "--json", "all.json"),
+    )
+    assert called.status == 0, called.err
+    found = read_json(folder / "all.json")
+    [run] = found.runs
+    assert found.kill_at_s == (1.0, 3.0)
+    # A job that restarts at the moment is struck as soon as it runs again.
+    assert all(at <= kill.at_s for at, kill in zip((1.0, 3.0), run.kills, strict=True))
+    assert run.verification.verdict == "passed", run.verification.words
+    waits = run.one_series("until visible p50")
+    assert waits is not None
+    assert run.visible_after is not None
+    assert 0 < min(waits.values) <= run.visible_after.p99_s
+
+
+@pytest.mark.processes
 def test_ctrl_c_keeps_what_was_measured(folder: Path) -> None:
     program = [sys.executable, "-m", "minirt", "compare", "job.py"]
     options = ["--seconds", "600", "--modes", "aligned", "--json", "all.json"]
@@ -121,9 +140,11 @@ def test_a_comparison_is_drawn_again(call: Call, folder: Path) -> None:
         (("job.py", "--peers", "flink"), "--peers has no effect without --workload"),
         (("--workload", "throttled", "--expect", "job.py"), "--expect has no effect"),
         (("job.py", "--expect", "missing"), "--expect: there is nothing at missing"),
-        (("--workload", "joined", "--peers", "flink"), "--peers flink runs --workload"),
+        (("--workload", "nexmark", "--peers", "flink"), "--peers flink runs --workload"),
         (("job.py", "--kill", "10s"), "every="),
         (("job.py", "--kill", "every=19s"), "no room"),
+        (("job.py", "--kill", "at=15s"), "a run is over after 15 s"),
+        (("job.py", "--kill", "at=3s,x"), "--kill at"),
         (("job.py", "--parallelism", "0"), "--parallelism"),
         (("job.py", "--seconds", "0"), "seconds"),
         (("missing.py",), "missing.py"),

@@ -21,14 +21,22 @@ def test_a_difference_names_both_figures_and_how_much_it_is():
 
 
 def test_what_is_within_the_noise_is_called_so():
-    [noise] = words(comparison(), "noise")
+    [*_, noise] = words(comparison(), "noise")
     assert noise.startswith("Within the noise between unaligned and aligned: records at sinks (")
 
 
 def test_two_runs_are_too_few():
     made = comparison(repeat=2)
     assert words(made, "differs") == []
-    assert all("too few to tell noise" in one for one in words(made, "fact") if " with " in one)
+    told = [one for one in words(made, "fact") if " with " in one]
+    assert told[0].startswith("Checkpoints took")
+    assert all(
+        one.endswith("times less; 2 runs of each: too few to tell noise.") for one in told[:1]
+    )
+    [rest] = words(made, "noise")
+    assert rest.startswith(
+        "So few runs of unaligned and aligned tell nothing of records at sinks ("
+    )
 
 
 def test_an_interrupted_run_counts_for_nothing():
@@ -65,7 +73,7 @@ def test_runs_without_a_checkpoint_are_told_beside_those_with_some():
     cut = replace(made, runs=runs)
     assert "With aligned no checkpoint completed: 2 of 3 runs of up to 10 s." in words(cut, "wrong")
     [told] = [one for one in words(cut, "fact") if one.startswith("Checkpoints took")]
-    assert told.endswith("; 3 runs and 1 run: too few to tell noise.")
+    assert told.endswith("times less; 3 runs and 1 run: too few to tell noise.")
 
 
 def test_times_that_a_job_writes_itself_are_no_ages_after_a_kill():
