@@ -154,9 +154,8 @@ def _on_barriers(figures: Figures, found: Pressure | None) -> Iterator[Advice]:
     hops = 1 if found is None else max(1, len(found.waiting))
     if setup.debloat_s is None:
         target_s = hops * DEBLOAT_S
-        effect = (
-            f"Queues hold what is processed in {DEBLOAT_S:g} s, at {hops} operators on the way: "
-        )
+        where = "one operator" if hops == 1 else f"{hops} operators"
+        effect = f"Queues hold what is processed in {DEBLOAT_S:g} s, at {where} on the way: "
         if target_s < waited_s:
             effect += (
                 f"barriers would wait about {duration(target_s)} instead of {duration(waited_s)}."
@@ -318,9 +317,10 @@ def _checkpoints(figures: Figures) -> tuple[str, ...]:
             f"none of the last {len(figures.checkpoints)} checkpoints has completed; "
             f"the longest was under way for {longest}",
         )
-    return (
-        f"the last {len(figures.completed)} checkpoints took {duration(figures.duration_s)} (median)",
-    )
+    took = duration(figures.duration_s)
+    if len(figures.completed) == 1:
+        return (f"the last checkpoint took {took}",)
+    return (f"the last {len(figures.completed)} checkpoints took {took} (median)",)
 
 
 def _waiting(figures: Figures) -> tuple[str, ...]:

@@ -88,7 +88,7 @@ def of_stage(drawn: Stage, title: str) -> str:
                 f'<g class="box" transform="translate({box.x:g},{box.y:g})">'
                 f'<rect width="{BOX_WIDTH}" height="{BOX_HEIGHT}" rx="5"/>'
                 f'<text x="{BOX_WIDTH / 2:g}" y="19" text-anchor="middle">'
-                f"{escape(_shortened(box.name, 22))}</text><title>{escape(box.name)}</title></g>"
+                f"{escape(_shortened(box.name, 20))}</text><title>{escape(box.name)}</title></g>"
                 for box in drawn.boxes
             ),
             '<g class="dots"></g>',
