@@ -41,6 +41,8 @@ ON_DEMAND = "flush=on_demand"
 """Likewise: buffers leave as soon as nobody has anything else to do."""
 LONG_QUEUES = "row_queues=long"
 """Likewise: rows may fill queues as columns may."""
+TRACED = "trace=true"
+"""Likewise: what each checkpoint does is noted."""
 
 Build = Callable[[rt.Environment, Work], CheckSink]
 
@@ -262,6 +264,7 @@ def main() -> None:
     )
     options = rt.Options(
         limits=long if LONG_QUEUES in sys.argv[1:] else rt.Limits(),
+        trace=TRACED in sys.argv[1:],
         kernels="numpy" if NUMPY_ALONE in sys.argv[1:] else "auto",
         flush="on_demand" if ON_DEMAND in sys.argv[1:] else "timeout",
     )

@@ -108,6 +108,7 @@ PEERS: Mapping[str, System] = {
             command=(*MINIRT.command, "row_queues=long"),
             works=_works("keyed-sum-rows", "latency"),
         ),
+        replace(MINIRT, name="minirt-traced", command=(*MINIRT.command, "trace=true")),
         System(
             "flink",
             _COLUMN_WORKS | _works("latency"),
