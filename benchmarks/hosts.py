@@ -114,7 +114,8 @@ def sized(asked: argparse.Namespace) -> rt.Options:
     """With queues of the size that was asked for."""
     limits = rt.Limits()
     if asked.queue_kb is not None:
-        limits = replace(limits, input_queue_bytes=asked.queue_kb * 1024)
+        size = asked.queue_kb * 1024
+        limits = replace(limits, input_queue_bytes=size, row_input_queue_bytes=size)
     return rt.Options(debloat=asked.debloat, limits=limits)
 
 
