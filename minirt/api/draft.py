@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
+from minirt.api.changed_variables import warn_of_changed_variables
 from minirt.api.pickling import check_picklable
 from minirt.config import Options
 from minirt.errors import ConfigurationError
@@ -82,6 +83,7 @@ class Draft:
         self._side_outputs: dict[Port, None] = {}
         self._tried: set[int] = set()
         """Places of operators whose records somebody has looked at."""
+        self._warned = False
 
     def add(
         self,
@@ -205,6 +207,9 @@ class Draft:
         for node in operators.values():
             node.spec.validate(node.label)
         check_picklable(graph)
+        if not self._warned:
+            warn_of_changed_variables(graph)
+            self._warned = True
         return graph
 
     def _node(
