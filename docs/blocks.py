@@ -1,4 +1,4 @@
-"""Generated blocks in Markdown files: between `<!-- generated: NAME -->` and `<!-- end -->`."""
+"""What scripts write into docs/: files, and blocks from `<!-- generated: NAME -->` to `<!-- end -->`."""
 
 from __future__ import annotations
 
@@ -28,4 +28,18 @@ def update(path: Path, blocks: Mapping[str, str]) -> int:
             print(f"{path.name} is not current: run python {sys.argv[0]}", file=sys.stderr)
         return int(current != text)
     path.write_text(current)
+    return 0
+
+
+def update_files(files: Mapping[Path, str]) -> int:
+    """Write files as a whole, or with `--check` on the command line only look; the exit status."""
+    stale = [path for path, new in files.items() if not path.exists() or path.read_text() != new]
+    if "--check" not in sys.argv[1:]:
+        for path, new in files.items():
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(new)
+    elif stale:
+        names = ", ".join(path.name for path in stale)
+        print(f"not current: {names}; run python {sys.argv[0]}", file=sys.stderr)
+        return 1
     return 0

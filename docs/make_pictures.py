@@ -8,6 +8,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from blocks import update_files
+
 import minirt as rt
 from minirt.pictures.svg import standalone
 from minirt.pictures.timeline import timeline
@@ -34,15 +36,7 @@ def picture() -> str:
 
 def main() -> int:
     """Write it, or with `--check` on the command line only look; the exit status."""
-    drawn = picture()
-    if "--check" in sys.argv[1:]:
-        current = TARGET.exists() and TARGET.read_text() == drawn
-        if not current:
-            print(f"{TARGET.name} is not current: run python {sys.argv[0]}", file=sys.stderr)
-        return int(not current)
-    TARGET.parent.mkdir(exist_ok=True)
-    TARGET.write_text(drawn)
-    return 0
+    return update_files({TARGET: picture()})
 
 
 if __name__ == "__main__":

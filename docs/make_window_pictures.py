@@ -15,6 +15,8 @@ from io import StringIO
 from pathlib import Path
 from typing import Any
 
+from blocks import update_files
+
 from minirt.pictures.svg import asset
 
 PAGE = Path(__file__).parent / "event-time.md"
@@ -162,16 +164,9 @@ def _lane(user: str) -> int:
 
 def main() -> int:
     """Write them, or with `--check` on the command line only look; the exit status."""
-    stale = []
-    for name, drawn in pictures().items():
-        target = IMAGES / f"event-time-{name}.svg"
-        if "--check" not in sys.argv[1:]:
-            target.write_text(drawn)
-        elif not target.exists() or target.read_text() != drawn:
-            stale.append(target.name)
-    if stale:
-        print(f"{', '.join(stale)} out of date: run {Path(__file__).name}", file=sys.stderr)
-    return 1 if stale else 0
+    return update_files(
+        {IMAGES / f"event-time-{name}.svg": drawn for name, drawn in pictures().items()}
+    )
 
 
 if __name__ == "__main__":

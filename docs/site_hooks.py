@@ -2,6 +2,7 @@
 
 The folder of the pages is the one source: the navigation is the list of docs/README.md, and titles are
 those of the pages. Pages on the API and on the command line are made of docstrings when the site is built.
+architecture.md, one file to search and to print, becomes a page for each decision.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
+from pymdownx.slugs import slugify
 
 import minirt
 from minirt.cli import app
@@ -27,7 +29,20 @@ _FILE_NAMED = re.compile(r"\[([\w-]+\.md)\]\(\1")
 _LOADED = re.compile(
     r"<(?:script|link|img|iframe)\b[^>]*(?:src|href)=[\"']?((?:https?:)?//[^\s\"'>]*)"
 )
+_HEADING = re.compile(r"^##+ (.+)$", re.MULTILINE)
+_LINK = re.compile(r"\]\((?!https?:)([^)#]*)(?:#([^)]+))?\)")
+_ARCHITECTURE, _LAST_OF_OVERVIEW = "architecture.md", "What an addition touches"
 _ELSEWHERE = re.compile(r"\[([^\]]+)\]\(\.\./([^)#]+)\)")
+
+_BOOSTS = {
+    "questions.md": 2.5,
+    "Tutorials": 1.5,
+    "How to build a job": 1.5,
+    "How to run a job": 1.5,
+    "Architecture": 0.5,
+    "changes.md": 0.3,
+}
+"""Of sections, and of single pages, which come before their section."""
 
 API = {
     "Jobs and streams": (
@@ -82,6 +97,11 @@ def navigation(docs: Path) -> list[Any]:
             sections[current := section] = []
         else:
             sections[current].append({title_of(docs / page): page})
+    overview = {title_of(docs / _ARCHITECTURE): _ARCHITECTURE}
+    sections["Explanation"].remove(overview)
+    sections["Architecture"] = [overview]
+    for title, path, _ in decisions((docs / _ARCHITECTURE).read_text()):
+        sections["Architecture"].append({title: path})
     pages = [{title: path} for title, path in api_pages()]
     sections["API"] = [*pages, {"Commands": "api/commands.md"}]
     return [{"Start": "README.md"}, *({name: found} for name, found in sections.items())]
@@ -102,7 +122,11 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     for (title, path), names in zip(api_pages(), API.values(), strict=True):
         files.append(File.generated(config, path, content=api_page(title, names.split())))
     files.append(File.generated(config, "api/commands.md", content=commands_page()))
-    for page in Path(config.docs_dir).glob("*.md"):
+    docs = Path(config.docs_dir)
+    for title, path, text in decisions((docs / _ARCHITECTURE).read_text()):
+        page = f"# {title}\n{_HEADING.sub(lambda found: found[0][1:], text)}"
+        files.append(File.generated(config, path, content=_linked(_titled(page, docs), path, docs)))
+    for page in docs.glob("*.md"):
         for _, target in _ELSEWHERE.findall(page.read_text()):
             if (ROOT / target).is_file() and files.get_file_from_path(f"files/{target}") is None:
                 source = str(ROOT / target)
@@ -112,13 +136,63 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     """Call pages by their titles; lead links out of docs/ to the copies. Folders become text."""
-    if page.file.src_uri.startswith("api/"):
-        return markdown
-    if page.file.src_uri == "questions.md":
-        page.meta["search"] = {"boost": 2}  # It says what to read.
+    path = page.file.src_uri
     docs = Path(config.docs_dir)
-    named = _FILE_NAMED.sub(lambda found: f"[{title_of(docs / found[1])}]({found[1]}", markdown)
-    return _ELSEWHERE.sub(_led, named)
+    page.meta["search"] = {"boost": boost(path, docs)}
+    if path.startswith(("api/", "architecture/")):
+        return markdown
+    if path == _ARCHITECTURE:
+        found = decisions(markdown)
+        rows = "\n".join(f"* [{title}]({its_path})" for title, its_path, _ in found)
+        markdown = f"{markdown[: markdown.index(f'## {found[0][0]}')]}## Decisions\n\n{rows}\n"
+    return _linked(_ELSEWHERE.sub(_led, _titled(markdown, docs)), path, docs)
+
+
+def boost(path: str, docs: Path) -> float:
+    """By how much the search prefers a page: those that say what to do, and which page says it."""
+    sections = {
+        path: name
+        for part in navigation(docs)[1:]
+        for name, pages in part.items()
+        for entry in pages
+        for path in entry.values()
+    }
+    return _BOOSTS.get(path, _BOOSTS.get(sections.get(path, ""), 1.0))
+
+
+def decisions(architecture: str) -> list[tuple[str, str, str]]:
+    """The sections behind the overview: the title, the page and the text of each."""
+    parts = re.split(r"^## (.+)$", architecture, flags=re.MULTILINE)
+    sections = list(zip(parts[1::2], parts[2::2], strict=True))
+    first = 1 + [title for title, _ in sections].index(_LAST_OF_OVERVIEW)
+    return [(title, f"architecture/{_slug(title)}.md", text) for title, text in sections[first:]]
+
+
+def _linked(markdown: str, path: str, docs: Path) -> str:
+    """Lead links into architecture.md to the pages that its sections are on, as seen from a page."""
+    homes = {
+        _slug(heading): home
+        for title, home, text in decisions((docs / _ARCHITECTURE).read_text())
+        for heading in (title, *_HEADING.findall(text))
+    }
+    inside = path.startswith("architecture/")
+
+    def led(found: re.Match[str]) -> str:
+        target, heading = found.groups()
+        if target in ("", _ARCHITECTURE) and (inside or path == _ARCHITECTURE or target):
+            target = homes.get(heading, _ARCHITECTURE)
+        target = "" if target == path else f"../{target}" if inside else target
+        return f"]({target}#{heading})" if heading else f"]({target})"
+
+    return _LINK.sub(led, markdown)
+
+
+def _titled(markdown: str, docs: Path) -> str:
+    return _FILE_NAMED.sub(lambda found: f"[{title_of(docs / found[1])}]({found[1]}", markdown)
+
+
+def _slug(heading: str) -> str:
+    return str(slugify(case="lower")(heading.replace("`", ""), "-"))
 
 
 def on_post_build(config: MkDocsConfig) -> None:
