@@ -41,6 +41,8 @@ _TAKES_ONLY = ("STORE_", "DELETE_", "POP_", "RETURN_", "RAISE", "RERAISE", "END_
 _INSTALLED = tuple(
     f"{path}/" for path in {sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")}
 )
+_OURS = ("minirt", "minirt_connectors")
+"""Packages whose objects are looked through for functions of the user."""
 _DEPTH = 3
 """How deep in an operator to look for functions."""
 
@@ -86,7 +88,7 @@ def _functions(value: Any, depth: int) -> Iterator[types.FunctionType]:
         case list() | tuple() if depth:
             for part in value:
                 yield from _functions(part, depth - 1)
-        case _ if type(value).__module__.partition(".")[0] == "minirt":
+        case _ if type(value).__module__.partition(".")[0] in _OURS:
             names = {*getattr(value, "__dict__", ()), *getattr(type(value), "__slots__", ())}
             for name in sorted(names) if depth else ():
                 yield from _functions(getattr(value, name, None), depth - 1)
