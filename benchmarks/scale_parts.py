@@ -16,10 +16,10 @@ from minirt.protocol.barrier_handler import BarrierHandler
 from minirt.protocol.barriers import Barrier
 from minirt.runtime.channels.channels import InputChannel, InputGate, OutputChannel
 from minirt.runtime.channels.frames import barrier_frame, barrier_of
-from minirt.runtime.channels.packets import PacketDecoder
-from minirt.runtime.channels.transit import Transit
-from minirt.runtime.channels.turns import Turns
-from minirt.runtime.coordinator.watch import Watch
+from minirt.runtime.cluster.watch import Watch
+from minirt.runtime.network.packets import PacketDecoder
+from minirt.runtime.network.transit import Transit
+from minirt.runtime.network.turns import Turns
 
 _LOOKS = 100
 

@@ -45,7 +45,7 @@ _AT_START = ("PYTHON", "LC_", "LANG", "LD_", "ARROW_", "NUMBA_", "OMP_", "OPENBL
 _LOADED = (
     "minirt.kernels.compiled",
     "minirt.runtime.coordinator.inline",
-    "minirt.runtime.coordinator.process_cluster",
+    "minirt.runtime.cluster.process_cluster",
     "minirt.runtime.program.execute",
     "minirt.runtime.worker.template",
     "minirt.cli",

@@ -60,7 +60,18 @@ FORBIDDEN = {
 
 # The rooms of the runtime, lowest first: a room imports only those that stand before it, so there is no
 # cycle. docs/architecture.md shows the same order.
-ROOMS = ("channels", "control", "subtask", "worker", "coordinator", "program")
+ROOMS = (
+    "channels",
+    "network",
+    "control",
+    "input",
+    "subtask",
+    "worker",
+    "cluster",
+    "coordinator",
+    "program",
+)
+MAX_FILES_OF_A_ROOM = 16
 
 # What a connector, as any package of a user, may rely on. Names of `minirt` itself are public too.
 PUBLIC = (
@@ -285,6 +296,8 @@ def test_every_module_keeps_to_its_layer_size_and_names(path):
 def test_the_rooms_of_the_runtime_are_those_that_the_documentation_shows():
     folders = {path.parent.name for path in (ROOT / "minirt/runtime").glob("*/__init__.py")}
     assert folders == set(ROOMS)
+    for room in ROOMS:
+        assert len(list((ROOT / "minirt/runtime" / room).glob("*.py"))) <= MAX_FILES_OF_A_ROOM
     shown = " <- ".join(ROOMS)
     assert shown in re.sub(" +", " ", (ROOT / "docs/architecture.md").read_text())
 
@@ -388,7 +401,7 @@ def test_an_import_against_the_layers_is_found(module, code):
         ),
         ("minirt.runtime.worker.worker", "import time, socket, minirt.protocol.barriers"),
         ("minirt.runtime.worker.worker", "from minirt.runtime.worker import uploader"),
-        ("minirt.runtime.coordinator.local", "from minirt.runtime.worker.orders import deliver"),
+        ("minirt.runtime.cluster.local", "from minirt.runtime.worker.orders import deliver"),
         ("minirt_connectors.spark.source", "import minirt as rt\nfrom minirt import Source"),
         ("minirt_connectors.spark.source", "from minirt.data.batch import Rows\nimport pyspark"),
         ("minirt_connectors.spark.source", "from minirt import errors"),

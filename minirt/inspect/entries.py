@@ -14,7 +14,7 @@ from minirt.data.keys import distinct_keys
 from minirt.errors import CorruptCheckpointError
 from minirt.protocol.manifest import ChannelData
 from minirt.runtime.channels.batches import batch_of
-from minirt.runtime.subtask.in_flight import stored_frames
+from minirt.runtime.input.in_flight import stored_frames
 from minirt.state.stored import KINDS, Entries
 from minirt.storage.part_reader import PartReader
 from minirt.storage.parts import Section

@@ -1,6 +1,6 @@
 """The beginning of a stream: what is read, and how its event time is told.
 
-It builds no operator: the input of a subtask reads, see `minirt.runtime.subtask.source_input`.
+It builds no operator: the input of a subtask reads, see `minirt.runtime.input.source_input`.
 """
 
 from __future__ import annotations

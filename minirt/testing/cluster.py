@@ -19,9 +19,9 @@ from minirt.protocol.job_events import (
 )
 from minirt.protocol.restart_commands import KeepFor
 from minirt.protocol.subtask_commands import SubtaskCommand
+from minirt.runtime.cluster.cluster import Receivers
 from minirt.runtime.control.messages import PeerBack, PeerLost, SentCommand
 from minirt.runtime.control.package import Deployment, JobPackage
-from minirt.runtime.coordinator.cluster import Receivers
 from minirt.testing.faults import INJECTED, Chaos
 from minirt.testing.schedule import Schedule
 from minirt.testing.simulated_channel import SimulatedChannel
@@ -33,7 +33,7 @@ _NOTICE_STEPS = 60
 
 
 class SimulatedCluster:
-    """Starts a worker for each place of a placement; a `minirt.runtime.coordinator.cluster.Cluster`."""
+    """Starts a worker for each place of a placement; a `minirt.runtime.cluster.cluster.Cluster`."""
 
     def __init__(
         self,

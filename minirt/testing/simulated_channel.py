@@ -8,7 +8,7 @@ from typing import Protocol
 from minirt.clock import Clock
 from minirt.runtime.channels.channels import InputChannel, OutputChannel
 from minirt.runtime.channels.frames import Frame
-from minirt.runtime.channels.transit import Transit, departing
+from minirt.runtime.network.transit import Transit, departing
 from minirt.testing.schedule import Actor, Schedule
 
 _LAGS = (0, 0, 5, 40)

@@ -16,11 +16,11 @@ import pytest
 
 import minirt as rt
 from minirt.protocol.job_events import JobStatus
-from minirt.runtime.channels.network import Network
-from minirt.runtime.channels.tls import Certificate
 from minirt.runtime.control.connection import connect_to
 from minirt.runtime.control.handshake import NONCE_BYTES, REPLY_BYTES
 from minirt.runtime.control.host_hello import Credentials, HostHello
+from minirt.runtime.network.sockets import Network
+from minirt.runtime.network.tls import Certificate
 from tests.cluster.agents import Agents, PlayedCluster, agents_of
 from tests.runtime.campaign import compare, write_files
 from tests.runtime.jobs import CASES, build

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from minirt.protocol.ids import SubtaskId
+from minirt.runtime.cluster.hosts import Host, Hosts, slots_of
 from minirt.runtime.control.messages import Fork, KillGeneration
-from minirt.runtime.coordinator.hosts import Host, Hosts, slots_of
 
 
 class NoConnection:

@@ -18,10 +18,10 @@ import minirt as rt
 from minirt.cli.host import host
 from minirt.clusters import parse_address
 from minirt.errors import ConfigurationError, MinirtError
-from minirt.runtime.channels.network import Network
 from minirt.runtime.control.connection import MessageConnection
 from minirt.runtime.control.entrance import Entrance
 from minirt.runtime.control.host_hello import Credentials
+from minirt.runtime.network.sockets import Network
 from minirt.runtime.worker import agent
 from tests.cluster.agents import PlayedCluster, agents_of
 from tests.runtime.processes import needs_proc

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from minirt.runtime.channels.network import Network, connected
-from minirt.runtime.channels.tls import Certificate, TlsSocket, has_pending
 from minirt.runtime.control.connection import MessageConnection
+from minirt.runtime.network.sockets import Network, connected
+from minirt.runtime.network.tls import Certificate, TlsSocket, has_pending
 
 pytest.importorskip("cryptography")
 

@@ -30,8 +30,8 @@ from minirt.protocol.manifest import Manifest
 from minirt.protocol.restarts import RestartStrategy
 from minirt.protocol.restore_options import RestoreOptions
 from minirt.protocol.savepoint_requests import Afterwards, SavepointRequest
+from minirt.runtime.cluster.local import LocalCluster
 from minirt.runtime.control.package import JobPackage
-from minirt.runtime.coordinator.local import LocalCluster
 from minirt.runtime.coordinator.observer import JobObserver
 from minirt.runtime.coordinator.shell import JobShell
 from minirt.runtime.coordinator.storage_tasks import StorageCommand, StorageTasks

@@ -11,7 +11,7 @@ from minirt.protocol.barriers import Barrier
 from minirt.protocol.restore_options import RestoreOptions
 from minirt.run_settings import RunSettings
 from minirt.runtime.channels.frames import Frame, Kind, barrier_frame, barrier_of
-from minirt.runtime.channels.transit import Transit, departing
+from minirt.runtime.network.transit import Transit, departing
 from minirt.runtime.program.execute import start_job
 from minirt.testing.clock import ShiftedClock
 from tests.runtime.processes import wait_until

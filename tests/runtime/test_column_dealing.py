@@ -24,7 +24,7 @@ from minirt.runtime.channels.buffers import Outlet
 from minirt.runtime.channels.channels import OutputChannel
 from minirt.runtime.channels.frames import Frame, Kind, watermark_frame
 from minirt.runtime.channels.output import LinkOutput
-from minirt.runtime.subtask.recovered import _Dealer
+from minirt.runtime.input.recovered import _Dealer
 
 CODEC = RowCodec()
 BY_K = Hash(KeySelector(("k",)))

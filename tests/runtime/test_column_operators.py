@@ -18,10 +18,10 @@ from minirt.operators.common.base import Operator, OperatorContext
 from minirt.operators.filter import FilterColumnsOperator
 from minirt.operators.map_batches import MapBatchesOperator
 from minirt.operators.project import ProjectOperator
-from minirt.runtime.subtask.elements import Data
-from minirt.runtime.subtask.input import InputParts
-from minirt.runtime.subtask.recovered import RestoredInput
-from minirt.runtime.subtask.source_input import SourceInput
+from minirt.runtime.input.elements import Data
+from minirt.runtime.input.input import InputParts
+from minirt.runtime.input.recovered import RestoredInput
+from minirt.runtime.input.source_input import SourceInput
 
 CTX = OperatorContext(
     "op", "op", 0, 1, 1, 1, lambda: 0.0, False, lambda _: None, lambda _: lambda _: None

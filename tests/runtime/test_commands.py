@@ -182,7 +182,7 @@ DECIDES = {
 """What orders a command; the others are ordered by `protocol/checkpoints.py`."""
 MORE = {
     "TriggerCheckpoint": {
-        "runtime/channels/transit.py",  # The barrier in it has an age.
+        "runtime/network/transit.py",  # The barrier in it has an age.
         "testing/exploration/world.py",  # Counts checkpoints.
         "testing/exploration/describe.py",
     },

@@ -17,7 +17,7 @@ from minirt.errors import ConfigurationError, CorruptCheckpointError
 from minirt.protocol.manifest import Manifest
 from minirt.protocol.restore_options import RestoreOptions
 from minirt.runtime.channels.batches import batch_of
-from minirt.runtime.subtask.in_flight import stored_frames
+from minirt.runtime.input.in_flight import stored_frames
 from minirt.storage.checkpoints import CheckpointStorage
 from minirt.storage.store import ObjectStore
 from minirt.testing import TransactionalSink

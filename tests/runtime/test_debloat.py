@@ -27,10 +27,10 @@ from minirt.runtime.channels.frames import (
     barrier_of,
     watermark_frame,
 )
-from minirt.runtime.subtask.elements import Advance, Data, Origin
-from minirt.runtime.subtask.gate_input import GateInput, Incoming
-from minirt.runtime.subtask.input import InputParts
-from minirt.runtime.subtask.recovered import RestoredInput
+from minirt.runtime.input.elements import Advance, Data, Origin
+from minirt.runtime.input.gate_input import GateInput, Incoming
+from minirt.runtime.input.input import InputParts
+from minirt.runtime.input.recovered import RestoredInput
 
 LIMITS = Limits(input_queue_bytes=65_536, output_queue_bytes=32_768, debloat_period_s=0.25)
 EXACT = replace(LIMITS, debloat_threshold=0.0)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from minirt.protocol.drift import HOLDS_NOBODY, Progress
-from minirt.runtime.subtask.drift import DriftGate
+from minirt.runtime.input.drift import DriftGate
 
 BOUND_MS, DRIFT_MS = 4, 80
 

@@ -33,10 +33,10 @@ from minirt.runtime.channels.frames import (
     watermark_frame,
     watermark_of,
 )
+from minirt.runtime.cluster.local import LocalPorts
 from minirt.runtime.control.package import Deployment, JobPackage
-from minirt.runtime.coordinator.local import LocalPorts
+from minirt.runtime.input.in_flight import stored_frames
 from minirt.runtime.subtask.assembly import assemble
-from minirt.runtime.subtask.in_flight import stored_frames
 from minirt.runtime.subtask.pacer import TimedPacer
 from minirt.runtime.subtask.snapshot import SnapshotUpload
 from tests.runtime.stepped import SteppedJob

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from minirt import WorkerLostError
-from minirt.runtime.channels.network import Network
 from minirt.runtime.control.connection import MessageConnection, UnreadableError, UnsendableError
 from minirt.runtime.control.handshake import (
     NONCE_BYTES,
@@ -20,6 +19,7 @@ from minirt.runtime.control.handshake import (
     call,
     welcome,
 )
+from minirt.runtime.network.sockets import Network
 from minirt.runtime.worker.rendezvous import Rendezvous
 
 TOKEN = b"the token of the job, 32 bytes.."

@@ -26,11 +26,11 @@ from minirt.runtime.channels.channels import InputChannel, OutputChannel
 from minirt.runtime.channels.frames import END_FRAME, Frame, barrier_frame, watermark_frame
 from minirt.runtime.channels.output import Overtaken
 from minirt.runtime.channels.spill import Room, Spill, SpilledFrame
-from minirt.runtime.subtask.elements import Advance, Origin
-from minirt.runtime.subtask.gate_input import GateInput, Incoming
-from minirt.runtime.subtask.in_flight import Capture, stored_frames
-from minirt.runtime.subtask.input import InputParts
-from minirt.runtime.subtask.recovered import InFlightSource, RecoveredChannels, RestoredInput
+from minirt.runtime.input.elements import Advance, Origin
+from minirt.runtime.input.gate_input import GateInput, Incoming
+from minirt.runtime.input.in_flight import Capture, stored_frames
+from minirt.runtime.input.input import InputParts
+from minirt.runtime.input.recovered import InFlightSource, RecoveredChannels, RestoredInput
 from minirt.storage.checkpoints import CheckpointStorage
 from minirt.storage.store import ObjectStore
 

@@ -31,7 +31,7 @@ from minirt.runtime.channels.frames import (
     watermark_of,
 )
 from minirt.runtime.channels.logged import CountedInput, LoggedOutput, SentLog
-from minirt.runtime.channels.network import Network
+from minirt.runtime.network.sockets import Network
 from minirt.runtime.worker.wiring import Wiring
 
 CODEC = RowCodec(allow_pickle=False)

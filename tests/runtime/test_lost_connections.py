@@ -34,7 +34,9 @@ from minirt.protocol.job_events import (
     WorkerSeen,
 )
 from minirt.protocol.trace import SubtaskTrace
-from minirt.runtime.channels.network import Address, Network
+from minirt.runtime.cluster.process_cluster import ProcessCluster
+from minirt.runtime.cluster.template_process import LocalLaunch, TemplateProcess
+from minirt.runtime.cluster.watch import Watch
 from minirt.runtime.control.connection import MessageConnection, connect_to
 from minirt.runtime.control.control import ORPHANED_EXIT, Control
 from minirt.runtime.control.messages import (
@@ -50,9 +52,7 @@ from minirt.runtime.control.messages import (
 )
 from minirt.runtime.control.package import Deployment, JobPackage
 from minirt.runtime.coordinator import process_cluster
-from minirt.runtime.coordinator.process_cluster import ProcessCluster
-from minirt.runtime.coordinator.template_process import LocalLaunch, TemplateProcess
-from minirt.runtime.coordinator.watch import Watch
+from minirt.runtime.network.sockets import Address, Network
 from minirt.runtime.program.shapes import place
 from minirt.runtime.worker.template import TemplateStart
 from tests.protocol.parts import acknowledged

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import minirt as rt
-from minirt.runtime.channels.trunks import TrunkSender
+from minirt.runtime.network.trunks import TrunkSender
 from minirt.runtime.worker import wiring
 
 pytestmark = pytest.mark.processes

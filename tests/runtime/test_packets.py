@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from minirt import ProtocolError
 from minirt.runtime.channels.frames import END_FRAME, Frame, Kind
-from minirt.runtime.channels.packets import (
+from minirt.runtime.network.packets import (
     COMPRESSED,
     HEADER,
     MORE,

@@ -15,8 +15,8 @@ from minirt.modes import MODES
 from minirt.protocol.ids import SubtaskId
 from minirt.runtime.channels.channels import RowRoom
 from minirt.runtime.channels.frames import Frame, Kind
+from minirt.runtime.cluster.local import LocalPorts
 from minirt.runtime.control.package import Deployment, JobPackage
-from minirt.runtime.coordinator.local import LocalPorts
 from minirt.runtime.subtask.assembly import Assembled, assemble
 from minirt.runtime.subtask.pacer import TimedPacer
 from minirt.testing.clock import HeldClock

@@ -17,8 +17,8 @@ from minirt.errors import ConfigurationError, UserCodeError
 from minirt.graph.execution import Link
 from minirt.protocol.restore_options import RestoreOptions
 from minirt.protocol.topology import Order
+from minirt.runtime.input.recovered import RestoredInput
 from minirt.runtime.subtask.chain import Chain
-from minirt.runtime.subtask.recovered import RestoredInput
 from minirt.testing.conformance.cases import is_refusal
 from minirt.testing.conformance.drawing import (
     draw_plan,

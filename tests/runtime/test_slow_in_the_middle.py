@@ -24,8 +24,8 @@ from minirt.operators.common.mailbox import Mailbox
 from minirt.protocol.barriers import Barrier
 from minirt.protocol.ids import SubtaskId
 from minirt.runtime.channels.frames import Frame, Kind, barrier_frame, watermark_frame
+from minirt.runtime.cluster.local import LocalPorts
 from minirt.runtime.control.package import Deployment, JobPackage
-from minirt.runtime.coordinator.local import LocalPorts
 from minirt.runtime.subtask.assembly import Assembled, assemble
 from minirt.runtime.subtask.pacer import TimedPacer
 from minirt.runtime.worker.worker import Worker

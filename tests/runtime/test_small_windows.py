@@ -23,8 +23,8 @@ from minirt.runtime.channels.buffers import Outlet
 from minirt.runtime.channels.channels import InputChannel, OutputChannel, RowRoom
 from minirt.runtime.channels.frames import HEADER, Frame, Kind
 from minirt.runtime.channels.output import LinkOutput
+from minirt.runtime.cluster.local import LocalPorts
 from minirt.runtime.control.package import Deployment, JobPackage
-from minirt.runtime.coordinator.local import LocalPorts
 from minirt.runtime.subtask.assembly import assemble
 from minirt.runtime.subtask.pacer import RoomPacer
 from minirt.testing.clock import HeldClock

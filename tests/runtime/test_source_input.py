@@ -15,11 +15,11 @@ from minirt.graph.operator_spec import Reading as ReadingSpec
 from minirt.monitoring.subtask_metrics import SubtaskMetrics
 from minirt.operators.common.base import OperatorContext
 from minirt.protocol.restore_options import RestoreOptions
-from minirt.runtime.subtask.elements import Advance, Data, Element, End
-from minirt.runtime.subtask.input import InputParts
-from minirt.runtime.subtask.recovered import RestoredInput
-from minirt.runtime.subtask.source_input import SourceInput
-from minirt.runtime.subtask.splits import Runs
+from minirt.runtime.input.elements import Advance, Data, Element, End
+from minirt.runtime.input.input import InputParts
+from minirt.runtime.input.recovered import RestoredInput
+from minirt.runtime.input.source_input import SourceInput
+from minirt.runtime.input.splits import Runs
 from minirt.testing import TransactionalSink
 from minirt.watermarks import Emission
 from tests.runtime.stepped import SteppedJob

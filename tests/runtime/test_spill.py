@@ -28,7 +28,7 @@ from minirt.runtime.channels.channels import OutputChannel
 from minirt.runtime.channels.frames import Frame, Kind, barrier_frame, watermark_frame
 from minirt.runtime.channels.output import Overtaken
 from minirt.runtime.channels.spill import Spill, SpilledFrame
-from minirt.runtime.subtask.in_flight import Capture, stored_frames
+from minirt.runtime.input.in_flight import Capture, stored_frames
 from minirt.storage.checkpoints import CheckpointStorage
 from minirt.storage.store import ObjectStore
 from tests.runtime.processes import needs_proc

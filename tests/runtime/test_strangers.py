@@ -26,10 +26,10 @@ from minirt import (
     SequenceSource,
     WorkerLostError,
 )
-from minirt.runtime.channels.network import TOKEN_BYTES, Address, Network, connected
 from minirt.runtime.control.connection import connect_to
 from minirt.runtime.control.entrance import Entrance
 from minirt.runtime.control.handshake import REPLY_BYTES
+from minirt.runtime.network.sockets import TOKEN_BYTES, Address, Network, connected
 from tests.runtime.jobs import numbers_of
 from tests.runtime.processes import needs_proc, send, templates, wait_until, workers
 

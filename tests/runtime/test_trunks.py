@@ -11,10 +11,10 @@ import pytest
 from minirt import ProtocolError
 from minirt.runtime.channels.channels import InputChannel, OutputChannel
 from minirt.runtime.channels.frames import END_FRAME, Frame, Kind
-from minirt.runtime.channels.network import Socket
-from minirt.runtime.channels.packets import CREDIT, HEADER, PAYLOAD_BYTES_MAX
-from minirt.runtime.channels.tls import Certificate, has_pending
-from minirt.runtime.channels.trunks import TrunkReceiver, TrunkSender
+from minirt.runtime.network.packets import CREDIT, HEADER, PAYLOAD_BYTES_MAX
+from minirt.runtime.network.sockets import Socket
+from minirt.runtime.network.tls import Certificate, has_pending
+from minirt.runtime.network.trunks import TrunkReceiver, TrunkSender
 
 Pair = tuple[Socket, Socket]
 BUFFER = memoryview(bytearray(10_000))

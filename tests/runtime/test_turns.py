@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from minirt.protocol.barriers import Barrier
 from minirt.runtime.channels.channels import InputChannel, OutputChannel
 from minirt.runtime.channels.frames import Frame, Kind, barrier_frame, watermark_frame
-from minirt.runtime.channels.packets import HEADER, PAYLOAD_BYTES_MAX, PacketDecoder
-from minirt.runtime.channels.turns import BATCH_BYTES, BATCH_PIECES, TURN_BYTES, Turns
+from minirt.runtime.network.packets import HEADER, PAYLOAD_BYTES_MAX, PacketDecoder
+from minirt.runtime.network.turns import BATCH_BYTES, BATCH_PIECES, TURN_BYTES, Turns
 
 FRAME_BYTES_MAX = 1 << 24
 WINDOW = 200_000

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from minirt.runtime.coordinator.watch import Watch
+from minirt.runtime.cluster.watch import Watch
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import minirt as rt
 from minirt.modes import MODES
 from minirt.operators.join import JoinOperator
 from minirt.protocol.drift import DriftLimits
-from minirt.runtime.subtask.drift import DriftGate
+from minirt.runtime.input.drift import DriftGate
 from minirt.testing import Faults, TransactionalSink, simulate
 from tests.campaigns import runs
 

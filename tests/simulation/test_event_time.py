@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import minirt as rt
-from minirt.runtime.subtask.splits import Silence
+from minirt.runtime.input.splits import Silence
 from minirt.state.event_times import EventTimes
 from minirt.testing import SimulationResult, TransactionalSink, simulate
 from minirt.testing.conformance.sources import NumberedSource

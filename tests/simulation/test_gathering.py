@@ -10,7 +10,7 @@ import pytest
 
 import minirt as rt
 from minirt.modes import MODES
-from minirt.runtime.subtask.gathering import GatheringInput
+from minirt.runtime.input.gathering import GatheringInput
 from minirt.testing import Requests, TransactionalSink, simulate
 from tests.campaigns import runs
 

@@ -18,8 +18,8 @@ from minirt.protocol.manifest import SinkHandles
 from minirt.protocol.uncoordinated import Uncoordinated as UncoordinatedFamily
 from minirt.runtime.channels.frames import Frame
 from minirt.runtime.channels.output import Outputs, Overtaken
+from minirt.runtime.input.gate_input import GateInput
 from minirt.runtime.subtask import checkpointing
-from minirt.runtime.subtask.gate_input import GateInput
 from minirt.runtime.subtask.local_snapshots import ChannelLog, LocalLog
 from minirt.testing import TransactionalSink, simulate
 from minirt.testing.conformance.cases import draw_case, run_case

@@ -8,10 +8,10 @@ import struct
 from typing import Any
 
 from minirt.errors import ConfigurationError, MinirtError
-from minirt.runtime.channels.network import Address, Network, Socket, connected
-from minirt.runtime.channels.tls import has_pending
 from minirt.runtime.control.handshake import call
 from minirt.runtime.control.packing import packed
+from minirt.runtime.network.sockets import Address, Network, Socket, connected
+from minirt.runtime.network.tls import has_pending
 
 _LENGTH = struct.Struct("<Q")
 _RECEIVE_BYTES = 64 * 1024

@@ -11,9 +11,9 @@ from multiprocessing.connection import wait
 from typing import Any
 
 from minirt.protocol.job_events import StopWorkers
-from minirt.runtime.channels.network import Address, Network
 from minirt.runtime.control.connection import MessageConnection, connect_to
 from minirt.runtime.control.messages import LifelineOpened, ToCoordinator
+from minirt.runtime.network.sockets import Address, Network
 from minirt.threads import repeating, start_thread
 
 ORPHANED_EXIT = 70

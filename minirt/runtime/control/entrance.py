@@ -11,9 +11,9 @@ from functools import partial
 
 from minirt.errors import MinirtError
 from minirt.monitoring.logs import logger_of
-from minirt.runtime.channels.network import Network, Socket
 from minirt.runtime.control.connection import MessageConnection
 from minirt.runtime.control.handshake import welcome
+from minirt.runtime.network.sockets import Network, Socket
 from minirt.threads import start_thread
 
 logger = logger_of("coordinator")

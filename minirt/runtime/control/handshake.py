@@ -13,7 +13,7 @@ import secrets
 import time
 
 from minirt.errors import WorkerLostError
-from minirt.runtime.channels.network import Socket
+from minirt.runtime.network.sockets import Socket
 
 NONCE_BYTES = 32
 PROOF_BYTES = 32

@@ -17,7 +17,7 @@ from typing import Any
 
 from minirt.errors import ConfigurationError
 from minirt.filesystems import Protocols
-from minirt.runtime.channels.tls import Certificate
+from minirt.runtime.network.tls import Certificate
 
 _PACKAGES = ("minirt", "pyarrow", "numpy")
 _HELLO, _REFUSED = "minirt-host", "minirt-refused"

@@ -24,8 +24,8 @@ from minirt.protocol.job_events import (
 )
 from minirt.protocol.restart_commands import RestartEvent
 from minirt.protocol.subtask_commands import SubtaskCommand
-from minirt.runtime.channels.network import Address
 from minirt.runtime.control.package import Deployment
+from minirt.runtime.network.sockets import Address
 
 # To the coordinator
 

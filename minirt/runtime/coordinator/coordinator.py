@@ -18,8 +18,8 @@ from minirt.protocol.job_events import (
     Submitted,
 )
 from minirt.protocol.reasons import GenerationFailureReason
+from minirt.runtime.cluster.cluster import WorkerCluster
 from minirt.runtime.control.package import JobPackage
-from minirt.runtime.coordinator.cluster import WorkerCluster
 from minirt.runtime.coordinator.observer import JobObserver, JobProgress
 from minirt.runtime.coordinator.shell import JobShell
 from minirt.runtime.coordinator.storage_tasks import RecordEvent, StorageCommand, StorageTasks

@@ -13,9 +13,9 @@ from minirt.protocol.job_events import (
     Submitted,
     WorkerFailed,
 )
+from minirt.runtime.cluster.local import LocalCluster
 from minirt.runtime.control.messages import portable
 from minirt.runtime.control.package import JobPackage
-from minirt.runtime.coordinator.local import LocalCluster
 from minirt.runtime.coordinator.observer import JobObserver
 from minirt.runtime.coordinator.shell import JobShell
 from minirt.runtime.coordinator.storage_tasks import StorageCommand, StorageTasks

@@ -39,7 +39,7 @@ from minirt.protocol.restart_commands import (
 )
 from minirt.protocol.slots import AwaitSlots
 from minirt.protocol.subtask_commands import SubtaskCommand
-from minirt.runtime.coordinator.cluster import BringsBack, Cluster
+from minirt.runtime.cluster.cluster import BringsBack, Cluster
 from minirt.runtime.coordinator.observer import JobObserver
 from minirt.runtime.coordinator.storage_tasks import STORAGE_COMMANDS, StorageCommand, StorageTasks
 

@@ -38,15 +38,15 @@ from minirt.protocol.restore import vertex_entries
 from minirt.protocol.restore_options import FRESH, RestoreOptions
 from minirt.protocol.workers import Patience
 from minirt.run_settings import RunSettings
+from minirt.runtime.cluster.host_launch import HostLaunch
+from minirt.runtime.cluster.launching import Launch
+from minirt.runtime.cluster.process_cluster import ProcessCluster
+from minirt.runtime.cluster.template_process import LOCAL_LAUNCH
 from minirt.runtime.control.package import JobPackage
 from minirt.runtime.control.shape import pickled_graph
 from minirt.runtime.coordinator.coordinator import Coordinator
-from minirt.runtime.coordinator.host_launch import HostLaunch
 from minirt.runtime.coordinator.inline import InlineRunner
-from minirt.runtime.coordinator.launching import Launch
-from minirt.runtime.coordinator.process_cluster import ProcessCluster
 from minirt.runtime.coordinator.storage_tasks import RecordEvent, StorageTasks
-from minirt.runtime.coordinator.template_process import LOCAL_LAUNCH
 from minirt.runtime.program.at_exit import wait_at_exit
 from minirt.runtime.program.beside import hold_lease, noting_load, offer_metrics, watching
 from minirt.runtime.program.comebacks import workers_alone

@@ -1,1 +1,1 @@
-"""One subtask, wherever it runs: its input, its chain of operators and its snapshots."""
+"""One subtask, wherever it runs: its loop, its chain of operators and its snapshots."""

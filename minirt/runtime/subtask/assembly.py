@@ -34,16 +34,16 @@ from minirt.runtime.channels.numbered import (
 from minirt.runtime.channels.output import LinkOutput, Outputs
 from minirt.runtime.channels.spill import Room, Spill
 from minirt.runtime.control.package import Deployment, JobPackage
+from minirt.runtime.input.elements import Origin
+from minirt.runtime.input.gate_input import GateInput, Incoming
+from minirt.runtime.input.gathering import GatheringInput
+from minirt.runtime.input.input import Input, InputParts
+from minirt.runtime.input.recovered import InFlightSource, RecoveredChannels, RestoredInput
+from minirt.runtime.input.source_input import SourceInput
 from minirt.runtime.subtask.chain import Chain, ChainContext
-from minirt.runtime.subtask.elements import Origin
-from minirt.runtime.subtask.gate_input import GateInput, Incoming
-from minirt.runtime.subtask.gathering import GatheringInput
-from minirt.runtime.subtask.input import Input, InputParts
 from minirt.runtime.subtask.members import Members
 from minirt.runtime.subtask.pacer import Pacer
 from minirt.runtime.subtask.parts import Identity, SubtaskParts
-from minirt.runtime.subtask.recovered import InFlightSource, RecoveredChannels, RestoredInput
-from minirt.runtime.subtask.source_input import SourceInput
 from minirt.runtime.subtask.subtask import Ports, Subtask
 from minirt.runtime.subtask.tracing import CheckpointTracer
 from minirt.storage.checkpoints import CheckpointStorage

@@ -35,7 +35,7 @@ from minirt.protocol.source_offsets import SourceOffsets
 from minirt.protocol.stored_watermarks import SubtaskWatermarks
 from minirt.protocol.trace import NO_CHANNEL, TraceEventKind
 from minirt.runtime.channels.frames import Frame, Kind, barrier_of
-from minirt.runtime.subtask.in_flight import Capture
+from minirt.runtime.input.in_flight import Capture
 from minirt.runtime.subtask.local_snapshots import LocalLog, WantedLine
 from minirt.runtime.subtask.parts import SubtaskParts
 from minirt.runtime.subtask.snapshot import SnapshotResult, SnapshotUpload

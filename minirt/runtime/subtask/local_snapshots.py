@@ -31,8 +31,8 @@ from minirt.protocol.stored_watermarks import SubtaskWatermarks
 from minirt.runtime.channels.frames import Frame, Kind, index_of, mark_of
 from minirt.runtime.channels.numbered import Repetition, elements_of
 from minirt.runtime.channels.output import Overtaken
-from minirt.runtime.subtask.in_flight import Capture
-from minirt.runtime.subtask.input import ChannelFrames, Input
+from minirt.runtime.input.in_flight import Capture
+from minirt.runtime.input.input import ChannelFrames, Input
 
 
 @dataclass(slots=True)

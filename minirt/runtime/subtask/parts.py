@@ -9,8 +9,8 @@ from minirt.protocol.ids import SubtaskId
 from minirt.protocol.restart_commands import FallenBack
 from minirt.runtime.channels.numbered import Repetition
 from minirt.runtime.channels.output import Outputs
+from minirt.runtime.input.input import Input
 from minirt.runtime.subtask.chain import Chain
-from minirt.runtime.subtask.input import Input
 from minirt.runtime.subtask.members import Members
 from minirt.runtime.subtask.tracing import CheckpointTracer
 

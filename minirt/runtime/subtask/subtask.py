@@ -28,9 +28,9 @@ from minirt.protocol.subtask_commands import (
 )
 from minirt.protocol.watermarks import MAX_WATERMARK
 from minirt.runtime.channels.frames import Frame
+from minirt.runtime.input.elements import Advance, Data, Element, End, Ended, Reached
+from minirt.runtime.input.input import InWork
 from minirt.runtime.subtask.checkpointing import SnapshotPorts, SubtaskCheckpoints
-from minirt.runtime.subtask.elements import Advance, Data, Element, End, Ended, Reached
-from minirt.runtime.subtask.input import InWork
 from minirt.runtime.subtask.local_snapshots import WantedLine
 from minirt.runtime.subtask.pacer import Pacer, RoomPacer
 from minirt.runtime.subtask.parts import SubtaskParts

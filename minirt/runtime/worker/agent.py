@@ -14,7 +14,6 @@ from multiprocessing.connection import wait
 from typing import Any
 
 from minirt.errors import ConfigurationError, MinirtError, StorageError, WorkerLostError
-from minirt.runtime.channels.network import Address, Network, shown
 from minirt.runtime.control.connection import MessageConnection, connect_to
 from minirt.runtime.control.host_hello import (
     Credentials,
@@ -24,6 +23,7 @@ from minirt.runtime.control.host_hello import (
 )
 from minirt.runtime.control.messages import portable
 from minirt.runtime.control.package import JobPackage
+from minirt.runtime.network.sockets import Address, Network, shown
 from minirt.runtime.worker.template import (
     Beats,
     Template,

@@ -6,8 +6,8 @@ from collections.abc import Callable, Collection
 
 from minirt.protocol.job_events import SnapshotAcknowledged, SnapshotDeclined
 from minirt.protocol.subtask_commands import AbortCheckpoint, SubtaskCommand
-from minirt.runtime.channels.transit import Transit
 from minirt.runtime.control.messages import SentCommand, WorkerEvent
+from minirt.runtime.network.transit import Transit
 from minirt.runtime.subtask.subtask import Subtask
 
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from minirt.monitoring.log_lines import LogLine
 from minirt.monitoring.subtask_metrics import SubtaskMetrics
 from minirt.protocol.ids import SubtaskId
-from minirt.runtime.channels.network import Address, Network
 from minirt.runtime.control.messages import Heartbeat
+from minirt.runtime.network.sockets import Address, Network
 
 
 @dataclass(frozen=True, slots=True)

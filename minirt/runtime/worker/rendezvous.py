@@ -16,8 +16,8 @@ from dataclasses import dataclass
 
 from minirt.errors import WorkerLostError
 from minirt.monitoring.logs import logger_of
-from minirt.runtime.channels.network import Address, Network, Socket, connected
 from minirt.runtime.control.handshake import NONCE_BYTES, REPLY_BYTES, Caller, Listener
+from minirt.runtime.network.sockets import Address, Network, Socket, connected
 
 _HELLO = struct.Struct("<QII")
 """Generation, the worker that sends and the one that receives."""

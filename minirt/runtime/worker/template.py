@@ -31,7 +31,6 @@ import pyarrow as pa
 
 from minirt.errors import WorkerLostError
 from minirt.filesystems import Protocols
-from minirt.runtime.channels.network import Address, Network
 from minirt.runtime.control.connection import MessageConnection, connect_to
 from minirt.runtime.control.host_hello import refuse_if_told
 from minirt.runtime.control.messages import (
@@ -45,6 +44,7 @@ from minirt.runtime.control.messages import (
     portable,
 )
 from minirt.runtime.control.package import JobPackage
+from minirt.runtime.network.sockets import Address, Network
 from minirt.runtime.worker.place import WorkerPlace
 from minirt.runtime.worker.worker import run_worker
 from minirt.standard_streams import flush_or_drop, outlive_readers

@@ -18,11 +18,11 @@ from minirt.protocol.restart_commands import ElementsHad
 from minirt.runtime.channels.channels import InputChannel, OutputChannel
 from minirt.runtime.channels.frames import Frame
 from minirt.runtime.channels.logged import LoggedOutput
-from minirt.runtime.channels.network import Network, Socket
 from minirt.runtime.channels.numbered import NumberedInput
-from minirt.runtime.channels.tls import has_pending
-from minirt.runtime.channels.trunks import TrunkReceiver, TrunkSender
 from minirt.runtime.control.messages import Assignment, PeerBack
+from minirt.runtime.network.sockets import Network, Socket
+from minirt.runtime.network.tls import has_pending
+from minirt.runtime.network.trunks import TrunkReceiver, TrunkSender
 from minirt.runtime.subtask.assembly import Assembled
 from minirt.runtime.subtask.local_channel import LocalChannel
 from minirt.runtime.subtask.subtask import Subtask

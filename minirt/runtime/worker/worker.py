@@ -30,7 +30,6 @@ from minirt.protocol.job_events import (
 )
 from minirt.protocol.restart_commands import SubtaskCaughtUp
 from minirt.runtime.channels.channels import OutputChannel
-from minirt.runtime.channels.trunks import TrunkReceiver, TrunkSender
 from minirt.runtime.control.connection import connect_to
 from minirt.runtime.control.control import ORPHANED_EXIT, Control, end_broken, end_with_coordinator
 from minirt.runtime.control.messages import (
@@ -49,6 +48,7 @@ from minirt.runtime.control.messages import (
     portable,
 )
 from minirt.runtime.control.package import JobPackage
+from minirt.runtime.network.trunks import TrunkReceiver, TrunkSender
 from minirt.runtime.subtask.assembly import assemble
 from minirt.runtime.subtask.pacer import TimedPacer
 from minirt.runtime.subtask.snapshot import SnapshotUpload

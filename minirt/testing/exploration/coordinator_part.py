@@ -67,7 +67,7 @@ class CoordinatorEffects:
 
 
 class CoordinatorPart:
-    """The real protocol, shell and storage tasks; a `minirt.runtime.coordinator.cluster.Cluster` for them.
+    """The real protocol, shell and storage tasks; a `minirt.runtime.cluster.cluster.Cluster` for them.
 
     An event is one of ("hear", message), ("store", durable) and ("fire",).
     """

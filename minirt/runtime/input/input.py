@@ -18,8 +18,8 @@ from minirt.protocol.stored_watermarks import LinkWatermarks
 from minirt.runtime.channels.batches import data_frame
 from minirt.runtime.channels.frames import Frame
 from minirt.runtime.channels.spill import SpilledFrame
-from minirt.runtime.subtask.elements import MANY_CHANNELS, Data, Element, Ended, Origin
-from minirt.runtime.subtask.recovered import RestoredInput
+from minirt.runtime.input.elements import MANY_CHANNELS, Data, Element, Ended, Origin
+from minirt.runtime.input.recovered import RestoredInput
 
 ChannelFrames = tuple[Origin, Sequence[Frame | SpilledFrame]]
 """The frames of one channel, in order."""

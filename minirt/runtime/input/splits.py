@@ -15,7 +15,7 @@ from minirt.errors import SourceDataError
 from minirt.io.base import Offset, Split, SplitReader
 from minirt.operators.common.columns import check_names
 from minirt.operators.event_time import NO_WATERMARK
-from minirt.runtime.subtask.split_watermarks import SplitWatermark
+from minirt.runtime.input.split_watermarks import SplitWatermark
 
 INTERLEAVED_ROWS, INTERLEAVED_COLUMNS = 256, 1024
 _RUN_S = 0.02

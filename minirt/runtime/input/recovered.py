@@ -16,8 +16,8 @@ from minirt.protocol.redistribution import RecoveredChannel
 from minirt.runtime.channels.batches import batch_of, data_frame
 from minirt.runtime.channels.frames import Frame
 from minirt.runtime.channels.spill import Room, SpilledFrame
-from minirt.runtime.subtask.elements import Advance, Data, Element, Origin
-from minirt.runtime.subtask.in_flight import stored_frames
+from minirt.runtime.input.elements import Advance, Data, Element, Origin
+from minirt.runtime.input.in_flight import stored_frames
 from minirt.storage.checkpoints import CheckpointStorage
 from minirt.storage.part_reader import referred_part
 

@@ -14,8 +14,8 @@ from minirt.protocol.watermarks import NO_CHANGE, WatermarkChange, WatermarkValv
 from minirt.runtime.channels.channels import InputChannel, InputGate
 from minirt.runtime.channels.frames import Frame, Kind, barrier_of, watermark_of
 from minirt.runtime.channels.logged import CountedInput
-from minirt.runtime.subtask.elements import Advance, Data, Element, End, Origin, Reached
-from minirt.runtime.subtask.input import ChannelFrames, Input, InputParts
+from minirt.runtime.input.elements import Advance, Data, Element, End, Origin, Reached
+from minirt.runtime.input.input import ChannelFrames, Input, InputParts
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,11 +22,11 @@ from minirt.operators.source import ERRORS_TAG
 from minirt.protocol.drift import HOLDS_NOBODY, Progress
 from minirt.protocol.stored_watermarks import LinkWatermarks
 from minirt.protocol.watermarks import MAX_WATERMARK
-from minirt.runtime.subtask.drift import DriftGate
-from minirt.runtime.subtask.elements import Advance, Data, Element, End
-from minirt.runtime.subtask.input import Input, InputParts
-from minirt.runtime.subtask.split_watermarks import split_watermark
-from minirt.runtime.subtask.splits import (
+from minirt.runtime.input.drift import DriftGate
+from minirt.runtime.input.elements import Advance, Data, Element, End
+from minirt.runtime.input.input import Input, InputParts
+from minirt.runtime.input.split_watermarks import split_watermark
+from minirt.runtime.input.splits import (
     Pace,
     Runs,
     Silence,

@@ -13,6 +13,8 @@ from minirt.errors import ConfigurationError, MinirtError, WorkerLostError
 from minirt.monitoring.logs import logger_of
 from minirt.protocol.job_events import GenerationFailed, JobEvent, WorkerFailed
 from minirt.protocol.slots import AwaitSlots, SlotsAwaited, SlotsCame, SlotsChanged
+from minirt.runtime.cluster.hosts import Host, Hosts
+from minirt.runtime.cluster.launching import Launch, Launcher
 from minirt.runtime.control.connection import MessageConnection
 from minirt.runtime.control.host_hello import HostWelcome, refusal
 from minirt.runtime.control.messages import (
@@ -22,8 +24,6 @@ from minirt.runtime.control.messages import (
     TakeGraph,
     TemplateReady,
 )
-from minirt.runtime.coordinator.hosts import Host, Hosts
-from minirt.runtime.coordinator.launching import Launch, Launcher
 from minirt.threads import start_thread
 
 logger = logger_of("coordinator")

@@ -18,9 +18,9 @@ from minirt.graph.operator_spec import Gathering
 from minirt.protocol.stored_watermarks import RestoredWatermarks
 from minirt.runtime.channels.channels import InputChannel
 from minirt.runtime.channels.frames import Frame, Kind
-from minirt.runtime.subtask.elements import MANY_CHANNELS, Data, Element
-from minirt.runtime.subtask.gate_input import GateInput, Incoming
-from minirt.runtime.subtask.input import InputParts
+from minirt.runtime.input.elements import MANY_CHANNELS, Data, Element
+from minirt.runtime.input.gate_input import GateInput, Incoming
+from minirt.runtime.input.input import InputParts
 
 _EVENT_TIME = (Kind.WATERMARK, Kind.IDLE, Kind.ACTIVE)
 _ENDS_A_BATCH = (Kind.BARRIER, Kind.END)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from minirt.runtime.channels.network import Address, Network
 from minirt.runtime.control.host_hello import HostHello, HostWelcome
 from minirt.runtime.control.package import JobPackage
+from minirt.runtime.network.sockets import Address, Network
 
 
 @dataclass(frozen=True, slots=True)

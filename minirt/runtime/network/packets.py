@@ -11,12 +11,12 @@ from __future__ import annotations
 import struct
 
 from minirt.errors import ProtocolError
-from minirt.runtime.channels.compression import (
+from minirt.runtime.channels.frames import Frame
+from minirt.runtime.network.compression import (
     COMPRESSED_FROM_BYTES,
     compressed,
     decompressed,
 )
-from minirt.runtime.channels.frames import Frame
 
 HEADER = struct.Struct("<IIB")
 CREDIT = struct.Struct("<IQQ")

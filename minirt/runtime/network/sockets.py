@@ -6,7 +6,7 @@ import os
 import socket
 from dataclasses import dataclass, field
 
-from minirt.runtime.channels.tls import Certificate, TlsSocket
+from minirt.runtime.network.tls import Certificate, TlsSocket
 
 Address = str | tuple[str, int]
 """A path of a Unix socket, or host and port."""

@@ -13,10 +13,10 @@ from typing import Any
 
 from minirt.errors import ConfigurationError, WorkerLostError
 from minirt.filesystems import Protocols
-from minirt.runtime.channels.network import Address, Network
+from minirt.runtime.cluster.launching import LaunchFailed
 from minirt.runtime.control.host_hello import HostHello, HostWelcome
 from minirt.runtime.control.package import JobPackage
-from minirt.runtime.coordinator.launching import LaunchFailed
+from minirt.runtime.network.sockets import Address, Network
 from minirt.runtime.worker.template import PYTHON, TemplateStart
 
 _END_S_MAX = 2.0

@@ -12,11 +12,11 @@ from typing import Any
 from minirt.clusters import HostCluster, Invitation, parse_address
 from minirt.errors import ConfigurationError, MinirtError, StorageError, WorkerLostError
 from minirt.filesystems import Protocols
-from minirt.runtime.channels.network import Address, Network, shown
-from minirt.runtime.channels.tls import Certificate
+from minirt.runtime.cluster.launching import LaunchFailed
 from minirt.runtime.control.host_hello import Credentials, HostHello, HostWelcome, Probe
 from minirt.runtime.control.package import JobPackage
-from minirt.runtime.coordinator.launching import LaunchFailed
+from minirt.runtime.network.sockets import Address, Network, shown
+from minirt.runtime.network.tls import Certificate
 from minirt.storage.checkpoints import CheckpointStorage
 from minirt.units import seconds
 

@@ -7,9 +7,9 @@ import tempfile
 from collections.abc import Callable
 
 from minirt.errors import ConfigurationError
-from minirt.runtime.channels.network import Network, shown
 from minirt.runtime.control.connection import MessageConnection
 from minirt.runtime.control.entrance import Entrance
+from minirt.runtime.network.sockets import Network, shown
 
 _FOLDER_BYTES_MAX = 88
 """The path of a Unix socket has at most 103 bytes on macOS; the name of a socket takes up to 15."""

@@ -33,7 +33,14 @@ from minirt.protocol.restart_commands import KeepFor
 from minirt.protocol.slots import AwaitSlots
 from minirt.protocol.subtask_commands import SubtaskCommand
 from minirt.protocol.trace import SubtaskTrace
-from minirt.runtime.channels.network import TOKEN_BYTES, Address
+from minirt.runtime.cluster.addresses import entrance_of, private_folder
+from minirt.runtime.cluster.cluster import Receivers
+from minirt.runtime.cluster.hosts import slots_of
+from minirt.runtime.cluster.inbox import Inbox
+from minirt.runtime.cluster.launching import Launch
+from minirt.runtime.cluster.reception import Reception
+from minirt.runtime.cluster.template_process import LOCAL_LAUNCH, how_it_ended
+from minirt.runtime.cluster.watch import Readable, Watch
 from minirt.runtime.control.clock_offsets import ClockOffsets
 from minirt.runtime.control.connection import MessageConnection, UnreadableError, UnsendableError
 from minirt.runtime.control.control import ORPHANED_EXIT
@@ -60,14 +67,7 @@ from minirt.runtime.control.messages import (
 )
 from minirt.runtime.control.package import Deployment, JobPackage
 from minirt.runtime.control.shape import Shape
-from minirt.runtime.coordinator.addresses import entrance_of, private_folder
-from minirt.runtime.coordinator.cluster import Receivers
-from minirt.runtime.coordinator.hosts import slots_of
-from minirt.runtime.coordinator.inbox import Inbox
-from minirt.runtime.coordinator.launching import Launch
-from minirt.runtime.coordinator.reception import Reception
-from minirt.runtime.coordinator.template_process import LOCAL_LAUNCH, how_it_ended
-from minirt.runtime.coordinator.watch import Readable, Watch
+from minirt.runtime.network.sockets import TOKEN_BYTES, Address
 
 logger = logger_of("coordinator")
 

@@ -13,7 +13,7 @@ from minirt.protocol.manifest import ChannelData
 from minirt.runtime.channels.frames import HEADER, Frame
 from minirt.runtime.channels.output import Overtaken
 from minirt.runtime.channels.spill import SpilledFrame
-from minirt.runtime.subtask.elements import Origin
+from minirt.runtime.input.elements import Origin
 
 Side = Literal["out", "in"]
 

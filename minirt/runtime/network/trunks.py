@@ -14,10 +14,10 @@ from minirt.clock import SYSTEM_CLOCK
 from minirt.errors import ProtocolError
 from minirt.runtime.channels.channels import InputChannel, OutputChannel
 from minirt.runtime.channels.frames import Frame
-from minirt.runtime.channels.network import Socket
-from minirt.runtime.channels.packets import CREDIT, PacketDecoder, Piece, unsent
-from minirt.runtime.channels.transit import Transit
-from minirt.runtime.channels.turns import Turns
+from minirt.runtime.network.packets import CREDIT, PacketDecoder, Piece, unsent
+from minirt.runtime.network.sockets import Socket
+from minirt.runtime.network.transit import Transit
+from minirt.runtime.network.turns import Turns
 
 _CREDITS_BYTES = 32 * 1024
 

@@ -15,8 +15,8 @@ from functools import partial
 from minirt.clock import SYSTEM_CLOCK
 from minirt.runtime.channels.channels import OutputChannel
 from minirt.runtime.channels.frames import Frame
-from minirt.runtime.channels.packets import HEADER, Piece, cut
-from minirt.runtime.channels.transit import departing
+from minirt.runtime.network.packets import HEADER, Piece, cut
+from minirt.runtime.network.transit import departing
 
 TURN_BYTES = 32 * 1024
 BATCH_BYTES = 128 * 1024

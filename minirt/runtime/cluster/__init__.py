@@ -1,0 +1,1 @@
+"""Where the subtasks of a job run: the hosts, their templates, and the connections to the workers."""

@@ -1,0 +1,1 @@
+"""Between processes: trunks that carry the frames of many channels, sockets, TLS, packets."""
