@@ -8,6 +8,7 @@ pytest.importorskip("adbc_driver_postgresql", reason="the extra postgres is not 
 pytest.importorskip("psycopg", reason="psycopg, which the tests read with, is not installed")
 
 from tests.needs import lacks
+from tests.postgres.replica import drop_tables, make_tables
 from tests.postgres.server import Postgres, programs
 from tests.servers import running
 
@@ -30,3 +31,11 @@ def table(server: Postgres, request: pytest.FixtureRequest) -> Iterator[str]:
     server.run("DROP TABLE IF EXISTS results", "CREATE TABLE results (id bigint, name text)")
     yield "results"
     server.run("DROP TABLE IF EXISTS results, minirt_commits")
+
+
+@pytest.fixture
+def accounts_and_notes(server: Postgres) -> Iterator[None]:
+    """These tables, published as `changes`, with some rows."""
+    make_tables(server)
+    yield
+    drop_tables(server)

@@ -18,33 +18,60 @@ _COLUMNS = {"public.accounts": ("id", "owner", "version"), "public.notes": ("id"
 
 
 class Replica:
-    """Refuses a change that is repeated, or that comes too early: each must fit the rows that are there."""
+    """Refuses a change that is repeated, or that comes too early: each must fit the rows that are there.
+
+    No id is inserted twice, and whoever truncates a table inserts a row before: so a TRUNCATE that finds
+    none, and any id that was there before, are changes that have come again.
+    """
 
     def __init__(self) -> None:
         self.tables: dict[str, dict[int, dict[str, Any]]] = {name: {} for name in _COLUMNS}
         self.updates = 0
+        self._met: dict[str, set[int]] = {name: set() for name in _COLUMNS}
+        self._truncated: dict[str, int] = {}
+        self._lsn = 0
 
     def apply(self, records: Iterable[dict[str, Any]]) -> None:
         for record in records:
+            assert record["lsn"] >= self._lsn, f"it comes again, after {self._lsn}: {record}"
+            self._lsn = record["lsn"]
             self._apply(record)
 
     def _apply(self, record: dict[str, Any]) -> None:
-        rows, new = self.tables[record["table"]], record["new"]
+        new = record["new"]
         match record["operation"]:
             case "existing" | "insert":
-                assert new["id"] not in rows, record
-                rows[new["id"]] = dict(new)
+                self._add(record, new)
             case "update":
-                before = rows.pop((record["old"] or new)["id"])
-                assert new["id"] not in rows, record
+                before = self._take(record, (record["old"] or new)["id"])
                 if "version" in new:
                     assert new["version"] == before["version"] + 1, (before, record)
-                rows[new["id"]] = {**before, **new}
+                if new["id"] == before["id"]:
+                    self.tables[record["table"]][new["id"]] = {**before, **new}
+                else:
+                    self._add(record, {**before, **new})
                 self.updates += 1
             case "delete":
-                del rows[record["old"]["id"]]
+                self._take(record, record["old"]["id"])
             case "truncate":
+                rows = self.tables[record["table"]]
+                assert rows, f"a TRUNCATE comes again: {record}"
                 rows.clear()
+                self._truncated[record["table"]] = record["lsn"]
+
+    def _add(self, record: dict[str, Any], row: dict[str, Any]) -> None:
+        met = self._met[record["table"]]
+        assert row["id"] not in met, f"a row comes again: {record}"
+        met.add(row["id"])
+        self.tables[record["table"]][row["id"]] = dict(row)
+
+    def _take(self, record: dict[str, Any], id: int) -> dict[str, Any]:
+        row = self.tables[record["table"]].pop(id, None)
+        if row is None:
+            known = "was there before" if id in self._met[record["table"]] else "never came"
+            since = self._truncated.get(record["table"])
+            raise AssertionError(f"row {id} {known}, the last TRUNCATE was at {since}: {record}")
+        return row
 
     @staticmethod
     def of(server: Postgres) -> dict[str, dict[int, dict[str, Any]]]:
@@ -90,37 +117,38 @@ class Writer(threading.Thread):
 
     def _transaction(self, connection: psycopg.Connection[Any]) -> None:
         for _ in range(self._chance.randint(1, 6)):
-            connection.execute(*self._statement())
+            for statement, values in self._statements():
+                connection.execute(statement, values)
         if self._chance.random() < 0.15:
             connection.rollback()
         else:
             connection.commit()
             self.committed += 1
 
-    def _statement(self) -> tuple[bytes, tuple[Any, ...]]:
+    def _statements(self) -> list[tuple[bytes, tuple[Any, ...]]]:
         self._new += 1
         some = self._chance.randint(1, 50)
+        note = "n" * self._chance.randint(0, 9000)
+        noted = (b"INSERT INTO notes VALUES (%s, %s)", (self._new, note))
         match self._chance.choice(
             ["insert", "update", "update", "move", "note", "delete", "empty"]
         ):
             case "insert":
-                return b"INSERT INTO accounts VALUES (%s, 'x', 0)", (self._new,)
+                return [(b"INSERT INTO accounts VALUES (%s, 'x', 0)", (self._new,))]
             case "update":
-                return b"UPDATE accounts SET version = version + 1 WHERE id %% 50 = %s", (some,)
+                more = b"UPDATE accounts SET version = version + 1 WHERE id %% 50 = %s"
+                return [(more, (some,))]
             case "move":
                 moved = b"UPDATE accounts SET id = %s, version = version + 1 WHERE id = %s"
-                return moved, (self._new, some)
+                return [(moved, (self._new, some))]
             case "note":
-                return b"INSERT INTO notes VALUES (%s, %s)", (
-                    self._new,
-                    "n" * self._chance.randint(0, 9000),
-                )
+                return [noted]
             case "delete":
-                return b"DELETE FROM accounts WHERE id %% 500 = %s", (some,)
+                return [(b"DELETE FROM accounts WHERE id %% 500 = %s", (some,))]
             case _:
-                if self._chance.random() < 0.8:
-                    return b"UPDATE notes SET body = body || 'x' WHERE id %% 5 = %s", (some % 5,)
-                return b"TRUNCATE notes", ()
+                if self._chance.random() < 0.2:
+                    return [noted, (b"TRUNCATE notes", ())]
+                return [(b"UPDATE notes SET body = body || 'x' WHERE id %% 5 = %s", (some % 5,))]
 
 
 @contextmanager
@@ -144,3 +172,20 @@ def forget(server: Postgres) -> None:
         "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE NOT temporary"
     )
     server.run(drop)
+
+
+def make_tables(server: Postgres) -> None:
+    """`accounts` and `notes` with five rows each, published as `changes`; nothing is left of a job."""
+    drop_tables(server)
+    server.run(
+        "CREATE TABLE accounts (id bigint PRIMARY KEY, owner text, version bigint NOT NULL)",
+        "CREATE TABLE notes (id bigint PRIMARY KEY, body text)",
+        "CREATE PUBLICATION changes FOR TABLE accounts, notes",
+        "INSERT INTO accounts SELECT n, 'owner', 0 FROM generate_series(1, 5) n",
+        "INSERT INTO notes SELECT n, 'note' FROM generate_series(1, 5) n",
+    )
+
+
+def drop_tables(server: Postgres) -> None:
+    forget(server)
+    server.run("DROP PUBLICATION IF EXISTS changes", "DROP TABLE IF EXISTS accounts, notes")

@@ -220,6 +220,14 @@ def test_a_start_that_came_no_further_is_taken_up_and_another_is_refused(server:
         read_once(source, first, [-1, 0, first.info["lsn"], 0])
 
 
+def test_copies_of_another_slot_of_that_name_are_refused(server: Postgres) -> None:
+    changes(server).plan_splits(1)
+    server.run(f"SELECT pg_drop_replication_slot('{SLOT}')", "INSERT INTO other VALUES (1)")
+    changes(server, existing=False).plan_splits(1)
+    with pytest.raises(rt.ConfigurationError, match="not as this job would begin with it"):
+        changes(server).plan_splits(1)
+
+
 # What keeps a job from reading.
 
 

@@ -6,10 +6,11 @@ The copies are materialized views: the server keeps them over crashes, and publi
 from __future__ import annotations
 
 import json
+import time
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from minirt.errors import ConfigurationError, SourceDataError
+from minirt.errors import ConfigurationError, SourceDataError, StorageError
 from minirt_connectors.dbapi import rows, run
 from minirt_connectors.postgres.changes import Record, from_text, record
 from minirt_connectors.postgres.server import quoted
@@ -17,6 +18,10 @@ from minirt_connectors.postgres.slots import Slot, lsn_number
 
 _BLOCKS = 32
 """How many blocks of a copy are read at a time, usually of 8 KiB."""
+
+_ATTEMPTS = 10
+"""How often a start makes a slot anew as tables have changed too much since."""
+_UNFINISHED_WAIT_S = 30.0
 
 _TABLES = """
 SELECT n.nspname::text, c.relname::text, c.relkind = 'r', p.rowfilter,
@@ -33,6 +38,23 @@ JOIN pg_namespace n ON n.nspname = p.schemaname
 JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = p.tablename
 WHERE p.pubname = %s ORDER BY 1, 2
 """
+
+_REWRITTEN = """
+SELECT 1 FROM (SELECT relid FROM pg_partition_tree(%s) UNION SELECT %s::regclass) AS part
+LEFT JOIN pg_class AS was ON was.oid = part.relid
+WHERE pg_relation_filenode(part.relid) IS DISTINCT FROM nullif(was.relfilenode, 0) LIMIT 1
+"""
+"""Whether a table, or a partition of it, has another file than the snapshot says: functions look at what
+is, and queries see what was."""
+
+_UNFINISHED = """
+SELECT 1 FROM pg_current_snapshot() AS snapshot,
+  CAST(pg_snapshot_xmin(snapshot)::text AS int8) AS oldest,
+  CAST(pg_snapshot_xmax(snapshot)::text AS int8) AS next,
+  generate_series(oldest, next - 1) AS number, CAST(number::text AS xid8) AS id
+WHERE pg_visible_in_snapshot(id, snapshot) AND pg_xact_status(id) = 'in progress' LIMIT 1
+"""
+"""Whether a transaction has not ended that the snapshot sees as committed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,17 +79,18 @@ class Beginning:
     copied: bool
 
 
-def published(connection: Any, publication: str) -> list[Published]:
-    """The tables of a publication, with its columns and rows."""
-    tables = []
-    for schema, name, plain, rowfilter, columns, kinds, key in rows(
+def published(connection: Any, publication: str) -> dict[str, Published]:
+    """The tables of a publication, with its columns and rows, by their names in SQL."""
+    tables = {}
+    for schema, table, plain, rowfilter, columns, kinds, key in rows(
         connection, _TABLES, (publication,)
     ):
+        name = f"{quoted(schema)}.{quoted(table)}"
         # Tables that inherit from a plain one are published themselves.
-        place = f"{'ONLY ' if plain else ''}{quoted(schema)}.{quoted(name)}"
+        place = f"ONLY {name}" if plain else name
         where = f" WHERE {rowfilter}" if rowfilter else ""
         rows_of = f"SELECT {', '.join(map(quoted, columns))} FROM {place}{where}"
-        tables.append(Published(f"{schema}.{name}", columns, kinds, key, rows_of))
+        tables[name] = Published(f"{schema}.{table}", columns, kinds, key, rows_of)
     return tables
 
 
@@ -75,35 +98,34 @@ def begin_with_rows(slot: Slot) -> Beginning:
     """Make a slot, and copies of the rows where it begins; or find those of a start that went no further.
 
     The slot comes last, so what was begun and given up before is made anew.
-    Raises ConfigurationError if others have made the slot, or it was advanced already.
+    Raises ConfigurationError if others have made the slot, or it was advanced already; StorageError if
+    others begin with it, or keep changing the tables as a whole.
     """
     with slot.session("cannot copy the rows that are there") as connection:
+        # The server goes on with what a start that was killed has asked for last.
+        slot.lock(connection)
         confirmed = slot.confirmed(connection)
         if confirmed is not None:
             return _found(slot, connection, confirmed)
-        drop_copies(slot, connection)
-        tables = published(connection, slot.publication)
-        with slot.session("cannot begin", replication="database") as replication:
-            temporary = f"minirt_begin_{replication.info.backend_pid}"
-            asked = (
-                f"CREATE_REPLICATION_SLOT {temporary} TEMPORARY LOGICAL pgoutput EXPORT_SNAPSHOT"
-            )
-            [(_, lsn, snapshot, _)] = rows(replication, asked)
-            beginning = Beginning(
-                lsn_number(lsn), _now_ms(connection), slot.publication, tables, True
-            )
-            _copy_rows(slot, connection, beginning, snapshot)
-            slot.create_from(connection, temporary)
-    return beginning
+        for _ in range(_ATTEMPTS):
+            drop_copies(slot, connection)
+            beginning = _made(slot, connection)
+            if beginning is not None:
+                return beginning
+    raise StorageError(
+        f"{slot.server.name}: slot {slot.name}: each of {_ATTEMPTS} times a table of the publication "
+        "was truncated, rewritten or altered just when its rows were to be copied"
+    )
 
 
 def begin_with_changes(slot: Slot) -> Beginning:
     """The place where a slot is; it is made if it is not there."""
     with slot.session("cannot begin") as connection:
+        slot.lock(connection)
         lsn = slot.confirmed(connection)
         if lsn is None:
             lsn = slot.create(connection)
-        tables = published(connection, slot.publication)
+        tables = list(published(connection, slot.publication).values())
         return Beginning(lsn, _now_ms(connection), slot.publication, tables, False)
 
 
@@ -180,16 +202,65 @@ def _found(slot: Slot, connection: Any, confirmed: int) -> Beginning:
     )
 
 
-def _copy_rows(slot: Slot, connection: Any, beginning: Beginning, snapshot: str) -> None:
-    run(connection, "BEGIN ISOLATION LEVEL REPEATABLE READ")
-    run(connection, f"SET TRANSACTION SNAPSHOT '{snapshot}'")
+def _made(slot: Slot, connection: Any) -> Beginning | None:
+    """A slot, and copies of the rows where it begins; None if tables have changed too much in between."""
+    tables = published(connection, slot.publication)
+    with slot.session("cannot begin", replication="database") as replication:
+        temporary = f"minirt_begin_{replication.info.backend_pid}"
+        asked = f"CREATE_REPLICATION_SLOT {temporary} TEMPORARY LOGICAL pgoutput EXPORT_SNAPSHOT"
+        [(_, lsn, snapshot, _)] = rows(replication, asked)
+        beginning = Beginning(
+            lsn_number(lsn), _now_ms(connection), slot.publication, list(tables.values()), True
+        )
+        run(connection, "BEGIN ISOLATION LEVEL REPEATABLE READ")
+        run(connection, f"SET TRANSACTION SNAPSHOT '{snapshot}'")
+        if not _are_as_then(slot, connection, tables):
+            run(connection, "ROLLBACK")
+            return None
+        _copy_rows(slot, connection, beginning)
+        run(connection, "COMMIT")
+        slot.create_from(connection, temporary)
+    return beginning
+
+
+def _are_as_then(slot: Slot, connection: Any, tables: dict[str, Published]) -> bool:
+    """Whether the transaction's snapshot sees the rows that the tables held then; they stay locked.
+
+    TRUNCATE, and ALTER TABLE where it writes a table anew, are not MVCC-safe: once they have committed,
+    older snapshots see an empty table. So whoever wants to do that waits from here on, and what was done
+    since the snapshot is found by the tables' files.
+    """
+    _wait_for_unfinished(slot, connection)
+    for name in tables:
+        run(connection, f"LOCK TABLE {name} IN ACCESS SHARE MODE")
+    if published(connection, slot.publication) != tables:
+        return False
+    return not any(rows(connection, _REWRITTEN, (name, name)) for name in tables)
+
+
+def _wait_for_unfinished(slot: Slot, connection: Any) -> None:
+    """Until all has ended that the transaction's snapshot sees as committed. Raises StorageError.
+
+    The snapshot comes from the log, where a commit stands a moment before the transaction's status does.
+    In this moment its rows would be taken for those of one that was rolled back.
+    """
+    end = time.monotonic() + _UNFINISHED_WAIT_S
+    while rows(connection, _UNFINISHED):
+        if time.monotonic() > end:
+            raise StorageError(
+                f"{slot.server.name}: slot {slot.name}: a transaction whose commit is in the log does "
+                "not end: it may wait for a standby of synchronous_standby_names"
+            )
+        time.sleep(0.01)
+
+
+def _copy_rows(slot: Slot, connection: Any, beginning: Beginning) -> None:
     for number, table in enumerate(beginning.tables):
         name = quoted(_copy_name(slot, number))
         run(connection, f"CREATE MATERIALIZED VIEW {name} AS {table.rows_of}")
     text = json.dumps(asdict(beginning)).replace("'", "''")
     first = quoted(_copy_name(slot, 0))
     run(connection, f"COMMENT ON MATERIALIZED VIEW {first} IS '{text}'")
-    run(connection, "COMMIT")
 
 
 def _copy_name(slot: Slot, number: int | str) -> str:

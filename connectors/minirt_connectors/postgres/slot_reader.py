@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from typing import Any
 
 from minirt.errors import MinirtError, SourceDataError
@@ -71,6 +71,10 @@ class SlotReader:
             return messages, self._through
 
     def close(self) -> None:
+        cursor, self._cursor = self._cursor, None
+        if cursor is not None:
+            with suppress(Exception):  # The connection may be gone.
+                cursor.close()
         closed(self._connection)
 
     def _look(self) -> bool:
