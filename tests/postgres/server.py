@@ -30,6 +30,7 @@ class Postgres:
 
     def __init__(self, folder: Path, bin: Path) -> None:
         self._data = folder / "data"
+        self._log = folder / "log"
         self._bin = bin
         self._as: dict[str, Any] = {}
         if os.getuid() == 0:
@@ -58,13 +59,17 @@ class Postgres:
             "unix_socket_directories": "",
             "wal_level": "logical",
             "max_connections": "50",
+            "log_statement": "mod",
+            "log_replication_commands": "on",
+            "log_line_prefix": "%m %p %x ",
             **settings_of_run,
         }
         settings = [part for item in options.items() for part in ("-c", "=".join(item))]
-        self._server = subprocess.Popen(
-            [self._bin / "postgres", "-D", self._data, "-p", str(self.port), *settings],
-            stderr=subprocess.DEVNULL, cwd=self._data.parent, **self._as,
-        )  # fmt: skip
+        with self._log.open("ab") as log:
+            self._server = subprocess.Popen(
+                [self._bin / "postgres", "-D", self._data, "-p", str(self.port), *settings],
+                stderr=log, cwd=self._data.parent, **self._as,
+            )  # fmt: skip
         end = time.monotonic() + _START_TIMEOUT_S
         while True:
             try:
@@ -85,6 +90,11 @@ class Postgres:
     def restart(self, how: signal.Signals, **settings_of_run: str) -> None:
         self.stop(how)
         self.start(**settings_of_run)
+
+    def keep(self, folder: Path) -> None:
+        """Copy what it has said and its log of changes, which pg_waldump reads, into a folder."""
+        shutil.copy(self._log, folder / "log")
+        shutil.copytree(self._data / "pg_wal", folder / "pg_wal")
 
     def run(self, *statements: str) -> None:
         with psycopg.connect(self.uri) as connection:

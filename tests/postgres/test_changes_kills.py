@@ -5,10 +5,13 @@ For more of it, `-m tests.postgres.test_changes_kills N`.
 
 from __future__ import annotations
 
+import json
 import random
 import signal
 import sys
+import tempfile
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
@@ -21,6 +24,7 @@ from tests.program_kills import Program, kill, run_to_its_end
 pytestmark = [pytest.mark.postgres, pytest.mark.processes]
 
 ROWS, TRANSACTIONS = 1000, 80
+EARLY = 4
 _LOG = 48 * 1024 * 1024
 """How much log there is from the begin of a run to its end: more than its transactions write."""
 
@@ -62,8 +66,8 @@ The slot is often behind the checkpoint, as if calls were lost: what it gives ag
 def run(server: Postgres, storage: Path, kills: int, seed: int, crashes: int = 0) -> int:
     """Run the job to its end, killing on the way, while others write; how often something was killed.
 
-    Then the server is stopped or crashes so many times, and is started again. Each strike waits until the
-    job has committed more than before the last one.
+    Then the server is stopped or crashes so many times, and is started again. The first strikes come while
+    the job begins; each other one waits until the job has committed more than before the last one.
     """
     _begin(server)
     [(until,)] = server.rows(f"SELECT (pg_current_wal_flush_lsn() + {_LOG})::text")
@@ -74,7 +78,8 @@ def run(server: Postgres, storage: Path, kills: int, seed: int, crashes: int = 0
         def strike(program: Program) -> None:
             nonlocal done, seen, crashes
             [(stored,)] = server.rows("SELECT count(*) FROM results")
-            if stored > seen and done < kills and program.poll() is None:
+            begins = done < EARLY and stored == 0
+            if (begins or stored > seen) and done < kills and program.poll() is None:
                 done, seen = done + kill(program, chance), stored
             elif stored > seen and crashes:
                 server.restart(chance.choice([signal.SIGINT, signal.SIGQUIT]))
@@ -89,8 +94,22 @@ def run(server: Postgres, storage: Path, kills: int, seed: int, crashes: int = 0
 
 
 def judged(server: Postgres) -> tuple[int, int]:
-    """How many rows differ between the tables and what was made of their changes; each must have fitted."""
+    """How many rows differ between the tables and what was made of their changes; each must have fitted.
+
+    What tells why stays in a folder if any differs.
+    """
     found = server.rows("SELECT number, record::json FROM results ORDER BY number")
+    try:
+        counts = _differing(server, found)
+    except AssertionError as error:
+        error.add_note(_kept(server, found))
+        raise
+    if any(counts):
+        print(_kept(server, found), flush=True)
+    return counts
+
+
+def _differing(server: Postgres, found: list[tuple[Any, ...]]) -> tuple[int, int]:
     assert [number for number, _ in found] == list(range(1, len(found) + 1))
     replica = Replica()
     replica.apply(record for _, record in found)
@@ -102,6 +121,14 @@ def judged(server: Postgres) -> tuple[int, int]:
         lost += sum(own.get(id) != row for id, row in rows.items())
         repeated += len(own.keys() - rows.keys())
     return lost, repeated
+
+
+def _kept(server: Postgres, found: list[tuple[Any, ...]]) -> str:
+    folder = Path(tempfile.mkdtemp(prefix="minirt-changes-"))
+    with (folder / "results.jsonl").open("w") as results:
+        results.writelines(json.dumps(row) + "\n" for row in found)
+    server.keep(folder)
+    return f"the results, and what the server has logged, are in {folder}"
 
 
 def _begin(server: Postgres) -> None:
@@ -136,7 +163,7 @@ def test_what_is_made_of_changes_is_the_table_whoever_is_killed(
     server: Postgres, tmp_path: Path
 ) -> None:
     try:
-        assert run(server, tmp_path / "chk", kills=3, seed=1, crashes=1) > 0
+        assert run(server, tmp_path / "chk", kills=5, seed=1, crashes=1) > 0
         assert judged(server) == (0, 0)
     finally:
         _end(server)
