@@ -92,7 +92,7 @@ class Writer(threading.Thread):
         super().__init__(name="writer", daemon=True)
         self._server = server
         self._chance = chance
-        self._pause_s = pause_s
+        self.pause_s = pause_s
         self._new = 100_000
         self.committed = 0
         self.stop = threading.Event()
@@ -111,7 +111,7 @@ class Writer(threading.Thread):
                 with psycopg.connect(self._server.uri) as connection:
                     while not self.stop.is_set():
                         self._transaction(connection)
-                        time.sleep(self._pause_s)
+                        time.sleep(self.pause_s)
             except psycopg.OperationalError:  # The server is being restarted.
                 time.sleep(0.05)
 

@@ -25,6 +25,8 @@ pytestmark = [pytest.mark.postgres, pytest.mark.processes]
 
 ROWS, TRANSACTIONS = 1000, 80
 EARLY = 4
+_SLOW_PAUSE_S = 0.3
+"""Between transactions once there are enough: on a slow machine the job must catch up all the same."""
 _LOG = 48 * 1024 * 1024
 """How much log there is from the begin of a run to its end: more than its transactions write."""
 
@@ -79,6 +81,8 @@ def run(server: Postgres, storage: Path, kills: int, seed: int, crashes: int = 0
             nonlocal done, seen, crashes
             [(stored,)] = server.rows("SELECT count(*) FROM results")
             begins = done < EARLY and stored == 0
+            if written.committed > 2 * TRANSACTIONS:
+                written.pause_s = _SLOW_PAUSE_S
             if (begins or stored > seen) and done < kills and program.poll() is None:
                 done, seen = done + kill(program, chance), stored
             elif stored > seen and crashes:
