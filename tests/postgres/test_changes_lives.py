@@ -30,6 +30,7 @@ def test_nothing_is_lost_or_repeated_wherever_readers_and_servers_end(
     monkeypatch.setattr(slot_reader, "_CHANGES", 40)
     monkeypatch.setattr(slot_reader, "_LOG_BYTES", 50_000)
     monkeypatch.setattr(slot_reader, "_COUNT_FIRST", 7)
+    monkeypatch.setattr(slot_reader, "_COUNT_MAX", 7)
     monkeypatch.setattr(existing_rows, "_BLOCKS", 1)
     chance = random.Random(seed)
     source = PostgresChangesSource(server.uri, "changes", slot=SLOT, poll="1ms")
