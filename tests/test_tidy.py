@@ -366,7 +366,7 @@ def test_an_impure_import_is_found_wherever_it_is_reached(tmp_path, planted):
         ("minirt.state.keyed", "import minirt.runtime"),
         ("minirt.storage.manifest", "import minirt.runtime"),
         ("minirt.runtime.control.messages", "from minirt.runtime.subtask import assembly"),
-        ("minirt.runtime.channels.output", "from minirt.runtime.subtask import in_flight"),
+        ("minirt.runtime.channels.output", "from minirt.runtime.input import in_flight"),
         ("minirt.runtime.worker.template", "from minirt.runtime import program"),
         ("minirt.runtime.worker.worker", "def f():\n    import minirt.runtime.coordinator.shell"),
         (

@@ -19,8 +19,13 @@ class Window(ABC):
 
     @property
     @abstractmethod
+    def shape(self) -> str:
+        """Which records count together, exactly and in words: state of one shape is nothing to another."""
+
+    @property
     def words(self) -> str:
         """What the plan says of it."""
+        return self.shape
 
     @property
     def in_event_time(self) -> bool:
@@ -41,6 +46,11 @@ class Window(ABC):
     def takes_results_back(self) -> bool:
         """Whether a window whose result was given out may become another one."""
         return False
+
+
+def shown_s(milliseconds: int) -> str:
+    """Exactly, in seconds."""
+    return f"{milliseconds / 1000:.15g} s"
 
 
 WINDOW_START, WINDOW_END = "window_start", "window_end"

@@ -43,7 +43,7 @@ class CountWindow(Window):
         return gcd(self.size, self.every)
 
     @property
-    def words(self) -> str:
+    def shape(self) -> str:
         slide = "" if self.every == self.size else f" every {self.every}"
         return f"windows of {self.size} records{slide}"
 

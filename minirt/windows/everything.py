@@ -70,13 +70,17 @@ class GlobalWindow(Window):
         return 0
 
     @property
+    def shape(self) -> str:
+        return "all records"
+
+    @property
     def words(self) -> str:
         match self.trigger:
             case AfterCount(count=count):
                 when = f"every {count} records"
             case AfterTime(interval_ms=interval, clock=clock):
                 when = f"every {interval / 1000:g} s of {clock} time"
-        return f"all records, results {when}{', then anew' if self.purge else ''}"
+        return f"{self.shape}, results {when}{', then anew' if self.purge else ''}"
 
     @property
     def in_event_time(self) -> bool:

@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from minirt.errors import ConfigurationError
 from minirt.units import Duration, milliseconds
-from minirt.windows.base import Window, duration_ms, lateness_ms
+from minirt.windows.base import Window, duration_ms, lateness_ms, shown_s
 
 Times = npt.NDArray[np.int64]
 
@@ -78,13 +78,15 @@ class PanedWindow(Window):
         return pane // self.step
 
     @property
-    def words(self) -> str:
+    def shape(self) -> str:
+        slide = "" if self.every_ms == self.size_ms else f" every {shown_s(self.every_ms)}"
+        offset = f" from {shown_s(self.offset_ms)} on" if self.offset_ms else ""
         zone = f" in {self.timezone}" if self.timezone else ""
-        slide = "" if self.every_ms == self.size_ms else f" every {self.every_ms / 1000:g} s"
-        return (
-            f"windows of {self.size_ms / 1000:g} s{slide}{zone}, "
-            f"open for another {self.allowed_lateness_ms / 1000:g} s"
-        )
+        return f"windows of {shown_s(self.size_ms)}{slide}{offset}{zone}"
+
+    @property
+    def words(self) -> str:
+        return f"{self.shape}, open for another {shown_s(self.allowed_lateness_ms)}"
 
 
 @dataclass(frozen=True, slots=True, init=False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from minirt.units import Duration
-from minirt.windows.base import Window, duration_ms, lateness_ms
+from minirt.windows.base import Window, duration_ms, lateness_ms, shown_s
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -26,11 +26,12 @@ class Session(Window):
         object.__setattr__(self, "allowed_lateness_ms", lateness_ms(allowed_lateness))
 
     @property
+    def shape(self) -> str:
+        return f"sessions with gaps of {shown_s(self.gap_ms)}"
+
+    @property
     def words(self) -> str:
-        return (
-            f"sessions with gaps of {self.gap_ms / 1000:g} s, "
-            f"open for another {self.allowed_lateness_ms / 1000:g} s"
-        )
+        return f"{self.shape}, open for another {shown_s(self.allowed_lateness_ms)}"
 
     @property
     def takes_results_back(self) -> bool:

@@ -34,6 +34,7 @@ from minirt.protocol.job_events import (
     WorkerSeen,
 )
 from minirt.protocol.trace import SubtaskTrace
+from minirt.runtime.cluster import process_cluster
 from minirt.runtime.cluster.process_cluster import ProcessCluster
 from minirt.runtime.cluster.template_process import LocalLaunch, TemplateProcess
 from minirt.runtime.cluster.watch import Watch
@@ -51,7 +52,6 @@ from minirt.runtime.control.messages import (
     WorkerHello,
 )
 from minirt.runtime.control.package import Deployment, JobPackage
-from minirt.runtime.coordinator import process_cluster
 from minirt.runtime.network.sockets import Address, Network
 from minirt.runtime.program.shapes import place
 from minirt.runtime.worker.template import TemplateStart

@@ -30,8 +30,8 @@ from minirt.protocol.job_events import CommitHandles, JobCommand, StoreManifest
 from minirt.protocol.manifest import SnapshotRef
 from minirt.runtime.channels.channels import InputGate, OutputChannel
 from minirt.runtime.channels.frames import Frame
+from minirt.runtime.input import gate_input
 from minirt.runtime.input.splits import SplitState
-from minirt.runtime.subtask import gate_input
 from minirt.runtime.subtask.snapshot import SnapshotUpload
 from minirt.storage.part_writer import PartWriter
 from minirt.storage.parts import encode_part, part_checksum

@@ -40,9 +40,9 @@ from minirt.runtime.channels.output import LinkOutput, Outputs
 from minirt.runtime.channels.spill import _Segment
 from minirt.runtime.coordinator.preparation_tasks import PreparationTasks
 from minirt.runtime.coordinator.storage_tasks import StorageTasks
+from minirt.runtime.input import gate_input
 from minirt.runtime.input.recovered import RecoveredChannels
 from minirt.runtime.input.splits import SplitState
-from minirt.runtime.subtask import gate_input
 from minirt.runtime.subtask.snapshot import SnapshotUpload
 from minirt.state.keyed import KeyedState
 from minirt.state.timers import Timers

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from minirt.aggregates import Aggregate
 from minirt.data.batch import Batch, Columns
-from minirt.errors import UserCodeError
+from minirt.errors import ConfigurationError, UserCodeError
 from minirt.operators.common.aggregation import outputs
 from minirt.operators.common.base import Operator, OperatorContext, user_error
 from minirt.operators.common.columns import to_columns
@@ -22,7 +22,7 @@ from minirt.state.array_table import ArrayTable, Times
 from minirt.state.event_times import EventTimes
 from minirt.state.numbers import Mask
 from minirt.state.sections import Section
-from minirt.state.stored import EVENT_TIME, STATE
+from minirt.state.stored import EVENT_TIME, STATE, WINDOW_SHAPE
 
 
 class WindowFrame(Operator):
@@ -110,6 +110,7 @@ class WindowFrame(Operator):
             section = table.snapshot()
             if section is not None:
                 sections[STATE + name] = section
+                sections[WINDOW_SHAPE] = self._task.window.shape.encode()
         return sections
 
     def builds_on(self) -> Mapping[str, Collection[str]]:
@@ -120,6 +121,7 @@ class WindowFrame(Operator):
             table.on_stored(path)
 
     def restore(self, sections: Mapping[str, bytes], *, exact: bool) -> None:
+        self._check_shape(sections.get(WINDOW_SHAPE))
         groups = None if exact else self._groups
         for name, section in sections.items():
             if name.startswith(STATE):
@@ -127,6 +129,19 @@ class WindowFrame(Operator):
                 table.restore(section, groups, self.ctx.max_parallelism)
         if EVENT_TIME in sections:
             self._times.restore(sections[EVENT_TIME])
+
+    def _check_shape(self, stored: bytes | None) -> None:
+        """Raise ConfigurationError for windows in which other records count together.
+
+        Checkpoints of earlier versions do not say.
+        """
+        shape = self._task.window.shape
+        if stored is not None and stored != shape.encode():
+            raise ConfigurationError(
+                f"operator {self.ctx.label}: the checkpoint holds {stored.decode(errors='replace')}, whose "
+                f"results are no part of those of {shape}; give the operator a new uid, or the windows "
+                "that it had"
+            )
 
     # What kinds of windows use.
 
