@@ -44,18 +44,10 @@ def drawn_options(random: Random, round_s: float) -> Options:
         overdraft_bytes=random.choice((0, 200, 1 << 30)),
         spill_bytes_max=random.choice((0, 2000, 1 << 30)),
     )
-    # From numbers of its own, so that all else that comes of a seed stays what it was.
-    own = Random(repr(limits))
-    limits = replace(
-        limits,
-        row_input_queue_bytes=own.choice((50, 1 << 16)),
-        row_output_queue_bytes=own.choice((30, 1 << 15)),
-    )
     slots = random.random() < 0.5
     return Options(
         buffer_timeout=random.choice((0, 0.001, 0.02)),
         placement="slots" if slots else "subtask",
         debloat=random.choice((None, round_s / 10, 2 * round_s)),
-        flush=own.choice(("timeout", "on_demand")),
         limits=limits,
     )

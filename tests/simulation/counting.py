@@ -22,6 +22,12 @@ from minirt.testing.conformance.stored import StoredCheckpoint
 
 SPLITS, COUNT, KEYS = 3, 7, 4
 EXPECTED = Counter(numbered("n", SPLITS, COUNT))
+HASTY_ROWS = rt.Options(
+    flush="on_demand",
+    limits=rt.Limits(row_input_queue_bytes=100, row_output_queue_bytes=50),
+)
+"""Buffers leave when somebody waits for them, and channels hold a few rows where columns would be many."""
+
 SPILLING = rt.Options(
     limits=rt.Limits(
         input_queue_bytes=100, output_queue_bytes=1, overdraft_bytes=0, frame_records=1
