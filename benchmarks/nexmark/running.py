@@ -43,7 +43,7 @@ def minirt_run(query: Query, setting: Setting) -> Row:
         env = rt.Environment(query.name, parallelism=setting.parallelism)
         found = query.stream(Events.of(env, ArrowEvents(setting.folder)))
         found.sink(_sink(query, Path(place, "out")), uid="results")
-        options: dict[str, Any] = {}
+        options: dict[str, Any] = {"options": rt.Options(placement="slots")}
         if setting.checkpoint_ms:
             interval = f"{setting.checkpoint_ms}ms"
             options["checkpointing"] = rt.Checkpointing(Path(place, "checkpoints"), interval)
