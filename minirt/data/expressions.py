@@ -38,6 +38,8 @@ class Evaluation:
 
     def values(self, table: pa.RecordBatch) -> list[pa.Array]:
         """The value of each expression, in order. Raises ExpressionError."""
+        if not table.num_rows:  # Who builds a job asks for types alone.
+            return self._computed(table)
         if self._schema is None or not table.schema.equals(self._schema):
             self._needed, self._schema = self._needed_of(table.schema), table.schema
         return self._computed(table.select(self._needed))

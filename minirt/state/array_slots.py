@@ -186,10 +186,10 @@ class ArraySlots:
         self._complete_frozen()
         waiting = np.zeros(self.used, np.bool_)
         waiting[self._segments.next()] = True
-        some_gone = bool(self._gone_count) or expired is not None
+        gone = partial(self._gone, expired) if self._gone_count or expired is not None else None
         # If nothing older counts any more, nobody has to be told.
-        tells_gone = some_gone and not waiting.all()
-        copy = partial(self._stored, contents, self._timed, tells_gone, expired)
+        tells_gone = gone is not None and not waiting.all()
+        copy = partial(self._stored, contents, self._timed, gone, tells_gone)
         frozen = FrozenSlots(waiting, copy)
         if total <= segments.STRETCH_MIN:
             return pack_table(frozen.pieces(), total)
@@ -225,16 +225,14 @@ class ArraySlots:
         self,
         contents: Contents,
         timed: bool,
+        gone: Callable[[Slots], Mask] | None,
         tells_gone: bool,
-        expired: Callable[[Slots], Mask] | None,
         slots: Slots,
     ) -> pa.RecordBatch:
         """The whole content of these slots; of those that are gone nothing, if nobody is told."""
-        gone = self._marks.gone[slots]
-        if expired is not None:
-            gone = gone | expired(slots)
-        if not tells_gone:
-            slots = slots[~gone]
+        of_gone = None if gone is None else gone(slots)
+        if of_gone is not None and not tells_gone:
+            slots = slots[~of_gone]
         columns = dict(zip(map(key_part, self._keys), contents.index.keys(slots), strict=True))
         for aggregate, held in zip(self._aggregates, contents.accumulators, strict=True):
             for place, array in enumerate(held.stored(slots)):
@@ -243,8 +241,12 @@ class ArraySlots:
         if timed:
             columns[TIME] = pa.array(self._marks.times[slots])
         if tells_gone:
-            columns[GONE] = pa.array(gone)
+            columns[GONE] = pa.array(of_gone)
         return pa.RecordBatch.from_pydict(columns)
+
+    def _gone(self, expired: Callable[[Slots], Mask] | None, slots: Slots) -> Mask:
+        gone: Mask = self._marks.gone[slots]
+        return gone if expired is None else gone | expired(slots)
 
     def _before_change(self, slots: Slots) -> None:
         if self._move is not None:

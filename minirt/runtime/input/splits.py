@@ -18,8 +18,8 @@ from minirt.operators.event_time import NO_WATERMARK
 from minirt.runtime.input.split_watermarks import SplitWatermark
 
 INTERLEAVED_ROWS, INTERLEAVED_COLUMNS = 256, 1024
-_RUN_S = 0.02
-_LONGER_MAX = 64
+_RUN_S, _LONGER_MAX = 0.02, 64
+"""How long a run of a split that is alone may take, and how many times as long as the others it may be."""
 
 
 @dataclass(slots=True)
