@@ -47,6 +47,10 @@ class Custody:
         """As `lend`, in a list of its own."""
         return copied_all(values)
 
+    def part_all(self, values: list[Any]) -> list[Any]:
+        """Records that several branches get, for one of them, in a list of its own."""
+        return copied_all(values)
+
     def trusts(self, function: Any) -> bool:
         """Whether the results of the function need no `take`, because they already belong to the caller."""
         return keeps_nothing(function)
@@ -78,6 +82,9 @@ class Sharing(Custody):
         return value
 
     def lend_all(self, values: list[Any]) -> list[Any]:
+        return values.copy()
+
+    def part_all(self, values: list[Any]) -> list[Any]:
         return values.copy()
 
     def trusts(self, function: Any) -> bool:

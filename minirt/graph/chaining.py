@@ -13,12 +13,11 @@ def chain_break(
     target: OperatorNode,
     *,
     target_inputs: int,
-    main_consumers: int,
 ) -> str | None:
     """Why `target` cannot run in the chain of `source`; None if it can.
 
-    `target_inputs` counts the edges into the target, `main_consumers` those that leave the main
-    output of the source. Side outputs never chain, but do not hinder the chain of the main output.
+    `target_inputs` counts the edges into the target. What else consumes the output of the source does not
+    matter: each consumer is a branch of the chain by itself, or behind a link.
     """
     if tag is not None:
         return "side outputs are sent over channels"
@@ -28,8 +27,6 @@ def chain_break(
         return f"parallelism changes from {source.parallelism} to {target.parallelism}"
     if target_inputs != 1:
         return f"{target.label} has {target_inputs} input edges"
-    if main_consumers != 1:
-        return f"{source.label} has {main_consumers} consumers"
     if target.spec.gathers is not None:
         return f"{target.label} gathers batches of {target.spec.gathers.size} records"
     if not target.chain:

@@ -22,9 +22,11 @@ class Crossings:
         for vertex in execution.vertices:
             links = execution.inputs_of(vertex.id)
             forms: Forms = frozenset().union(*(self._carried(link) for link in links))
-            for node in vertex.operators:
+            for place, node in enumerate(vertex.operators):
+                if place:
+                    forms = self._emitted[vertex.operators[vertex.feeders[place - 1]].uid]
                 self._arriving[node.uid] = forms
-                forms = self._emitted[node.uid] = node.spec.gives(forms, node.schema)
+                self._emitted[node.uid] = node.spec.gives(forms, node.schema)
 
     def at_operator(self, node: OperatorNode) -> str | None:
         """How the operator changes the form of its records, and why; None if it does not."""

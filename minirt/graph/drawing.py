@@ -78,8 +78,10 @@ def lay_out(execution: ExecutionGraph) -> dict[int, Box]:
 
 
 def _names(vertex: Vertex) -> list[str]:
+    """The operators as they are listed, each behind its margin."""
     names = (node.name for node in vertex.operators)
-    return [name if len(name) <= _NAME_MAX else f"{name[: _NAME_MAX - 1]}…" for name in names]
+    short = [name if len(name) <= _NAME_MAX else f"{name[: _NAME_MAX - 1]}…" for name in names]
+    return [f"{margin}{name}" for margin, name in zip(vertex.margins, short, strict=True)]
 
 
 def _width(vertex: Vertex) -> float:
@@ -102,8 +104,10 @@ def _box(box: Box) -> Iterator[str]:
     y = box.y + _PAD / 2
     for name, node in zip(_names(box.vertex), box.vertex.operators, strict=True):
         y += _LINE
+        text = name.lstrip()
+        x = box.x + _PAD + (len(name) - len(text)) * _CHARACTER
         yield (
-            f"<text x='{box.x + _PAD:g}' y='{y - 4:g}' fill='currentColor'>{escape(name)}"
+            f"<text x='{x:g}' y='{y - 4:g}' fill='currentColor'>{escape(text)}"
             f"<title>{escape(node.label)}</title></text>"
         )
     yield (

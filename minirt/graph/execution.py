@@ -17,16 +17,46 @@ from minirt.protocol.topology import EdgeFacts, OperatorFacts, Order, Topology, 
 
 @dataclass(frozen=True, slots=True)
 class Vertex:
-    """A chain of operators that run as one; records pass between them as function calls."""
+    """A chain of operators that run as one; records pass between them as function calls.
+
+    An operator may feed several others: the chain then has *branches*. Each operator comes before those
+    that it feeds, and a branch stands in one piece.
+    """
 
     id: int
     operators: tuple[OperatorNode, ...]
+    feeders: tuple[int, ...]
+    """The place of the operator that feeds it, for each operator but the first."""
     parallelism: int
     max_parallelism: int
 
     @property
     def name(self) -> str:
-        return " > ".join(node.name for node in self.operators)
+        """Its operators as people read them: `numbers > (map > sink, sink-2)`."""
+        return self._name_from(0)
+
+    def _name_from(self, place: int) -> str:
+        own, fed = self.operators[place].name, self.fed_by(place)
+        if not fed:
+            return own
+        behind = ", ".join(map(self._name_from, fed))
+        return f"{own} > ({behind})" if len(fed) > 1 else f"{own} > {behind}"
+
+    def fed_by(self, place: int) -> list[int]:
+        """The places of the operators that the one at this place feeds by calls."""
+        return [at for at, feeder in enumerate(self.feeders, 1) if feeder == place]
+
+    @property
+    def margins(self) -> list[str]:
+        """What stands left of each operator in a list of them: a dash where a branch begins.
+
+        All are empty where there are no branches.
+        """
+        margins = [""]
+        for feeder in self.feeders:
+            behind = margins[feeder].replace("-", " ")
+            margins.append(f"{behind}- " if len(self.fed_by(feeder)) > 1 else behind)
+        return margins
 
     @property
     def is_source(self) -> bool:
@@ -75,7 +105,12 @@ class Link:
 
     @property
     def capturable(self) -> bool:
-        """Whether a barrier may overtake its records, which are then dealt again after a restore."""
+        """Whether a barrier may overtake its records, which are then dealt again after a restore.
+
+        Not those of a call: they would lie between two operators of one snapshot.
+        """
+        if self.target_place:
+            return False
         return self.partitioning.capturable(self.senders, self.receivers)
 
     def receivers_of(self, sender: int) -> range:

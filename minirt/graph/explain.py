@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from minirt.graph.chaining import chain_break
-from minirt.graph.comebacks import why_not_alone
+from minirt.graph.comebacks import keeps_clock, keeps_order, why_not_alone
 from minirt.graph.crossings import Crossings
 from minirt.graph.execution import ExecutionGraph, Link, Vertex
 from minirt.graph.job_graph import OperatorNode
@@ -47,10 +47,14 @@ def _lines(execution: ExecutionGraph, mode_name: str | None, comebacks: bool) ->
 
 
 def _operators(vertex: Vertex, crossings: Crossings) -> Iterator[str]:
-    names = max(len(node.name) for node in vertex.operators)
+    listed = [
+        f"{margin}{node.name}"
+        for margin, node in zip(vertex.margins, vertex.operators, strict=True)
+    ]
+    names = max(map(len, listed))
     kinds = max(len(node.spec.kind) for node in vertex.operators)
-    for node in vertex.operators:
-        line = f"    {node.name:{names}}  {node.spec.kind:{kinds}}  uid {node.uid}"
+    for name, node in zip(listed, vertex.operators, strict=True):
+        line = f"    {name:{names}}  {node.spec.kind:{kinds}}  uid {node.uid}"
         yield f"{line}{node.spec.details}"
         crossing = crossings.at_operator(node)
         if crossing is not None:
@@ -58,10 +62,11 @@ def _operators(vertex: Vertex, crossings: Crossings) -> Iterator[str]:
 
 
 def _link(execution: ExecutionGraph, link: Link, crossings: Crossings) -> Iterator[str]:
-    source = execution.vertices[link.source].operators
-    sender = next(node for node in source if node.uid == link.source_uid)
+    source = execution.vertices[link.source]
+    sender = next(node for node in source.operators if node.uid == link.source_uid)
     receiver = execution.vertices[link.target].operators[0]
-    origin = "" if sender is source[-1] else f" from {sender.label}"
+    only_end = sender is source.operators[-1] and not any(source.margins)
+    origin = "" if only_end else f" from {sender.label}"
     output = "" if link.tag is None else f" side output {link.tag}"
     yield (
         f"    =>{origin}{output} to vertex {link.target} input {link.target_input}: "
@@ -89,18 +94,9 @@ def _link(execution: ExecutionGraph, link: Link, crossings: Crossings) -> Iterat
 def _why(
     execution: ExecutionGraph, link: Link, sender: OperatorNode, receiver: OperatorNode
 ) -> str | None:
-    """Asks the same as the planner; an output with a link never has a chained consumer as well."""
-    siblings = execution.outputs_of(link.source)
-    return chain_break(
-        link.partitioning,
-        link.tag,
-        sender,
-        receiver,
-        target_inputs=len(execution.inputs_of(link.target)),
-        main_consumers=sum(
-            other.tag is None and other.source_uid == sender.uid for other in siblings
-        ),
-    )
+    """Asks the same as the planner."""
+    inputs = len(execution.inputs_of(link.target))
+    return chain_break(link.partitioning, link.tag, sender, receiver, target_inputs=inputs)
 
 
 def _comeback(execution: ExecutionGraph, vertex: Vertex) -> str:
@@ -108,7 +104,12 @@ def _comeback(execution: ExecutionGraph, vertex: Vertex) -> str:
         return 'it comes back alone, with the restart scope "subtask"'
     why = why_not_alone(execution, vertex, "replay")
     if why is None:
-        return 'it comes back alone, with the restart scope "replay" if functions are deterministic'
+        order = ", and logs the order of what it reads" if keeps_order(execution, vertex) else ""
+        order += " and what the clock shows" if keeps_clock(vertex) else ""
+        return (
+            'it comes back alone, with the restart scope "replay" if functions are deterministic'
+            + order
+        )
     return f"the whole job restarts, as {why}"
 
 

@@ -17,8 +17,9 @@ def build_execution_graph(graph: JobGraph) -> ExecutionGraph:
     """
     validate(graph)
     chained = _chained_edges(graph)
-    chains, vertex_of = _chains(graph, chained)
-    vertices = tuple(_vertex(place, chain) for place, chain in enumerate(chains))
+    chains = _chains(graph, chained)
+    vertices = tuple(_vertex(place, chain, chained) for place, chain in enumerate(chains))
+    vertex_of = {node.uid: vertex.id for vertex in vertices for node in vertex.operators}
     places = {node.uid: place for chain in chains for place, node in enumerate(chain)}
     edges = [
         _link(graph, vertex_of, id, edge, places[edge.target])
@@ -35,7 +36,6 @@ def build_execution_graph(graph: JobGraph) -> ExecutionGraph:
 def _chained_edges(graph: JobGraph) -> dict[str, Edge]:
     """The edges that become function calls, by the operator that they lead to."""
     inputs = Counter(edge.target for edge in graph.edges)
-    consumers = Counter(edge.source for edge in graph.edges if edge.tag is None)
     return {
         edge.target: edge
         for edge in graph.edges
@@ -45,36 +45,39 @@ def _chained_edges(graph: JobGraph) -> dict[str, Edge]:
             graph.operators[edge.source],
             graph.operators[edge.target],
             target_inputs=inputs[edge.target],
-            main_consumers=consumers[edge.source],
         )
         is None
     }
 
 
-def _chains(
-    graph: JobGraph, chained: dict[str, Edge]
-) -> tuple[list[list[OperatorNode]], dict[str, int]]:
-    """The operators of every vertex, and the vertex of every operator.
+def _chains(graph: JobGraph, chained: dict[str, Edge]) -> list[list[OperatorNode]]:
+    """The operators of every vertex: each with all that follows it in its branch right behind it.
 
     Operators come in topological order, and links lead to heads of chains only: so numbering the
     chains by their heads is a topological order as well.
     """
-    chains: list[list[OperatorNode]] = []
-    vertex_of: dict[str, int] = {}
-    for uid, node in graph.operators.items():
+    consumers: dict[str, list[OperatorNode]] = {}
+    for uid, edge in chained.items():
+        consumers.setdefault(edge.source, []).append(graph.operators[uid])
+    chains = []
+    for uid, head in graph.operators.items():
         if uid in chained:
-            vertex_of[uid] = vertex_of[chained[uid].source]
-            chains[vertex_of[uid]].append(node)
-        else:
-            vertex_of[uid] = len(chains)
-            chains.append([node])
-    return chains, vertex_of
+            continue
+        chain, ahead = [], [head]
+        while ahead:
+            node = ahead.pop()
+            chain.append(node)
+            ahead += reversed(consumers.get(node.uid, []))
+        chains.append(chain)
+    return chains
 
 
-def _vertex(place: int, chain: list[OperatorNode]) -> Vertex:
+def _vertex(place: int, chain: list[OperatorNode], chained: dict[str, Edge]) -> Vertex:
     # Only the head receives records by key, so it alone decides on the number of key groups.
-    head = chain[0]
-    return Vertex(place, tuple(chain), head.parallelism, head.max_parallelism)
+    head, *others = chain
+    places = {node.uid: place for place, node in enumerate(chain)}
+    feeders = tuple(places[chained[node.uid].source] for node in others)
+    return Vertex(place, tuple(chain), feeders, head.parallelism, head.max_parallelism)
 
 
 def _link(

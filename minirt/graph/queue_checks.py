@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-from itertools import pairwise
 
 from minirt.config import Options
 from minirt.errors import ConfigurationError
@@ -17,7 +16,11 @@ def check_queues(graph: ExecutionGraph, options: Options) -> list[OperatorNode]:
     Returns the operators whose queues have no effect at this parallelism of the job, but at others.
     """
     nodes = {node.uid: node for vertex in graph.vertices for node in vertex.operators}
-    pairs = [pair for vertex in graph.vertices for pair in pairwise(vertex.operators)]
+    pairs = [
+        (vertex.operators[feeder], node)
+        for vertex in graph.vertices
+        for feeder, node in zip(vertex.feeders, vertex.operators[1:], strict=True)
+    ]
     for_now = {
         node.uid: node for before, node in pairs if before.own_parallelism != node.own_parallelism
     }

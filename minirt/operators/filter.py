@@ -77,15 +77,26 @@ class FilterOperator(Operator):
         super().__init__(ctx)
         self._predicate = predicate
         self._trusted = ctx.custody.trusts(predicate)
+        self._only_looks = self._trusted and ctx.custody.leaves_unchanged(predicate)
 
     def process(self, batch: Batch, input_index: int) -> None:
-        rows = batch.rows()
-        try:
-            kept = self._kept(rows) if self._trusted else self._taken(rows)
-        except Exception as error:
-            raise user_error(self.ctx.label, error) from error
+        kept = self._chosen(batch.rows())
         if len(kept):
             self.ctx.emit(kept)
+
+    def process_shared(self, batch: Batch, copied: Callable[[Batch], Batch]) -> None:
+        if not self._only_looks:
+            super().process_shared(batch, copied)
+            return
+        kept = self._chosen(batch.rows())
+        if len(kept):
+            self.ctx.emit(copied(kept))
+
+    def _chosen(self, rows: Rows) -> Rows:
+        try:
+            return self._kept(rows) if self._trusted else self._taken(rows)
+        except Exception as error:
+            raise user_error(self.ctx.label, error) from error
 
     def _kept(self, rows: Rows) -> Rows:
         keep, times = self._predicate, rows.timestamps

@@ -43,6 +43,7 @@ class CoFlatMapSpec(OperatorSpec):
     inputs: ClassVar = 2
     state: ClassVar = StateDealing.NONE
     takes: ClassVar = Form.ROWS
+    repeats: ClassVar = True
 
     left: Callable[[Any], Any]
     right: Callable[[Any], Any]

@@ -17,6 +17,7 @@ from minirt.functions import BroadcastProcess, KeyedCoProcess, KeyedProcess, Tim
 from minirt.graph.operator_spec import Form, OperatorSpec, Site, StateDealing, class_name
 from minirt.operators.common.base import Operator, OperatorContext, user_error
 from minirt.operators.common.checks import check_instance, check_methods
+from minirt.operators.common.clock_use import asks_for_clock
 from minirt.operators.common.filling import StateFilling, ValuesFilling
 from minirt.operators.common.functions import check_declared
 from minirt.operators.common.keyed import KeyedOperator, check_stored_keys, named, only
@@ -64,6 +65,10 @@ class KeyedProcessSpec(OperatorSpec):
     @property
     def repeats(self) -> bool:
         return not goes_by(self.process, "event") and not goes_by(self.process, "processing")
+
+    @property
+    def by_clock(self) -> bool:
+        return asks_for_clock(self.process)
 
     @property
     def needs_event_time(self) -> bool:
@@ -141,6 +146,7 @@ class KeyedProcessOperator(ContextOperator, KeyedOperator):
         self._timers.set("event", event_time_ms(at), self.state.key)
 
     def set_processing_timer(self, at: int | dt.datetime) -> None:
+        self.ctx.check_clock()
         self._timers.set("processing", event_time_ms(at), self.state.key)
 
     def delete_timer(self, at: int | dt.datetime) -> None:
@@ -200,7 +206,7 @@ class KeyedProcessOperator(ContextOperator, KeyedOperator):
         sweeper, timers_at = self._sweeper, super().due_at
         sweep_at = None if sweeper is None else sweeper.due_at
         if sweeper is None or sweep_at is None or (timers_at is not None and timers_at < sweep_at):
-            return self.on_processing_time(int(self.ctx.now() * 1000))
+            return self.on_processing_time(self.ctx.processing_ms)
         sweeper.sweep()
         return None
 

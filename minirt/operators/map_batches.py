@@ -77,8 +77,13 @@ class MapBatchesSpec(OperatorSpec):
             )
 
     @property
+    def repeats_batches(self) -> bool:
+        """Batches of a size of its own also depend on how long records have waited."""
+        return self.size is None
+
+    @property
     def gathers(self) -> Gathering | None:
-        return None if self.size is None else Gathering(self.size, self.wait_s)
+        return None if self.size is None else Gathering(self.size, self.wait_s, whole=True)
 
     def build(self, ctx: OperatorContext) -> Operator:
         return MapBatchesOperator(ctx, self.function, self.format)

@@ -12,6 +12,7 @@ from minirt.functions import Process
 from minirt.graph.operator_spec import Form, OperatorSpec, Site, StateDealing, class_name
 from minirt.operators.common.base import Operator, OperatorContext, user_error
 from minirt.operators.common.checks import check_instance, check_methods
+from minirt.operators.common.clock_use import asks_for_clock
 from minirt.operators.common.keyed import named, only
 from minirt.operators.common.results import (
     ContextOperator,
@@ -41,6 +42,10 @@ class ProcessSpec(OperatorSpec):
         if any(each.redistribution == "union" for each in lists.values()):
             return StateDealing.TO_ALL
         return StateDealing.BY_OPERATOR if lists else StateDealing.NONE
+
+    @property
+    def by_clock(self) -> bool:
+        return asks_for_clock(self.process)
 
     @property
     def subject(self) -> str | None:

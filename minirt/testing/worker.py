@@ -26,6 +26,7 @@ from minirt.runtime.channels.channels import OutputChannel
 from minirt.runtime.channels.frames import Frame
 from minirt.runtime.control.messages import PeerBack, PeerLost, SentCommand, ToWorker, portable
 from minirt.runtime.control.package import Deployment, JobPackage
+from minirt.runtime.input.service_log import LogFiles
 from minirt.runtime.subtask.assembly import Assembled, assemble
 from minirt.runtime.subtask.snapshot import SnapshotUpload, store_snapshots
 from minirt.runtime.worker.orders import CommandReceiver, deliver_uploaded
@@ -52,6 +53,9 @@ LINGER_STEPS = 60
 
 class WorkerPorts(Ends, Protocol):
     """What a worker asks of the cluster that it is part of."""
+
+    order_files: LogFiles
+    """What its subtasks write down for their next lives, in the memory of the host."""
 
     def post(self, worker: SimulatedWorker, event: JobEvent) -> None:
         """Send a message to the coordinator."""
@@ -320,7 +324,8 @@ class SimulatedWorker(Actor):
         pace = random.choice(_PIECES)
         self.assembled = {
             id: assemble(
-                self._noting(id), deployment, id, self, SeededPacer(random, *pace), _no_limit
+                *(self._noting(id), deployment, id, self, SeededPacer(random, *pace), _no_limit),
+                order_files=self._cluster.order_files,
             )
             for id in self._ids
         }

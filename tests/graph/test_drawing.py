@@ -22,6 +22,16 @@ def diamond() -> rt.Environment:
     return env
 
 
+def branches() -> rt.Environment:
+    env = rt.Environment()
+    numbers = env.source(rt.SequenceSource(10), uid="numbers")
+    for name in ("one" + "x" * 90, "two"):
+        mapped = numbers.map(str, name=name)
+        mapped.sink(rt.DiscardSink(), uid=f"{name[:3]}-here")
+        mapped.sink(rt.DiscardSink(), uid=f"{name[:3]}-there")
+    return env
+
+
 def shuffles() -> rt.Environment:
     env = rt.Environment()
     stream = env.source(rt.SequenceSource(10), parallelism=3)
@@ -31,7 +41,7 @@ def shuffles() -> rt.Environment:
     return env
 
 
-@pytest.mark.parametrize("job", [diamond, shuffles])
+@pytest.mark.parametrize("job", [diamond, branches, shuffles])
 def test_boxes_lie_apart_and_links_go_to_the_right(job):
     execution = build_execution_graph(job().graph())
     boxes = lay_out(execution)
@@ -45,7 +55,7 @@ def test_boxes_lie_apart_and_links_go_to_the_right(job):
         assert source.x + source.width < target.x
 
 
-@pytest.mark.parametrize("job", [diamond, shuffles])
+@pytest.mark.parametrize("job", [diamond, branches, shuffles])
 def test_the_drawing_is_well_formed_and_names_every_operator(job):
     execution = build_execution_graph(job().graph())
     root = ElementTree.fromstring(draw(execution))
@@ -55,3 +65,16 @@ def test_the_drawing_is_well_formed_and_names_every_operator(job):
     width = float(root.attrib["width"])
     for box in lay_out(execution).values():
         assert box.x + box.width <= width
+
+
+def test_branches_are_indented():
+    execution = build_execution_graph(branches().graph())
+    root = ElementTree.fromstring(draw(execution))
+    texts = root.iter("{http://www.w3.org/2000/svg}text")
+    by_place = [(float(text.attrib["x"]), str(text.text)) for text in texts]
+    [source, *fed, _] = [(x - by_place[0][0], text.partition(" ")[0]) for x, text in by_place]
+    assert source == (0, "SequenceSource")
+    assert [kind for _, kind in fed] == ["-"] * 6
+    one, deeper = fed[0][0], fed[1][0]
+    assert [x for x, _ in fed] == [one, deeper, deeper] * 2
+    assert deeper > one == 0

@@ -145,12 +145,33 @@ def test_an_edge_that_the_user_keeps_out_of_the_chain_says_so():
     assert "not chained: map: str (uid m) has chain=False" in env.plan()
 
 
-def test_an_output_with_two_consumers_says_so():
-    env = Environment()
+BRANCHES = """\
+job branches: 2 vertices, 4 subtasks, 1 link, 4 channels
+
+vertex 0: parallelism 2, max parallelism 128
+    Flights  source  uid a
+    - parse  map     uid parse
+      - x    sink    uid x
+      - y    sink    uid y
+    - z      sink    uid z
+    => from parse to vertex 1 input 0: rebalance, 4 channels
+       not chained: records are dealt out in turn
+       records that a barrier overtakes: captured
+       captured records at another parallelism: dealt out in whole channels, any subtask may have them
+
+vertex 1: parallelism 2, max parallelism 128
+    late  sink  uid late"""
+
+
+def test_the_plan_of_a_chain_with_branches():
+    env = Environment("branches", parallelism=2)
     source = env.source(Flights(), uid="a")
-    source.sink(Files(), uid="x")
-    source.sink(Files(), uid="y")
-    assert env.plan().count("not chained: Flights (uid a) has 2 consumers") == 2
+    parsed = source.map(str, uid="parse", name="parse")
+    source.sink(Files(), uid="z", name="z")
+    parsed.sink(Files(), uid="x", name="x")
+    parsed.rebalance().sink(Files(), uid="late", name="late")
+    parsed.sink(Files(), uid="y", name="y")
+    assert env.plan() == BRANCHES
 
 
 def test_an_impure_partitioner_keeps_its_link_from_being_captured():

@@ -68,14 +68,40 @@ def test_an_operator_may_keep_out_of_the_chain_of_its_input(job, node, edge):
     assert chains(build_execution_graph(graph)) == [["source"], ["map", "sink"]]
 
 
-def test_a_chain_ends_where_an_output_has_two_consumers(job, edge):
+def test_each_consumer_of_an_output_is_a_branch_of_the_chain(job, edge):
     graph = job(
-        ["source", "map", "sink1", "sink2"],
-        [edge("source", "map"), edge("map", "sink1"), edge("map", "sink2")],
+        ["source", "map", "map2", "sink1", "sink2", "sink3"],
+        [
+            edge("source", "map"),
+            edge("source", "map2"),
+            edge("map", "sink1"),
+            edge("map2", "sink2"),
+            edge("map", "sink3"),
+        ],
     )
     execution = build_execution_graph(graph)
-    assert chains(execution) == [["source", "map"], ["sink1"], ["sink2"]]
-    assert ends(execution) == [("map", 1), ("map", 2)]
+    assert chains(execution) == [["source", "map", "sink1", "sink3", "map2", "sink2"]]
+    [vertex] = execution.vertices
+    assert vertex.feeders == (0, 1, 1, 0, 4)
+    assert vertex.name == "source > (map > (sink1, sink3), map2 > sink2)"
+    assert vertex.margins == ["", "- ", "  - ", "  - ", "- ", "  "]
+    assert execution.links == ()
+
+
+def test_each_consumer_is_chained_or_not_by_itself(job, node, edge):
+    graph = job(
+        ["source", node("map", chain=False), "map2", "sink1", "sink2", "sink3"],
+        [
+            edge("source", "map"),
+            edge("source", "map2"),
+            edge("source", "sink3", Rebalance()),
+            edge("map", "sink1"),
+            edge("map2", "sink2"),
+        ],
+    )
+    execution = build_execution_graph(graph)
+    assert chains(execution) == [["source", "map2", "sink2"], ["map", "sink1"], ["sink3"]]
+    assert ends(execution) == [("source", 1), ("source", 2)]
 
 
 def test_an_operator_with_two_input_edges_begins_a_chain(job, edge):
@@ -130,14 +156,13 @@ def test_the_head_of_a_chain_decides_on_its_key_groups(job, node, edge):
 
 
 def test_the_reason_against_a_chain_names_its_cause(node):
-    def reason(partitioning=None, tag=None, source=None, target=None, inputs=1, consumers=1):
+    def reason(partitioning=None, tag=None, source=None, target=None, inputs=1):
         return chain_break(
             partitioning or Forward(),
             tag,
             source or node("map1"),
             target or node("map2"),
             target_inputs=inputs,
-            main_consumers=consumers,
         )
 
     assert reason() is None
@@ -148,7 +173,6 @@ def test_the_reason_against_a_chain_names_its_cause(node):
     assert reason(Custom(max, KEY)) == "a function picks the subtask"
     assert reason(source=node("map1", 4)) == "parallelism changes from 4 to 2"
     assert reason(inputs=3) == "map2 has 3 input edges"
-    assert reason(consumers=2) == "map1 has 2 consumers"
     assert reason(target=node("map2", chain=False)) == "map2 has chain=False"
 
 
@@ -220,14 +244,19 @@ def test_every_plan_keeps_operators_and_edges_and_runs_from_front_to_back(job, n
         for link in execution.links
     ]
     inside = [
-        (front.uid, back.uid, 0, None)
+        (vertex.operators[feeder].uid, node.uid, 0, None)
         for vertex in execution.vertices
-        for front, back in zip(vertex.operators, vertex.operators[1:], strict=False)
+        for feeder, node in zip(vertex.feeders, vertex.operators[1:], strict=True)
     ]
     written = [(e.source, e.target, e.target_input, e.tag) for e in graph.edges]
     assert sorted(crossing + inside, key=repr) == sorted(written, key=repr)
     for vertex in execution.vertices:
         assert {node.parallelism for node in vertex.operators} == {vertex.parallelism}
+        for place, feeder in enumerate(vertex.feeders, 1):
+            branch = {feeder}
+            for at in range(feeder + 1, place):
+                assert vertex.feeders[at - 1] in branch, "a branch stands in one piece"
+                branch.add(at)
 
 
 def test_a_sender_that_deals_in_turn_to_several_receivers_keeps_no_order(job, node, edge):
@@ -239,12 +268,18 @@ def test_a_sender_that_deals_in_turn_to_several_receivers_keeps_no_order(job, no
 
 def test_calls_within_a_chain_have_keys_as_links_have(job, node, edge):
     graph = job(
-        ["source", "map", node("map2", chain=False), "sink"],
-        [edge("source", "map"), edge("map", "map2"), edge("map2", "sink")],
+        ["source", "map", "sink2", node("map2", chain=False), "sink"],
+        [
+            edge("source", "map"),
+            edge("source", "sink2"),
+            edge("map", "map2"),
+            edge("map2", "sink"),
+        ],
     )
     execution = build_execution_graph(graph)
     assert {key: (e.target, e.target_place) for key, e in execution.edges().items()} == {
         "source > map:0": (0, 1),
+        "source > sink2:0": (0, 2),
         "map > map2:0": (1, 0),
         "map2 > sink:0": (1, 1),
     }

@@ -29,7 +29,7 @@ KEY = KeySelector(("k",))
 def graph(partitioning: Partitioning, senders: int, receivers: int) -> ExecutionGraph:
     def vertex(place: int, uid: str, parallelism: int) -> Vertex:
         node = OperatorNode(uid, uid, MapSpec(str), parallelism, 128)
-        return Vertex(place, (node,), parallelism, 128)
+        return Vertex(place, (node,), (), parallelism, 128)
 
     link = Link(0, 0, "a", 1, 0, partitioning, None, senders, receivers, 128)
     return ExecutionGraph("job", (vertex(0, "a", senders), vertex(1, "b", receivers)), (link,))

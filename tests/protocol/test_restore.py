@@ -44,7 +44,7 @@ def vertex(place: int, *uids: str, parallelism: int = 2, max_parallelism: int = 
         OperatorNode(uid, uid, SPECS[uid.rstrip("0123456789")], parallelism, max_parallelism)
         for uid in uids
     )
-    return Vertex(place, nodes, parallelism, max_parallelism)
+    return Vertex(place, nodes, (*range(len(nodes) - 1),), parallelism, max_parallelism)
 
 
 def graph(*vertices: Vertex) -> ExecutionGraph:

@@ -13,6 +13,7 @@ import pytest
 
 import minirt as rt
 from minirt.protocol.restore_options import RestoreOptions
+from minirt.runtime.subtask.chain import Chain
 from minirt.testing import TransactionalSink
 from tests.runtime.stepped import SteppedJob
 
@@ -234,6 +235,52 @@ def test_a_stop_waits_for_records_that_have_no_link_any_more(tmp_path: Path) -> 
     assert 0 < len(sink.rows) < COUNT
     SteppedJob(job_of(each_once(new), sink, 2), tmp_path, restore=LATEST).finish()
     numbered_once(sink.rows)
+
+
+def forked(*apart: str) -> Shape:
+    """Two branches of the chain of the source; those named here are chains of their own."""
+
+    def whole(source: rt.Stream) -> rt.Stream:
+        dealt = source.forward(ordered=False)
+        even = dealt.map(lambda n: 2 * n, uid="even", chain="even" not in apart)
+        odd = dealt.map(lambda n: 2 * n + 1, uid="odd", chain="odd" not in apart)
+        return even.union(odd).key_by(key_of).process(Number(), uid="number")
+
+    return whole
+
+
+BRANCHES = [(), ("even",), ("odd",), ("even", "odd")]
+
+
+@pytest.mark.parametrize("mode", ["aligned", "unaligned"])
+@pytest.mark.parametrize(("before", "after"), [(2, 2), (3, 2), (2, 3)])
+@pytest.mark.parametrize("new", BRANCHES, ids=" and ".join)
+@pytest.mark.parametrize("old", BRANCHES, ids=" and ".join)
+def test_records_in_flight_find_their_branch(
+    old: tuple[str, ...], new: tuple[str, ...], before: int, after: int, mode: str, tmp_path: Path
+) -> None:
+    """Also if the next checkpoint is taken before all of them are consumed, and is restored as before."""
+    sink = TransactionalSink()
+    job = SteppedJob(job_of(forked(*old), sink, before), tmp_path)
+    job.clog()
+    held = {data.link for captured in job.checkpoint().in_flight for data in captured.channels}
+    assert len(old) < 2 or "numbers > even:0" in held or "numbers > odd:0" in held
+    edited = SteppedJob(job_of(forked(*new), sink, after), tmp_path, restore=LATEST, mode=mode)
+    edited.work(2)
+    edited.checkpoint(working=True)
+    SteppedJob(job_of(forked(*old), sink, before), tmp_path, restore=LATEST).finish()
+    assert sorted(number for _, _, number in sink.rows) == [*range(2 * COUNT)]
+
+
+def test_records_in_flight_that_come_to_the_wrong_branch_are_noticed(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    process = Chain.process
+    monkeypatch.setattr(
+        Chain, "process", lambda self, batch, i, place: process(self, batch, i, min(place, 1))
+    )
+    with pytest.raises(AssertionError):
+        test_records_in_flight_find_their_branch(("odd",), (), 2, 2, "unaligned", tmp_path)
 
 
 def shown(sink: TransactionalSink) -> Counter[int]:

@@ -13,7 +13,7 @@ import pytest
 from minirt.data.batch import Columns, Rows
 from minirt.data.codec import RowCodec
 from minirt.data.keys import key_group, subtask_of_group
-from minirt.errors import CorruptCheckpointError, UserCodeError
+from minirt.errors import CorruptCheckpointError, ProtocolError, UserCodeError
 from minirt.graph.execution import Link
 from minirt.graph.keys import KeySelector
 from minirt.monitoring.subtask_metrics import SubtaskMetrics
@@ -109,6 +109,14 @@ def gate(channels: int) -> GateInput:
     ]
     links = {"a > b:0": link(Rebalance())}
     return GateInput(incoming, InputParts(links, CODEC, SubtaskMetrics(), RestoredInput()))
+
+
+def test_a_channel_ends_once() -> None:
+    inputs = gate(2)
+    for _ in range(2):
+        inputs.put(0, END_FRAME)
+    with pytest.raises(ProtocolError, match="channel 0 has ended twice"):
+        inputs.poll()
 
 
 def test_only_data_ahead_of_this_barrier_is_in_flight() -> None:

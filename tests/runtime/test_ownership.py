@@ -10,7 +10,10 @@ import pyarrow as pa
 import pytest
 
 import minirt as rt
+from minirt.data.batch import Batch
+from minirt.data.custody import Custody
 from minirt.errors import JobFailedError
+from minirt.runtime.subtask import fan_out
 
 Build = Callable[[rt.Stream, dict[str, Any]], rt.Stream]
 COUNT = 5
@@ -170,6 +173,36 @@ def fanned_out(stream: rt.Stream, how: dict[str, Any]) -> rt.Stream:
     return stream.map(spoil, **how).union(stream.map(spoil, **how), stream)
 
 
+def branched(stream: rt.Stream, how: dict[str, Any]) -> rt.Stream:
+    """Branches of branches, no link among them: the last of each takes over what there is."""
+    first, second = (stream.map(dict, uid=uid, **how) for uid in ("first", "second"))
+    spoilt = [each.map(spoil, **how) for each in (first, second, first)]
+    return spoilt[0].union(*spoilt[1:], second.map_batches(use_up, **how))
+
+
+def beside_a_link(stream: rt.Stream, how: dict[str, Any]) -> rt.Stream:
+    """The link holds what it gets, while a branch uses it up."""
+    return stream.map(spoil, **how).union(stream.rebalance().map(spoil, **how))
+
+
+def looked_at(stream: rt.Stream, how: dict[str, Any]) -> rt.Stream:
+    """Functions that are proven to change nothing look at records that others get, too."""
+    kept = stream.filter(lambda record: record["n"] >= 0, **how).map(spoil, **how)
+    within = stream.map(lambda record: (0, record), **how).map(spoil_second, **how)
+    return kept.union(within, stream.map(spoil, **how))
+
+
+def spoil_second(pair: Any) -> Any:
+    return spoil(pair[1])
+
+
+def use_up(records: list[Any]) -> list[Any]:
+    """A list that was given is one's own as well."""
+    seen = [spoil(record) for record in records]
+    records.clear()
+    return seen
+
+
 def connected(stream: rt.Stream, how: dict[str, Any]) -> rt.Stream:
     return stream.connect(stream.broadcast()).map(spoil, Remembering(), **how).map(spoil, **how)
 
@@ -250,8 +283,13 @@ SPOILT: dict[str, tuple[Build, list[Any]]] = {
         [10] * COUNT,
     ),
     "fan-out": (fanned_out, sorted(3 * NUMBERS)),
+    "branches": (branched, sorted(4 * NUMBERS)),
+    "functions that only look": (looked_at, sorted(3 * NUMBERS)),
+    "a branch beside a link": (beside_a_link, sorted(2 * NUMBERS)),
     "connect": (connected, sorted(2 * NUMBERS)),
 }
+BRANCHED = ["branches", "functions that only look", "a branch beside a link"]
+DISORDERED = ["side output", "fan-out", "connect", *BRANCHED]
 WAYS = {
     "chained": ({}, rt.Options()),
     "not chained": ({"chain": False}, rt.Options()),
@@ -278,7 +316,7 @@ def test_results_do_not_depend_on_who_holds_a_record(job: str, way: str) -> None
     build(source, how).sink(out, uid="out")
     env.execute(runner="inline", options=options)
     got = [row["n"] for row in out.rows]
-    assert (sorted(got) if job in ("side output", "fan-out", "connect") else got) == expected
+    assert (sorted(got) if job in DISORDERED else got) == expected
     assert record == {"n": 0}
 
 
@@ -332,9 +370,41 @@ def test_objects_of_any_class() -> None:
     assert out.rows == NUMBERS
 
 
+@pytest.mark.parametrize("job", BRANCHED)
+def test_branches_that_get_the_same_records_are_noticed(
+    job: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fan_out, "_copy_of", lambda custody, batch: batch)
+    with pytest.raises((AssertionError, JobFailedError)):
+        test_results_do_not_depend_on_who_holds_a_record(job, "chained")
+
+
+def test_only_what_passes_a_filter_is_copied(monkeypatch: pytest.MonkeyPatch) -> None:
+    copies: list[int] = []
+    copy_of = fan_out._copy_of
+
+    def counted(custody: Custody, batch: Batch) -> Batch:
+        copies.append(len(batch))
+        return copy_of(custody, batch)
+
+    monkeypatch.setattr(fan_out, "_copy_of", counted)
+    env = rt.Environment()
+    records = env.source(rt.CollectionSource([{"n": n} for n in range(100)]))
+    outs = [rt.CollectSink(), rt.CollectSink()]
+    records.filter(lambda record: record["n"] == 7).sink(outs[0], uid="few")
+    records.map(spoil).sink(outs[1], uid="all")
+    env.execute(runner="inline")
+    assert [out.rows for out in outs] == [[{"n": 7}], [{"n": n} for n in range(100)]]
+    assert sum(copies) == 1
+
+
 PROMISES: dict[str, tuple[Build, str]] = {
     "a record that it was given": (
         lambda s, how: s.map(spoil, name="culprit"),
+        "operator culprit .* had been given",
+    ),
+    "a record that another branch was given, too": (
+        lambda s, how: s.map(n_of, name="other").union(s.map(spoil, name="culprit")),
         "operator culprit .* had been given",
     ),
     "what it has returned": (

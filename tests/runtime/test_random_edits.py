@@ -13,6 +13,7 @@ from random import Random
 import pytest
 
 import minirt.protocol.redistribution as redistribution
+from minirt.data.batch import Batch
 from minirt.errors import ConfigurationError, UserCodeError
 from minirt.graph.execution import Link
 from minirt.protocol.restore_options import RestoreOptions
@@ -21,6 +22,7 @@ from minirt.runtime.input.recovered import RestoredInput
 from minirt.runtime.subtask.chain import Chain
 from minirt.testing.conformance.cases import is_refusal
 from minirt.testing.conformance.drawing import (
+    branched_plan,
     draw_plan,
     edited,
     ordered_plan,
@@ -77,6 +79,7 @@ PLANS: dict[str, Callable[[Random], Plan]] = {
     "any": edited_random_plan,
     "renamed": renamed_plan,
     "rechained": rechained_plan,
+    "branched": branched_plan,
     "ordered": ordered_plan,
 }
 
@@ -117,6 +120,17 @@ def test_records_that_come_to_the_head_of_a_chain_instead(
     monkeypatch.setattr(Chain, "process", lambda self, batch, i, place: process(self, batch, i))
     with pytest.raises(UserCodeError, match="failed on record"):
         first_wrong("rechained", tmp_path)
+
+
+def test_records_that_come_to_another_branch(monkeypatch: Patch, tmp_path: Path) -> None:
+    process = Chain.process
+
+    def to_first(self: Chain, batch: Batch, input_index: int, place: int = 0) -> None:
+        siblings = self._vertex.fed_by(self._vertex.feeders[place - 1]) if place else [0]
+        process(self, batch, input_index, siblings[0])
+
+    monkeypatch.setattr(Chain, "process", to_first)
+    assert "lost" in first_wrong("branched", tmp_path)
 
 
 def test_checkpoints_that_do_not_wait_for_records_within_a_chain(

@@ -81,6 +81,35 @@ class OperatorContext:
     source_poll_s: float = 0.0
     watermarks_restored: bool = False
     """Whether event time goes on after a restore from where it was."""
+    repeats: bool = False
+    """Whether the subtask may have to do again what it did behind a snapshot, as others have seen it.
+
+    What it gives out at a time must then be in an order that does not depend on how state is kept: that is
+    another one after a restore.
+    """
+    read_clock: Callable[[], int] | None = None
+    """What the clock shows where that is logged, for what is done again: see `processing_ms`."""
+
+    @property
+    def processing_ms(self) -> int:
+        """The wall clock in milliseconds since 1970, as what is given out may depend on it.
+
+        Raises UserCodeError where what is done again could see another time.
+        """
+        if self.read_clock is not None:
+            return self.read_clock()
+        self.check_clock()
+        return int(self.now() * 1000)
+
+    def check_clock(self) -> None:
+        """Raise UserCodeError unless what is given out may depend on the clock."""
+        if self.repeats and self.read_clock is None:
+            raise UserCodeError(
+                f"operator {self.label} asks for the clock, and its class does not show that it does: with "
+                'the restart scope "replay" what the clock shows is logged for classes alone that call '
+                "ctx.processing_time or ctx.set_processing_timer in a method of their own"
+            )
+
     job: str = ""
     """What tells this job from every other, see `SinkIdentity`."""
     staging: Staging | None = None
@@ -184,6 +213,14 @@ class Operator(Member):
     def process(self, batch: Batch, input_index: int) -> None:
         """Handle the records of one input."""
 
+    def process_shared(self, batch: Batch, copied: Callable[[Batch], Batch]) -> None:
+        """Handle records of the only input that others get as well.
+
+        They must stay as they are, and what is emitted must have no part of them that can change. An
+        operator may override this if there is less to copy than all of them.
+        """
+        self.process(copied(batch), 0)
+
     def on_watermark(self, watermark: int) -> Iterable[Step]:
         """Event time has advanced."""
         self.watermark = watermark
@@ -210,7 +247,7 @@ class Operator(Member):
 
     def on_due(self) -> Iterator[Step] | None:
         """The monotonic clock has passed `due_at`."""
-        return self.on_processing_time(int(self.ctx.now() * 1000))
+        return self.on_processing_time(self.ctx.processing_ms)
 
     def on_mail(self) -> Iterator[Step] | None:
         """There is something in `ctx.mailbox`: take all of it. What waits there is in no snapshot but

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import takewhile
@@ -260,11 +260,13 @@ class Outputs:
         for link in self.links:
             link.flush_wanted()
 
-    def watermark(self, watermark: int) -> None:
-        self._control(watermark_frame(watermark))
+    def watermark(self, watermark: int, of: Collection[str | None]) -> None:
+        """Send a watermark on, behind everything emitted so far by the operators with these uids."""
+        self._control(watermark_frame(watermark), of)
 
-    def idle(self, idle: bool) -> None:
-        self._control(IDLE_FRAME if idle else ACTIVE_FRAME)
+    def idle(self, idle: bool, of: Collection[str | None]) -> None:
+        """As `watermark`, that the input has become idle, or active again."""
+        self._control(IDLE_FRAME if idle else ACTIVE_FRAME, of)
 
     def barrier(self, barrier: Barrier) -> None:
         """Send a barrier on, behind everything emitted so far."""
@@ -321,7 +323,8 @@ class Outputs:
         )
 
     def end(self) -> None:
-        self._control(END_FRAME)
+        for link in self.links:
+            link.control(END_FRAME)
 
     def _on_changed(self, channel: OutputChannel) -> None:
         """Follow the fullest queue: to look at all of them each time is much where there are many."""
@@ -331,9 +334,10 @@ class Outputs:
         elif channel is self._fullest:
             self._fullest = None
 
-    def _control(self, frame: Frame) -> None:
+    def _control(self, frame: Frame, of: Collection[str | None]) -> None:
         for link in self.links:
-            link.control(frame)
+            if link.link.source_uid in of:
+                link.control(frame)
 
     def _look_at_watched(self) -> None:
         if self._watched is None:

@@ -6,7 +6,7 @@ runs in worker processes, in the inline runner and in the simulator.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Protocol
 
 from minirt.data.batch import Columns
@@ -28,7 +28,7 @@ from minirt.protocol.subtask_commands import (
 )
 from minirt.protocol.watermarks import MAX_WATERMARK
 from minirt.runtime.channels.frames import Frame
-from minirt.runtime.input.elements import Advance, Data, Element, End, Ended, Reached
+from minirt.runtime.input.elements import Advance, Data, Due, Element, End, Ended, Reached
 from minirt.runtime.input.input import InWork
 from minirt.runtime.subtask.checkpointing import SnapshotPorts, SubtaskCheckpoints
 from minirt.runtime.subtask.local_snapshots import WantedLine
@@ -112,8 +112,7 @@ class Subtask:
             return self._ended and self.input.has_input
         if self._work or self.input.has_input:
             return True
-        due_at = self.chain.due_at
-        return due_at is not None and due_at <= self._ports.clock.monotonic()
+        return self._is_due
 
     @property
     def wake_at(self) -> float | None:
@@ -137,8 +136,18 @@ class Subtask:
     def _clock_wake_at(self) -> float | None:
         if self._paused or self._held:
             return None
-        wakes = [self.chain.due_at, self.input.wake_at]
+        wakes = [self._due_at, self.input.wake_at]
         return min((at for at in wakes if at is not None), default=None)
+
+    @property
+    def _due_at(self) -> float | None:
+        """When operators have something to do by the clock."""
+        return None if self.input.tells_due else self.chain.due_at
+
+    @property
+    def _is_due(self) -> bool:
+        due_at = self._due_at
+        return due_at is not None and due_at <= self._ports.clock.monotonic()
 
     @property
     def _held(self) -> bool:
@@ -263,9 +272,10 @@ class Subtask:
 
     def _begin_next(self) -> bool:
         """Whether there is anything to go on with in this slice."""
-        due_at = self.chain.due_at
-        if due_at is not None and due_at <= self._ports.clock.monotonic():
-            self._begin_work(self.chain.on_due())
+        if self._is_due:
+            place = self.chain.due_place
+            self.input.on_due(place)
+            self._begin_work(self.chain.on_due(place))
             return True
         element = self.input.poll()
         if element is None:
@@ -283,6 +293,8 @@ class Subtask:
                 self._checkpoints.on_reached(channel, barrier)
             case Ended(channel):
                 self._checkpoints.on_ended(channel)
+            case Due(place):
+                self._begin_work(self.chain.on_due(place))
             case End():
                 self._begin_work(self._finish_input())
 
@@ -328,12 +340,14 @@ class Subtask:
     def _advance(self, advance: Advance) -> Iterator[Step]:
         yield from self.chain.pass_time(advance.watermark, advance.idle)
 
-    def _on_time_passed(self, watermark: int | None, idle: bool | None) -> None:
+    def _on_time_passed(
+        self, watermark: int | None, idle: bool | None, handed_on: Collection[str | None]
+    ) -> None:
         if watermark is not None:
-            self.metrics.watermark = watermark
-            self.outputs.watermark(watermark)
+            self.metrics.watermark = self.chain.watermark
+            self.outputs.watermark(watermark, handed_on)
         if idle is not None:
-            self.outputs.idle(idle)
+            self.outputs.idle(idle, handed_on)
 
     def _finish_input(self) -> Iterator[Step]:
         self.input.on_end()

@@ -119,6 +119,24 @@ def rechained_plan(random: Random) -> Plan:
     return Plan(stages, 2, 14, len(widths))
 
 
+def branched_plan(random: Random) -> Plan:
+    """Records to several operators of a chain, of which some are chains of their own in some forms."""
+    widths = tuple(random.randint(1, 3) for _ in range(3))
+
+    def stage(kind: str, *inputs: int) -> Stage:
+        edges = ("plain", "plain", "plain", "rebalance")
+        edits = tuple(Edit(random.choice(edges), random.random() < 0.8) for _ in widths)
+        return Stage(kind, inputs, "plain", True, 4, widths, edits if inputs else ())
+
+    stages = [stage("source"), stage("map", 0)]
+    for _ in range(random.randint(2, 4)):
+        kind = random.choice(("map", "filter", "flat", "batches", "columns", "split", "ask"))
+        stages.append(stage(kind, random.randrange(len(stages))))
+    for kind in ("count", "timers"):
+        stages.append(stage(kind, random.randrange(1, len(stages))))
+    return Plan(tuple(stages), 2, 14, len(widths))
+
+
 def renamed_plan(random: Random) -> Plan:
     """Records through two operators without uids, and one more that is elsewhere in each form."""
     widths = tuple(random.randint(1, 3) for _ in range(3))
