@@ -5,7 +5,8 @@ a sink that notes how many records have come, a hundred times a second. One work
 by SIGKILL. Figures of each kill: by which share the others were slower at worst, all together and each by
 itself, in any window of a quarter second until the worker had caught up; after how many seconds the first
 record came from the killed one again, after how many it was at its rate, and after how many it had nothing
-left to catch up with. With `--scope job` the whole job restarts, for comparison.
+left to catch up with. With `--scope job` the whole job restarts, for comparison. Kills begin once all keys
+have state and the source is at its rate, which takes a minute or more with `--keys 1000000`.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ _NOTE_S = 0.01
 _WINDOW_S = 0.25
 _BEFORE_S, _AFTER_S = 3.0, 8.0
 """How long before a kill rates are measured, and how long a worker has to catch up."""
+_FILLED_WITHIN_S = 600.0
 
 
 class NotingSink(rt.Sink):
@@ -85,7 +87,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--workers", type=int, default=8)
     parser.add_argument("--rate", type=int, default=20_000, help="records per second in all")
-    parser.add_argument("--keys", type=int, default=20_000, help="of each worker")
+    parser.add_argument("--keys", type=int, default=20_000, help="with state, of each worker")
     parser.add_argument("--interval", default="1s", help="from checkpoint to checkpoint")
     parser.add_argument("--kills", type=int, default=5)
     parser.add_argument("--scope", choices=["subtask", "job"], default="subtask")
@@ -110,7 +112,7 @@ def main() -> None:
 def run(asked: argparse.Namespace, storage: str, notes: str) -> list[tuple[int, float]]:
     """Which subtask was killed, and when."""
     fill, rate = asked.workers * asked.keys, asked.rate
-    seconds = (asked.kills + 2) * (_BEFORE_S + _AFTER_S)
+    seconds = _FILLED_WITHIN_S + (asked.kills + 2) * (_BEFORE_S + _AFTER_S)
     env = rt.Environment(parallelism=asked.workers)
     due = rt.Watermarks.bounded(0, timestamp=lambda n: max(0, n - fill) * 1000 // rate)
     numbers = env.source(
@@ -127,6 +129,7 @@ def run(asked: argparse.Namespace, storage: str, notes: str) -> list[tuple[int, 
         restart=rt.Restart.fixed_delay(attempts=None, delay="0s", scope=asked.scope),
     )
     kills = []
+    wait_until_filled(notes, asked)
     time.sleep(_AFTER_S)
     for kill in range(asked.kills):
         time.sleep(_BEFORE_S)
@@ -138,6 +141,22 @@ def run(asked: argparse.Namespace, storage: str, notes: str) -> list[tuple[int, 
     job.cancel()
     job.wait()
     return kills
+
+
+def wait_until_filled(notes: str, asked: argparse.Namespace) -> None:
+    """Wait until all keys have state, and no more comes than is due.
+
+    Raises TimeoutError.
+    """
+    before, give_up_at = 0, time.monotonic() + _FILLED_WITHIN_S
+    while time.monotonic() < give_up_at:
+        courses = [one for index in range(asked.workers) for one in courses_of(notes, index)]
+        come = sum(one.count(time.monotonic()) for one in courses)
+        if come >= asked.workers * asked.keys and come - before <= 1.1 * asked.rate:
+            return
+        before = come
+        time.sleep(1)
+    raise TimeoutError(f"not all keys had state within {_FILLED_WITHIN_S:g} s")
 
 
 def judge(notes: str, victim: int, killed_at: float, workers: int) -> dict[str, float]:

@@ -32,17 +32,27 @@ def why_not_alone(graph: ExecutionGraph, vertex: Vertex, scope: Scope) -> str | 
 def _why_not_again(graph: ExecutionGraph, vertex: Vertex, output: Link) -> str | None:
     """Why what goes through this link may be other records, or the same in another order, if the vertex
     does it again."""
-    fan_in = Counter(id.receiver for link in graph.inputs_of(vertex.id) for id in link.channels())
-    most = max(fan_in.values(), default=0)
-    if most > 1:
-        return f"a subtask reads {most} channels in whatever order"
     for node in vertex.operators:
-        if not node.spec.repeats:
+        if not node.spec.repeats_batches:
             return f"{node.label} may do it otherwise the second time"
     by_record = output.partitioning.in_flight in (InFlight.DEALT_AGAIN, InFlight.ONE_COPY)
     if not by_record and any(len(output.receivers_of(i)) > 1 for i in range(output.senders)):
         return "it deals records out in turn"
     return None
+
+
+def keeps_order(graph: ExecutionGraph, vertex: Vertex) -> bool:
+    """Whether what its subtasks send depends on the order in which they read their channels, on how records
+    are cut into batches, or on the clock, so that they have to log it to do it again."""
+    fan_in = Counter(id.receiver for link in graph.inputs_of(vertex.id) for id in link.channels())
+    by_order = max(fan_in.values(), default=0) > 1
+    by_batches = any(not node.spec.repeats for node in vertex.operators)
+    return bool(graph.outputs_of(vertex.id)) and (by_order or by_batches or keeps_clock(vertex))
+
+
+def keeps_clock(vertex: Vertex) -> bool:
+    """Whether what its subtasks send depends on the clock, so that they have to log what that shows."""
+    return any(node.spec.by_clock for node in vertex.operators)
 
 
 def alone_by_worker(

@@ -67,10 +67,15 @@ class Site:
 
 @dataclass(frozen=True, slots=True)
 class Gathering:
-    """Batches of `size` records, or of what there is `wait_s` seconds after the first of them."""
+    """Batches of `size` records, or of what there is `wait_s` seconds after the first of them.
+
+    Each is processed as a `whole`, or in pieces of whatever size suits the runtime. Event time never comes
+    before the records that it came behind, but perhaps after some that came behind it.
+    """
 
     size: int
-    wait_s: float
+    wait_s: float = 0.0
+    whole: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +154,20 @@ class OperatorSpec(ABC):
     def repeats(self) -> bool:
         """Whether it gives the same records in the same order if it gets the same ones again, however these
         are cut into batches. Functions of the user are taken for deterministic."""
+        return False
+
+    @property
+    def repeats_batches(self) -> bool:
+        """Whether it does so if it gets the same batches, and event time advances between the same ones.
+
+        With `by_clock`, also if the clock shows the same whenever it is asked, and what is due by it is
+        done between the same ones.
+        """
+        return self.repeats
+
+    @property
+    def by_clock(self) -> bool:
+        """Whether what it gives out may depend on the clock."""
         return False
 
     @property

@@ -59,6 +59,15 @@ class AggregateSpec(OperatorSpec):
     ttl_ms: int | None = None
 
     @property
+    def repeats_batches(self) -> bool:
+        """Updates come in the order of the records of a batch, and all others in that of keys."""
+        return self.ttl_ms is None and all(each.repeats for each in self.aggregates)
+
+    @property
+    def by_clock(self) -> bool:
+        return isinstance(self.emit, float)
+
+    @property
     def details(self) -> str:
         text = f", emits {f'every {self.emit:g} s' if isinstance(self.emit, float) else self.emit}"
         return text if self.ttl_ms is None else f"{text}, ttl {self.ttl_ms / 1000:g} s"
@@ -144,6 +153,8 @@ class AggregateOperator(Operator):
     def _give_out(self) -> Iterator[None]:
         """Give out all pending results, in steps; the subtask may take a snapshot between two steps."""
         pending = self._table.pending()
+        if self.ctx.repeats:
+            pending = self._table.by_key(pending)
         for start in range(0, len(pending), CHUNK_KEYS):
             self._emit(self._table.give_out, pending[start : start + CHUNK_KEYS])
             yield

@@ -49,6 +49,11 @@ class DistinctSpec(OperatorSpec):
         return self.within_ms is None
 
     @property
+    def repeats_batches(self) -> bool:
+        """What it has forgotten is too old to decide about any record that is not late."""
+        return True
+
+    @property
     def needs_event_time(self) -> bool:
         return self.within_ms is not None
 

@@ -14,7 +14,7 @@ from minirt.operators.common.aggregation import aggregated_schema, check_aggrega
 from minirt.operators.common.base import Operator, OperatorContext
 from minirt.operators.windows import frame_of
 from minirt.operators.windows.outlet import LATE_TAG, PANE, WINDOW_TIME, Task
-from minirt.windows import AT_THE_END, Emission, Window
+from minirt.windows import AT_THE_END, AfterTime, Emission, GlobalWindow, Window
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +37,15 @@ class WindowSpec(OperatorSpec):
     @property
     def task(self) -> Task:
         return Task(self.window, self.aggregates, self.emission, self.keyed)
+
+    @property
+    def repeats_batches(self) -> bool:
+        again = gives_again(self.window, self.emission)
+        return again and all(each.repeats for each in self.aggregates)
+
+    @property
+    def by_clock(self) -> bool:
+        return waits_for_clock(self.window)
 
     @property
     def needs_event_time(self) -> bool:
@@ -93,6 +102,26 @@ def emission_details(window: Window, emission: Emission) -> str:
         case Emission(when="interval", interval_s=interval, clock=clock):
             return f", {window.words}, emits every {interval:g} s of {clock} time"
     return f", {window.words}"
+
+
+def gives_again(window: Window, emission: Emission) -> bool:
+    """Whether the same batches, with event time between them, bring the same results in the same order.
+
+    Early results by an interval do not: nobody stores which ones have changed since the last ones. Nor do
+    those that a trigger gives out whenever so much event time has passed: a snapshot in the middle of that
+    does not say so.
+    """
+    by_turns = isinstance(window, GlobalWindow) and window.in_event_time
+    return emission.when != "interval" and not by_turns
+
+
+def waits_for_clock(window: Window) -> bool:
+    """Whether the clock says when results are given out, as far as `gives_again` holds."""
+    return (
+        isinstance(window, GlobalWindow)
+        and isinstance(window.trigger, AfterTime)
+        and window.trigger.clock == "processing"
+    )
 
 
 def check_emission(window: Window, emission: Emission, label: str) -> None:

@@ -28,10 +28,16 @@ from minirt.graph.operator_spec import (
 )
 from minirt.operators.common.base import Operator, OperatorContext, user_error
 from minirt.operators.common.checks import check_hooks, check_instance
+from minirt.operators.common.clock_use import asks_for_clock
 from minirt.operators.common.functions import check_declared, check_function
 from minirt.operators.common.keyed import KeyedOperator, check_stored_keys
 from minirt.operators.common.results import ContextOperator, Produced, emit_results, several
-from minirt.operators.window import check_emission, emission_details
+from minirt.operators.window import (
+    check_emission,
+    emission_details,
+    gives_again,
+    waits_for_clock,
+)
 from minirt.operators.windows import frame_of
 from minirt.operators.windows.held import ROW, Exchange, HeldRecords, HeldValue
 from minirt.operators.windows.outlet import LATE_TAG, Bounds, Outlet, Pane, Task
@@ -75,6 +81,14 @@ class RowWindowSpec(OperatorSpec):
     @property
     def subject(self) -> str | None:
         return function_name(self.function) if self.process is None else class_name(self.process)
+
+    @property
+    def repeats_batches(self) -> bool:
+        return gives_again(self.window, self.emission)
+
+    @property
+    def by_clock(self) -> bool:
+        return waits_for_clock(self.window) or asks_for_clock(self.process)
 
     @property
     def needs_event_time(self) -> bool:

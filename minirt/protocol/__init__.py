@@ -49,6 +49,7 @@ A job, over all its generations:
     workers             whether the workers of a generation come up, and are still there
     slots, reactive     how many slots the hosts offer, and which parallelism follows from that
     comebacks           how a worker that is gone comes back alone, while all others go on
+    service_order       what a subtask that comes back does again, and in which order
     restart_commands    what is ordered when workers are started again
     lease               by what others see that the job runs, and what a standby makes of it
     restarts, dates     when to begin again, and how people read time

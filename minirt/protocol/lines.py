@@ -48,6 +48,13 @@ class LocalCut:
     as long as restored ones are left."""
     sent: tuple[tuple[ChannelId, int], ...] = ()
     """By channel that goes out, how many elements lie ahead of it, where somebody numbers them."""
+    ended: bool = False
+    """Whether the last of them is the end, in all of these channels."""
+
+    @property
+    def sent_records(self) -> dict[ChannelId, int]:
+        """How many of these elements are records."""
+        return {channel: elements - self.ended for channel, elements in self.sent}
 
 
 class LineTracker:

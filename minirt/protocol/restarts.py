@@ -47,9 +47,10 @@ class Restart:
     subtasks send to nobody; else the whole job restarts. It needs mode "uncoordinated" and worker
     processes on one machine. The plan says what each vertex can.
 
-    With `scope="replay"`, so does one whose subtasks send on, if each reads one channel: it does again what
-    others have seen. You promise that functions are deterministic: that they give the same for the same
-    records, and ask no clock, no random number and no other system.
+    With `scope="replay"`, so does one whose subtasks send on: it does again what others have seen, in the
+    same order, which it logs where a subtask reads several channels. You promise that functions are
+    deterministic: that they give the same for the same records, and ask no clock, no random number and no
+    other system.
     """
 
     @staticmethod

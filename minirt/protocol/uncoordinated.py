@@ -91,7 +91,7 @@ class Uncoordinated:
         """Its checkpoint."""
         self._ordered_at = 0.0
         self._not_kept: dict[ChannelId, int] = {}
-        """By channel, how many elements its sender cannot send again, as it has fallen back behind them."""
+        """By channel, how many records its sender cannot send again, as it has fallen back behind them."""
         self._files: set[str] = set()
         """All that subtasks have stored and that was not given out as unneeded. Several may share one."""
 
@@ -177,7 +177,7 @@ class Uncoordinated:
             self._tracker.fall_back(subtask)
             self._reported[subtask].fall_back(line[subtask])
             cut = found[subtask].local
-            self._not_kept.update(cut.sent if cut is not None else ())
+            self._not_kept.update(cut.sent_records if cut is not None else {})
         return found
 
     def _gets_again(self, cut: LocalCut | None) -> bool:

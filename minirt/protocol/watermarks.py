@@ -41,6 +41,11 @@ class WatermarkValve:
         return self._emitted
 
     @property
+    def idle(self) -> bool:
+        """Whether all its channels are, as far as it has said."""
+        return self._idle
+
+    @property
     def channels(self) -> tuple[int | None, ...]:
         """The newest watermark of each channel."""
         return tuple(self._watermarks)
@@ -49,6 +54,11 @@ class WatermarkValve:
         """Go on from an earlier `watermark` and those of the `channels`, all of which count as active."""
         self._emitted = watermark
         self._watermarks = list(channels)
+
+    def go_on_from(self, watermark: int | None, *, idle: bool) -> WatermarkChange:
+        """Take this for what it has said so far. Returns what its channels have brought beyond that."""
+        self._emitted, self._idle = watermark, idle
+        return self._change()
 
     def on_watermark(self, channel: int, watermark: int) -> WatermarkChange:
         known = self._watermarks[channel]

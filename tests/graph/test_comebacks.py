@@ -33,6 +33,11 @@ class Keep(rt.KeyedProcess):
         yield record
 
 
+class Later(rt.KeyedProcess):
+    def process(self, record: int, ctx: rt.KeyedContext) -> None:
+        ctx.set_processing_timer(0)
+
+
 def counts(env: rt.Environment) -> KeyedStream:
     numbers = env.source(rt.SequenceSource(4), uid="numbers", parallelism=1)
     return numbers.key_by(lambda n: n % 2)
@@ -46,6 +51,10 @@ def job(sink: rt.Sink | None = None) -> rt.Environment:
 
 def checkpointing(folder: Path, mode: str = "uncoordinated") -> rt.Checkpointing:
     return rt.Checkpointing(folder, mode=mode)
+
+
+def by_column(keyed: KeyedStream) -> KeyedStream:
+    return keyed.map(lambda n: {"n": n}).key_by("n")
 
 
 def alone(env: rt.Environment, **options: object) -> dict[int, frozenset[SubtaskId]]:
@@ -119,6 +128,68 @@ def test_in_front_of_others_if_it_does_the_same_again(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    "between",
+    [
+        lambda keyed: keyed.process(Keep()).map_batches(list),
+        lambda keyed: by_column(keyed).aggregate(rt.Count()),
+        lambda keyed: by_column(keyed).aggregate(rt.Count(), emit="end"),
+        lambda keyed: by_column(keyed).window(rt.CountWindow(2)).aggregate(rt.Sum("n")),
+        lambda keyed: keyed.window(rt.CountWindow(2)).reduce(max),
+        lambda keyed: by_column(keyed).top_n(2, by="n"),
+    ],
+    ids=["a function", "updates", "end", "window", "window of rows", "top_n"],
+)
+def test_in_front_of_others_by_batches(
+    between: Callable[[KeyedStream], Any], tmp_path: Path
+) -> None:
+    env = rt.Environment(parallelism=3)
+    between(counts(env)).key_by(lambda n: n).process(Keep(), uid="again").sink(rt.CollectSink())
+    lines = env.plan(checkpointing=checkpointing(tmp_path)).splitlines()
+    assert any(
+        "functions are deterministic, and logs the order of what it reads" in line for line in lines
+    )
+
+
+@pytest.mark.parametrize(
+    "between",
+    [
+        lambda keyed: keyed.process(Later()),
+        lambda keyed: by_column(keyed).aggregate(rt.Count(), emit="1s"),
+        lambda keyed: (
+            by_column(keyed)
+            .window(rt.GlobalWindow(rt.AfterTime("1s", clock="processing")))
+            .aggregate(rt.Count())
+        ),
+    ],
+    ids=["timers", "interval", "trigger"],
+)
+def test_in_front_of_others_by_the_clock(
+    between: Callable[[KeyedStream], Any], tmp_path: Path
+) -> None:
+    env = rt.Environment(parallelism=3)
+    between(counts(env)).key_by(lambda n: n).process(Keep(), uid="again").sink(rt.CollectSink())
+    lines = env.plan(checkpointing=checkpointing(tmp_path)).splitlines()
+    assert any("logs the order of what it reads and what the clock shows" in line for line in lines)
+
+
+def test_in_front_of_others_with_several_channels(tmp_path: Path) -> None:
+    env = rt.Environment(parallelism=3)
+    second = counts(env).process(Keep(), uid="keep").key_by(lambda n: n).process(Keep(), uid="more")
+    second.key_by(lambda n: n).process(Keep(), uid="again").sink(rt.CollectSink())
+    replay = 'it comes back alone, with the restart scope "replay" if functions are deterministic'
+    lines = env.plan(checkpointing=checkpointing(tmp_path)).splitlines()
+    assert [line.strip() for line in lines if "if a worker is gone" in line] == [
+        "if a worker is gone: the whole job restarts, as it reads a source",
+        f"if a worker is gone: {replay}",
+        f"if a worker is gone: {replay}, and logs the order of what it reads",
+        'if a worker is gone: it comes back alone, with the restart scope "subtask"',
+    ]
+    graph = build_execution_graph(env.graph("job"))
+    placed = place(graph, rt.Options())
+    assert sorted(alone_by_worker(graph, placed, "replay")) == [*range(1, 10)]
+
+
+@pytest.mark.parametrize(
     ("between", "why"),
     [
         (lambda keyed: keyed.process(Keep()).rebalance(), "it deals records out in turn"),
@@ -131,16 +202,15 @@ def test_in_front_of_others_if_it_does_the_same_again(tmp_path: Path) -> None:
             "map_batches.* may do it otherwise",
         ),
         (
-            lambda keyed: (
-                keyed.process(Keep())
-                .key_by(lambda n: n)
-                .process(Keep(), uid="second")
-                .key_by(lambda n: n)
-            ),
-            "a subtask reads 3 channels in whatever order",
+            lambda keyed: by_column(keyed).aggregate(rt.Count(), ttl="1h").key_by("n"),
+            "aggregate.* may do it otherwise",
+        ),
+        (
+            lambda keyed: by_column(keyed).aggregate(rt.Quantile("n")).key_by("n"),
+            "aggregate.* may do it otherwise",
         ),
     ],
-    ids=["in turn", "by a clock", "batches", "many channels"],
+    ids=["in turn", "by a clock", "batches", "a time to live", "a sketch"],
 )
 def test_not_if_that_may_come_out_otherwise(
     between: Callable[[KeyedStream], Any], why: str, tmp_path: Path

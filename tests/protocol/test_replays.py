@@ -171,11 +171,18 @@ def test_receivers_that_never_tell_restart_the_job() -> None:
     assert job.protocol.status is JobStatus.WAITING
 
 
-@pytest.mark.parametrize(("done", "may"), [(6, False), (7, True)])
-def test_a_receiver_does_not_fall_back_behind_what_its_sender_has(done: int, may: bool) -> None:
+@pytest.mark.parametrize(
+    ("done", "ended", "may"),
+    [(6, False, False), (7, False, True), (5, True, False), (6, True, True)],
+)
+def test_a_receiver_does_not_fall_back_behind_what_its_sender_has(
+    done: int, ended: bool, may: bool
+) -> None:
+    """The end is the last of the elements that were sent, and is sent again."""
     family = Uncoordinated({SOURCE, SINK})
     sent = replace(local(SOURCE, 1), watermarks=WATERMARKS)
-    sent = replace(sent, local=LocalCut(1, processed=(), sent=((CHANNEL, 7),)))
+    cut = LocalCut(1, processed=(), sent=((CHANNEL, 7),), ended=ended)
+    sent = replace(sent, local=cut)
     for event in (sent, local(SINK, 1, 1, done=done)):
         family.on_local(event, 0.0)
     assert family.fall_back([SOURCE]) is not None

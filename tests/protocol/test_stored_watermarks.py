@@ -29,7 +29,7 @@ def graph(*parallelism: int, partitioning: Partitioning = HASH) -> ExecutionGrap
 
     def vertex(place: int, count: int) -> Vertex:
         uid = "abc"[place]
-        return Vertex(place, (OperatorNode(uid, uid, MapSpec(str), count, 128),), count, 128)
+        return Vertex(place, (OperatorNode(uid, uid, MapSpec(str), count, 128),), (), count, 128)
 
     vertices = tuple(vertex(place, count) for place, count in enumerate(parallelism))
     links = tuple(
@@ -171,7 +171,7 @@ def test_a_channel_from_a_subtask_that_starts_from_the_least_does_too() -> None:
 def test_operators_that_are_chained_now_start_from_the_least_of_what_they_had() -> None:
     chained = graph(2, 2)
     head, behind = (vertex.operators[0] for vertex in chained.vertices)
-    vertex = Vertex(0, (head, behind), 2, 128)
+    vertex = Vertex(0, (head, behind), (0,), 2, 128)
     stored = of_source(10, 1000) + of_receiver((5, (5, 7)), (6, (8, 6)))
     assert restored(stored, ExecutionGraph("job", (vertex,), ()), 0) == [(5, ()), (6, ())]
 

@@ -138,7 +138,11 @@ def test_a_mark_has_an_index_only_where_snapshots_have_one() -> None:
 
 def test_snapshots_that_could_not_be_stored_make_room_for_others() -> None:
     nothing: Any = SimpleNamespace(
-        origins=(), taken=list, processed_records=lambda: None, may_capture_restored=True
+        origins=(),
+        taken=list,
+        processed_records=lambda: None,
+        may_capture_restored=True,
+        on_snapshot=lambda number: None,
     )
     metrics: Any = SimpleNamespace(bytes_in=0, bytes_out=0)
     plan = LocalSnapshots(interval_s=1, jitter=0, log_bytes=1000, waiting_max=2)

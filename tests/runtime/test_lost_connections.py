@@ -45,6 +45,7 @@ from minirt.runtime.control.messages import (
     ClockAnswer,
     FiguresOfCall,
     Heartbeat,
+    JobOver,
     TemplateReady,
     ToCoordinator,
     Together,
@@ -153,7 +154,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[PlayedCluster]:
     for connection in (cluster.template, *cluster.workers):
         with contextlib.suppress(OSError):
             connection.close()
-    cluster.cluster.close(0, over=True)
+    cluster.cluster.close(0, JobOver())
 
 
 def killed(number: int = signal.SIGKILL) -> WorkerExited:

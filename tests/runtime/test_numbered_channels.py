@@ -7,6 +7,7 @@ import pytest
 from minirt.data.batch import Rows
 from minirt.data.codec import RowCodec
 from minirt.errors import ProtocolError
+from minirt.protocol.barriers import Barrier
 from minirt.protocol.ids import ChannelId
 from minirt.runtime.channels.batches import batch_of, data_frame
 from minirt.runtime.channels.frames import (
@@ -14,6 +15,7 @@ from minirt.runtime.channels.frames import (
     IDLE_FRAME,
     Frame,
     Kind,
+    barrier_frame,
     mark_frame,
     mark_of,
     watermark_frame,
@@ -28,6 +30,7 @@ from minirt.runtime.subtask.local_snapshots import ChannelLog
 
 ID, CODEC = ChannelId(1, 0, 0), RowCodec()
 LARGE = 10_000
+BARRIER = barrier_frame(Barrier(1, "aligned", 0.0))
 
 
 def rows(*records: int) -> Frame:
@@ -51,7 +54,9 @@ def drain(output: NumberedOutput) -> list[object]:
 
 
 class Sender:
-    def __init__(self, sent: int = 0, had: int = 0, logged: bool = False) -> None:
+    def __init__(
+        self, sent: int = 0, had: int = 0, logged: bool = False, ended: bool = False
+    ) -> None:
         self.over = 0
         self.repetition = Repetition(self.on_over)
         sizes = (LARGE, LARGE)
@@ -60,7 +65,7 @@ class Sender:
             self.output: NumberedOutput = NumberedLoggedOutput(*sizes, **named, log_bytes=LARGE)  # type: ignore[arg-type]
         else:
             self.output = NumberedOutput(*sizes, **named)  # type: ignore[arg-type]
-        self.output.begin_at(sent, had, mark=5)
+        self.output.begin_at(sent, had, mark=5, ended=ended)
 
     def on_over(self) -> None:
         self.over += 1
@@ -107,6 +112,34 @@ def test_the_end_has_a_number_of_its_own() -> None:
 def test_an_end_that_comes_too_early_is_an_error() -> None:
     with pytest.raises(ProtocolError, match="is a function not deterministic"):
         Sender(sent=0, had=4).put(rows(1, 2), END_FRAME)
+
+
+def test_behind_the_end_nothing_leaves_but_barriers() -> None:
+    sender = Sender(sent=3, had=3, ended=True)
+    assert sender.repetition.is_over
+    assert sender.put(watermark_frame(9), IDLE_FRAME, END_FRAME, BARRIER) == ["BARRIER"]
+    assert (sender.output.sent, sender.repetition.ended) == (3, True)
+    with pytest.raises(ProtocolError, match="behind its end sends records"):
+        sender.put(rows(3))
+
+
+def test_an_end_is_known_as_soon_as_it_was_put() -> None:
+    sender = Sender()
+    sender.put(rows(1))
+    assert not sender.repetition.ended
+    sender.put(END_FRAME)
+    assert sender.repetition.ended
+
+
+def test_a_receiver_that_comes_back_gets_the_end_of_a_sender_that_came_back_behind_it() -> None:
+    output = Sender(sent=3, had=3, logged=True, ended=True).output
+    assert isinstance(output, NumberedLoggedOutput)
+    output.park()
+    output.resume(2)
+    assert drain(output) == ["END", "MARK"]
+    output.park()
+    with pytest.raises(ProtocolError, match="those from 2 to 2 are known"):
+        output.resume(1)
 
 
 def test_one_that_has_nothing_to_do_again_sends_at_once() -> None:

@@ -100,9 +100,8 @@ def build(job: SmallJob, sinks: Sequence[TransactionalSink]) -> rt.Environment:
         case "broadcast":
             read.broadcast().map(uncounted).sink(sinks[0], uid="out-0")
         case "forward":
-            # Two readers: nothing is chained to the source, so there are channels.
             for place, sink in enumerate(sinks):
-                read.map(uncounted).sink(sink, uid=f"out-{place}")
+                read.map(uncounted, chain=False).sink(sink, uid=f"out-{place}")
         case other:
             raise ValueError(other)
     return env

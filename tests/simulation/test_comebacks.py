@@ -21,7 +21,7 @@ from minirt.runtime.subtask import local_snapshots
 from minirt.testing import Faults, SimulationResult, TransactionalSink, simulate
 from minirt.testing.conformance.sources import NumberedSource, numbered
 from minirt.testing.options import drawn_options
-from tests.campaigns import runs, seeds
+from tests.campaigns import sampled, seeds
 
 Patch = pytest.MonkeyPatch
 
@@ -104,7 +104,7 @@ def _wrong(sink: TransactionalSink) -> list[str]:
 
 def test_nothing_is_lost_and_nothing_comes_twice() -> None:
     comebacks = 0
-    for seed in range(runs(25)):
+    for seed in range(sampled(25, 4)):
         result, wrong = run(seed)
         assert wrong == [], seed
         comebacks += result.comebacks
@@ -113,7 +113,7 @@ def test_nothing_is_lost_and_nothing_comes_twice() -> None:
 
 def test_among_all_other_faults() -> None:
     # With the last one, a disk is full for longer than snapshots may wait for a line.
-    for seed in (*range(runs(12)), 149):
+    for seed in (*range(sampled(12, 4)), 149):
         _, wrong = run(seed, Faults(worker_crashes=6, lost_connections=1, full_disks=1))
         assert wrong == [], seed
 

@@ -9,7 +9,7 @@ import pytest
 import minirt as rt
 from minirt.protocol.workers import Workers
 from minirt.testing import Faults, TransactionalSink, simulate
-from tests.campaigns import runs
+from tests.campaigns import runs, sampled
 from tests.simulation.test_simulator import job
 
 LOST = replace(Faults.none(), lost_connections=4)
@@ -39,7 +39,7 @@ def test_a_lost_connection_is_noticed_without_heartbeats_and_loses_nothing(
 
 @pytest.mark.parametrize("mode", ["aligned", "unaligned"])
 def test_connections_that_are_lost_among_other_faults_lose_nothing(mode: str) -> None:
-    for seed in range(SEEDS):
+    for seed in range(sampled(15)):
         sink = TransactionalSink()
         checkpointing = rt.Checkpointing("simulated://", interval="20ms", mode=mode)
         faults = replace(Faults(), lost_connections=4)

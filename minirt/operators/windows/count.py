@@ -95,6 +95,9 @@ class CountFrame(WindowFrame):
         """Give out one full window of each of these keys, and free what no later one needs."""
         if not len(keys):
             return
+        if self.ctx.repeats:
+            order = self._seen_records.key_order(keys)
+            keys, windows = keys[order], windows[order]
         first, panes = windows * (self._every // self._pane), self._size // self._pane
         columns = self._seen_records.keys(keys)
         if self._running:

@@ -46,7 +46,7 @@ class EverythingFrame(WindowFrame):
             yield from self.fire_early()
 
     def fire_early(self) -> Iterator[None]:
-        while len(pending := self._values.pending()[:CHUNK_KEYS]):
+        while len(pending := self._ordered(self._values, self._values.pending())[:CHUNK_KEYS]):
             try:
                 results, times = self._values.give_out(pending)
             except Exception as error:

@@ -12,6 +12,7 @@ import pyarrow as pa
 from minirt.aggregates import Aggregate
 from minirt.data.batch import Batch, Columns
 from minirt.errors import ConfigurationError, UserCodeError
+from minirt.kernels.contract import Slots
 from minirt.operators.common.aggregation import outputs
 from minirt.operators.common.base import Operator, OperatorContext, user_error
 from minirt.operators.common.columns import to_columns
@@ -174,6 +175,10 @@ class WindowFrame(Operator):
         """Give late records to the side output."""
         self.ctx.metrics.late_records += int(late.sum())
         self._outlet.late(columns.where(late))
+
+    def _ordered(self, table: ArrayTable, slots: Slots) -> Slots:
+        """These slots as their results are given out."""
+        return table.by_key(slots) if self.ctx.repeats else slots
 
     def _show(
         self,

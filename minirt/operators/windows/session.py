@@ -80,7 +80,7 @@ class SessionFrame(WindowFrame):
         if self._next_end is not None and self._next_end > least:
             return
         pending = self._sessions.pending()
-        due = pending[self._ends(pending) <= least]
+        due = self._ordered(self._sessions, pending[self._ends(pending) <= least])
         for first in range(0, len(due), CHUNK_KEYS):
             self._give_out(due[first : first + CHUNK_KEYS], "on_time")
             yield
@@ -142,7 +142,7 @@ class SessionFrame(WindowFrame):
         self._chains.link(keys[rows], touched)
         self._make_room()
         absorbed = np.setdiff1d(known, np.array(list(survivors.values()), np.intp))
-        self._retract(absorbed)
+        self._retract(self._ordered(self._sessions, absorbed))
         kept = self._drop(absorbed)
         if kept is not None:
             moved = np.full(int(kept.max()) + 1, -1)
@@ -175,6 +175,7 @@ class SessionFrame(WindowFrame):
 
     def _follow(self, touched: Slots) -> None:
         """Give out sessions that are over already, and early results."""
+        touched = self._ordered(self._sessions, touched)
         over = self._ends(touched) <= self._times.least
         self._give_out(touched[over], "late")
         coming = touched[~over]

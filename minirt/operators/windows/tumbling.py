@@ -56,7 +56,7 @@ class TumblingFrame(WindowFrame):
                 return
             table = self._tables[number]
             self._changed.pop(number, None)
-            pending = table.pending()
+            pending = self._ordered(table, table.pending())
             for first in range(0, len(pending), CHUNK_KEYS):
                 self._give_out(number, pending[first : first + CHUNK_KEYS], "on_time")
                 yield

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from itertools import takewhile
 
 from minirt.protocol.ids import ChannelId
-from minirt.runtime.channels.debloat import Debloater
+from minirt.runtime.channels.debloat import Debloater, full_window_bytes
 from minirt.runtime.channels.frames import Frame, Kind
 from minirt.runtime.channels.spill import Spill, SpilledFrame
 
@@ -56,7 +56,8 @@ class OutputChannel:
         self.queue_bytes_max = queue_bytes_max
         self.rows = rows or RowRoom(queue_bytes_max, window_bytes)
         self.share = 1.0
-        """The part of the largest window that is granted; queue and frames shrink in proportion."""
+        """How much of its queue the sender should use: it shrinks, and frames with it, in proportion to the
+        window that is granted."""
         self.queued_bytes = 0
         """In memory and on disk."""
         self.spill = spill or Spill(None, 0)
@@ -69,6 +70,7 @@ class OutputChannel:
         self._sent_bytes = 0
         self._consumed_bytes = 0
         self._window_bytes = self._window_bytes_max = window_bytes
+        self._full_window_bytes = full_window_bytes(window_bytes, queue_bytes_max)
         self._has_rows = False
         """Whether the newest data is rows."""
 
@@ -186,7 +188,7 @@ class OutputChannel:
     def on_credit(self, consumed_bytes: int, window_bytes: int) -> None:
         self._consumed_bytes = consumed_bytes
         self._window_bytes = window_bytes
-        self.share = window_bytes / self._window_bytes_max
+        self.share = min(1.0, window_bytes / self._full_window_bytes)
         self.changed()
         if self._frames:
             self.wake()
@@ -314,6 +316,16 @@ class InputGate:
         if channel.frames:
             self._ready.append(index)
         return index, frame
+
+    def take_from(self, index: int) -> Frame | None:
+        """The next frame of one channel, be it blocked or not; None if its queue is empty."""
+        channel = self.channels[index]
+        if not channel.frames:
+            return None
+        frame = channel.take()
+        if not channel.frames and index in self._ready:
+            self._ready.remove(index)
+        return frame
 
     def block(self, index: int) -> None:
         self._blocked.add(index)

@@ -36,10 +36,11 @@ class SentLog:
         self._event_time: dict[str, Frame] = {}
         """How far that was, where the frames begin."""
 
-    def begin_at(self, records: int, mark: Frame) -> None:
-        """The first so many are not known, and lie ahead of this mark."""
+    def begin_at(self, records: int, *behind: Frame) -> None:
+        """The first so many are not known, and lie ahead of these frames of control."""
         self._sent = self._forgotten = records
-        self.add(mark)
+        for frame in behind:
+            self.add(frame)
 
     def add(self, frame: Frame) -> None:
         """A frame has left. Barriers are not kept: whoever comes back has no part in their checkpoint."""

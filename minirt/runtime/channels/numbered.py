@@ -8,11 +8,14 @@ A sender that has come back does again what it did behind its snapshot, in the s
 has had, it keeps to itself: records by their numbers, and the control frames among them. Those behind the
 last of these records the receiver may have had as well: to hear once more how far event time was does no
 harm. The numbers go on from those of the snapshot, so nothing changes if the sender comes back again.
+
+A sender may also fall back to a snapshot behind its end. All its input ends once more then, which makes it
+end event time and its output again: nothing of that leaves.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import Any
 
 from minirt.data.codec import RowCodec, count_records
@@ -20,7 +23,7 @@ from minirt.errors import ProtocolError
 from minirt.protocol.ids import ChannelId
 from minirt.runtime.channels.batches import batch_of, data_frame
 from minirt.runtime.channels.channels import InputChannel, OutputChannel
-from minirt.runtime.channels.frames import Frame, Kind, mark_frame
+from minirt.runtime.channels.frames import END_FRAME, Frame, Kind, mark_frame
 from minirt.runtime.channels.logged import CountedInput, LoggedOutput
 from minirt.runtime.channels.spill import SpilledFrame
 
@@ -30,7 +33,7 @@ class Repetition:
 
     def __init__(self, on_over: Callable[[], None]) -> None:
         self.channels: list[NumberedOutput] = []
-        self._behind: set[ChannelId] = set()
+        self._behind: set[Hashable] = set()
         self._on_over = on_over
 
     @property
@@ -42,12 +45,18 @@ class Repetition:
         """By channel, how many elements were put into it in all lives of the subtask."""
         return tuple((channel.id, channel.sent) for channel in self.channels)
 
-    def begin(self, channel: ChannelId) -> None:
-        self._behind.add(channel)
+    @property
+    def ended(self) -> bool:
+        """Whether the end was put into all channels, in whatever life."""
+        return bool(self.channels) and all(channel.ended for channel in self.channels)
 
-    def end(self, channel: ChannelId) -> None:
-        """The channel has come to what its receiver has not had."""
-        self._behind.remove(channel)
+    def begin(self, what: Hashable) -> None:
+        """It lasts until this has ended: a channel that goes out, or the order of those that come in."""
+        self._behind.add(what)
+
+    def end(self, what: Hashable) -> None:
+        """The channel has come to what its receiver has not had, or the order is free."""
+        self._behind.remove(what)
         if not self._behind:
             for each in self.channels:
                 each.changed()
@@ -64,15 +73,20 @@ class NumberedOutput(OutputChannel):
     def _number(self, id: ChannelId, codec: RowCodec, repetition: Repetition) -> None:
         self.id = id
         self.sent = 0
+        self.ended = False
+        """Whether the last of them was the end."""
         self._codec = codec
         self._repetition = repetition
         repetition.channels.append(self)
         self._had = 0
         """How many elements the receiver has had."""
 
-    def begin_at(self, sent: int, had: int, mark: int) -> None:
-        """Go on behind so many elements and the snapshot of this number, of what the receiver has had."""
-        self.sent, self._had = sent, had
+    def begin_at(self, sent: int, had: int, mark: int, *, ended: bool = False) -> None:
+        """Go on behind so many elements and the snapshot of this number, of what the receiver has had.
+
+        `ended` says that the last of these elements was the end.
+        """
+        self.sent, self._had, self.ended = sent, had, ended
         if sent < had:
             self._repetition.begin(self.id)
 
@@ -82,6 +96,9 @@ class NumberedOutput(OutputChannel):
         return super().fill if self._repetition.is_over else 0.0
 
     def put(self, frame: Frame | SpilledFrame) -> Frame | SpilledFrame:
+        if self.ended and frame.kind != Kind.BARRIER:
+            return self._put_behind_end(frame)
+        self.ended = self.ended or frame.kind == Kind.END
         first = self.sent
         self.sent += _elements(frame)
         if first >= self._had:
@@ -97,6 +114,14 @@ class NumberedOutput(OutputChannel):
         if self.sent > self._had:
             super().put(self._without(frame, self._had - first))
         self._repetition.end(self.id)
+        return frame
+
+    def _put_behind_end(self, frame: Frame | SpilledFrame) -> Frame | SpilledFrame:
+        """The subtask has come back behind its end, and ends again: its receiver has had all of that."""
+        if frame.is_data:
+            raise ProtocolError(
+                "a subtask that came back behind its end sends records: is a function not deterministic?"
+            )
         return frame
 
     def _without(self, frame: Frame | SpilledFrame, records: int) -> Frame:
@@ -117,9 +142,11 @@ class NumberedLoggedOutput(NumberedOutput, LoggedOutput):
         LoggedOutput.__init__(self, *args, id=id, codec=codec, log_bytes=log_bytes)
         self._number(id, codec, repetition)
 
-    def begin_at(self, sent: int, had: int, mark: int) -> None:
-        super().begin_at(sent, had, mark)
-        self._log.begin_at(sent, mark_frame(mark))
+    def begin_at(self, sent: int, had: int, mark: int, *, ended: bool = False) -> None:
+        """A receiver that comes back has processed all records at most: the end it gets again."""
+        super().begin_at(sent, had, mark, ended=ended)
+        end = (END_FRAME,) if ended else ()
+        self._log.begin_at(sent - ended, *end, mark_frame(mark))
 
     def _keep(self, frame: Frame | SpilledFrame) -> None:
         whole = frame.load() if isinstance(frame, SpilledFrame) else frame

@@ -67,4 +67,11 @@ class End:
     """No more records will come; checkpoints still may."""
 
 
-Element = Data | Advance | Reached | Ended | End
+@dataclass(frozen=True, slots=True)
+class Due:
+    """The operator at this place of the vertex does what is due, as it did in an earlier life."""
+
+    place: int
+
+
+Element = Data | Advance | Reached | Ended | End | Due

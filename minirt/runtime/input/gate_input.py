@@ -130,18 +130,20 @@ class GateInput(Input):
             case Kind.COLUMNS:
                 return self._data(channel, frame, decode_columns(frame.payload))
             case Kind.WATERMARK:
-                return _advance(self._valve.on_watermark(channel, watermark_of(frame)))
+                return advance_of(self._valve.on_watermark(channel, watermark_of(frame)))
             case Kind.IDLE:
-                return _advance(self._valve.on_idle(channel))
+                return advance_of(self._valve.on_idle(channel))
             case Kind.ACTIVE:
-                return _advance(self._valve.on_active(channel))
+                return advance_of(self._valve.on_active(channel))
             case Kind.BARRIER:
                 return Reached(channel, barrier_of(frame))
             case Kind.MARK:
                 return None  # Counted when it arrived.
             case Kind.END:
-                self._open.discard(channel)
-                return _advance(self._valve.on_end(channel)) if self._open else End()
+                if channel not in self._open:
+                    raise ProtocolError(f"channel {channel} has ended twice")
+                self._open.remove(channel)
+                return advance_of(self._valve.on_end(channel)) if self._open else End()
         raise ProtocolError(f"unknown frame kind {frame.kind}")
 
     def _data(self, channel: int, frame: Frame, batch: Batch) -> Data:
@@ -159,5 +161,5 @@ def _data_ahead(frames: Iterable[Frame], barrier: Barrier) -> Iterator[Frame]:
             yield frame
 
 
-def _advance(change: WatermarkChange) -> Advance | None:
+def advance_of(change: WatermarkChange) -> Advance | None:
     return None if change == NO_CHANGE else Advance(change.watermark, change.idle)

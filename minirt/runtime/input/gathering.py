@@ -1,4 +1,6 @@
-"""The input of an operator that asks for batches of its own size: what comes in small pieces is held.
+"""The input of an operator that asks for batches of some size: what comes in small pieces is held.
+
+A batch has records of one input of the operator, and the first of them are the oldest that are held.
 
 What is held counts as unread. A barrier that overtakes captures it, piece by piece with its channels, and
 one that does not is reached behind it: nothing is in an operator that a snapshot would have to hold. So a
@@ -60,20 +62,21 @@ class GatheringInput(GateInput):
         super().__init__(incoming, parts, watermarks)
         self._size = wanted.size
         self._wait_s = wanted.wait_s
+        self._whole = wanted.whole
         self._now = now
         self._held: deque[_Held] = deque()
         self._records = 0
         """How many records are held."""
         self._mixed = False
         """Whether some of them cannot be in one batch with those before them."""
-        self._given: Sequence[_Piece] = ()
-        """What the batch in work is made of."""
+        self._given: deque[_Piece] = deque()
+        """What is not processed yet of the batch in work."""
         self._taken: tuple[InputChannel, float] | None = None
         """Where the last frame came from, and how large its records are."""
 
     @property
     def piece_records(self) -> int | None:
-        return self._size
+        return self._size if self._whole else None
 
     @property
     def wake_at(self) -> float | None:
@@ -98,11 +101,14 @@ class GatheringInput(GateInput):
         return self._give()
 
     def _processed(self, records: int) -> None:
-        """The batch in work is always processed as a whole."""
-        given, self._given = self._given, ()
-        for piece in given:
+        while records:
+            piece = self._given.popleft()
+            if len(piece) > records:
+                self._given.appendleft(piece.slice(records, len(piece)))
+                piece = piece.slice(0, records)
             piece.channel.begin(round(piece.record_bytes * len(piece)), len(piece))
             piece.channel.processed(len(piece))
+            records -= len(piece)
 
     def held(self) -> Iterator[Data]:
         for piece in (*self._given, *self._held):
@@ -147,46 +153,59 @@ class GatheringInput(GateInput):
         self._taken = None
         if not len(data.batch):
             return
-        last = next((one for one in reversed(self._held) if isinstance(one, _Piece)), None)
-        self._mixed |= last is not None and not _alike(last.data, data)
+        last = next((one for one in reversed(self._held) if _is_of(one, data.input_index)), None)
+        self._mixed |= isinstance(last, _Piece) and not alike(last.data, data)
         self._held.append(_Piece(data, self._now(), channel, record_bytes))
         self._records += len(data.batch)
 
     def _give(self) -> Data:
         before = self._held.copy()
-        self._given = self._cut(self._size)
-        batch = _joined([piece.data.batch for piece in self._given])
+        given = self._cut(self._size)
+        batch = joined([piece.data.batch for piece in given])
         if batch is None:
             self._held = before
-            self._given = self._cut(min(self._size, len(self._given[0])))
-            batch = self._given[0].data.batch
+            given = self._cut(min(self._size, len(given[0])))
+            batch = given[0].data.batch
+        self._given = deque(given)
         self._records -= len(batch)
+        self._mixed = self._is_mixed()
+        return Data(batch, given[0].data.input_index, MANY_CHANNELS)
+
+    def _is_mixed(self) -> bool:
         rest = [piece.data for piece in self._held if isinstance(piece, _Piece)]
-        self._mixed = any(not _alike(one, other) for one, other in pairwise(rest))
-        return Data(batch, self._given[0].data.input_index, MANY_CHANNELS)
+        inputs = {data.input_index for data in rest}
+        by_input = ([data for data in rest if data.input_index == each] for each in inputs)
+        return any(not alike(*pair) for datas in by_input for pair in pairwise(datas))
 
     def _cut(self, size: int) -> list[_Piece]:
-        """Take the pieces of the next batch. The event time that lies between them is next, then."""
+        """Take the pieces of the next batch. What lies between them stays in its order."""
         pieces: list[_Piece] = []
-        passed: list[_Held] = []
+        kept: list[_Held] = []
         room = size
-        while room and (next := self._next) is not None:
-            if isinstance(next, tuple):
-                passed.append(self._held.popleft())
+        while room and self._held:
+            next = self._held.popleft()
+            if not isinstance(next, _Piece) or (
+                pieces and next.data.input_index != pieces[0].data.input_index
+            ):
+                kept.append(next)
                 continue
-            if pieces and not _alike(pieces[-1].data, next.data):
+            if pieces and not alike(pieces[-1].data, next.data):
+                kept.append(next)
                 break
-            self._held.popleft()
             if len(next) > room:
-                self._held.appendleft(next.slice(room, len(next)))
+                kept.append(next.slice(room, len(next)))
                 next = next.slice(0, room)
             room -= len(next)
             pieces.append(next)
-        self._held.extendleft(reversed(passed))
+        self._held.extendleft(reversed(kept))
         return pieces
 
 
-def _alike(one: Data, other: Data) -> bool:
+def _is_of(held: _Held, input_index: int) -> bool:
+    return isinstance(held, _Piece) and held.data.input_index == input_index
+
+
+def alike(one: Data, other: Data) -> bool:
     """Whether these may be in one batch."""
     first, second = one.batch, other.batch
     if one.input_index != other.input_index:
@@ -198,7 +217,7 @@ def _alike(one: Data, other: Data) -> bool:
     return isinstance(first, Rows) and isinstance(second, Rows)
 
 
-def _joined(batches: Sequence[Batch]) -> Batch | None:
+def joined(batches: Sequence[Batch]) -> Batch | None:
     """All in one; None if they are too many different values for one dictionary."""
     rows = [batch for batch in batches if isinstance(batch, Rows)]
     if rows:

@@ -135,6 +135,14 @@ class Input(ABC):
     def on_end(self) -> None:
         """All records were processed, and event time ends."""
 
+    @property
+    def tells_due(self) -> bool:
+        """Whether `poll` says when operators do what is due by the clock, and not the clock."""
+        return False
+
+    def on_due(self, place: int) -> None:
+        """The operator at this place of the vertex begins to do what is due by the clock."""
+
     def drain(self) -> None:
         """Sources: end at the next `poll`. Channels end when their senders do."""
 
@@ -204,6 +212,12 @@ class Input(ABC):
         None if nobody counts them, or if restored ones are left, which have come through no channel.
         """
         return None
+
+    def on_snapshot(self, number: int) -> None:
+        """A local snapshot of this number was taken."""
+
+    def on_line(self, number: int) -> None:
+        """Nobody falls back behind the local snapshot of this number any more."""
 
     def in_flight_bytes(self, overtaking: Barrier, channels: Collection[int]) -> int:
         """The size of what `in_flight` gives."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -11,6 +12,7 @@ from minirt.config import Options
 from minirt.data.codec import RowCodec
 from minirt.data.errors import MalformedDataError
 from minirt.errors import CorruptCheckpointError, MinirtError
+from minirt.graph.comebacks import keeps_clock, keeps_order
 from minirt.graph.execution import ExecutionGraph, Link, Vertex
 from minirt.monitoring.logs import log_fields
 from minirt.monitoring.subtask_metrics import SubtaskMetrics
@@ -38,7 +40,10 @@ from minirt.runtime.input.elements import Origin
 from minirt.runtime.input.gate_input import GateInput, Incoming
 from minirt.runtime.input.gathering import GatheringInput
 from minirt.runtime.input.input import Input, InputParts
+from minirt.runtime.input.logged_clock import LoggedClock
+from minirt.runtime.input.ordered_input import OrderedInput, ServiceOrder
 from minirt.runtime.input.recovered import InFlightSource, RecoveredChannels, RestoredInput
+from minirt.runtime.input.service_log import FolderFiles, LogFiles, ServiceLog
 from minirt.runtime.input.source_input import SourceInput
 from minirt.runtime.subtask.chain import Chain, ChainContext
 from minirt.runtime.subtask.members import Members
@@ -66,10 +71,13 @@ def assemble(
     pacer: Pacer,
     make_room: Callable[[OutputChannel], None],
     spill_folder: str | None = None,
+    order_files: LogFiles | None = None,
 ) -> Assembled:
     """One subtask, with its state restored and its operators open.
 
-    What memory has no room for goes to files in `spill_folder`, by default where temporary files go.
+    What memory has no room for goes to files in `spill_folder`, by default where temporary files go. The
+    order in which it reads its channels goes to `order_files`, by default in that folder, if it may have to
+    repeat that.
     """
     graph, options = package.load_graph(), package.options
     limits, vertex = options.limits, graph.vertices[id.vertex]
@@ -102,9 +110,14 @@ def assemble(
     restored = RestoredInput(None if known is None else known.watermark, recovered)
     identity = Identity(id, deployment.generation, vertex.operators[0].uid, graph.subtask_name(id))
     with log_fields(operator=identity.head, subtask=id.index):
-        chain = Chain(vertex, links, _chain_context(package, deployment, graph, id, ports, metrics))
+        if order_files is None and spill_folder is not None:
+            order_files = FolderFiles(spill_folder)
+        order = _order(package, deployment, graph, id, repetition, order_files, ports)
+        read_clock = None if order is None or order.clock is None else order.clock.read
+        context = _chain_context(package, deployment, graph, id, ports, metrics, read_clock)
+        chain = Chain(vertex, links, context)
         common = InputParts(edges, codec, metrics, restored)
-        input = _input(vertex, chain, incoming, common, known, id, ports)
+        input = _input(vertex, chain, incoming, common, known, id, ports, order)
         members = Members([each for each in (input, *chain.operators) if isinstance(each, Member)])
         _restore(members, deployment, id, package.storage)
         members.open()
@@ -138,15 +151,43 @@ def _input(
     known: RestoredWatermarks | None,
     id: SubtaskId,
     ports: Ports,
+    order: ServiceOrder | None,
 ) -> Input:
     spec = vertex.operators[0].spec
     if spec.reading is not None:
         watermark = None if known is None else known.watermark
         tell = partial(ports.progressed, id)
         return SourceInput(chain.head_context, spec.reading, parts, watermark, tell)
+    if order is not None:
+        return OrderedInput(incoming, parts, known, order)
     if spec.gathers is not None:
         return GatheringInput(incoming, parts, known, spec.gathers, ports.clock.monotonic)
     return GateInput(incoming, parts, known)
+
+
+def _order(
+    package: JobPackage,
+    deployment: Deployment,
+    graph: ExecutionGraph,
+    id: SubtaskId,
+    repetition: Repetition | None,
+    files: LogFiles | None,
+    ports: Ports,
+) -> ServiceOrder | None:
+    """That in which the subtask reads its channels, if it may have to repeat it. Raises StorageError."""
+    vertex = graph.vertices[id.vertex]
+    if repetition is None or files is None or not keeps_order(graph, vertex):
+        return None
+    bytes_max = package.options.limits.order_log_bytes
+    log = ServiceLog(files, deployment.generation, id, graph.subtask_name(id), bytes_max)
+    at, again = deployment.fallen_back.get(id), None
+    if at is None:
+        log.begin()
+    else:
+        repetition.begin(log)
+        again = deque(log.go_on(at.cut.number))
+    clock = LoggedClock(ports.clock.now, log, again) if keeps_clock(vertex) else None
+    return ServiceOrder(log, again, partial(repetition.end, log), clock)
 
 
 def _chain_context(
@@ -156,6 +197,7 @@ def _chain_context(
     id: SubtaskId,
     ports: Ports,
     metrics: SubtaskMetrics,
+    read_clock: Callable[[], int] | None,
 ) -> ChainContext:
     options = package.options
     return ChainContext(
@@ -174,6 +216,8 @@ def _chain_context(
         run_async=ports.run_async,
         in_order=graph.in_order,
         watermarks_restored=deployment.watermarks.get(id) is not None,
+        repeats=id in package.alone and bool(graph.outputs_of(id.vertex)),
+        read_clock=read_clock,
     )
 
 
@@ -182,7 +226,7 @@ def _go_on_behind(repetition: Repetition, at: FallenBack | None) -> None:
     if at is not None:
         sent, had = dict(at.cut.sent), dict(at.had)
         for channel in repetition.channels:
-            channel.begin_at(sent[channel.id], had[channel.id], at.cut.number)
+            channel.begin_at(sent[channel.id], had[channel.id], at.cut.number, ended=at.cut.ended)
 
 
 def _links(

@@ -240,13 +240,16 @@ class LocalLog:
         early = now < self._next_at and not forced
         sent = () if self._repetition is None else self._repetition.sent
         cut = LocalCut(
-            *(self.number, tuple(sorted(needs.items())), early, forced), self._processed(), sent
+            *(self.number, tuple(sorted(needs.items())), early, forced),
+            *(self._processed(), sent),
+            ended=self._repetition is not None and self._repetition.ended,
         )
         taken = tuple(self._input.taken())
         snapshot = LocalSnapshot(
             *(cut, starts, taken, overtaken, watermarks, offsets, now, self._now_moved)
         )
         self._snapshots.append(snapshot)
+        self._input.on_snapshot(self.number)
         if not forced:
             self._next_at = self._plan.next_at(self._id, self.number + 1, now, self._beat_at)
         self._moved_bytes = self._now_moved
@@ -298,6 +301,7 @@ class LocalLog:
             raise ProtocolError(
                 f"{self._id} is asked for its local snapshot {own} and has it no more"
             )
+        self._input.on_line(own)
         starts = self._snapshots[0].starts
         for sender, log, start in zip(self._senders, self._channels, starts, strict=True):
             log.forget(start, line.numbers[sender])
