@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+from minirt.clusters import parse_address
 from minirt.errors import ConfigurationError
 from minirt.protocol.lease import LeaseTimes
 from minirt.units import Duration, positive, seconds
@@ -32,6 +33,9 @@ class Limits:
     waits on local disk."""
     spill_bytes_max: int = 4 * 1024 * 1024 * 1024
     """What a subtask may hold on disk before it blocks within a record (hard backpressure)."""
+    order_log_bytes: int = 16 * 1024 * 1024
+    """How long the log may be of the order in which a subtask reads its channels, 16 bytes for each batch;
+    with more, it cannot come back alone before the next checkpoint."""
     frame_bytes: int = 32 * 1024
     """The size at which a buffer is sent on before its timeout."""
     frame_records: int = 4096
@@ -150,6 +154,9 @@ class Options:
     """Where Prometheus reads the metrics of the job; 0 is any free port, None offers no metrics."""
     metrics_host: str = METRICS_HOST
     """The address that `metrics_port` is on. By default only this machine can read the metrics."""
+    control: str | None = None
+    """The "HOST:PORT" at which commands on other hosts reach the job, as by `minirt savepoint URL`; port 0
+    is any free port, None offers none."""
     log_format: Literal["text", "json"] = "text"
     """How messages are written to standard error: as lines of text, or as one JSON object a line."""
     log_level: Literal["debug", "info", "warning", "error"] = "warning"
@@ -181,6 +188,8 @@ class Options:
                 raise ConfigurationError('workers has no effect unless placement="slots"')
             positive("workers", self.workers)
         self._check_metrics()
+        if self.control is not None:
+            parse_address(self.control, "control")
         LeaseTimes(self.limits.lease_s, self.limits.lease_timeout_s)
 
     @property

@@ -78,13 +78,18 @@ class JobFailedError(MinirtError):
 
 
 class SupersededError(JobFailedError):
-    """Another coordinator has taken over the checkpoints of this job, which is therefore over here."""
+    """Another coordinator has taken over the checkpoints of this job, which is therefore over here.
 
-    def __init__(self) -> None:
-        super().__init__("another coordinator has taken over this job's checkpoints")
+    `by` names its program, as far as anybody knows.
+    """
 
-    def __reduce__(self) -> tuple[type[SupersededError], tuple[()]]:
-        return (type(self), ())
+    def __init__(self, by: str | None = None) -> None:
+        who = "" if by is None else f": {by}"
+        super().__init__(f"another coordinator has taken over this job's checkpoints{who}")
+        self.by = by
+
+    def __reduce__(self) -> tuple[type[SupersededError], tuple[str | None]]:
+        return (type(self), (self.by,))
 
 
 class ProtocolError(MinirtError):

@@ -8,6 +8,7 @@ from minirt.api import launch
 from minirt.api.draft import Draft, Settings
 from minirt.api.keywords import RunOptions, run_settings
 from minirt.api.stream import Stream, added
+from minirt.clusters import HostCluster
 from minirt.config import DEFAULT_MAX_PARALLELISM, Checkpointing, Options
 from minirt.errors import ConfigurationError
 from minirt.generics import T
@@ -34,8 +35,8 @@ class Environment:
 
     `max_parallelism` is the number of key groups: state can be spread over at most so many subtasks,
     and a job keeps the number for as long as its state lives. `name` is that of the job, unless it is
-    given one when it is executed. `checkpointing`, `restart` and `options` hold for each run that is
-    given no others. Raises ConfigurationError for values that cannot work.
+    given one when it is executed. `checkpointing`, `restart`, `options` and `cluster` hold for each run
+    that is given no others. Raises ConfigurationError for values that cannot work.
     """
 
     def __init__(
@@ -47,6 +48,7 @@ class Environment:
         checkpointing: Checkpointing | None = None,
         restart: RestartStrategy | None = None,
         options: Options | None = None,
+        cluster: HostCluster | None = None,
     ) -> None:
         parallelism = launch.parallelism_instead_of(parallelism)
         self._name = "job" if name is None else _checked_name(name)
@@ -57,7 +59,9 @@ class Environment:
                 f"Environment: parallelism {parallelism} is above max_parallelism {max_parallelism}"
             )
         options = Options() if options is None else options
-        self._defaults = RunSettings(checkpointing, restart=restart, options=options)
+        self._defaults = RunSettings(
+            checkpointing, restart=restart, options=options, cluster=cluster
+        )
         self._draft = Draft(parallelism, max_parallelism, options)
 
     def __repr__(self) -> str:

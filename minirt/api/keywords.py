@@ -53,7 +53,7 @@ class RunOptions(TypedDict, total=False):
     observer: JobObserver | None
     """Hears what happens."""
     cluster: HostCluster | None
-    """Has the hosts on which workers run; without it they run on this machine."""
+    """Has the hosts on which workers run; without any they run on this machine."""
 
 
 _OF_THE_JOB = ("name", "parallelism", "max_parallelism")
@@ -87,7 +87,7 @@ def run_settings(options: RunOptions, defaults: RunSettings) -> RunSettings:
     """
     _check_keywords(options, RunOptions.__annotations__, _home_of)
     checkpointing, restart = options.get("checkpointing"), options.get("restart")
-    limits = options.get("options")
+    limits, cluster = options.get("options"), options.get("cluster")
     return RunSettings(
         defaults.checkpointing if checkpointing is None else checkpointing,
         RestoreOptions(
@@ -99,7 +99,7 @@ def run_settings(options: RunOptions, defaults: RunSettings) -> RunSettings:
         defaults.restart if restart is None else restart,
         defaults.options if limits is None else limits,
         options.get("observer"),
-        options.get("cluster"),
+        defaults.cluster if cluster is None else cluster,
     )
 
 

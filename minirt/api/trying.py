@@ -84,7 +84,9 @@ def _run(draft: Draft, ports: tuple[Port, ...], label: str, limit: int | None) -
     from minirt.runtime.program.execute import execute_job
 
     # What only a job in processes, or one with checkpoints, can do has no effect here.
-    options = replace(draft.options, metrics_port=None, on_signal="cancel", trace=False)
+    options = replace(
+        draft.options, metrics_port=None, control=None, on_signal="cancel", trace=False
+    )
     try:
         execute_job(graph, RunSettings(restart=Restart.none(), options=options), "inline")
     except JobFailedError:

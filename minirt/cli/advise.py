@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from minirt.cli.arguments import Json, StorageOption, open_storage
-from minirt.errors import ConfigurationError
+from minirt.cli.arguments import Json, StorageOption, open_storage, storage_of
 
 if TYPE_CHECKING:
     from minirt.advice.figures import Figures
@@ -21,7 +20,7 @@ def advise(
         str,
         typer.Argument(
             metavar="STORAGE|JOB",
-            help="Where a job stores its checkpoints, or a running job; see `minirt jobs`.",
+            help="Where a job stores its checkpoints, or a running job, also by URL; see `minirt jobs`.",
         ),
     ],
     storage_option: StorageOption = None,
@@ -67,12 +66,6 @@ def _storage_of(what: str) -> str:
     """A folder or URL is one; all else is a job."""
     if "://" in what or os.path.exists(what) or os.sep in what:
         return what
-    from minirt.cli.jobs import ask_job, find_job
+    from minirt.operations.running import find_job
 
-    answer = ask_job(find_job(what), {"request": "storage"})
-    storage = answer["storage"]
-    if storage is None:
-        raise ConfigurationError(
-            f"job {what} stores no checkpoints, so there is nothing to advise on"
-        )
-    return str(storage)
+    return storage_of(find_job(what))

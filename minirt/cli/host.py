@@ -57,10 +57,11 @@ def host(
     """Run workers of a job whose program runs on another host, until it ends.
 
     The job must have been given cluster=HostCluster(listen="HOST:PORT"). Modules of the job must be
-    installed here as well, and its checkpoint storage must be reachable. With several addresses, for a job
-    with a standby, the agent looks for another program if its own is gone or silent before the job is over,
-    for --wait or else a minute. The exit status is 0 once the job's program is gone, 2 if it refuses this
-    host or there are no credentials, and 1 if nobody who knows them listens there.
+    installed here as well, and its checkpoint storage must be reachable. The agent looks for the job's next
+    program, for --wait or else a minute, when the job is rescaled; with several addresses, for a job with a
+    standby, also if its program is gone or silent before the job is over. The exit status is 0 once the
+    job's program is gone, 2 if it refuses this host or there are no credentials, and 1 if nobody who knows
+    them listens there.
     """
     from minirt.runtime.worker.agent import NoCoordinatorError, run_agent
 
@@ -79,7 +80,7 @@ def host(
     if has_served and wait_s is None:
         wait_s = _SUCCESSOR_S
     try:
-        orphaned = run_agent(
+        goes_on = run_agent(
             *(where, lambda: _credentials(credentials), slots, address, wait_s, _say)
         )
     except NoCoordinatorError as error:
@@ -87,13 +88,13 @@ def host(
             raise
         _say(f"nobody has taken the job over: {error}")
         return
-    if orphaned and len(where) > 1:
+    if goes_on:
         _look_for_another()
 
 
 def _look_for_another() -> NoReturn:
     """The next program may run another version of the job: this process has loaded that of the last one."""
-    _say("the job's program is gone: looks for another one")
+    _say("looks for the program that goes on with the job")
     os.environ[_HAS_SERVED] = "1"
     os.execv(sys.executable, sys.orig_argv)
 

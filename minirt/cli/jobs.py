@@ -1,21 +1,17 @@
-"""`minirt jobs`, `cancel`, `savepoint`, `stop`, `rescale`: jobs that run on this machine."""
+"""`minirt jobs`, `cancel`, `savepoint`, `stop`, `rescale`: running jobs, here or on other hosts."""
 
 from __future__ import annotations
 
 import json as json_format
-import os
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from minirt.errors import ConfigurationError, MinirtError
 
-if TYPE_CHECKING:
-    from minirt.operations.registry import Entry, Registry
-
 _STATUS_S_MAX = 5.0
 
-_JOB_HELP = "Its name, or how its id begins; see `minirt jobs`."
+_JOB_HELP = "Its name, or how its id begins, see `minirt jobs`; or its URL, minirt://..."
 JobArgument = Annotated[str, typer.Argument(metavar="JOB", help=_JOB_HELP)]
 JobOrOnlyOne = Annotated[
     str | None,
@@ -27,12 +23,19 @@ ModeOption = Annotated[
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 
 
-def jobs(json: JsonOption = False) -> None:
-    """List your jobs that run on this machine, oldest first."""
-    from minirt.operations.registry import Registry
-
-    registry = Registry.of_user()
-    rows = [row for entry in registry.entries() if (row := _row(registry, entry)) is not None]
+def jobs(
+    urls: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[URL]...",
+            help="Jobs of other hosts, by minirt://HOST:PORT#FINGERPRINT.",
+            show_default="your jobs on this machine",
+        ),
+    ] = None,
+    json: JsonOption = False,
+) -> None:
+    """List your jobs that run on this machine, oldest first, or those at URLs."""
+    rows = _rows_at(urls) if urls else _rows_here()
     if json:
         typer.echo(json_format.dumps(rows, indent=2))
         return
@@ -42,15 +45,18 @@ def jobs(json: JsonOption = False) -> None:
     from minirt.cli.tables import print_table
     from minirt.cli.times import local_time
 
-    names = ("id", "name", "status", "restarts", "pid")
-    print_table(
-        "jobs",
-        ("id", "name", "status", "restarts", "process", "since"),
+    names = ["id", "name", "status", "restarts", "process", "since"]
+    if reached := any(row["control"] for row in rows):
+        names.append("reached by")
+    cells = [
         [
-            [*(row[name] for name in names[:-1]), str(row["pid"]), local_time(row["started_at"])]
-            for row in rows
-        ],
-    )
+            *(row[name] for name in ("id", "name", "status", "restarts")),
+            *(str(row["pid"]), local_time(row["started_at"])),
+            *([row["control"] or "-"] if reached else []),
+        ]
+        for row in rows
+    ]
+    print_table("jobs", names, cells)
 
 
 def cancel(job: JobArgument, json: JsonOption = False) -> None:
@@ -68,7 +74,10 @@ def savepoint(
     json: JsonOption = False,
 ) -> None:
     """Take a savepoint of a job, which goes on."""
-    answer = _ask(job, {"request": "savepoint", "path": _absolute(path), "mode": mode})
+    from minirt.operations.running import find_job
+
+    running = find_job(job)
+    answer = running.ask({"request": "savepoint", "path": running.path(path), "mode": mode})
     _say(answer, f"savepoint: {answer['path']}", json=json)
 
 
@@ -85,8 +94,11 @@ def stop(
     json: JsonOption = False,
 ) -> None:
     """End a job with a savepoint, from which it can go on."""
-    path = None if savepoint is None else _absolute(savepoint)
-    answer = _ask(job, {"request": "stop", "path": path, "mode": mode, "drain": drain})
+    from minirt.operations.running import find_job
+
+    running = find_job(job)
+    path = None if savepoint is None else running.path(savepoint)
+    answer = running.ask({"request": "stop", "path": path, "mode": mode, "drain": drain})
     _say(answer, f"job {job} has ended\nsavepoint: {answer['path']}", json=json)
 
 
@@ -105,83 +117,37 @@ def rescale(
     _say(answer, words, json=json)
 
 
-def _row(registry: Registry, entry: Entry) -> dict[str, Any] | None:
-    """None if the job has ended."""
-    from minirt.operations.control import ask
-
-    try:
-        path = registry.socket_path(entry)
-        answer = ask(path, entry.token, {"request": "status"}, _STATUS_S_MAX)
-    except (ConnectionRefusedError, FileNotFoundError):
-        registry.remove(entry)
-        return None
-    except (OSError, MinirtError):
-        answer = {"status": "no answer", "restarts": None, "metrics": None}
-    return {
-        "id": entry.id,
-        "name": entry.name,
-        "pid": entry.pid,
-        "started_at": entry.started_at,
-        **answer,
-    }
-
-
-def find_job(job: str) -> Entry:
-    """The job of that name or id. Raises ConfigurationError if none or several fit."""
+def _rows_here() -> list[dict[str, Any]]:
+    from minirt.operations.exchange import JobHasEndedError
     from minirt.operations.registry import Registry
+    from minirt.operations.running import LocalJob
 
-    return _find(job, Registry.of_user().entries())
-
-
-def only_job() -> Entry:
-    """The only job that runs. Raises ConfigurationError if there are none or several."""
-    from minirt.operations.registry import Registry
-
-    entries = Registry.of_user().entries()
-    if len(entries) == 1:
-        return entries[0]
-    if not entries:
-        raise ConfigurationError("no jobs are running")
-    raise ConfigurationError(f"several jobs are running; name one: {_shown(entries)}")
+    registry, rows = Registry.of_user(), []
+    for entry in registry.entries():
+        try:
+            answer = LocalJob(entry, registry).ask({"request": "status"}, _STATUS_S_MAX)
+        except JobHasEndedError:
+            continue
+        except (OSError, MinirtError):
+            answer = {"status": "no answer", "restarts": None, "metrics": None}
+        rows.append({**entry.told, **answer})
+    return rows
 
 
-def ask_job(entry: Entry, request: dict[str, Any], timeout: float | None = None) -> dict[str, Any]:
-    """The answer of a job. Raises ConfigurationError if it has ended, MinirtError as the job did."""
-    from minirt.operations.control import ask
-    from minirt.operations.registry import Registry
+def _rows_at(urls: list[str]) -> list[dict[str, Any]]:
+    from minirt.operations.access import SCHEME, is_url
+    from minirt.operations.running import find_job
 
-    registry = Registry.of_user()
-    try:
-        return ask(registry.socket_path(entry), entry.token, request, timeout)
-    except (ConnectionRefusedError, FileNotFoundError):
-        registry.remove(entry)
-        raise ConfigurationError(f"job {entry.name!r} ({entry.id}) has just ended") from None
+    for url in urls:
+        if not is_url(url):
+            raise ConfigurationError(f"{url!r} is no URL of a job: it begins with {SCHEME}")
+    return [find_job(url).ask({"request": "status"}, _STATUS_S_MAX) for url in urls]
 
 
 def _ask(job: str, request: dict[str, Any]) -> dict[str, Any]:
-    return ask_job(find_job(job), request)
+    from minirt.operations.running import find_job
 
-
-def _find(job: str, entries: list[Entry]) -> Entry:
-    found = [entry for entry in entries if entry.name == job]
-    found = found or [entry for entry in entries if job and entry.id.startswith(job)]
-    if len(found) == 1:
-        return found[0]
-    if found:
-        raise ConfigurationError(
-            f"several jobs are called {job!r}; give the id of one: {_shown(found)}"
-        )
-    running = f"running are {_shown(entries)}" if entries else "no jobs are running"
-    raise ConfigurationError(f"there is no job {job!r}; {running}")
-
-
-def _shown(entries: list[Entry]) -> str:
-    return ", ".join(f"{entry.name} ({entry.id})" for entry in entries)
-
-
-def _absolute(path: str) -> str:
-    """The job may have another working directory."""
-    return path if "://" in path else os.path.abspath(path)
+    return find_job(job).ask(request)
 
 
 def _say(answer: dict[str, Any], words: str, *, json: bool) -> None:

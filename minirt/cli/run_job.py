@@ -79,7 +79,9 @@ class _Rescaling:
             env.graph()
             self.next, self.parallelism = env, wanted
             try:
-                savepoint = job.stop(reason=f"`minirt rescale` to parallelism {wanted}")
+                savepoint = job.stop(
+                    reason=f"`minirt rescale` to parallelism {wanted}", goes_on=True
+                )
             except MinirtError:
                 self.next = None
                 raise
@@ -118,6 +120,8 @@ def _run(
                 **origin,
             )
             job.desk.offer("rescale", partial(rescaling.answer, job))
+            if job.desk.reached_by and settings.options.log_level not in ("debug", "info"):
+                line.say(job.desk.reached_by)  # It is logged otherwise.
             return job.wait()
         except JobFailedError as error:
             raise status_line.without_what_was_said(error) from error.__cause__

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from minirt.cli.jobs import JobOrOnlyOne, JsonOption, ask_job, find_job, only_job
+from minirt.cli.jobs import JobOrOnlyOne, JsonOption
 from minirt.errors import MinirtError
 from minirt.standard_streams import is_read
 
 if TYPE_CHECKING:
-    from minirt.operations.registry import Entry
+    from minirt.operations.running import RunningJob
 
 _REFRESH_S = 1.0
 _ANSWER_S_MAX = 5.0
@@ -35,29 +35,31 @@ def top(
     Times are milliseconds of each second: busy, idle, and backpressure of two kinds, soft (no room for
     output, barriers can still pass) and hard (stuck within one record). --json prints one object.
     """
-    entry = only_job() if job is None else find_job(job)
-    figures = _ask(entry)
+    from minirt.operations.running import find_job, only_job
+
+    running = only_job() if job is None else find_job(job)
+    figures = _ask(running)
     if json:
         typer.echo(json_format.dumps(figures, indent=2))
     elif once or not sys.stdout.isatty():
-        _print_tables(entry, figures, once=once)
+        _print_tables(running, figures, once=once)
     else:
-        _show(entry, figures)
+        _show(running, figures)
 
 
-def _ask(entry: Entry) -> dict[str, Any]:
-    return ask_job(entry, {"request": "figures"}, _ANSWER_S_MAX)
+def _ask(running: RunningJob) -> dict[str, Any]:
+    return running.ask({"request": "figures"}, _ANSWER_S_MAX)
 
 
-def _ask_on(entry: Entry) -> dict[str, Any] | None:
+def _ask_on(running: RunningJob) -> dict[str, Any] | None:
     """The next figures; None if the job has ended."""
     try:
-        return _ask(entry)
+        return _ask(running)
     except MinirtError:
         return None
 
 
-def _print_tables(entry: Entry, first: dict[str, Any], *, once: bool) -> None:
+def _print_tables(running: RunningJob, first: dict[str, Any], *, once: bool) -> None:
     from minirt.cli.tables import print_table
     from minirt.cli.top_view import COLUMNS, job_lines, row
 
@@ -71,10 +73,10 @@ def _print_tables(entry: Entry, first: dict[str, Any], *, once: bool) -> None:
         if once or not is_read(sys.stdout):
             return
         time.sleep(_REFRESH_S)
-        figures = _ask_on(entry)
+        figures = _ask_on(running)
 
 
-def _show(entry: Entry, first: dict[str, Any]) -> None:
+def _show(running: RunningJob, first: dict[str, Any]) -> None:
     """Show the job until it ends or the user has seen enough."""
     from rich.live import Live
 
@@ -89,10 +91,10 @@ def _show(entry: Entry, first: dict[str, Any]) -> None:
                 live.update(view(figures, console().width), refresh=True)
                 if pressed(_REFRESH_S) == "q":
                     return
-                figures = _ask_on(entry)
+                figures = _ask_on(running)
     except KeyboardInterrupt:
         return
-    typer.echo(f"job {entry.name} has ended")
+    typer.echo(f"job {running.name} has ended")
 
 
 @contextmanager

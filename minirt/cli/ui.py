@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from minirt.cli.arguments import StorageOption
-from minirt.cli.jobs import find_job, only_job
 from minirt.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -23,7 +22,8 @@ def ui(
         str | None,
         typer.Argument(
             metavar="[JOB|STORAGE]",
-            help="A running job, by its name or how its id begins; or the storage of one that is over.",
+            help="A running job, by its name, how its id begins or its URL, minirt://...; "
+            "or the storage of one that is over.",
             show_default="the only job that runs",
         ),
     ] = None,
@@ -69,13 +69,19 @@ def ui(
 
 
 def _subject(named: str | None, storage_option: list[str] | None) -> Subject:
-    """The running job of that name, or else the storage at that path."""
+    """The running job of that name or URL, or else the storage at that path."""
+    from minirt.operations.access import is_url
+    from minirt.operations.running import find_job, only_job
     from minirt.ui.live import LiveJob
 
     if named is None:
         if storage_option:
             raise ConfigurationError("--storage-option has no effect without STORAGE")
         return LiveJob(only_job())
+    if is_url(named):
+        if storage_option:
+            raise ConfigurationError("--storage-option has no effect on a running job")
+        return LiveJob(find_job(named))
     is_place = "://" in named or os.sep in named
     if not is_place and not storage_option:
         try:

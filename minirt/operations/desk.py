@@ -9,28 +9,36 @@ from typing import TYPE_CHECKING, Any
 from minirt.clock import SYSTEM_CLOCK
 from minirt.errors import ConfigurationError, MinirtError
 from minirt.monitoring.logs import logger_of
-from minirt.operations.control import ControlSocket, Plain
+from minirt.operations.control import ControlSocket
 from minirt.operations.details import details
+from minirt.operations.exchange import Plain
+from minirt.operations.port import ControlPort
 from minirt.operations.registry import Entry, Registry
 
 if TYPE_CHECKING:
     from minirt.protocol.savepoint_requests import Savepoint
+    from minirt.runtime.coordinator.lease_holder import LeaseHolder
     from minirt.runtime.program.job import Job
 
 logger = logger_of("job")
+
+_ACTIONS = frozenset(("savepoint", "stop", "cancel", "rescale"))
 
 Answer = Callable[[Mapping[str, Any]], Plain]
 
 
 class ControlDesk:
-    """Registers a job and answers for it until it is closed.
+    """Registers a job and answers for it until it is closed, on its host and at its control port.
 
     Registration is best effort: a job that cannot be registered runs all the same, and a warning says
-    why it cannot be found.
+    why it cannot be found. Nobody is answered once another program runs the job, which `lease` knows.
     """
 
-    def __init__(self, job: Job) -> None:
+    def __init__(
+        self, job: Job, port: ControlPort | None = None, lease: LeaseHolder | None = None
+    ) -> None:
         self._job = job
+        self._lease = lease
         self._answers: dict[str, Answer] = {
             "status": self._status,
             "figures": self._figures,
@@ -40,7 +48,9 @@ class ControlDesk:
             "stop": self._stop,
             **details(job, lambda: sorted(self._answers)),
         }
-        self._entry = Entry.new(job.name, SYSTEM_CLOCK.now())
+        reached = () if port is None else (port.token, port.url)
+        self._entry = Entry.new(job.name, SYSTEM_CLOCK.now(), *reached)
+        self._port = port
         self._registry: Registry | None = None
         self._socket: ControlSocket | None = None
         try:
@@ -49,8 +59,22 @@ class ControlDesk:
             self._socket = ControlSocket(path, self._entry.token, self._answer)
             self._registry.add(self._entry)
         except (OSError, MinirtError) as error:
-            self.close()
+            self._leave()
             logger.warning("`minirt jobs` will not show job %r: %s", job.name, error)
+        if port is not None:
+            port.open(self._entry.id, self._answer)
+
+    @property
+    def reached_by(self) -> str | None:
+        """How other hosts reach the job, in words; None if they cannot."""
+        if self._port is None:
+            return None
+        where = (
+            ""
+            if self._registry is None
+            else f", with the token in {self._registry.token_path(self._entry)}"
+        )
+        return f"other hosts reach the job by {self._port.url}{where}"
 
     def offer(self, request: str, answer: Answer) -> None:
         """Answer a further request."""
@@ -58,6 +82,11 @@ class ControlDesk:
 
     def close(self) -> None:
         """Send the last answers and leave the registry."""
+        if self._port is not None:
+            self._port.close()
+        self._leave()
+
+    def _leave(self) -> None:
         if self._socket is not None:
             self._socket.close()
         if self._registry is not None:
@@ -71,10 +100,15 @@ class ControlDesk:
         answer = self._answers.get(wanted) if isinstance(wanted, str) else None
         if answer is None:
             raise ConfigurationError(f"job {self._job.name!r} cannot {wanted}")
-        return answer(request)
+        try:
+            return answer(request)
+        finally:  # Not before: this program may be frozen, and replaced, while it makes the answer.
+            if self._lease is not None:
+                self._lease.check(surely=wanted in _ACTIONS)
 
     def _status(self, request: Mapping[str, Any]) -> Plain:
         return {
+            **self._entry.told,
             "status": self._job.status.value,
             "restarts": self._job.restarts,
             "metrics": self._job.metrics_url,

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from minirt.errors import ConfigurationError
-from minirt.operations.control import Plain
+from minirt.operations.exchange import Plain
 from minirt.protocol import plain
 from minirt.protocol.reports import CheckpointReport
 

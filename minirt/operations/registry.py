@@ -9,6 +9,7 @@ import stat
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
+from typing import Any
 
 from minirt.errors import MinirtError
 
@@ -25,10 +26,20 @@ class Entry:
     started_at: float
     """Seconds since 1970."""
     token: str
+    control: str = ""
+    """The URL by which other hosts reach it; empty if they cannot."""
 
     @staticmethod
-    def new(name: str, started_at: float) -> Entry:
-        return Entry(secrets.token_hex(4), name, os.getpid(), started_at, secrets.token_hex(32))
+    def new(name: str, started_at: float, token: str | None = None, control: str = "") -> Entry:
+        """Of a job of this process; its token is made unless there is one."""
+        token = secrets.token_hex(32) if token is None else token
+        return Entry(secrets.token_hex(4), name, os.getpid(), started_at, token, control)
+
+    @property
+    def told(self) -> dict[str, Any]:
+        """What everybody may be told who may ask the job: all but its token."""
+        named = {name: getattr(self, name) for name in ("id", "name", "pid", "started_at")}
+        return {**named, "control": self.control or None}
 
 
 class Registry:
@@ -62,17 +73,21 @@ class Registry:
     def socket_path(self, entry: Entry) -> Path:
         return self._folder / f"{entry.id}.sock"
 
+    def token_path(self, entry: Entry) -> Path:
+        """Where the token stands alone, of a job that other hosts reach: a file to take along."""
+        return self._folder / f"{entry.id}.token"
+
     def add(self, entry: Entry) -> None:
         """Make the job known; its socket must take requests already."""
+        if entry.control:
+            _write(self.token_path(entry), f"{entry.token}\n")
         hidden = self._folder / f".{entry.id}"
-        descriptor = os.open(hidden, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(descriptor, "w") as file:
-            json.dump(asdict(entry), file)
+        _write(hidden, json.dumps(asdict(entry)))
         hidden.rename(self._path(entry))
 
     def remove(self, entry: Entry) -> None:
-        self._path(entry).unlink(missing_ok=True)
-        self.socket_path(entry).unlink(missing_ok=True)
+        for path in (self._path(entry), self.socket_path(entry), self.token_path(entry)):
+            path.unlink(missing_ok=True)
 
     def entries(self) -> list[Entry]:
         """The jobs whose process is alive, oldest first; removes what dead ones have left behind."""
@@ -97,6 +112,13 @@ class Registry:
                 continue  # It has just ended, or is no entry.
             if self._path(entry) == path and _has_right_types(entry):
                 yield entry
+
+
+def _write(path: Path, text: str) -> None:
+    """A new file for its user alone."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "w") as file:
+        file.write(text)
 
 
 def _has_right_types(entry: Entry) -> bool:

@@ -21,8 +21,8 @@ from minirt.settings.catalogue import (
 )
 
 PREFIX = "MINIRT_"
-NO_OPTIONS = frozenset(("MINIRT_CREDENTIALS", "MINIRT_PEERS"))
-"""Variables that begin likewise, of `minirt host` and of `minirt compare --peers`."""
+NO_OPTIONS = frozenset(("MINIRT_CREDENTIALS", "MINIRT_PEERS", "MINIRT_TOKEN", "MINIRT_TOKEN_FILE"))
+"""Variables that begin likewise: of `minirt host`, of `minirt compare --peers`, and the token of jobs."""
 FILE_BYTES_MAX = 1 << 20
 
 

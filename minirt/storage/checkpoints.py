@@ -39,6 +39,8 @@ from minirt.storage.store import ObjectStore
 from minirt.storage.traces import encode_trace
 
 _CLAIM_ATTEMPTS = 1000
+_SINCE = " at "
+"""Stands in a claim between who has made it and when."""
 
 
 class CheckpointStorage(PartWriter):
@@ -103,8 +105,8 @@ class CheckpointStorage(PartWriter):
         generation = self._generation + 1
         if self._generation == 0:
             generation = next_generation(self.manifest_keys(), self.claims())
-        who = f"{socket.gethostname()} process {os.getpid()}"
-        claimant = f"{who} at {time.time():.3f}\n".encode() + self._mark
+        who = f"process {os.getpid()} of host {socket.gethostname()}"
+        claimant = f"{who}{_SINCE}{time.time():.3f}\n".encode() + self._mark
         for _ in range(_CLAIM_ATTEMPTS):
             path = CheckpointPaths.claim(generation)
             if self._create_surely(path, claimant) or self._is_own(path):
@@ -117,7 +119,7 @@ class CheckpointStorage(PartWriter):
                 )
                 return generation
             if self._generation > 0:
-                raise SupersededError
+                raise self.superseded()
             generation += 1
         raise StorageError(
             f"{_CLAIM_ATTEMPTS} generations in a row were taken by others; is a job being started in"
@@ -149,6 +151,20 @@ class CheckpointStorage(PartWriter):
         """Whether somebody else has claimed a generation since this object did; for any thread."""
         path = CheckpointPaths.claim(self._generation + 1)
         return self._generation > 0 and self.store.exists(path) and not self._is_own(path)
+
+    def superseded(self) -> SupersededError:
+        """The error of a coordinator that was replaced. Names the newest one, if storage tells; for any
+        thread."""
+        try:
+            claims = CheckpointPaths.parse_claims(self.store.list(CheckpointPaths.GENERATIONS))
+            newest = max((claim.generation for claim in claims), default=0)
+            claim = CheckpointPaths.claim(newest)
+            if newest <= self._generation or self._is_own(claim):
+                return SupersededError()
+            who, since, _ = self.store.read(claim).decode(errors="replace").partition(_SINCE)
+        except (Exception, SystemExit):  # Whatever storage raises, the job is another's.
+            return SupersededError()
+        return SupersededError(who if since and who.isprintable() else None)
 
     def claims(self) -> list[GenerationClaim]:
         """Every generation ever started, oldest first."""

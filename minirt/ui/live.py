@@ -1,17 +1,15 @@
-"""A running job, asked over its private socket."""
+"""A running job, wherever it is."""
 
 from __future__ import annotations
 
-import os
 from collections import deque
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from minirt.errors import ConfigurationError, MinirtError
+from minirt.errors import ConfigurationError
 from minirt.monitoring.log_lines import LINES_MAX
-from minirt.operations.control import ask
-from minirt.operations.registry import Entry, Registry
+from minirt.operations.exchange import JobHasEndedError
+from minirt.operations.running import RunningJob
 from minirt.ui.reading import ACTIONS, Plain, Reading
 
 ANSWER_S_MAX = 5.0
@@ -20,20 +18,6 @@ CHECKPOINTS_MAX = 20_000
 UNDER_WAY_S_MIN = 1.0
 """How long a checkpoint must be under way until its parts are asked for."""
 
-Ask = Callable[[Entry, Plain, float | None], Plain]
-
-
-class JobHasEndedError(MinirtError):
-    """Nobody listens at the socket of the job."""
-
-
-def ask_entry(entry: Entry, request: Plain, timeout: float | None) -> Plain:
-    """The answer of a job. Raises JobHasEndedError, or MinirtError as the job does."""
-    try:
-        return ask(Registry.of_user().socket_path(entry), entry.token, request, timeout)
-    except (ConnectionRefusedError, FileNotFoundError):
-        raise JobHasEndedError(f"job {entry.name!r} has ended") from None
-
 
 class LiveJob:
     """Asks for what may have changed since the last reading, and nothing else.
@@ -41,19 +25,12 @@ class LiveJob:
     If the job ends and another one of its name starts, as after `minirt rescale`, it goes on with that.
     """
 
-    def __init__(
-        self,
-        entry: Entry,
-        ask: Ask = ask_entry,
-        successors: Callable[[], list[Entry]] | None = None,
-    ) -> None:
-        self._ask_entry = ask
-        self._successors = successors or (lambda: Registry.of_user().entries())
+    def __init__(self, job: RunningJob) -> None:
         self._last: Reading | None = None
-        self._attach(entry)
+        self._attach(job)
 
-    def _attach(self, entry: Entry) -> None:
-        self._entry = entry
+    def _attach(self, job: RunningJob) -> None:
+        self._job = job
         self._description: Plain | None = None
         self._checkpoints: deque[Plain] = deque(maxlen=CHECKPOINTS_MAX)
         self._known = 0
@@ -66,11 +43,11 @@ class LiveJob:
     def read(self) -> Reading:
         try:
             self._last = self._read()
-        except JobHasEndedError:
-            following = [e for e in self._successors() if self._follows(e)]
-            if not following:
-                return self._ended()
-            self._attach(following[-1])
+        except JobHasEndedError as error:
+            following = self._job.successor()
+            if following is None:
+                return self._ended(error)
+            self._attach(following)
             self._last = self._read()
         return self._last
 
@@ -81,15 +58,11 @@ class LiveJob:
     def act(self, action: str, arguments: Plain) -> Plain:
         path = arguments.get("path")
         if isinstance(path, str):
-            arguments = {**arguments, "path": _absolute(path)}
-        return self._ask_entry(self._entry, {**arguments, "request": action}, None)
-
-    def _follows(self, entry: Entry) -> bool:
-        own = self._entry
-        return entry.name == own.name and entry.id != own.id and entry.started_at >= own.started_at
+            arguments = {**arguments, "path": self._job.path(path)}
+        return self._job.ask({**arguments, "request": action})
 
     def _ask(self, request: str, **more: Any) -> Plain:
-        return self._ask_entry(self._entry, {"request": request, **more}, ANSWER_S_MAX)
+        return self._job.ask({"request": request, **more}, ANSWER_S_MAX)
 
     def _read(self) -> Reading:
         description = self._description
@@ -142,10 +115,10 @@ class LiveJob:
                     return None
         return None
 
-    def _ended(self) -> Reading:
+    def _ended(self, error: JobHasEndedError) -> Reading:
         """What was known last, said to be over."""
         if self._last is None:
-            raise ConfigurationError(f"job {self._entry.name!r} has just ended")
+            raise ConfigurationError(str(error))
         storage = self._last.description["storage"]
         where = "" if storage is None else f"; what storage remembers: minirt ui {storage}"
         return replace(
@@ -160,8 +133,3 @@ class LiveJob:
 
 def _id_of(checkpoint: Plain | None) -> int | None:
     return None if checkpoint is None else checkpoint["checkpoint_id"]
-
-
-def _absolute(path: str) -> str:
-    """The job may have another working directory."""
-    return path if "://" in path else os.path.abspath(os.path.expanduser(path))

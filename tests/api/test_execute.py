@@ -14,6 +14,7 @@ from minirt import (
     CsvSource,
     DiscardSink,
     Environment,
+    HostCluster,
     JobObserver,
     JsonlSink,
     JsonlSource,
@@ -78,6 +79,17 @@ def test_a_job_is_handed_to_the_runtime_with_all_options(job, calls):
     )
     graph = job.graph("delays")
     assert calls == [(graph, settings, "inline"), (graph, settings, "processes")]
+
+
+def test_a_run_has_the_cluster_of_its_environment_unless_it_is_given_one(calls, nowhere):
+    own, other = HostCluster("10.0.0.1:7070"), HostCluster("10.0.0.2:7070")
+    env = Environment(cluster=own)
+    env.source(SequenceSource(3)).sink(nowhere())
+    env.start()
+    env.start(cluster=other)
+    assert [settings.cluster for _, settings, _ in calls] == [own, other]
+    with pytest.raises(ConfigurationError, match="cluster: expected HostCluster, got 'here'"):
+        Environment(cluster="here")
 
 
 @pytest.mark.parametrize("restore", [7, "none", "latest", "savepoints/delays/7"])

@@ -115,7 +115,7 @@ def test_a_file_that_a_launcher_loads_tries_nothing():
 
 
 def test_options_that_only_processes_can_have_do_not_stand_in_the_way():
-    options = rt.Options(metrics_port=0, allow_pickle=True)
+    options = rt.Options(metrics_port=0, control="127.0.0.1:0", allow_pickle=True)
     env = rt.Environment(options=options)
     found = env.source(rt.SequenceSource(1)).map(complex).collect()
     assert found == [0j]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +16,7 @@ import pytest
 import minirt as rt
 from benchmarks.distance import ip
 from tests.cluster.agents import Agent, PlayedCluster, agents_of
+from tests.cluster.asked import AFTERWARDS, TOKEN, Asked, free_port
 from tests.cluster.test_agents import finishes, running, start
 from tests.runtime.processes import is_alive, needs_proc, send, wait_until
 
@@ -121,6 +124,70 @@ def test_a_host_that_is_cut_off_ends_its_workers_and_comes_back(
         finally:
             join(number)
         finishes(job, tmp_path, "reduced")
+
+
+def test_a_job_is_asked_from_another_host_by_its_url(
+    hosts: Hosts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MINIRT_TOKEN", TOKEN)
+    cluster = PlayedCluster(listen=f"{hosts.address}:0")
+    job = start(tmp_path, cluster, count=100_000, control=f"{hosts.address}:0")
+    assert job.control_url is not None
+
+    def called(*arguments: str) -> subprocess.CompletedProcess[str]:
+        command = [*hosts.prefix(3), sys.executable, "-m", "minirt", *arguments]
+        return subprocess.run(command, capture_output=True, text=True, timeout=90)
+
+    with agents_of(job) as agents:
+        for number in (1, 2):
+            agents.add(1, prefix=hosts.prefix(number))
+        running(job)
+        [told] = json.loads(called("jobs", job.control_url, "--json").stdout)
+        assert (told["name"], told["status"]) == (job.name, "running")
+        hosts.cut_off(3)
+        try:
+            unreachable = called("savepoint", job.control_url, str(tmp_path / "never"))
+        finally:
+            hosts.join_again(3)
+        assert unreachable.returncode == 1
+        assert "cannot be reached" in unreachable.stderr
+        assert unreachable.stderr.count("\n") == 1
+        stopped = called("stop", job.control_url, "--savepoint", str(tmp_path / "taken"))
+        assert (stopped.returncode, stopped.stderr) == (0, "")
+        assert (tmp_path / "taken").is_dir()
+        assert job.wait(30).restarts == 0
+
+
+def test_a_job_on_hosts_is_rescaled_from_another_host_and_its_agents_stay(
+    hosts: Hosts, tmp_path: Path
+) -> None:
+    listen, credentials = f"{hosts.address}:{free_port(hosts.address)}", str(tmp_path / "key")
+    cluster = f"rt.HostCluster({listen!r}, credentials={credentials!r})"
+    asked = Asked(tmp_path, cluster, host=hosts.address, prefix=hosts.prefix(3))
+    said = tmp_path / "said"
+    with said.open("w") as errors:
+        program = subprocess.Popen(
+            [sys.executable, "-m", "minirt", "run", str(asked.file)],
+            stderr=errors,
+            env={**os.environ, "MINIRT_TOKEN": TOKEN},
+        )
+    invitation = rt.Invitation("asked", listen, "", AFTERWARDS)
+    options = ("--credentials", credentials)
+    agents = [
+        Agent(invitation, slots, prefix=hosts.prefix(number), options=options)
+        for number, slots in ((1, 1), (2, 1))
+    ]
+    try:
+        asked.rescale()
+        assert program.wait(90) == 0, said.read_text()
+        assert [agent.wait() for agent in agents] == [0, 0]
+        assert [agent.said().count("looks for the program") for agent in agents] == [1, 1]
+    finally:
+        program.kill()
+        program.wait()
+        for agent in agents:
+            agent.kill()
+    asked.has_each_record_once()
 
 
 def test_a_local_folder_of_each_host_is_refused_in_one_line(hosts: Hosts, tmp_path: Path) -> None:

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 import minirt as rt
-from minirt.cli.jobs import ask_job
 from minirt.operations.registry import Registry
+from minirt.operations.running import LocalJob
 from minirt.protocol.job_events import ENDED, JobStatus
 from tests.cluster.agents import Agent, Agents, PlayedCluster, agents_of
 from tests.cluster.test_agents import finishes, running
@@ -112,9 +112,10 @@ def test_a_request_for_another_parallelism_is_refused(tmp_path: Path) -> None:
     job = start(tmp_path, PlayedCluster(slots=(2,), reactive=QUICK), 600)
     with agents_of(job):
         running(job)
-        (entry,) = [one for one in Registry.of_user().entries() if one.pid == os.getpid()]
+        registry = Registry.of_user()
+        (entry,) = [one for one in registry.entries() if one.pid == os.getpid()]
         with pytest.raises(rt.ConfigurationError, match="follows the slots of its hosts"):
-            ask_job(entry, {"request": "rescale", "parallelism": 4}, 10)
+            LocalJob(entry, registry).ask({"request": "rescale", "parallelism": 4}, 10)
 
 
 # What has no effect is refused before anything starts.

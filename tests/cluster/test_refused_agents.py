@@ -18,10 +18,9 @@ import minirt as rt
 from minirt.cli.host import host
 from minirt.clusters import parse_address
 from minirt.errors import ConfigurationError, MinirtError
-from minirt.runtime.control.connection import MessageConnection
 from minirt.runtime.control.entrance import Entrance
 from minirt.runtime.control.host_hello import Credentials
-from minirt.runtime.network.sockets import Network
+from minirt.runtime.network.sockets import Network, Socket
 from minirt.runtime.worker import agent
 from tests.cluster.agents import PlayedCluster, agents_of
 from tests.runtime.processes import needs_proc
@@ -121,7 +120,7 @@ def test_an_agent_that_has_served_does_not_mind_if_nobody_takes_over(
 @contextlib.contextmanager
 def coordinator(folder: Path, token: bytes) -> Iterator[str]:
     """The address of one that lets in who knows the token, and says nothing."""
-    admitted: list[MessageConnection] = []
+    admitted: list[Socket] = []
     entrance = Entrance(Network(token, str(folder), "127.0.0.1"), admitted.append)
     over = threading.Event()
 

@@ -62,4 +62,4 @@ def test_agents_of_a_program_that_is_killed_or_frozen_work_for_its_successor(
         send(job.pid, signal.SIGCONT)
         assert job.ends() == 1
     assert [agent.wait(10) for agent in agents] == [0, 0]  # The successor has said that it is over.
-    assert [agent.said().count("looks for another one") for agent in agents] == [1, 1]
+    assert [agent.said().count("looks for the program") for agent in agents] == [1, 1]

@@ -7,16 +7,20 @@ import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import minirt as rt
 from minirt.errors import ConfigurationError
 from minirt.protocol.job_events import JobStatus
+from tests.cluster.asked import TOKEN, Asked
 from tests.runtime.campaign import compare, write_files
 from tests.runtime.jobs import CASES, build
 from tests.runtime.processes import children, command_line, is_alive, needs_proc, send, wait_until
+
+if TYPE_CHECKING:
+    from tests.cli.conftest import Call
 
 pytest.importorskip("cryptography")
 pytestmark = [pytest.mark.processes, needs_proc]
@@ -84,6 +88,21 @@ def test_a_job_on_ray_survives_its_agents_and_actors_and_leaves_nothing(
     assert result.status is JobStatus.FINISHED
     assert compare(CASES["keyed"], COUNT, 2, tmp_path) == (0, 0)
     wait_until(lambda: not [pid for pid in agents() if is_alive(pid)], "agents end", 30)
+
+
+def test_a_job_on_ray_is_rescaled_by_who_knows_its_url(
+    ray: Any, tmp_path: Path, call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MINIRT_TOKEN", TOKEN)
+    asked = Asked(
+        tmp_path, "RayCluster(slots=2)", imports="from minirt_connectors.ray import RayCluster"
+    )
+
+    def run() -> None:
+        called = call("run", str(asked.file))
+        assert called.status == 0, called.err
+
+    asked.rescale_while(run)
 
 
 def wait_for_a_checkpoint(job: rt.Job) -> None:

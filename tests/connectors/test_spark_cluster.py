@@ -17,10 +17,13 @@ import pytest
 import minirt as rt
 from minirt.errors import ConfigurationError
 from minirt_connectors.spark import SparkCluster, require_java
+from tests.cluster.asked import TOKEN, Asked
 from tests.runtime.processes import command_line, is_alive, needs_proc, send, wait_until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from tests.cli.conftest import Call
 
 pytest.importorskip("cryptography")
 pytest.importorskip("pyspark")
@@ -149,6 +152,24 @@ def test_the_end_of_the_job_ends_the_spark_job(spark: SparkSession) -> None:
     env.execute(cluster=SparkCluster(spark, slots=1, listen="127.0.0.1:0"))
     assert sorted(sink.rows) == list(range(10))
     assert not spark.sparkContext.statusTracker().getActiveJobsIds()
+
+
+def test_a_job_on_spark_is_rescaled_by_who_knows_its_url(
+    spark: SparkSession, tmp_path: Path, call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MINIRT_TOKEN", TOKEN)
+    asked = Asked(
+        tmp_path,
+        "SparkCluster(SparkSession.builder.getOrCreate(), slots=2, listen='127.0.0.1:0')",
+        imports="from pyspark.sql import SparkSession\n"
+        "from minirt_connectors.spark import SparkCluster",
+    )
+
+    def run() -> None:
+        called = call("run", str(asked.file))
+        assert called.status == 0, called.err
+
+    asked.rescale_while(run)
 
 
 class PlayedContext:

@@ -97,6 +97,7 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("--freeze-in-commit", action="store_true")
     parser.add_argument("--files-only", action="store_true")
     parser.add_argument("--listen")
+    parser.add_argument("--control")
     given = parser.parse_args(arguments)
     folder = given.folder
     files = FreezingSink(folder / "files")
@@ -113,6 +114,7 @@ def main(arguments: Sequence[str]) -> None:
         restore="latest",
         options=rt.Options(
             placement="slots",
+            control=given.control,
             heartbeat_timeout="20s" if given.listen is None else "8s",
             limits=rt.Limits(lease_s=LEASE_S, lease_timeout_s=LEASE_TIMEOUT_S),
         ),

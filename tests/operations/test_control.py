@@ -12,9 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from minirt import ConfigurationError, MinirtError
-from minirt.operations import control
-from minirt.operations.control import ControlSocket, Plain, ask
+from minirt import ConfigurationError, MinirtError, SupersededError
+from minirt.operations import exchange
+from minirt.operations.control import ControlSocket, ask
+from minirt.operations.exchange import JobHasEndedError, Plain
 
 TOKEN = "a" * 64
 
@@ -37,6 +38,8 @@ class Desk:
                 raise ConfigurationError("wrong call")
             case "fail":
                 raise MinirtError("failed")
+            case "replaced":
+                raise SupersededError("process 7 of host other")
         return {"said": request.get("request")}
 
 
@@ -92,7 +95,7 @@ def test_a_wrong_token_is_answered_nothing_and_nothing_is_done(path, desk, token
         b'{"request": "hello"}\n',
         f'{{"request": "hello", "token": "{TOKEN}"}}'.encode(),
         b'{"a":' + b"[" * 50_000 + b"\n",
-        f'{{"token": "{TOKEN}", "more": "{"x" * control.REQUEST_BYTES_MAX}"}}\n'.encode(),
+        f'{{"token": "{TOKEN}", "more": "{"x" * exchange.REQUEST_BYTES_MAX}"}}\n'.encode(),
     ],
     ids=range(8),
 )
@@ -107,10 +110,12 @@ def test_errors_of_the_job_are_raised_at_its_caller(path: Path, desk: Desk) -> N
     with pytest.raises(MinirtError, match="failed") as failed:
         ask(path, TOKEN, {"request": "fail"}, 30)
     assert not isinstance(failed.value, ConfigurationError)
+    with pytest.raises(JobHasEndedError, match="process 7 of host other; ask that one"):
+        ask(path, TOKEN, {"request": "replaced"}, 30)
 
 
 def test_a_caller_that_stays_silent_is_shown_out(path, desk, monkeypatch) -> None:
-    monkeypatch.setattr(control, "REQUEST_S_MAX", 0.05)
+    monkeypatch.setattr(exchange, "REQUEST_S_MAX", 0.05)
     with socket.socket(socket.AF_UNIX) as silent:
         silent.settimeout(30)
         silent.connect(str(path))
@@ -120,7 +125,7 @@ def test_a_caller_that_stays_silent_is_shown_out(path, desk, monkeypatch) -> Non
 def test_only_so_many_are_answered_at_a_time(path: Path, desk: Desk) -> None:
     callers = [
         threading.Thread(target=ask, args=(path, TOKEN, {"request": "wait"}, 30))
-        for _ in range(control.REQUESTS_MAX)
+        for _ in range(exchange.REQUESTS_MAX)
     ]
     for caller in callers:
         caller.start()
@@ -130,7 +135,7 @@ def test_only_so_many_are_answered_at_a_time(path: Path, desk: Desk) -> None:
     desk.go.set()
     for caller in callers:
         caller.join(30)
-    assert len(desk.asked) == control.REQUESTS_MAX
+    assert len(desk.asked) == exchange.REQUESTS_MAX
 
 
 def test_answers_in_work_are_sent_before_it_closes(path: Path) -> None:

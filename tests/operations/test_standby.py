@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from minirt.errors import MinirtError
+from minirt.operations import port
+from minirt.operations.access import ControlUrl, certificate_of
+from minirt.operations.exchange import JobHasEndedError
+from minirt.operations.running import RemoteJob
 from minirt.process_names import has_surely_ended, name_of_this_process
 from minirt.protocol.lease import Lease, LeaseTimes
 from minirt.storage.checkpoints import CheckpointStorage
@@ -59,6 +66,80 @@ def test_a_job_that_ends_in_order_ends_its_standbys(place: Place) -> None:
     assert [standby.ends() for standby in standbys] == [0, 0]
     assert place.generation == 1
     assert "the job is over: finished" in standbys[0].said()
+    place.holds_each_record_once()
+
+
+TOKEN = "a token of this test, long enough"
+
+
+def free_address() -> tuple[str, int]:
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        host, number = bound.getsockname()
+        return host, number
+
+
+def remote(address: tuple[str, int]) -> RemoteJob:
+    """Whoever answers at that control port."""
+    return RemoteJob(ControlUrl(address, certificate_of(TOKEN).fingerprint), TOKEN)
+
+
+def test_who_takes_over_answers_at_the_same_url(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("cryptography")
+    monkeypatch.setenv("MINIRT_TOKEN", TOKEN)
+    address = free_address()
+    command = [*JOB, str(place.folder), "--control", "{}:{}".format(*address)]
+    asked = remote(address)
+    job = place.job(*command[-2:])
+    place.runs()
+    assert asked.ask({"request": "status"}, 30)["pid"] == job.pid
+    standby = place.standby(command=command)
+    watches(standby)
+    job.process.kill()
+    wait_until(lambda: asked.successor() is not None, "the successor answers", 60)
+    following = asked.successor()
+    assert following is not None
+    assert following.ask({"request": "status"}, 30)["pid"] == standby.command
+    assert standby.ends() == 0
+    place.holds_each_record_once()
+
+
+def test_one_that_was_frozen_and_replaced_answers_nobody(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Callers have come while it was frozen: the system has taken their connections in its name."""
+    pytest.importorskip("cryptography")
+    monkeypatch.setenv("MINIRT_TOKEN", TOKEN)
+    own, other = free_address(), free_address()
+    job = place.job("--control", "{}:{}".format(*own))
+    place.runs()
+    command = [*JOB, str(place.folder), "--control", "{}:{}".format(*other)]
+    standby = place.standby(command=command)
+    watches(standby)
+    place.freeze(job)
+    wait_until(lambda: remote(other).successor() is not None, "the successor answers", 60)
+    successor = standby.command
+    with monkeypatch.context() as patch:
+        patch.setattr(port, "CONNECT_S_MAX", 0.5)
+        with pytest.raises(MinirtError, match="no job has answered"):
+            remote(own).ask({"request": "status"}, 30)
+    with ThreadPoolExecutor() as callers:
+        asked = [
+            callers.submit(remote(own).ask, {"request": request}, 30)
+            for request in ("status", "figures", "cancel", "status", "cancel", "savepoint")
+        ]
+        time.sleep(1.0)
+        send(job.pid, signal.SIGCONT)
+        told = [str(one.exception()) for one in asked]
+    assert "None" not in told
+    assert any(f"taken over this job's checkpoints: process {successor} of" in one for one in told)
+    assert job.ends() == 1
+    assert f"process {successor} of host {socket.gethostname()}" in job.said()
+    with pytest.raises(JobHasEndedError, match="nobody listens"):
+        remote(own).ask({"request": "status"}, 30)
+    assert standby.ends() == 0
     place.holds_each_record_once()
 
 

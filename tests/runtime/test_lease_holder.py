@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import queue
+import socket
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -24,11 +26,11 @@ TIMES = LeaseTimes(interval_s=0.01, timeout_s=5.0)
 class Coordinator:
     """What a holder sees of one."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, times: LeaseTimes = TIMES) -> None:
         self.storage = CheckpointStorage(ObjectStore(str(folder)), 1000)
         self.still_s = 0.0
         self.events: queue.SimpleQueue[JobEvent] = queue.SimpleQueue()
-        self.holder = LeaseHolder("job", self.storage, TIMES, lambda: self.still_s, self.events.put)
+        self.holder = LeaseHolder("job", self.storage, times, lambda: self.still_s, self.events.put)
 
     @property
     def lease(self) -> Lease | None:
@@ -108,12 +110,54 @@ def test_a_job_that_another_has_taken_over_ends_and_leaves_the_lease_alone(
     event = coordinator.events.get(timeout=30)
     assert isinstance(event, GenerationFailed)
     assert isinstance(event.error, SupersededError)
+    assert str(event.error).endswith(f": process {os.getpid()} of host {socket.gethostname()}")
     assert event.fatal
     assert not coordinator.renews()
     end_after(coordinator, JobStatus.FAILED, event.error)
     assert coordinator.lease is not None
     assert coordinator.lease.ended is None
     assert coordinator.events.empty()
+
+
+@pytest.fixture
+def slow(tmp_path: Path) -> Iterator[Coordinator]:
+    """Its holder does not look by itself for a minute."""
+    made = Coordinator(tmp_path, LeaseTimes(interval_s=60.0, timeout_s=120.0))
+    made.storage.claim_generation()
+    yield made
+    made.holder.close()
+
+
+def test_whether_the_job_is_anothers_is_looked_up_for_who_must_know(slow: Coordinator) -> None:
+    slow.holder.check(surely=True)
+    claimed_by_another(slow)
+    slow.holder.check(surely=False)  # What was known a moment ago will do.
+    with pytest.raises(SupersededError, match=f": process {os.getpid()} of host "):
+        slow.holder.check(surely=True)
+
+
+def test_a_look_that_is_overdue_is_made_up_for(
+    slow: Coordinator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow.holder.check(surely=True)
+    claimed_by_another(slow)
+    now = time.monotonic()
+    monkeypatch.setattr(time, "monotonic", lambda: now + 121)  # As in a program that was frozen.
+    with pytest.raises(SupersededError):
+        slow.holder.check(surely=False)
+
+
+def test_where_nobody_can_look_nobody_is_said_to_have_taken_over(
+    slow: Coordinator, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    claimed_by_another(slow)
+
+    def fail(*_: object) -> bool:
+        raise StorageError("no way", "there")
+
+    monkeypatch.setattr(slow.storage, "is_superseded", fail)
+    slow.holder.check(surely=True)
+    assert "nobody knows whether another program runs the job: no way" in caplog.text
 
 
 @pytest.mark.parametrize("status", [JobStatus.CANCELLED, JobStatus.FINISHED])

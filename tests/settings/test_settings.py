@@ -84,7 +84,9 @@ def test_nothing_given_leaves_the_code_as_it_is() -> None:
     assert load_settings(defaults=code, environ={"PATH": "x"}) == code
 
 
-@pytest.mark.parametrize("variable", ["MINIRT_CREDENTIALS", "MINIRT_PEERS"])
+@pytest.mark.parametrize(
+    "variable", ["MINIRT_CREDENTIALS", "MINIRT_PEERS", "MINIRT_TOKEN", "MINIRT_TOKEN_FILE"]
+)
 def test_variables_of_commands_are_no_options(variable: str) -> None:
     assert load_settings(environ={variable: "/somewhere"}) == settings()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 import shutil
 from collections.abc import Sequence
@@ -136,9 +137,22 @@ class TestGenerations:
         assert first.is_superseded()
         assert not second.is_superseded()
         for _ in range(2):
-            with pytest.raises(SupersededError):
+            with pytest.raises(SupersededError, match=f": process {os.getpid()} of host "):
                 first.claim_generation()
+        assert second.superseded().by is None
         assert second.claim_generation() == 4
+
+    def test_who_cannot_read_the_claim_of_the_other_is_replaced_all_the_same(
+        self, store: CountingStore
+    ) -> None:
+        class Unreadable(ObjectStore):
+            def read(self, path: str) -> bytes:
+                raise SystemExit("nothing to read")
+
+        first = CheckpointStorage(Unreadable(store.root), 0)
+        assert first.claim_generation() == 1
+        assert CheckpointStorage(store, 0).claim_generation() == 2
+        assert first.superseded().by is None
 
     def test_a_claim_that_got_no_answer_is_nobody_elses(self, store: CountingStore) -> None:
         class Unanswered(ObjectStore):

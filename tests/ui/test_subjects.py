@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +12,13 @@ import pytest
 import minirt as rt
 from minirt.errors import ConfigurationError
 from minirt.monitoring.description import without_password
-from minirt.operations.registry import Entry
+from minirt.operations.exchange import JobHasEndedError
+from minirt.operations.registry import Entry, Registry
+from minirt.operations.running import LocalJob, only_job
 from minirt.protocol.manifest import VertexEntry
 from minirt.protocol.stored_edges import EdgeEntry
 from minirt.runtime.program.job import Job
-from minirt.ui.live import JobHasEndedError, LiveJob
+from minirt.ui.live import LiveJob
 from minirt.ui.reading import Plain
 from minirt.ui.snapshot import Course, snapshot
 from minirt.ui.stored import StoredJob, figures_of, links_of
@@ -25,49 +29,55 @@ from tests.ui.samples import NOW, SINK, SLOW, SOURCE, checkpoint, description, f
 class Scripted:
     """Answers as a job does, and notes what it was asked for."""
 
+    name = "sample"
+
     def __init__(self, checkpoints: int = 0) -> None:
         self.asked: list[str] = []
         self.ended = False
         self.known = [checkpoint(id) for id in range(1, checkpoints + 1)]
         self.figures = figures(SOURCE, SLOW, SINK)
         self.under_way: Plain | None = None
+        self.next: Scripted | None = None
 
-    def __call__(self, entry: Entry, request: Plain, timeout: float | None) -> Plain:
-        if self.ended and entry.id == "first":
+    def path(self, given: str) -> str:
+        return given
+
+    def successor(self) -> Scripted | None:
+        return self.next
+
+    def ask(self, request: Mapping[str, Any], timeout: float | None = None) -> Plain:
+        if self.ended:
             raise JobHasEndedError("over")
         self.asked.append(request["request"])
         return getattr(self, request["request"].replace(" ", "_") + "_")(request)  # type: ignore[no-any-return]
 
-    def description_(self, request: Plain) -> Plain:
+    def description_(self, request: Mapping[str, Any]) -> Plain:
         return {**description(SOURCE, SLOW, SINK), "requests": ["cancel", "figures", "stop"]}
 
-    def figures_(self, request: Plain) -> Plain:
+    def figures_(self, request: Mapping[str, Any]) -> Plain:
         newest = self.known[-1] if self.known else None
         told = {"completed": len(self.known), "newest": newest, "under_way": self.under_way}
         self.figures["checkpoints"] |= told
         return self.figures
 
-    def checkpoints_(self, request: Plain) -> Plain:
+    def checkpoints_(self, request: Mapping[str, Any]) -> Plain:
         shown = self.known[request["known"] :][:500]
         end = request["known"] + len(shown)
         return {"total": len(self.known), "next": end, "checkpoints": shown}
 
-    def checkpoint_(self, request: Plain) -> Plain:
+    def checkpoint_(self, request: Mapping[str, Any]) -> Plain:
         return {**checkpoint(request["checkpoint_id"]), "subtasks": [], "missing": []}
 
-    def restarts_(self, request: Plain) -> Plain:
+    def restarts_(self, request: Mapping[str, Any]) -> Plain:
         return {"restarts": [{"at": NOW, "generation": 1, "delay_s": 1.0, "cause": "boom"}]}
 
-    def under_way_(self, request: Plain) -> Plain:
+    def under_way_(self, request: Mapping[str, Any]) -> Plain:
         return {"checkpoint": {**checkpoint(9), "subtasks": [], "missing": ["x"]}}
-
-
-FIRST = Entry("first", "sample", 1, NOW, "")
 
 
 def test_only_what_may_have_changed_is_asked_for() -> None:
     answers = Scripted(checkpoints=1200)
-    job = LiveJob(FIRST, answers)
+    job = LiveJob(answers)
     told = job.read()
     assert answers.asked == ["description", "figures", *["checkpoints"] * 3, "checkpoint"]
     assert [one["checkpoint_id"] for one in told.checkpoints] == [*range(1, 1201)]
@@ -85,7 +95,7 @@ def test_only_what_may_have_changed_is_asked_for() -> None:
 
 def test_parts_of_a_checkpoint_under_way_are_asked_for_once_it_takes_long() -> None:
     answers = Scripted()
-    job = LiveJob(FIRST, answers)
+    job = LiveJob(answers)
     answers.under_way = {"checkpoint_id": 9, "triggered_at": NOW - 0.5, "missing": ["x"]}
     assert job.read().under_way is None
     answers.under_way["triggered_at"] = NOW - 5
@@ -96,7 +106,7 @@ def test_parts_of_a_checkpoint_under_way_are_asked_for_once_it_takes_long() -> N
 
 def test_a_job_that_has_ended_is_shown_as_it_was_last() -> None:
     answers = Scripted(checkpoints=2)
-    job = LiveJob(FIRST, answers, list)
+    job = LiveJob(answers)
     job.read()
     answers.ended = True
     told = job.read()
@@ -106,19 +116,39 @@ def test_a_job_that_has_ended_is_shown_as_it_was_last() -> None:
 
 
 def test_a_job_that_was_rescaled_is_followed() -> None:
-    answers = Scripted(checkpoints=2)
-    others = [Entry("other", "else", 1, NOW + 1, ""), Entry("older", "sample", 1, NOW - 9, "")]
-    job = LiveJob(FIRST, answers, lambda: others)
+    answers, following = Scripted(checkpoints=2), Scripted(checkpoints=1)
+    job = LiveJob(answers)
     job.read()
     answers.ended = True
     assert not job.read().live
-    others.append(Entry("second", "sample", 1, NOW + 2, ""))
-    assert job.read().live
+    answers.next = following
+    told = job.read()
+    assert told.live
+    assert len(told.checkpoints) == 1
+
+
+def test_who_follows_is_a_younger_job_of_that_name(tmp_path: Path) -> None:
+    registry = Registry(tmp_path / "jobs")
+    first, *others = (
+        replace(Entry.new(name, at), id=id)
+        for id, name, at in (
+            ("first", "sample", NOW),
+            ("other", "else", NOW + 1),
+            ("older", "sample", NOW - 9),
+        )
+    )
+    for entry in (first, *others):
+        registry.add(entry)
+    job = LocalJob(first, registry)
+    assert job.successor() is None
+    second = Entry.new("sample", NOW + 2)
+    registry.add(second)
+    following = job.successor()
+    assert following is not None
+    assert following.entry == second
 
 
 def test_a_running_job_tells_its_graph_its_configuration_and_no_secrets(job: Job) -> None:
-    from minirt.cli.jobs import only_job
-
     told = LiveJob(only_job()).read()
     names = [vertex["name"] for vertex in told.description["vertices"]]
     assert names == ["SequenceSource", "<script>alert(1)</script> > DiscardSink"]

@@ -20,7 +20,7 @@ def entrance_of(
 ) -> Entrance:
     """Raises ConfigurationError if it cannot listen there."""
     try:
-        return Entrance(network, admit, port)
+        return Entrance(network, lambda sock: admit(MessageConnection(sock)), port)
     except OSError as error:
         where = network.folder if network.interface is None else shown((network.interface, port))
         raise ConfigurationError(f"the coordinator cannot listen at {where}: {error}") from error

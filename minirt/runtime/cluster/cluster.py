@@ -14,6 +14,7 @@ from minirt.protocol.job_events import StopWorkers
 from minirt.protocol.restart_commands import KeepFor
 from minirt.protocol.slots import AwaitSlots
 from minirt.protocol.subtask_commands import SubtaskCommand
+from minirt.runtime.control.messages import JobOver
 from minirt.runtime.control.package import Deployment
 
 
@@ -73,10 +74,10 @@ class WorkerCluster(Cluster, BringsBack, Protocol):
     def wake(self) -> None:
         """Let `poll` return at once; may be called from any thread, also when all is closed."""
 
-    def close(self, timeout: float, *, over: bool) -> None:
+    def close(self, timeout: float, last_word: JobOver | None) -> None:
         """Wait so many seconds for workers that were told to stop, then end whatever is left.
 
-        The job is `over` unless another program may take it over, or has.
+        `last_word` is what agents are told; None if another program may take the job over, or has.
         """
 
 

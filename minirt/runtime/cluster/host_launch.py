@@ -5,7 +5,6 @@ from __future__ import annotations
 import ipaddress
 import pickle
 import secrets
-import socket
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,14 +14,13 @@ from minirt.filesystems import Protocols
 from minirt.runtime.cluster.launching import LaunchFailed
 from minirt.runtime.control.host_hello import Credentials, HostHello, HostWelcome, Probe
 from minirt.runtime.control.package import JobPackage
-from minirt.runtime.network.sockets import Address, Network, shown
+from minirt.runtime.network.sockets import Address, Network, reachable, shown
 from minirt.runtime.network.tls import Certificate
 from minirt.storage.checkpoints import CheckpointStorage
 from minirt.units import seconds
 
 _PROBES = "probes"
 _PROBE_BYTES = 32
-_EVERY_ADDRESS = ("0.0.0.0", "::")
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +61,7 @@ class HostLaunch:
         launcher = HostLauncher(package, network, probe)
         credentials = Credentials(network.token, network.certificate).text()
         job = package.load_graph().name
-        invitation = Invitation(job, shown(_reachable(address)), credentials, slots)
+        invitation = Invitation(job, shown(reachable(address)), credentials, slots)
         launcher.launched = self.cluster.launch(invitation)
         return launcher
 
@@ -154,13 +152,6 @@ def _store_probe(storage: CheckpointStorage) -> Probe:
     probe = Probe(name, secrets.token_bytes(_PROBE_BYTES))
     storage.store.write(probe.path, probe.content)
     return probe
-
-
-def _reachable(address: Address) -> Address:
-    """What to tell others, who cannot call "every address"."""
-    if isinstance(address, str) or address[0] not in _EVERY_ADDRESS:
-        return address
-    return socket.gethostname(), address[1]
 
 
 def _is_loopback(address: str) -> bool:

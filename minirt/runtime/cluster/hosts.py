@@ -72,14 +72,14 @@ class Hosts:
         self._hosts.pop(host.connection, None)
         host.connection.close()
 
-    def close(self, *, over: bool) -> None:
+    def close(self, last_word: JobOver | None) -> None:
         """Without their connections templates end their workers, and themselves.
 
-        Agents that are told that the job is `over` do not look for another program that runs it.
+        Agents without a last word look for another program that runs the job, if they know of any.
         """
         for host in self:
-            if over:
-                host.tell(JobOver())
+            if last_word is not None:
+                host.tell(last_word)
             self.remove(host)
 
     def usable_slots(self) -> int | None:

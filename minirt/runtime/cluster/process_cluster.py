@@ -51,6 +51,7 @@ from minirt.runtime.control.messages import (
     FiguresOfCall,
     Heartbeat,
     HostBeat,
+    JobOver,
     LifelineOpened,
     OfGeneration,
     PeerBack,
@@ -208,7 +209,7 @@ class ProcessCluster:
                 self._receive(ready, known.get(ready))
         self._reception.look_around()
 
-    def close(self, timeout: float, *, over: bool) -> None:
+    def close(self, timeout: float, last_word: JobOver | None) -> None:
         """Wait for workers that were told to stop, then end whatever is left."""
         deadline = time.monotonic() + timeout
         while self._workers and self._stopping and time.monotonic() < deadline:
@@ -216,12 +217,10 @@ class ProcessCluster:
         for worker in self._workers if self._stopping else ():
             logger.warning("worker %d did not end within %g s: it is killed", worker, timeout)
         self._entrance.close()
-        self._reception.close(over=over)
+        self._reception.close(last_word)
         self._drop_workers()
-        self._watch.close()
-        self._inbox.close()
-        for connection in self._unknown:
-            connection.close()
+        for close in (self._watch.close, self._inbox.close, *(one.close for one in self._unknown)):
+            close()
         shutil.rmtree(self._folder, ignore_errors=True)
 
     # Connections.

@@ -20,6 +20,7 @@ from minirt.runtime.control.host_hello import HostWelcome, refusal
 from minirt.runtime.control.messages import (
     Fork,
     HostBeat,
+    JobOver,
     KillGeneration,
     TakeGraph,
     TemplateReady,
@@ -121,10 +122,10 @@ class Reception:
         for host in self.hosts:
             host.tell(KillGeneration(generation))
 
-    def close(self, *, over: bool) -> None:
-        """End all templates, and with them their workers; `over` if nobody takes the job over."""
+    def close(self, last_word: JobOver | None) -> None:
+        """End all templates, and with them their workers; agents are told the `last_word`."""
         orderly = len(self.hosts) > 0
-        self.hosts.close(over=over)
+        self.hosts.close(last_word)
         self._launcher.close(orderly=orderly)
 
     def name_of(self, worker: int) -> str:

@@ -1,4 +1,4 @@
-"""Where workers and templates reach their coordinator, and prove the job's token."""
+"""Where others reach a job, and prove its token."""
 
 from __future__ import annotations
 
@@ -11,9 +11,8 @@ from functools import partial
 
 from minirt.errors import MinirtError
 from minirt.monitoring.logs import logger_of
-from minirt.runtime.control.connection import MessageConnection
 from minirt.runtime.control.handshake import welcome
-from minirt.runtime.network.sockets import Network, Socket
+from minirt.runtime.network.sockets import Network, Socket, shown
 from minirt.threads import start_thread
 
 logger = logger_of("coordinator")
@@ -28,15 +27,13 @@ _ACCEPTED_MAX = 64
 
 
 class Entrance:
-    """Admits callers that know the connection token, and unpickles nothing that others send.
+    """Admits callers that know the token of the network, and interprets nothing that others send.
 
     Each caller is examined in a thread of its own, so that one who stays silent, or dies meanwhile,
     keeps nobody waiting. `admit` is called from these threads. The first stranger is logged.
     """
 
-    def __init__(
-        self, network: Network, admit: Callable[[MessageConnection], None], port: int = 0
-    ) -> None:
+    def __init__(self, network: Network, admit: Callable[[Socket], None], port: int = 0) -> None:
         self.listener, self.address = network.listen("coordinator", port)
         """Readable when somebody has come."""
         self.listener.setblocking(False)
@@ -48,20 +45,24 @@ class Entrance:
         self._strangers = 0
         self._closed = False
 
-    def accept(self) -> None:
-        """Begin to examine those who have come."""
-        for _ in range(_ACCEPTED_MAX):
+    def accept(self) -> bool:
+        """Begin to examine those who have come. False if nobody could be let to the door."""
+        for count in range(_ACCEPTED_MAX):
             try:
                 sock, whence = self.listener.accept()
             except OSError:  # Nobody is left, or somebody has gone again.
-                return
+                return count > 0
             with self._lock:
                 self._visitors[sock] = None
                 oldest = next(iter(self._visitors)) if len(self._visitors) > _VISITORS_MAX else None
+                if oldest is not None:
+                    # The next one in its place is another, however slow it is.
+                    del self._visitors[oldest]
             if oldest is not None:
                 with contextlib.suppress(OSError):
                     oldest.shutdown(socket.SHUT_RDWR)  # Its own thread closes it.
             start_thread("minirt-entrance", partial(self._examine, sock, str(whence)), _refused)
+        return True
 
     def close(self) -> None:
         """Let nobody in any more; whoever was admitted until now has been handed over."""
@@ -69,7 +70,9 @@ class Entrance:
             self._closed = True
         self.listener.close()
         if self._strangers > 1:
-            logger.warning("%d strangers were turned away in all", self._strangers)
+            logger.warning(
+                "%d strangers were turned away at %s in all", self._strangers, shown(self.address)
+            )
 
     def _examine(self, raw: socket.socket, whence: str) -> None:
         known, why = False, "it does not know the job's token"
@@ -85,11 +88,14 @@ class Entrance:
             first = not known and self._strangers == 1
             if known and not self._closed:
                 _limit_sending(sock)
-                self._admit(MessageConnection(sock))
+                self._admit(sock)
                 return
         sock.close()
         if first and self._network.interface is not None:
-            logger.warning("a stranger from %s was turned away: %s", whence or "this machine", why)
+            logger.warning(
+                "a stranger from %s was turned away at %s: %s",
+                *(whence or "this machine", shown(self.address), why),
+            )
 
 
 def _refused(error: BaseException) -> None:

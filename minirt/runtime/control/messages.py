@@ -160,7 +160,12 @@ class TakeGraph:
 
 @dataclass(frozen=True, slots=True)
 class JobOver:
-    """The job has ended, and nobody takes it over: agents have no other program to look for."""
+    """The job has ended, and nobody takes it over: agents have no other program to look for.
+
+    Unless it `goes_on` at once, at another parallelism: then agents look for it where it was.
+    """
+
+    goes_on: bool = False
 
 
 @dataclass(frozen=True, slots=True)

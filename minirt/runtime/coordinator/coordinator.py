@@ -19,6 +19,7 @@ from minirt.protocol.job_events import (
 )
 from minirt.protocol.reasons import GenerationFailureReason
 from minirt.runtime.cluster.cluster import WorkerCluster
+from minirt.runtime.control.messages import JobOver
 from minirt.runtime.control.package import JobPackage
 from minirt.runtime.coordinator.observer import JobObserver, JobProgress
 from minirt.runtime.coordinator.shell import JobShell
@@ -89,6 +90,8 @@ class Coordinator:
         self._observer = observer
         self._events = events
         self._cluster = cluster
+        self.goes_on = False
+        """Whether its program begins a job that was stopped anew: agents wait for that."""
         self._turned_at = package.clock.monotonic()
         self._figures_at = 0.0
         """Before that observers hear no figures, by the monotonic clock."""
@@ -136,19 +139,22 @@ class Coordinator:
                 self._turn()
         finally:
             stop_timeout_s = self._package.options.limits.stop_timeout_s
-            self._cluster.close(stop_timeout_s, over=self._is_over)
+            self._cluster.close(stop_timeout_s, self._last_word)
             self._storage.close(stop_timeout_s)
         self._figures_at = 0.0
         self._report_figures()
         return self._shell.ending
 
     @property
-    def _is_over(self) -> bool:
-        """Not if this program only has no part in it any more."""
+    def _last_word(self) -> JobOver | None:
+        """None if this program only has no part in the job any more."""
         ending = self._shell.ending
-        if ending is None or ending.failure is None:
-            return ending is not None
-        return ending.failure.reason is not GenerationFailureReason.SUPERSEDED
+        if ending is None:
+            return None
+        if ending.failure is None:
+            return JobOver(self.goes_on and ending.status is JobStatus.STOPPED)
+        superseded = ending.failure.reason is GenerationFailureReason.SUPERSEDED
+        return None if superseded else JobOver()
 
     def _turn(self) -> None:
         self._turned_at = self._package.clock.monotonic()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from uuid import uuid4
@@ -23,6 +24,9 @@ logger = logger_of("coordinator")
 
 _UNCLAIMED_S = 0.05
 """How often it looks whether the first generation is claimed: until then there is nothing to say."""
+
+_OVERDUE = 2
+"""So many intervals without a look: no standby takes a job over that was silent for less."""
 
 
 class LeaseHolder(JobObserver):
@@ -48,12 +52,31 @@ class LeaseHolder(JobObserver):
         self._lease = Lease(job, run, 0, 0, times, process=name_of_this_process())
         self._ended: tuple[JobStatus, Exception | None] | None = None
         self._failing = False
+        self._looked_at = 0.0
+        """When nobody else ran the job, by the monotonic clock."""
         self._wake = threading.Event()
         self._thread = start_thread("minirt-lease", self._run, self._on_error)
 
     def on_end(self, status: JobStatus, error: Exception | None) -> None:
         self._ended = (status, error)
         self._wake.set()
+
+    def check(self, *, surely: bool) -> None:
+        """Raise SupersededError if this program does not run the job any more; for any thread.
+
+        Looks at the storage `surely`, or else only if that is overdue, as in a program that was frozen.
+        Where storage fails, nobody knows of another program.
+        """
+        overdue = time.monotonic() - self._looked_at > _OVERDUE * self._times.interval_s
+        if not (self._claimed and (surely or overdue)):
+            return
+        try:
+            replaced = self._is_replaced()
+        except StorageError as error:
+            logger.warning("nobody knows whether another program runs the job: %s", error)
+            return
+        if replaced:
+            raise self._storage.superseded()
 
     def close(self) -> None:
         """The job is over. If nobody was told how it ended, its lease falls silent."""
@@ -81,11 +104,18 @@ class LeaseHolder(JobObserver):
             self._failing = True
 
     def _renew(self) -> None:
-        if self._storage.is_superseded():
-            self._post(GenerationFailed(SupersededError(), fatal=True))
+        if self._is_replaced():
+            self._post(GenerationFailed(self._storage.superseded(), fatal=True))
             self._wake.wait()  # The job ends, and has no lease to write any more.
         else:
             self._write()
+
+    def _is_replaced(self) -> bool:
+        began_at = time.monotonic()
+        replaced = self._storage.is_superseded()
+        if not replaced:
+            self._looked_at = began_at
+        return replaced
 
     def _write(self) -> None:
         before, generation = self._lease, self._storage.generation

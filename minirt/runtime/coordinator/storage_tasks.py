@@ -123,9 +123,10 @@ class StorageTasks:
         """Carry out a command; failures come back as events, never as exceptions."""
         with log_fields(job=self.graph.name, generation=self._generation):
             try:
-                return self._run(command)
+                event = self._run(command)
             except (Exception, SystemExit) as error:  # A sink may even call `sys.exit`.
-                return self._failed(command, error)
+                event = self._failed(command, error)
+            return self._naming_the_successor(event)
 
     def _run(self, command: StorageCommand) -> JobEvent | None:
         match command:
@@ -151,6 +152,18 @@ class StorageTasks:
             case RecordEvent():
                 self._record_event(command)
         return None
+
+    def _naming_the_successor(self, event: JobEvent | None) -> JobEvent | None:
+        """A ledger, for one, knows that there is another coordinator, but not who."""
+        match event:
+            case (
+                GenerationFailed(error=SupersededError(by=None))
+                | ManifestRefused(error=SupersededError(by=None))
+                | CommitFailed(error=SupersededError(by=None))
+                | SavepointNotPublished(error=SupersededError(by=None))
+            ) if self.storage is not None:
+                return replace(event, error=self.storage.superseded())
+        return event
 
     def close(self) -> None:
         """The job is over: release what commits. In the thread that runs the commands."""

@@ -6,7 +6,7 @@ import os
 import socket
 from dataclasses import dataclass, field
 
-from minirt.runtime.network.tls import Certificate, TlsSocket
+from minirt.runtime.network.tls import Certificate, Fingerprint, TlsSocket
 
 Address = str | tuple[str, int]
 """A path of a Unix socket, or host and port."""
@@ -16,6 +16,7 @@ Socket = socket.socket | TlsSocket
 TOKEN_BYTES = 32
 
 _BACKLOG = 4096
+_EVERY_ADDRESS = ("0.0.0.0", "::")
 _KEEPALIVE = (("TCP_KEEPIDLE", 5), ("TCP_KEEPINTVL", 2), ("TCP_KEEPCNT", 5))
 """A machine that is gone says nothing: after 15 s of silence the kernel takes it for lost."""
 _UNACKNOWLEDGED_MS_MAX = 15_000
@@ -65,7 +66,9 @@ class Network:
         return sock if self.certificate is None else self.certificate.server(sock)
 
 
-def connected(address: Address, timeout_s: float, certificate: Certificate | None = None) -> Socket:
+def connected(
+    address: Address, timeout_s: float, certificate: Certificate | Fingerprint | None = None
+) -> Socket:
     """A blocking socket with somebody at the other end, who must own the certificate. Raises OSError."""
     sock = socket.socket(socket.AF_UNIX if isinstance(address, str) else _family(address[0]))
     try:
@@ -84,6 +87,13 @@ def shown(address: Address) -> str:
         return address
     host, port = address
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def reachable(address: Address) -> Address:
+    """What to tell others, who cannot call "every address"."""
+    if isinstance(address, str) or address[0] not in _EVERY_ADDRESS:
+        return address
+    return socket.gethostname(), address[1]
 
 
 def _family(host: str) -> socket.AddressFamily:

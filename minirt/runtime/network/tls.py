@@ -6,6 +6,8 @@ must not: so it works on buffers in memory, under a lock that is never held whil
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 import select
 import socket
 import ssl
@@ -35,12 +37,15 @@ class Certificate:
     key: str = field(default="", repr=False)
 
     @classmethod
-    def make(cls) -> Certificate:
-        """A new one. Raises ConfigurationError if the package `cryptography` is missing."""
+    def make(cls, secret: bytes | None = None) -> Certificate:
+        """A new one; of a secret of 32 bytes, which becomes its key, always the same.
+
+        Raises ConfigurationError if the package `cryptography` is missing.
+        """
         try:
             from cryptography import x509
             from cryptography.hazmat.primitives import hashes, serialization
-            from cryptography.hazmat.primitives.asymmetric import ec
+            from cryptography.hazmat.primitives.asymmetric import ec, ed25519
         except ImportError as error:
             raise ConfigurationError(
                 f"TLS between hosts needs a package ({error}): install it with "
@@ -48,7 +53,13 @@ class Certificate:
             ) from None
         import datetime
 
-        key = ec.generate_private_key(ec.SECP256R1())
+        # Signatures of Ed25519 need no random numbers, so that all of the certificate is the same again.
+        random = secret is None
+        key = (
+            ec.generate_private_key(ec.SECP256R1())
+            if secret is None
+            else ed25519.Ed25519PrivateKey.from_private_bytes(secret)
+        )
         name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "minirt job")])
         # It is valid whatever a host takes the date for: it ends with the job, which alone has its key.
         made = (
@@ -56,11 +67,11 @@ class Certificate:
             .subject_name(name)
             .issuer_name(name)
             .public_key(key.public_key())
-            .serial_number(x509.random_serial_number())
+            .serial_number(x509.random_serial_number() if random else 1)
             .not_valid_before(datetime.datetime(1970, 1, 2))
             .not_valid_after(datetime.datetime(9999, 12, 31))
             .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-            .sign(key, hashes.SHA256())
+            .sign(key, hashes.SHA256() if random else None)
         )
         pem = serialization.Encoding.PEM
         form = serialization.PrivateFormat.PKCS8
@@ -69,14 +80,33 @@ class Certificate:
             key.private_bytes(pem, form, serialization.NoEncryption()).decode(),
         )
 
+    @property
+    def fingerprint(self) -> Fingerprint:
+        return Fingerprint(_digest(ssl.PEM_cert_to_DER_cert(self.certificate)))
+
     def client(self, sock: socket.socket) -> TlsSocket:
         """The side that has opened a connection to somebody who must show this certificate."""
-        pinned = ssl.PEM_cert_to_DER_cert(self.certificate)
-        return TlsSocket(sock, _client_context(self.certificate), server=False, pinned=pinned)
+        return self.fingerprint.client(sock, _client_context(self.certificate))
 
     def server(self, sock: socket.socket) -> TlsSocket:
         """The side that was called."""
         return TlsSocket(sock, _server_context(self), server=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Fingerprint:
+    """The SHA-256 of a certificate, as hexadecimal digits: enough to know it by."""
+
+    digits: str
+
+    def client(self, sock: socket.socket, context: ssl.SSLContext | None = None) -> TlsSocket:
+        """As of the certificate; `context` may check more."""
+        context = _client_context(None) if context is None else context
+        return TlsSocket(sock, context, server=False, pinned=self.digits)
+
+
+class WrongCertificateError(ConnectionError):
+    """Whoever listens there shows another certificate."""
 
 
 class TlsSocket:
@@ -87,7 +117,7 @@ class TlsSocket:
     """
 
     def __init__(
-        self, sock: socket.socket, context: ssl.SSLContext, *, server: bool, pinned: bytes = b""
+        self, sock: socket.socket, context: ssl.SSLContext, *, server: bool, pinned: str = ""
     ) -> None:
         self._timeout = sock.gettimeout()
         sock.setblocking(False)
@@ -206,8 +236,10 @@ class TlsSocket:
             self._tls.do_handshake()
         finally:  # Also what tells the other end why it failed.
             self._flush()
-        if self._pinned and self._tls.getpeercert(binary_form=True) != self._pinned:
-            raise ConnectionError("whoever listens there shows another certificate")
+        if self._pinned:
+            shown = self._tls.getpeercert(binary_form=True) or b""
+            if not hmac.compare_digest(_digest(shown), self._pinned):
+                raise WrongCertificateError("whoever listens there shows another certificate")
         self._shaken = True
 
     def _fetch(self) -> bool:
@@ -258,12 +290,19 @@ def _broken(error: ssl.SSLError) -> ConnectionError:
     return ConnectionError(f"no TLS with the other end: {error.reason or error}")
 
 
+def _digest(certificate: bytes) -> str:
+    return hashlib.sha256(certificate).hexdigest()
+
+
 @lru_cache(maxsize=8)
-def _client_context(certificate: str) -> ssl.SSLContext:
+def _client_context(certificate: str | None) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_3
     context.check_hostname = False  # Hosts have no names here: the certificate itself is compared.
-    context.load_verify_locations(cadata=certificate)
+    if certificate is None:
+        context.verify_mode = ssl.CERT_NONE
+    else:
+        context.load_verify_locations(cadata=certificate)
     return context
 
 

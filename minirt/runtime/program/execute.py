@@ -48,7 +48,13 @@ from minirt.runtime.coordinator.coordinator import Coordinator
 from minirt.runtime.coordinator.inline import InlineRunner
 from minirt.runtime.coordinator.storage_tasks import RecordEvent, StorageTasks
 from minirt.runtime.program.at_exit import wait_at_exit
-from minirt.runtime.program.beside import hold_lease, noting_load, offer_metrics, watching
+from minirt.runtime.program.beside import (
+    hold_lease,
+    noting_load,
+    offer_metrics,
+    open_control,
+    watching,
+)
 from minirt.runtime.program.comebacks import workers_alone
 from minirt.runtime.program.job import Job, JobResult, Recorder, job_result
 from minirt.runtime.program.savepoint_desk import SavepointDesk
@@ -85,6 +91,7 @@ def _launch(graph: JobGraph, settings: RunSettings, clock: Clock) -> Job:
     savepoints = SavepointDesk(parts.package.storage, parts.package.modes, parts.mode)
     with launching() as attach_signals, ExitStack() as starting:
         url = offer_metrics(options, monitor, starting)
+        port = open_control(options, starting)
         starting.callback(set_up_program(options.log_format, options.log_level))
         events: queue.SimpleQueue[JobEvent] = queue.SimpleQueue()
         coordinator = Coordinator(
@@ -104,7 +111,7 @@ def _launch(graph: JobGraph, settings: RunSettings, clock: Clock) -> Job:
         if settings.cluster is not None:
             recorder.observers.append(HostLogs(graph.name))
         storage = parts.tasks.storage
-        hold_lease(options.limits, storage, coordinator, recorder, starting)
+        lease = hold_lease(options.limits, storage, coordinator, recorder, starting)
         at_end = starting.pop_all()
         job = Job(
             *(parts.protocol, options, recorder, monitor, url, coordinator, savepoints, at_end),
@@ -114,12 +121,16 @@ def _launch(graph: JobGraph, settings: RunSettings, clock: Clock) -> Job:
                 parts.mode,
                 _chosen(settings.restart, settings.checkpointing),
             ),
+            port,
+            lease,
         )
         if parts.shapes is not None:
             parts.shapes.on_taken += [monitor.take_shape, job.take_shape]
             parts.shapes.on_taken += [one.take_shape for one in loads]
             job.desk.offer("rescale", _follows_slots)
         attach_signals(job)
+        if port is not None:
+            logger.info("job %r: %s", graph.name, job.desk.reached_by)
     return job
 
 
@@ -134,6 +145,7 @@ def execute_job(
         return result
     for option, given in (
         ("metrics_port", settings.options.metrics_port is not None),
+        ("control", settings.options.control is not None),
         ("on_signal", settings.options.on_signal != "cancel"),
         ("cluster", settings.cluster is not None),
         ("scope of restart", scope_of(settings.restart) != "job"),

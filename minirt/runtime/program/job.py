@@ -24,6 +24,7 @@ from minirt.monitoring.monitor import JobMonitor, RestartRecord
 from minirt.monitoring.queued import queued_in_words
 from minirt.notebook import facts, table
 from minirt.operations.desk import ControlDesk
+from minirt.operations.port import ControlPort
 from minirt.protocol.barriers import CheckpointMode
 from minirt.protocol.job import JobProtocol
 from minirt.protocol.job_events import EndJob, JobStatus
@@ -36,6 +37,7 @@ from minirt.protocol.reports import CheckpointReport, CheckpointUnderWay
 from minirt.protocol.savepoint_requests import Afterwards, Savepoint
 from minirt.protocol.trace import CheckpointTrace
 from minirt.runtime.coordinator.coordinator import Coordinator
+from minirt.runtime.coordinator.lease_holder import LeaseHolder
 from minirt.runtime.coordinator.observer import JobObserver, JobProgress
 from minirt.runtime.program.repeated_errors import RepeatedErrors
 from minirt.runtime.program.savepoint_desk import SavepointDesk
@@ -183,6 +185,8 @@ class Job:
         savepoints: SavepointDesk,
         at_end: ExitStack,
         description: Mapping[str, Any],
+        port: ControlPort | None = None,
+        lease: LeaseHolder | None = None,
     ) -> None:
         self.name = recorder.name
         self.options = options
@@ -204,8 +208,10 @@ class Job:
         self._over = threading.Event()
         """Unlike `Thread.join`, waiting for it may be interrupted and begun again."""
         self._left = threading.Event()
-        self.desk = ControlDesk(self)
-        """Answers other processes of the same user, such as `minirt top`."""
+        self.control_url = None if port is None else port.url
+        """Where commands such as `minirt top` on other hosts ask it, if `Options.control` says so."""
+        self.desk = ControlDesk(self, port, lease)
+        """Answers other processes, such as `minirt top`."""
         start_thread(f"minirt-{self.name}", self._run, self._on_error)
 
     def take_shape(self, graph: ExecutionGraph) -> None:
@@ -275,13 +281,15 @@ class Job:
         *,
         timeout: float | None = None,
         reason: str | None = None,
+        goes_on: bool = False,
     ) -> Savepoint:
         """End the job with a savepoint, behind which its sources emit nothing.
 
         Returns once its output is committed and the job has ended. If the savepoint fails, the job goes
-        on. `reason` is what the history gives as the cause; other arguments and errors are those of
-        `savepoint`.
+        on. `reason` is what the history gives as the cause. If the program then `goes_on` with the job, its
+        agents wait for that. Other arguments and errors are those of `savepoint`.
         """
+        self._coordinator.goes_on = goes_on
         return self._ask(path, mode, Afterwards.STOP, timeout, reason)
 
     def drain(

@@ -21,7 +21,7 @@ from minirt.runtime.control.host_hello import (
     HostWelcome,
     refuse_if_told,
 )
-from minirt.runtime.control.messages import portable
+from minirt.runtime.control.messages import JobOver, portable
 from minirt.runtime.control.package import JobPackage
 from minirt.runtime.network.sockets import Address, Network, shown
 from minirt.runtime.worker.template import (
@@ -51,7 +51,8 @@ def run_agent(
 ) -> bool:
     """Join the job whose coordinator listens at one of the addresses, and serve it until that is gone.
 
-    Returns whether another program may take the job over: not if the coordinator says that it is over.
+    Returns whether to look for the program that goes on with it: not if the coordinator says that it is
+    over, and without a word only if there are several addresses.
     The addresses are tried in turn. `credentials` is asked before each turn, and raises
     FileNotFoundError as long as there are none. With `wait_s` the agent may start before the job: it says
     why it waits, for at most so many seconds. Without, there must be credentials. Workers listen at the
@@ -65,7 +66,8 @@ def run_agent(
     folder = tempfile.mkdtemp(prefix="minirt-")
     try:
         met = _meet(coordinators, credentials, folder, slots, interface, wait_s, say)
-        return not _serve(met)
+        last_word = _serve(met)
+        return len(coordinators) > 1 if last_word is None else last_word.goes_on
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -179,8 +181,8 @@ def _hint(error: Exception) -> str:
     return "; are these the credentials of an earlier run?" if stranger else ""
 
 
-def _serve(met: _Met) -> bool:
-    """Whether the job is over, when the coordinator is gone."""
+def _serve(met: _Met) -> JobOver | None:
+    """What the coordinator has said of the end of the job, when it is gone."""
     control, welcome = met.control, met.welcome
     start = TemplateStart(
         met.coordinator, met.network, sys.path, welcome.protocols, welcome.package
@@ -201,7 +203,7 @@ def _serve(met: _Met) -> bool:
         ) from error
     options = package.options
     template.run(Beats(options.limits.heartbeat_s, options.heartbeat_timeout_s))
-    return template.job_is_over
+    return template.last_word
 
 
 def _prove_storage(package: JobPackage, welcome: HostWelcome) -> None:

@@ -98,8 +98,8 @@ class Template:
         self._workers: dict[int, Fork] = {}
         """What was to be forked, by process id."""
         self._heard_at = 0.0
-        self.job_is_over = False
-        """Whether the coordinator has said so, and nobody takes the job over."""
+        self.last_word: JobOver | None = None
+        """What the coordinator has said of the end of the job."""
 
     def run(self, beats: Beats | None = None) -> None:
         """Serve the coordinator until it is gone; then no worker may be left."""
@@ -150,7 +150,7 @@ class Template:
                 case TakeGraph(graph):
                     self._take_graph(graph)
                 case JobOver():
-                    self.job_is_over = True
+                    self.last_word = message
                 case dict():  # Its storage turned out not to be that of the job.
                     refuse_if_told(message)
                 case KillGeneration(generation):
