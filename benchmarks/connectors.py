@@ -1,12 +1,14 @@
 """What connectors manage on their own server or disk: `python -m benchmarks.connectors CASE`.
 
 `append` writes columns to a new PostgreSQL table, `changes` reads what was done to one, and `delta` and
-`iceberg` time commits of so many files to a table that has as many.
+`iceberg` time commits of so many files to a table that has as many. `json-lines` writes bids of NexMark
+into memory, as columns and as rows.
 """
 
 from __future__ import annotations
 
 import argparse
+import io
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -21,6 +23,8 @@ from benchmarks.index_source import IndexSource
 from benchmarks.measure import milliseconds, print_rows, run
 from minirt.data.batch import Columns
 from minirt.io.base import Committable, CommitterContext, Sink, SinkContext, SinkIdentity
+from minirt.laboratory.nexmark.generator import generator
+from minirt.laboratory.nexmark.workload import Workload
 from minirt.storage.store import ObjectStore
 
 SCHEMA = pa.schema([("id", pa.int64()), ("price", pa.float64()), ("name", pa.string())])
@@ -102,6 +106,24 @@ def iceberg(files: int, commits: int) -> dict[str, Any]:
         return {"case": "iceberg", **_commits(IcebergSink(properties, "db.t"), files, commits)}
 
 
+def json_lines(records: int) -> dict[str, Any]:
+    """CPU time of a record, from columns and from rows, in batches of 1,000."""
+    bids = generator(Workload()).events("bid", 0, 10_000)
+    batches = [Columns(bids.slice(start, 1000)) for start in range(0, bids.num_rows - 999, 1000)]
+    rounds = max(1, records // (1000 * len(batches)))
+    encoding = rt.JsonlSink("unused").encoding("benchmark")
+    row: dict[str, Any] = {"case": "json-lines"}
+    for form in ("columns", "rows"):
+        began = time.process_time()
+        for _ in range(rounds):
+            encoder = encoding(io.BytesIO())
+            for batch in batches:
+                encoder.write(batch if form == "columns" else batch.rows())
+        took_s = time.process_time() - began
+        row[f"{form}_cpu_ns"] = round(took_s / (rounds * 1000 * len(batches)) * 1e9)
+    return row
+
+
 def _commits(sink: Sink, files: int, commits: int) -> dict[str, Any]:
     """One commit of as many files as there are writers, then commits of one file, then of as many again."""
     with tempfile.TemporaryDirectory() as folder:
@@ -162,9 +184,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
-    parser.add_argument("case", nargs="+", choices=["append", "changes", "delta", "iceberg"])
+    parser.add_argument(
+        "case", nargs="+", choices=["append", "changes", "delta", "iceberg", "json-lines"]
+    )
     parser.add_argument("--uri", help="a PostgreSQL database where tables may be made")
-    parser.add_argument("--records", type=int, default=2_000_000, help="of append and changes")
+    parser.add_argument(
+        "--records", type=int, default=2_000_000, help="of append, changes and json-lines"
+    )
     parser.add_argument("--files", type=int, default=100, help="of delta and iceberg")
     parser.add_argument("--commits", type=int, default=20, help="of delta and iceberg")
     parser.add_argument("--json", help="write the rows to this file, - for standard output")
@@ -176,6 +202,7 @@ def main() -> None:
         "changes": lambda: changes(told.uri, told.records),
         "delta": lambda: delta(told.files, told.commits),
         "iceberg": lambda: iceberg(told.files, told.commits),
+        "json-lines": lambda: json_lines(told.records),
     }
     print_rows([cases[name]() for name in told.case], told.json)
 

@@ -19,7 +19,7 @@ def alone(
     emit: Callable[[Batch], None] = lambda batch: None,
     clock: Callable[[], float] = time.perf_counter,
 ) -> Operator:
-    """The operator, open, of records that are keyed by these columns."""
+    """The operator, open, of records that are keyed by these columns at each input."""
     ctx = OperatorContext(
         label=spec.kind,
         uid=spec.kind,
@@ -32,7 +32,7 @@ def alone(
         emit=emit,
         side=lambda tag: lambda batch: None,
         monotonic=clock,
-        keys=(KeySelector(keys),),
+        keys=(KeySelector(keys),) * spec.inputs,
     )
     operator = spec.build(ctx)
     operator.open()

@@ -21,6 +21,7 @@ from minirt.state.numbers import is_number, number_type, to_ordered
 class _ArgExtreme(Accumulated):
     by: str = field(default="", kw_only=True)
 
+    repeats: ClassVar = True
     greatest: ClassVar[bool]
 
     @property

@@ -46,6 +46,11 @@ class Aggregate(ABC):
     """Whether it is one of a column, and not of whole records."""
 
     @property
+    def repeats(self) -> bool:
+        """Whether it comes to the same if it takes in the same batches again, also behind a restore."""
+        return False
+
+    @property
     def inputs(self) -> tuple[str, ...]:
         """The columns that it reads; the values of several come as structs."""
         return () if self.column is None else (self.column,)
@@ -82,6 +87,8 @@ class Sum(Aggregate):
     decimals of 38 digits.
     """
 
+    repeats: ClassVar = True
+
     overflow: Literal["error", "widen"] = "error"
 
     def __post_init__(self) -> None:
@@ -109,6 +116,7 @@ class Sum(Aggregate):
 class Count(Aggregate):
     """How many records there are, or with a column how many of them have a value there."""
 
+    repeats: ClassVar = True
     needs_column: ClassVar = False
 
     column: str | None = None
@@ -129,6 +137,8 @@ class Count(Aggregate):
 
 
 class _Extreme(Aggregate):
+    repeats: ClassVar = True
+
     def result_type(self, type: pa.DataType) -> pa.DataType:
         if has_order(type):
             return type
@@ -146,6 +156,8 @@ class Max(_Extreme):
 class Mean(Aggregate):
     """The arithmetic mean, in float64."""
 
+    repeats: ClassVar = True
+
     def result_type(self, type: pa.DataType) -> pa.DataType:
         if is_number(type):
             return pa.float64()
@@ -155,12 +167,16 @@ class Mean(Aggregate):
 class First(Aggregate):
     """The value that came first."""
 
+    repeats: ClassVar = True
+
     def result_type(self, type: pa.DataType) -> pa.DataType:
         return type
 
 
 class Last(Aggregate):
     """The value that came last."""
+
+    repeats: ClassVar = True
 
     def result_type(self, type: pa.DataType) -> pa.DataType:
         return type
@@ -176,6 +192,7 @@ class Fold(Aggregate):
     """
 
     needs_column: ClassVar = False
+    repeats: ClassVar = True
 
     type: pa.DataType | None = None
 

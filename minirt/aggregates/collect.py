@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import pyarrow as pa
 
 from minirt.aggregates.basic import Accumulated, at_least_one
-from minirt.state.accumulator import Accumulator, Objects
+from minirt.state.accumulator import Accumulator, ObjectsByKey
 
 
 @dataclass(frozen=True)
@@ -17,6 +17,8 @@ class Collect(Accumulated):
 
     What several panes of a window or several sessions hold is in the order of their event time.
     """
+
+    repeats: ClassVar = True
 
     limit: int | None = None
 
@@ -35,7 +37,7 @@ class Collect(Accumulated):
         return _Lists(type, self.result_type(type), self.limit)
 
 
-class _Lists(Objects):
+class _Lists(ObjectsByKey):
     def __init__(self, type: pa.DataType, result: pa.DataType, limit: int | None) -> None:
         super().__init__(type, result)
         self._limit = limit

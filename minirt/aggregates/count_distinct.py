@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,8 +12,11 @@ import pyarrow as pa
 
 from minirt.aggregates.basic import Accumulated, whole_number
 from minirt.aggregates.sketches import check_sketches
+from minirt.data.simple_columns import in_counts
+from minirt.data.values import pack_plain
 from minirt.errors import ConfigurationError
-from minirt.state.accumulator import Accumulator, Objects
+from minirt.kernels.contract import Slots
+from minirt.state.accumulator import Accumulator, Objects, ObjectsByKey, grouped
 from minirt.state.numbers import to_ordered
 
 
@@ -42,6 +46,11 @@ class CountDistinct(Accumulated):
     def computes(self) -> str:
         return super().computes + (f", approximate {self.bits}" if self.approximate else "")
 
+    @property
+    def repeats(self) -> bool:
+        """A sketch that was stored may go on in another way than one that was not."""
+        return not self.approximate
+
     def result_type(self, type: pa.DataType) -> pa.DataType:
         return pa.int64()
 
@@ -55,8 +64,20 @@ class _Sets(Objects):
         self._plain = any(is_one(type) for is_one in _PLAIN)
         """Whether equal values of Python are equal values of the column."""
 
-    def of(self, values: pa.Array) -> Any:
-        return self._set(to_ordered(values.drop_null()).to_pylist())
+    def add(self, slots: Slots, values: pa.Array) -> None:
+        """All values of a batch become objects at once, since many keys have few values in it."""
+        if values.null_count:
+            there = values.is_valid().to_numpy(zero_copy_only=False)
+            slots, values = slots[there], values.drop_null()
+        order, groups = grouped(slots)
+        found = self._objects(values.take(pa.array(order)))
+        [held] = self._arrays
+        for slot, start, stop in groups:
+            known = held[slot]
+            if known is None:
+                held[slot] = set(found[start:stop])
+            else:
+                known.update(found[start:stop])
 
     def united(self, earlier: Any, later: Any) -> Any:
         earlier |= later
@@ -71,20 +92,33 @@ class _Sets(Objects):
     def pack(self, held: Any) -> bytes:
         return super().pack(list(held))
 
+    def packed(self, held: Iterable[Any]) -> list[bytes | None]:
+        if not self._plain:
+            return super().packed(held)
+        return pack_plain(None if each is None else list(each) for each in held)
+
     def unpack(self, packed: bytes) -> Any:
         values = super().unpack(packed)
         if pa.types.is_temporal(self._type):  # Times, in checkpoints of before.
             values = to_ordered(pa.array(values, self._type)).to_pylist()
-        return self._set(values)
+        return set(self._hashable(values))
 
     def copied(self, held: Any) -> Any:
         return set(held)
 
-    def _set(self, values: list[Any]) -> set[Any]:
-        return set(values if self._plain else map(_hashable, values))
+    def _objects(self, values: pa.Array) -> list[Any]:
+        """What equal values have in common; there are no nulls among them."""
+        values = to_ordered(in_counts(values))
+        if pa.types.is_integer(values.type):
+            numbers: list[Any] = values.to_numpy().tolist()
+            return numbers
+        return self._hashable(values.to_pylist())
+
+    def _hashable(self, values: list[Any]) -> list[Any]:
+        return values if self._plain else list(map(_hashable, values))
 
 
-class _Sketches(Objects):
+class _Sketches(ObjectsByKey):
     def __init__(self, type: pa.DataType, bits: int) -> None:
         super().__init__(type, pa.int64())
         self._bits = bits

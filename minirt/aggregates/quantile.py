@@ -11,7 +11,7 @@ import pyarrow as pa
 from minirt.aggregates.basic import Accumulated, is_number, unfit, whole_number
 from minirt.aggregates.sketches import check_sketches
 from minirt.errors import ConfigurationError
-from minirt.state.accumulator import Accumulator, Objects
+from minirt.state.accumulator import Accumulator, ObjectsByKey
 from minirt.state.numbers import to_numbers
 
 
@@ -21,7 +21,7 @@ class Quantile(Accumulated):
 
     By a KLL sketch, which keeps some 3 * `k` values and more of them for smaller errors: with 200, the rank
     of the result is within 1.7 % of `q` with a probability of 99 %. Up to `k` values it is exact. It
-    needs the extra `sketches`. NaN is left out.
+    needs the extra `sketches`. NaN is left out. Which values the sketch keeps is drawn at random.
     """
 
     q: float = 0.5
@@ -47,7 +47,7 @@ class Quantile(Accumulated):
         return _Sketches(type, self.q, self.k)
 
 
-class _Sketches(Objects):
+class _Sketches(ObjectsByKey):
     def __init__(self, type: pa.DataType, q: float, k: int) -> None:
         super().__init__(type, pa.float64())
         self._q = q

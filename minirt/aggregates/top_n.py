@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from operator import itemgetter
-from typing import Any
+from typing import Any, ClassVar
 
 import pyarrow as pa
 
 from minirt.aggregates.basic import Accumulated, at_least_one, has_order, unfit
 from minirt.errors import ConfigurationError
-from minirt.state.accumulator import Accumulator, Objects
+from minirt.state.accumulator import Accumulator, ObjectsByKey
 from minirt.state.numbers import to_ordered
 
 
@@ -23,6 +23,8 @@ class TopN(Accumulated):
     those come first that came first. Records are left out whose value of `by`, or of the column without
     `by`, is null or NaN.
     """
+
+    repeats: ClassVar = True
 
     n: int = 10
     by: str | None = None
@@ -58,7 +60,7 @@ class TopN(Accumulated):
         return _Tops(type, self)
 
 
-class _Tops(Objects):
+class _Tops(ObjectsByKey):
     """Holds pairs of what the order goes by, as `to_ordered` gives it, and a value, in their order."""
 
     def __init__(self, type: pa.DataType, top: TopN) -> None:

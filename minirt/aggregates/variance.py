@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +27,8 @@ class Variance(Accumulated):
 
     Null for `ddof` values or fewer.
     """
+
+    repeats: ClassVar = True
 
     ddof: int = 1
 

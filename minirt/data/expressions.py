@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -26,60 +27,101 @@ class ExpressionError(MinirtError):
 class Evaluation:
     """Computes the same expressions on one batch after the other.
 
-    Acero handles each column that it is given, also those that no expression reads, and each field of a
-    struct. So it is given what the expressions need, which is found out once for each schema that comes.
+    A plan of Acero takes as long as some hundred records. So what only names a column, or a field in one,
+    is picked without. Acero handles each column that it is given, also those that no expression reads,
+    and each field of a struct. So it is given what the other expressions need. Both are found out once
+    for each schema that comes.
     """
 
     def __init__(self, computed: Sequence[Named]) -> None:
-        self._names = [name for name, _ in computed]
-        self._expressions = [expression for _, expression in computed]
+        self._all = computed
         self._schema: pa.Schema | None = None
+        self._picked: list[list[int] | None] = []
+        """Where the field is that an expression only names: places from its column inwards."""
+        self._rest: list[Named] = []
         self._needed: list[int] = []
 
     def values(self, table: pa.RecordBatch) -> list[pa.Array]:
         """The value of each expression, in order. Raises ExpressionError."""
         if not table.num_rows:  # Who builds a job asks for types alone.
-            return self._computed(table)
+            return _computed(self._all, table)
         if self._schema is None or not table.schema.equals(self._schema):
-            self._needed, self._schema = self._needed_of(table.schema), table.schema
-        return self._computed(table.select(self._needed))
+            self._learn(table.schema)
+        rest = iter(_computed(self._rest, table.select(self._needed)) if self._rest else ())
+        return [next(rest) if path is None else _field_at(table, path) for path in self._picked]
 
-    def _needed_of(self, schema: pa.Schema) -> list[int]:
-        """The places of columns without which there is no value, at least one. Raises ExpressionError."""
+    def _learn(self, schema: pa.Schema) -> None:
+        """Raises ExpressionError if an expression has no value on such columns."""
         empty = pa.RecordBatch.from_pylist([], schema)
-        self._computed(empty)
-        places = range(len(schema))
-        if any(_BY_PLACE in str(expression) for expression in self._expressions):
-            return list(places)  # Another column would stand at the place that it names.
-        return [place for place in places if not self._does_without(empty, place)] or [0]
+        _computed(self._all, empty)
+        fields = [(pc.field(*names), path) for names, path in _fields(schema)]
+        self._picked = [
+            next((path for field, path in fields if field.equals(expression)), None)
+            for _, expression in self._all
+        ]
+        self._rest = [
+            one for one, path in zip(self._all, self._picked, strict=True) if path is None
+        ]
+        self._needed = _needed_by(self._rest, empty) if self._rest else []
+        self._schema = schema
 
-    def _does_without(self, table: pa.RecordBatch, place: int) -> bool:
-        if table.num_columns == 1:
-            return False
-        try:
-            self._computed(table.remove_column(place))
-        except ExpressionError:
-            return False
-        return True
 
-    def _computed(self, table: pa.RecordBatch) -> list[pa.Array]:
-        # It takes long to import, and few jobs need it.
-        from pyarrow import acero
+def _needed_by(computed: Sequence[Named], empty: pa.RecordBatch) -> list[int]:
+    """The places of columns without which there is no value, at least one."""
+    places = range(empty.num_columns)
+    if any(_BY_PLACE in str(expression) for _, expression in computed):
+        return list(places)  # Another column would stand at the place that it names.
+    return [place for place in places if not _does_without(computed, empty, place)] or [0]
 
-        source = acero.TableSourceNodeOptions(pa.Table.from_batches([table]))
-        plan = acero.Declaration.from_sequence(
-            [
-                acero.Declaration("table_source", source),
-                acero.Declaration(
-                    "project", acero.ProjectNodeOptions(self._expressions, self._names)
-                ),
-            ]
-        )
-        try:
-            result = plan.to_table(use_threads=False)
-        except pa.ArrowException as error:
-            raise ExpressionError(_explained(error, self._expressions, table.schema)) from error
-        return [column.combine_chunks() for column in result.columns]
+
+def _does_without(computed: Sequence[Named], empty: pa.RecordBatch, place: int) -> bool:
+    if empty.num_columns == 1:
+        return False
+    try:
+        _computed(computed, empty.remove_column(place))
+    except ExpressionError:
+        return False
+    return True
+
+
+def _fields(fields: Iterable[pa.Field]) -> Iterator[tuple[tuple[str, ...], list[int]]]:
+    """The names and places that lead to each column and to each field in it; not those whose name is not
+    the only one of its kind."""
+    known = list(fields)
+    names = Counter(field.name for field in known)
+    for place, field in enumerate(known):
+        if names[field.name] == 1:
+            yield (field.name,), [place]
+            if pa.types.is_struct(field.type):
+                for inner, path in _fields(field.type):
+                    yield (field.name, *inner), [place, *path]
+
+
+def _field_at(table: pa.RecordBatch, path: list[int]) -> pa.Array:
+    found = table.column(path[0])
+    for place in path[1:]:
+        # The kernel takes longer; it sees that in what is null all fields are.
+        found = pc.struct_field(found, place) if found.null_count else found.field(place)
+    return found
+
+
+def _computed(computed: Sequence[Named], table: pa.RecordBatch) -> list[pa.Array]:
+    # It takes long to import, and few jobs need it.
+    from pyarrow import acero
+
+    names, expressions = [name for name, _ in computed], [one for _, one in computed]
+    source = acero.TableSourceNodeOptions(pa.Table.from_batches([table]))
+    plan = acero.Declaration.from_sequence(
+        [
+            acero.Declaration("table_source", source),
+            acero.Declaration("project", acero.ProjectNodeOptions(expressions, names)),
+        ]
+    )
+    try:
+        result = plan.to_table(use_threads=False)
+    except pa.ArrowException as error:
+        raise ExpressionError(_explained(error, expressions, table.schema)) from error
+    return [column.combine_chunks() for column in result.columns]
 
 
 class Conditions:

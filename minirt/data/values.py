@@ -59,6 +59,15 @@ def pack_value(value: Any, *, allow_pickle: bool = False) -> bytes:
     return (b"\x11" if marked else b"\x10") + body
 
 
+def pack_plain(values: Iterable[list[Any] | None]) -> list[bytes | None]:
+    """As `pack_value` for many lists of whole numbers of 64 bits, bools and texts; None for None.
+
+    msgpack changes none of these, so nothing is looked at.
+    """
+    packer = msgpack.Packer(buf_size=_PACKER_BUFFER_BYTES)
+    return [None if value is None else b"\x10" + packer.pack([value]) for value in values]
+
+
 def unpack_value(data: bytes | memoryview, *, allow_pickle: bool = False) -> Any:
     """The value that `pack_value` was given. Raises MalformedDataError."""
     if bytes(data[:1]) not in (b"\x10", b"\x11"):

@@ -13,10 +13,12 @@ from typing import Any, BinaryIO, Literal
 from uuid import UUID
 
 import numpy as np
+import pyarrow as pa
 
-from minirt.data.batch import Batch
+from minirt.data.batch import Batch, Columns
 from minirt.errors import SinkDataError
 from minirt.io.encoder import Encoder
+from minirt.io.json_of_columns import lines_of
 
 OnNan = Literal["error", "null"]
 
@@ -25,7 +27,9 @@ _ERRORS = (TypeError, ValueError, RecursionError)
 
 
 class JsonlEncoder(Encoder):
-    """The C encoder takes a batch in one pass; Python handles only the records that it refuses."""
+    """Columns become text a column at a time. Of rows, the C encoder takes a batch in one pass; Python
+    handles only the records that it refuses.
+    """
 
     def __init__(self, stream: BinaryIO, operator: str, nan: OnNan) -> None:
         self._stream = stream
@@ -33,14 +37,8 @@ class JsonlEncoder(Encoder):
         self._nan = nan
 
     def write(self, batch: Batch) -> None:
-        records = batch.rows().records
-        try:
-            lines = list(map(_encode, records))
-        except _ERRORS:
-            lines = list(map(self._encode_slowly, records))
-        # Within the texts of JSON, this form of a lone surrogate is that of JSON.
-        text = "\n".join([*lines, ""]).encode(errors="backslashreplace")
-        self._stream.write(text)
+        lines = self._of_columns(batch.table) if isinstance(batch, Columns) else None
+        self._stream.write(self._of_rows(batch.rows().records) if lines is None else lines)
 
     def finish(self) -> None:
         """Nothing is held back."""
@@ -48,13 +46,30 @@ class JsonlEncoder(Encoder):
     def abandon(self) -> None:
         """Nothing to release."""
 
-    def _encode_slowly(self, record: Any) -> str:
+    def _of_columns(self, table: pa.RecordBatch) -> memoryview | None:
+        """None where a value has no form: the rows tell which record it is in."""
         try:
-            return _encode(record)
+            return lines_of(table, self._encode_value)
+        except (*_ERRORS, ArithmeticError, pa.ArrowException):
+            return None
+
+    def _of_rows(self, records: list[Any]) -> bytes:
+        try:
+            lines = list(map(_encode, records))
         except _ERRORS:
-            pass
+            lines = list(map(self._encode_record, records))
+        # Within the texts of JSON, this form of a lone surrogate is that of JSON.
+        return "\n".join([*lines, ""]).encode(errors="backslashreplace")
+
+    def _encode_value(self, value: Any) -> str:
         try:
-            return _encode(_settled(record, self._nan))
+            return _encode(value)
+        except _ERRORS:
+            return _encode(_settled(value, self._nan))
+
+    def _encode_record(self, record: Any) -> str:
+        try:
+            return self._encode_value(record)
         except _ERRORS as error:
             raise SinkDataError(
                 f"{self._operator}: a record cannot be written as JSON ({error}): {record!r:.500}"

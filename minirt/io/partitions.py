@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from minirt.data.batch import Batch, Columns, Rows
+from minirt.data.simple_columns import simple
 from minirt.errors import ConfigurationError, SinkDataError
 
 _NOTHING = "__HIVE_DEFAULT_PARTITION__"
@@ -64,17 +65,22 @@ class Partitioner:
         if table.num_columns == len(self._columns):
             raise self._error(self._columns[0], "nothing is left to write into the files")
         codes = np.zeros(table.num_rows, np.int64)
+        alike = True
         for name in self._columns:
-            encoded = pc.dictionary_encode(table.column(name), null_encoding="encode")
-            values = codes * len(encoded.dictionary) + encoded.indices.to_numpy()
-            codes = np.unique(values, return_inverse=True)[1]
+            encoded = pc.dictionary_encode(simple(table.column(name)), null_encoding="encode")
+            if len(encoded.dictionary) > 1:
+                values = codes * len(encoded.dictionary) + encoded.indices.to_numpy()
+                codes, alike = np.unique(values, return_inverse=True)[1], False
+        rest = Columns(table.drop_columns(self._columns))
+        if alike:
+            yield self._folder_of(table, 0), rest
+            return
         _, firsts = np.unique(codes, return_index=True)
-        rest = table.drop_columns(self._columns)
         for first in sorted(firsts.tolist()):
-            key = tuple(_scalar(table.column(name)[first]) for name in self._columns)
-            places = np.flatnonzero(codes == codes[first])
-            whole = len(places) == table.num_rows
-            yield self._folder(key), Columns(rest if whole else rest.take(pa.array(places)))
+            yield self._folder_of(table, first), rest.take(np.flatnonzero(codes == codes[first]))
+
+    def _folder_of(self, table: pa.RecordBatch, row: int) -> str:
+        return self._folder(tuple(_scalar(table.column(name)[row]) for name in self._columns))
 
     def _folder(self, key: tuple[Any, ...]) -> str:
         """The folder of the partition that has these values."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import ClassVar, get_args
+from typing import ClassVar, NamedTuple, get_args
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +17,7 @@ from minirt.graph.operator_spec import Form, OperatorSpec, Site, StateDealing
 from minirt.operators.common.aggregation import CHUNK_KEYS, own_groups
 from minirt.operators.common.base import Operator, OperatorContext
 from minirt.operators.common.columns import to_columns
+from minirt.operators.common.held_runs import MANY_RECORDS
 from minirt.operators.common.join_bounds import JoinBounds
 from minirt.operators.common.join_columns import (
     LEFT,
@@ -37,6 +38,17 @@ from minirt.state.stored import EVENT_TIME
 
 LATE_TAG = "late"
 """The side output that carries the records that came when their partners may be gone."""
+
+_PAIRS_MIN = 1 << 14
+"""So many pairs are given out without waiting for those of other runs."""
+
+
+class Pairs(NamedTuple):
+    """Places in a new run, and those of their partners in one that waits."""
+
+    own: Places
+    waiting: Run
+    theirs: Places
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,8 +127,7 @@ class JoinOperator(Operator):
     windows.
     """
 
-    # All runs are searched, whatever the number of records that are looked for.
-    least_piece: ClassVar = 4096
+    least_piece: ClassVar = MANY_RECORDS
 
     with_until: ClassVar = False
     """Whether event times do not tell until when a record waits."""
@@ -151,16 +162,17 @@ class JoinOperator(Operator):
             self.ctx.metrics.late_records += int(len(times) - np.count_nonzero(on_time))
             self._late(columns.where(~on_time))
         if not keyed.all() and side.gives_alone:
-            self._emit_alone(side, table, times, times, np.flatnonzero(on_time & ~keyed))
+            alone = np.flatnonzero(on_time & ~keyed)
+            self._emit_alone(side, taken(table, alone), times[alone], times[alone])
         places = np.flatnonzero(on_time & keyed)
         if len(places) < len(times):
             if not len(places):
                 return
             table, hashes, times = taken(table, places), hashes[places], times[places]
             seen, until = seen[places], until[places]
-        run, order = sorted_run(table, hashes, times, until, np.zeros(len(times), np.bool_))
+        run = sorted_run(table, hashes, times, until, np.zeros(len(times), np.bool_))
         self._match(side, run)
-        self._let_wait(side, run, seen[order])
+        self._let_wait(side, run, seen[run.rows])
         self._count()
 
     def on_watermark(self, watermark: int) -> Iterator[None]:
@@ -191,43 +203,55 @@ class JoinOperator(Operator):
         """Give out the pairs of a new run with what waits on the other side."""
         other = self._sides[1 - side.number]
         first, last = self._bounds.partners(side.number, run.times)
+        pairs: list[Pairs] = []
         for waiting in other.runs.runs:
             for own, theirs in candidates(run.hashes, first, last, waiting):
-                self._pair(side, run, own, other, waiting, theirs)
+                found = self._partners(side, run, other, Pairs(own, waiting, theirs))
+                if not len(found.own):
+                    continue
+                if self._how in ("semi", "anti"):
+                    self._first_partners(side, run, found)
+                    continue
+                pairs.append(found)
+                if sum(len(each.own) for each in pairs) >= _PAIRS_MIN:
+                    self._give_pairs(side, run, pairs)
+                    pairs = []
+        if pairs:
+            self._give_pairs(side, run, pairs)
 
-    def _pair(
-        self, side: Side, run: Run, own: Places, other: Side, waiting: Run, theirs: Places
-    ) -> None:
-        own_rows = taken(run.table, own)
-        their_rows = taken(waiting.table, theirs)
-        same = equal_keys(side.arrays_of(own_rows), other.arrays_of(their_rows))
-        if same is not None:
-            kept = np.flatnonzero(same)
-            if not len(kept):
-                return
-            own, theirs = own[kept], theirs[kept]
-            own_rows, their_rows = (taken(rows, kept) for rows in (own_rows, their_rows))
-        times = np.maximum(run.times[own], waiting.times[theirs])
-        if self._how in ("semi", "anti"):
-            self._first_partners(side, run, own, waiting, theirs, times)
-            return
-        if side.flagged:
-            run.done[own] = True
-        if other.flagged:
-            waiting.done[theirs] = True
-        left, right = (own_rows, their_rows) if side.number == LEFT else (their_rows, own_rows)
-        self._give(self._joined(left, right), times)
+    def _partners(self, side: Side, run: Run, other: Side, pairs: Pairs) -> Pairs:
+        """Those of the candidates whose keys are equal."""
+        if side.told_by_hash:
+            return pairs
+        own, waiting, theirs = pairs
+        same = equal_keys(side.keys_of(run, own), other.keys_of(waiting, theirs))
+        return pairs if same is None else Pairs(own[same], waiting, theirs[same])
 
-    def _first_partners(
-        self, side: Side, run: Run, own: Places, waiting: Run, theirs: Places, times: Times
-    ) -> None:
+    def _first_partners(self, side: Side, run: Run, pairs: Pairs) -> None:
         """Mark records of the left that have a partner by now; of a semi join, they are the results."""
+        own, waiting, theirs = pairs
         lefts, places = (run, own) if side.number == LEFT else (waiting, theirs)
         new = np.flatnonzero(~lefts.done[places])
         distinct, at = np.unique(places[new], return_index=True)
         lefts.done[distinct] = True
         if self._how == "semi" and len(distinct):
-            self._give(taken(lefts.table, distinct), times[new][at])
+            times = np.maximum(run.times[own], waiting.times[theirs])
+            self._give(lefts.records(distinct), times[new][at])
+
+    def _give_pairs(self, side: Side, run: Run, pairs: list[Pairs]) -> None:
+        """Give out pairs from several runs that wait as one batch: what a batch costs is paid once."""
+        other = self._sides[1 - side.number]
+        own = np.concatenate([each.own for each in pairs])
+        if side.flagged:
+            run.done[own] = True
+        if other.flagged:
+            for each in pairs:
+                each.waiting.done[each.theirs] = True
+        theirs = pa.concat_batches([each.waiting.records(each.theirs) for each in pairs])
+        of_theirs = np.concatenate([each.waiting.times[each.theirs] for each in pairs])
+        rows = run.records(own), theirs
+        left, right = rows if side.number == LEFT else rows[::-1]
+        self._give(self._joined(left, right), np.maximum(run.times[own], of_theirs))
 
     def _let_wait(self, side: Side, run: Run, seen: Times) -> None:
         """Keep what may still have partners; give out what had none and can have none."""
@@ -238,8 +262,7 @@ class JoinOperator(Operator):
             self._add(side, run)
             return
         if side.gives_alone:
-            alone = np.flatnonzero(~waits & ~run.done)
-            self._emit_alone(side, run.table, run.times, run.until, alone)
+            self._emit_alone_of(side, run, np.flatnonzero(~waits & ~run.done))
         left = np.flatnonzero(waits)
         if len(left):
             self._add(side, run.take(left))
@@ -263,7 +286,7 @@ class JoinOperator(Operator):
             piece = alone[start : start + CHUNK_KEYS]
             piece = piece[~run.done[piece]]
             run.done[piece] = True
-            self._emit_alone(side, run.table, run.times, run.until, piece)
+            self._emit_alone_of(side, run, piece)
             yield
         if run in side.runs.runs:
             side.runs.let_go(run, least)
@@ -271,16 +294,16 @@ class JoinOperator(Operator):
 
     # Results.
 
-    def _emit_alone(
-        self, side: Side, table: pa.RecordBatch, times: Times, until: Times, places: Places
-    ) -> None:
+    def _emit_alone(self, side: Side, rows: pa.RecordBatch, times: Times, until: Times) -> None:
         """Give out records without partners, at the time at which that is certain."""
-        if not len(places):
+        if not len(times):
             return
-        rows = taken(table, places)
         if self._how != "anti":
             rows = self._joined(*((rows, None) if side.number == LEFT else (None, rows)))
-        self._give(rows, self._certain(times[places], until[places]))
+        self._give(rows, self._certain(times, until))
+
+    def _emit_alone_of(self, side: Side, run: Run, places: Places) -> None:
+        self._emit_alone(side, run.records(places), run.times[places], run.until[places])
 
     def _certain(self, times: Times, until: Times) -> Times:
         """The event time at which it is certain that records have no partner."""
@@ -290,9 +313,9 @@ class JoinOperator(Operator):
         self.ctx.emit(Columns(rows, times))
 
     def _joined(self, left: pa.RecordBatch | None, right: pa.RecordBatch | None) -> pa.RecordBatch:
-        schemas = [side.columns.schema for side in self._sides]
+        of_left, of_right = (side.columns.schema for side in self._sides)
         try:
-            return self._columns.side_by_side(schemas, left, right)
+            return self._columns.side_by_side(of_left, of_right, left, right)
         except (ConfigurationError, pa.ArrowException) as error:
             raise UserCodeError(f"operator {self.ctx.label}: {error}") from error
 
@@ -355,7 +378,7 @@ class JoinOperator(Operator):
     def open(self) -> None:
         self._count()
 
-    def _run_of(self, side: Side, stored: Unpacked) -> tuple[Run, Places]:
+    def _run_of(self, side: Side, stored: Unpacked) -> Run:
         table, times, until = stored
         table = side.fitting(table)
         if until is None or not self.with_until:

@@ -8,7 +8,6 @@ from functools import partial
 from typing import ClassVar
 
 import numpy as np
-import pyarrow as pa
 
 from minirt.data.batch import Batch
 from minirt.errors import ConfigurationError
@@ -110,13 +109,14 @@ class AsOfJoinOperator(JoinOperator):
             if not on_time.all():
                 self._late(columns.where(~on_time))
             if not keyed.all() and side.gives_alone:
-                self._emit_alone(side, table, times, times, np.flatnonzero(on_time & ~keyed))
+                alone = np.flatnonzero(on_time & ~keyed)
+                self._emit_alone(side, taken(table, alone), times[alone], times[alone])
             keyed &= on_time
         places = np.flatnonzero(keyed)
         if len(places):
             until = self._until(side, times)[places]
             rows = taken(table, places), hashes[places], times[places], until
-            run, _ = sorted_run(*rows, np.zeros(len(places), np.bool_))
+            run = sorted_run(*rows, np.zeros(len(places), np.bool_))
             if side.number == RIGHT:
                 self._follow_each_other(run)
                 for earlier in side.runs.runs:
@@ -128,7 +128,7 @@ class AsOfJoinOperator(JoinOperator):
 
     def _follow(self, earlier: Run, run: Run) -> None:
         """The versions of a run have come after an earlier one: each ends where the next begins."""
-        same = partial(self._same, self._sides[RIGHT], run.table, earlier.table)
+        same = partial(self._same, self._sides[RIGHT], run, earlier)
         before = newest(run.hashes, run.times, earlier, same)
         ends = np.flatnonzero(before >= 0)
         if len(ends):
@@ -146,7 +146,7 @@ class AsOfJoinOperator(JoinOperator):
         one, other = order[:-1], order[1:]
         alike = np.flatnonzero(run.hashes[one] == run.hashes[other])
         one, other = one[alike], other[alike]
-        same = self._same(self._sides[RIGHT], run.table, run.table, one, other)
+        same = self._same(self._sides[RIGHT], run, run, one, other)
         if same is not None:
             one, other = one[same], other[same]
         if len(one):
@@ -154,11 +154,10 @@ class AsOfJoinOperator(JoinOperator):
             run.over_from = min(run.over_from, int(run.until[one].min()))
 
     def _same(
-        self, side: Side, table: pa.RecordBatch, other: pa.RecordBatch, own: Places, theirs: Places
+        self, side: Side, run: Run, versions: Run, own: Places, theirs: Places
     ) -> Mask | None:
-        """Whether keys are equal: those of a side in one table, those of the right in the other."""
-        keys = side.arrays_of(taken(table, own))
-        return equal_keys(keys, self._sides[RIGHT].arrays_of(taken(other, theirs)))
+        """Whether keys are equal: those of a side in one run, those of the right in the other."""
+        return equal_keys(side.keys_of(run, own), self._sides[RIGHT].keys_of(versions, theirs))
 
     # Results.
 
@@ -186,7 +185,7 @@ class AsOfJoinOperator(JoinOperator):
         places = np.zeros(len(asked), np.intp)
         best, _ = self._bounds.partners(LEFT, asked.times)
         for number, run in enumerate(versions):
-            same = partial(self._same, self._sides[LEFT], asked.table, run.table)
+            same = partial(self._same, self._sides[LEFT], asked, run)
             found = newest(asked.hashes, asked.times, run, same)
             times = run.times[found]
             better = (found >= 0) & (times >= best)
@@ -194,8 +193,9 @@ class AsOfJoinOperator(JoinOperator):
         for number, run in enumerate(versions):
             own = np.flatnonzero(which == number)
             if len(own):
-                joined = self._joined(taken(asked.table, own), taken(run.table, places[own]))
+                joined = self._joined(asked.records(own), run.records(places[own]))
                 self._give(joined, asked.times[own])
         if self._how == "left":
             alone = np.flatnonzero(which < 0)
-            self._emit_alone(self._sides[LEFT], asked.table, asked.times, asked.times, alone)
+            times = asked.times[alone]
+            self._emit_alone(self._sides[LEFT], asked.records(alone), times, times)

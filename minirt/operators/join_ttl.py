@@ -11,14 +11,15 @@ import pyarrow as pa
 from minirt.data.batch import Columns
 from minirt.data.hashing import U64
 from minirt.errors import ConfigurationError
-from minirt.graph.operator_spec import Form
+from minirt.graph.operator_spec import Form, Gathering
 from minirt.operators.common.base import Operator, OperatorContext
+from minirt.operators.common.held_runs import MANY_RECORDS
 from minirt.operators.common.join_bounds import FIRST_TIME, Lasting
 from minirt.operators.common.join_side import Side
-from minirt.operators.join import JoinOperator, JoinSpec
+from minirt.operators.join import JoinOperator, JoinSpec, Pairs
 from minirt.protocol.watermarks import MAX_WATERMARK
 from minirt.state.expiry import BUCKETS, ProcessingClock, Turns
-from minirt.state.runs import Places, Run, Times
+from minirt.state.runs import Run, Times
 from minirt.state.sections import Section
 from minirt.state.stored import NO_WATERMARK, STATE_CLOCK, pack_event_time, unpack_event_time
 
@@ -31,6 +32,8 @@ class TtlJoinSpec(JoinSpec):
 
     kind: ClassVar = "join_ttl"
     needs_event_time: ClassVar = False
+    # Not so in joins by event time: what comes behind a watermark may be late.
+    gathers: ClassVar = Gathering(MANY_RECORDS)
 
     @property
     def default_name(self) -> str:
@@ -105,14 +108,12 @@ class TtlJoinOperator(JoinOperator):
     def _over(self) -> int:
         return self._clock.now()
 
-    def _pair(
-        self, side: Side, run: Run, own: Places, other: Side, waiting: Run, theirs: Places
-    ) -> None:
+    def _partners(self, side: Side, run: Run, other: Side, pairs: Pairs) -> Pairs:
+        own, waiting, theirs = pairs
         there = waiting.until[theirs] > self._clock.now()
         if not there.all():
-            own, theirs = own[there], theirs[there]
-        if len(own):
-            super()._pair(side, run, own, other, waiting, theirs)
+            pairs = Pairs(own[there], waiting, theirs[there])
+        return super()._partners(side, run, other, pairs)
 
     def _certain(self, times: Times, until: Times) -> Times:
         """By event time that is now: so no result is late."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, get_args
 
@@ -17,12 +17,12 @@ from minirt.data.column_keys import check_key_type
 from minirt.data.hashing import U64
 from minirt.data.simple_columns import simple_type
 from minirt.errors import ConfigurationError, UserCodeError
-from minirt.graph.operator_spec import Form, OperatorSpec, Site, StateDealing
+from minirt.graph.operator_spec import Form, Gathering, OperatorSpec, Site, StateDealing
 from minirt.operators.common.aggregation import own_groups
 from minirt.operators.common.base import Operator, OperatorContext
 from minirt.operators.common.checks import check_column
 from minirt.operators.common.columns import to_columns
-from minirt.operators.common.held_runs import HeldRuns
+from minirt.operators.common.held_runs import MANY_RECORDS, HeldRuns
 from minirt.operators.common.join_columns import SideColumns, simple_schema
 from minirt.state.key_index import KeyIndex
 from minirt.state.run_sections import Unpacked
@@ -48,6 +48,8 @@ class TopNSpec(OperatorSpec):
     inputs: ClassVar = 1
     state: ClassVar = StateDealing.BY_KEY_GROUP
     takes: ClassVar = Form.COLUMNS
+    gathers: ClassVar = Gathering(MANY_RECORDS)
+    repeats_batches: ClassVar = True
 
     n: int
     by: tuple[tuple[str, Direction], ...]
@@ -117,6 +119,29 @@ class _Ranked:
     """From 0 on."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Rivals:
+    """The records of the keys in a batch: held ones, by run, and behind them the new ones."""
+
+    held: Sequence[tuple[Run, Places]]
+    new: pa.RecordBatch
+
+    def records(self, places: Places) -> pa.RecordBatch:
+        """The records at these places among all. Only those are picked from the runs that hold them."""
+        parts, rows = list[pa.RecordBatch](), np.empty(len(places), np.intp)
+        begin, picked = 0, 0
+        for run, at in self.held:
+            mine = np.flatnonzero((places >= begin) & (places < begin + len(at)))
+            if len(mine):
+                parts.append(run.records(at[places[mine] - begin]))
+                rows[mine] = np.arange(picked, picked + len(mine))
+                picked += len(mine)
+            begin += len(at)
+        is_new = places >= begin
+        rows[is_new] = places[is_new] - begin + picked
+        return taken(pa.concat_batches([*parts, self.new]) if parts else self.new, rows)
+
+
 class TopNOperator(Operator):
     """Holds the first `n` records of each key in runs, as joins hold theirs.
 
@@ -124,13 +149,15 @@ class TopNOperator(Operator):
     they come, which tells equal ones apart.
     """
 
-    # All runs are searched, whatever the number of records that are looked for.
-    least_piece: ClassVar = 4096
+    least_piece: ClassVar = MANY_RECORDS
 
     def __init__(self, ctx: OperatorContext, spec: TopNSpec) -> None:
         super().__init__(ctx)
         self._spec = spec
         self._columns = SideColumns("input", ctx.keys[0].columns, ctx.label)
+        self._ranked_by = list(
+            dict.fromkeys((*ctx.keys[0].columns, *(name for name, _ in spec.by)))
+        )
         self._held = HeldRuns(ctx, RANKED, GIVEN_OUT, flagged=True)
         self._next = 1
         self._counted = 0, 0
@@ -145,17 +172,21 @@ class TopNOperator(Operator):
         numbers = np.arange(self._next, self._next + new.num_rows)
         self._next += new.num_rows
         found = [*self._rivals(np.unique(hashes))]
-        table = pa.concat_batches([*(taken(run.table, at) for run, at in found), new])
+        held = sum(len(at) for _, at in found)
+        names = self._ranked_by
+        table = pa.concat_batches(
+            [*(run.records(at, names) for run, at in found), new.select(names)]
+        )
         all_hashes = np.concatenate([*(run.hashes[at] for run, at in found), hashes])
         all_numbers = np.concatenate([*(run.times[at] for run, at in found), numbers])
-        ranked = self._ranked(table, all_hashes, all_numbers)
-        is_new = ranked.order >= table.num_rows - new.num_rows
+        ranked = self._ranked(table, all_hashes, all_numbers, held)
+        is_new = ranked.order >= held
         first = ranked.ranks < self._spec.n
-        self._emit(table, ranked, is_new, first)
+        self._emit(_Rivals(found, new), ranked, is_new, first)
         self._let_go(found, ranked.order[~first & ~is_new])
-        kept = np.sort(ranked.order[first & is_new])
+        kept = np.sort(ranked.order[first & is_new]) - held
         if len(kept):
-            self._hold(taken(table, kept), all_hashes[kept], all_numbers[kept])
+            self._hold(taken(new, kept), hashes[kept], numbers[kept])
         self._count()
 
     def _laid_out(self, columns: Columns) -> pa.RecordBatch:
@@ -208,9 +239,17 @@ class TopNOperator(Operator):
                 if len(places):
                     yield run, places
 
-    def _ranked(self, table: pa.RecordBatch, hashes: U64, numbers: Times) -> _Ranked:
+    def _slots(self, table: pa.RecordBatch, hashes: U64, held: int) -> npt.NDArray[np.intp]:
+        """The place of each record's key. The records behind the first `held` are new: keys come in the
+        order of these, however the others are kept."""
         keys = [table.column(name) for name in self.ctx.keys[0].columns]
-        slots = KeyIndex([array.type for array in keys]).slots(keys, hashes)
+        index = KeyIndex([array.type for array in keys])
+        of_new = index.slots([array.slice(held) for array in keys], hashes[held:])
+        of_held = index.slots([array.slice(0, held) for array in keys], hashes[:held])
+        return np.concatenate([of_held, of_new])
+
+    def _ranked(self, table: pa.RecordBatch, hashes: U64, numbers: Times, held: int) -> _Ranked:
+        slots = self._slots(table, hashes, held)
         by = {column: table.column(column) for column, _ in self._spec.by}
         sorted_by = pa.table({_SLOT: slots, **by, _NUMBER: numbers})
         order = pc.sort_indices(
@@ -227,7 +266,7 @@ class TopNOperator(Operator):
 
     def _emit(
         self,
-        table: pa.RecordBatch,
+        rivals: _Rivals,
         ranked: _Ranked,
         is_new: npt.NDArray[np.bool_],
         first: npt.NDArray[np.bool_],
@@ -241,7 +280,7 @@ class TopNOperator(Operator):
         places = np.flatnonzero(first & (ahead > before))
         if not len(places):
             return
-        rows = taken(table, ranked.order[places])
+        rows = rivals.records(ranked.order[places])
         times = rows.column(_AT)
         rows = rows.drop_columns([_AT])
         rows = rows.append_column(self._spec.rank, pa.array(ranked.ranks[places] + 1))
@@ -254,10 +293,10 @@ class TopNOperator(Operator):
 
     def _hold(self, table: pa.RecordBatch, hashes: U64, numbers: Times) -> None:
         until, done = np.full(len(numbers), _HELD), np.zeros(len(numbers), np.bool_)
-        run, _ = sorted_run(table, hashes, numbers, until, done)
+        run = sorted_run(table, hashes, numbers, until, done)
         self._held.runs.add(run, _GONE, only_done=False)
 
-    def _let_go(self, found: list[tuple[Run, Places]], beaten: Places) -> None:
+    def _let_go(self, found: Sequence[tuple[Run, Places]], beaten: Places) -> None:
         """Forget those of the held records that are none of the first; places are among all found."""
         begin = 0
         beaten = np.sort(beaten)
@@ -299,7 +338,7 @@ class TopNOperator(Operator):
         for run in self._held.runs.runs:
             run.until = np.where(run.done, _GONE, _HELD)
 
-    def _run_of(self, stored: Unpacked) -> tuple[Run, Places]:
+    def _run_of(self, stored: Unpacked) -> Run:
         before = self._columns.schema
         table = self._columns.fitting(stored.table)
         if before is not None and not before.equals(self._columns.schema):

@@ -6,7 +6,7 @@ A file of an aggregate defines its accumulator with this, so it knows nothing of
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -48,20 +48,13 @@ class Accumulator(SlotArrays, ABC):
 
 
 class Objects(Accumulator):
-    """An object for each slot, None without any; Python looks once at each key of a batch."""
+    """An object for each slot, None without any."""
 
     def __init__(self, type: pa.DataType, result: pa.DataType) -> None:
         """`type` is that of the values, `result` that of the results."""
         super().__init__([(np.object_, None)])
         self._type = type
         self._result = result
-
-    @abstractmethod
-    def of(self, values: pa.Array) -> Any:
-        """What there is to remember of these values of one key, in their order; None for nothing.
-
-        Times of nanoseconds come as whole numbers of them, which Arrow takes for such times again.
-        """
 
     @abstractmethod
     def united(self, earlier: Any, later: Any) -> Any:
@@ -82,16 +75,13 @@ class Objects(Accumulator):
     def unpack(self, packed: bytes) -> Any:
         return unpack_value(packed)
 
+    def packed(self, held: Iterable[Any]) -> list[bytes | None]:
+        """As they are stored; None for None."""
+        return [None if each is None else self.pack(each) for each in held]
+
     def copied(self, held: Any) -> Any:
         """One that may change without the other."""
         return self.unpack(self.pack(held))
-
-    def add(self, slots: Slots, values: pa.Array) -> None:
-        [held] = self._arrays
-        for slot, own in by_slot(slots, in_counts(values)):
-            new = self.of(own)
-            if new is not None:
-                held[slot] = new if held[slot] is None else self.united(held[slot], new)
 
     def result(self, slots: Slots) -> pa.Array:
         nothing = self.nothing()
@@ -100,7 +90,7 @@ class Objects(Accumulator):
 
     def stored(self, slots: Slots) -> list[pa.Array]:
         """Nulls of the type of the values, by which a restore knows it; and what is remembered, packed."""
-        packed = [None if held is None else self.pack(held) for held in self._arrays[0][slots]]
+        packed = self.packed(self._arrays[0][slots])
         return [pa.nulls(len(packed), self._type), pa.array(packed, pa.large_binary())]
 
     def load(self, slots: Slots, stored: Sequence[pa.Array]) -> None:
@@ -115,16 +105,42 @@ class Objects(Accumulator):
                 held[slot] = new if held[slot] is None else self.united(held[slot], new)
 
 
+class ObjectsByKey(Objects):
+    """Python looks once at each key of a batch."""
+
+    @abstractmethod
+    def of(self, values: pa.Array) -> Any:
+        """What there is to remember of these values of one key, in their order; None for nothing.
+
+        Times of nanoseconds come as whole numbers of them, which Arrow takes for such times again.
+        """
+
+    def add(self, slots: Slots, values: pa.Array) -> None:
+        [held] = self._arrays
+        for slot, own in by_slot(slots, in_counts(values)):
+            new = self.of(own)
+            if new is not None:
+                held[slot] = new if held[slot] is None else self.united(held[slot], new)
+
+
 def by_slot(slots: Slots, values: pa.Array) -> Iterator[tuple[int, pa.Array]]:
     """The values of each slot, in their order."""
-    if not len(slots):
-        return
+    order, groups = grouped(slots)
+    values = values.take(pa.array(order))
+    for slot, start, stop in groups:
+        yield slot, values.slice(start, stop - start)
+
+
+def grouped(slots: Slots) -> tuple[Slots, Iterator[tuple[int, int, int]]]:
+    """An order in which the records of each slot stand together, in theirs; and where those of each slot
+    begin and end in it: slot, start, stop.
+    """
     order = np.argsort(slots, kind="stable")
     ordered = slots[order]
-    starts = np.flatnonzero(np.diff(ordered, prepend=-1))
-    values = values.take(pa.array(order))
-    for start, stop in zip(starts, [*starts[1:], len(ordered)], strict=True):
-        yield int(ordered[start]), values.slice(start, stop - start)
+    inner = np.flatnonzero(ordered[1:] != ordered[:-1]) + 1
+    starts = [0, *inner.tolist()] if len(ordered) else []
+    ends = [*starts[1:], len(ordered)]
+    return order, zip(ordered[starts].tolist(), starts, ends, strict=False)
 
 
 def present(slots: Slots, values: pa.Array, dtype: np.dtype[Any]) -> tuple[Slots, npt.NDArray[Any]]:

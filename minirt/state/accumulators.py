@@ -35,9 +35,11 @@ from minirt.state.sums import (
     HALF_BITS,
     SumGuard,
     decimals_of_halves,
-    halves,
-    halves_of_decimals,
+    halves_of_column,
 )
+
+_GROUPED_MIN = 2048
+"""Fewer values are compared one by one in less time than Arrow takes to begin grouping them."""
 
 
 class Arrivals:
@@ -168,7 +170,7 @@ class _WideSums(Accumulator):
         if values.null_count:
             there = np.flatnonzero(~values.is_null().to_numpy(zero_copy_only=False))
             slots, values = slots[there], values.take(pa.array(there))
-        self._take_in(slots, *_halves(values))
+        self._take_in(slots, *halves_of_column(values))
 
     def merge(self, slots: Slots, other: Any, others: Slots) -> None:
         there = other._arrays[2][others]
@@ -193,7 +195,7 @@ class _WideSums(Accumulator):
 
     def load(self, slots: Slots, stored: Sequence[pa.Array]) -> None:
         nulls = stored[0].is_null().to_numpy(zero_copy_only=False)
-        high, low = _halves(stored[0].fill_null(pa.scalar(0, stored[0].type)))
+        high, low = halves_of_column(stored[0].fill_null(pa.scalar(0, stored[0].type)))
         self._arrays[0][slots], self._arrays[1][slots] = high, low
         self._arrays[2][slots] = ~nulls
         self._guard.loaded(high)
@@ -226,13 +228,16 @@ class _Extremes(_Valued):
 
 
 class _ExtremeObjects(_Valued):
-    """The least or greatest text, bytes or decimal: Python compares one value for each key and batch."""
+    """The least or greatest text, bytes or decimal: of a large batch, Python compares one value a key."""
 
     def __init__(self, type: pa.DataType, *, greatest: bool) -> None:
         super().__init__(type, np.object_, None)
         self._better: Callable[[Any, Any], Any] = max if greatest else min
 
     def add(self, slots: Slots, values: pa.Array) -> None:
+        if len(values) < _GROUPED_MIN:
+            self._compare(slots.tolist(), values.to_pylist())
+            return
         name = self._better.__name__
         batch = pa.Table.from_arrays([pa.array(slots), values], ["slot", "value"])
         best = batch.group_by("slot", use_threads=False).aggregate([("value", name)])
@@ -410,10 +415,3 @@ class _Folds(Accumulator):
         for slot, packed in zip(slots, stored[0].to_pylist(), strict=True):
             known[slot] = packed is not None
             remembered[slot] = None if packed is None else unpack_value(packed)
-
-
-def _halves(array: pa.Array) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Whole numbers or decimals without nulls."""
-    if pa.types.is_decimal(array.type):
-        return halves_of_decimals(array)
-    return halves(to_numbers(array)[0])

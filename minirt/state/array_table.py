@@ -197,6 +197,23 @@ class ArrayTable(ArraySlots):
         """The slots whose results are pending."""
         return np.flatnonzero(self._marks.pending[: self.used])
 
+    def key_order(self, slots: Slots) -> npt.NDArray[np.intp]:
+        """The places of these slots in an order that goes by their keys, and not by when these came."""
+        hashes = self.hashes(slots)
+        order = np.argsort(hashes, kind="stable")
+        ordered = hashes[order]
+        # Few keys, if any, share a hash.
+        for shared in np.unique(ordered[1:][ordered[1:] == ordered[:-1]]):
+            tied = np.flatnonzero(ordered == shared)
+            columns = self.keys(slots[order[tied]])
+            texts = [repr([column[row].as_py() for column in columns]) for row in range(len(tied))]
+            order[tied] = order[tied][np.argsort(texts, kind="stable")]
+        return order
+
+    def by_key(self, slots: Slots) -> Slots:
+        """These slots in that order."""
+        return slots[self.key_order(slots)] if len(slots) else slots
+
     def give_out(self, slots: Slots) -> Results:
         """As `results`; marks them as given out."""
         self.given_out(slots)
@@ -260,4 +277,6 @@ def _counting(
     if isinstance(aggregate, First | Last):
         # They number all records, and leave nulls out.
         return slots, pc.if_else(chosen, values, pa.scalar(None, values.type))
-    return slots[mask], values.filter(chosen)
+    own = slots[mask]
+    # To pick from a column that the aggregate does not look at would cost as much as the rest.
+    return own, values.filter(chosen) if aggregate.inputs else values.slice(0, len(own))

@@ -71,6 +71,10 @@ class MergedPanes:
         """The key group of each key."""
         return self._listed.groups_of(part.keys, max_parallelism)
 
+    def by_key(self, part: Part, places: Slots) -> Slots:
+        """These places of a part in an order that goes by their keys, see `ArrayTable.key_order`."""
+        return places[self._listed.key_order(part.keys[places])]
+
     def places(self, part: Part, batch: pa.RecordBatch) -> Slots:
         """Where in the part the keys of these records are, each once; they must be in it."""
         return np.searchsorted(part.keys, np.unique(self._listed.add_rows(batch, None)))

@@ -5,13 +5,15 @@ and each record is copied a few times in its life. A run is looked through by bi
 a batch at once. Source of the method: O'Neil et al., "The Log-Structured Merge-Tree", 1996.
 
 Runs are sorted by one number for each record: half the hash of its key, then its time within the run. What
-such a search finds are candidates, whose keys and times are then compared.
+such a search finds are candidates, whose keys and times are then compared. The columns of the records are
+not sorted: they are large, and are only picked where a record is wanted.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 from typing import Any
 
 import numpy as np
@@ -25,12 +27,16 @@ from minirt.state.numbers import Mask
 Times = npt.NDArray[np.int64]
 Places = npt.NDArray[np.intp]
 
-RUN_ROWS_MAX = 1 << 18
+RUN_ROWS_MAX = 1 << 17
 """Runs of more records are not merged: that would take too long at a time."""
 
-RUN_ROWS_MIN = 1 << 13
+RUN_ROWS_MIN = 1 << 11
 """A run of fewer records is merged with whatever comes next: each run costs time at every search, however
-few records are looked for."""
+few records are looked for. So does each merge, which copies all of it for a batch of a hundred."""
+
+ALIKE_MAX = 4
+"""So many runs of like size become one. With fewer, each record is copied, and stored, more often; with
+more, there are more runs to search."""
 
 CANDIDATES_MAX = 1 << 18
 """How many pairs are looked at in one go."""
@@ -48,6 +54,9 @@ class Run:
     """Records sorted by `order`. `done` marks those of which nothing more is to be given out."""
 
     table: pa.RecordBatch
+    """Their columns, in the order in which they came."""
+    rows: Places
+    """By record, its row in the table."""
     hashes: U64
     times: Times
     until: Times
@@ -70,10 +79,16 @@ class Run:
     def __len__(self) -> int:
         return len(self.times)
 
+    def records(self, places: Places, columns: Sequence[str] | None = None) -> pa.RecordBatch:
+        """The records at these places, with all columns or these. Raises UnsupportedRecordError."""
+        table = self.table if columns is None else self.table.select(list(columns))
+        return taken(table, self.rows[places])
+
     def take(self, places: Places) -> Run:
         """These records, which stay sorted, as a run of its own."""
         part = Run(
-            taken(self.table, places),
+            self.records(places),
+            np.arange(len(places)),
             self.hashes[places],
             self.times[places],
             self.until[places],
@@ -94,26 +109,34 @@ def taken(table: pa.RecordBatch, places: Places) -> pa.RecordBatch:
     return Columns(table).take(places).table
 
 
-def sorted_run(
-    table: pa.RecordBatch, hashes: U64, times: Times, until: Times, done: Mask
-) -> tuple[Run, Places]:
-    """A run of these records, at least one, and the place of each of them before."""
+def sorted_run(table: pa.RecordBatch, hashes: U64, times: Times, until: Times, done: Mask) -> Run:
+    """A run of these records, at least one."""
     first, last = int(times.min()), int(times.max())
     base, shift = first, max(0, (last - first).bit_length() - _TIME_BITS)
     order = _order(hashes, times, base, shift)
     places = np.argsort(order, kind="stable")
-    run = Run(taken(table, places), hashes[places], times[places], until[places], done[places])
+    run = Run(table, places, hashes[places], times[places], until[places], done[places])
     run.base, run.shift, run.order = base, shift, order[places]
     run._measure()
-    return run, places
+    return run
 
 
 def merged(runs: Sequence[Run]) -> Run:
     """The records of all. Of equal ones, those of the first run come first."""
     joined = [np.concatenate([getattr(run, name) for run in runs]) for name in _ARRAYS]
     table = pa.concat_batches([run.table for run in runs])
-    run, _ = sorted_run(table, *joined)
+    begins = np.cumsum([0, *map(len, runs[:-1])])
+    rows = np.concatenate([run.rows + begin for run, begin in zip(runs, begins, strict=True)])
+    run = sorted_run(table, *joined)
+    run.rows = rows[run.rows]
     return run
+
+
+def in_rows(rows: Places, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Values of the records of a run, in the order of its table."""
+    found = np.empty_like(values)
+    found[rows] = values
+    return found
 
 
 _ARRAYS = ("hashes", "times", "until", "done")
@@ -247,12 +270,9 @@ class Runs:
         """
         self._name(run)
         self.runs.append(run)
-        while len(self.runs) > 1:
-            before, newest = self.runs[-2:]
-            if len(before) > max(RUN_ROWS_MIN, min(2 * len(newest), RUN_ROWS_MAX)):
-                return
-            joined = merged((before, newest))
-            del self.runs[-2:]
+        while count := self._alike():
+            joined = merged(self.runs[-count:])
+            del self.runs[-count:]
             gone = joined.until <= over
             if only_done:
                 gone &= joined.done
@@ -263,6 +283,15 @@ class Runs:
                 joined = joined.take(left)
             self._name(joined)
             self.runs.append(joined)
+
+    def _alike(self) -> int:
+        """How many of the newest runs are to become one; 0 if none are."""
+        newest = len(self.runs[-1])
+        most = max(RUN_ROWS_MIN, min(2 * newest, RUN_ROWS_MAX))
+        alike = takewhile(lambda run: len(run) <= most, reversed(self.runs[:-1]))
+        lengths = [newest, *map(len, alike)]
+        small = len(lengths) > 1 and min(lengths[:2]) < RUN_ROWS_MIN
+        return len(lengths) if len(lengths) >= ALIKE_MAX else 2 if small else 0
 
     def restored(self, run: Run) -> None:
         """Take up a run as it was stored, also its name if it has one."""

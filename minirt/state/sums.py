@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from minirt.kernels.contract import Slots
-from minirt.state.numbers import Mask, Numbers
+from minirt.state.numbers import Mask, Numbers, to_numbers
 
 HALF_BITS = 32
 _HALF = (1 << HALF_BITS) - 1
@@ -86,6 +86,13 @@ def halves(numbers: Numbers) -> tuple[Ints, Ints]:
     """Each number as `high * 2**32 + low`, `low` below 2**32 and never negative."""
     high, low = numbers >> HALF_BITS, numbers & numbers.dtype.type(_HALF)
     return high.astype(np.int64, copy=False), low.astype(np.int64, copy=False)
+
+
+def halves_of_column(array: pa.Array) -> tuple[Ints, Ints]:
+    """As `halves`, of whole numbers or decimals without nulls. Raises as `halves_of_decimals`."""
+    if pa.types.is_decimal(array.type):
+        return halves_of_decimals(array)
+    return halves(to_numbers(array)[0])
 
 
 def halves_of_decimals(array: pa.Array) -> tuple[Ints, Ints]:

@@ -25,6 +25,16 @@ def test_commits_are_timed(case: str, tmp_path: Path) -> None:
     assert row["all_files_ms"]["p50"] > 0
 
 
+def test_lines_of_json_are_timed(tmp_path: Path) -> None:
+    report = tmp_path / "report.json"
+    command = [sys.executable, "-m", "benchmarks.connectors", "json-lines"]
+    subprocess.run(
+        [*command, "--records", "9000", "--json", str(report)], cwd=ROOT, check=True, timeout=120
+    )
+    [row] = json.loads(report.read_text())["rows"]
+    assert 0 < row["columns_cpu_ns"] < row["rows_cpu_ns"]
+
+
 def test_a_server_is_asked_for() -> None:
     command = [sys.executable, "-m", "benchmarks.connectors", "append"]
     ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)

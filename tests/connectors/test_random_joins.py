@@ -8,11 +8,10 @@ from itertools import count, islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
 import pytest
 
-from minirt.operators.join import JoinOperator
-from tests.campaigns import runs
+from minirt.operators.join import JoinOperator, Pairs
+from tests.campaigns import runs, sampled
 from tests.connectors.random_jobs import Event, Ran, killed, lasts, simulated
 from tests.connectors.random_joins import HOWS, KINDS, LEFT, RIGHT, Case, Result, draw, found
 
@@ -61,7 +60,7 @@ def test_every_join_is_drawn_with_and_without_partners() -> None:
     assert drawn == wanted | {("as of", "inner"), ("as of", "left")}
 
 
-@pytest.mark.parametrize("seed", range(runs(SEEDS)))
+@pytest.mark.parametrize("seed", range(sampled(SEEDS)))
 def test_random_joins_give_what_spark_gives(spark: SparkSession, seed: int) -> None:
     case = draw(seed)
     assert difference(spark, case, simulation(case)) == (Counter(), Counter()), str(case)
@@ -80,11 +79,12 @@ def test_random_joins_give_what_spark_gives_though_workers_are_killed(
 def test_a_partner_that_is_missed_is_noticed(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pair = JoinOperator._pair
+    partners = JoinOperator._partners
 
-    def all_but_one(self, side, run, own, other, waiting, theirs):  # type: ignore[no-untyped-def]
-        pair(self, side, run, own[1:], other, waiting, np.asarray(theirs)[1:])
+    def all_but_one(self, side, run, other, pairs):  # type: ignore[no-untyped-def]
+        found = partners(self, side, run, other, pairs)
+        return Pairs(found.own[1:], found.waiting, found.theirs[1:])
 
-    monkeypatch.setattr(JoinOperator, "_pair", all_but_one)
+    monkeypatch.setattr(JoinOperator, "_partners", all_but_one)
     cases = (draw(seed) for seed in range(0, 50, len(KINDS)))
     assert any(difference(spark, case, simulation(case))[1] for case in cases)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
@@ -46,6 +47,7 @@ from minirt.operators import (
 )
 from minirt.testing.contracts import Advance, Event, Given, OperatorContract, Result
 from minirt.testing.contracts.operating import Subtasks
+from minirt.windows.base import Emission
 from tests.operators.numbering import Numbering
 
 Row = dict[str, Any]
@@ -73,6 +75,19 @@ class Total(rt.KeyedProcess):
         assert ctx.timestamp is not None
         ctx.set_timer(ctx.timestamp // 50 * 50 + 49)
         yield [ctx.key, self.count.value]
+
+    def on_timer(self, timestamp: int, ctx: rt.KeyedContext) -> Iterable[Any]:
+        yield [ctx.key, timestamp, self.seen.get()]
+
+
+class Clocked(rt.KeyedProcess):
+    """Gives the numbers of a key by a timer of the clock, which the end of input fires."""
+
+    seen = rt.ListState()
+
+    def process(self, record: Row, ctx: rt.KeyedContext) -> None:
+        self.seen.add(record["n"])
+        ctx.set_processing_timer(ctx.processing_time + 10)
 
     def on_timer(self, timestamp: int, ctx: rt.KeyedContext) -> Iterable[Any]:
         yield [ctx.key, timestamp, self.seen.get()]
@@ -121,6 +136,7 @@ PLAIN: dict[str, OperatorSpec] = {
 KEYED: dict[str, OperatorSpec] = {
     "reduce": ReduceSpec(added),
     "keyed process": KeyedProcessSpec(Total()),
+    "keyed process by the clock": KeyedProcessSpec(Clocked()),
 }
 
 
@@ -279,8 +295,18 @@ class TestRowWindow(TestWindow):
         return RowWindowSpec(request.param, process=Numbers())
 
 
+REDUCED = {"tumbling", "sliding", "open sessions", "counted, sliding", "all, by time"}
+"""One window for each frame: the others differ in when they fire, which rows that are added up share."""
+
+
 class TestRowWindowReduce(TestWindow):
-    @pytest.fixture(params=WINDOWS.values(), ids=WINDOWS)
+    @pytest.fixture(
+        params=[
+            pytest.param(window, marks=[] if kind in REDUCED else [pytest.mark.soak])
+            for kind, window in WINDOWS.items()
+        ],
+        ids=WINDOWS,
+    )
     def spec(self, request: pytest.FixtureRequest) -> OperatorSpec:
         return RowWindowSpec(request.param, added)
 
@@ -289,6 +315,35 @@ class TestRowWindowAll(TestWindowAll):
     @pytest.fixture(params=WINDOWS.values(), ids=WINDOWS)
     def spec(self, request: pytest.FixtureRequest) -> OperatorSpec:
         return RowWindowAllSpec(request.param, added, Numbers())
+
+
+class TestWindowUpdates(TestWindow):
+    """How many early results there are depends on batches: what a window ends with is always the same."""
+
+    cuts_matter: ClassVar = True
+
+    @pytest.fixture(params=["tumbling", "sliding", "sessions", "open sessions"])
+    def spec(self, request: pytest.FixtureRequest) -> OperatorSpec:
+        return WindowSpec(AGGREGATES, WINDOWS[request.param], Emission("updates"))
+
+    def settled(self, results: Sequence[Result]) -> Any:
+        kept = [one for one in results if one[0] or one[1]["pane"] != "early"]
+        return Counter(map(repr, kept))
+
+
+ALL_KINDS = (
+    *(rt.First("n", "first"), rt.Last("n", "last"), rt.Collect("n", "all"), rt.TopN("n", "top")),
+    *(rt.CountDistinct("n", "different"), rt.Variance("n", "variance"), rt.StdDev("n", "spread")),
+    *(rt.ArgMax("k", "of_max", by="n"), rt.ArgMin("k", "of_min", by="n"), rt.Min("k", "least")),
+)
+
+
+class TestAggregatesOfAllKinds(TestWindow):
+    @pytest.fixture(params=["end", "tumbling", "sliding", "open sessions", "counted, sliding"])
+    def spec(self, request: pytest.FixtureRequest) -> OperatorSpec:
+        if request.param == "end":
+            return AggregateSpec(ALL_KINDS, "end")
+        return WindowSpec(ALL_KINDS, WINDOWS[request.param])
 
 
 class TestAggregateAtTheEnd(TestWindow):
@@ -370,6 +425,20 @@ class TestTopN(OperatorContract):
 
     def settled(self, results: Sequence[Result]) -> Any:
         return {(record["k"], record["rank"]): (tag, record) for tag, record, _ in results}
+
+
+RUNS = [
+    Given([{"k": key, "r": n + 10.0 * at, "s": n % 2} for n, key in enumerate(keys)])
+    for at, keys in enumerate(("aabbaabb", "cc", "abc", "ddee", "edcba"))
+]
+
+
+class TestTopNOfSeveralRuns(TestTopN):
+    """The keys of a later batch are held in several of them."""
+
+    @pytest.fixture
+    def events(self) -> Sequence[Event]:
+        return RUNS
 
 
 class Known(rt.BroadcastProcess):

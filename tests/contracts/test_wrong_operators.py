@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from threading import Lock
 from typing import Any, ClassVar
 
+import numpy as np
+import pyarrow as pa
 import pytest
 
 from minirt.data.batch import Batch, Rows
@@ -18,11 +20,16 @@ from minirt.operators import (
     OperatorContext,
     OperatorSpec,
     StateDealing,
+    TopNSpec,
+    WindowSpec,
     check_stored_keys,
 )
+from minirt.operators.top_n import TopNOperator
+from minirt.state.array_table import ArrayTable
+from minirt.state.key_index import KeyIndex
 from minirt.state.sections import Section
 from minirt.testing.contracts import Event, OperatorContract
-from tests.contracts.test_operators import EVENTS
+from tests.contracts.test_operators import AGGREGATES, EVENTS, RUNS, WINDOWS
 
 
 @dataclass(frozen=True)
@@ -175,6 +182,8 @@ def failures(spec: OperatorSpec, events: Sequence[Event] = EVENTS) -> set[str]:
             own = {fixture: value for fixture, value in given.items() if fixture in wanted}
             try:
                 test(**own, **more)
+            except pytest.skip.Exception:
+                pass  # It would skip the test that asks as well.
             except (Exception, pytest.fail.Exception):
                 failed.add(name)
     return failed
@@ -205,3 +214,27 @@ def test_a_wrong_operator_is_noticed(operator: type[HistoriesOperator], noticed:
 
 def test_a_spec_that_cannot_be_pickled_is_noticed() -> None:
     assert "test_a_pickled_spec_does_the_same" in failures(Held(HistoriesOperator, Lock()))
+
+
+SAME_ORDER = "test_what_it_promises_to_repeat_comes_in_the_same_order"
+
+
+@pytest.mark.parametrize("window", ["tumbling", "sessions", "counted"])
+def test_results_in_the_order_in_which_state_is_kept_are_noticed(
+    window: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ArrayTable, "key_order", lambda table, slots: np.arange(len(slots)))
+    assert SAME_ORDER in failures(WindowSpec(AGGREGATES, WINDOWS[window]))
+
+
+def test_ranks_in_the_order_in_which_records_are_held_are_noticed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def slots(operator: TopNOperator, table: pa.RecordBatch, hashes: Any, held: int) -> Any:
+        keys = [table.column(name) for name in operator.ctx.keys[0].columns]
+        return KeyIndex([array.type for array in keys]).slots(keys, hashes)
+
+    spec = TopNSpec(3, (("r", "descending"), ("s", "ascending")))
+    assert SAME_ORDER not in failures(spec, RUNS)
+    monkeypatch.setattr(TopNOperator, "_slots", slots)
+    assert SAME_ORDER in failures(spec, RUNS)

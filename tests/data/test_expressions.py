@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from minirt.data import expressions
 from minirt.data.batch import Columns
-from minirt.data.expressions import Conditions, Evaluation, ExpressionError, Projection
+from minirt.data.expressions import Conditions, Evaluation, ExpressionError, Named, Projection
 
 TABLE = pa.record_batch({"a": [1, None, 3], "b": ["x", "y", None]})
 
@@ -45,23 +51,77 @@ def test_nothing_but_what_the_expressions_need_is_handed_over(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     handed: list[list[str]] = []
-    computed = Evaluation._computed
+    computed = expressions._computed
 
-    def watched(self: Evaluation, table: pa.RecordBatch) -> list[pa.Array]:
+    def watched(given: Sequence[Named], table: pa.RecordBatch) -> list[pa.Array]:
         if table.num_rows:
             handed.append(table.schema.names)
-        return computed(self, table)
+        return computed(given, table)
 
-    monkeypatch.setattr(Evaluation, "_computed", watched)
+    monkeypatch.setattr(expressions, "_computed", watched)
     wide = pa.record_batch({"a": [1, 2], "b": ["x", "y"], "s": [{"n": 3}, {"n": 4}], "c": [5, 6]})
     evaluation = Evaluation(
-        [("n", pc.field("s", "n")), ("more", pc.field("c") + pc.field("s", "n"))]
+        [
+            ("n", pc.field("s", "n")),
+            ("more", pc.field("c") + pc.field("s", "n")),
+            ("b", pc.field("b")),
+        ]
     )
-    assert [value.to_pylist() for value in evaluation.values(wide)] == [[3, 4], [8, 10]]
-    turned = wide.select(["c", "b", "s"])
-    assert [value.to_pylist() for value in evaluation.values(turned)] == [[3, 4], [8, 10]]
+    for table in (wide, wide.select(["c", "b", "s"])):
+        found = [value.to_pylist() for value in evaluation.values(table)]
+        assert found == [[3, 4], [8, 10], ["x", "y"]]
     assert Evaluation([("one", pc.scalar(1))]).values(wide)[0].to_pylist() == [1, 1]
+    named = [("n", pc.field("s", "n")), ("s", pc.field("s")), ("a", pc.field("a"))]
+    assert Evaluation(named).values(wide)[0].to_pylist() == [3, 4]
     assert handed == [["s", "c"], ["c", "s"], ["a"]]
+
+
+INNER = pa.struct([("n", pa.int64()), ("t", pa.dictionary(pa.int8(), pa.string()))])
+NAMED_ALIKE = pa.schema(
+    [
+        ("add(a, b)", pa.int64()),
+        ("a", pa.int64()),
+        ("b", pa.int64()),
+        ("s", pa.struct([("n", pa.int64()), ("s", INNER), ("n.n", pa.string())])),
+        ("s.n", pa.string_view()),
+    ]
+)
+INTS = st.none() | st.integers(-5, 5)
+TEXTS = st.none() | st.sampled_from(["x", "y", "longer than twelve bytes"])
+INNERS = st.none() | st.fixed_dictionaries({"n": INTS, "t": TEXTS})
+RECORDS = st.fixed_dictionaries(
+    {
+        "add(a, b)": INTS,
+        "a": INTS,
+        "b": INTS,
+        "s": st.none() | st.fixed_dictionaries({"n": INTS, "s": INNERS, "n.n": TEXTS}),
+        "s.n": TEXTS,
+    }
+)
+NAMES = [
+    *(("add(a, b)",), ("a",), ("s",), ("s.n",), ("s", "n")),
+    *(("s", "s"), ("s", "n.n"), ("s", "s", "n"), ("s", "s", "t")),
+]
+
+
+@given(st.lists(RECORDS, min_size=1, max_size=6), st.integers(0, 3))
+def test_fields_that_are_only_named_are_those_that_acero_gives(
+    records: list[dict[str, Any]], skipped: int
+) -> None:
+    table = pa.RecordBatch.from_pylist(records, NAMED_ALIKE)
+    table = table.slice(min(skipped, len(records) - 1))
+    named = [(str(place), pc.field(*names)) for place, names in enumerate(NAMES)]
+    named.append(("sum", pc.add(pc.field("a"), pc.field("b"))))
+    picked, computed = Evaluation(named).values(table), expressions._computed(named, table)
+    for (_, expression), one, other in zip(named, picked, computed, strict=True):
+        assert one.type == other.type, expression
+        assert one.to_pylist() == other.to_pylist(), expression
+
+
+def test_names_that_two_columns_have_are_refused() -> None:
+    twice = pa.RecordBatch.from_arrays([pa.array([1]), pa.array([2])], names=["a", "a"])
+    with pytest.raises(ExpressionError, match="cannot compute a: Multiple matches"):
+        Evaluation([("x", pc.field("a"))]).values(twice)
 
 
 def test_columns_may_be_named_by_their_places() -> None:

@@ -62,6 +62,20 @@ def test_each_partition_has_a_folder_as_hive_names_it(form: str, tmp_path: Path)
     }
 
 
+@pytest.mark.parametrize("kinds", [["a", None, "b", None], ["a", None], ["a", "a"], [None, None]])
+def test_a_column_with_a_dictionary_is_dealt_by_its_values(
+    kinds: list[Any], tmp_path: Path
+) -> None:
+    table = pa.RecordBatch.from_pydict(
+        {"kind": pa.array(kinds).dictionary_encode(), "n": pa.array(range(len(kinds)))}
+    )
+    write(JsonlSink(tmp_path, partition_by="kind"), Columns(table))
+    expected: dict[str, list[int]] = {}
+    for n, kind in enumerate(kinds):
+        expected.setdefault(f"kind={kind or '__HIVE_DEFAULT_PARTITION__'}", []).append(n)
+    assert content(tmp_path) == expected
+
+
 def test_readers_find_the_columns_in_the_names_of_folders(tmp_path: Path) -> None:
     schema = pa.schema([("n", pa.int64()), ("day", pa.date32()), ("kind", pa.string())])
     write(ParquetSink(tmp_path, partition_by=["day", "kind"], schema=schema), Rows(ROWS))

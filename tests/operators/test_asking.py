@@ -14,7 +14,7 @@ import pytest
 import minirt as rt
 from minirt.modes import MODES
 from minirt.testing import TransactionalSink, simulate
-from tests.campaigns import runs
+from tests.campaigns import sampled
 from tests.operators.asking import Asking, AskingOperator
 
 COUNT = 60
@@ -53,7 +53,7 @@ def simulated(mode: str, seed: int) -> Counter[int]:
 
 @pytest.mark.parametrize("mode", EXACTLY_ONCE)
 def test_every_answer_leaves_once_whatever_crashes(mode: str) -> None:
-    for seed in range(runs(4)):
+    for seed in range(sampled(4)):
         assert simulated(mode, seed) == squares(), seed
 
 

@@ -8,12 +8,18 @@ from itertools import pairwise
 from random import Random
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
 import pytest
 
+from minirt.data.hashing import U64
 from minirt.graph.keys import KeySelector
 from minirt.graph.operator_spec import OperatorSpec
+from minirt.operators.common.join_bounds import Lasting
+from minirt.operators.common.join_columns import SideColumns
 from minirt.operators.distinct import DistinctSpec
 from minirt.operators.join_as_of import AsOf, AsOfJoinSpec
+from minirt.operators.join_ttl import TtlJoinSpec
 from minirt.operators.top_n import TopNSpec
 from minirt.state import runs as runs_module
 from minirt.testing.contracts import Advance, Event, Given
@@ -171,3 +177,29 @@ def test_what_nothing_can_repeat_is_forgotten() -> None:
             operator.on_due()
     assert len(operator.state.table("given")) < 10  # type: ignore[attr-defined]
     assert len(subtasks.results) == 500
+
+
+@pytest.mark.parametrize("keys", [("text",), ("one", "other")])
+def test_pairs_have_equal_keys_also_where_hashes_collide(
+    keys: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def one_hash(side: SideColumns, table: pa.RecordBatch) -> U64:
+        return np.full(len(table), 7, np.uint64)
+
+    monkeypatch.setattr(SideColumns, "hashes", one_hash)
+    random, wanted = Random(5), list[tuple[int, int]]()
+    given: tuple[list[dict[str, Any]], list[dict[str, Any]]] = [], []
+    subtasks = Subtasks(TtlJoinSpec(Lasting(60_000), "inner"), (KeySelector(keys),) * 2)
+    for number in range(40):
+        side, key = random.randrange(2), {"one": random.randrange(2), "other": random.randrange(2)}
+        row = {**key, "text": str(key), ("left", "right")[side]: number}
+        alike = [each for each in given[1 - side] if each["text"] == row["text"]]
+        wanted += [
+            (row.get("left", each.get("left")), row.get("right", each.get("right")))
+            for each in alike
+        ]
+        given[side].append(row)
+        subtasks.feed(Given([row], None, side))
+    found = [(row["left"], row["right"]) for _, row, _ in subtasks.end()]
+    assert sorted(found) == sorted(wanted)
+    assert len(wanted) > 20

@@ -111,7 +111,12 @@ def test_section_of_an_unknown_domain_is_refused() -> None:
         timers.restore({"wall": section}, filter_groups=False)
 
 
-TIMERS = st.lists(st.tuples(st.sampled_from(DOMAINS), st.integers(-3, 3), KEYS), max_size=20)
+DISTINCT_KEYS = KEYS.map(lambda key: distinct_keys([key])[0])
+"""As operators hand them over: a time that its zone passes over is already the one that it stands for."""
+
+TIMERS = st.lists(
+    st.tuples(st.sampled_from(DOMAINS), st.integers(-3, 3), DISTINCT_KEYS), max_size=20
+)
 
 
 @given(TIMERS, st.integers(1, 5), st.integers(1, 5))
@@ -149,7 +154,7 @@ def test_restored_timers_fire_in_the_order_they_would_have(
 ) -> None:
     timers, other = Timers(GROUPS, ALL), Timers(GROUPS, ALL)
     for domain, at, key in wanted:
-        timers.set(domain, at, *distinct_keys([key]))
+        timers.set(domain, at, key)
     other.restore(timers.snapshot(), filter_groups=False)
     for domain in DOMAINS:
         assert drain(other, domain) == drain(timers, domain)

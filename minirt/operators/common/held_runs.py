@@ -14,8 +14,11 @@ import pyarrow as pa
 
 from minirt.operators.common.base import OperatorContext
 from minirt.state.run_sections import Unpacked, pack_done, pack_run, unpack_done, unpack_run
-from minirt.state.runs import Places, Run, Runs
+from minirt.state.runs import Places, Run, Runs, Times, in_rows
 from minirt.state.sections import Section
+
+MANY_RECORDS = 4096
+"""All runs are searched, whatever the number of records that are looked for: so let them be many."""
 
 
 class HeldRuns:
@@ -40,25 +43,25 @@ class HeldRuns:
         self._flagged = flagged
         self._with_until = with_until
         self._max_parallelism = ctx.max_parallelism
-        self._loaded: list[tuple[Run, Places]] = []
-        """Runs of one old subtask, as far as they are restored, and how each was stored."""
+        self._loaded: list[Run] = []
+        """Runs of one old subtask, as far as they are restored."""
         self._handed_over: list[Run] = []
 
     def change_tables(self, change: Callable[[pa.RecordBatch], pa.RecordBatch]) -> None:
         """Give the records of all runs other columns."""
-        for run in (*self.runs.runs, *(run for run, _ in self._loaded)):
+        for run in (*self.runs.runs, *self._loaded):
             run.table = change(run.table)
 
     def snapshot(self) -> Iterator[tuple[str, Section]]:
         self._handed_over = []
         for run in self.runs.runs:
             if run.path is None:
-                until = run.until.copy() if self._with_until else None
-                section = partial(pack_run, run.table, run.times, until)
+                until = in_rows(run.rows, run.until) if self._with_until else None
+                section = partial(_packed, run.table, run.rows, run.times, until)
                 yield self._kind + run.name, section
                 self._handed_over.append(run)
             if self._flagged:
-                yield self._flags + run.name, pack_done(run.done)
+                yield self._flags + run.name, pack_done(in_rows(run.rows, run.done))
 
     def builds_on(self) -> dict[str, list[str]]:
         return {self._kind + run.name: [run.path] for run in self.runs.runs if run.path is not None}
@@ -68,20 +71,16 @@ class HeldRuns:
             run.path = path
         self._handed_over = []
 
-    def load(
-        self, sections: Mapping[str, bytes], run_of: Callable[[Unpacked], tuple[Run, Places]]
-    ) -> None:
-        """Read the runs of a file; `run_of` gives one, and the place of each of its records before."""
+    def load(self, sections: Mapping[str, bytes], run_of: Callable[[Unpacked], Run]) -> None:
+        """Read the runs of a file."""
         self._handed_over = []
         for name, section in sections.items():
             if not name.startswith(self._kind):
                 continue
-            run, order = run_of(unpack_run(section))
+            run = run_of(unpack_run(section))
             run.name = name.removeprefix(self._kind)
-            self._loaded.append((run, order))
-            if (order == np.arange(len(order))).all():
-                # What is stored of it later goes by the order in which this file has its records.
-                self._handed_over.append(run)
+            self._loaded.append(run)
+            self._handed_over.append(run)
 
     def take_over(
         self, sections: Mapping[str, bytes], groups: range | None, *, told: bool = False
@@ -92,13 +91,13 @@ class HeldRuns:
         Nothing is left of key groups that are not one's own.
         """
         loaded, self._loaded = self._loaded, []
-        for run, order in loaded:
+        for run in loaded:
             flags = sections.get(self._flags + run.name)
             if flags is None and told:
-                self._loaded.append((run, order))
+                self._loaded.append(run)
                 continue
             if flags is not None:
-                run.done = unpack_done(flags, len(run))[order]
+                run.done = unpack_done(flags, len(run))[run.rows]
             own: Run | None = run
             if groups is not None:
                 of = run.hashes % np.uint64(self._max_parallelism)
@@ -106,3 +105,7 @@ class HeldRuns:
                 own = run.take(mine) if len(mine) else None
             if own is not None:
                 self.runs.restored(own)
+
+
+def _packed(table: pa.RecordBatch, rows: Places, times: Times, until: Times | None) -> bytes:
+    return pack_run(table, in_rows(rows, times), until)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -65,7 +64,6 @@ def key_misfit(keys: Sequence[Sequence[str]], schemas: Sequence[pa.Schema | None
     return None
 
 
-@dataclass(frozen=True, slots=True)
 class JoinColumns:
     """The columns of results: those of the left, then those of the right.
 
@@ -73,8 +71,12 @@ class JoinColumns:
     Another column of the right whose name the left has gets a suffix.
     """
 
-    keys: tuple[tuple[str, ...], tuple[str, ...]]
-    suffix: str
+    def __init__(self, keys: tuple[tuple[str, ...], tuple[str, ...]], suffix: str) -> None:
+        self._keys = keys
+        self._suffix = suffix
+        self._shared = {one for one, other in zip(*keys, strict=True) if one == other}
+        self._known: tuple[pa.Schema | None, pa.Schema | None, pa.Schema] | None = None
+        """The columns of both sides that came last, and those of the results."""
 
     def schema(self, left: pa.Schema | None, right: pa.Schema | None) -> pa.Schema:
         """Raises ConfigurationError if two columns would have one name. None stands for no columns yet."""
@@ -82,12 +84,12 @@ class JoinColumns:
         shared = self._shared
         fields = [self._field(each, right) for each in left]
         if not left.names:
-            fields += [right.field(name) for name in self.keys[LEFT] if name in shared]
+            fields += [right.field(name) for name in self._keys[LEFT] if name in shared]
         names = set(left.names) | shared
         for each in right:
             if each.name in shared:
                 continue
-            name = each.name + self.suffix if each.name in names else each.name
+            name = each.name + self._suffix if each.name in names else each.name
             if name in names:
                 raise ConfigurationError(
                     f"two columns of the result would be called {name!r}; rename one with select, or give "
@@ -99,29 +101,30 @@ class JoinColumns:
 
     def side_by_side(
         self,
-        schemas: Sequence[pa.Schema | None],
+        of_left: pa.Schema | None,
+        of_right: pa.Schema | None,
         left: pa.RecordBatch | None,
         right: pa.RecordBatch | None,
     ) -> pa.RecordBatch:
-        """Records of both sides as results; None for a side stands for nulls."""
-        schema = self.schema(*schemas)
+        """Records of both sides, which have these columns, as results; None for a side stands for nulls."""
+        schema = self._schema_of(of_left, of_right)
         count = left.num_rows if left is not None else right.num_rows if right is not None else 0
         sources: dict[str, pa.Array] = {}
         if right is not None:
-            of_left = schemas[LEFT]
             known = self._shared.union(() if of_left is None else of_left.names)
             for name, column in zip(right.schema.names, right.columns, strict=True):
-                own = name + self.suffix if name in known and name not in self._shared else name
+                own = name + self._suffix if name in known and name not in self._shared else name
                 sources[own] = column
         if left is not None:
             sources |= dict(zip(left.schema.names, left.columns, strict=True))
-        columns = [
-            sources[each.name].cast(each.type)
-            if each.name in sources
-            else pa.nulls(count, each.type)
-            for each in schema
-        ]
+        columns = [_as_column(sources.get(each.name), each.type, count) for each in schema]
         return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+    def _schema_of(self, left: pa.Schema | None, right: pa.Schema | None) -> pa.Schema:
+        """As `schema`, which is worked out anew only where the columns are others."""
+        if self._known is None or self._known[0] is not left or self._known[1] is not right:
+            self._known = left, right, self.schema(left, right)
+        return self._known[2]
 
     def _field(self, field: pa.Field, right: pa.Schema) -> pa.Field:
         """A column of the left; the type of a key may be known from the right only."""
@@ -130,9 +133,11 @@ class JoinColumns:
             return right.field(field.name)
         return field
 
-    @property
-    def _shared(self) -> set[str]:
-        return {one for one, other in zip(*self.keys, strict=True) if one == other}
+
+def _as_column(array: pa.Array | None, type: pa.DataType, count: int) -> pa.Array:
+    if array is None:
+        return pa.nulls(count, type)
+    return array if array.type == type else array.cast(type)
 
 
 class SideColumns:

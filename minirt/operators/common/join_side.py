@@ -9,7 +9,7 @@ import pyarrow as pa
 from minirt.operators.common.base import OperatorContext
 from minirt.operators.common.held_runs import HeldRuns
 from minirt.operators.common.join_columns import LEFT, RIGHT, SIDES, SideColumns
-from minirt.state.runs import Runs
+from minirt.state.runs import Places, Run, Runs
 from minirt.state.stored import GIVEN_OUT, JOINED
 
 How = Literal["inner", "left", "right", "full", "semi", "anti"]
@@ -57,6 +57,18 @@ class Side:
 
     def arrays_of(self, table: pa.RecordBatch) -> list[pa.Array]:
         return self.columns.key_arrays(table)
+
+    def keys_of(self, run: Run, places: Places) -> list[pa.Array]:
+        """As `arrays_of`, of the records at these places."""
+        return self.arrays_of(run.records(places, self.keys))
+
+    @property
+    def told_by_hash(self) -> bool:
+        """Whether keys that have the same hash are equal: whole numbers are mixed, which never gives two
+        of them one hash."""
+        if len(self.keys) > 1 or self.columns.schema is None:
+            return False
+        return bool(pa.types.is_integer(self.columns.schema.field(self.keys[0]).type))
 
     def fitting(self, table: pa.RecordBatch) -> pa.RecordBatch:
         """The records with the columns of the side; those that wait get columns that are new, too."""

@@ -24,7 +24,7 @@ class ContextOperator(Operator):
 
     @property
     def processing_time(self) -> int:
-        return int(self.ctx.now() * 1000)
+        return self.ctx.processing_ms
 
     @property
     def subtask(self) -> int:

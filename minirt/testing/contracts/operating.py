@@ -69,12 +69,15 @@ class Subtasks:
         *,
         restore: Sequence[Stored] = (),
         spoil: bool = True,
+        repeats: bool = False,
         emit: Callable[[str, Batch], None] | None = None,
     ) -> None:
         self.results: list[Result] = []
         self._keys = keys
         self._without_key = spec.without_key
         self._spoil = spoil
+        self._repeats = repeats
+        self._by_clock = spec.by_clock
         self._emit = emit or self._keep
         self._turn = 0
         self._event_loop = JumpingLoop()
@@ -222,6 +225,8 @@ class Subtasks:
             monotonic=lambda: NOW,
             keys=tuple(key for key in self._keys if key is not None),
             run_async=self._event_loop.begin,
+            repeats=self._repeats,
+            read_clock=(lambda: int(NOW * 1000)) if self._by_clock else None,
         )
 
     def _keep(self, tag: str, batch: Batch) -> None:

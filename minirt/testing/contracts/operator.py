@@ -24,6 +24,7 @@ from minirt.testing.contracts.operating import (
     Stored,
     Subtasks,
 )
+from minirt.testing.contracts.restoring import restore_in_any_order
 
 
 class OperatorContract(ABC):
@@ -189,6 +190,31 @@ class OperatorContract(ABC):
                 results = [*subtasks.results, *_fed(restored, events[place + 1 :]).end()]
                 assert self.settled(results) == wanted, f"restored behind batch {place}"
 
+    def test_what_it_promises_to_repeat_comes_in_the_same_order(
+        self, spec: OperatorSpec, events: Sequence[Event]
+    ) -> None:
+        """Restored from a snapshot, it is told once more how far event time was.
+
+        State is in any order then, as the files of an incremental snapshot may have it.
+        """
+        if not spec.repeats_batches:
+            pytest.skip("it promises nothing")
+        wanted = _by_output(_fed(self._repeating(spec), events).end())
+        if spec.repeats:
+            cut = _fed(self._repeating(spec), [*_cut(events)])
+            assert _by_output(cut.end()) == wanted
+        with pytest.MonkeyPatch.context() as patch:
+            restore_in_any_order(patch)
+            first = self._repeating(spec)
+            passed: list[Event] = []
+            for place, event in enumerate(events):
+                seen, stored = [*first.results], first.snapshot(f"{place}")
+                second = self._repeating(spec, stored)
+                results = [*seen, *_fed(second, [*passed, *events[place:]]).end()]
+                assert _by_output(results) == wanted, f"restored behind {place} batches"
+                first.feed(event)
+                passed = [event] if isinstance(event, Advance) else passed
+
     def test_it_can_be_closed_after_a_failure(
         self, spec: OperatorSpec, events: Sequence[Event]
     ) -> None:
@@ -200,6 +226,9 @@ class OperatorContract(ABC):
             _fed(subtasks, events).end()
         for operator in subtasks.operators:
             operator.close()
+
+    def _repeating(self, spec: OperatorSpec, restore: Sequence[Stored] = ()) -> Subtasks:
+        return Subtasks(spec, self._selectors(), restore=restore, repeats=True)
 
     def _with_key(self, given: Given, key: Any) -> Given:
         """The same records with another value in the column of their key."""
@@ -223,6 +252,13 @@ class OperatorContract(ABC):
     ) -> Any:
         subtasks = Subtasks(spec, self._selectors())
         return self.settled(_fed(subtasks, events, columns=columns).end())
+
+
+def _by_output(results: Sequence[Result]) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for tag, record, time in results:
+        found.setdefault(tag, []).append(repr((record, time)))
+    return found
 
 
 def _are_dicts(events: Sequence[Event]) -> bool:
