@@ -17,6 +17,7 @@ from minirt.monitoring.subtask_metrics import SubtaskMetrics
 from minirt.partitionings import Rebalance
 from minirt.protocol.barriers import Barrier
 from minirt.runtime.channels.batches import batch_of, data_frame
+from minirt.runtime.channels.buffers import ChannelBuffer, Outlet
 from minirt.runtime.channels.channels import InputChannel, OutputChannel
 from minirt.runtime.channels.debloat import Debloater
 from minirt.runtime.channels.frames import (
@@ -338,6 +339,57 @@ def test_sender_is_told_of_a_smaller_window_while_a_frame_is_in_work() -> None:
     gate.time.now += 10
     gate.input.consumed(1)
     assert granted == gate.windows
+
+
+@pytest.mark.parametrize(
+    ("queue_bytes", "window_bytes_max", "window_bytes", "share"),
+    [
+        (256 << 10, 512 << 10, 512 << 10, 1.0),
+        (256 << 10, 512 << 10, 128 << 10, 0.25),
+        (256 << 10, 16 << 20, 1 << 20, 1.0),  # A window that is large for the queue is enough.
+        (256 << 10, 16 << 20, 256 << 10, 0.25),
+        (8 << 20, 16 << 20, 4 << 20, 0.25),
+    ],
+)
+def test_a_sender_shrinks_its_queue_only_below_a_window_that_fits_it(
+    queue_bytes: int, window_bytes_max: int, window_bytes: int, share: float
+) -> None:
+    output = OutputChannel(queue_bytes, window_bytes_max)
+    output.on_credit(0, window_bytes)
+    assert output.share == share
+
+
+@pytest.mark.parametrize(
+    ("queue_bytes", "window_bytes_max", "window_bytes"),
+    [
+        (256 << 10, 512 << 10, 512 << 10),
+        (256 << 10, 16 << 20, 1 << 20),
+        (8 << 20, 16 << 20, 1 << 20),
+    ],
+)
+def test_frames_of_columns_are_full_where_the_senders_queue_has_room_for_one(
+    queue_bytes: int, window_bytes_max: int, window_bytes: int
+) -> None:
+    output = OutputChannel(queue_bytes, window_bytes_max)
+    outlet = Outlet("a", CODEC, Limits(), SubtaskMetrics(), lambda channel: None)
+    buffer = ChannelBuffer([output], outlet, {})
+    output.on_credit(0, window_bytes)
+    assert buffer.column_frame_bytes == Limits().column_frame_bytes
+    output.on_credit(0, window_bytes // 8)
+    assert buffer.column_frame_bytes <= queue_bytes * output.share
+
+
+def test_the_target_holds_for_both_queues_together() -> None:
+    """At the windows at which the sender's queue is largest beside them."""
+    limits = replace(LIMITS, input_queue_bytes=1 << 30, output_queue_bytes=1 << 29)
+    for sizes in (limits, replace(limits, output_queue_bytes=1 << 20)):
+        consumer = Consumer(replace(sizes, debloat_threshold=0.0))
+        for _ in range(2000):
+            consumer.consume(100, 0.1)
+        output = OutputChannel(sizes.output_queue_bytes, sizes.input_queue_bytes)
+        output.on_credit(0, consumer.window)
+        held = consumer.window + output.share * sizes.output_queue_bytes
+        assert held == pytest.approx(1000 * TARGET_S, rel=0.05)
 
 
 class Pipe:

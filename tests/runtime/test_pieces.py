@@ -92,6 +92,35 @@ def test_what_only_adds_to_some_measurements_does_not_make_pieces_smaller() -> N
     assert median(found[100:]) >= 512
 
 
+@pytest.mark.parametrize("fixed_s", [0.0001, 0.0005, 0.005])
+def test_a_machine_with_much_other_work_does_not_make_pieces_small(fixed_s: float) -> None:
+    pieces, random = ColumnPieces(SLICE_S), Random(1)
+    cost = costs(fixed_s, 1e-6)
+
+    def seconds(records: int) -> float:
+        return cost(records) + (random.expovariate(1 / 0.01) if random.random() < 0.7 else 0)
+
+    found = sizes(pieces, seconds, 2000)
+    assert median(found) >= 512
+    assert sum(size < 128 for size in found[100:]) < 100
+
+
+def test_batches_that_end_early_make_no_piece_smaller() -> None:
+    pieces = ColumnPieces(SLICE_S)
+    before = sizes(pieces, costs(0, 1e-6), 50)[-1]
+    for _ in range(500):
+        pieces.took(3, 0.0001)
+    assert pieces.size >= before
+
+
+def test_batches_that_end_early_and_take_long_do() -> None:
+    pieces = ColumnPieces(SLICE_S)
+    sizes(pieces, costs(0, 1e-9), 50)
+    for _ in range(20):
+        pieces.took(min(pieces.size, 5000), min(pieces.size, 5000) * 1e-5)
+    assert 64 <= pieces.size <= 256
+
+
 def test_time_of_other_threads_is_not_measured_and_sleep_is() -> None:
     stopwatch = Stopwatch()
     time.sleep(0.02)

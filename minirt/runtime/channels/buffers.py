@@ -60,18 +60,18 @@ class ChannelBuffer:
 
     @property
     def _frame_bytes(self) -> int:
+        """How large a frame of rows should be: at most what a queue holds, and less for a small window."""
         queue = min(end.rows.queue_bytes for end in self._channels)
-        return self._fitting(min(self._outlet.limits.frame_bytes, queue))
+        size = min(self._outlet.limits.frame_bytes, queue)
+        return max(
+            1, int(min(min(size, end.queue_bytes_max) * end.share for end in self._channels))
+        )
 
     @property
     def column_frame_bytes(self) -> int:
-        """How large a frame of columns should be."""
-        return self._fitting(self._outlet.limits.column_frame_bytes)
-
-    def _fitting(self, frame_bytes: int) -> int:
-        """The size of a frame: at most what a queue holds, and less where the credit window is small."""
-        sizes = (min(frame_bytes, end.queue_bytes_max) * end.share for end in self._channels)
-        return max(1, int(min(sizes)))
+        """How large a frame of columns should be: at most what the sender should use of its queue."""
+        room = min(end.queue_bytes_max * end.share for end in self._channels)
+        return max(1, int(min(self._outlet.limits.column_frame_bytes, room)))
 
     @property
     def taken(self) -> bool:

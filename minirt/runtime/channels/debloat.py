@@ -4,7 +4,7 @@ A queue of fixed size holds milliseconds of work for a fast function and minutes
 aligned barrier waits behind all of it. So each channel measures its own throughput, in bytes per second of
 the time in which it had data, and holds about what is consumed in the target time. The input window gets
 the same part of that as `input_queue_bytes` is of both queues; the sender scales its queue and its frames
-with the window.
+with the window. Where that queue is small beside the largest window, it counts as a quarter of the window.
 
 The moving average is that of Flink's `BufferDebloater` and `BufferSizeEMA`, with four differences. The
 rate is one channel's, not the subtask's. A sample that took several periods, since a function was stuck,
@@ -27,10 +27,22 @@ _FALL = 0.5
 _FALL_WEIGHT = 0.75
 """What such a sample of one period counts in the average."""
 
+_WINDOW_TO_QUEUE = 4
+"""How much larger than the sender's queue a window is at most in whose proportion that shrinks."""
+
 
 def first_window_bytes(limits: Limits) -> int:
     """The window with which both ends of a channel begin; also the smallest one."""
     return min(limits.debloat_window_bytes_min, limits.input_queue_bytes)
+
+
+def full_window_bytes(window_bytes_max: int, queue_bytes_max: int) -> int:
+    """The smallest window for which the sender uses all of its queue.
+
+    A queue that is small beside the largest window need not shrink with each smaller one: frames would, and
+    what they hold is worked on in pieces as small, which costs a fast job much.
+    """
+    return min(window_bytes_max, _WINDOW_TO_QUEUE * queue_bytes_max)
 
 
 class Debloater:
@@ -41,8 +53,8 @@ class Debloater:
     """
 
     def __init__(self, target_s: float, limits: Limits, now: Callable[[], float]) -> None:
-        both = limits.input_queue_bytes + limits.output_queue_bytes
-        self._reach_s = target_s * limits.input_queue_bytes / both
+        window_bytes = full_window_bytes(limits.input_queue_bytes, limits.output_queue_bytes)
+        self._reach_s = target_s * window_bytes / (window_bytes + limits.output_queue_bytes)
         self._period_s = limits.debloat_period_s
         self._alpha = 2 / (limits.debloat_samples + 1)
         self._threshold = limits.debloat_threshold

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import resource
 from time import perf_counter, thread_time
 from typing import Protocol
@@ -14,10 +15,18 @@ _PIECE_RECORDS_MAX = 1 << 16
 _WORTH = 0.7
 """Half a piece is worth its own call if it takes less than this part of the time of the whole."""
 
-_MUCH_LONGER = 2
-
 _TRIED_AGAIN_AFTER = 64
 """How many pieces of columns are processed until sizes that did not pay are tried again."""
+
+_ENOUGH_PIECES = 8
+_ENOUGH_SLICES = 50
+"""A size is known to take too long after so many pieces of it, or once they have taken so many slices."""
+
+_MUCH_LONGER = 2
+_SURPRISES_MAX = 16
+_LONG_SURPRISES_MAX = 2
+"""After so many pieces in turn that take much longer than known, all that was known is forgotten. Fewer are
+enough if they hold up barriers: if they take as many slices as above."""
 
 _OVERFILL = 1.5
 """How full a piece may leave an output queue before the next one is made smaller."""
@@ -106,6 +115,21 @@ class RowPieces:
         self.size = max(1, min(fitting, self.size * _GROWTH_MAX, _PIECE_RECORDS_MAX))
 
 
+class _Size:
+    """What is known of pieces of one size."""
+
+    def __init__(self) -> None:
+        self.pieces = 0
+        self.spent_s = 0.0
+        self.least_s = math.inf
+        """How long a piece takes at least; infinite if none was measured."""
+
+    def took(self, seconds: float) -> None:
+        self.pieces += 1
+        self.spent_s += seconds
+        self.least_s = min(self.least_s, seconds)
+
+
 class ColumnPieces:
     """Finds the largest piece that takes a slice, or one that takes longer and pays.
 
@@ -113,17 +137,18 @@ class ColumnPieces:
     each record gets one at a time, one that takes long for each call gets many.
 
     Sizes are powers of two, and of each is known how long a piece took at least: what else the machine does
-    only adds to that. Now and then the current one and those next to it are measured again. A single piece
-    that takes much longer than known is passed over; after a second one, all that was known is forgotten.
+    only adds to that. So one piece is enough to see that a size is short, but not that it is long. Now and
+    then the current one and those next to it are measured again. Single pieces that take much longer than
+    known are passed over; after several in turn, all that was known is forgotten.
     """
 
     def __init__(self, slice_s: float) -> None:
         self._slice_s = slice_s
         self._step = 0
-        self._seconds: list[float | None] = [None] * _PIECE_RECORDS_MAX.bit_length()
+        self._sizes = [_Size() for _ in range(_PIECE_RECORDS_MAX.bit_length())]
         self._pieces = 0
-        self._surprised = False
-        """Whether the last piece took much longer than known."""
+        self._surprises: list[float] = []
+        """What a record took in the pieces that have taken much longer than known, one behind the other."""
 
     @property
     def size(self) -> int:
@@ -131,44 +156,51 @@ class ColumnPieces:
 
     def took(self, records: int, seconds: float) -> None:
         step = records.bit_length() - 1
-        known = self._seconds[step]
-        if known is not None and seconds > max(_MUCH_LONGER * known, self._slice_s):
-            if self._surprised:
-                self._start_again(int(records * self._slice_s / seconds))
-            self._surprised = not self._surprised
+        if seconds > max(_MUCH_LONGER * self._sizes[step].least_s, self._slice_s):
+            self._be_surprised(records, seconds)
             return
-        self._surprised = False
-        self._seconds[step] = seconds if known is None else min(known, seconds)
+        self._surprises.clear()
         self._pieces += 1
         if self._pieces % _TRIED_AGAIN_AFTER == 0:
-            self._seconds[step] = seconds
-            self._forget(step - 1)
-            self._forget(step + 1)
-        self._step = self._next(step)
+            for near in range(max(0, step - 1), min(step + 2, len(self._sizes))):
+                self._sizes[near] = _Size()
+        self._sizes[step].took(seconds)
+        next_step = self._next(step)
+        # A batch that ends early does not tell what a whole piece takes.
+        if records >= self.size or next_step < step:
+            self._step = next_step
 
-    def _start_again(self, fitting: int) -> None:
-        self._seconds = [None] * len(self._seconds)
-        self._step = max(0, fitting.bit_length() - 1)
-
-    def _forget(self, step: int) -> None:
-        if 0 <= step < len(self._seconds):
-            self._seconds[step] = None
+    def _be_surprised(self, records: int, seconds: float) -> None:
+        self._surprises.append(seconds / records)
+        is_long = seconds >= _ENOUGH_SLICES * self._slice_s
+        if len(self._surprises) >= (_LONG_SURPRISES_MAX if is_long else _SURPRISES_MAX):
+            fitting = int(self._slice_s / min(self._surprises))
+            self._surprises.clear()
+            self._sizes = [_Size() for _ in self._sizes]
+            self._step = min(max(1, fitting).bit_length(), len(self._sizes)) - 1
 
     def _next(self, step: int) -> int:
-        seconds = self._seconds[step]
-        assert seconds is not None
-        less = self._seconds[step - 1] if step else seconds
-        if seconds > self._slice_s and (less is None or less < _WORTH * seconds):
-            return step - 1
-        if step + 1 == len(self._seconds):
+        seconds = self._sizes[step].least_s
+        less = self._sizes[step - 1].least_s if step else seconds
+        is_last = step + 1 == len(self._sizes)
+        more = math.inf if is_last else self._sizes[step + 1].least_s
+        if seconds > self._slice_s and (math.isinf(less) or less < _WORTH * seconds):
+            return self._smaller(step)
+        if is_last:
             return step
-        more = self._seconds[step + 1]
-        if more is None:
-            if less is None:  # What half of them take says what twice as many would.
-                return step - 1 if 2 * seconds > self._slice_s else step + 1
+        if math.isinf(more):
+            if math.isinf(less):  # What half of them take says what twice as many would.
+                return step + 1 if 2 * seconds <= self._slice_s else self._smaller(step)
             more = seconds + 2 * max(0.0, seconds - less)
         pays = seconds > _WORTH * more
         return step + 1 if more <= self._slice_s or pays else step
+
+    def _smaller(self, step: int) -> int:
+        """The step below, once this one was measured often enough."""
+        size = self._sizes[step]
+        enough_s = _ENOUGH_SLICES * self._slice_s
+        known = size.pieces >= _ENOUGH_PIECES or size.spent_s >= enough_s
+        return step - 1 if known and step else step
 
 
 class RoomPacer:
