@@ -27,14 +27,15 @@ help: ## show this list
 demo: java $(VENV)/.demo ## kill workers of a job over real flights in three checkpoint modes; Spark verifies
 	@$(BIN)/minirt demo $(ARGS)
 
-test: java lint ## lint, then run all tests, some parts of them side by side
+test: java $(VENV)/.dev ## lint and run all tests, some parts of them side by side
 	@# Jobs wait more than they work: six parts at a time, and what runs in one thread takes the time that they leave.
-	@# The longest come first: one that begins late would run on alone.
+	@# The longest come first: one that begins late would run on alone. The first to end makes what the JVMs of those behind use.
 	@# Workers of xdist would ignore Ctrl-C, which some tests send.
 	printf '%s\n' '10 one-thread -n auto --dist worksteal $(IN_ONE_THREAD)' \
-		'0 databases $(DATABASES)' '0 hosts $(HOSTS)' '0 rest $(addprefix --ignore=,$(NAMED))' \
-		'0 connectors $(CONNECTORS)' '0 runtime tests/runtime/test_[a-l]*.py' \
-		'0 runtime-on tests/runtime --ignore-glob=tests/runtime/test_[a-l]*.py' '0 commands $(COMMANDS)' '0 pages $(PAGES)' \
+		'0 spark-classes run make $(VENV)/spark-classes.jsa' '0 databases $(DATABASES)' '0 hosts $(HOSTS)' \
+		'0 rest $(addprefix --ignore=,$(NAMED))' '0 runtime tests/runtime/test_[a-l]*.py' '0 connectors $(CONNECTORS)' \
+		'0 commands $(COMMANDS)' '0 runtime-on tests/runtime --ignore-glob=tests/runtime/test_[a-l]*.py' '0 pages $(PAGES)' \
+		'0 lint run make lint' \
 		| PYTEST='$(BIN)/python -m pytest -q' .ci/test-parts 6
 
 lint: $(VENV)/.dev ## check style and types
@@ -47,6 +48,7 @@ soak: $(VENV)/.dev ## simulate RUNS crashing jobs and FACTOR times the campaigns
 	CAMPAIGN_FACTOR=$(FACTOR) $(BIN)/python -m pytest -q -n auto --dist worksteal --timeout 7200 tests/simulation tests/conformance \
 		tests/operators tests/partitionings tests/connectors/test_random_windows.py tests/connectors/test_random_joins.py
 	CAMPAIGN_FACTOR=$(FACTOR) $(BIN)/python -m pytest -q -m soak --timeout 3600
+	HYPOTHESIS_PROFILE=nightly $(BIN)/python -m pytest -q -m hypothesis -n auto --dist worksteal --timeout 7200
 	$(BIN)/python -m tests.runtime.soak --kills $(KILLS)
 	$(BIN)/python -m tests.oracle.soak --runs $(ORACLE_RUNS)
 	$(BIN)/python -m tests.postgres.test_kills $(KILLS)
@@ -82,6 +84,10 @@ java: missing = $(shell .ci/require-java 2>&1)
 $(VENV)/.dev: pyproject.toml | python
 	@.ci/install $(VENV) dev
 	@touch $(VENV)/.dev $(VENV)/.demo
+
+# Without it tests are slower, and no more: that it cannot be made is no failure.
+$(VENV)/spark-classes.jsa: $(VENV)/.dev
+	-@$(BIN)/python -m tests.spark_classes
 
 $(VENV)/.demo: pyproject.toml | python
 	@.ci/install $(VENV) demo

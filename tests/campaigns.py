@@ -13,6 +13,11 @@ def runs(count: int) -> int:
     return FACTOR * count
 
 
+def sampled(count: int, one_in: int = 2) -> int:
+    """How many runs a campaign takes of which each is judged: in `make test` only one in so many."""
+    return -(-count // one_in) if FACTOR == 1 else runs(count)
+
+
 def seeds(count: int, first: int = 0) -> Iterator[int]:
     """All seeds below `count`, for a search that ends with what it finds.
 

@@ -17,7 +17,7 @@ import psutil
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests import warm_processes
+from tests import spark_classes, warm_processes
 from tests.campaigns import FACTOR
 from tests.runtime.processes import started_by
 
@@ -26,6 +26,8 @@ pytest.register_assert_rewrite("tests.contracts")
 # Else each process that a test starts compiles all of minirt.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
+spark_classes.use()
+
 # The fixtures that property tests use are folders and objects without state.
 _COMMON: dict[str, Any] = {
     "deadline": None,
@@ -33,7 +35,7 @@ _COMMON: dict[str, Any] = {
 }
 
 settings.register_profile("dev", max_examples=50, **_COMMON)
-settings.register_profile("ci", max_examples=100, derandomize=True, **_COMMON)
+settings.register_profile("ci", max_examples=50, derandomize=True, **_COMMON)
 settings.register_profile("nightly", max_examples=2000, **_COMMON)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 

@@ -16,7 +16,7 @@ from minirt.testing.conformance.drawing import draw_plan
 from minirt.testing.conformance.graphs import build
 from minirt.testing.conformance.shrink import shrink, smaller
 from minirt.testing.conformance.stages.base import Verdict
-from tests.campaigns import runs
+from tests.campaigns import sampled
 
 RunCase = Callable[[Case], Run]
 
@@ -91,7 +91,7 @@ def test_the_search_ends_with_its_steps() -> None:
 
 
 def test_every_smaller_case_can_be_built() -> None:
-    for seed in range(60):
+    for seed in range(sampled(60)):
         case = Case(draw_plan(Random(seed)), seed)
         for candidate in smaller(case):
             assert candidate != case
@@ -100,7 +100,7 @@ def test_every_smaller_case_can_be_built() -> None:
 
 def test_right_modes_pass_in_smaller_cases_too() -> None:
     random = Random(1)
-    for seed in range(runs(5)):
+    for seed in range(sampled(5)):
         case = draw_case(seed)
         for _ in range(6):
             case = random.choice([*smaller(case), case])

@@ -52,7 +52,7 @@ def test_every_operator_of_minirt_is_drawn_or_there_is_a_reason() -> None:
 
 @pytest.mark.parametrize("kind", STAGES.values(), ids=STAGES)
 def test_a_stage_by_itself_does_what_it_says(kind: StageKind) -> None:
-    for seed in range(3):
+    for seed in range(campaigns.sampled(3)):
         case = draw_case(seed)
         run = run_case(type(case)(alone(kind), seed), MODES["unaligned"])
         assert run.wrong == []

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from minirt.windows.panes import DAY_MS, PanedWindow
-from tests.campaigns import runs
+from tests.campaigns import runs, sampled
 from tests.connectors.random_jobs import Event, Ran, killed, lasts, simulated
 from tests.connectors.random_windows import KINDS, Case, Windows, draw, newest
 
@@ -69,7 +69,7 @@ def simulation(case: Case) -> Ran:
     return simulated(case.build, case.seed, case.mode, case.widths)
 
 
-@pytest.mark.parametrize("seed", range(runs(SEEDS)))
+@pytest.mark.parametrize("seed", range(sampled(SEEDS)))
 def test_random_windows_give_what_spark_gives(spark: SparkSession, seed: int) -> None:
     case = draw(seed)
     found = difference(spark, case, simulation(case))

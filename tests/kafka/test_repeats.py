@@ -9,6 +9,7 @@ import pytest
 
 from minirt_connectors.kafka.cluster import Cluster
 from minirt_connectors.kafka.repeats import EVERY_S, Repeats
+from tests.runtime.processes import wait_until
 
 FAILED = "FAIL [minirt#{}] [thrd:{}]: Connect to {} failed: refused (after {}ms in state CONNECT)"
 
@@ -47,10 +48,13 @@ def test_it_forgets_before_it_grows() -> None:
 def test_clients_that_find_no_broker_say_so_once(caplog: pytest.LogCaptureFixture) -> None:
     cluster = Cluster("127.0.0.1:1", None)
     consumers = [cluster.consumer() for _ in range(2)]
-    for _ in range(10):
+
+    def refused() -> int:
         for consumer in consumers:
             consumer.poll(0.1)
+        return sum(re.search("FAIL.*refused", text) is not None for text in caplog.messages)
+
+    wait_until(lambda: refused() > 0, "the first is told")
+    assert [refused() for _ in range(10)] == [1] * 10
     for consumer in consumers:
         consumer.close()
-    refused = [text for text in caplog.messages if re.search("FAIL.*refused", text)]
-    assert len(refused) == 1

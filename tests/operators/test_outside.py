@@ -12,11 +12,11 @@ from minirt.modes import MODES
 from minirt.protocol.families import TakesLocalSnapshots
 from minirt.testing import TransactionalSink, simulate
 from minirt.testing.conformance.sources import NumberedSource, numbered
-from tests.campaigns import runs
+from tests.campaigns import sampled
 from tests.operators.numbering import Numbering
 
 SPLITS, COUNT, KEYS, NTH = 3, 12, 4, 3
-SEEDS = range(runs(9))
+SEEDS = range(sampled(9))
 
 
 def left_key(record: tuple[str, int, int]) -> int:

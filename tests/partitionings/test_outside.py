@@ -22,10 +22,10 @@ from minirt.testing import Faults, TransactionalSink, simulate
 from minirt.testing.conformance import check_mode
 from minirt.testing.conformance.edges import EdgeKind, Key, registered_edge
 from minirt.testing.conformance.sources import NumberedSource, numbered
-from tests.campaigns import runs
+from tests.campaigns import runs, sampled
 from tests.partitionings.outside import ByRange, Everywhere, Mirrored
 
-SPLITS, COUNT, SEEDS, RUNS = 3, 12, runs(3), runs(6)
+SPLITS, COUNT, SEEDS, RUNS = 3, 12, sampled(3), runs(6)
 BOUNDS = (3, 6, 7, 10)
 TABLE = pa.table({"n": range(36), "place": [n % 12 for n in range(36)]})
 

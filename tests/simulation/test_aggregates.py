@@ -21,10 +21,10 @@ from minirt.state.array_table import ArrayTable
 from minirt.testing import TransactionalSink, simulate
 from minirt.testing.conformance.sources import NumberedSource, numbered
 from minirt.testing.options import drawn_options
-from tests.campaigns import runs, seeds
+from tests.campaigns import sampled, seeds
 
 SPLITS, COUNT, PARTS = 3, 20, 3
-RUNS, SEEDS = runs(2), 100
+RUNS, SEEDS = sampled(2), 100
 ROUND_S = 0.002
 EMITS: dict[str, Any] = {"updates": "updates", "interval": "3ms", "end": "end"}
 DAY = dt.date(2024, 1, 1)

@@ -16,10 +16,10 @@ from minirt.state.keyed import KeyedState
 from minirt.state.segments import Segments
 from minirt.storage.checkpoints import CheckpointStorage
 from minirt.storage.part_writer import PartWriter
-from tests.campaigns import runs, seeds
+from tests.campaigns import sampled, seeds
 from tests.simulation.aggregating import run_aggregating
 
-RUNS = runs(2)
+RUNS = sampled(2)
 SEEDS = 300
 EXACT_MODES = sorted(name for name, mode in MODES.items() if mode.exactly_once)
 

@@ -15,12 +15,12 @@ import minirt as rt
 from minirt.data import civil_time, keys
 from minirt.testing import TransactionalSink, simulate
 from minirt.testing.conformance.sources import NumberedSource, numbered
-from tests.campaigns import runs
+from tests.campaigns import sampled
 
 SPLITS, COUNT = 3, 30
 ZONE = ZoneInfo("Europe/Berlin")
 NIGHTS = [dt.datetime(2024, 10, 27, 1, 30), dt.datetime(2024, 3, 31, 1, 30)]
-RUNS, SEEDS = runs(4), 40
+RUNS, SEEDS = sampled(4), 40
 
 
 def civil(record: tuple[str, int, int]) -> dict[str, Any]:

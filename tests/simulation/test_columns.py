@@ -16,9 +16,9 @@ from minirt.modes import MODES
 from minirt.modes.aligned_with_timeout import AlignedWithTimeout
 from minirt.protocol.barriers import CheckpointMode
 from minirt.testing import Faults, TransactionalSink, simulate
-from tests.campaigns import runs
+from tests.campaigns import sampled
 
-RUNS = runs(4)
+RUNS = sampled(4)
 MODES_TRIED = [*MODES.values(), AlignedWithTimeout(timeout=None, switch_below=100)]
 KEYS = ["a", "b", None, "c"]
 ROWS = [{"n": n, "k": KEYS[n % 4], "t": 100 + n - n % 3} for n in range(24)]

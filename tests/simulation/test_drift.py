@@ -88,9 +88,17 @@ class World:
         )
         joined.sink(self.out, uid="out")
 
-    def run(self, seed: int, mode: Any = "aligned", faults: Faults | None = None) -> list[int]:
+    def run(
+        self,
+        seed: int,
+        mode: Any = "aligned",
+        faults: Faults | None = None,
+        steps_max: int = 60_000,
+    ) -> list[int]:
         checkpointing = rt.Checkpointing("simulated://", interval="20ms", mode=mode)
-        simulate(self.env, seed=seed, checkpointing=checkpointing, faults=faults).check()
+        simulate(
+            self.env, seed=seed, checkpointing=checkpointing, faults=faults, steps_max=steps_max
+        ).check()
         return sorted(row["n"] for row in self.out.rows)
 
 
@@ -162,9 +170,11 @@ def test_a_stretch_without_records_is_passed() -> None:
 def test_sources_that_are_never_told_how_far_they_may_go_are_noticed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    steps_max = 20_000
+    assert World(slow_source(), DRIFT_MS).run(0, steps_max=steps_max) == [*range(COUNT)]
     monkeypatch.setattr(DriftLimits, "on_progress", lambda self, subtask, progress: [])
     with pytest.raises(AssertionError, match=r"no progress|not finished"):
-        World(slow_source(), DRIFT_MS).run(0)
+        World(slow_source(), DRIFT_MS).run(0, steps_max=steps_max)
 
 
 def test_a_gate_that_holds_nobody_is_noticed(

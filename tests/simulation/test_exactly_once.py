@@ -14,12 +14,12 @@ from minirt.modes.epoch import Epoch
 from minirt.protocol.barriers import CheckpointMode
 from minirt.testing import Faults, simulate
 from minirt.testing.conformance.campaign import Tally
-from tests.campaigns import runs
+from tests.campaigns import sampled
 from tests.simulation.counting import HASTY_ROWS, SPILLING, CountingJob, run_counting
 from tests.simulation.soak import run_seed
 
-RANDOM_JOBS = runs(40)
-COUNTING_JOBS = runs(80)
+RANDOM_JOBS = sampled(40)
+COUNTING_JOBS = sampled(80)
 EXACT_MODES = {
     "aligned": MODES["aligned"],
     "unaligned": MODES["unaligned"],
@@ -61,13 +61,13 @@ def test_every_checkpoint_of_the_counting_job_is_a_consistent_cut(mode: Checkpoi
 
 @pytest.mark.parametrize("mode", EXACT_MODES.values(), ids=EXACT_MODES)
 def test_what_waits_on_disk_is_part_of_a_consistent_cut_too(mode: CheckpointMode) -> None:
-    for seed in range(runs(8)):
+    for seed in range(sampled(8)):
         assert run_counting(seed, mode=mode, options=SPILLING) == [], f"seed {seed}"
 
 
 @pytest.mark.parametrize("mode", EXACT_MODES.values(), ids=EXACT_MODES)
 def test_rows_that_leave_on_demand_and_fill_little_are_part_of_it(mode: CheckpointMode) -> None:
-    for seed in range(runs(6)):
+    for seed in range(sampled(6)):
         assert run_counting(seed, mode=mode, options=HASTY_ROWS) == [], f"seed {seed}"
 
 
@@ -84,7 +84,7 @@ def test_the_cut_is_looked_at(mode: CheckpointMode) -> None:
 
 @pytest.mark.parametrize("name", sorted(MODES))
 def test_without_faults_every_mode_gives_each_record_once(name: str) -> None:
-    for seed in range(runs(6)):
+    for seed in range(sampled(6)):
         job = CountingJob([3])
         result = job.run(seed, mode=name, faults=Faults.none()).check()
         assert result.restarts == 0
@@ -93,7 +93,7 @@ def test_without_faults_every_mode_gives_each_record_once(name: str) -> None:
 
 def test_at_least_once_loses_nothing_and_does_repeat() -> None:
     duplicated = 0
-    for seed in range(runs(25)):
+    for seed in range(sampled(25)):
         job = CountingJob([2, 3])
         job.run(seed, mode="at_least_once").check()
         assert job.wrong(exactly_once=False) == [], f"seed {seed}"
@@ -103,7 +103,7 @@ def test_at_least_once_loses_nothing_and_does_repeat() -> None:
 
 @pytest.mark.filterwarnings("ignore::ResourceWarning")  # Processes that vanish leave files open.
 def test_files_are_committed_exactly_once(tmp_path: Path) -> None:
-    for seed in range(runs(12)):
+    for seed in range(sampled(12)):
         folder = tmp_path / str(seed)
         env = rt.Environment(parallelism=2)
         numbers = env.source(rt.SequenceSource(30, splits=3), uid="numbers")

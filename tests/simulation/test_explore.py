@@ -38,7 +38,7 @@ from minirt.storage.parts import encode_part, part_checksum
 from minirt.testing import TransactionalSink
 from minirt.testing.exploration import ExplorationResult, Violation, explore
 from minirt.testing.exploration.local_states import UnrepeatableError
-from tests.campaigns import runs
+from tests.campaigns import sampled
 from tests.simulation import explore as command_line
 from tests.simulation.small_jobs import Checker, SmallJob, build, explore_job
 
@@ -56,7 +56,7 @@ SHORT_LINE = SmallJob("shuffle", 1, 1, 1)
 
 # Every mode, in as many interleavings as time allows; the command line explores to the end.
 
-STATES_MAX = runs(2_700)
+STATES_MAX = sampled(2_700, 4)
 
 
 @EVERY_MODE

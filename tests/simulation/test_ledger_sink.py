@@ -11,10 +11,10 @@ from minirt.io.base import CommitterContext, SinkCommitter
 from minirt.io.ledger import LedgerCommitter, LedgerEntry
 from minirt.testing import simulate
 from minirt.testing.sinks import FakeSystem, FakeSystemSink
-from tests.campaigns import runs
+from tests.campaigns import sampled
 
 COUNT = 24
-RUNS = runs(12)
+RUNS = sampled(12)
 MODES = ("aligned", "unaligned")
 
 

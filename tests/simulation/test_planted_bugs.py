@@ -53,7 +53,7 @@ from minirt.testing import Faults
 from minirt.testing.clock import ProcessClock
 from minirt.testing.conformance.cases import Case, draw_case, run_case
 from minirt.testing.conformance.drawing import impure_plan, timer_plan
-from tests.campaigns import runs, seeds
+from tests.campaigns import sampled, seeds
 from tests.simulation.counting import SPILLING, run_counting
 from tests.simulation.soak import draw_timeout, run_seed
 
@@ -135,7 +135,7 @@ def test_without_a_planted_bug_nothing_is_noticed() -> None:
         output_of_random_jobs,
         timers,
     ):
-        for seed in range(runs(6)):
+        for seed in range(sampled(6)):
             assert search(seed) == []
 
 
@@ -366,7 +366,7 @@ def test_recovered_records_that_are_given_to_every_new_subtask(monkeypatch: Patc
 
 def test_recovered_records_that_are_not_captured_again(monkeypatch: Patch) -> None:
     monkeypatch.setattr(RecoveredChannels, "remaining", lambda self: [])
-    assert_noticed(random_jobs_unaligned, "no consistent cut", first=208)
+    assert_noticed(random_jobs_unaligned, "no consistent cut", first=232)
 
 
 def test_a_reached_channel_that_is_captured_as_well(monkeypatch: Patch) -> None:
@@ -459,4 +459,4 @@ def test_uploads_of_a_checkpoint_that_was_given_up_without_their_output(monkeypa
         return replace(upload, sections={}, references=(), in_flight=(), prepared=())
 
     monkeypatch.setattr(SnapshotUpload, "without_state", without_output)
-    assert_noticed(random_jobs, "no consistent cut", "lost", first=57)
+    assert_noticed(random_jobs, "no consistent cut", "lost", first=165)

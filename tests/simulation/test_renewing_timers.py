@@ -18,14 +18,14 @@ from minirt.testing.conformance.sources import (
     event_time,
     numbered,
 )
-from tests.campaigns import runs
+from tests.campaigns import sampled
 
 SPLITS, COUNT, KEYS = 3, 12, 5
 FAR = 10**14
 """Later than whatever a simulation lives to see."""
 
 EXACTLY_ONCE = sorted(name for name, mode in MODES.items() if mode.exactly_once)
-RUNS, SEEDS = runs(4), 60
+RUNS, SEEDS = sampled(4), 60
 
 
 def key_of(record: Any) -> int:

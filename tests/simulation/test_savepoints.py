@@ -22,12 +22,12 @@ from minirt.runtime.coordinator.storage_tasks import StorageTasks
 from minirt.runtime.subtask.subtask import Subtask
 from minirt.testing import Faults, Requests, SimulationResult, simulate
 from minirt.testing.conformance.sources import NumberedSource
-from tests.campaigns import runs, seeds
+from tests.campaigns import sampled, seeds
 from tests.simulation.counting import EXPECTED, CountingJob, remembered_in
 
 EXACT_MODES = sorted(name for name, mode in MODES.items() if mode.exactly_once)
 REQUESTS = Requests(savepoints=3, stops=2, drains=1)
-RUNS = runs(16)
+RUNS = sampled(16)
 SEEDS = 200
 """Within so many each planted bug must be noticed."""
 
@@ -57,7 +57,7 @@ def test_a_job_that_is_stopped_and_started_elsewhere_puts_out_everything_once(mo
 
 
 def test_at_least_once_loses_nothing() -> None:
-    for seed in range(RUNS):
+    for seed in range(sampled(16)):
         job = CountingJob([2, 3])
         job.run(seed, mode="at_least_once", requests=REQUESTS).check()
         assert job.wrong(exactly_once=False) == [], f"seed {seed}"
@@ -109,7 +109,7 @@ def shown(seed: int) -> Counter[Any] | None:
 
 
 def test_behind_an_aligned_stop_even_a_sink_without_transactions_shows_nothing() -> None:
-    for seed in range(RUNS):
+    for seed in range(sampled(16)):
         assert shown(seed) in (None, EXPECTED), f"seed {seed}"
 
 
@@ -147,7 +147,7 @@ def test_retention_that_deletes_what_is_still_to_be_copied(monkeypatch: Patch) -
         found = run(seed, faults=failing_commits, requests=Requests(savepoints=8))[1]
         return [] if any("the job failed" in problem for problem in found) else found
 
-    assert not any(wrong(seed) for seed in range(runs(15)))
+    assert not any(wrong(seed) for seed in range(sampled(15)))
     monkeypatch.setattr(Savepoints, "needed", frozenset())
     assert_noticed(wrong, first=89)
 
@@ -177,7 +177,7 @@ def test_sources_that_are_not_paused_when_the_job_is_stopped(monkeypatch: Patch)
 def test_sources_that_stay_paused_after_a_stop_that_failed(monkeypatch: Patch) -> None:
     failing_stops = replace(Faults.none(), storage_errors=40)
     stops = Requests(stops=8)
-    assert not any(run(s, faults=failing_stops, requests=stops)[1] for s in range(runs(15)))
+    assert not any(run(s, faults=failing_stops, requests=stops)[1] for s in range(sampled(15)))
     obey = Subtask.obey
 
     def for_ever(self: Subtask, command: SubtaskCommand) -> None:
@@ -185,4 +185,4 @@ def test_sources_that_stay_paused_after_a_stop_that_failed(monkeypatch: Patch) -
             obey(self, command)
 
     monkeypatch.setattr(Subtask, "obey", for_ever)
-    assert_noticed(lambda seed: run(seed, faults=failing_stops, requests=stops)[1], first=20)
+    assert_noticed(lambda seed: run(seed, faults=failing_stops, requests=stops)[1], first=34)

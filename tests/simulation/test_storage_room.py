@@ -12,10 +12,10 @@ import pytest
 from minirt.state import segments
 from minirt.storage.deletion import Deletion, plan_deletion
 from minirt.testing import Faults, Requests, SimulationResult, user
-from tests.campaigns import runs, seeds
+from tests.campaigns import sampled, seeds
 from tests.simulation.aggregating import AggregatingJob
 
-RUNS, SEEDS = runs(8), 200
+RUNS, SEEDS = sampled(8), 200
 FULL = replace(Faults(), full_disks=6, storage_errors=8)
 DELETES = Requests(deletes=8)
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import minirt as rt
 from minirt.testing import Faults, TransactionalSink, simulate
-from tests.campaigns import runs
+from tests.campaigns import sampled
 
 RECORDS = 60
 _COMMITS = re.compile(r"coordinator (\d+): commit a handle$")
@@ -22,7 +22,7 @@ def late_commits(trace: Sequence[str]) -> int:
 
 def test_who_commits_late_repeats_and_loses_nothing() -> None:
     late = 0
-    for seed in range(runs(60)):
+    for seed in range(sampled(60)):
         sink = TransactionalSink()
         env = rt.Environment(parallelism=2)
         numbers = env.source(rt.SequenceSource(RECORDS, splits=3), uid="numbers")
