@@ -43,13 +43,14 @@ def outlive_readers() -> None:
     """Have standard output and standard error of this process outlive whoever reads them.
 
     Streams that somebody has put in their place are left alone. Descriptors that are closed lead
-    nowhere from now on: else the next file or socket would be taken for standard output.
+    nowhere from now on, here and in processes that this one starts: else the next file or socket
+    would be taken for standard output.
     """
     for descriptor in (0, 1, 2):
         try:
             os.fstat(descriptor)
         except OSError:
-            os.open(os.devnull, os.O_RDWR)
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
     for descriptor, name in _STREAMS:
         ours: TextIO | None = getattr(sys, f"__{name}__")
         if getattr(sys, name) is ours:
@@ -79,6 +80,9 @@ def flush_or_drop(stream: TextIO) -> OSError | None:
 
 
 def _outliving(descriptor: int, before: TextIO | None) -> TextIO:
+    if before is None:
+        # It was closed when Python started: what has the number by now is somebody's file or socket.
+        descriptor = os.open(os.devnull, os.O_WRONLY)
     buffer = io.BufferedWriter(_Outlet(descriptor))
     if not isinstance(before, io.TextIOWrapper):
         return io.TextIOWrapper(buffer, encoding="utf-8", errors="backslashreplace")
