@@ -16,7 +16,7 @@ from minirt.pictures.timeline import timeline
 from minirt.testing import Faults, TransactionalSink, simulate
 
 TARGET = Path(__file__).parent / "images/checkpoint.svg"
-SEED, CHECKPOINT = 9, 19
+SEED, CHECKPOINT = 35, 6
 
 
 def picture() -> str:

@@ -57,6 +57,8 @@ class _Topic:
 
 _TOPICS = (
     _Topic("duration_s", "checkpoints took"),
+    # Where a load comes and goes, most checkpoints are taken while there is none.
+    _Topic("duration_p99_s", "99 % of checkpoints took at most"),
     _Topic("in_flight_bytes", "a checkpoint held in flight"),
     _Topic("sink_rate", "sinks got"),
     _Topic("latency_p99_s", "99 % of records reached a sink within"),
@@ -88,7 +90,7 @@ def findings(comparison: Comparison) -> tuple[Finding, ...]:
 def table(comparison: Comparison) -> tuple[tuple[str, ...], list[list[str]]]:
     """The figures that some run has, and a row for each setting."""
     names = (
-        *("duration_s", "whole_s", "completed", "skipped", "forced"),
+        *("duration_s", "duration_p99_s", "whole_s", "completed", "skipped", "forced"),
         *("in_flight_bytes", "state_bytes", "protocol_rate", "sink_rate"),
         *("latency_p50_s", "latency_p99_s", "latency_p999_s", "first_new_s", "caught_up_s"),
         *("rollback_s", "processed_twice", "cpu", "rss_bytes"),

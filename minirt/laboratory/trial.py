@@ -45,6 +45,7 @@ _TAKEN = {
     "checkpointing.storage": "each run has a folder of its own",
     "options.metrics_port": "figures are taken otherwise",
     "options.metrics_host": "figures are taken otherwise",
+    "options.control": "runs follow each other, and nobody asks them for anything",
 }
 """What a comparison sets itself, and what to say to those who set it too."""
 
@@ -197,7 +198,7 @@ def _settings(
         restart = Restart.fixed_delay(attempts=None, delay="0s")
         notes.append("Jobs restart at once, and as often as they are killed.")
     given = read_settings(None, None, assignments, {"checkpointing.mode": request.setting.mode})
-    options: Options = dataclasses.replace(own.options, metrics_port=None)
+    options: Options = dataclasses.replace(own.options, metrics_port=None, control=None)
     applied = apply_settings(
         given, JobSettings(checkpointing=checkpointing, restart=restart, options=options)
     )

@@ -22,7 +22,9 @@ from minirt.protocol.subtask_commands import SubtaskCommand
 from minirt.runtime.cluster.cluster import Receivers
 from minirt.runtime.control.messages import PeerBack, PeerLost, SentCommand
 from minirt.runtime.control.package import Deployment, JobPackage
+from minirt.runtime.input.service_log import LogFiles
 from minirt.testing.faults import INJECTED, Chaos
+from minirt.testing.memory_files import MemoryFiles
 from minirt.testing.schedule import Schedule
 from minirt.testing.simulated_channel import SimulatedChannel
 from minirt.testing.subtask_actor import SubtaskEnd
@@ -57,6 +59,7 @@ class SimulatedCluster:
         self._graph: ExecutionGraph = package.load_graph()
         self._placement = placement
         self._problem = problem
+        self.order_files: LogFiles = MemoryFiles()
         self._greeted = 0
         self._connected: set[ChannelId] = set()
         self._awaited: set[ChannelId] = set()

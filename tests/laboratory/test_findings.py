@@ -20,6 +20,20 @@ def test_a_difference_names_both_figures_and_how_much_it_is():
     assert first.endswith("119 times less (p = 0.1).")
 
 
+def test_a_peak_that_most_checkpoints_do_not_see_is_told():
+    made = comparison()
+    most = [replace(one, duration_s=0.015) for one in made.runs[1].checkpoints]
+    quick = replace(made.runs[1], checkpoints=tuple(most))
+    peaked = replace(quick, checkpoints=(*most[:-1], replace(most[-1], duration_s=6.0)))
+    runs = tuple(replace((peaked, quick)[one.setting], setting=one.setting) for one in made.runs)
+    told = words(replace(made, runs=runs), "differs")
+    assert (
+        "99 % of checkpoints took at most 15 ms with unaligned, 6 s with aligned: 400 times less (p = 0.1)."
+        in told
+    )
+    assert not any(one.startswith("Checkpoints took") for one in told)
+
+
 def test_what_is_within_the_noise_is_called_so():
     [*_, noise] = words(comparison(), "noise")
     assert noise.startswith("Within the noise between unaligned and aligned: records at sinks (")

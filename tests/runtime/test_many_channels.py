@@ -6,18 +6,22 @@ from pathlib import Path
 
 import pytest
 
-from tests.runtime.many_channels import measure
+from tests.runtime.many_channels import Cost, measure
 from tests.runtime.processes import needs_proc
 
 pytestmark = [pytest.mark.processes, needs_proc]
 
 OTHER_SOCKETS = 4
 """To the coordinator: control connection and lifeline. Within the worker: a pair that wakes its loop."""
+OTHER_FILES = 10
+"""Standard streams, a selector, a pipe that wakes it, and what an upload has open."""
 RUNNING_S_MAX = 10.0
 
 
-def sockets_max(workers: int) -> int:
-    return 2 * (workers - 1) + OTHER_SOCKETS
+def assert_bounded_by_workers(cost: Cost) -> None:
+    """A connection each way to each other worker, whatever the number of channels."""
+    assert cost.sockets <= 2 * (cost.processes - 1) + OTHER_SOCKETS
+    assert cost.descriptors <= cost.sockets + OTHER_FILES
 
 
 @pytest.mark.parametrize(("parallelism", "workers"), [(4, 2), (12, 3)])
@@ -29,7 +33,7 @@ def test_sockets_are_bounded_by_workers_and_a_kill_loses_nothing(
         parallelism, workers, tmp_path, count=count, per_second=4_000, interval="300ms", kills=1
     )
     assert cost.processes == workers
-    assert cost.sockets <= sockets_max(workers)
+    assert_bounded_by_workers(cost)
     assert cost.restarts == 1
     assert sorted(cost.rows) == list(range(count))
 
@@ -41,7 +45,8 @@ def test_at_parallelism_128_the_job_soon_runs_and_kills_lose_nothing(
 ) -> None:
     count = 40_000
     cost = measure(128, workers, tmp_path, count=count, per_second=2_000, kills=3)
-    assert cost.running_s < RUNNING_S_MAX
-    assert cost.sockets <= sockets_max(workers)
+    assert cost.processes == workers
+    assert_bounded_by_workers(cost)
     assert cost.restarts == 3
     assert sorted(cost.rows) == list(range(count))
+    assert cost.running_s < RUNNING_S_MAX

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import pyarrow as pa
 import pyarrow.compute as pc
 
 import minirt as rt
 from benchmarks.nexmark.events import Events
+from benchmarks.nexmark.queries.query import DAY, MINUTE
 
 _SMALL_PRICE, _LARGE_PRICE = 10_000, 1_000_000
 """Bids below the one, from it on, and from the other on are counted apart."""
 
-_PRICE, _TIME = pc.field("price"), pc.field("dateTime")
-_DAY = _TIME.cast(pa.date32())
+_PRICE = pc.field("price")
 
 _RANKS = {
     "rank1": _PRICE < _SMALL_PRICE,
@@ -41,7 +40,7 @@ def _distinct_counts() -> list[rt.Aggregate]:
 def q15(events: Events) -> rt.Stream:
     """Bids of each day: how many, of how many bidders, on how many auctions."""
     bids = events.bids("auction", "bidder", "price", "dateTime").select(
-        "auction", "bidder", "price", day=_DAY
+        "auction", "bidder", "price", day=DAY
     )
     return bids.key_by("day").aggregate(*_counts(), *_distinct_counts(), uid="statistics")
 
@@ -49,7 +48,7 @@ def q15(events: Events) -> rt.Stream:
 def q16(events: Events) -> rt.Stream:
     """The same of each channel and day, with the minute of the last bid."""
     bids = events.bids("channel", "auction", "bidder", "price", "dateTime").select(
-        "channel", "auction", "bidder", "price", day=_DAY, at=pc.strftime(_TIME, "%H:%M")
+        "channel", "auction", "bidder", "price", day=DAY, at=MINUTE
     )
     return bids.key_by("channel", "day").aggregate(
         rt.Max("at", "minute"), *_counts(), *_distinct_counts(), uid="statistics"
@@ -58,7 +57,7 @@ def q16(events: Events) -> rt.Stream:
 
 def q17(events: Events) -> rt.Stream:
     """Bids on each auction on each day: how many, and their prices."""
-    prices = events.bids("auction", "price", "dateTime").select("auction", "price", day=_DAY)
+    prices = events.bids("auction", "price", "dateTime").select("auction", "price", day=DAY)
     return prices.key_by("auction", "day").aggregate(
         *_counts(),
         rt.Min("price", "min_price"),
