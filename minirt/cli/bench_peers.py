@@ -19,8 +19,8 @@ MILLION_RECORDS_PER_S: Mapping[str, Mapping[str, str]] = {
 """By case and system, minirt itself beside them; with `placement="slots"` and every update to the sink."""
 
 CHECKPOINT_MS: Mapping[tuple[str, str], Mapping[str, str]] = {
-    ("at the end", "0.1 ms"): {"minirt": "20", "flink": "27"},
-    ("at the end", "1 ms"): {"minirt": "24", "flink": "18.5"},
+    ("at the end", "0.1 ms"): {"minirt": "10.4", "flink": "24"},
+    ("at the end", "1 ms"): {"minirt": "10.2", "flink": "26"},
 }
 """Unaligned, by where the slow map is and how long a record takes there: `python -m benchmarks.modes`."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from statistics import median
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from tests.campaigns import runs
 COUNT, KEYS, STEP_MS = 180, 3, 10
 DRIFT_MS, GAP_MS = 100, 1_000_000
 RUNS = runs(1)
+COMPARED = runs(3)
 
 
 class Paced(rt.Source):
@@ -126,13 +128,15 @@ def held_without_faults(seed: int, drift_ms: int | None, most: list[int]) -> int
     return most[0]
 
 
+def usually_held(drift_ms: int | None, most: list[int]) -> float:
+    """The median: a schedule may let the slow source go first, or records pile up on their way."""
+    return median(held_without_faults(seed, drift_ms, most) for seed in range(COMPARED))
+
+
 def test_a_join_holds_no_more_than_the_drift(most_held: list[int]) -> None:
     """Beside the drift: what is under way, since the slow source is read further than is joined."""
-    for seed in range(RUNS):
-        within = held_without_faults(seed, DRIFT_MS, most_held)
-        without = held_without_faults(seed, None, most_held)
-        assert within < 0.4 * COUNT, f"seed {seed}"
-        assert without > 0.6 * COUNT, f"seed {seed}"
+    assert usually_held(DRIFT_MS, most_held) < 0.4 * COUNT
+    assert usually_held(None, most_held) > 0.6 * COUNT
 
 
 @pytest.mark.parametrize("mode", [name for name, mode in MODES.items() if mode.exactly_once])
@@ -181,4 +185,4 @@ def test_a_gate_that_holds_nobody_is_noticed(
     monkeypatch: pytest.MonkeyPatch, most_held: list[int]
 ) -> None:
     monkeypatch.setattr(DriftGate, "holds", lambda self, newest_ms: False)
-    assert held_without_faults(0, DRIFT_MS, most_held) > 0.6 * COUNT
+    assert usually_held(DRIFT_MS, most_held) > 0.6 * COUNT
