@@ -105,8 +105,7 @@ class CheckpointStorage(PartWriter):
         generation = self._generation + 1
         if self._generation == 0:
             generation = next_generation(self.manifest_keys(), self.claims())
-        who = f"process {os.getpid()} of host {socket.gethostname()}"
-        claimant = f"{who}{_SINCE}{time.time():.3f}\n".encode() + self._mark
+        claimant = f"{self._holder()}{_SINCE}{time.time():.3f}\n".encode() + self._mark
         for _ in range(_CLAIM_ATTEMPTS):
             path = CheckpointPaths.claim(generation)
             if self._create_surely(path, claimant) or self._is_own(path):
@@ -335,6 +334,10 @@ class CheckpointStorage(PartWriter):
         return CheckpointStorage(store, self._inline_bytes_max, self._history_entries)
 
     # Internals
+
+    def _holder(self) -> str:
+        """What messages call the coordinator that has claimed a generation through this object."""
+        return f"process {os.getpid()} of host {socket.gethostname()}"
 
     def _create(self, path: str, data: bytes | Iterable[bytes]) -> bool:
         self._created.add(path)

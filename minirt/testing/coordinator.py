@@ -276,7 +276,14 @@ def _gated(graph: ExecutionGraph, gate: Gate, problem: Callable[[str], None]) ->
     return replace(graph, vertices=vertices)
 
 
+class _SimulatedStorage(CheckpointStorage):
+    """Names no process of this machine: what a run says follows from its seed alone."""
+
+    def _holder(self) -> str:
+        return "a simulated process"
+
+
 def _storage(surroundings: Surroundings, gate: Gate, job: SimulatedJob) -> CheckpointStorage:
     store = SimulatedStore(surroundings.storage_url, surroundings.disks, gate)
     limits = job.options.limits
-    return CheckpointStorage(store, limits.inline_snapshot_bytes, limits.history_entries)
+    return _SimulatedStorage(store, limits.inline_snapshot_bytes, limits.history_entries)
