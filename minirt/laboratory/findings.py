@@ -275,6 +275,8 @@ def _about_failures(comparison: Comparison) -> Iterator[Finding]:
                 "wrong",
                 f"With {label} {len(without_kill)} checkpoints failed: {without_kill[0].reason}.",
             )
+        if comparison.kills and own and not any(run.kills for run in own):
+            yield Finding("wrong", f"With {label} no worker was killed: its runs were over before.")
         lost = [kill for run in own for kill in run.kills if kill.first_new_record_s is None]
         if lost:
             yield Finding(

@@ -78,6 +78,18 @@ def test_a_setting_without_a_checkpoint_is_told():
     )
 
 
+def test_a_setting_whose_runs_end_before_the_first_kill_is_told():
+    made = comparison()
+    runs = tuple(replace(run, kills=()) if run.setting == 0 else run for run in made.runs)
+    said = "With aligned no worker was killed"
+    planned = replace(made, runs=runs, kill_every_s=2.0)
+    assert [one for one in words(planned, "wrong") if "killed" in one] == [
+        f"{said}: its runs were over before."
+    ]
+    unplanned = replace(planned, kill_every_s=None, kill_at_s=())
+    assert not any(said in one for one in words(unplanned, "wrong"))
+
+
 def test_runs_without_a_checkpoint_are_told_beside_those_with_some():
     made = comparison()
     runs = tuple(
