@@ -19,7 +19,8 @@ ARCHIVE = Path(sys.prefix) / "spark-classes.jsa"
 _VARIABLE = "PYSPARK_SUBMIT_ARGS"
 _QUIET = "-Xlog:disable -Xlog:all=error:stderr"
 """Else a JVM that goes without the file says so among what programs print."""
-_END_S = 120
+_END_S = 600
+"""How long a JVM may take to write it, in seconds, while other parts of the tests keep the cores busy."""
 
 
 def use() -> None:
