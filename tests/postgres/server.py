@@ -101,6 +101,13 @@ class Postgres:
             for statement in statements:
                 connection.execute(statement.encode())
 
+    def ask_password(self, user: str, password: str) -> None:
+        """Make a user who gets in by that password alone."""
+        self.run(f"CREATE USER {user} PASSWORD '{password}'")
+        rules = self._data / "pg_hba.conf"
+        rules.write_text(f"host all {user} 127.0.0.1/32 scram-sha-256\n{rules.read_text()}")
+        self.run("SELECT pg_reload_conf()")
+
     def rows(self, query: str) -> list[tuple[Any, ...]]:
         """What a reader sees that is none of ours."""
         with psycopg.connect(self.uri) as connection:

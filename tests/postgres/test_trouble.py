@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import shutil
+import signal
 import socket
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
 
 import minirt as rt
 from minirt.storage.store import ObjectStore
-from minirt_connectors.postgres import PostgresSink
+from minirt_connectors.postgres import PostgresChangesSource, PostgresSink, PostgresSource
 from minirt_connectors.postgres.server import CONNECT_TIMEOUT_S
 from tests.coordinators import committer, prepared
 from tests.disks import grow, small_disk
@@ -21,6 +25,7 @@ from tests.postgres.server import Postgres
 from tests.runtime.processes import wait_until
 
 pytestmark = [pytest.mark.postgres, pytest.mark.processes]
+READ = 50_000
 
 
 @pytest.mark.parametrize("mode", ["append", "upsert"])
@@ -85,6 +90,76 @@ def test_who_may_only_insert_can_write(server: Postgres, table: str, tmp_path: P
         assert server.rows("SELECT count(*) FROM results") == [(10,)]
     finally:
         server.run("DROP OWNED BY clerk", "DROP USER clerk")
+
+
+def ends(uri: str) -> list[rt.Source | rt.Sink]:
+    return [
+        PostgresSink(uri, "results"),
+        PostgresSource(uri, "results", key="id"),
+        PostgresChangesSource(uri, "changes", slot="nobody"),
+    ]
+
+
+def test_a_password_that_is_wrong_is_told_before_the_start_and_not_shown(
+    server: Postgres, table: str
+) -> None:
+    server.ask_password("careful", "the-right-word")
+    try:
+        server.run(f"GRANT ALL ON {table} TO careful", "GRANT CREATE ON SCHEMA public TO careful")
+        place = server.uri.rpartition("@")[2]
+        PostgresSink(f"postgresql://careful:the-right-word@{place}", table).validate()
+        for end in ends(f"postgresql://careful:some-other-word@{place}"):
+            with pytest.raises(rt.ConfigurationError, match="password authentication") as caught:
+                end.validate()
+            assert "word@" not in str(caught.value)
+            assert "some-other-word" not in str(caught.value)
+    finally:
+        server.run("DROP OWNED BY careful", "DROP USER careful")
+
+
+def test_a_server_that_is_down_is_told_by_whoever_reads() -> None:
+    for end in ends("postgresql://me:secret-word@127.0.0.1:1/db")[1:]:
+        began = time.monotonic()
+        with pytest.raises(rt.ConfigurationError, match=r"127\.0\.0\.1:1/db") as caught:
+            end.validate()
+        assert "secret-word" not in str(caught.value)
+        assert time.monotonic() - began < 10
+
+
+def test_a_source_without_its_table_is_refused(server: Postgres) -> None:
+    with pytest.raises(rt.ConfigurationError, match="has no table"):
+        PostgresSource(server.uri, "nowhere", key="id").validate()
+
+
+def test_a_source_goes_on_when_its_server_comes_back(
+    server: Postgres, table: str, tmp_path: Path
+) -> None:
+    server.run(
+        f"ALTER TABLE {table} ADD PRIMARY KEY (id)",
+        f"INSERT INTO {table} SELECT n, 'row ' || n FROM generate_series(1, {READ}) n",
+    )
+    env = rt.Environment("from-postgres", parallelism=2)
+    rows = env.source(PostgresSource(server.uri, table, key="id"), uid="rows")
+    rows.map(slowly, uid="slow").sink(rt.JsonlSink(tmp_path / "out"), uid="out")
+    job = env.start(
+        checkpointing=rt.Checkpointing(tmp_path / "chk", interval=0.1, tolerable_failures=1000),
+        restart=rt.Restart.fixed_delay(None, 0.1),
+    )
+    wait_until(lambda: any((tmp_path / "out").rglob("*.jsonl")), "there is output", 60)
+    server.restart(signal.SIGQUIT)
+    result = job.wait(60)
+    lines = [
+        line
+        for file in (tmp_path / "out").rglob("*.jsonl")
+        for line in file.read_text().split("\n")[:-1]
+    ]
+    assert sorted(json.loads(line)["id"] for line in lines) == [*range(1, READ + 1)]
+    assert result.restarts > 0
+
+
+def slowly(row: dict[str, Any]) -> dict[str, Any]:
+    time.sleep(0.0002)
+    return row
 
 
 def test_a_server_that_says_nothing_is_told_within_ten_seconds() -> None:
