@@ -57,6 +57,13 @@ class BadRecord:
     error: str
     raw: bytes | None = None
 
+    @classmethod
+    def of(cls, location: str, data: bytes, error: str, *, binary: bool = False) -> BadRecord:
+        """One of these bytes, which are text in UTF-8 unless `binary` or a look at them says else."""
+        text = data.decode(errors="replace")
+        is_text = not binary and text.encode() == data
+        return cls(location, text, error, None if is_text else data)
+
     def to_plain(self) -> dict[str, Any]:
         plain = {"location": self.location, "text": self.text, "error": self.error}
         return plain if self.raw is None else {**plain, "raw": self.raw}

@@ -203,7 +203,7 @@ class BadLines:
             raise SourceDataError(f"{location}: {error}: {_shown(text)}")
         self.count += 1
         if self._on_error == "side_output":
-            self._kept.append(BadRecord(location, text.decode(errors="replace"), error))
+            self._kept.append(BadRecord.of(location, text, error))
 
     def take(self) -> list[BadRecord]:
         """The bad lines that were kept since the last call."""

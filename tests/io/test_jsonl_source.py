@@ -133,6 +133,7 @@ def test_bad_lines_are_handed_over_once_with_place_and_text(damaged: Path) -> No
     assert reader.read() == [{"a": 1}, {"a": 2}, None]
     bad = reader.take_bad_records()
     assert [record.text for record in bad] == BAD_TEXTS
+    assert [record.raw for record in bad] == [None, None, None, None, b'"\xff"']
     assert bad[1].location == f"{damaged}, byte 16"
     assert "JSON" in bad[1].error
     assert reader.take_bad_records() == []

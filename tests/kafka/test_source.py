@@ -125,7 +125,13 @@ def test_values_that_do_not_parse_fail_or_go_where_they_are_told_to(cluster: Clu
             found += batch
         bad = reader.take_bad_records()
         assert (found, reader.skipped) == ([{"n": 1}, {"n": 2}], 2)
-        assert len(bad) == (2 if on_error == "side_output" else 0)
+        expected = {
+            f"{topic}, partition 0, offset 1": b"\xff{",
+            f"{topic}, partition 0, offset 3": None,
+        }
+        assert {one.location: one.raw for one in bad} == (
+            expected if on_error == "side_output" else {}
+        )
         reader.close()
 
 

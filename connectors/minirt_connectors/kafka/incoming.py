@@ -121,16 +121,15 @@ class Decoder:
         return records
 
     def _report(self, message: Any, reason: str) -> None:
-        text = message.value() or b""
+        value = message.value() or b""
         if self._on_error == "fail":
-            shown = repr(text[:_SHOWN].decode(errors="replace"))
-            size = f"… ({len(text)} bytes)" if len(text) > _SHOWN else ""
+            shown = repr(value[:_SHOWN].decode(errors="replace"))
+            size = f"… ({len(value)} bytes)" if len(value) > _SHOWN else ""
             raise SourceDataError(f"{self._place(message)}: {reason}: {shown}{size}")
         self.skipped += 1
         if self._on_error == "side_output":
-            raw = text if self._format.binary else None
-            shown = text.decode(errors="replace")
-            self._kept.append(BadRecord(self._place(message), shown, reason, raw))
+            place, binary = self._place(message), self._format.binary
+            self._kept.append(BadRecord.of(place, value, reason, binary=binary))
 
     def _place(self, message: Any) -> str:
         return f"{self._topic}, partition {message.partition()}, offset {message.offset()}"
