@@ -14,10 +14,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import cloudpickle
 import fsspec
 from fsspec.registry import known_implementations, registry
 
+from minirt import by_value
 from minirt.errors import ConfigurationError
 
 logger = logging.getLogger("minirt.storage")
@@ -112,7 +112,7 @@ class Protocols:
             fsspec.register_implementation(protocol, pickle.loads(registered), clobber=True)
 
 
-class _ClassPickler(cloudpickle.Pickler):  # type: ignore[misc]
+class _ClassPickler(by_value.Pickler):
     """Leaves out what fsspec keeps in each class for one process only: it makes that anew."""
 
     def reducer_override(self, obj: Any) -> Any:

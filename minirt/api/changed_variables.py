@@ -54,8 +54,9 @@ def warn_of_changed_variables(graph: JobGraph) -> None:
             for name in changed_variables(function):
                 logger.warning(
                     "%s: %s changes variable %r, of which each worker has a copy: the program does not "
-                    "see the change, and a restart loses it. Send results to a sink, keep in state what "
-                    "must last, and in an attribute of a process function what a worker has for itself",
+                    "see the change, and a restart loses it. Send results to a sink, and keep in state "
+                    "what must last; a cache, which may get lost, belongs behind functools.cache or in "
+                    "an attribute of the object whose method is called",
                     *(node.label, function.__qualname__, name),
                 )
 

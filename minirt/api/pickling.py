@@ -8,8 +8,7 @@ import types
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-import cloudpickle
-
+from minirt import by_value
 from minirt.errors import ConfigurationError
 from minirt.graph.job_graph import JobGraph
 
@@ -42,7 +41,7 @@ def _check(value: Any, label: str) -> None:
 
 def _problem(value: Any) -> Exception | None:
     try:
-        cloudpickle.dumps(value)
+        by_value.dumps(value)
     except Exception as error:  # objects that refuse raise whatever they like
         return error
     return None
@@ -75,6 +74,8 @@ def _parts(value: Any) -> Iterator[tuple[str, Any]]:
             yield f"variable {name!r} captured by {value.__qualname__}", part
         for part in value.__defaults__ or ():
             yield f"a default argument of {value.__qualname__}", part
+    elif isinstance(value, by_value.CachedFunction):
+        yield from _parts(value.__wrapped__)
     elif isinstance(value, types.MethodType):
         yield f"the object of method {value.__name__}", value.__self__
     elif isinstance(value, functools.partial):

@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterable
 from itertools import chain
 from typing import Any, NamedTuple, NoReturn
 
-import cloudpickle
 import msgpack
 
+from minirt import by_value
 from minirt.data.errors import MalformedDataError, UnsupportedRecordError
 from minirt.data.extensions import CODE_OF, PACK, UNPACK, Code
 from minirt.errors import MinirtError, UserCodeError
@@ -229,7 +229,7 @@ def _pickled(value: Any) -> bytes:
     """What the value's own `__reduce__` raises besides may pass, and is raised as it is."""
     try:
         # Classes of a script travel by value, as no other process can import them.
-        data: bytes = cloudpickle.dumps(value)
+        data: bytes = by_value.dumps(value)
     except _NEVER_PICKLED as error:
         raise UnsupportedRecordError(
             f"a value of type {type(value).__qualname__} cannot be pickled ({error})"

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import logging
+import pickle
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 
-import cloudpickle
-
+from minirt import by_value
 from minirt.config import Options
 from minirt.monitoring.logs import FIELDS
 
@@ -38,9 +38,9 @@ class ProgramLogging:
             if to_stdout or getattr(handler, "stream", None) in (sys.stderr, sys.__stderr__):
                 formatter = handler.formatter or logging.Formatter()
                 try:
-                    pickled = cloudpickle.dumps(formatter)
+                    pickled = by_value.dumps(formatter)
                 except Exception:  # It may hold whatever it likes; the level still counts.
-                    pickled = cloudpickle.dumps(logging.Formatter(logging.BASIC_FORMAT))
+                    pickled = by_value.dumps(logging.Formatter(logging.BASIC_FORMAT))
                 return ProgramLogging(_levels(root), handler.level, to_stdout, pickled)
         return None
 
@@ -50,7 +50,7 @@ class ProgramLogging:
             logging.getLogger(name).setLevel(level)
         handler = logging.StreamHandler(sys.stdout if self.to_stdout else sys.stderr)
         handler.setLevel(self.handler_level)
-        formatter: logging.Formatter = cloudpickle.loads(self.formatter)
+        formatter: logging.Formatter = pickle.loads(self.formatter)
         plain = type(formatter) is logging.Formatter and "operator" not in (formatter._fmt or "")
         handler.setFormatter(_WithPlace(formatter) if plain else formatter)
         logging.getLogger().addHandler(handler)

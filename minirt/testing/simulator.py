@@ -17,8 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from random import Random
 
-import cloudpickle
-
+from minirt import by_value
 from minirt.api.environment import Environment
 from minirt.config import Checkpointing, Options
 from minirt.graph.execution import ExecutionGraph
@@ -95,7 +94,7 @@ def simulate(
     options = at_pace(options or drawn_options(random, round_s), round_s)
     options = replace(options, trace=trace or options.trace)
     forms = [
-        SimulatedJob(graph, cloudpickle.dumps(graph), checkpointing, restart, options)
+        SimulatedJob(graph, by_value.dumps(graph), checkpointing, restart, options)
         for graph in graphs
     ]
     round_steps = max(_turns(graph) for graph in graphs)

@@ -146,6 +146,29 @@ def test_a_job_says_it_once_for_each_variable(caplog):
     ]
 
 
+class Remembering:
+    def __init__(self):
+        self.known = {}
+
+    def __call__(self, record):
+        if record not in self.known:
+            self.known[record] = -record
+        return self.known[record]
+
+
+@functools.cache
+def squared(record):
+    return record * record
+
+
+@pytest.mark.parametrize("cached", [squared, lambda record: squared(record), Remembering()])
+def test_a_cache_where_the_warning_wants_it_gets_none(cached, caplog):
+    env = Environment()
+    env.source(SequenceSource(3)).map(cached).sink(DiscardSink())
+    env.plan()
+    assert not caplog.records
+
+
 def test_functions_of_installed_packages_are_not_looked_at(caplog):
     assert changed_variables(logging.captureWarnings) == ["_warnings_showwarning", "warnings"]
     env = Environment()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 
 import pyarrow as pa
@@ -467,13 +468,17 @@ class Service:
     [
         (lambda lock: lambda r: (lock, r), "variable 'lock' captured by .*<lambda> is a lock"),
         (lambda lock: lambda r: (LOCK, r), "variable 'LOCK' captured by .*<lambda> is a lock"),
+        (
+            lambda lock: functools.cache(lambda r: lock),
+            "variable 'lock' captured by .*<lambda> is a lock",
+        ),
         (lambda lock: lambda r, held=lock: r, "a default argument of .*<lambda> is a lock"),
         (
             lambda lock: Service().call,
             "the value of 'connection' in client of Service in the object of method call is a lock",
         ),
     ],
-    ids=["closure", "global", "default", "method"],
+    ids=["closure", "global", "cached", "default", "method"],
 )
 def test_a_function_that_cannot_reach_a_worker_is_refused_naming_the_culprit(
     env, stream, nowhere, make, message

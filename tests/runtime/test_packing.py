@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import pickle
 import subprocess
@@ -31,6 +32,21 @@ DECLINED = SnapshotDeclined(1, 3, SubtaskId(1, 0), "full", ())
 def test_own_messages_arrive_and_need_no_look_at_each_class(message: Any) -> None:
     assert pickle.loads(packed(message)) == message
     assert len(packed(message)) <= len(pickle.dumps(message))
+
+
+@functools.cache
+def cached(number: int) -> int:
+    return number
+
+
+def test_what_is_cached_by_the_user_goes_by_value() -> None:
+    """Where the program cannot be imported, its name says nothing."""
+    module = sys.modules[__name__]
+    cloudpickle.register_pickle_by_value(module)
+    try:
+        assert pickle.loads(packed(cached)) is not cached
+    finally:
+        cloudpickle.unregister_pickle_by_value(module)
 
 
 def test_figures_arrive_with_what_has_changed_since_they_were_made() -> None:

@@ -7,8 +7,7 @@ import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-import cloudpickle
-
+from minirt import by_value
 from minirt.errors import MinirtError
 from minirt.monitoring.log_lines import LogLine
 from minirt.monitoring.subtask_metrics import SubtaskMetrics
@@ -252,7 +251,7 @@ def portable(error: BaseException) -> Exception:
     """The error itself if it survives a trip between processes, else its text."""
     if isinstance(error, MinirtError):
         try:
-            pickle.loads(cloudpickle.dumps(error))
+            pickle.loads(by_value.dumps(error))
             return error
         except Exception:
             return MinirtError(str(error))

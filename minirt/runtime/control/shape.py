@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-import cloudpickle
-
+from minirt import by_value
 from minirt.errors import ConfigurationError
 from minirt.graph.execution import ExecutionGraph
 from minirt.protocol.ids import SubtaskId
@@ -29,7 +28,7 @@ class Shape:
 def pickled_graph(graph: ExecutionGraph) -> bytes:
     """Raises ConfigurationError."""
     try:
-        pickled: bytes = cloudpickle.dumps(graph)
+        pickled: bytes = by_value.dumps(graph)
     except Exception as error:
         raise ConfigurationError(f"the job cannot be sent to workers: {error}") from error
     return pickled

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import cloudpickle
 import pyarrow as pa
 
+from minirt import by_value
 from minirt.data.batch import Batch, Columns, Rows
 from minirt.data.copies import copied
 from minirt.data.keys import key_hash
@@ -82,7 +83,7 @@ class Subtasks:
         self._turn = 0
         self._event_loop = JumpingLoop()
         self._stored: list[dict[str, Mapping[str, bytes]]] = [{} for _ in range(parallelism)]
-        specs = (cloudpickle.loads(cloudpickle.dumps(spec)) for _ in range(parallelism))
+        specs = (pickle.loads(by_value.dumps(spec)) for _ in range(parallelism))
         self.operators = [
             each.build(self._context(subtask, parallelism)) for subtask, each in enumerate(specs)
         ]

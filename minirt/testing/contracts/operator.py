@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import pickle
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
-import cloudpickle
 import pytest
 
+from minirt import by_value
 from minirt.data.batch import Batch
 from minirt.errors import UserCodeError
 from minirt.graph.keys import KeySelector
@@ -64,7 +65,7 @@ class OperatorContract(ABC):
     def test_a_pickled_spec_does_the_same(
         self, spec: OperatorSpec, events: Sequence[Event]
     ) -> None:
-        copy = cloudpickle.loads(cloudpickle.dumps(spec))
+        copy = pickle.loads(by_value.dumps(spec))
         assert type(copy) is type(spec)
         assert (copy.kind, copy.default_name, copy.details) == (
             *(spec.kind, spec.default_name),

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import pickle
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-import cloudpickle
 import pyarrow as pa
 import pytest
 
+from minirt import by_value
 from minirt.data.batch import Columns, Rows
 from minirt.graph.partitioning import Partitioning, Wiring, check_wiring
 from minirt.partitionings.common.dealing import Dealer, DealingSite
@@ -79,7 +80,7 @@ class PartitioningContract:
             pytest.skip("its in-flight records are not dealt again")
         for count in (1, 2, 3, 5):
             wanted = _in_rows(partitioning, records, count)
-            again = cloudpickle.loads(cloudpickle.dumps(partitioning))
+            again = pickle.loads(by_value.dumps(partitioning))
             assert _in_columns(again, records, count) == wanted
             turned = _in_rows(again, records[::-1], count, batch=2)
             assert [part[::-1] for part in turned] == wanted
@@ -99,7 +100,7 @@ class PartitioningContract:
         """What was in flight is dealt again where the fingerprint has changed."""
         from minirt.graph.fingerprint import fingerprint
 
-        again = cloudpickle.loads(cloudpickle.dumps(partitioning))
+        again = pickle.loads(by_value.dumps(partitioning))
         assert fingerprint(partitioning.identity(128)) == fingerprint(again.identity(128))
 
     def _edges(self, partitioning: Partitioning) -> Iterator[tuple[int, int]]:

@@ -6,8 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Generic, TypeVar
 
-import cloudpickle
-
+from minirt import by_value
 from minirt.config import Checkpointing, Limits, Options
 from minirt.graph.execution import ExecutionGraph
 from minirt.graph.job_graph import JobGraph
@@ -73,7 +72,7 @@ class ExploredJob:
         self.sinks = _sinks(self.graph)
         self.storage = Storage(list(self.sinks.values()))
         self.package = JobPackage(
-            cloudpickle.dumps(self.graph),
+            by_value.dumps(self.graph),
             self.options,
             {mode.name: mode},
             self.checkpoint_storage(),

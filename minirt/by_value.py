@@ -1,0 +1,76 @@
+"""Pickles what travels to other processes, with the functions and classes of the program that it needs."""
+
+from __future__ import annotations
+
+import functools
+import io
+import sys
+from collections import ChainMap
+from collections.abc import Callable
+from typing import Any
+
+import cloudpickle
+from cloudpickle.cloudpickle import list_registry_pickle_by_value
+
+CachedFunction = type(functools.cache(len))
+
+
+def dumps(value: Any) -> bytes:
+    """The value as bytes that `pickle.loads` reads in any process that has the packages of this one.
+
+    Raises what the objects that it holds raise.
+    """
+    with io.BytesIO() as file:
+        Pickler(file).dump(value)
+        return file.getvalue()
+
+
+def _cached_function(cached: Any) -> str | tuple[Callable[..., Any], tuple[Any, ...]]:
+    """A function behind `functools.cache`, with a cache of its own where it arrives."""
+    if _is_found_by_name(cached):
+        return str(cached.__qualname__)
+    return _cache, (cached.__wrapped__, cached.cache_parameters())
+
+
+def _is_found_by_name(cached: Any) -> bool:
+    """Whether another process imports it, as cloudpickle decides for functions."""
+    name = cached.__module__
+    if name == "__main__" or name not in sys.modules:
+        return False
+    packages = name.split(".")
+    parents = {".".join(packages[: n + 1]) for n in range(len(packages))}
+    if parents & list_registry_pickle_by_value():
+        return False
+    found: Any = sys.modules[name]
+    for part in cached.__qualname__.split("."):
+        found = getattr(found, part, None)
+    return found is cached
+
+
+def _cache(function: Callable[..., Any], parameters: dict[str, Any]) -> Any:
+    return functools.lru_cache(**parameters)(function)
+
+
+def _cached_property(
+    cached: functools.cached_property[Any],
+) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+    """Python 3.11 gives each one a lock, which cannot travel."""
+    return _property, (cached.func, cached.attrname)
+
+
+def _property(function: Callable[[Any], Any], name: str | None) -> functools.cached_property[Any]:
+    made = functools.cached_property(function)
+    made.attrname = name  # No class that is made says it again.
+    return made
+
+
+class Pickler(cloudpickle.Pickler):  # type: ignore[misc]
+    """Takes by value what cloudpickle takes by value, and what `functools` caches of it.
+
+    cloudpickle names a cached function even where nobody else can import it.
+    """
+
+    dispatch_table = ChainMap(
+        {CachedFunction: _cached_function, functools.cached_property: _cached_property},
+        cloudpickle.Pickler.dispatch_table,
+    )
