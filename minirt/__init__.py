@@ -52,6 +52,7 @@ To watch, ask, look into and compare jobs:
 What many of these need:
 
     clock, threads, filesystems, standard_streams   each opened or started in one place
+    by_value    pickles what travels to other processes, with the program's own functions
     process_names   by which a dead process can be told from any other
     notebook    how values show themselves in notebooks
 """
