@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import io
 import sys
+import types
 from collections import ChainMap
 from collections.abc import Callable
 from typing import Any
@@ -64,6 +65,16 @@ def _property(function: Callable[[Any], Any], name: str | None) -> functools.cac
     return made
 
 
+def _code(code: types.CodeType) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+    """Code that tracebacks and debuggers find the lines of: cloudpickle leaves out its file."""
+    make, parts, *_ = cloudpickle.Pickler.dispatch_table[types.CodeType](code)
+    return _of_file, (code.co_filename, make, parts)
+
+
+def _of_file(name: str, make: Callable[..., types.CodeType], parts: tuple[Any, ...]) -> Any:
+    return make(*parts).replace(co_filename=name)
+
+
 class Pickler(cloudpickle.Pickler):  # type: ignore[misc]
     """Takes by value what cloudpickle takes by value, and what `functools` caches of it.
 
@@ -71,6 +82,10 @@ class Pickler(cloudpickle.Pickler):  # type: ignore[misc]
     """
 
     dispatch_table = ChainMap(
-        {CachedFunction: _cached_function, functools.cached_property: _cached_property},
+        {
+            types.CodeType: _code,
+            CachedFunction: _cached_function,
+            functools.cached_property: _cached_property,
+        },
         cloudpickle.Pickler.dispatch_table,
     )

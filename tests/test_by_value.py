@@ -88,6 +88,30 @@ def test_caches_of_a_program_reach_a_process_that_cannot_import_it(tmp_path: Pat
     assert (known, misses) == (0, 31), "it arrives empty, and calls itself through its cache"
 
 
+FAILING = """
+import sys
+import minirt as rt
+
+
+def inverse(n):
+    return [1 / n for _ in 'a']  # The line to look at.
+
+
+env = rt.Environment("failing")
+env.source(rt.SequenceSource(1)).map(lambda n: inverse(n)).sink(rt.DiscardSink())
+env.execute(restart=rt.Restart.none())
+"""
+
+
+def test_the_traceback_of_a_function_names_its_file_and_shows_its_line(tmp_path: Path) -> None:
+    program = tmp_path / "failing.py"
+    program.write_text(FAILING)
+    done = subprocess.run([sys.executable, program], capture_output=True, text=True)
+    said = done.stderr[done.stderr.index("JobFailedError") :]
+    assert f"File \"{program}\", line 7, in inverse\n    return [1 / n for _ in 'a']" in said
+    assert f'File "{program}", line 11, in <lambda>' in said
+
+
 @functools.cache
 def importable(n: int) -> int:
     return n

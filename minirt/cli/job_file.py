@@ -58,7 +58,8 @@ def _compiled(path: Path) -> CodeType:
     try:
         text = path.read_bytes()
     except (OSError, ValueError) as error:
-        raise ConfigurationError(f"cannot read the job {str(path)!r}: {error}") from error
+        why = getattr(error, "strerror", None) or error
+        raise ConfigurationError(f"cannot read the job {str(path)!r}: {why}") from error
     try:
         return compile(text, str(path), "exec", dont_inherit=True)
     except SyntaxError as error:
