@@ -31,7 +31,10 @@ _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 
 
 def new(
-    folder: Annotated[str, typer.Argument(help="The folder to make; its name is that of the job.")],
+    folder: Annotated[
+        str,
+        typer.Argument(metavar="FOLDER", help="The folder to make; its name is that of the job."),
+    ],
 ) -> None:
     """Make a project: a job with windows and checkpoints, its test, options, a container, a README.
 
