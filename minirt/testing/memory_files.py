@@ -13,6 +13,7 @@ class MemoryFiles:
     def __init__(self, bytes_max: int | None = None) -> None:
         self.files: dict[str, bytearray] = {}
         self.bytes_max = bytes_max
+        self.open_files = 0
 
     def names(self) -> Sequence[str]:
         return list(self.files)
@@ -20,6 +21,7 @@ class MemoryFiles:
     def open(self, name: str, size: int = 0) -> LogFile:
         data = self.files.setdefault(name, bytearray())
         del data[size:]
+        self.open_files += 1
         return _MemoryFile(self, data)
 
     def read(self, name: str) -> bytes:
@@ -42,3 +44,4 @@ class _MemoryFile:
 
     def close(self) -> None:
         """It stays as it is."""
+        self._folder.open_files -= 1

@@ -137,6 +137,8 @@ def test_a_full_disk_leaves_no_log_that_looks_whole(room: int) -> None:
     files.bytes_max = sum(map(len, files.files.values())) + room
     log.begin_segment(3, [Passed(4)])
     log.served(0, 1)
+    # Where only the end of the segment before has no room, the new one is written on.
+    assert files.open_files == (1 if room == 32 else 0)
     for number in (1, 2):
         with pytest.raises(StorageError):
             log_in(files).go_on(number)

@@ -94,7 +94,11 @@ class _FolderFile:
         self._descriptor = os.open(
             path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600
         )
-        os.ftruncate(self._descriptor, size)
+        try:
+            os.ftruncate(self._descriptor, size)
+        except OSError:
+            self.close()
+            raise
 
     def append(self, data: bytes) -> None:
         if os.write(self._descriptor, data) < len(data):
@@ -177,10 +181,13 @@ class ServiceLog:
     def begin_segment(self, number: int, state: Sequence[Done]) -> None:
         """A local snapshot of this number was taken."""
         head = b"".join(map(_packed, state)) + _ENTRY.pack(_BEGIN, 0, 0)
+        file = None
         try:
             file = self._open(number, 0)
             file.append(head)
         except OSError as error:
+            if file is not None:
+                file.close()
             self._files.remove(self._prefix + str(number))
             self._give_up(str(error))
             return
