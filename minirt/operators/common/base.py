@@ -89,27 +89,6 @@ class OperatorContext:
     """
     read_clock: Callable[[], int] | None = None
     """What the clock shows where that is logged, for what is done again: see `processing_ms`."""
-
-    @property
-    def processing_ms(self) -> int:
-        """The wall clock in milliseconds since 1970, as what is given out may depend on it.
-
-        Raises UserCodeError where what is done again could see another time.
-        """
-        if self.read_clock is not None:
-            return self.read_clock()
-        self.check_clock()
-        return int(self.now() * 1000)
-
-    def check_clock(self) -> None:
-        """Raise UserCodeError unless what is given out may depend on the clock."""
-        if self.repeats and self.read_clock is None:
-            raise UserCodeError(
-                f"operator {self.label} asks for the clock, and its class does not show that it does: with "
-                'the restart scope "replay" what the clock shows is logged for classes alone that call '
-                "ctx.processing_time or ctx.set_processing_timer in a method of their own"
-            )
-
     job: str = ""
     """What tells this job from every other, see `SinkIdentity`."""
     staging: Staging | None = None
@@ -131,6 +110,26 @@ class OperatorContext:
     pass_time: Callable[[int | None, bool | None], Iterable[Step]] = _nobody_behind
     """Tell those behind that event time has advanced to a watermark, or that the input has become idle or
     active again: for operators with `holds_time`."""
+
+    @property
+    def processing_ms(self) -> int:
+        """The wall clock in milliseconds since 1970, as what is given out may depend on it.
+
+        Raises UserCodeError where what is done again could see another time.
+        """
+        if self.read_clock is not None:
+            return self.read_clock()
+        self.check_clock()
+        return int(self.now() * 1000)
+
+    def check_clock(self) -> None:
+        """Raise UserCodeError unless what is given out may depend on the clock."""
+        if self.repeats and self.read_clock is None:
+            raise UserCodeError(
+                f"operator {self.label} asks for the clock, and its class does not show that it does: with "
+                'the restart scope "replay" what the clock shows is logged for classes alone that call '
+                "ctx.processing_time or ctx.set_processing_timer in a method of their own"
+            )
 
 
 class Member(ABC):

@@ -98,9 +98,8 @@ class ProcessCluster:
         self.placement = placement
         self.names: Mapping[SubtaskId, str] = self._graph.subtask_names()
         self._post = post
-        self._folder = private_folder(
-            launch is LOCAL_LAUNCH and package.options.transport == "unix"
-        )
+        transport = package.options.transport
+        self._folder = private_folder(launch is LOCAL_LAUNCH and transport == "unix")
         self._inbox = Inbox()
         self._watch = Watch()
         self._unknown: list[MessageConnection] = []
@@ -123,9 +122,8 @@ class ProcessCluster:
             undo.callback(shutil.rmtree, self._folder, ignore_errors=True)
             undo.callback(self._inbox.close)
             undo.callback(self._watch.close)
-            network, port = launch.network(
-                secrets.token_bytes(TOKEN_BYTES), self._folder, package.options.transport
-            )
+            token = secrets.token_bytes(TOKEN_BYTES)
+            network, port = launch.network(token, self._folder, transport)
             self._entrance = entrance_of(network, self._admit, port)
             undo.callback(self._entrance.close)
             slots = slots_of(placement)
@@ -219,8 +217,10 @@ class ProcessCluster:
         self._entrance.close()
         self._reception.close(last_word)
         self._drop_workers()
-        for close in (self._watch.close, self._inbox.close, *(one.close for one in self._unknown)):
-            close()
+        self._watch.close()
+        self._inbox.close()
+        for connection in self._unknown:
+            connection.close()
         shutil.rmtree(self._folder, ignore_errors=True)
 
     # Connections.

@@ -69,6 +69,6 @@ def packed(message: object) -> bytes:
     target = io.BytesIO()
     try:
         _ByName(target).dump(message)
-    except Exception:  # It knows more, and its error says what is wrong.
+    except Exception:  # `by_value` knows more, and its error says what is wrong.
         return by_value.dumps(message)
     return target.getvalue()

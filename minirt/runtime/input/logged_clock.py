@@ -39,9 +39,9 @@ class LoggedClock:
 
     def fire(self, place: int) -> None:
         """The operator at this place begins to do what is due."""
-        self.fire_again(Fired(place, int(self._wall() * 1000)))
-        assert self._fired is not None
-        self._log.add(self._fired)
+        fired = Fired(place, int(self._wall() * 1000))
+        self._log.add(fired)
+        self.fire_again(fired)
 
     def fire_again(self, fired: Fired) -> None:
         """It did so in an earlier life."""

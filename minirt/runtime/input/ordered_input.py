@@ -44,16 +44,15 @@ class ServiceOrder:
     clock: LoggedClock | None = None
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class _LoggedWork(InWork):
     """A batch whose pieces are written down before they are processed."""
 
-    channel: int = 0
-    log: ServiceLog | None = None
-    clock: LoggedClock | None = None
+    channel: int
+    log: ServiceLog
+    clock: LoggedClock | None
 
     def piece(self, count: int) -> Batch:
-        assert self.log is not None
         self.log.served(self.channel, count)
         if self.clock is not None:
             self.clock.begin()
@@ -101,7 +100,9 @@ class OrderedInput(GateInput):
             self._clock.begin()
         element = super().poll()
         if isinstance(element, Data) and self._piece is None and not self._restored.pending:
-            self.in_work = _LoggedWork(element, 0, self._number, self._log, self._clock)
+            self.in_work = _LoggedWork(
+                element, channel=self._number, log=self._log, clock=self._clock
+            )
         return element
 
     @property
