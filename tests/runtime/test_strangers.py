@@ -151,6 +151,26 @@ def test_a_temporary_folder_that_sockets_cannot_be_in_is_refused(tmp_path, monke
     assert list(long.iterdir()) == []
 
 
+def test_where_no_thread_can_be_had_whoever_comes_is_turned_away_and_the_next_let_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def none(*_: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    admitted: list[object] = []
+    entrance = Entrance(Network(bytes(TOKEN_BYTES), str(tmp_path)), admitted.append)
+    with monkeypatch.context() as patch, connected(entrance.address, 10) as caller:
+        patch.setattr("minirt.runtime.control.entrance.start_thread", none)
+        assert not entrance.accept()
+        assert caller.recv(1) == b""
+    monkeypatch.setattr("minirt.runtime.control.entrance.welcome", lambda *_: True)
+    with connected(entrance.address, 10):
+        assert entrance.accept()
+        wait_until(lambda: len(admitted) == 1, "the next one is let in", 10)
+    entrance.close()
+    admitted[0].close()  # type: ignore[attr-defined]
+
+
 def test_who_is_recognised_after_the_end_is_turned_away(tmp_path, monkeypatch):
     ended, admitted = threading.Event(), []
     monkeypatch.setattr(

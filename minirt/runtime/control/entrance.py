@@ -61,7 +61,13 @@ class Entrance:
             if oldest is not None:
                 with contextlib.suppress(OSError):
                     oldest.shutdown(socket.SHUT_RDWR)  # Its own thread closes it.
-            start_thread("minirt-entrance", partial(self._examine, sock, str(whence)), _refused)
+            try:
+                start_thread("minirt-entrance", partial(self._examine, sock, str(whence)), _refused)
+            except RuntimeError:  # No thread can be had, and whoever has come may call again.
+                with self._lock:
+                    self._visitors.pop(sock, None)
+                sock.close()
+                return False
         return True
 
     def close(self) -> None:
