@@ -48,6 +48,12 @@ def column_of(aggregate: Aggregate, place: int) -> str:
     return f"{part_of(aggregate)}{_PLACE}{place}"
 
 
+def columns_of(stored: pa.RecordBatch, aggregate: Aggregate) -> list[pa.Array]:
+    """The stored columns of an aggregate, in the order of its accumulator; none if it was not kept."""
+    wanted = part_of(aggregate)
+    return [stored.column(name) for name in stored.schema.names if part(name) == wanted]
+
+
 def part(stored: str) -> str:
     """A text that says what a stored column holds."""
     return stored.rpartition(_PLACE)[0] if _PLACE in stored else stored

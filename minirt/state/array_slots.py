@@ -28,6 +28,7 @@ from minirt.state.array_layout import (
     PENDING,
     TIME,
     column_of,
+    columns_of,
     key_part,
     pack_table,
     part,
@@ -67,14 +68,17 @@ class ArraySlots:
         *,
         routing: int | None = None,
         arrivals: Arrivals | None = None,
+        optional: Sequence[Aggregate] = (),
     ) -> None:
         """The first `routing` key columns tell the key group, all by default. `arrivals` as for
-        `accumulator`."""
+        `accumulator`. Of the `optional` aggregates, all of integers, a snapshot may hold others than the
+        table has."""
         routing = len(keys) if routing is None else routing
         self._layout = Layout(keys, aggregates, label, routing, arrivals)
         self._keys = keys
         self._routing = routing
         self._aggregates = aggregates
+        self._optional = frozenset(map(part_of, optional))
         self._label = label
         self._contents: Contents | None = None
         self._segments = Segments()
@@ -269,7 +273,7 @@ class ArraySlots:
     def _check_columns(self, stored: pa.RecordBatch) -> None:
         found = {part(name) for name in stored.schema.names}
         wanted = {*map(key_part, self._keys), *map(part_of, self._aggregates), PENDING}
-        if found - {TIME, GONE} != wanted:
+        if (found ^ wanted) - self._optional - {TIME, GONE}:
             raise ConfigurationError(
                 f"operator {self._label}: the checkpoint holds state of other keys or aggregates: "
                 f"{', '.join(sorted(found - {PENDING, TIME, GONE}))}; give the operator that computes "
@@ -282,19 +286,16 @@ class ArraySlots:
     def _load(self, stored: pa.RecordBatch, hashes: U64) -> Slots:
         """Replace the content of the stored keys; returns their slots."""
         keys = self._key_arrays(stored)
-        columns = [
-            [
-                stored.column(name)
-                for name in stored.schema.names
-                if part(name) == part_of(aggregate)
-            ]
-            for aggregate in self._aggregates
-        ]
-        contents = self._fitting(keys, [arrays[0] for arrays in columns])
+        columns = [columns_of(stored, aggregate) for aggregate in self._aggregates]
+        none = pa.nulls(0, pa.int64())
+        contents = self._fitting(keys, [arrays[0] if arrays else none for arrays in columns])
         slots = contents.index.slots(keys, hashes)
         self._make_room(contents)
         for held, arrays in zip(contents.accumulators, columns, strict=True):
-            held.load(slots, arrays)
+            if arrays:
+                held.load(slots, arrays)
+            else:
+                held.clear(slots)
         self._marks.pending[slots] = stored.column(PENDING).to_numpy(zero_copy_only=False)
         if TIME in stored.schema.names:
             self._marks.times[slots] = stored.column(TIME).to_numpy()

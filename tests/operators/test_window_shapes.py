@@ -40,6 +40,8 @@ OTHERS: list[tuple[Window, Window]] = [
 SAME: list[tuple[Window, Window]] = [
     (rt.Tumbling("1min"), rt.Tumbling("60s", allowed_lateness="1h")),
     (rt.Session("10s", allowed_lateness="1s"), rt.Session("10s", allowed_lateness="2s")),
+    (rt.Session("10s"), rt.Session("10s", allowed_lateness="1s")),
+    (rt.Session("10s", allowed_lateness="1s"), rt.Session("10s")),
     (rt.GlobalWindow(rt.AfterCount(3)), rt.GlobalWindow(rt.AfterCount(7))),
 ]
 
@@ -91,3 +93,47 @@ def test_who_looks_into_a_checkpoint_sees_the_shape() -> None:
     section = stored(rt.Session("10s"), "columns")[WINDOW_SHAPE]
     assert entries_in(f"sales{UID_SEPARATOR}{WINDOW_SHAPE}", section) == 1
     assert section == b"sessions with gaps of 10 s"
+
+
+def counts_of(sink: list[Batch]) -> list[tuple[int | None, str]]:
+    """What was given out: how many records, and which result of its session it is."""
+    rows = [row for batch in sink for row in batch.rows().records]
+    return [(row["n"], row.get("pane", "")) for row in rows]
+
+
+def session(lateness: str, sink: list[Batch]) -> Operator:
+    ctx = replace(CTX, keys=(KeySelector(("k",)),), emit=sink.append)
+    return WindowSpec((rt.Count("n"),), rt.Session("10s", allowed_lateness=lateness)).build(ctx)
+
+
+def at(*seconds: int) -> Batch:
+    rows = [{"k": "a"}] * len(seconds)
+    return Columns(pa.RecordBatch.from_pylist(rows), np.array(seconds) * 1000)
+
+
+def taken_over(old: Operator, lateness: str, sink: list[Batch]) -> Operator:
+    new = session(lateness, sink)
+    new.restore({name: section_bytes(data) for name, data in old.snapshot().items()}, exact=True)
+    new.open()
+    return new
+
+
+def test_lateness_can_be_allowed_to_sessions_that_are_open() -> None:
+    sink: list[Batch] = []
+    old = session("0s", sink)
+    old.process(at(0, 5), 0)
+    new = taken_over(old, "1min", sink)
+    list(new.on_watermark(20_000))
+    new.process(at(9), 0)
+    assert counts_of(sink) == [(2, "on_time"), (None, "retracted"), (3, "late")]
+
+
+def test_sessions_that_were_open_for_late_records_are_over_once_no_lateness_is_allowed() -> None:
+    sink: list[Batch] = []
+    old = session("1min", sink)
+    old.process(at(0, 5), 0)
+    list(old.on_watermark(20_000))
+    new = taken_over(old, "0s", sink)
+    new.process(at(12), 0)
+    list(new.on_watermark(60_000))
+    assert counts_of(sink) == [(2, "on_time"), (1, "")]

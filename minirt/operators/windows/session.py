@@ -45,13 +45,16 @@ class SessionFrame(WindowFrame):
         assert isinstance(task.window, Session)
         self._gap = task.window.gap_ms
         self._own = len(task.aggregates)
-        bounds = (_START, _END, *((_SHOWN_FROM, _SHOWN_TO) if task.marks_panes else ()))
+        shown = (_SHOWN_FROM, _SHOWN_TO)
+        bounds = (_START, _END, *(shown if task.marks_panes else ()))
         self._sessions = ArrayTable(
             [*self._keys, SESSION],
             (*task.aggregates, *bounds),
             ctx.label,
             routing=self._routing,
             arrivals=Arrivals(),
+            # A job may allow lateness, or ask for early results, that did not when it took the snapshot.
+            optional=shown,
         )
         self._listed = self._sessions.of_keys(len(self._keys))
         self._chains = Chains()
@@ -85,11 +88,7 @@ class SessionFrame(WindowFrame):
             self._give_out(due[first : first + CHUNK_KEYS], "on_time")
             yield
         live = self._sessions.live()
-        ends = self._ends(live)
-        closed = ends + self._lateness <= least
-        if self._outlet.follows_windows and closed.any():
-            self._tell_closed(live[closed])
-        self._drop(live[closed])
+        self._close(live[self._ends(live) + self._lateness <= least])
         left = self._sessions.pending()
         self._next_end = None
         if not self._lateness:
@@ -109,9 +108,12 @@ class SessionFrame(WindowFrame):
         return self._sessions
 
     def restored(self) -> None:
+        self._make_room()
         self._list_anew()
+        # More lateness may have been allowed: these would be joined to records that are not late now.
+        given = np.setdiff1d(self._sessions.live(), self._sessions.pending())
+        self._close(given[self._ends(given) + self._lateness <= self._times.least])
         if self._task.emission.when == "interval":
-            self._make_room()
             self._changed[self._sessions.pending()] = True
 
     def _watermarks(self, columns: Columns) -> Times:
@@ -219,9 +221,15 @@ class SessionFrame(WindowFrame):
         shown = self._without_bounds(results)
         self._show(shown, (starts[known], ends[known]), "retracted", ends[known])
 
-    def _tell_closed(self, slots: Slots) -> None:
-        results, _ = self._sessions.results(slots)
-        self._outlet.closed(self._without_bounds(results), (self._starts(slots), self._ends(slots)))
+    def _close(self, slots: Slots) -> None:
+        """No record can come any more that would be part of these sessions."""
+        if not len(slots):
+            return
+        if self._outlet.follows_windows:
+            results, _ = self._sessions.results(slots)
+            bounds = self._starts(slots), self._ends(slots)
+            self._outlet.closed(self._without_bounds(results), bounds)
+        self._drop(slots)
 
     def _without_bounds(self, results: pa.RecordBatch) -> pa.RecordBatch:
         keys = len(self._keys)
