@@ -19,6 +19,25 @@ from tests.needs import SERVICES
 
 _START_TIMEOUT_S = 120
 USER, PASSWORD = "minirt", "minirt-secret"
+HEAP = "-Xmx400m"
+SETTINGS = {
+    "process.roles": "broker,controller",
+    "node.id": "1",
+    "controller.listener.names": "CONTROLLER",
+    "inter.broker.listener.name": "PLAINTEXT",
+    "auto.create.topics.enable": "false",
+    "offsets.topic.replication.factor": "1",
+    "offsets.topic.num.partitions": "1",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    "transaction.state.log.num.partitions": "1",
+    "share.coordinator.state.topic.replication.factor": "1",
+    "share.coordinator.state.topic.min.isr": "1",
+    "group.initial.rebalance.delay.ms": "0",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
+    "log.retention.check.interval.ms": "1000",
+}
+"""Of the broker, wherever it listens and stores; docker-compose.yml has the same."""
 
 
 def classes() -> str | None:
@@ -116,7 +135,7 @@ class Broker(Cluster):
 
     def __init__(self, folder: Path, class_path: str) -> None:
         self._folder = folder
-        self._java = ["java", "-Xmx400m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
+        self._java = ["java", HEAP, "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
         self._java += ["-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-cp", class_path]
         self.port, self.secured_port, controller = _free_ports(3)
         self._config = folder / "broker.properties"
@@ -180,29 +199,15 @@ def ids(cluster: Cluster, topic: str) -> list[int]:
 def _properties(data: Path, port: int, secured: int, controller: int) -> str:
     login = "org.apache.kafka.common.security.plain.PlainLoginModule required"
     lines = {
-        "process.roles": "broker,controller",
-        "node.id": "1",
         "controller.quorum.voters": f"1@127.0.0.1:{controller}",
-        "controller.listener.names": "CONTROLLER",
         "listeners": f"PLAINTEXT://127.0.0.1:{port},SECURED://127.0.0.1:{secured},"
         f"CONTROLLER://127.0.0.1:{controller}",
         "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,SECURED:SASL_PLAINTEXT,"
         "CONTROLLER:PLAINTEXT",
-        "inter.broker.listener.name": "PLAINTEXT",
         "sasl.enabled.mechanisms": "PLAIN",
         "listener.name.secured.plain.sasl.jaas.config": f'{login} user_{USER}="{PASSWORD}";',
         "log.dirs": str(data),
-        "auto.create.topics.enable": "false",
-        "offsets.topic.replication.factor": "1",
-        "offsets.topic.num.partitions": "1",
-        "transaction.state.log.replication.factor": "1",
-        "transaction.state.log.min.isr": "1",
-        "transaction.state.log.num.partitions": "1",
-        "share.coordinator.state.topic.replication.factor": "1",
-        "share.coordinator.state.topic.min.isr": "1",
-        "group.initial.rebalance.delay.ms": "0",
-        "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
-        "log.retention.check.interval.ms": "1000",
+        **SETTINGS,
     }
     return "".join(f"{name}={value}\n" for name, value in lines.items())
 

@@ -14,6 +14,8 @@ from typing import Any
 import psycopg
 
 _START_TIMEOUT_S = 60
+SETTINGS = {"wal_level": "logical", "max_connections": "50"}
+"""Of the server of the tests; that of docker-compose.yml has the same."""
 
 
 def programs() -> Path | None:
@@ -57,8 +59,7 @@ class Postgres:
         options = {
             "listen_addresses": "127.0.0.1",
             "unix_socket_directories": "",
-            "wal_level": "logical",
-            "max_connections": "50",
+            **SETTINGS,
             "log_statement": "mod",
             "log_replication_commands": "on",
             "log_line_prefix": "%m %p %x ",

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.postgres.server import SETTINGS
 from tests.s3.endpoint import BUCKET, KEY, ROOT, SECRET
 
 _DEFAULT = re.compile(r"\$\{[A-Z0-9_]+:-([^}]*)\}")
@@ -63,8 +64,27 @@ def test_what_is_mounted_is_there(services: dict[str, Any]) -> None:
 def test_postgres_lets_slots_be_read_and_limits_what_they_keep(services: dict[str, Any]) -> None:
     """As the server of the tests; those make slots lose their log by hand."""
     settings = re.findall(r"-c (\S+)=(\S+)", services["postgres"]["command"])
-    assert ("wal_level", "logical") in settings
     assert "max_slot_wal_keep_size" in dict(settings)
+    assert SETTINGS.items() <= dict(settings).items()
+
+
+def test_kafka_is_the_broker_of_the_tests(services: dict[str, Any]) -> None:
+    """The same release with the same settings, but for where it listens and stores."""
+    broker = pytest.importorskip("tests.kafka.broker", reason="the extra kafka is not installed")
+    kafka = services["kafka"]
+    said = {
+        name.removeprefix("KAFKA_").lower().replace("_", "."): str(value)
+        for name, value in kafka["environment"].items()
+    }
+    assert said.pop("heap.opts") == broker.HEAP
+    placed = {
+        name
+        for name in said.keys() - broker.SETTINGS.keys()
+        if name in ("controller.quorum.voters", "log.dirs") or "listener" in name
+    }
+    assert {name: value for name, value in said.items() if name not in placed} == broker.SETTINGS
+    installed = (ROOT / ".ci/services/kafka").read_text()
+    assert f"version={kafka['image'].partition(':')[2]}\n" in installed
 
 
 def test_prometheus_and_grafana_find_each_other_and_the_job(services: dict[str, Any]) -> None:
