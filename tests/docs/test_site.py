@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import minirt
+from tests.docs.asked import ASKED
 from tests.docs.blocks import ROOT
 from tests.ui.browser import running_browser
 
@@ -127,6 +128,18 @@ def test_words_that_every_question_has_are_not_searched_for():
         "+kafka +exactly once",
         "is not a query",
     ]
+
+
+@pytest.mark.parametrize("asked", ASKED)
+def test_the_page_that_answers_a_question_has_its_words(asked):
+    """So the search can find it; test_search.py, which builds the site, says whether it comes first."""
+    script = (ROOT / "docs/site_search.js").read_text()
+    left_out = {*" ".join(re.findall(r'"([a-z ]+)"', script)).split()}
+    page = (ROOT / "docs" / ASKED[asked].replace(".html", ".md")).read_text().lower()
+    words = [word for word in asked.lower().split() if word not in left_out]
+    assert words
+    for word in words:
+        assert re.search(rf"\b{word}", page), word
 
 
 def test_the_search_of_the_theme_asks_as_the_script_expects():
