@@ -32,6 +32,10 @@ _LOADED = re.compile(
 _HEADING = re.compile(r"^##+ (.+)$", re.MULTILINE)
 _LINK = re.compile(r"\]\((?!https?:)([^)#]*)(?:#([^)]+))?\)")
 _ARCHITECTURE, _LAST_OF_OVERVIEW = "architecture.md", "What an addition touches"
+_LABEL = re.compile(
+    r"\s*<small class=\"doc doc-label doc-label-"
+    r"(?:class-attribute|instance-attribute|cached|writable|dataclass)\">.*?</small>"
+)
 _ELSEWHERE = re.compile(r"\[([^\]]+)\]\(\.\./([^)#]+)\)")
 
 _BOOSTS = {
@@ -81,6 +85,24 @@ API = {
     ),
 }
 """The pages of the API reference, and the public names on each."""
+
+_NEVER_CALLED = {
+    *("Stream", "KeyedStream", "ConnectedStreams", "ConnectedKeyedStreams", "WindowedStream"),
+    *("Job", "Checkpoints", "StoredCheckpoint"),
+}
+"""Classes whose objects users only get: how to make one is nothing to them."""
+
+_PROCESS = ["open", "close", "on_timer"]
+INHERITED = {
+    "Stream": ["join", "join_as_of"],
+    "KeyedProcess": _PROCESS,
+    "KeyedCoProcess": _PROCESS,
+    "BroadcastProcess": _PROCESS,
+    "ValueState": ["clear"],
+    "ListState": ["clear"],
+    "MapState": ["clear"],
+}
+"""What classes have from bases that are on no page."""
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
@@ -146,6 +168,11 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
         rows = "\n".join(f"* [{title}]({its_path})" for title, its_path, _ in found)
         markdown = f"{markdown[: markdown.index(f'## {found[0][0]}')]}## Decisions\n\n{rows}\n"
     return _linked(_ELSEWHERE.sub(_led, _titled(markdown, docs)), path, docs)
+
+
+def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Leave out what says how a name is made and not how it is used; the search would show it, too."""
+    return _LABEL.sub("", html) if page.file.src_uri.startswith("api/") else html
 
 
 def boost(path: str, docs: Path) -> float:
@@ -221,13 +248,25 @@ def api_page(title: str, names: list[str]) -> str:
 
 
 def _told(where: str, heading: str, label: str) -> str:
-    lines = (
+    lines = [
         f"::: {where}",
         "    options:",
         f"      heading: {heading}",
         f"      toc_label: {label}",
-    )
+    ]
+    if label in INHERITED:
+        lines.append(f"      inherited_members: {INHERITED[label]}")
+    if label in _NEVER_CALLED:
+        lines.append("      merge_init_into_class: false")
+    if _has_known_base(label):
+        lines.append("      show_bases: true")
     return "\n".join(lines)
+
+
+def _has_known_base(name: str) -> bool:
+    value = getattr(minirt, name, None)
+    known = {getattr(minirt, public) for public in minirt.__all__ if public != "__version__"}
+    return isinstance(value, type) and any(base in known for base in value.__bases__)
 
 
 def commands_page() -> str:

@@ -56,9 +56,11 @@ class KeyedContext(ProcessContext, Protocol[K_co]):
     def set_processing_timer(self, at: int | dt.datetime) -> None:
         """Call `on_timer` for this key once the clock passes `at`."""
 
-    def delete_timer(self, at: int | dt.datetime) -> None: ...
+    def delete_timer(self, at: int | dt.datetime) -> None:
+        """Take back what `set_timer` has set for this key at `at`; nothing if there is none."""
 
-    def delete_processing_timer(self, at: int | dt.datetime) -> None: ...
+    def delete_processing_timer(self, at: int | dt.datetime) -> None:
+        """Take back what `set_processing_timer` has set for this key at `at`; nothing if there is none."""
 
 
 class Process(ABC, Generic[T_contra, U_co]):
@@ -112,14 +114,12 @@ class KeyedCoProcess(_Keyed[K_contra, U_co], Generic[K_contra, L_contra, R_contr
     """
 
     @abstractmethod
-    def process_left(
-        self, record: L_contra, ctx: KeyedContext[K_contra]
-    ) -> Iterable[U_co] | None: ...
+    def process_left(self, record: L_contra, ctx: KeyedContext[K_contra]) -> Iterable[U_co] | None:
+        """Handle one record of the stream that `connect` was called on; what is returned is emitted."""
 
     @abstractmethod
-    def process_right(
-        self, record: R_contra, ctx: KeyedContext[K_contra]
-    ) -> Iterable[U_co] | None: ...
+    def process_right(self, record: R_contra, ctx: KeyedContext[K_contra]) -> Iterable[U_co] | None:
+        """Handle one record of the stream that `connect` was given; what is returned is emitted."""
 
 
 class BroadcastProcess(_Keyed[K_contra, U_co], Generic[K_contra, L_contra, R_contra, U_co]):

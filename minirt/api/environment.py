@@ -76,6 +76,7 @@ class Environment:
 
     @property
     def name(self) -> str:
+        """What the job is called unless it is given a name when it is executed."""
         return self._name
 
     @property

@@ -324,7 +324,8 @@ class Sink(ABC):
     must not touch it."""
 
     @abstractmethod
-    def open_writer(self, context: SinkContext) -> SinkWriter: ...
+    def open_writer(self, context: SinkContext) -> SinkWriter:
+        """A writer for the records of one subtask, called in its worker when a generation begins."""
 
     def open_committer(self, context: CommitterContext) -> SinkCommitter:
         """What commits for a generation: opened at its start, before anything is committed.

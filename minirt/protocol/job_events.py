@@ -362,7 +362,9 @@ class SetTimer:
 
 
 class JobStatus(Enum):
-    """Where a job is in its life."""
+    """Where a job is in its life: PREPARING looks for the checkpoint to start from, DEPLOYING starts
+    workers and restores state, WAITING lets the delay of the restart strategy pass; STOPPED is stopped or
+    drained with a savepoint, CANCELLED was ended at once."""
 
     CREATED = "created"
     PREPARING = "preparing"

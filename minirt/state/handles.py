@@ -89,10 +89,12 @@ class ValueState(Handle, Generic[T]):
         self._default = default
 
     def get(self) -> T:
+        """A copy of what the current key has; the default if nothing was set, or it has expired."""
         value: T = self._custody.lend(self._table.get(self._state.key, self._default))
         return value
 
     def set(self, value: T) -> None:
+        """Keep a copy of `value` for the current key."""
         self._table[self._state.key] = self._custody.take(value)
 
     @property
@@ -142,9 +144,11 @@ class ListState(Handle, Generic[T]):
         return self._custody.lend_all(self._table.get(self._state.key, []))
 
     def add(self, element: T) -> None:
+        """Put a copy of `element` behind the others."""
         self._table.setdefault(self._state.key, []).append(self._custody.take(element))
 
     def extend(self, elements: Iterable[T]) -> None:
+        """As `add`, for each of the elements."""
         added = [self._custody.take(element) for element in elements]
         if added:
             self._table.setdefault(self._state.key, []).extend(added)

@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 from importlib.util import find_spec
 from pathlib import Path
+from types import FunctionType, SimpleNamespace
 
 import pytest
 
 import minirt
+from minirt.api.trying import Trying
 from tests.docs.asked import ASKED
 from tests.docs.blocks import ROOT
 from tests.ui.browser import running_browser
@@ -24,6 +26,41 @@ from docs import site_hooks
 def test_the_reference_of_the_api_has_every_public_name_once():
     named = [name for names in site_hooks.API.values() for name in names.split()]
     assert sorted(named) == sorted(set(minirt.__all__) - {"__version__"})
+
+
+SUBCLASSED_OR_HANDED_OVER = ("Jobs and streams", "Functions and state")
+
+
+@pytest.mark.parametrize(
+    "name", [name for page in SUBCLASSED_OR_HANDED_OVER for name in site_hooks.API[page].split()]
+)
+def test_the_reference_has_every_method_that_jobs_call_or_define(name):
+    """The tool leaves out what has no docstring, and what is inherited unless it is asked for it."""
+    documented = {getattr(minirt, public) for public in minirt.__all__} | {Trying}
+    shown = set()
+    for base in getattr(minirt, name).__mro__:
+        if not base.__module__.startswith("minirt."):
+            continue
+        methods = {
+            member: value
+            for member, value in vars(base).items()
+            if not member.startswith("_") and isinstance(value, FunctionType | property)
+        }
+        assert {member for member, value in methods.items() if not value.__doc__} == set()
+        if base in documented:
+            shown |= {*methods, *site_hooks.INHERITED.get(base.__name__, [])}
+        assert methods.keys() <= shown
+
+
+def test_labels_that_say_how_a_name_is_made_are_left_out():
+    label = '<small class="doc doc-label doc-label-{0}"><code>{0}</code></small>'
+    html = (
+        "<h3>x" + "".join(map(label.format, ("property", "cached", "instance-attribute"))) + "</h3>"
+    )
+    left = "<h3>x" + label.format("property") + "</h3>"
+    for path, shown in (("api/errors.md", left), ("windows.md", html)):
+        page = SimpleNamespace(file=SimpleNamespace(src_uri=path))
+        assert site_hooks.on_page_content(html, page, None, None) == shown
 
 
 def test_the_navigation_has_every_page_once_by_its_title():

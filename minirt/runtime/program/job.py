@@ -220,10 +220,12 @@ class Job:
 
     @property
     def status(self) -> JobStatus:
+        """Where the job is in its life, as of now."""
         return self._protocol.status
 
     @property
     def restarts(self) -> int:
+        """How often the whole job has restarted by now; workers that came back alone do not count."""
         return self._protocol.restarts
 
     @property
