@@ -13,11 +13,15 @@ def facts(title: str, named: Mapping[str, object]) -> str:
 
 
 def table(title: str, head: Sequence[str], rows: Iterable[Iterable[object]]) -> str:
-    """A title, the names of columns if there are any, and rows; None is an empty cell."""
+    """A title, the names of columns if there are any, and rows; None is an empty cell.
+
+    Without rows it is the title alone.
+    """
+    cells = "".join(f"<tr>{''.join(map(_cell, row))}</tr>" for row in rows)
     named = "".join(f"<th style='text-align:left'>{escape(name)}</th>" for name in head)
-    shown = [f"<thead><tr>{named}</tr></thead>"] if head else []
-    shown += [f"<tr>{''.join(map(_cell, row))}</tr>" for row in rows]
-    return f"<div><b>{escape(title)}</b><table>{''.join(shown)}</table></div>"
+    above = f"<thead><tr>{named}</tr></thead>" if head else ""
+    shown = f"<table>{above}{cells}</table>" if cells else ""
+    return f"<div><b>{escape(title)}</b>{shown}</div>"
 
 
 def live_text() -> Callable[[str], None] | None:

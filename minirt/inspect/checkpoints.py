@@ -53,7 +53,7 @@ class Checkpoints:
         return f"Checkpoints({self.root!r})"
 
     def _repr_html_(self) -> str:
-        rows = (
+        rows = [
             (
                 one.checkpoint_id,
                 one.status.value,
@@ -63,9 +63,9 @@ class Checkpoints:
                 one.stored,
             )
             for one in self.history()[-20:]
-        )
+        ]
         head = ("id", "status", "mode", "seconds", "bytes", "on storage")
-        return table(f"checkpoints in {self.root}", head, rows)
+        return table(f"{'' if rows else 'no '}checkpoints in {self.root}", head, rows)
 
     @property
     def storage(self) -> CheckpointStorage:

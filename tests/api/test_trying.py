@@ -159,6 +159,15 @@ def test_a_notebook_shows_the_columns_of_a_stream(env):
     assert ".preview()" in stream.map(str)._repr_html_()
 
 
+def test_a_notebook_shows_no_table_where_there_is_nothing_to_list(tmp_path, env):
+    stream = env.source(rt.SequenceSource(1)).map(str)
+    empty = rt.open_checkpoints(tmp_path)
+    assert f"no checkpoints in {empty.root}" in empty._repr_html_()
+    for shown in (stream._repr_html_(), empty._repr_html_()):
+        assert "<b>" in shown
+        assert "<table" not in shown
+
+
 def test_a_notebook_shows_results_and_checkpoints(tmp_path, env, numbers):
     numbers.key_by(lambda n: n % 2).reduce(max, uid="largest").sink(rt.DiscardSink())
     result = env.execute(checkpointing=rt.Checkpointing(tmp_path), runner="inline")
