@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import subprocess
+from codeop import compile_command
 
 import pytest
 
@@ -24,6 +25,17 @@ SAID = r"WARNING minirt.job: job 'shop' restarts in 0.05 s: worker \d \(process 
 def test_the_pieces_print_what_the_page_says(tmp_path):
     program = "\n".join(blocks(PAGE, "python")[:-1])
     assert run_python(program, tmp_path) == promised_output(program)
+
+
+def test_the_pieces_can_be_typed_at_the_prompt_one_after_another():
+    """A block that ends with a loop would wait for an empty line, and take the next piece for its rest."""
+    for piece in blocks(PAGE, "python")[:-1]:
+        waiting: list[str] = []
+        for line in piece.splitlines():
+            waiting.append(line)
+            if compile_command("\n".join(waiting)) is not None:
+                waiting.clear()
+        assert waiting == []
 
 
 @pytest.mark.processes
