@@ -50,4 +50,6 @@ class RunSettings:
 
 def _check_type(option: str, value: object, wanted: type) -> None:
     if not isinstance(value, wanted):
-        raise ConfigurationError(f"{option}: expected {wanted.__name__}, got {value!r}")
+        means_storage = wanted is Checkpointing and isinstance(value, str)
+        hint = f"; write Checkpointing({value!r})" if means_storage else ""
+        raise ConfigurationError(f"{option}: expected {wanted.__name__}, got {value!r}{hint}")

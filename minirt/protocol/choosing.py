@@ -99,7 +99,9 @@ def choose(choice: Choice) -> Steps[RestorePoint | None]:
             raise ConfigurationError(f"restore: no checkpoint {which!r} in {_described(listed)}")
         candidates = [key, *(older for older in candidates if older < key)]
     elif not candidates and which != "latest":
-        raise ConfigurationError(f"restore: no checkpoint at {which!r}")
+        raise ConfigurationError(
+            f'restore: no checkpoint at {which!r}; "latest" is the newest of the job, if there is any'
+        )
     if not candidates:
         return None
     point = yield from _newest_whole(candidates, listed, None if listed.own else root, choice)

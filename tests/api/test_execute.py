@@ -111,7 +111,10 @@ def test_a_checkpoint_is_restored_by_id_path_or_word(job, calls, restore):
             {"allow_non_restored_state": True, "restore": "none", "checkpointing": CHECKPOINTING},
             "no effect with restore='none'",
         ),
-        ({"checkpointing": "checkpoints"}, "expected Checkpointing, got 'checkpoints'"),
+        (
+            {"checkpointing": "checkpoints"},
+            "expected Checkpointing, got 'checkpoints'; write Checkpointing",
+        ),
         ({"options": {}}, "expected Options"),
         ({"restart": "none"}, "a strategy such as Restart"),
         ({"restart": Restart.none}, "a strategy such as Restart"),

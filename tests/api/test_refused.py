@@ -264,10 +264,17 @@ def test_an_object_that_works_for_two_operators_is_refused(stream, nowhere):
 
 
 def test_ends_of_the_wrong_type_are_refused(env, stream):
-    with refused("^source: expected Source, got 'in.csv'"):
+    with refused("^source: expected Source, got 'in.csv'; write JsonlSource"):
         env.source("in.csv")
-    with refused("^sink: expected Sink, got 'out'"):
+    with refused("^sink: expected Sink, got 'out'; write JsonlSink"):
         stream.sink("out")
+    with refused(r"^sink: expected Sink, got 7$"):
+        stream.sink(7)
+
+
+def test_rows_in_place_of_a_source_are_not_shown_whole(env):
+    with refused(r"expected Source, got \[0, 1, 2.{,200}\.\.\.; write CollectionSource"):
+        env.source([*range(10**5)])
 
 
 def test_what_an_end_finds_wrong_with_itself_names_the_operator(env, numbers, nowhere):

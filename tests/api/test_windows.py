@@ -65,7 +65,10 @@ def test_late_records_can_be_looked_at() -> None:
         (lambda: rt.Tumbling("-1s"), "size of a window.*'-1s'"),
         (lambda: rt.Tumbling("10s", offset="10s"), "less than their size"),
         (lambda: rt.Tumbling("10s", allowed_lateness="soon"), "allowed_lateness.*'soon'"),
-        (lambda: keyed(rt.Environment()).window("10s"), "expected Window, got '10s'"),
+        (
+            lambda: keyed(rt.Environment()).window("10s"),
+            "expected Window, got '10s'; write Tumbling",
+        ),
     ],
 )
 def test_windows_that_cannot_be_are_refused(make: Any, message: str) -> None:

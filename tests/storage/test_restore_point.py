@@ -57,6 +57,12 @@ class TestRestorePoint:
         with pytest.raises(ConfigurationError, match=r"no checkpoint 9 in .*holds 1, 2, 3"):
             restore_point(local, 9)
 
+    def test_words_that_name_no_checkpoint_lead_to_the_one_that_does(
+        self, local: CheckpointStorage
+    ) -> None:
+        with pytest.raises(ConfigurationError, match="no checkpoint at 'newest'; \"latest\" is"):
+            restore_point(local, "newest")
+
     def test_checkpoint_left_behind_is_not_chosen_by_id(self, local: CheckpointStorage) -> None:
         generation = local.claim_generation()
         assert local.resolve_generation(generation, key(1))

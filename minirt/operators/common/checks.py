@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from minirt.data.values import shown
 from minirt.errors import ConfigurationError
 from minirt.functions import KeyedProcess, WindowProcess
 from minirt.operators.common.functions import check_function
@@ -24,7 +25,21 @@ def check_instance(value: Any, wanted: type, label: str) -> None:
         hint = ": a KeyedProcess needs keys, call key_by first"
     elif isinstance(value, WindowProcess):
         hint = ": a WindowProcess needs windows, call window first"
-    raise ConfigurationError(f"{label}: expected {wanted.__name__}, got {value!r}{hint}")
+    elif instead := _MEANT.get((wanted.__name__, type(value))):
+        hint = f"; write {instead}"
+    raise ConfigurationError(f"{label}: expected {wanted.__name__}, got {shown(value)}{hint}")
+
+
+_MEANT: dict[tuple[str, type], str] = {
+    ("Source", list): "CollectionSource([...])",
+    ("Source", tuple): "CollectionSource([...])",
+    ("Source", str): 'JsonlSource("path"), or another source',
+    ("Sink", str): 'JsonlSink("folder"), or another sink',
+    ("Sink", list): "CollectSink(), whose rows are the list",
+    ("Window", str): 'Tumbling("10s"), or another kind of window',
+    ("Aggregate", str): 'Sum("column"), or another aggregate',
+}
+"""What to write for a plain value, by the class that is wanted and that of the value."""
 
 
 def check_flag(value: Any, name: str, label: str) -> bool:
