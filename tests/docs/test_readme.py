@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 import tomllib
+from pathlib import Path
 
 import pytest
 
@@ -75,6 +76,45 @@ def test_no_other_kind_of_block_hides_code_from_these_tests():
 
 def test_it_is_short():
     assert len(README.read_text().splitlines()) < 150
+
+
+CASES = {
+    "sum by key of columns, million records/s": "keyed-sum-columns",
+    "sum by key with Python functions, million/s": "keyed-sum-rows",
+    "count in windows, million/s": "tumbling-count",
+}
+
+
+def test_its_figures_beside_others_are_those_that_the_page_on_performance_has_measured():
+    measured: dict[tuple[str, str], float] = {}
+    case = ""
+    for row in _rows(ROOT / "docs/performance.md"):
+        if len(row) == 6 and re.fullmatch(r"[\d.]+", row[2]):
+            case = row[0] or case
+            measured[case, row[1]] = float(row[2])
+    head, *rows = [row for row in _rows(README) if len(row) == 6]
+    assert head == ["", "minirt", "Flink", "Spark Structured Streaming", "Bytewax", "Pathway"]
+    compared = set()
+    for label, *cells in rows:
+        for system, cell in zip(
+            ("minirt", "flink", "spark", "bytewax", "pathway"), cells, strict=True
+        ):
+            if label in CASES and cell:
+                name = (
+                    "pyflink" if (system, CASES[label]) == ("flink", "keyed-sum-rows") else system
+                )
+                assert float(cell.strip("*")) == pytest.approx(
+                    measured[CASES[label], name], rel=0.03
+                )
+                compared.add((CASES[label], name))
+    assert compared == {key for key in measured if key[0] in CASES.values()}
+
+
+def _rows(page: Path) -> list[list[str]]:
+    lines = page.read_text().splitlines()
+    return [
+        [cell.strip() for cell in line.split("|")[1:-1]] for line in lines if line.startswith("|")
+    ]
 
 
 def _totals_are_right(folder) -> bool:
