@@ -20,3 +20,21 @@ def named_rows(sink: Sink, records: int, pause_s: float = 0.0, *, job: str) -> r
     numbers = env.source(rt.SequenceSource(records, splits=4), uid="numbers")
     numbers.map(named, uid="named").sink(sink, uid="out")
     return env
+
+
+def updated_rows(
+    sink: Sink, records: int, pause_s: float, *, keys: int, job: str
+) -> rt.Environment:
+    """A job of two subtasks that writes rows as `named_rows`, with so many ids in turn: names only grow."""
+
+    def update(number: int) -> dict[str, Any]:
+        time.sleep(pause_s)
+        return {"id": number % keys, "name": f"row {number:06}"}
+
+    env = rt.Environment(job, parallelism=2)
+    numbers = env.source(rt.SequenceSource(records, splits=1), uid="numbers", parallelism=1)
+    updates = (
+        numbers.map(update, uid="update").key_by("id").reduce(lambda old, new: new, uid="newest")
+    )
+    updates.sink(sink, uid="out")
+    return env

@@ -15,7 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from deltalake import DeltaTable
 
 from tests.program_kills import Program, kill, run_to_its_end
 from tests.program_kills import soak as soak_kills
@@ -24,17 +26,19 @@ from tests.tables.duck import delta_rows
 pytestmark = pytest.mark.processes
 
 RECORDS = 800
+KEYS = 40
+"""Of rows that are updated."""
 
 _JOB = """
 import sys
 import pyarrow as pa
 import minirt as rt
-from tests.jobs import named_rows
+from tests.jobs import named_rows, updated_rows
 {imports}
 
 table, storage, records = sys.argv[1], sys.argv[2], int(sys.argv[3])
 schema = pa.schema([("id", pa.int64()), ("name", pa.string())])
-named_rows({sink}, records, 0.001, job="killed").execute(
+{rows}.execute(
     checkpointing=rt.Checkpointing(storage, interval="50ms"),
     restart=rt.Restart.fixed_delay(None, "10ms"),
     restore="latest",
@@ -49,7 +53,9 @@ class Kind:
     imports: str
     sink: str
     prepare: Callable[[Path], None]
-    read: Callable[[Path, str], list[tuple[Any, ...]]]
+    count: Callable[[Path], tuple[int, int]]
+    """How many records the table lacks, and how many it has twice."""
+    rows: str = 'named_rows({sink}, records, 0.001, job="killed")'
 
 
 def _nothing(table: Path) -> None:
@@ -62,9 +68,34 @@ def _database(table: Path) -> None:
         db.execute("CREATE TABLE t (id integer, name text)")
 
 
+def _counted(
+    read: Callable[[Path, str], list[tuple[Any, ...]]],
+) -> Callable[[Path], tuple[int, int]]:
+    def count(table: Path) -> tuple[int, int]:
+        [(rows, ids)] = read(table, "SELECT count(*), count(DISTINCT id) FROM t")
+        return RECORDS - ids, rows - ids
+
+    return count
+
+
 def _database_rows(table: Path, query: str) -> list[tuple[Any, ...]]:
     with closing(sqlite3.connect(table)) as db:
         return db.execute(query).fetchall()
+
+
+def _merged(table: Path) -> tuple[int, int]:
+    """How many keys lack their last update, and how often a version took a key back to an older one."""
+    newest = DeltaTable(str(table)).version()
+    before: dict[int, str] = {}
+    taken_back = 0
+    for version in range(newest + 1):
+        rows = pa.table(DeltaTable(str(table), version=version).to_pyarrow_table()).to_pylist()
+        found = {row["id"]: row["name"] for row in rows}
+        assert len(found) == len(rows), f"version {version} has a key twice"
+        taken_back += sum(found.get(id, "") < name for id, name in before.items())
+        before = found
+    last = {number % KEYS: f"row {number:06}" for number in range(RECORDS)}
+    return sum(before.get(id) != name for id, name in last.items()), taken_back
 
 
 def _iceberg(table: Path) -> None:
@@ -85,19 +116,26 @@ KINDS = {
         "from pathlib import Path\nfrom tests.tables.test_iceberg import Place",
         "Place(Path(table)).sink()",
         _iceberg,
-        _iceberg_rows,
+        _counted(_iceberg_rows),
     ),
     "delta": Kind(
         "from minirt_connectors.delta import DeltaSink",
         "DeltaSink(table, schema=schema)",
         _nothing,
-        delta_rows,
+        _counted(delta_rows),
+    ),
+    "delta-merge": Kind(
+        "from minirt_connectors.delta import DeltaSink",
+        'DeltaSink(table, mode="merge", key="id", schema=schema)',
+        _nothing,
+        _merged,
+        f'updated_rows({{sink}}, records, 0.001, keys={KEYS}, job="killed")',
     ),
     "database": Kind(
         "from minirt_connectors.database import DatabaseSink",
         'DatabaseSink("sqlite3", {"database": table}, "t", schema)',
         _database,
-        _database_rows,
+        _counted(_database_rows),
     ),
 }
 
@@ -113,10 +151,10 @@ def run(kind: Kind, folder: Path, kills: int, seed: int) -> tuple[int, int, int]
 
     table = folder / "table"
     kind.prepare(table)
-    job = _JOB.replace("{imports}", kind.imports).replace("{sink}", kind.sink)
+    job = _JOB.replace("{imports}", kind.imports).replace("{rows}", kind.rows)
+    job = job.replace("{sink}", kind.sink)
     run_to_its_end(job, [str(table), str(folder / "chk"), str(RECORDS)], chance, strike)
-    [(rows, ids)] = kind.read(table, "SELECT count(*), count(DISTINCT id) FROM t")
-    return done, RECORDS - ids, rows - ids
+    return done, *kind.count(table)
 
 
 @pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
