@@ -22,17 +22,23 @@ def named_rows(sink: Sink, records: int, pause_s: float = 0.0, *, job: str) -> r
     return env
 
 
-def updated_rows(
-    sink: Sink, records: int, pause_s: float, *, keys: int, job: str
-) -> rt.Environment:
-    """A job of two subtasks that writes rows as `named_rows`, with so many ids in turn: names only grow."""
+def updated_rows(sink: Sink, records: int, pause_ms: int, *, keys: int, job: str) -> rt.Environment:
+    """A job of two subtasks that writes rows as `named_rows`, with so many ids in turn: names only grow.
+
+    The source waits between records, so that checkpoints need not wait for a batch.
+    """
 
     def update(number: int) -> dict[str, Any]:
-        time.sleep(pause_s)
         return {"id": number % keys, "name": f"row {number:06}"}
 
     env = rt.Environment(job, parallelism=2)
-    numbers = env.source(rt.SequenceSource(records, splits=1), uid="numbers", parallelism=1)
+    numbers = env.source(
+        rt.SequenceSource(records, splits=1),
+        uid="numbers",
+        parallelism=1,
+        watermarks=rt.Watermarks.monotonous(timestamp=lambda number: number * pause_ms),
+        speed=1,
+    )
     updates = (
         numbers.map(update, uid="update").key_by("id").reduce(lambda old, new: new, uid="newest")
     )

@@ -26,7 +26,7 @@ from tests.tables.duck import delta_rows
 pytestmark = pytest.mark.processes
 
 RECORDS = 800
-KEYS = 40
+KEYS = 8
 """Of rows that are updated."""
 
 _JOB = """
@@ -129,7 +129,7 @@ KINDS = {
         'DeltaSink(table, mode="merge", key="id", schema=schema)',
         _nothing,
         _merged,
-        f'updated_rows({{sink}}, records, 0.001, keys={KEYS}, job="killed")',
+        f'updated_rows({{sink}}, records, 4, keys={KEYS}, job="killed")',
     ),
     "database": Kind(
         "from minirt_connectors.database import DatabaseSink",
