@@ -167,6 +167,11 @@ def test_marks_of_drivers_that_take_percents(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(sqlite3, "paramstyle", "pyformat")
     assert driver.marks(["id", "name"]) == ["%(id)s", "%(name)s"]
     assert driver.parameters(["id", "name"], [(1, "a")]) == [{"id": 1, "name": "a"}]
+    for own, taken in (
+        ("INSERT INTO t VALUES (%s, %s)", (1, "a")),
+        ("INSERT INTO t VALUES (%(id)s, %(name)s)", {"id": 1, "name": "a"}),
+    ):
+        assert driver.parameters(["id", "name"], [(1, "a")], own) == [taken]
 
 
 # Bad input.

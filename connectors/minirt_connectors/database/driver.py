@@ -69,9 +69,15 @@ class Driver:
         mark = _PLACEHOLDERS[self.module().paramstyle]
         return [mark.format(place=place, name=name) for place, name in enumerate(names, 1)]
 
-    def parameters(self, names: Sequence[str], rows: Sequence[Sequence[Any]]) -> list[Any]:
-        """Rows of values as a statement takes them: by place, or by name."""
-        if self.module().paramstyle in ("named", "pyformat"):
+    def parameters(
+        self, names: Sequence[str], rows: Sequence[Sequence[Any]], statement: str | None = None
+    ) -> list[Any]:
+        """Rows of values as a statement takes them: by place, or by name.
+
+        Drivers that know names know places, too. Who wrote the statement chose; None is one with `marks`.
+        """
+        by_name = self.module().paramstyle in ("named", "pyformat")
+        if by_name and (statement is None or any(map(statement.__contains__, self.marks(names)))):
             return [dict(zip(names, row, strict=True)) for row in rows]
         return [tuple(row) for row in rows]
 

@@ -194,7 +194,8 @@ class _Transaction(LedgerTransaction):
         with self._driver.errors("cannot write records", SinkDataError):
             for batch in data.to_batches(_ROWS):
                 values = list(zip(*(column.to_pylist() for column in batch.columns), strict=True))
-                cursor.executemany(self._statement, self._driver.parameters(names, values))
+                parameters = self._driver.parameters(names, values, self._statement)
+                cursor.executemany(self._statement, parameters)
             cursor.close()
 
     def record(self, owner: str, entry: LedgerEntry) -> None:
