@@ -44,11 +44,13 @@ class Program:
         return self._errors.read_text()
 
     def ends(self, timeout: float = 90) -> int:
-        """The exit status."""
+        """The exit status. A test that fails shows what the program has said."""
         try:
-            return self.process.wait(timeout)
+            status = self.process.wait(timeout)
         except subprocess.TimeoutExpired:
             pytest.fail(f"still runs, and has said: {self.said()}")
+        print(f"process {self.pid} ended with {status}, and has said:\n{self.said()}")
+        return status
 
     def kill(self) -> None:
         for pid in [*children(self.pid), self.pid]:
