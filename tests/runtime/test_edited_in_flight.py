@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -252,10 +253,21 @@ def forked(*apart: str) -> Shape:
 BRANCHES = [(), ("even",), ("odd",), ("even", "odd")]
 
 
-@pytest.mark.parametrize("mode", ["aligned", "unaligned"])
-@pytest.mark.parametrize(("before", "after"), [(2, 2), (3, 2), (2, 3)])
-@pytest.mark.parametrize("new", BRANCHES, ids=" and ".join)
-@pytest.mark.parametrize("old", BRANCHES, ids=" and ".join)
+BRANCH_MODES = ["aligned", "unaligned"]
+WIDTHS = [(2, 2), (3, 2), (2, 3)]
+
+
+def changes_of_branches() -> Iterator[Any]:
+    """All of them. `make test` takes 16, in which every two values of different parameters meet."""
+    for (a, old), (b, new) in itertools.product(enumerate(BRANCHES), repeat=2):
+        taken = (WIDTHS[(a + b) % 3], BRANCH_MODES[(a + b // 2) % 2])
+        for widths, mode in itertools.product(WIDTHS, BRANCH_MODES):
+            marks = [] if (widths, mode) == taken else [pytest.mark.soak]
+            name = f"{' and '.join(old)}-{' and '.join(new)}-{widths[0]}-{widths[1]}-{mode}"
+            yield pytest.param(old, new, *widths, mode, marks=marks, id=name)
+
+
+@pytest.mark.parametrize(("old", "new", "before", "after", "mode"), [*changes_of_branches()])
 def test_records_in_flight_find_their_branch(
     old: tuple[str, ...], new: tuple[str, ...], before: int, after: int, mode: str, tmp_path: Path
 ) -> None:

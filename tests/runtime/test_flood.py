@@ -30,7 +30,7 @@ from tests.runtime.test_backpressure import MIB, Figures
 
 pytestmark = pytest.mark.processes
 
-FLOOD = 200_000
+FLOOD, SIZE = 50_000, 400
 Record = tuple[int, str]
 LIMITS = {"input_queue_bytes": 32 * 1024, "output_queue_bytes": 32 * 1024, "overdraft_bytes": MIB}
 
@@ -72,11 +72,11 @@ class Gate(Process):
 
 
 def _flood(record: int) -> Iterator[Record]:
-    return ((number, f"{number:0100}") for number in range(record * FLOOD, (record + 1) * FLOOD))
+    return ((number, f"{number:0{SIZE}}") for number in range(record * FLOOD, (record + 1) * FLOOD))
 
 
 class Flooded:
-    """A job whose every record becomes `FLOOD`, of 100 bytes each, before a gate."""
+    """A job whose every record becomes `FLOOD`, of `SIZE` bytes each, before a gate."""
 
     def __init__(self, folder: Path) -> None:
         self.watcher = Watcher()
@@ -205,7 +205,7 @@ class SlowFlood:
             if number > FLOOD // 2 and not hurry:
                 hurry = self._sign.exists()
                 time.sleep(0.001)
-            yield (number, f"{number:0100}")
+            yield (number, f"{number:0{SIZE}}")
 
 
 def test_a_record_that_takes_long_is_sent_and_reported_before_it_ends(
