@@ -163,6 +163,9 @@ class Options:
     """Which messages are written: those of this level and above."""
     trace: bool = False
     """Note what each checkpoint does, event by event, and keep that beside it: for pictures of it."""
+    latency_interval: Duration | None = None
+    """How often each source sends a latency marker along, which measures how long records are on the way;
+    None: never."""
     on_signal: Literal["cancel", "stop"] = "cancel"
     """What SIGTERM, SIGHUP and Ctrl-C do: cancel the job, or stop it with a savepoint in its storage."""
     limits: Limits = field(default_factory=Limits)
@@ -172,6 +175,8 @@ class Options:
         if self.debloat is not None:
             self._check_debloat(self.debloat)
         self._check_queues()
+        if self.latency_interval is not None:
+            _check_latency_interval(self.latency_interval)
         if seconds(self.heartbeat_timeout, "heartbeat_timeout") <= 2 * self.limits.heartbeat_s:
             raise ConfigurationError(
                 f"heartbeat_timeout must exceed {2 * self.limits.heartbeat_s} s, twice the heartbeat"
@@ -195,6 +200,10 @@ class Options:
     @property
     def buffer_timeout_s(self) -> float:
         return seconds(self.buffer_timeout)
+
+    @property
+    def latency_interval_s(self) -> float | None:
+        return None if self.latency_interval is None else seconds(self.latency_interval)
 
     @property
     def debloat_s(self) -> float | None:
@@ -305,6 +314,13 @@ class Checkpointing:
     @property
     def min_pause_s(self) -> float:
         return seconds(self.min_pause)
+
+
+def _check_latency_interval(interval: Duration) -> None:
+    if seconds(interval, "latency_interval") < 0.001:
+        raise ConfigurationError(
+            f"latency_interval must be at least 1ms, or None for no markers, got {interval!r}"
+        )
 
 
 def _one_of(option: str, value: object, allowed: tuple[str, ...]) -> None:

@@ -10,12 +10,13 @@ from dataclasses import dataclass
 from typing import Literal
 
 from minirt.monitoring.figures import JobFigures, SubtaskFigures
+from minirt.monitoring.latency import LatencyHistogram
 from minirt.monitoring.subtask_metrics import SubtaskMetrics
 from minirt.protocol.job_events import JobStatus
 from minirt.protocol.reports import CheckpointUnderWay
 
-Sample = tuple[Mapping[str, str], float]
-"""The values of all labels but `job`, and the value."""
+Sample = tuple[Mapping[str, str], float | LatencyHistogram]
+"""The values of all labels but `job`, and the value; that of a histogram is one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +24,7 @@ class Metric:
     """A metric with all its labels. `samples` finds its values in the figures of a job."""
 
     name: str
-    kind: Literal["counter", "gauge"]
+    kind: Literal["counter", "gauge", "histogram"]
     labels: tuple[str, ...]
     meaning: str
     samples: Callable[[JobFigures], Iterator[Sample]]
@@ -106,6 +107,13 @@ def _descriptions(figures: JobFigures) -> Iterator[Sample]:
         pid = "" if one.pid is None else str(one.pid)
         labels = {"operator": one.operator, "subtask": str(one.subtask)}
         yield {**labels, "chain": one.name, "pid": pid}, 1.0
+
+
+def _latencies(figures: JobFigures) -> Iterator[Sample]:
+    for one in figures.subtasks:
+        for source, histogram in one.totals.latency.items():
+            labels = {"operator": one.operator, "subtask": str(one.subtask), "source": source}
+            yield labels, histogram
 
 
 CATALOGUE: tuple[Metric, ...] = (
@@ -271,6 +279,13 @@ CATALOGUE: tuple[Metric, ...] = (
         "gauge",
         "How far the watermark is behind the clock; absent before the first and after the last one.",
         lambda one, now: one.watermark_lag_s(now),
+    ),
+    Metric(
+        "minirt_latency_seconds",
+        "histogram",
+        ("job", "operator", "subtask", "source"),
+        "How long latency markers took from a source until they were read here; absent without them.",
+        _latencies,
     ),
     _of_part("start_delay", "from the trigger to the first barrier here."),
     _of_part("alignment", "from the first barrier to the last one."),

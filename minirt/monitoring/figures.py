@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, astuple, dataclass, field
+from dataclasses import asdict, astuple, dataclass, field, replace
 from itertools import groupby
 from typing import Any
 
@@ -129,7 +129,10 @@ class SubtaskFigures:
         return {
             "subtask": self.subtask,
             "pid": self.pid,
-            "totals": asdict(totals),
+            "totals": {
+                **asdict(replace(totals, latency={})),
+                "latency": {uid: each.to_plain() for uid, each in totals.latency.items()},
+            },
             "per_second": None if self.rates is None else asdict(self.rates),
             "input_queue_use": totals.input_queue_use,
             "output_queue_use": totals.output_queue_use,

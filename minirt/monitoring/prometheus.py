@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from socketserver import ThreadingMixIn
+from typing import Any
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
 from minirt.errors import ConfigurationError
 from minirt.monitoring.catalogue import CATALOGUE
 from minirt.monitoring.figures import JobFigures
+from minirt.monitoring.latency import BOUNDS_S, LatencyHistogram
 from minirt.monitoring.logs import logger_of
 from minirt.threads import start_thread
 
 try:
     from prometheus_client import CollectorRegistry, make_wsgi_app
-    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+    from prometheus_client.core import (
+        CounterMetricFamily,
+        GaugeMetricFamily,
+        HistogramMetricFamily,
+    )
     from prometheus_client.registry import Collector
 except ImportError as error:
     raise ConfigurationError(
@@ -27,7 +33,14 @@ logger = logger_of("metrics")
 _REQUEST_S_MAX = 10.0
 _CLOSE_POLL_S = 0.05
 
-Family = CounterMetricFamily | GaugeMetricFamily
+Family = CounterMetricFamily | GaugeMetricFamily | HistogramMetricFamily
+
+
+_KINDS: Mapping[str, Callable[..., Any]] = {
+    "counter": CounterMetricFamily,
+    "gauge": GaugeMetricFamily,
+    "histogram": HistogramMetricFamily,
+}
 
 
 class JobCollector(Collector):
@@ -39,12 +52,21 @@ class JobCollector(Collector):
     def collect(self) -> Iterator[Family]:
         figures = self._figures()
         for metric in CATALOGUE:
-            kind = CounterMetricFamily if metric.kind == "counter" else GaugeMetricFamily
-            family = kind(metric.name, metric.meaning, labels=metric.labels)
+            family = _KINDS[metric.kind](metric.name, metric.meaning, labels=metric.labels)
             for labels, value in metric.samples(figures):
                 named = {"job": figures.name, **labels}
-                family.add_metric([named[label] for label in metric.labels], value)
+                own = [named[label] for label in metric.labels]
+                if isinstance(value, LatencyHistogram):
+                    family.add_metric(own, _buckets(value), value.sum_s)
+                else:
+                    family.add_metric(own, value)
             yield family
+
+
+def _buckets(histogram: LatencyHistogram) -> list[tuple[str, float]]:
+    """As Prometheus counts: each bucket holds those before it."""
+    counts = [(f"{bound:g}", float(histogram.below(bound))) for bound in BOUNDS_S]
+    return [*counts, ("+Inf", float(histogram.count))]
 
 
 class MetricsEndpoint:

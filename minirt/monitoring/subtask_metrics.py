@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from enum import Enum
 
+from minirt.monitoring.latency import NO_LATENCIES, LatencyHistogram
 from minirt.protocol.watermarks import MAX_WATERMARK
 
 
@@ -43,6 +45,13 @@ class SubtaskMetrics:
     waiting_records: int = 0
     waiting_bytes: int = 0
     """Records that joins and top_n keep, and about what they take in memory."""
+    latency: Mapping[str, LatencyHistogram] = field(default_factory=dict)
+    """By the uid of a source, how long its latency markers took until here."""
+
+    def note_latency(self, source: str, latency_s: float) -> None:
+        """A marker has come. The mapping is never changed, only replaced: other threads copy it."""
+        known = self.latency.get(source, NO_LATENCIES)
+        self.latency = {**self.latency, source: known.noted(latency_s)}
 
     @property
     def input_queue_use(self) -> float:

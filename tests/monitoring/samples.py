@@ -7,6 +7,7 @@ from typing import Any
 import minirt as rt
 from minirt.graph.execution import ExecutionGraph
 from minirt.graph.planner import build_execution_graph
+from minirt.monitoring.latency import LatencyHistogram
 from minirt.monitoring.monitor import JobMonitor
 from minirt.monitoring.subtask_metrics import SubtaskMetrics
 from minirt.protocol.ids import SubtaskId
@@ -94,6 +95,7 @@ def running_job() -> JobMonitor:
                     queued_in_bytes=300,
                     input_window_bytes=400,
                     watermark=int(NOW * 1000) - 2500,
+                    latency={"numbers": LatencyHistogram().noted(0.03).noted(0.5).noted(4.0)},
                 ),
                 second=totals(seconds, busy=1.0, records_in=60 * seconds, output_queue_use=1.5),
             )

@@ -48,8 +48,15 @@ def value(samples: Samples, name: str, **labels: str) -> float:
 
 def test_every_metric_of_the_catalogue_is_offered_with_its_labels(endpoint):
     samples = read(endpoint.url)
-    assert {name for name, _ in samples} == {metric.name for metric in CATALOGUE}
-    labels = {metric.name: {*metric.labels} - {"job"} for metric in CATALOGUE}
+    labels = {}
+    for metric in CATALOGUE:
+        own = {*metric.labels} - {"job"}
+        if metric.kind == "histogram":
+            labels[f"{metric.name}_bucket"] = own | {"le"}
+            labels[f"{metric.name}_sum"] = labels[f"{metric.name}_count"] = own
+        else:
+            labels[metric.name] = own
+    assert {name for name, _ in samples} == {*labels}
     assert all({label for label, _ in found} == labels[name] for name, found in samples)
 
 
@@ -72,6 +79,11 @@ def test_values_are_those_of_the_figures(endpoint):
     slow = {"operator": "slow", "subtask": "1"}
     assert value(samples, "minirt_last_checkpoint_alignment_seconds", **slow) == 0.0625
     assert value(samples, "minirt_input_window_bytes", operator="slow", subtask="0") == 400
+    marked = {"operator": "slow", "subtask": "0", "source": "numbers"}
+    assert value(samples, "minirt_latency_seconds_count", **marked) == 3
+    assert value(samples, "minirt_latency_seconds_sum", **marked) == 4.53
+    for bound, count in (("0.016", 0), ("0.032", 1), ("0.256", 1), ("0.512", 2), ("+Inf", 3)):
+        assert value(samples, "minirt_latency_seconds_bucket", **marked, le=bound) == count
     info = {"operator": "slow", "subtask": "1", "chain": "slow > out", "pid": "1001"}
     assert value(samples, "minirt_subtask_info", **info) == 1
 

@@ -28,6 +28,12 @@ HASTY_ROWS = rt.Options(
 )
 """Buffers leave when somebody waits for them, and channels hold a few rows where columns would be many."""
 
+MARKED = rt.Options(
+    latency_interval="2ms",
+    limits=rt.Limits(input_queue_bytes=200, output_queue_bytes=100, frame_records=4),
+)
+"""Sources send latency markers as often as they read, and queues are full of them."""
+
 SPILLING = rt.Options(
     limits=rt.Limits(
         input_queue_bytes=100, output_queue_bytes=1, overdraft_bytes=0, frame_records=1

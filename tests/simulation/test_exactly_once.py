@@ -15,7 +15,7 @@ from minirt.protocol.barriers import CheckpointMode
 from minirt.testing import Faults, simulate
 from minirt.testing.conformance.campaign import Tally
 from tests.campaigns import sampled
-from tests.simulation.counting import HASTY_ROWS, SPILLING, CountingJob, run_counting
+from tests.simulation.counting import HASTY_ROWS, MARKED, SPILLING, CountingJob, run_counting
 from tests.simulation.soak import run_seed
 
 RANDOM_JOBS = sampled(40)
@@ -69,6 +69,12 @@ def test_what_waits_on_disk_is_part_of_a_consistent_cut_too(mode: CheckpointMode
 def test_rows_that_leave_on_demand_and_fill_little_are_part_of_it(mode: CheckpointMode) -> None:
     for seed in range(sampled(6)):
         assert run_counting(seed, mode=mode, options=HASTY_ROWS) == [], f"seed {seed}"
+
+
+@pytest.mark.parametrize("mode", EXACT_MODES.values(), ids=EXACT_MODES)
+def test_latency_markers_change_nothing_of_it(mode: CheckpointMode) -> None:
+    for seed in range(sampled(4)):
+        assert run_counting(seed, mode=mode, options=MARKED) == [], f"seed {seed}"
 
 
 @pytest.mark.parametrize("mode", EXACT_MODES.values(), ids=EXACT_MODES)

@@ -1,4 +1,7 @@
-"""The buffers of a subtask: records on their way into channels wait there for more, and leave as frames."""
+"""The buffers of a subtask: records on their way into channels wait there for more, and leave as frames.
+
+A latency marker joins the frame that is being filled, and leaves right behind it: it waits as records do.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +45,15 @@ class ChannelBuffer:
     It is in `waiting` while it holds records that wait for more, behind those that have waited for longer.
     """
 
-    __slots__ = ("_channels", "_outlet", "_waiting", "records", "threshold", "timestamps")
+    __slots__ = (
+        "_channels",
+        "_markers",
+        "_outlet",
+        "_waiting",
+        "records",
+        "threshold",
+        "timestamps",
+    )
 
     def __init__(
         self,
@@ -55,6 +66,8 @@ class ChannelBuffer:
         self._waiting = waiting
         self.records: list[Any] = []
         self.timestamps: list[int] = []
+        self._markers: list[Frame] = []
+        """Latency markers, which leave behind the records."""
         self.threshold = max(1, self._frame_bytes // _FIRST_RECORD_BYTES)
         """How many records make a frame, learned from the last one."""
 
@@ -85,6 +98,11 @@ class ChannelBuffer:
         elif self.records:
             self._waiting.setdefault(self, since)
 
+    def add_marker(self, marker: Frame, since: float) -> None:
+        """Have a latency marker leave behind the frame that is being filled."""
+        self._markers.append(marker)
+        self._waiting.setdefault(self, since)
+
     def flush(self) -> None:
         """Send all records that are held, in frames of the learned size."""
         start, count = 0, len(self.records)
@@ -100,6 +118,10 @@ class ChannelBuffer:
         self.records.clear()
         self.timestamps.clear()
         self._waiting.pop(self, None)
+        if self._markers:
+            markers, self._markers = self._markers, []
+            for marker in markers:
+                self.put(marker)
 
     def send_columns(self, batch: Columns, frame_records: int) -> None:
         """Send columns at once, cut into frames; there must be no rows that are still held."""

@@ -14,6 +14,7 @@ from functools import lru_cache
 import msgpack
 
 from minirt.protocol.barriers import Barrier
+from minirt.runtime.channels.latency_marker import LatencyMarker
 
 
 class Kind(IntEnum):
@@ -27,6 +28,7 @@ class Kind(IntEnum):
     BARRIER = 6
     END = 7
     MARK = 8
+    LATENCY = 9
 
 
 HEADER = struct.Struct("<IB")
@@ -88,6 +90,14 @@ def index_of(frame: Frame) -> int:
     """The index of the snapshot of a mark that has one."""
     index: int = _INDEXED_MARK.unpack(frame.payload)[1]
     return index
+
+
+def latency_frame(marker: LatencyMarker) -> Frame:
+    return Frame(Kind.LATENCY, msgpack.packb((marker.source, marker.emitted_at)))
+
+
+def latency_marker_of(frame: Frame) -> LatencyMarker:
+    return LatencyMarker(*msgpack.unpackb(frame.payload))
 
 
 def barrier_frame(barrier: Barrier) -> Frame:

@@ -43,8 +43,12 @@ class SentLog:
             self.add(frame)
 
     def add(self, frame: Frame) -> None:
-        """A frame has left. Barriers are not kept: whoever comes back has no part in their checkpoint."""
-        if frame.kind == Kind.BARRIER:
+        """A frame has left.
+
+        Barriers are not kept: whoever comes back has no part in their checkpoint. Nor are latency markers:
+        once more, they would tell how long the receiver was away.
+        """
+        if frame.kind in (Kind.BARRIER, Kind.LATENCY):
             return
         self._frames.append((self._sent, frame))
         if frame.is_data:

@@ -23,10 +23,12 @@ from minirt.runtime.channels.frames import (
     IDLE_FRAME,
     Frame,
     barrier_frame,
+    latency_frame,
     mark_frame,
     watermark_frame,
 )
 from minirt.runtime.channels.gathered import Gathered
+from minirt.runtime.channels.latency_marker import LatencyMarker
 from minirt.runtime.channels.spill import SpilledFrame
 
 
@@ -64,6 +66,8 @@ class LinkOutput:
         self._timed = False
         together = link.partitioning.in_flight is InFlight.ONE_COPY or len(channels) == 1
         groups = [channels] if together else [[channel] for channel in channels]
+        self._turn = sender
+        """Whose turn it is to get a latency marker. Senders begin at different receivers."""
         self._waiting: dict[ChannelBuffer, float] = {}
         """Since when buffers hold records, oldest first: when the slice began that has emitted them."""
         self._buffers = [ChannelBuffer(group, outlet, self._waiting) for group in groups]
@@ -112,8 +116,10 @@ class LinkOutput:
 
     def flush_wanted(self) -> None:
         """Send what receivers wait for."""
-        if self._gathered.since is not None and self._all_taken:
-            self.flush()
+        if self._gathered.since is not None:
+            if self._all_taken:
+                self.flush()
+            return  # Latency markers in the buffers belong behind what is gathered.
         for buffer in [*self._waiting]:
             if buffer.taken:
                 buffer.flush()
@@ -164,6 +170,14 @@ class LinkOutput:
         self.flush()
         for buffer in self._buffers:
             buffer.put(frame)
+
+    def latency(self, marker: Frame) -> None:
+        """Send a latency marker to one receiver, to each in turn; to all where all get the same records.
+
+        To all always, it would be multiplied by each shuffle of the job.
+        """
+        self._buffers[self._turn % len(self._buffers)].add_marker(marker, self.began_at)
+        self._turn += 1
 
     def _count(self, barrier: Frame) -> None:
         self._outlet.metrics.protocol_bytes_out += barrier.size * len(self.channels)
@@ -267,6 +281,12 @@ class Outputs:
     def idle(self, idle: bool, of: Collection[str | None]) -> None:
         """As `watermark`, that the input has become idle, or active again."""
         self._control(IDLE_FRAME if idle else ACTIVE_FRAME, of)
+
+    def latency(self, marker: LatencyMarker) -> None:
+        """Send a latency marker on, into every link."""
+        frame = latency_frame(marker)
+        for link in self.links:
+            link.latency(frame)
 
     def barrier(self, barrier: Barrier) -> None:
         """Send a barrier on, behind everything emitted so far."""

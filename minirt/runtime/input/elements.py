@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from minirt.data.batch import Batch
 from minirt.protocol.barriers import Barrier
+from minirt.runtime.channels.latency_marker import LatencyMarker
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,4 +75,4 @@ class Due:
     place: int
 
 
-Element = Data | Advance | Reached | Ended | End | Due
+Element = Data | Advance | Reached | Ended | End | Due | LatencyMarker

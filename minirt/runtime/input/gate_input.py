@@ -12,7 +12,7 @@ from minirt.protocol.barriers import Barrier
 from minirt.protocol.stored_watermarks import LinkWatermarks, RestoredWatermarks
 from minirt.protocol.watermarks import NO_CHANGE, WatermarkChange, WatermarkValve
 from minirt.runtime.channels.channels import InputChannel, InputGate
-from minirt.runtime.channels.frames import Frame, Kind, barrier_of, watermark_of
+from minirt.runtime.channels.frames import Frame, Kind, barrier_of, latency_marker_of, watermark_of
 from minirt.runtime.channels.logged import CountedInput
 from minirt.runtime.input.elements import Advance, Data, Element, End, Origin, Reached
 from minirt.runtime.input.input import ChannelFrames, Input, InputParts
@@ -137,6 +137,8 @@ class GateInput(Input):
                 return advance_of(self._valve.on_active(channel))
             case Kind.BARRIER:
                 return Reached(channel, barrier_of(frame))
+            case Kind.LATENCY:
+                return latency_marker_of(frame)
             case Kind.MARK:
                 return None  # Counted when it arrived.
             case Kind.END:

@@ -5,7 +5,8 @@ A batch has records of one input of the operator, and the first of them are the 
 What is held counts as unread. A barrier that overtakes captures it, piece by piece with its channels, and
 one that does not is reached behind it: nothing is in an operator that a snapshot would have to hold. So a
 barrier, and the end of a channel, end the batch that lies before them. Watermarks do not, or batches would
-be as small as the time between two of them: they follow behind the records that came before them.
+be as small as the time between two of them: they follow behind the records that came before them, and so do
+latency markers.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ from minirt.runtime.input.elements import MANY_CHANNELS, Data, Element
 from minirt.runtime.input.gate_input import GateInput, Incoming
 from minirt.runtime.input.input import InputParts
 
-_EVENT_TIME = (Kind.WATERMARK, Kind.IDLE, Kind.ACTIVE)
+_FOLLOWS = (Kind.WATERMARK, Kind.IDLE, Kind.ACTIVE, Kind.LATENCY)
+"""What waits behind the records that are held, and does not end their batch."""
 _ENDS_A_BATCH = (Kind.BARRIER, Kind.END)
 
 
@@ -45,7 +47,7 @@ class _Piece:
 
 
 _Held = _Piece | tuple[int, Frame]
-"""Records, or a frame of event time with the index of its channel."""
+"""Records, or a frame that follows them with the index of its channel."""
 
 
 class GatheringInput(GateInput):
@@ -138,7 +140,7 @@ class GatheringInput(GateInput):
         return None if self._held and self._gate.next_kind in _ENDS_A_BATCH else super()._take()
 
     def _element(self, channel: int, frame: Frame) -> Element | None:
-        if self._held and frame.kind in _EVENT_TIME:
+        if self._held and frame.kind in _FOLLOWS:
             self._held.append((channel, frame))
             return None
         return super()._element(channel, frame)

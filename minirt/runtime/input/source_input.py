@@ -25,6 +25,7 @@ from minirt.protocol.watermarks import MAX_WATERMARK
 from minirt.runtime.input.drift import DriftGate
 from minirt.runtime.input.elements import Advance, Data, Element, End
 from minirt.runtime.input.input import Input, InputParts
+from minirt.runtime.input.latency_timer import LatencyTimer
 from minirt.runtime.input.split_watermarks import split_watermark
 from minirt.runtime.input.splits import (
     Pace,
@@ -47,6 +48,7 @@ class SourceInput(Input, Member):
 
     The watermark goes on from the one that was stored, if `watermark` is given: what is measured from the
     records that come counts once it is ahead. `tell` is called with its progress, for its drift group.
+    `latency` says when to emit latency markers, if any.
     """
 
     is_source = True
@@ -58,6 +60,7 @@ class SourceInput(Input, Member):
         parts: InputParts,
         watermark: int | None = None,
         tell: Callable[[Progress], None] = lambda progress: None,
+        latency: LatencyTimer | None = None,
     ) -> None:
         Input.__init__(self, (), parts)
         Member.__init__(self, ctx)
@@ -73,6 +76,7 @@ class SourceInput(Input, Member):
         self._runs = Runs()
         self._pace = Pace(reading.speed) if reading.speed is not None else None
         self._drift = DriftGate.of(marks, tell)
+        self._latency = latency
         self._stamp = stamper(marks)
         self._per_record = (
             reading.watermarks is not None and reading.watermarks.emit == "per record"
@@ -91,7 +95,10 @@ class SourceInput(Input, Member):
     @property
     def wake_at(self) -> float | None:
         """When `poll` may bring something, by the monotonic clock; None once all input has ended."""
-        return self._wake_at
+        if self._latency is None or self._ended:
+            return self._wake_at
+        marker_at = self._latency.due_at
+        return marker_at if self._wake_at is None else min(marker_at, self._wake_at)
 
     def drain(self) -> None:
         """End at the next `poll`, wherever the splits are; restored from then, they go on there."""
@@ -109,7 +116,8 @@ class SourceInput(Input, Member):
 
     @property
     def _has_new(self) -> bool:
-        return self._wake_at is not None and self._wake_at <= self.ctx.monotonic()
+        wake_at = self.wake_at
+        return wake_at is not None and wake_at <= self.ctx.monotonic()
 
     def _poll_new(self) -> Element | None:
         """The next batch, watermark or end; None if there is nothing to do before `wake_at`."""
@@ -118,6 +126,10 @@ class SourceInput(Input, Member):
         if self._drift is not None:
             self._drift.report(self._progress())
         now = self.ctx.monotonic()
+        if self._latency is not None and not self._ended:
+            marker = self._latency.emit(now)
+            if marker is not None:
+                return marker
         if self._strategy is not None and now >= self._watermark_at:
             self._watermark_at = now + self._watermark_interval_s
             advance = self._advance()

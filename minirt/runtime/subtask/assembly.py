@@ -40,6 +40,7 @@ from minirt.runtime.input.elements import Origin
 from minirt.runtime.input.gate_input import GateInput, Incoming
 from minirt.runtime.input.gathering import GatheringInput
 from minirt.runtime.input.input import Input, InputParts
+from minirt.runtime.input.latency_timer import LatencyTimer
 from minirt.runtime.input.logged_clock import LoggedClock
 from minirt.runtime.input.ordered_input import OrderedInput, ServiceOrder
 from minirt.runtime.input.recovered import InFlightSource, RecoveredChannels, RestoredInput
@@ -117,7 +118,7 @@ def assemble(
         context = _chain_context(package, deployment, graph, id, ports, metrics, read_clock)
         chain = Chain(vertex, links, context)
         common = InputParts(edges, codec, metrics, restored)
-        input = _input(vertex, chain, incoming, common, known, id, ports, order)
+        input = _input(vertex, chain, incoming, common, known, id, ports, order, options)
         members = Members([each for each in (input, *chain.operators) if isinstance(each, Member)])
         _restore(members, deployment, id, package.storage)
         members.open()
@@ -152,12 +153,17 @@ def _input(
     id: SubtaskId,
     ports: Ports,
     order: ServiceOrder | None,
+    options: Options,
 ) -> Input:
     spec = vertex.operators[0].spec
     if spec.reading is not None:
         watermark = None if known is None else known.watermark
         tell = partial(ports.progressed, id)
-        return SourceInput(chain.head_context, spec.reading, parts, watermark, tell)
+        latency = None
+        if options.latency_interval_s is not None:
+            uid, now = vertex.operators[0].uid, ports.clock.monotonic()
+            latency = LatencyTimer(uid, options.latency_interval_s, now)
+        return SourceInput(chain.head_context, spec.reading, parts, watermark, tell, latency)
     if order is not None:
         return OrderedInput(incoming, parts, known, order)
     if spec.gathers is not None:

@@ -28,6 +28,7 @@ from minirt.protocol.subtask_commands import (
 )
 from minirt.protocol.watermarks import MAX_WATERMARK
 from minirt.runtime.channels.frames import Frame
+from minirt.runtime.channels.latency_marker import LatencyMarker
 from minirt.runtime.input.elements import Advance, Data, Due, Element, End, Ended, Reached
 from minirt.runtime.input.input import InWork
 from minirt.runtime.subtask.checkpointing import SnapshotPorts, SubtaskCheckpoints
@@ -295,6 +296,8 @@ class Subtask:
                 self._checkpoints.on_ended(channel)
             case Due(place):
                 self._begin_work(self.chain.on_due(place))
+            case LatencyMarker():
+                self._pass_on(element)
             case End():
                 self._begin_work(self._finish_input())
 
@@ -336,6 +339,14 @@ class Subtask:
             self._work.pop()
             return True
         return False
+
+    def _pass_on(self, marker: LatencyMarker) -> None:
+        """No operator sees a latency marker: it goes past the chain, behind what that has emitted."""
+        if not self.input.is_source:
+            self.metrics.note_latency(
+                marker.source, self._ports.clock.monotonic() - marker.emitted_at
+            )
+        self.outputs.latency(marker)
 
     def _advance(self, advance: Advance) -> Iterator[Step]:
         yield from self.chain.pass_time(advance.watermark, advance.idle)

@@ -1,0 +1,92 @@
+"""How long latency markers took from a source to here: a histogram with buckets that grow evenly."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import reduce
+from math import floor, log2
+
+_UNIT_S = 0.001 / 128
+"""The lower bound of bucket 0."""
+_STEPS = 8
+"""Buckets from one power of two to the next: each is 9 % wider than the one before."""
+_LAST = 30 * _STEPS
+"""The last bucket, for all that took longer than two hours."""
+
+BOUNDS_S = tuple(_UNIT_S * 2**power for power in range(5, 25))
+"""What Prometheus is told: from a quarter of a millisecond to 131 seconds, each the double of the last."""
+
+
+@dataclass(frozen=True, slots=True)
+class LatencyHistogram:
+    """How many markers took how long. It never changes, so that other threads may read it."""
+
+    counts: Mapping[int, int] = field(default_factory=dict)
+    """By bucket; those without any are not there."""
+    sum_s: float = 0.0
+
+    @property
+    def count(self) -> int:
+        return sum(self.counts.values())
+
+    def noted(self, latency_s: float) -> LatencyHistogram:
+        """With one more. Below 0, as the clocks of two processes are only about known, it counts as 0."""
+        latency_s = max(0.0, latency_s)
+        at = bucket(latency_s)
+        counts = {**self.counts, at: self.counts.get(at, 0) + 1}
+        return LatencyHistogram(counts, self.sum_s + latency_s)
+
+    def plus(self, other: LatencyHistogram) -> LatencyHistogram:
+        """Both together."""
+        counts = dict(self.counts)
+        for at, count in other.counts.items():
+            counts[at] = counts.get(at, 0) + count
+        return LatencyHistogram(counts, self.sum_s + other.sum_s)
+
+    def since(self, earlier: LatencyHistogram) -> LatencyHistogram:
+        """What came after an earlier state of the same histogram."""
+        counts = {
+            at: more
+            for at, count in self.counts.items()
+            if (more := count - earlier.counts.get(at, 0)) > 0
+        }
+        return LatencyHistogram(counts, max(0.0, self.sum_s - earlier.sum_s))
+
+    def share_s(self, share: float) -> float | None:
+        """The latency that this share does not exceed, within 5 %; None if nothing was noted."""
+        left, found = share * self.count, None
+        for at in sorted(self.counts):
+            found = at
+            left -= self.counts[at]
+            if left <= 0:
+                break
+        return None if found is None else _UNIT_S * 2 ** ((found + 0.5) / _STEPS)
+
+    def to_plain(self) -> dict[str, float | None]:
+        """What a person wants to know of it."""
+        return {
+            "markers": self.count,
+            "p50_s": self.share_s(0.5),
+            "p99_s": self.share_s(0.99),
+            "p999_s": self.share_s(0.999),
+        }
+
+    def below(self, bound_s: float) -> int:
+        """How many are in buckets below one of `BOUNDS_S`, which all are bounds of buckets."""
+        first = round(log2(bound_s / _UNIT_S) * _STEPS)
+        return sum(count for at, count in self.counts.items() if at < first)
+
+
+NO_LATENCIES = LatencyHistogram()
+
+
+def together(histograms: Iterable[LatencyHistogram]) -> LatencyHistogram:
+    """All in one."""
+    return reduce(LatencyHistogram.plus, histograms, NO_LATENCIES)
+
+
+def bucket(latency_s: float) -> int:
+    """The bucket of a latency."""
+    units = latency_s / _UNIT_S
+    return 0 if units < 1 else min(_LAST, floor(log2(units) * _STEPS))
