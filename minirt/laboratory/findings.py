@@ -237,6 +237,12 @@ def _all(count: int) -> str:
 
 def _about_latency(comparison: Comparison) -> Iterator[Finding]:
     """Workloads tell when a record was made first; what a job of the user tells is not known."""
+    if comparison.by_markers:
+        yield Finding(
+            "fact",
+            "Latencies are those of markers from a source to the chain of a sink: work on a record itself "
+            "and what operators hold back are not in them. With --latency-from they are.",
+        )
     if _doubts_latency(comparison):
         yield Finding(
             "fact",
@@ -254,6 +260,14 @@ def _doubts_latency(comparison: Comparison) -> bool:
 
 
 def _about_failures(comparison: Comparison) -> Iterator[Finding]:
+    early = [run for run in comparison.runs if run.over_early]
+    if early:
+        which = _named(comparison, early[0]) if len(early) == 1 else f"{len(early)} runs"
+        yield Finding(
+            "wrong",
+            f"Of {which} there are no figures: the job was over before measuring began. Give it more "
+            f"input, or fewer --seconds: a part of them, here {comparison.warm_up_s:g} s, is to warm up.",
+        )
     for run in comparison.runs:
         if run.ended == "failed":
             error = run.error.strip().splitlines() or ["no reason given"]

@@ -120,9 +120,14 @@ class KillMeasured:
 
 @dataclass(frozen=True, slots=True)
 class LatencyMeasured:
-    """From the time in a record until a sink got it, or until its output was committed."""
+    """From the time in a record until a sink got it, or until its output was committed.
+
+    Where no field of a record says that time: from a source until latency markers came to the chain of a
+    sink.
+    """
 
     records: int
+    """Or markers."""
     p50_s: float
     p99_s: float
     p999_s: float
@@ -187,7 +192,12 @@ class Run:
     @property
     def counts(self) -> bool:
         """Whether its figures count: it was measured for as long as it was to be."""
-        return self.ended in ("time is up", "finished")
+        return self.ended in ("time is up", "finished") and not self.over_early
+
+    @property
+    def over_early(self) -> bool:
+        """Whether its job had ended before measuring began, so that there is nothing to be told of it."""
+        return self.ended == "finished" and not self.sink_records
 
     @property
     def completed(self) -> tuple[CheckpointMeasured, ...]:
@@ -238,6 +248,11 @@ class Comparison:
     @property
     def kills(self) -> bool:
         return self.kill_every_s is not None or bool(self.kill_at_s)
+
+    @property
+    def by_markers(self) -> bool:
+        """Whether latencies are those of latency markers."""
+        return self.latency_from is None and any(run.latency is not None for run in self.runs)
 
     def of_setting(self, setting: int) -> tuple[Run, ...]:
         """The runs of a setting whose figures count."""

@@ -33,6 +33,7 @@ from minirt.laboratory.notes import Track, read_tracks, share_s
 from minirt.laboratory.recovery import measure_kills, on_lines
 from minirt.laboratory.sampler import Sampler
 from minirt.laboratory.trial import RunRequest, Trial, prepare
+from minirt.monitoring.latency import LatencyHistogram
 from minirt.protocol.job_events import ENDED, JobStatus
 from minirt.protocol.plain import from_plain, to_plain
 from minirt.runtime.program.execute import start_job
@@ -83,7 +84,7 @@ def _hold_lifeline(closed: threading.Event) -> None:
 def run_once(request: RunRequest, closed: threading.Event) -> Run:
     """Until its time is up, the job has ended, or `closed` is set. Raises ConfigurationError."""
     trial = prepare(request)
-    sampler = Sampler(os.getpid(), trial.sources)
+    sampler = Sampler(os.getpid(), trial.sources, trial.sink_chains)
     started_at = dt.datetime.fromtimestamp(SYSTEM_CLOCK.now(), dt.UTC)
     started = time.monotonic()
     job = start_job(trial.graph, replace(trial.settings, observer=sampler))
@@ -229,7 +230,7 @@ def _run(
         sum(sink.committed for sink in trial.sinks),
         round(sampler.cpu_s, 3),
         sampler.peak_rss_bytes,
-        _latency(latencies),
+        _latency(latencies) if request.latency_from is not None else _of_markers(sampler.markers),
         _latency(visible),
         verification,
         sampler.operators(),
@@ -262,6 +263,12 @@ def _latency(counts: Mapping[int, int]) -> LatencyMeasured | None:
         return None
     p50, p99, p999 = (round(share_s(counts, share), 6) for share in (0.5, 0.99, 0.999))
     return LatencyMeasured(sum(counts.values()), p50, p99, p999)
+
+
+def _of_markers(markers: LatencyHistogram) -> LatencyMeasured | None:
+    shares = [markers.share_s(share) for share in (0.5, 0.99, 0.999)]
+    known = [round(share, 6) for share in shares if share is not None]
+    return LatencyMeasured(markers.count, *known) if markers.count else None
 
 
 def _over_time(

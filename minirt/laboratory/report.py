@@ -219,9 +219,11 @@ def _facts(comparison: Comparison) -> Iterator[tuple[str, str]]:
     yield (
         "latency",
         (
-            "not measured; --latency-from names the field of a record that says when it was made"
-            if comparison.latency_from is None
-            else f"from the time in field {comparison.latency_from} of a record until a sink got it"
+            f"from the time in field {comparison.latency_from} of a record until a sink got it"
+            if comparison.latency_from is not None
+            else "by markers, from a source to the chain of a sink"
+            if comparison.by_markers
+            else "not measured; --latency-from names the field of a record that says when it was made"
         ),
     )
     if comparison.kills:

@@ -18,6 +18,7 @@ from minirt.laboratory.measured import (
 from minirt.laboratory.processes import ProcessTree
 from minirt.laboratory.recovery import Line
 from minirt.monitoring.figures import JobFigures
+from minirt.monitoring.latency import NO_LATENCIES, together
 from minirt.monitoring.queued import queued_bytes
 from minirt.monitoring.subtask_metrics import SubtaskMetrics
 from minirt.protocol.job_events import JobStatus
@@ -54,12 +55,18 @@ class _Seen:
 class Sampler(JobObserver):
     """Hears of checkpoints and generations, and looks at figures and processes in a thread.
 
-    `sources` are the chains, by the uid of their first operator, that read.
+    `sources` are the chains, by the uid of their first operator, that read, `sinks` those whose latency
+    markers count.
     """
 
-    def __init__(self, pid: int, sources: frozenset[str]) -> None:
+    def __init__(
+        self, pid: int, sources: frozenset[str], sinks: frozenset[str] = frozenset()
+    ) -> None:
         self._processes = ProcessTree(pid)
         self._sources = sources
+        self._sinks = sinks
+        self.markers = NO_LATENCIES
+        """How long latency markers took to the sinks, since measuring began, in all generations."""
         self._samples: list[_Sample] = []
         self._reports: list[_Seen] = []
         self._latest: dict[_Subtask, SubtaskMetrics] = {}
@@ -115,6 +122,7 @@ class Sampler(JobObserver):
         """Measuring begins now, by the monotonic clock."""
         self._processes.look()
         self._sums.clear()
+        self.markers = NO_LATENCIES
         self._cpu_at_begin = self._processes.cpu_s
         self._processes.peak_rss_bytes = 0
         self._began_at = time.monotonic()
@@ -143,6 +151,10 @@ class Sampler(JobObserver):
             change = {name: getattr(totals, name) - getattr(before, name) for name in _COUNTED}
             for name, more in change.items():
                 sums[name] += more
+            if one.operator in self._sinks and totals.latency:
+                earlier = together(before.latency.values())
+                arrived = together(totals.latency.values()).since(earlier)
+                self.markers = self.markers.plus(arrived)
             passed_s = totals.accounted_s - before.accounted_s
             blocked_s = change["soft_backpressure_s"] + change["hard_backpressure_s"]
             if passed_s > 0:

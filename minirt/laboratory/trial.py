@@ -30,6 +30,9 @@ from minirt.settings.catalogue import ABSENT, CATALOGUE, FREE_TABLES, STRATEGY, 
 CHECKPOINTS_A_RUN = 10
 """A longer interval than this part of a run is shortened, or a run has hardly any checkpoint."""
 
+MARKERS_EVERY = "10ms"
+"""How often sources send latency markers where no field of a record says when it was made."""
+
 INTERVAL_S = 1.0
 """For a job that has no checkpointing of its own."""
 
@@ -87,6 +90,8 @@ class Trial:
     treatments: tuple[SinkTreatment, ...]
     sources: frozenset[str]
     """The chains that read, by the uid of their first operator."""
+    sink_chains: frozenset[str]
+    """Those of the sinks that are measured, likewise."""
     notes: tuple[str, ...]
     """What else was done to the job."""
     files: tuple[Path, ...]
@@ -149,6 +154,7 @@ def prepare(request: RunRequest) -> Trial:
         tuple(where[uid] for uid in sinks),
         treatments,
         sources,
+        frozenset(vertices[where[uid]].operators[0].uid for uid in sinks),
         notes,
         files,
     )
@@ -203,9 +209,12 @@ def _settings(
         given, JobSettings(checkpointing=checkpointing, restart=restart, options=options)
     )
     assert applied.checkpointing is not None
+    measured = applied.options
+    if request.latency_from is None and measured.latency_interval is None:
+        measured = dataclasses.replace(measured, latency_interval=MARKERS_EVERY)
     find_mode(applied.checkpointing.mode, applied.checkpointing.timeout_s)
     return (
-        RunSettings(applied.checkpointing, restart=applied.restart, options=applied.options),
+        RunSettings(applied.checkpointing, restart=applied.restart, options=measured),
         tuple(notes),
     )
 

@@ -114,3 +114,23 @@ def test_modes_are_compared_where_all_else_is_the_same():
     assert groups(comparison(settings, repeat=1)) == [[0, 1], [2, 3]]
     alone = [Setting("aligned", 2), Setting("aligned", 4)]
     assert groups(comparison(alone, repeat=1)) == [[0, 1]]
+
+
+def test_a_job_that_is_over_before_it_is_measured_is_told_in_one_line_and_counts_for_nothing():
+    made = comparison(kills=0)
+    early = replace(made.runs[0], ended="finished", sink_records=0)
+    told = replace(made, runs=(early, *made.runs[1:]))
+    assert len(told.of_setting(early.setting)) == len(made.of_setting(early.setting)) - 1
+    [line] = [one for one in words(told, "wrong") if "no figures" in one]
+    assert line.startswith("Of run 1 of aligned there are no figures: the job was over before")
+    assert "Give it more input, or fewer --seconds" in line
+    assert not any("no figures" in one for one in words(made, "wrong"))
+
+
+def test_latencies_of_markers_are_said_to_be_that():
+    made = replace(comparison(), latency_from=None)
+    said = "Latencies are those of markers"
+    assert any(one.startswith(said) for one in words(made, "fact"))
+    without = tuple(replace(run, latency=None) for run in made.runs)
+    for other in (comparison(), replace(made, runs=without)):
+        assert not any(one.startswith(said) for one in words(other, "fact"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 
 import pytest
 
@@ -10,7 +11,9 @@ pytest.importorskip("psutil", reason="the extra lab is not installed")
 
 from minirt.clock import SYSTEM_CLOCK
 from minirt.laboratory.sampler import Sampler
-from minirt.monitoring.figures import JobFigures
+from minirt.monitoring.figures import JobFigures, SubtaskFigures
+from minirt.monitoring.latency import LatencyHistogram
+from minirt.monitoring.subtask_metrics import SubtaskMetrics
 from minirt.protocol.job_events import JobStatus
 from minirt.protocol.reasons import CheckpointFailure, CheckpointFailureReason
 from minirt.protocol.reports import CheckpointReport
@@ -33,3 +36,22 @@ def test_a_checkpoint_that_the_end_cuts_off_has_not_failed() -> None:
     sampler.on_checkpoint(report(3, 0.5, 30.0, failed=True))
     sampler.on_checkpoint(report(4, 0.5, 30.0, failed=False))
     assert [one.checkpoint_id for one in sampler.checkpoints()] == [1, 2, 4]
+
+
+def looked(operator: str, lived_s: float, *latencies: float) -> JobFigures:
+    histogram = LatencyHistogram()
+    for each in latencies:
+        histogram = histogram.noted(each)
+    totals = SubtaskMetrics(busy_s=lived_s, latency={"numbers": histogram})
+    return replace(NOTHING, subtasks=(SubtaskFigures(operator, operator, 0, None, totals, None),))
+
+
+def test_latency_markers_count_at_sinks_while_it_is_measured_in_all_lives() -> None:
+    sampler = Sampler(os.getpid(), frozenset(), frozenset({"out"}))
+    sampler.look(looked("out", 1.0, 9.0))
+    sampler.begin()
+    sampler.look(looked("out", 2.0, 9.0, 0.5))
+    sampler.look(looked("slow", 2.0, 7.0))
+    sampler.look(looked("out", 0.5, 0.5, 0.25))  # It was started anew.
+    assert sampler.markers.count == 3
+    assert sampler.markers.sum_s == pytest.approx(1.25)

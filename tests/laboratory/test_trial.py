@@ -200,3 +200,19 @@ def test_a_redirected_file_sink_writes_elsewhere_and_keeps_its_settings(tmp_path
     elsewhere.execute(runner="inline")
     assert not (tmp_path / "real").exists()
     assert len(list((tmp_path / "trial/day=mon").glob("*.jsonl"))) == 1
+
+
+@pytest.mark.parametrize(
+    ("choices", "field", "interval"),
+    [
+        ((), None, "10ms"),
+        ((), "made", None),
+        ((Choice("options.latency_interval", "1s"),), None, "1s"),
+    ],
+)
+def test_sources_send_latency_markers_where_no_field_says_when_a_record_was_made(
+    tmp_path, choices, field, interval
+):
+    trial = prepare(request(tmp_path, Setting("aligned", None, choices), latency_from=field))
+    assert trial.settings.options.latency_interval == interval
+    assert trial.sink_chains == {"numbers"}
