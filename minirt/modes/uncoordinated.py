@@ -7,7 +7,9 @@ from typing import ClassVar
 
 from minirt.errors import ConfigurationError
 from minirt.modes.unaligned import Unaligned
-from minirt.protocol.families import LocalSnapshots
+from minirt.protocol.families import Family, LocalSnapshots
+from minirt.protocol.ids import SubtaskId
+from minirt.protocol.uncoordinated import Uncoordinated as UncoordinatedFamily
 from minirt.units import Duration, positive, seconds
 
 _LEAST_LOG_BYTES = 1024
@@ -64,3 +66,6 @@ class Uncoordinated(Unaligned):
                 f"{self.name}: stagger ({stagger_s:g} s) must be at most the interval ({interval_s:g} s)"
             )
         return LocalSnapshots(interval_s, self.jitter, self.log_bytes, stagger_s=stagger_s)
+
+    def family(self, subtasks: frozenset[SubtaskId]) -> Family:
+        return UncoordinatedFamily(subtasks)

@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from minirt.protocol.barriers import Barrier, CheckpointMode, HoldsSources
-from minirt.protocol.families import Coordinated, Family, LocalSnapshots
+from minirt.protocol.families import Coordinated, Family, LocalSnapshots, family_of
 from minirt.protocol.ids import SubtaskId
-from minirt.protocol.uncoordinated import Uncoordinated
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +22,7 @@ class CheckpointSettings:
     savepoint_requests: int = 16
     """How many requests for savepoints may wait for their answer at a time."""
     modes: Mapping[str, CheckpointMode] = field(default_factory=dict)
-    """The modes that a barrier may name. One that is missing holds no sources."""
+    """The modes that a barrier may name. One that is missing is coordinated, and holds no sources."""
     local: LocalSnapshots | None = None
     """When subtasks take snapshots by their own clocks, in a job of the uncoordinated family."""
 
@@ -34,4 +33,6 @@ class CheckpointSettings:
 
     def family(self, subtasks: frozenset[SubtaskId]) -> Family:
         """The family of the job's periodic checkpoints, at the beginning of a generation."""
-        return Coordinated() if self.local is None else Uncoordinated(subtasks)
+        if self.interval_s is None:
+            return Coordinated()
+        return family_of(self.modes.get(self.mode), subtasks)

@@ -20,7 +20,7 @@ from minirt.protocol.checkpoint_settings import CheckpointSettings
 from minirt.protocol.commits import Commits
 from minirt.protocol.dates import Dates
 from minirt.protocol.failures import Failures
-from minirt.protocol.families import Coordinated
+from minirt.protocol.families import Coordinated, has_barriers
 from minirt.protocol.ids import SubtaskId
 from minirt.protocol.job_events import (
     CleanUp,
@@ -330,13 +330,14 @@ class CheckpointCoordinator:
         )
         periodic = request is None and not self._all_drained
         pending.holds_sources = self._settings.holds_sources(barrier)
-        pending.of_line = periodic and self._settings.local is not None
         if request is None:
             self._times.last_triggered_at = now
         pause = pending.holds_sources or self._stops
-        order = self._family.begin if periodic else Coordinated().begin
+        family = self._family if periodic else Coordinated()
+        order = family.begin(self._generation, barrier, pause=pause)
+        pending.of_line = not has_barriers(order)
         return [
-            order(self._generation, barrier, pause=pause),
+            order,
             SetTimer(Timer(TimerKind.EXPIRE, checkpoint_id), now + self._settings.timeout_s),
         ]
 

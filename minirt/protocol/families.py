@@ -3,8 +3,8 @@
 A family is a plug with three ends. *At the subtask*: what makes it take a snapshot. In the coordinated
 family that are barriers, in the uncoordinated one a clock of its own (`LocalSnapshots`). *At the
 coordinator*: a `Family`, which says when there is anything to make a checkpoint of, what is ordered for
-it, and what the parts are that come in. *What is restored* is the same for all: an ordinary manifest. So
-whatever reads checkpoints knows of no family.
+it, and what the parts are that come in; a mode brings its own (`HasFamily`). *What is restored* is the same
+for all: an ordinary manifest. So whatever reads checkpoints knows of no family.
 
 Savepoints and the last checkpoint of a job are taken with barriers in every family: the mode says what a
 subtask does about these.
@@ -150,6 +150,14 @@ class Family(Protocol):
         """Files that no checkpoint will refer to which is not complete by now; each is given out once."""
 
 
+@runtime_checkable
+class HasFamily(Protocol):
+    """What a mode has besides whose checkpoints are not simply made of snapshots at barriers."""
+
+    def family(self, subtasks: frozenset[SubtaskId]) -> Family:
+        """A new one, for one generation of a job with these subtasks."""
+
+
 class Coordinated:
     """Barriers from the sources on make the snapshots of all subtasks fit: each part is one snapshot."""
 
@@ -183,6 +191,16 @@ class Coordinated:
 
     def take_unneeded(self) -> frozenset[str]:
         return frozenset()
+
+
+def family_of(mode: object, subtasks: frozenset[SubtaskId]) -> Family:
+    """The family of the periodic checkpoints of a mode, at the beginning of a generation."""
+    return mode.family(subtasks) if isinstance(mode, HasFamily) else Coordinated()
+
+
+def has_barriers(order: SubtaskCommand) -> bool:
+    """Whether a checkpoint is taken with barriers, by what a family has ordered for it."""
+    return isinstance(order, TriggerCheckpoint)
 
 
 def files_of(parts: Iterable[SnapshotAcknowledged]) -> Collection[str]:

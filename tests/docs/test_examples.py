@@ -65,6 +65,9 @@ PRINTED = {
         30 runs: 0 records lost, 0 duplicated
         records were stored in flight: True
     """,
+    "lazy_mode": """
+        30 runs: 0 records lost, 0 duplicated
+    """,
 }
 
 

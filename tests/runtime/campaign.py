@@ -22,6 +22,7 @@ from minirt import (
     Restart,
     Stream,
 )
+from minirt.protocol.barriers import CheckpointMode
 from tests.runtime.jobs import CASES, Case, Row, bag, build
 from tests.runtime.processes import send, templates, workers
 
@@ -36,7 +37,7 @@ class Plan:
     """One run: a job, how it is placed, and whom to kill how often."""
 
     case: str
-    mode: str = "aligned"
+    mode: str | CheckpointMode = "aligned"
     parallelism: int = 2
     placement: Literal["subtask", "slots"] = "subtask"
     transport: Literal["unix", "tcp"] = "unix"

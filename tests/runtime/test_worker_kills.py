@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from examples.lazy_mode import Lazy
 from tests.runtime.campaign import Outcome, Plan, run
 from tests.runtime.processes import needs_proc
 
@@ -40,6 +41,14 @@ def test_a_job_whose_workers_are_killed_puts_out_everything_exactly_once(plan, t
     outcome = run_with_kills(plan, tmp_path)
     assert outcome.kills == plan.kills
     assert outcome.restarts >= 1
+    assert (outcome.lost, outcome.duplicated) == (0, 0)
+
+
+def test_a_mode_with_a_family_of_its_own_outlives_kills(tmp_path):
+    """By checkpoints of both kinds: of local snapshots, and with barriers."""
+    outcome = run_with_kills(Plan("keyed", Lazy(every=2), seed=12), tmp_path)
+    assert outcome.restarts >= 1
+    assert outcome.checkpoints >= 2
     assert (outcome.lost, outcome.duplicated) == (0, 0)
 
 
