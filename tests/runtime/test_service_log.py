@@ -148,6 +148,22 @@ def test_a_full_disk_leaves_no_log_that_looks_whole(room: int) -> None:
     assert log_in(files).go_on(4) == (Served(1, 7),)
 
 
+@pytest.mark.parametrize("broken", ["names", "read", "open"])
+def test_a_disk_that_fails_is_told_with_what_to_do(
+    broken: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = MemoryFiles()
+    filled(files)
+
+    def fail(*_: object) -> None:
+        raise OSError("input/output error")
+
+    monkeypatch.setattr(files, broken, fail)
+    told = r"count-1 cannot come back alone: .*\(input/output error\)\. Look after the disk"
+    with pytest.raises(StorageError, match=told):
+        log_in(files).go_on(1)
+
+
 def test_it_outlives_a_process_that_is_killed(tmp_path: Path) -> None:
     program = (
         "import os, signal; from tests.runtime.test_service_log import *; "

@@ -136,8 +136,19 @@ class ServiceLog:
     def go_on(self, number: int) -> tuple[Determinant, ...]:
         """What earlier lives did behind the snapshot of this number; what this one does goes behind that.
 
-        Raises StorageError if not all of it is known.
+        Raises StorageError if not all of it is known, or the files cannot be read or written on.
         """
+        try:
+            return self._go_on(number)
+        except OSError as error:
+            raise StorageError(
+                f"{self._name} cannot come back alone: the log of the order in which it read its channels "
+                f"cannot be read and written on ({error}). Look after the disk of its host: "
+                "a restart of the whole job does not need this log",
+                self._prefix + str(number),
+            ) from error
+
+    def _go_on(self, number: int) -> tuple[Determinant, ...]:
         found = {
             int(name.removeprefix(self._prefix)): self._files.read(name)
             for name in self._files.names()
