@@ -15,7 +15,7 @@ from minirt.modes.epoch import Epoch
 from minirt.modes.unaligned import Unaligned
 from minirt.modes.uncoordinated import Uncoordinated
 from minirt.protocol.barriers import CheckpointMode
-from minirt.protocol.families import LocalSnapshots, TakesLocalSnapshots
+from minirt.protocol.families import HasFamily, LocalSnapshots, TakesLocalSnapshots
 from minirt.protocol.topology import InFlight, Topology
 
 MODES: dict[str, CheckpointMode] = {
@@ -115,4 +115,9 @@ def _checked(mode: CheckpointMode) -> CheckpointMode:
     if isinstance(mode, type) or missing:
         lack = "is a class, pass an instance" if isinstance(mode, type) else f"lacks {missing}"
         raise ConfigurationError(f"{mode!r} is no checkpoint mode: it {lack}")
+    if isinstance(mode, TakesLocalSnapshots) and not isinstance(mode, HasFamily):
+        raise ConfigurationError(
+            f"mode {mode.name} has local_snapshots and no family, so nobody makes checkpoints of these; "
+            "give it family(subtasks), see docs/writing-a-mode.md"
+        )
     return mode

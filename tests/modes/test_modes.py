@@ -10,6 +10,7 @@ import pytest
 from hypothesis import Phase, given, settings
 
 import minirt.modes
+from examples.lazy_mode import Lazy, LazyFamily
 from minirt.errors import ConfigurationError
 from minirt.modes import DEFAULT_MODE, ENTRY_POINT_GROUP, MODES, find_mode
 from minirt.modes.aligned import Aligned
@@ -26,6 +27,7 @@ from minirt.protocol.barriers import (
     StopCapture,
     TakeSnapshot,
 )
+from minirt.protocol.families import HasFamily, LocalSnapshots
 from minirt.testing.contracts.mode import (
     ModeContract,
     Step,
@@ -146,6 +148,31 @@ def test_class_instead_of_an_instance_is_refused() -> None:
 def test_object_that_is_no_mode_is_refused_with_what_it_lacks() -> None:
     with pytest.raises(ConfigurationError, match=r"it lacks .*'on_arrived', 'on_reached'"):
         find_mode(17)  # type: ignore[arg-type]
+
+
+class WithoutFamily(Unaligned):
+    """Takes snapshots by clocks of which nobody makes checkpoints."""
+
+    name = "without_family"
+
+    def local_snapshots(self, interval_s: float) -> LocalSnapshots:
+        return LocalSnapshots(interval_s, 0.0, 1 << 20)
+
+
+def test_local_snapshots_without_a_family_are_refused() -> None:
+    with pytest.raises(
+        ConfigurationError, match="without_family has local_snapshots and no family"
+    ):
+        find_mode(WithoutFamily())
+
+
+def test_mode_with_a_family_of_another_package_is_found_by_its_entry_point(
+    declare: Callable[[EntryPoint], None],
+) -> None:
+    declare(EntryPoint("lazy", lambda: Lazy))
+    found = find_mode("lazy")
+    assert isinstance(found, HasFamily)
+    assert isinstance(found.family(frozenset()), LazyFamily)
 
 
 def test_mode_of_another_package_is_found_by_its_entry_point(

@@ -73,7 +73,7 @@ def test_a_segment_that_was_not_stored(monkeypatch: Patch) -> None:
         self._handed_over = None
 
     monkeypatch.setattr(Segments, "_take_back", forget)
-    assert_noticed(first=109)
+    assert_noticed(first=114)
 
 
 def test_a_key_group_that_gets_lost(monkeypatch: Patch) -> None:

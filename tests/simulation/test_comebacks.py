@@ -140,7 +140,7 @@ def test_a_log_that_keeps_no_event_time(monkeypatch: Patch) -> None:
             right(log, frame)
 
     monkeypatch.setattr(SentLog, "add", add)
-    assert_noticed(first=17)
+    assert_noticed(first=94)
 
 
 def test_a_log_that_forgets_what_was_processed_since_the_line(monkeypatch: Patch) -> None:
