@@ -183,7 +183,7 @@ def test_a_mean_that_forgets_its_count(monkeypatch: pytest.MonkeyPatch) -> None:
         load(self, slots, [stored[0], pa.array([1] * len(slots))])
 
     monkeypatch.setattr(_Means, "load", forget)
-    assert_noticed()
+    assert_noticed(first=5)
 
 
 def test_results_that_are_no_longer_pending_after_a_restore(
