@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json as json_format
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any
 
@@ -72,9 +73,11 @@ def _print_subtasks(subtasks: list[dict[str, Any]]) -> None:
         *("operators", "subtask", "start delay", "alignment", "sync", "async", "acknowledged"),
         *("state bytes", "in-flight bytes", "processed bytes", "overtook"),
     ]
+    vertices_of = Counter(name for name, _ in {(each["name"], each["vertex"]) for each in subtasks})
     rows = [
         [
-            *(each["name"], each["subtask"]),
+            each["name"] if vertices_of[each["name"]] == 1 else f"{each['name']} ({each['uid']})",
+            each["subtask"],
             *(duration(each[name]) for name in times),
             *(each[name] for name in sizes),
             "yes" if each["unaligned"] else "no",

@@ -18,6 +18,7 @@ def describe(
     `output_is_committed` is known to the storage as a whole: see `Checkpoints.has_committed`.
     """
     manifest = checkpoint.manifest
+    first_uids = {vertex.id: vertex.uids[0] for vertex in manifest.vertices}
     return {
         "job": manifest.job,
         "checkpoint_id": manifest.checkpoint_id,
@@ -31,7 +32,10 @@ def describe(
         "duration_s": manifest.duration_s,
         "bytes": manifest.bytes,
         "parents": list(checkpoint.parents),
-        "subtasks": [plain.to_plain(stats) for stats in manifest.stats],
+        "subtasks": [
+            {**plain.to_plain(stats), "uid": first_uids.get(stats.vertex)}
+            for stats in manifest.stats
+        ],
         "operators": [_operator(operator) for operator in checkpoint.operators.values()],
         "in_flight": [_channel(channel) for channel in checkpoint.in_flight],
         "output_is_committed": output_is_committed,

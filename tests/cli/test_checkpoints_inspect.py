@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import minirt as rt
-from minirt.protocol.manifest import MANIFEST_VERSION
+from minirt.protocol.manifest import MANIFEST_VERSION, SubtaskStats
 from minirt.storage.checkpoints import CheckpointStorage
 from minirt.storage.local_files import LocalFiles
 from minirt.storage.parts import encode_part
@@ -77,6 +77,20 @@ def test_show_in_json_has_every_figure(call: Call, root: str) -> None:
     assert (channel["records"], channel["side"]) == (2, "in")
     assert described["sink_handles"][0]["handles"] == [{"file": "part-1", "raw": "AQ=="}]
     assert described["subtasks"][0]["sync_s"] == 0.03
+
+
+def test_operators_of_one_name_are_told_apart_by_their_uid(call: Call, tmp_path: Path) -> None:
+    alike = [
+        SubtaskStats(vertex, subtask, "JsonlSource", *[0.0] * 5, *[0] * 3, False)
+        for vertex in (0, 1)
+        for subtask in range(2)
+    ]
+    storage = new_storage(str(tmp_path / "chk"))
+    store(storage, 1, {}, stats=alike)
+    shown = call("checkpoints", "show", storage.store.root).out
+    lines = [" ".join(line.split()) for line in shown.splitlines()]
+    rows = [line.partition(" 0 ms")[0] for line in lines if line.startswith("JsonlSource")]
+    assert rows == [f"JsonlSource ({uid}) {n}" for uid in ("numbers", "total") for n in (0, 1)]
 
 
 def test_names_in_a_checkpoint_cannot_steer_the_terminal(call: Call, tmp_path: Path) -> None:

@@ -42,6 +42,9 @@ def new_storage(url: str, inline_bytes_max: int = 0) -> CheckpointStorage:
     return storage
 
 
+STATS = (SubtaskStats(1, 0, "total > out", 0.1, 0.2, 0.03, 0.04, 0.4, 500, 60, 70, True),)
+
+
 def store(
     storage: CheckpointStorage,
     checkpoint_id: int,
@@ -53,6 +56,7 @@ def store(
     references: tuple[str, ...] = (),
     generation: int = 1,
     more: Sequence[SnapshotRef] = (),
+    stats: Sequence[SubtaskStats] = STATS,
 ) -> Manifest:
     """Store a checkpoint whose operator "total" has these states, their keys dealt to two subtasks.
 
@@ -84,7 +88,7 @@ def store(
         vertices=VERTICES,
         snapshots=(*refs, *more),
         sink_handles=(SinkHandles("out", checkpoint_id, 0, ({"file": "part-1", "raw": b"\1"},)),),
-        stats=(SubtaskStats(1, 0, "total > out", 0.1, 0.2, 0.03, 0.04, 0.4, 500, 60, 70, True),),
+        stats=tuple(stats),
         in_flight=in_flight,
     )
     assert storage.create_manifest(manifest)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import signal
 from collections import Counter, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import dataclass, field
 
@@ -74,7 +74,7 @@ class Tally:
         )
 
 
-def campaign(run_seed: RunSeed, seeds: range, *, jobs: int = 1) -> Iterator[Tally]:
+def campaign(run_seed: RunSeed, seeds: Sequence[int], *, jobs: int = 1) -> Iterator[Tally]:
     """The tally so far, every few runs, in the order of the seeds.
 
     With several jobs, `run_seed` is pickled and called in as many processes.
@@ -86,7 +86,7 @@ def campaign(run_seed: RunSeed, seeds: range, *, jobs: int = 1) -> Iterator[Tall
         yield tally
 
 
-def _in_order(run_seed: RunSeed, seeds: range, jobs: int) -> Iterator[list[Run]]:
+def _in_order(run_seed: RunSeed, seeds: Sequence[int], jobs: int) -> Iterator[list[Run]]:
     chunks = (seeds[i : i + CHUNK_RUNS] for i in range(0, len(seeds), CHUNK_RUNS))
     if jobs == 1:
         yield from (_run_chunk(run_seed, chunk) for chunk in chunks)
@@ -106,7 +106,7 @@ def _in_order(run_seed: RunSeed, seeds: range, jobs: int) -> Iterator[list[Run]]
         workers.shutdown(cancel_futures=True)
 
 
-def _run_chunk(run_seed: RunSeed, seeds: range) -> list[Run]:
+def _run_chunk(run_seed: RunSeed, seeds: Sequence[int]) -> list[Run]:
     with quiet():
         return [run_seed(seed) for seed in seeds]
 
