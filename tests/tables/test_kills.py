@@ -53,8 +53,8 @@ class Kind:
     imports: str
     sink: str
     prepare: Callable[[Path], None]
-    count: Callable[[Path], tuple[int, int]]
-    """How many records the table lacks, and how many it has twice."""
+    count: Callable[[Path, int], tuple[int, int]]
+    """How many of so many records the table lacks, and how many it has twice."""
     rows: str = 'named_rows({sink}, records, 0.001, job="killed")'
 
 
@@ -70,10 +70,10 @@ def _database(table: Path) -> None:
 
 def _counted(
     read: Callable[[Path, str], list[tuple[Any, ...]]],
-) -> Callable[[Path], tuple[int, int]]:
-    def count(table: Path) -> tuple[int, int]:
+) -> Callable[[Path, int], tuple[int, int]]:
+    def count(table: Path, records: int) -> tuple[int, int]:
         [(rows, ids)] = read(table, "SELECT count(*), count(DISTINCT id) FROM t")
-        return RECORDS - ids, rows - ids
+        return records - ids, rows - ids
 
     return count
 
@@ -83,7 +83,7 @@ def _database_rows(table: Path, query: str) -> list[tuple[Any, ...]]:
         return db.execute(query).fetchall()
 
 
-def _merged(table: Path) -> tuple[int, int]:
+def _merged(table: Path, records: int) -> tuple[int, int]:
     """How many keys lack their last update, and how often a version took a key back to an older one."""
     newest = DeltaTable(str(table)).version()
     before: dict[int, str] = {}
@@ -94,7 +94,7 @@ def _merged(table: Path) -> tuple[int, int]:
         assert len(found) == len(rows), f"version {version} has a key twice"
         taken_back += sum(found.get(id, "") < name for id, name in before.items())
         before = found
-    last = {number % KEYS: f"row {number:06}" for number in range(RECORDS)}
+    last = {number % KEYS: f"row {number:06}" for number in range(records)}
     return sum(before.get(id) != name for id, name in last.items()), taken_back
 
 
@@ -154,7 +154,7 @@ def run(kind: Kind, folder: Path, kills: int, seed: int) -> tuple[int, int, int]
     job = _JOB.replace("{imports}", kind.imports).replace("{rows}", kind.rows)
     job = job.replace("{sink}", kind.sink)
     run_to_its_end(job, [str(table), str(folder / "chk"), str(RECORDS)], chance, strike)
-    return done, *kind.count(table)
+    return done, *kind.count(table, RECORDS)
 
 
 @pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
