@@ -55,13 +55,15 @@ class _NumberedReader(rt.SplitReader):
         self._end_file = end
         self._end: int | None = None
         self._reads = 0
+        self._end_min = offset + _BATCH
+        """Of what comes behind the offset, a batch may have been given out in part before a restart."""
         self.offset = offset
 
     def read(self) -> list[int] | None:
         self._board.reach("read")
         self._reads += 1
         if self._end is None and self._board.stopping:
-            self._end = _written_once(self._end_file, self.offset)
+            self._end = _written_once(self._end_file, max(self.offset, self._end_min))
         if self._end is not None and self.offset >= self._end:
             return None
         stop = self.offset + self._due()
