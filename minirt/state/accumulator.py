@@ -46,6 +46,19 @@ class Accumulator(SlotArrays, ABC):
         What it holds comes after what is here, where that matters. No slot is named twice.
         """
 
+    def merge_first(self, count: int, other: Any) -> None:
+        """As `merge`, of so many first slots, each into the same one."""
+        slots = np.arange(count)
+        self.merge(slots, other, slots)
+
+
+class InRanges(Accumulator):
+    """Its `merge` takes ranges of slots from 0 on as well: numpy need not look up each slot of one."""
+
+    def merge_first(self, count: int, other: Any) -> None:
+        first: Any = slice(count)
+        self.merge(first, other, first)
+
 
 class Objects(Accumulator):
     """An object for each slot, None without any."""

@@ -29,7 +29,7 @@ from minirt.aggregates import (
 from minirt.data.values import pack_value, unpack_value
 from minirt.kernels.choice import kernels
 from minirt.kernels.contract import Slots
-from minirt.state.accumulator import Accumulator, by_slot, present, taken_apart
+from minirt.state.accumulator import Accumulator, InRanges, by_slot, present, taken_apart
 from minirt.state.numbers import from_numbers, is_number, number_type, to_numbers
 from minirt.state.sums import (
     HALF_BITS,
@@ -125,12 +125,14 @@ class _Valued(Accumulator):
     def known(self, slots: Slots, own: Slots) -> tuple[Slots, npt.NDArray[Any]]:
         """The values of `own` that there are, with the slots that stand beside them."""
         there = self._arrays[1][own]
+        values = self._arrays[0][own]
         if there.all():
-            return slots, self._arrays[0][own]
-        return slots[there], self._arrays[0][own[there]]
+            return slots, values
+        chosen = np.flatnonzero(there) if isinstance(slots, slice) else slots[there]
+        return chosen, values[there]
 
 
-class _Sums(_Valued):
+class _Sums(_Valued, InRanges):
     """Raises SumOverflowError before a sum of whole numbers leaves its range."""
 
     def __init__(self, type: pa.DataType) -> None:
@@ -201,7 +203,7 @@ class _WideSums(Accumulator):
         self._guard.loaded(high)
 
 
-class _Extremes(_Valued):
+class _Extremes(_Valued, InRanges):
     def __init__(self, type: pa.DataType, *, greatest: bool) -> None:
         dtype = np.dtype(number_type(type))
         if dtype.kind == "f":
@@ -254,7 +256,7 @@ class _ExtremeObjects(_Valued):
                 known[slot] = True
 
 
-class _Counts(Accumulator):
+class _Counts(InRanges):
     """Counts records, or values that are not null."""
 
     def __init__(self, *, records: bool) -> None:
@@ -276,7 +278,7 @@ class _Counts(Accumulator):
         self._arrays[0][slots] += other._arrays[0][others]
 
 
-class _Means(Accumulator):
+class _Means(InRanges):
     def __init__(self) -> None:
         super().__init__([(np.float64, 0), (np.int64, 0)])
 

@@ -35,6 +35,8 @@ class Part:
     slots: Slots
     types: Sequence[pa.DataType]
     accumulators: Sequence[Accumulator]
+    in_order: bool = False
+    """Whether `slots` are 0, 1, 2 and so on."""
 
 
 class MergedPanes:
@@ -125,24 +127,40 @@ class MergedPanes:
     def _merged(self, parts: Sequence[Part]) -> Part:
         if len(parts) == 1:
             return parts[0]
-        there = np.zeros(self._listed.used, np.bool_)
-        for part in parts:
-            there[part.keys] = True
-        keys = np.flatnonzero(there)
-        place_of = np.empty(len(there), np.intp)
-        place_of[keys] = np.arange(len(keys))
+        keys = self._united([part.keys for part in parts])
+        place_of: Slots | None = None
         newest = max(self._panes.values(), key=_known_types)
         types, accumulators = newest.fresh()
         for held in accumulators:
             held.make_room(len(keys))
         for part in parts:
-            slots = place_of[part.keys]
+            alike = part.in_order and len(part.keys) == len(keys)
+            slots = part.slots
+            if not alike:
+                if place_of is None:
+                    place_of = np.empty(self._listed.used, np.intp)
+                    place_of[keys] = np.arange(len(keys))
+                slots = place_of[part.keys]
             for place, held in enumerate(accumulators):
                 # A column of nothing but nulls adds nothing, and may have no type of its own.
-                if part.types[place] == types[place]:
-                    with newest.naming_sums(place, lambda slots: self._listed.keys(keys[slots])):
+                if part.types[place] != types[place]:
+                    continue
+                with newest.naming_sums(place, lambda slots: self._listed.keys(keys[slots])):
+                    if alike:
+                        held.merge_first(len(keys), part.accumulators[place])
+                    else:
                         held.merge(slots, part.accumulators[place], part.slots)
-        return Part(keys, np.arange(len(keys)), types, accumulators)
+        return Part(keys, np.arange(len(keys)), types, accumulators, in_order=True)
+
+    def _united(self, lists: Sequence[Slots]) -> Slots:
+        """The keys that are in any of these lists, in order."""
+        longest = max(lists, key=len)
+        if len(longest) == self._listed.used:
+            return longest
+        there = np.zeros(self._listed.used, np.bool_)
+        for keys in lists:
+            there[keys] = True
+        return np.flatnonzero(there)
 
 
 def _known_types(table: ArrayTable) -> int:

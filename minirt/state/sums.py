@@ -71,7 +71,8 @@ class SumGuard:
             self._add_exactly(held, slots, numbers)
 
     def _add_exactly(self, held: Numbers, slots: Slots, numbers: Numbers) -> None:
-        distinct, places = np.unique(slots, return_inverse=True)
+        named = np.arange(len(held))[slots]  # It may be a range.
+        distinct, places = np.unique(named, return_inverse=True)
         totals = held[distinct].astype(object)
         for half, shift in zip(halves(numbers), (HALF_BITS, 0), strict=True):
             sums = np.zeros(len(distinct), np.int64)

@@ -50,6 +50,8 @@ class SlidingFrame(WindowFrame):
         self._panes: dict[int, ArrayTable] = {}
         self._merged = MergedPanes(self._panes, self._empty)
         self._fired = GroupMarks(self._groups)
+        self._first_open: int | None = None
+        """All windows before this one were given out to all; None if that is not known."""
         self._changed: dict[int, ArrayTable] = {}
         """By pane, the keys that have changed since early results were given out."""
 
@@ -83,6 +85,7 @@ class SlidingFrame(WindowFrame):
             self._merged.changed(pane)
         if self._times.least == MAX_WATERMARK:
             self._fired.clear()  # The end is not stored, as a restored job may go on.
+            self._first_open = None
         else:
             # Also windows without records: one that comes later is not to open them again.
             self._fired.mark_all(self._times.least + 1)
@@ -130,10 +133,15 @@ class SlidingFrame(WindowFrame):
             return
         window, last = self._window.first_window(min(self._panes)), max(self._panes)
         newest, fired = self._window.last_window(last), self._fired.least
+        if self._first_open is not None:
+            window = max(window, self._first_open)
         while window <= newest and self._window.end_of(window) - 1 <= self._times.least:
-            if self._window.end_of(window) > fired:
-                yield window
+            given = self._window.end_of(window) <= fired
             window += 1
+            if given:
+                self._first_open = window
+            else:
+                yield window - 1
             if window * self._window.step not in self._panes:
                 window = self._first_filled(window)
 
