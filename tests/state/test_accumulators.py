@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from minirt.aggregates import WIDE_SUM, Aggregate, Count, First, Fold, Last, Max, Mean, Min, Sum
@@ -123,6 +123,39 @@ def test_as_in_plain_python(
     result = running.result(np.array(slots))
     assert result.type == aggregate.result_type(type)
     assert result.to_pylist() == [expected(seen[slot]) for slot in slots]
+
+
+@pytest.mark.parametrize(("aggregate", "kind", "expected"), CASES)
+@settings(max_examples=20)
+@given(data=st.data())
+def test_first_slots_are_merged_as_any_slots_are(
+    aggregate: Aggregate, kind: Any, expected: Callable[[list[Any]], Any], data: st.DataObject
+) -> None:
+    type, values = kind
+    row = st.tuples(st.integers(0, 5), st.none() | values)
+    earlier, later = data.draw(st.tuples(*[st.lists(row, min_size=1, max_size=12)] * 2))
+    whole, other = accumulator(aggregate, type), accumulator(aggregate, type)
+    for held, rows in ((whole, earlier), (other, later)):
+        held.make_room(6)
+        held.add(np.array([slot for slot, _ in rows]), pa.array([v for _, v in rows], type))
+    before = other.result(np.arange(6))
+    whole.merge_first(5, other)
+    for slot, found in enumerate(whole.result(np.arange(6)).to_pylist()):
+        rows = earlier + later if slot < 5 else earlier
+        of_slot = [pa.scalar(value, type).as_py() for at, value in rows if at == slot]
+        if of_slot:
+            assert found == expected(of_slot)
+    assert str(other.result(np.arange(6))) == str(before)
+
+
+def test_a_sum_that_leaves_its_range_when_ranges_are_merged_is_noticed() -> None:
+    whole, other = accumulator(Sum("v"), pa.int64()), accumulator(Sum("v"), pa.int64())
+    for held in (whole, other):
+        held.make_room(5)
+        held.add(np.arange(5), pa.array([1, 1, 1, 2**62 + 1, 1]))
+    with pytest.raises(SumOverflowError) as error:
+        whole.merge_first(5, other)
+    assert error.value.slot == 3
 
 
 def _reloaded(running: Any, aggregate: Aggregate, type: pa.DataType, slots: list[int]) -> Any:
