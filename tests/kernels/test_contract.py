@@ -49,6 +49,16 @@ def test_pieces_may_be_longer_than_the_table_of_powers(kernels: Kernels) -> None
     check(kernels, [b"", b"\xff" * 65_535, b"ab" * 40_000, b"c", b"\x80" * 200_000])
 
 
+@pytest.mark.parametrize("size", [1, 7, 8, 9, 13, 16, 17, 25])
+def test_pieces_that_differ_in_one_byte_are_told_apart_wherever_it_is(
+    kernels: Kernels, size: int
+) -> None:
+    check, _ = CHECKS["same_pieces"]
+    changed = [bytes(place) + b"x" + bytes(size - place - 1) for place in range(size)]
+    # Each is compared with the next one: what has no "x" stands between those that have it.
+    check(kernels, [piece for each in changed for piece in (each, bytes(size))])
+
+
 @pytest.mark.parametrize("name", CHECKS)
 def test_a_kernel_that_is_wrong_in_one_lane_fails(kernels: Kernels, name: str) -> None:
     check, _ = CHECKS[name]
