@@ -17,6 +17,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from minirt.monitoring.buckets import bucket_of_share
+
 EVERY_S = 0.01
 """A writer notes what it got at most this often; the first batch at once."""
 
@@ -131,9 +133,4 @@ def bucket_s(bucket: int) -> float:
 
 def share_s(counts: Mapping[int, int], share: float) -> float:
     """The latency that this share of all counted does not exceed, within 1 %."""
-    left = share * sum(counts.values())
-    for bucket in sorted(counts):
-        left -= counts[bucket]
-        if left <= 0:
-            return bucket_s(bucket)
-    return bucket_s(max(counts))
+    return bucket_s(bucket_of_share(counts, share))

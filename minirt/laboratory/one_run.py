@@ -33,6 +33,7 @@ from minirt.laboratory.notes import Track, read_tracks, share_s
 from minirt.laboratory.recovery import measure_kills, on_lines
 from minirt.laboratory.sampler import Sampler
 from minirt.laboratory.trial import RunRequest, Trial, prepare
+from minirt.monitoring.buckets import added_up
 from minirt.monitoring.latency import LatencyHistogram
 from minirt.protocol.job_events import ENDED, JobStatus
 from minirt.protocol.plain import from_plain, to_plain
@@ -207,7 +208,7 @@ def _run(
     error = next((track.error for track in tracks if track.error), course.error)
     latencies = _between(tracks, course.began, course.ended_at)
     commits = [commit for sink in trial.sinks for commit in sink.commits]
-    visible = _together(counts for _, counts in commits)
+    visible = added_up(counts for _, counts in commits)
     further: tuple[Series, ...] = ()
     if trial.workload is not None:
         further = trial.workload.series(trial.place, course.began)
@@ -253,7 +254,7 @@ def _count_until(track: Track, at: float) -> int:
 
 def _between(tracks: Sequence[Track], since: float, until: float) -> dict[int, int]:
     """How many records had which latency in that time, by bucket."""
-    return _together(
+    return added_up(
         note.latencies for track in tracks for note in track.notes if since <= note.at <= until
     )
 
@@ -268,7 +269,7 @@ def _latency(counts: Mapping[int, int]) -> LatencyMeasured | None:
 def _of_markers(markers: LatencyHistogram) -> LatencyMeasured | None:
     shares = [markers.share_s(share) for share in (0.5, 0.99, 0.999)]
     known = [round(share, 6) for share in shares if share is not None]
-    return LatencyMeasured(markers.count, *known) if markers.count else None
+    return LatencyMeasured(markers.count, *known) if known else None
 
 
 def _over_time(
@@ -299,7 +300,7 @@ def _waits(
     for at, counts in sorted(commits, key=lambda commit: commit[0]):
         if began <= at < began + length_s:
             bins.setdefault(int((at - began) / BIN_S), []).append(counts)
-    found = ((round((place + 0.5) * BIN_S, 3), _together(own)) for place, own in bins.items())
+    found = ((round((place + 0.5) * BIN_S, 3), added_up(own)) for place, own in bins.items())
     return _shares("until visible", found)
 
 
@@ -316,15 +317,6 @@ def _shares(name: str, counted: Iterable[tuple[float, Mapping[int, int]]]) -> tu
         for share in (0.5, 0.99)
         if seen
     )
-
-
-def _together(parts: Iterable[Mapping[int, int]]) -> dict[int, int]:
-    """Counts by bucket, added up."""
-    found: dict[int, int] = {}
-    for counts in parts:
-        for bucket, count in counts.items():
-            found[bucket] = found.get(bucket, 0) + count
-    return found
 
 
 def _cut(series: Series, length_s: float) -> Series:

@@ -1,6 +1,7 @@
 """What a running job reports about itself.
 
 subtask_metrics   what a subtask counts while it runs
+buckets     counts by bucket: added up, and up to which one a share of them lies; pure
 latency     how long latency markers took: histograms; pure
 queued      how much data waits in a job; pure
 figures     rates and sums of what subtasks have counted; pure

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from functools import reduce
 from math import floor, log2
 
+from minirt.monitoring.buckets import added_up, bucket_of_share
+
 _UNIT_S = 0.001 / 128
 """The lower bound of bucket 0."""
 _STEPS = 8
@@ -33,16 +35,11 @@ class LatencyHistogram:
     def noted(self, latency_s: float) -> LatencyHistogram:
         """With one more. Below 0, as the clocks of two processes are only about known, it counts as 0."""
         latency_s = max(0.0, latency_s)
-        at = bucket(latency_s)
-        counts = {**self.counts, at: self.counts.get(at, 0) + 1}
-        return LatencyHistogram(counts, self.sum_s + latency_s)
+        return self.plus(LatencyHistogram({bucket(latency_s): 1}, latency_s))
 
     def plus(self, other: LatencyHistogram) -> LatencyHistogram:
         """Both together."""
-        counts = dict(self.counts)
-        for at, count in other.counts.items():
-            counts[at] = counts.get(at, 0) + count
-        return LatencyHistogram(counts, self.sum_s + other.sum_s)
+        return LatencyHistogram(added_up((self.counts, other.counts)), self.sum_s + other.sum_s)
 
     def since(self, earlier: LatencyHistogram) -> LatencyHistogram:
         """What came after an earlier state of the same histogram."""
@@ -55,13 +52,9 @@ class LatencyHistogram:
 
     def share_s(self, share: float) -> float | None:
         """The latency that this share does not exceed, within 5 %; None if nothing was noted."""
-        left, found = share * self.count, None
-        for at in sorted(self.counts):
-            found = at
-            left -= self.counts[at]
-            if left <= 0:
-                break
-        return None if found is None else _UNIT_S * 2 ** ((found + 0.5) / _STEPS)
+        if not self.counts:
+            return None
+        return _UNIT_S * 2 ** ((bucket_of_share(self.counts, share) + 0.5) / _STEPS)
 
     def to_plain(self) -> dict[str, float | None]:
         """What a person wants to know of it."""

@@ -31,6 +31,7 @@ from minirt.laboratory.measured import (
 from minirt.laboratory.notes import share_s
 from minirt.laboratory.one_run import PATIENCE, START_S
 from minirt.laboratory.trial import RunRequest
+from minirt.monitoring.buckets import added_up
 from minirt.threads import start_thread
 
 EVERY_S = 0.5
@@ -248,10 +249,7 @@ def _run(
 ) -> Run:
     started, began, ended_at = times
     length_s = ended_at - began
-    counted: dict[int, int] = {}
-    for look in looks[1:]:  # The first one has what came before.
-        for bucket, count in look.latencies.items():
-            counted[bucket] = counted.get(bucket, 0) + count
+    counted = added_up(look.latencies for look in looks[1:])  # The first one has what came before.
     read, written = (round(_per_s(looks, name) * length_s) for name in ("read", "written"))
     return Run(
         *(0, 0, request.seed, started_at.isoformat(timespec="seconds"), ending, ""),
