@@ -128,19 +128,15 @@ class MergedPanes:
         if len(parts) == 1:
             return parts[0]
         keys = self._united([part.keys for part in parts])
-        place_of: Slots | None = None
+        place_of = np.empty(self._listed.used, np.intp)
+        place_of[keys] = np.arange(len(keys))
         newest = max(self._panes.values(), key=_known_types)
         types, accumulators = newest.fresh()
         for held in accumulators:
             held.make_room(len(keys))
         for part in parts:
             alike = part.in_order and len(part.keys) == len(keys)
-            slots = part.slots
-            if not alike:
-                if place_of is None:
-                    place_of = np.empty(self._listed.used, np.intp)
-                    place_of[keys] = np.arange(len(keys))
-                slots = place_of[part.keys]
+            slots = place_of[part.keys]
             for place, held in enumerate(accumulators):
                 # A column of nothing but nulls adds nothing, and may have no type of its own.
                 if part.types[place] != types[place]:

@@ -111,7 +111,8 @@ class SessionFrame(WindowFrame):
         self._make_room()
         self._list_anew()
         # More lateness may have been allowed: these would be joined to records that are not late now.
-        given = np.setdiff1d(self._sessions.live(), self._sessions.pending())
+        live = self._sessions.live()
+        given = live[~self._sessions.is_pending(live)]
         self._close(given[self._ends(given) + self._lateness <= self._times.least])
         if self._task.emission.when == "interval":
             self._changed[self._sessions.pending()] = True
