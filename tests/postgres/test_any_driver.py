@@ -6,9 +6,6 @@ SQLite has neither a server nor other sessions: here connections are lost in the
 from __future__ import annotations
 
 import signal
-import threading
-import time
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +13,10 @@ import pyarrow as pa
 import pytest
 
 import minirt as rt
-from minirt.io.base import Sink, Staging
-from minirt.storage.store import ObjectStore
-from minirt.testing.contracts import SinkContract
-from minirt.testing.sinks import SinkTrial, check_sink
+from minirt.testing.sinks import check_sink
 from minirt_connectors.database import DatabaseSink
 from tests.jobs import named_rows, updated_rows
+from tests.postgres.results import ResultsContract, ResultsTrial, restarting
 from tests.postgres.server import Postgres
 
 pytestmark = [pytest.mark.postgres, pytest.mark.processes]
@@ -34,61 +29,21 @@ def sink_to(server: Postgres, **options: Any) -> DatabaseSink:
     return DatabaseSink("psycopg", {"conninfo": server.uri}, "results", SCHEMA, **options)
 
 
-class TestContract(SinkContract):
-    @pytest.fixture(autouse=True)
-    def _place(self, server: Postgres, table: str, tmp_path: Path) -> None:
-        self.server = server
-        self.store = ObjectStore(str(tmp_path / "staged"))
-
-    def new_sink(self) -> Sink:
-        sink = sink_to(self.server)
-        sink.validate()
-        return sink
-
-    def visible(self, sink: Sink) -> list[Any]:
-        rows = self.server.rows("SELECT id, name FROM results ORDER BY ctid")
-        return [{"id": id, "name": name} for id, name in rows]
-
-    def pending(self) -> list[str]:
-        return list(self.store.list())
-
-    def staging(self) -> Staging:
-        return self.store
-
-
-class Trial(SinkTrial):
-    def __init__(self, server: Postgres) -> None:
-        self.server = server
-
-    def begin(self) -> None:
-        self.server.run("TRUNCATE results", "DROP TABLE IF EXISTS minirt_commits")
-
-    def sink(self) -> Sink:
-        return sink_to(self.server)
-
-    def visible(self) -> Sequence[int]:
-        return [id for (id,) in self.server.rows("SELECT id FROM results")]
+class TestContract(ResultsContract):
+    def sink_to(self, server: Postgres) -> DatabaseSink:
+        return sink_to(server)
 
 
 def test_the_kit_finds_nothing(server: Postgres, table: str) -> None:
-    check_sink(Trial(server), runs=4)
+    check_sink(ResultsTrial(server, sink_to), runs=4)
 
 
 def run_while_the_server_crashes(server: Postgres, job: rt.Environment, folder: Path) -> None:
-    def crash_twice() -> None:
-        for _ in range(2):
-            time.sleep(0.7)
-            server.restart(signal.SIGQUIT)
-
-    crashing = threading.Thread(target=crash_twice)
-    crashing.start()
-    try:
+    with restarting(server, signal.SIGQUIT, 0.7):
         job.execute(
             checkpointing=rt.Checkpointing(folder, interval="50ms", tolerable_failures=1000),
             restart=rt.Restart.fixed_delay(None, "100ms"),
         )
-    finally:
-        crashing.join()
 
 
 def test_a_server_that_crashes_under_load_loses_and_repeats_nothing(

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import signal
-import threading
 import time
 from collections import Counter
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,56 +14,28 @@ import pytest
 import minirt as rt
 from minirt.data.batch import Rows
 from minirt.errors import SinkDataError
-from minirt.io.base import Sink, Staging
 from minirt.storage.store import ObjectStore
-from minirt.testing.contracts import SinkContract
-from minirt.testing.sinks import SinkTrial, check_sink
+from minirt.testing.sinks import check_sink
 from minirt_connectors.postgres import PostgresSink
 from minirt_connectors.postgres.sink import TableColumns
 from tests.jobs import named_rows
+from tests.postgres.results import ResultsContract, ResultsTrial, restarting
 from tests.postgres.server import Postgres
 
 pytestmark = [pytest.mark.postgres, pytest.mark.processes]
 
 
-class TestContract(SinkContract):
-    @pytest.fixture(autouse=True)
-    def _place(self, server: Postgres, table: str, tmp_path: Path) -> None:
-        self.server, self.table = server, table
-        self.store = ObjectStore(str(tmp_path / "staged"))
-
-    def new_sink(self) -> Sink:
-        sink = PostgresSink(self.server.uri, self.table)
-        sink.validate()
-        return sink
-
-    def visible(self, sink: Sink) -> list[Any]:
-        rows = self.server.rows("SELECT id, name FROM results ORDER BY ctid")
-        return [{"id": id, "name": name} for id, name in rows]
-
-    def pending(self) -> list[str]:
-        return list(self.store.list())
-
-    def staging(self) -> Staging:
-        return self.store
+def sink_to(server: Postgres) -> PostgresSink:
+    return PostgresSink(server.uri, "results")
 
 
-class PostgresTrial(SinkTrial):
-    def __init__(self, server: Postgres) -> None:
-        self.server = server
-
-    def begin(self) -> None:
-        self.server.run("TRUNCATE results", "DROP TABLE IF EXISTS minirt_commits")
-
-    def sink(self) -> Sink:
-        return PostgresSink(self.server.uri, "results")
-
-    def visible(self) -> Sequence[int]:
-        return [id for (id,) in self.server.rows("SELECT id FROM results")]
+class TestContract(ResultsContract):
+    def sink_to(self, server: Postgres) -> PostgresSink:
+        return sink_to(server)
 
 
 def test_the_kit_finds_nothing(server: Postgres, table: str) -> None:
-    check_sink(PostgresTrial(server), runs=8)
+    check_sink(ResultsTrial(server, sink_to), runs=8)
 
 
 def test_a_job_writes_each_record_once(server: Postgres, table: str, tmp_path: Path) -> None:
@@ -89,18 +59,11 @@ def test_a_text_that_no_table_can_hold_is_refused_when_it_is_written() -> None:
 def test_a_server_that_restarts_under_load_loses_and_repeats_nothing(
     server: Postgres, table: str, tmp_path: Path, how: signal.Signals
 ) -> None:
-    def stop_twice() -> None:
-        for _ in range(2):
-            time.sleep(1.0)
-            server.restart(how)
-
     checkpointing = rt.Checkpointing(tmp_path / "chk", interval=0.1, tolerable_failures=1000)
-    stopping = threading.Thread(target=stop_twice)
-    stopping.start()
-    named_rows(PostgresSink(server.uri, table), 4000, 0.001, job="to-postgres").execute(
-        checkpointing=checkpointing, restart=rt.Restart.fixed_delay(None, 0.1)
-    )
-    stopping.join()
+    with restarting(server, how, 1.0):
+        named_rows(PostgresSink(server.uri, table), 4000, 0.001, job="to-postgres").execute(
+            checkpointing=checkpointing, restart=rt.Restart.fixed_delay(None, 0.1)
+        )
     assert server.rows("SELECT count(*), count(DISTINCT id) FROM results") == [(4000, 4000)]
 
 
