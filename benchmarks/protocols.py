@@ -125,8 +125,14 @@ class Campaign:
         """The highest rate that all have sustained."""
 
     def make(self) -> None:
-        """The first rates, what has none, the kills, and then rate by rate in all cases."""
+        """The first rates, what has none, the kills, and then rate by rate in all cases.
+
+        Raises ConfigurationError before anything runs for what one of the stages cannot do.
+        """
         paced = [case for case in self.cases if case.rate_key is not None]
+        for case in self.cases:
+            kill = self.effort.kills and case in paced
+            planned(case, case.name, self.effort.protocols, case.first_rate, self.effort, kill=kill)
         for case in paced:
             self._climb(case, 0)
         for case in self.cases:

@@ -64,15 +64,15 @@ def beside(
             raise ConfigurationError(
                 f"--kill kills no worker of {peer.name}: leave out one of them"
             )
-        unknown = sorted({key for one in settings for key in one.of("option")} - peer.options)
+        own = [replace(one, system=peer.name) for one in settings if one.mode in peer.modes]
+        unknown = sorted({key for one in own for key in one.of("option")} - peer.options)
         if unknown:
             raise ConfigurationError(f"--set {unknown[0]} has no effect on {peer.name}")
-        if (missing := peer.missing()) is not None:
-            raise ConfigurationError(missing)
-        own = [replace(one, system=peer.name) for one in settings if one.mode in peer.modes]
         if not own:
             modes = ", ".join(sorted({one.mode for one in settings}))
             raise ConfigurationError(f"--peers {peer.name} has no mode {modes}")
+        if (missing := peer.missing()) is not None:
+            raise ConfigurationError(missing)
         added += own
         for mode in dict.fromkeys(one.mode for one in settings if one.mode not in peer.modes):
             notes.append(f"{peer.name} has no mode {mode}.")

@@ -80,6 +80,15 @@ def campaign(until: float = float("inf"), kills: bool = True) -> tuple[Campaign,
     return Campaign(cases, effort, making.keep, until, run=making.run), making
 
 
+def test_what_a_later_stage_cannot_do_is_refused_before_the_first_one_runs() -> None:
+    making = Made()
+    effort = Effort(("uncoordinated",), 2.0, 1, kills=True, peers=("flink",))
+    cases = [JOIN, CASES["one-slow"]]
+    with pytest.raises(ConfigurationError, match="has no mode uncoordinated"):
+        Campaign(cases, effort, making.keep, run=making.run).make()
+    assert making.stages == []
+
+
 def test_rates_rise_for_those_modes_that_sustain_them() -> None:
     all_stages, making = campaign()
     all_stages.make()

@@ -81,6 +81,12 @@ def test_what_a_peer_cannot_run_is_refused(
         beside([setting], [peer], workload, killed)
 
 
+def test_an_option_that_a_peer_lacks_is_refused_only_where_the_peer_runs_it() -> None:
+    spilling = (Choice("limits.spill_bytes", "1"),)
+    found = beside([ALIGNED, Setting("unaligned", None, spilling)], [Other()], "throttled", False)
+    assert found.settings[2:] == (Setting("aligned", system="other"),)
+
+
 def test_an_unknown_peer_is_refused() -> None:
     with pytest.raises(ConfigurationError, match="did you mean"):
         find_peer("flonk")
