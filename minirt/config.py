@@ -279,6 +279,9 @@ class Checkpointing:
     """A checkpoint that takes longer is given up."""
     min_pause: Duration = 0
     """Rest between the end of one checkpoint and the start of the next."""
+    max_concurrent: int = 1
+    """How many checkpoints may be under way at a time, savepoints among them; more than one only in modes
+    whose barriers stay in their place."""
     tolerable_failures: int = 10
     """How many checkpoints in a row may fail before the job does."""
     retain: int = 3
@@ -296,6 +299,12 @@ class Checkpointing:
         if seconds(self.timeout, "timeout") == 0:
             raise ConfigurationError("timeout must be positive")
         seconds(self.min_pause, "min_pause")
+        positive("max_concurrent", self.max_concurrent)
+        if self.max_concurrent > 1 and self.min_pause_s > 0:
+            raise ConfigurationError(
+                f"min_pause ({self.min_pause_s:g} s) keeps one checkpoint away from the next, and "
+                f"max_concurrent={self.max_concurrent} has them overlap: leave one of them out"
+            )
         positive("retain", self.retain)
         _one_of("watermarks", self.watermarks, ("regenerated", "restored"))
         if not isinstance(self.tolerable_failures, int) or self.tolerable_failures < 0:

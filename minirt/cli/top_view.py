@@ -57,7 +57,7 @@ def job_lines(figures: Figures) -> list[str]:
         _checkpoint_line(figures["checkpoints"], figures["at"]),
     ]
     lines += _stages_line(figures["operators"])
-    if (under_way := figures["checkpoints"]["under_way"]) is not None:
+    for under_way in figures["checkpoints"]["under_way"]:
         lines.append(_under_way_line(under_way, figures["at"]))
     if (failure := figures["checkpoints"]["last_failure"]) is not None:
         lines.append(f"last failed checkpoint: {in_one_line(failure)}")

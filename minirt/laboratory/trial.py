@@ -212,7 +212,8 @@ def _settings(
     measured = applied.options
     if request.latency_from is None and measured.latency_interval is None:
         measured = dataclasses.replace(measured, latency_interval=MARKERS_EVERY)
-    find_mode(applied.checkpointing.mode, applied.checkpointing.timeout_s)
+    taken = applied.checkpointing
+    find_mode(taken.mode, taken.timeout_s, taken.max_concurrent)
     return (
         RunSettings(applied.checkpointing, restart=applied.restart, options=measured),
         tuple(notes),

@@ -14,7 +14,7 @@ from minirt.modes.communication_induced import CommunicationInduced
 from minirt.modes.epoch import Epoch
 from minirt.modes.unaligned import Unaligned
 from minirt.modes.uncoordinated import Uncoordinated
-from minirt.protocol.barriers import CheckpointMode
+from minirt.protocol.barriers import CheckpointMode, may_overlap
 from minirt.protocol.families import HasFamily, LocalSnapshots, TakesLocalSnapshots
 from minirt.protocol.topology import InFlight, Topology
 
@@ -36,13 +36,22 @@ ENTRY_POINT_GROUP = "minirt.modes"
 """Other packages add a mode under this group: `name = "package.module:Class"`."""
 
 
-def find_mode(mode: str | CheckpointMode, expires_after_s: float = float("inf")) -> CheckpointMode:
+def find_mode(
+    mode: str | CheckpointMode, expires_after_s: float = float("inf"), max_concurrent: int = 1
+) -> CheckpointMode:
     """The mode of that name, built in or from an entry point; a mode object is returned as it is.
 
-    Raises ConfigurationError if there is none, naming those that there are, and if it has a timeout
-    that no checkpoint reaches, as each is given up after `expires_after_s`.
+    Raises ConfigurationError if there is none, naming those that there are, if it has a timeout
+    that no checkpoint reaches, as each is given up after `expires_after_s`, and if it takes one checkpoint
+    at a time where several are wanted.
     """
     found = _named(mode) if isinstance(mode, str) else _checked(mode)
+    if max_concurrent > 1 and not may_overlap(found):
+        overlapping = ", ".join(sorted(name for name, one in MODES.items() if may_overlap(one)))
+        raise ConfigurationError(
+            f"mode {found.name} takes one checkpoint at a time, and max_concurrent is {max_concurrent}: "
+            f"leave it out, or use a mode whose barriers stay in their place: {overlapping}"
+        )
     timeout_s = found.timeout_s if isinstance(found, AlignedWithTimeout) else None
     if timeout_s is not None and timeout_s >= expires_after_s:
         raise ConfigurationError(

@@ -32,3 +32,4 @@ class Aligned(Blocking, TakesNoOptions):
     """
 
     name: ClassVar[str] = "aligned"
+    may_overlap: ClassVar[bool] = True

@@ -13,6 +13,7 @@ class AtLeastOnce(TakesNoOptions):
 
     name: ClassVar[str] = "at_least_once"
     exactly_once: ClassVar[bool] = False
+    may_overlap: ClassVar[bool] = True
 
     def on_arrived(self, alignment: Alignment, channel: int) -> list[Command]:
         return []

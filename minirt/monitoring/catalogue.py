@@ -92,7 +92,7 @@ def _of_under_way(
 ) -> Metric:
     def found(figures: JobFigures) -> float | None:
         under_way = figures.checkpoints.under_way
-        return None if under_way is None else value(under_way, figures.at)
+        return value(under_way[0], figures.at) if under_way else None
 
     return _of_job(name, "gauge", f"{meaning}; absent while none is being taken.", found)
 
@@ -177,14 +177,20 @@ CATALOGUE: tuple[Metric, ...] = (
         "in_flight_bytes",
         "How much of that was captured in flight.",
     ),
+    _of_job(
+        "minirt_checkpoints_under_way",
+        "gauge",
+        "How many checkpoints are being taken.",
+        lambda figures: float(len(figures.checkpoints.under_way)),
+    ),
     _of_under_way(
         "minirt_checkpoint_under_way_seconds",
-        "How long ago the checkpoint that is being taken was triggered",
+        "How long ago the oldest checkpoint that is being taken was triggered",
         lambda under_way, now: max(0.0, now - under_way.triggered_at),
     ),
     _of_under_way(
         "minirt_checkpoint_under_way_missing_subtasks",
-        "How many subtasks have not stored their part of the checkpoint that is being taken",
+        "How many subtasks have not stored their part of the oldest checkpoint that is being taken",
         lambda under_way, now: float(len(under_way.missing)),
     ),
     Metric(

@@ -208,8 +208,8 @@ class CheckpointFigures:
     newest: CheckpointReport | None = None
     """The newest that completed."""
     last_failure: CheckpointFailure | None = None
-    under_way: CheckpointUnderWay | None = None
-    """The one that is being taken."""
+    under_way: tuple[CheckpointUnderWay, ...] = ()
+    """Those that are being taken, the oldest first."""
 
     def after(self, report: CheckpointReport) -> CheckpointFigures:
         """With one more checkpoint."""
@@ -225,9 +225,9 @@ class CheckpointFigures:
             if self.newest is None
             else {name: getattr(self.newest, name) for name in _OF_NEWEST},
             "last_failure": None if self.last_failure is None else str(self.last_failure),
-            "under_way": None
-            if self.under_way is None
-            else {name: getattr(self.under_way, name) for name in _OF_UNDER_WAY},
+            "under_way": [
+                {name: getattr(one, name) for name in _OF_UNDER_WAY} for one in self.under_way
+            ],
         }
 
 
@@ -238,7 +238,7 @@ _OF_NEWEST = (
 """What the figures tell of the newest completed checkpoint."""
 
 _OF_UNDER_WAY = ("checkpoint_id", "mode", "kind", "triggered_at", "stored", "missing")
-"""What the figures tell of the one that is being taken: its parts would be too much for each second."""
+"""What the figures tell of those that are being taken: their parts would be too much for each second."""
 
 
 @dataclass(frozen=True, slots=True)

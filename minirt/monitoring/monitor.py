@@ -57,7 +57,7 @@ class JobMonitor(JobObserver):
         self._last_failure: str | None = None
         self._restart_records: deque[RestartRecord] = deque(maxlen=RESTARTS_MAX)
         self._checkpoint_figures = CheckpointFigures()
-        self._under_way: CheckpointUnderWay | None = None
+        self._under_way: tuple[CheckpointUnderWay, ...] = ()
         self._parts: Mapping[SubtaskId, CheckpointPart] = {}
         self._meters: dict[SubtaskId, RateMeter] = {}
         self._subtasks: tuple[SubtaskFigures, ...] = ()
@@ -88,8 +88,8 @@ class JobMonitor(JobObserver):
                 for part in report.subtasks
             }
 
-    def on_checkpoint_under_way(self, checkpoint: CheckpointUnderWay | None) -> None:
-        self._under_way = checkpoint
+    def on_checkpoints_under_way(self, checkpoints: Sequence[CheckpointUnderWay]) -> None:
+        self._under_way = tuple(checkpoints)
 
     def on_logs(self, lines: Sequence[LogLine]) -> None:
         self.log_book.add(lines)
@@ -129,8 +129,8 @@ class JobMonitor(JobObserver):
         return tuple(self._restart_records)
 
     @property
-    def under_way(self) -> CheckpointUnderWay | None:
-        """The checkpoint that is being taken, with the parts that have come."""
+    def under_way(self) -> tuple[CheckpointUnderWay, ...]:
+        """The checkpoints that are being taken, with the parts that have come."""
         return self._under_way
 
     def figures(self) -> JobFigures:

@@ -95,13 +95,14 @@ def _report(job: Job, request: Mapping[str, Any]) -> Plain:
 
 
 def _under_way(job: Job) -> Plain:
-    checkpoint = job.checkpoint_under_way
-    if checkpoint is None:
-        return {"checkpoint": None}
-    told = {name: getattr(checkpoint, name) for name in ("checkpoint_id", "mode", "kind")}
-    parts = [_part(part) for part in checkpoint.parts]
-    more = {"triggered_at": checkpoint.triggered_at, "missing": list(checkpoint.missing)}
-    return {"checkpoint": {**told, **more, "subtasks": parts}}
+    told = ("checkpoint_id", "mode", "kind", "triggered_at")
+    return {
+        "checkpoints": [
+            {name: getattr(one, name) for name in told}
+            | {"missing": list(one.missing), "subtasks": [_part(part) for part in one.parts]}
+            for one in job.checkpoints_under_way
+        ]
+    }
 
 
 def _part(part: object) -> Plain:

@@ -16,6 +16,7 @@ What names things, and what is stored:
 One checkpoint, in a subtask:
 
     barriers            what barriers, alignments and commands are, and what a mode may answer
+    ended               which checkpoints are over, in a few numbers
     barrier_handler     what one subtask does about barriers, whatever the mode
     watermarks          event time, of a subtask from those of its channels
     drift               how far sources may be ahead of the slowest one
@@ -25,6 +26,7 @@ One checkpoint, at the coordinator:
     job_events          what happens to a job (events), what its coordinator orders (commands)
     subtask_commands    what the coordinator orders subtasks to do: the message itself
     pending             the parts of a checkpoint that have come so far
+    under_way           the checkpoints that are pending, and how many there may be
     commits             what sinks have handed over and nobody has committed yet
     source_offsets, telling   how far sources are stored, and when they hear of it
     pauses              how long to wait before something that failed is tried again

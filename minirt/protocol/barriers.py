@@ -25,6 +25,9 @@ class Barrier:
     mode: str
     created_at: float
     savepoint: bool = False
+    oldest_id: int | None = None
+    """The oldest checkpoint that was under way when this one was triggered, None if it was alone: all that
+    are older are over."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +70,8 @@ class Alignment:
     ended: Moment | None = None
     """When the last barrier was processed."""
     switches: list[Switch] = field(default_factory=list)
+    blocked: set[int] = field(default_factory=set)
+    """The channels that wait for its snapshot."""
 
     @property
     def now(self) -> float:
@@ -237,3 +242,19 @@ class HoldsSources(Protocol):
 
     def holds_sources(self, checkpoint_id: int) -> bool:
         """Whether they wait for this one to complete, or to fail. The coordinator asks."""
+
+
+@runtime_checkable
+class MayOverlap(Protocol):
+    """What a mode has besides if several of its checkpoints may be under way at once.
+
+    Its barriers must stay in their place: then those of a later checkpoint lie behind those of an earlier
+    one in every channel, and each snapshot is whole once it is taken.
+    """
+
+    may_overlap: ClassVar[bool]
+
+
+def may_overlap(mode: object) -> bool:
+    """Whether several checkpoints of this mode may be under way at once."""
+    return isinstance(mode, MayOverlap) and mode.may_overlap

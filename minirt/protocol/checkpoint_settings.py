@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from minirt.protocol.barriers import Barrier, CheckpointMode, HoldsSources
+from minirt.protocol.barriers import Barrier, CheckpointMode, HoldsSources, may_overlap
 from minirt.protocol.families import Coordinated, Family, LocalSnapshots, family_of
 from minirt.protocol.ids import SubtaskId
 
@@ -25,6 +25,12 @@ class CheckpointSettings:
     """The modes that a barrier may name. One that is missing is coordinated, and holds no sources."""
     local: LocalSnapshots | None = None
     """When subtasks take snapshots by their own clocks, in a job of the uncoordinated family."""
+    max_concurrent: int = 1
+    """How many checkpoints may be under way at a time, savepoints among them."""
+
+    def overlaps(self, mode: str) -> bool:
+        """Whether others may be under way beside a checkpoint of this mode."""
+        return self.max_concurrent > 1 and may_overlap(self.modes.get(mode))
 
     def holds_sources(self, barrier: Barrier) -> bool:
         """Whether sources wait behind this barrier until its checkpoint is over."""

@@ -2,7 +2,8 @@
 
 What sinks had prepared for a checkpoint that failed is not lost with it: those records will not be
 replayed, so their handles are *carried* into the next manifest, and stay carried until a commit has
-succeeded. The manifest of a checkpoint holds every handle up to it that is not yet committed.
+succeeded. The manifest of a checkpoint holds every handle up to it that is not yet committed, and none
+of a later one, which may have failed before it is complete: a restore would bring those records again.
 """
 
 from __future__ import annotations
@@ -36,10 +37,9 @@ class Commits:
         self._last_error: Exception | None = None
         self._newest_failed = 0
 
-    @property
-    def carried(self) -> tuple[SinkHandles, ...]:
-        """What the next manifest has to hold, in the order of committing."""
-        return tuple(self._carried)
+    def carried(self, checkpoint_id: int) -> tuple[SinkHandles, ...]:
+        """What the manifest of this checkpoint has to hold, in the order of committing."""
+        return tuple(held for held in self._carried if held.checkpoint_id <= checkpoint_id)
 
     def carry(self, handles: Iterable[SinkHandles]) -> None:
         """Keep handles of a snapshot until they are committed."""
@@ -72,7 +72,7 @@ class Commits:
         """
         if checkpoint_id < self._newest_failed and not awaited:
             return []
-        held = tuple(held for held in self._carried if held.checkpoint_id <= checkpoint_id)
+        held = self.carried(checkpoint_id)
         return [CommitHandles(checkpoint_id, held)] if held or awaited else []
 
     def too_many_failures(self, tolerable: int) -> GenerationFailure | None:

@@ -138,9 +138,9 @@ class JobProtocol:
         return self._generation
 
     @property
-    def checkpoint_under_way(self) -> CheckpointUnderWay | None:
-        """The checkpoint that is neither complete nor failed, if there is one."""
-        return None if self._checkpoints is None else self._checkpoints.under_way
+    def checkpoints_under_way(self) -> tuple[CheckpointUnderWay, ...]:
+        """The checkpoints that are neither complete nor failed, the oldest first."""
+        return () if self._checkpoints is None else self._checkpoints.under_way
 
     def handle(self, event: JobEvent, now: float, wall: float | None = None) -> list[JobCommand]:
         """What to do about an event, in order. Nothing follows after EndJob.
@@ -326,7 +326,7 @@ class JobProtocol:
         """
         grows = self._parallelism.grows(now)
         wanted = (self._slots_came or grows) and self._status is JobStatus.RUNNING
-        if not wanted or checkpoints.last_is_complete or self._savepoints.active is not None:
+        if not wanted or checkpoints.last_is_complete or self._savepoints.is_busy:
             return []
         if grows:
             self._parallelism.on_grown(now)

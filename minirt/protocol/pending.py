@@ -26,6 +26,7 @@ from minirt.protocol.reports import (
     subtask_names,
     subtask_reports,
 )
+from minirt.protocol.savepoint_requests import Afterwards, SavepointRequest
 from minirt.protocol.source_offsets import SourceOffsets
 from minirt.protocol.stored_watermarks import SubtaskWatermarks
 from minirt.protocol.trace import CheckpointTrace, SubtaskTrace
@@ -40,7 +41,8 @@ class PendingCheckpoint:
     awaited: set[SubtaskId]
     triggered_at: float
     """The date, in seconds since 1970; durations are measured from the creation of the barrier."""
-    drain: Drain | None = None
+    request: SavepointRequest | None = None
+    """What it is taken for, if a user has asked for it."""
     holds_sources: bool = False
     """Whether its mode has sources wait until it is over."""
     of_line: bool = False
@@ -73,6 +75,16 @@ class PendingCheckpoint:
             self.traces.append(replace(part.trace, acknowledged_at=now))
 
     @property
+    def checkpoint_id(self) -> int:
+        return self.barrier.checkpoint_id
+
+    @property
+    def is_last(self) -> bool:
+        """Whether the job is to end with it: no other may begin beside it."""
+        ends_job = self.request is not None and self.request.afterwards is not Afterwards.GO_ON
+        return self.kind == "final" or ends_job
+
+    @property
     def sorted_handles(self) -> list[SinkHandles]:
         """What its sinks have handed over, in the order of committing."""
         return sorted(self.handles, key=lambda held: (held.checkpoint_id, held.uid, held.subtask))
@@ -86,6 +98,8 @@ class PendingCheckpoint:
         now: float,
     ) -> Manifest:
         """The manifest once nothing is awaited; `sink_handles` is all that may be uncommitted."""
+        request = self.request
+        drains = request is not None and request.afterwards is Afterwards.DRAIN
         return Manifest(
             version=MANIFEST_VERSION,
             job=job,
@@ -103,7 +117,7 @@ class PendingCheckpoint:
                 sorted(self.in_flight, key=lambda ref: (ref.stored.vertex, ref.stored.subtask))
             ),
             watermarks=tuple(sorted(self.watermarks, key=lambda one: (one.head, one.subtask))),
-            drain=self.drain,
+            drain=Drain(request.path) if drains and request is not None else None,
         )
 
     def to_trace(self, job: str, generation: int, now: float) -> CheckpointTrace | None:

@@ -23,6 +23,8 @@ class CheckpointFailureReason(Enum):
     """A subtask could not store its part."""
     GIVEN_UP = "given up"
     """A subtask dropped its part, since it took the checkpoint for given up."""
+    PASSED_OVER = "passed over"
+    """A subtask has come to a later checkpoint, and has never stored its part of this one."""
     EXPIRED = "expired"
     """Parts were missing when `Checkpointing.timeout` was over."""
     NOT_STORED = "not stored"
@@ -47,7 +49,7 @@ class CheckpointFailure:
     subtask_count: int = 0
     """How many parts the checkpoint needed."""
     declined_by: str | None = None
-    """The name of the subtask that declined."""
+    """The name of the subtask that declined, or passed over."""
     timeout_s: float = 0.0
     """After how many seconds it expired."""
     generation_failure: GenerationFailureReason | None = None
@@ -60,6 +62,8 @@ class CheckpointFailure:
                 return f"declined: {self.error}"
             case why.GIVEN_UP:
                 return "declined: it was given up"
+            case why.PASSED_OVER:
+                return f"passed over: {self.declined_by} has come to a later one without it"
             case why.EXPIRED:
                 return (
                     f"expired after {self.timeout_s:g} s with {len(self.missing)} of "

@@ -64,9 +64,10 @@ class LimitDrift(SubtaskCommand):
 
 @dataclass(frozen=True, slots=True)
 class AbortCheckpoint(SubtaskCommand):
-    """The checkpoint is given up."""
+    """The checkpoint is given up; so are all older ones, but for those that are `spared`."""
 
     checkpoint_id: int
+    spared: tuple[int, ...] = ()
 
     to_sources = False
 

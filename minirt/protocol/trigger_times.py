@@ -20,6 +20,15 @@ class TriggerTimes:
     last_triggered_at: float = 0.0
     last_ended_at: float = 0.0
 
+    def on_completed(self, created_at: float, now: float) -> None:
+        """A checkpoint is complete. Later ones may have been triggered since it was created."""
+        self.last_triggered_at = max(self.last_triggered_at, created_at)
+        self.last_ended_at = now
+
+    def are_due(self, now: float, *, urgent: bool) -> bool:
+        """Whether the time of the next one has come."""
+        return self.due_at is not None and (now >= self.due_at or urgent)
+
     def plan_next(self, failures: int | None, *, urgent: bool, now: float) -> float | None:
         """When the next one is due; None if the job takes none.
 

@@ -100,7 +100,7 @@ def simulate(
     round_steps = max(_turns(graph) for graph in graphs)
     schedule = Schedule(random, SimulatedClock(random, round_s / round_steps), steps_max)
     chaos = Chaos(faults or Faults(), random, round_steps)
-    mode = find_mode(checkpointing.mode)
+    mode = find_mode(checkpointing.mode, max_concurrent=checkpointing.max_concurrent)
     for graph in graphs:
         check_edges(mode, graph.topology)
     user = SimulatedUser(requests or Requests(), MODES, mode, schedule, round_steps)

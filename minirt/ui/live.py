@@ -69,7 +69,7 @@ class LiveJob:
         if description is None:
             description = self._description = self._ask("description")
         figures = self._ask("figures")
-        checkpoints, under_way = figures["checkpoints"], None
+        checkpoints, under_way = figures["checkpoints"], ()
         if self._known < checkpoints["completed"] + checkpoints["failed"]:
             self._learn_checkpoints()
         newest = checkpoints["newest"]
@@ -84,9 +84,9 @@ class LiveJob:
             told = self._ask("logs", known=self._logged)
             self._logs += told["lines"]
             self._logged = told["total"]
-        pending = checkpoints["under_way"]
-        if pending is not None and figures["at"] - pending["triggered_at"] >= UNDER_WAY_S_MIN:
-            under_way = self._ask("under way")["checkpoint"]
+        long_ago = figures["at"] - UNDER_WAY_S_MIN
+        if any(one["triggered_at"] <= long_ago for one in checkpoints["under_way"]):
+            under_way = tuple(self._ask("under way")["checkpoints"])
         return Reading(
             figures,
             description,
@@ -124,7 +124,7 @@ class LiveJob:
         return replace(
             self._last,
             figures={**self._last.figures, "status": "ended"},
-            under_way=None,
+            under_way=(),
             live=False,
             note=f"The job has ended. These were its last figures{where}",
             uses=(),

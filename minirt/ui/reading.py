@@ -26,8 +26,8 @@ class Reading:
     """Summaries of those that are over, oldest first."""
     newest: Plain | None = None
     """The newest completed one, with its parts."""
-    under_way: Plain | None = None
-    """The one that is being taken, with the parts that have come."""
+    under_way: Sequence[Plain] = ()
+    """Those that are being taken, the oldest first, with the parts that have come."""
     events: Sequence[Plain] = ()
     """Restarts and ends, oldest first: `at`, `event`, `generation`, `cause`."""
     logs: Sequence[Plain] = ()

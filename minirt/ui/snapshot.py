@@ -63,7 +63,7 @@ def snapshot(reading: Reading, course: Course) -> Plain:
         },
         "durations": timeline.durations(reading.checkpoints),
         "strip": timeline.strip(reading.checkpoints),
-        "timeline": _timeline(reading),
+        "timelines": _timelines(reading),
         "events": events,
         "logs": list(reading.logs[-LOGS_MAX:]),
         "course": course.points,
@@ -72,12 +72,13 @@ def snapshot(reading: Reading, course: Course) -> Plain:
     }
 
 
-def _timeline(reading: Reading) -> Plain | None:
-    """That of the checkpoint under way, or else of the newest."""
+def _timelines(reading: Reading) -> list[Plain]:
+    """Those of the checkpoints under way, or else of the newest."""
     vertices: Sequence[Plain] = reading.description["vertices"]
-    if reading.under_way is not None:
-        return timeline.timeline(reading.under_way, vertices, reading.figures["at"])
-    return None if reading.newest is None else timeline.timeline(reading.newest, vertices)
+    if reading.under_way:
+        at = reading.figures["at"]
+        return [timeline.timeline(one, vertices, at) for one in reading.under_way]
+    return [] if reading.newest is None else [timeline.timeline(reading.newest, vertices)]
 
 
 def _event(event: Plain) -> Plain:

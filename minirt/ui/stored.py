@@ -68,7 +68,7 @@ class StoredJob:
             },
             checkpoints,
             self._with_parts(newest),
-            None,
+            (),
             [{key: event.get(key) for key in _OF_EVENT} for event in told],
             live=False,
             note=_NOTE if self._summaries.complete else f"{_NOTE} {_MORE}",
@@ -126,7 +126,7 @@ def figures_of(
             "failed": len(failed),
             "newest": completed[-1] if completed else None,
             "last_failure": failed[-1]["reason"] if failed else None,
-            "under_way": None,
+            "under_way": [],
         },
         "operators": [_operator(one) for one in ended[-1]["operators"]] if ended else [],
     }

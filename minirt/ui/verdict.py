@@ -41,7 +41,7 @@ class Facts:
     figures: Plain
     operators: Sequence[Plain]
     links: Sequence[Plain]
-    under_way: Plain | None = None
+    under_way: Sequence[Plain] = ()
     events: Sequence[Plain] = ()
     live: bool = True
 
@@ -138,8 +138,9 @@ def of_checkpoints(facts: Facts) -> Iterator[Sentence]:
             words += f"; it waited longest for “{operator['name']}” subtask {part['subtask'] + 1}"
             words += f" of {operator['parallelism']}, mostly {_longest_phase(part)}"
         yield Sentence("note" if took >= LONG_S else "good", f"{words}.", last)
-    pending = checkpoints["under_way"]
-    if pending is not None and at - pending["triggered_at"] >= LONG_S:
+    for pending in checkpoints["under_way"]:
+        if at - pending["triggered_at"] < LONG_S:
+            continue
         missing = pending["missing"]
         waits = "its manifest is being stored"
         if missing:

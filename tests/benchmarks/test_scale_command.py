@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -51,17 +52,17 @@ def test_observers_do_not_hear_of_each_part_where_many_come_at_once(
 ) -> None:
     told: list[Any] = []
 
-    def hear(self: JobMonitor, checkpoint: CheckpointUnderWay | None) -> None:
-        told.append(checkpoint)
+    def hear(self: JobMonitor, checkpoints: Sequence[CheckpointUnderWay]) -> None:
+        told.append(checkpoints)
 
-    monkeypatch.setattr(JobMonitor, "on_checkpoint_under_way", hear)
+    monkeypatch.setattr(JobMonitor, "on_checkpoints_under_way", hear)
     job = LargeJob(large_job(100), Options(placement="slots", workers=10), tmp_path)
     job.start()
     told.clear()
     job.checkpoint()
     assert len(told) < 10
-    assert next(one.stored for one in told if one is not None) == 0
-    assert told[-1] is None
+    assert next(one.stored for [one] in filter(None, told)) == 0
+    assert told[-1] == ()
 
 
 @pytest.mark.parametrize("arguments", [["--subtasks", "1"], ["--checkpoints", "0"]])

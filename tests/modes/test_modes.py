@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import Phase, given, settings
 
+import minirt as rt
 import minirt.modes
 from examples.lazy_mode import Lazy, LazyFamily
 from minirt.errors import ConfigurationError
@@ -26,6 +27,7 @@ from minirt.protocol.barriers import (
     StartCapture,
     StopCapture,
     TakeSnapshot,
+    may_overlap,
 )
 from minirt.protocol.families import HasFamily, LocalSnapshots
 from minirt.testing.contracts.mode import (
@@ -127,6 +129,28 @@ def test_timeout_that_no_checkpoint_reaches_is_refused(mode: str | CheckpointMod
         find_mode(mode, expires_after_s=1.0)
     assert find_mode(mode, expires_after_s=1.5).name == "aligned_with_timeout"
     find_mode(AlignedWithTimeout(timeout=None, switch_below=5), expires_after_s=1.0)
+
+
+OVERLAPPING = {"aligned", "at_least_once"}
+
+
+@pytest.mark.parametrize("name", sorted(MODES))
+def test_a_mode_that_takes_one_checkpoint_at_a_time_refuses_more(name: str) -> None:
+    assert may_overlap(MODES[name]) == (name in OVERLAPPING)
+    assert find_mode(name, max_concurrent=1) is MODES[name]
+    if name in OVERLAPPING:
+        assert find_mode(name, max_concurrent=3) is MODES[name]
+        return
+    message = rf"mode {name} takes one checkpoint at a time, .* is 3: .* aligned, at_least_once"
+    with pytest.raises(ConfigurationError, match=message):
+        find_mode(name, max_concurrent=3)
+
+
+def test_a_pause_between_checkpoints_that_overlap_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match=r"min_pause \(1 s\) .* max_concurrent=2"):
+        rt.Checkpointing("there", min_pause="1s", max_concurrent=2)
+    with pytest.raises(ConfigurationError, match="max_concurrent must be a whole number above 0"):
+        rt.Checkpointing("there", max_concurrent=0)
 
 
 @pytest.mark.parametrize("group", [0, -1, 1.5, True, "2"])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, fields
+from dataclasses import asdict, fields, replace
 
 import pytest
 from hypothesis import given
@@ -102,18 +102,19 @@ def test_checkpoints_and_restarts_are_counted():
     assert (newest["checkpoint_id"], newest["bytes"], newest["in_flight_bytes"]) == (2, 3000, 1200)
 
 
-def test_a_checkpoint_is_shown_while_it_is_taken():
+def test_checkpoints_are_shown_while_they_are_taken():
     monitor = running_job()
-    assert monitor.figures().checkpoints.under_way is None
-    monitor.on_checkpoint_under_way(UNDER_WAY)
+    assert monitor.figures().checkpoints.under_way == ()
+    monitor.on_checkpoints_under_way([UNDER_WAY, replace(UNDER_WAY, checkpoint_id=4)])
     figures = monitor.figures()
-    assert figures.to_plain()["checkpoints"]["under_way"] == {
-        name: value for name, value in asdict(UNDER_WAY).items() if name != "parts"
-    }
-    [line] = [line for line in job_lines(figures.to_plain()) if "being taken" in line]
-    assert "for 0:00:05, stored by 1 of 2 subtasks: missing slow > out (1/2)" in line
-    monitor.on_checkpoint_under_way(None)
-    assert monitor.figures().checkpoints.under_way is None
+    known = {name: value for name, value in asdict(UNDER_WAY).items() if name != "parts"}
+    told = figures.to_plain()["checkpoints"]["under_way"]
+    assert told == [known, {**known, "checkpoint_id": 4}]
+    first, second = [line for line in job_lines(figures.to_plain()) if "being taken" in line]
+    assert "for 0:00:05, stored by 1 of 2 subtasks: missing slow > out (1/2)" in first
+    assert second.startswith("checkpoint 4 ")
+    monitor.on_checkpoints_under_way(())
+    assert monitor.figures().checkpoints.under_way == ()
 
 
 def test_a_new_generation_does_not_inherit_rates():

@@ -23,7 +23,7 @@ Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
 @pytest.fixture
 def endpoint() -> Iterator[MetricsEndpoint]:
     monitor = running_job()
-    monitor.on_checkpoint_under_way(UNDER_WAY)
+    monitor.on_checkpoints_under_way([UNDER_WAY])
     endpoint = MetricsEndpoint(rt.Options().metrics_host, 0, monitor.figures)
     yield endpoint
     endpoint.close()
@@ -74,6 +74,7 @@ def test_values_are_those_of_the_figures(endpoint):
     assert value(samples, "minirt_checkpoints_failed_total") == 1
     assert value(samples, "minirt_last_checkpoint_in_flight_bytes") == 1200
     assert value(samples, "minirt_last_checkpoint_start_time_seconds") == NOW - 1
+    assert value(samples, "minirt_checkpoints_under_way") == 1
     assert value(samples, "minirt_checkpoint_under_way_seconds") == 5
     assert value(samples, "minirt_checkpoint_under_way_missing_subtasks") == 1
     slow = {"operator": "slow", "subtask": "1"}

@@ -27,11 +27,11 @@ def test_a_file_that_later_snapshots_may_build_on_stays() -> None:
     leftovers = Leftovers(1)
     leftovers.on_part(part(1, SINK), failed=False)
     assert leftovers.take_unneeded() == frozenset()
-    leftovers.on_failed()
+    leftovers.on_failed(1)
     assert leftovers.take_unneeded() == frozenset()
     leftovers.on_part(part(2, SINK, 1), failed=False)
     assert leftovers.take_unneeded() == frozenset()
-    leftovers.on_failed()
+    leftovers.on_failed(2)
     leftovers.on_part(part(3, SINK, 2), failed=False)
     assert leftovers.take_unneeded() == {path(1, SINK)}
     assert leftovers.take_unneeded() == frozenset()
@@ -41,14 +41,14 @@ def test_each_subtask_is_judged_by_its_own_snapshots() -> None:
     leftovers = Leftovers(1)
     leftovers.on_part(part(1, SINK), failed=False)
     leftovers.on_part(part(1, SOURCE), failed=False)
-    leftovers.on_failed()
+    leftovers.on_failed(1)
     leftovers.on_part(part(2, SOURCE), failed=False)
     assert leftovers.take_unneeded() == {path(1, SOURCE)}
 
 
 def test_a_part_that_comes_late_is_treated_like_the_others() -> None:
     leftovers = Leftovers(1)
-    leftovers.on_failed()
+    leftovers.on_failed(1)
     leftovers.on_part(part(1, SINK), failed=True)
     assert leftovers.take_unneeded() == frozenset()
     leftovers.on_part(part(2, SINK), failed=False)
@@ -60,7 +60,7 @@ def test_nobody_builds_on_in_flight_data_nor_on_what_was_declined() -> None:
     captured = InFlightRef(SnapshotRef(1, 0, "in-flight", None, 10, 0), ())
     leftovers.on_part(replace(part(1, SINK), in_flight=captured), failed=False)
     leftovers.on_declined(declined(1, SOURCE))
-    leftovers.on_failed()
+    leftovers.on_failed(1)
     own = {f"chk-00000001-g00000007/v0-s0.{kind}" for kind in ("part", "in-flight")}
     assert leftovers.take_unneeded() == {"in-flight", *own}
 
@@ -70,13 +70,13 @@ def test_a_file_that_subtasks_share_stays_as_long_as_one_of_them_needs_it() -> N
     for place, subtask in enumerate((SOURCE, SINK)):
         shared = replace(part(1, subtask), snapshot=in_file(f"file@{10 * place}+10"))
         leftovers.on_part(shared, failed=False)
-    leftovers.on_failed()
+    leftovers.on_failed(1)
     leftovers.on_part(part(2, SOURCE), failed=False)
     assert leftovers.take_unneeded() == frozenset()
     building = replace(part(2, SINK), snapshot=in_file("own", "file@10+10"))
     leftovers.on_part(building, failed=False)
     assert leftovers.take_unneeded() == frozenset()
-    leftovers.on_failed()
+    leftovers.on_failed(2)
     leftovers.on_part(part(3, SINK), failed=False)
     assert leftovers.take_unneeded() == {"file", "own"}
     assert leftovers.take_unneeded() == frozenset()
@@ -90,8 +90,8 @@ def in_file(path: str, *builds_on: str) -> SnapshotRef:
 def test_what_completes_is_left_to_retention() -> None:
     leftovers = Leftovers(1)
     leftovers.on_part(part(1, SINK), failed=False)
-    leftovers.on_failed()
+    leftovers.on_failed(1)
     leftovers.on_part(part(2, SINK, 1), failed=False)
-    leftovers.on_completed()
+    leftovers.on_completed(2)
     leftovers.on_part(part(3, SINK), failed=False)
     assert leftovers.take_unneeded() == frozenset()

@@ -38,6 +38,9 @@ ELEVEN = CheckpointFailure(WHY.EXPIRED, missing=NAMES[:11], subtask_count=12, ti
 CHECKPOINTS = {
     CheckpointFailure(WHY.DECLINED, "no disk", declined_by="out (1/1)"): "declined: no disk",
     CheckpointFailure(WHY.GIVEN_UP): "declined: it was given up",
+    CheckpointFailure(
+        WHY.PASSED_OVER, declined_by="out (1/1)"
+    ): "passed over: out (1/1) has come to a later one without it",
     ELEVEN: "expired after 2.5 s with 11 of 12 subtasks missing: "
     + ", ".join(NAMES[:10])
     + " and 1 more",

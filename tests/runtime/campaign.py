@@ -46,6 +46,8 @@ class Plan:
     count: int = 1500
     per_second: float = 1500.0
     seed: int = 0
+    interval: str = "50ms"
+    max_concurrent: int = 1
 
 
 @dataclass(frozen=True)
@@ -74,7 +76,10 @@ def run(plan: Plan, folder: Path) -> Outcome:
     env = Environment(case.name, parallelism=plan.parallelism)
     write_files(build(case, env, plan.count, per_second=plan.per_second), folder)
     job = env.start(
-        checkpointing=Checkpointing(str(folder / "checkpoints"), interval="50ms", mode=plan.mode),
+        checkpointing=Checkpointing(
+            *(str(folder / "checkpoints"), plan.interval, plan.mode),
+            max_concurrent=plan.max_concurrent,
+        ),
         restart=Restart.fixed_delay(attempts=None, delay="10ms"),
         options=Options(placement=plan.placement, transport=plan.transport),
     )

@@ -364,6 +364,15 @@ def test_of_a_checkpoint_that_was_given_up_only_the_output_is_kept():
     assert [one.handles[0].handles[0]["file"] for one in results] == [1, 2, 3]
 
 
+def test_an_older_checkpoint_that_is_spared_is_stored():
+    queue = UploadQueue(10)
+    for checkpoint_id in (1, 2, 3):
+        queue.put(upload_of(checkpoint_id, []))
+    queue.give_up(2, spared=[1])
+    kept = [upload.checkpoint_id for _ in range(3) for _, upload in queue.take() if upload.sections]
+    assert kept == [1, 3]
+
+
 @pytest.mark.parametrize("error", UNEXPECTED, ids=lambda error: type(error).__name__)
 def test_an_upload_that_fails_is_told_and_the_next_one_is_stored(error):
     """Not that the thread ended: whoever hears of that knows neither the subtask nor the next snapshot."""

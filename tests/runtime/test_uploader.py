@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from dataclasses import replace
 from pathlib import Path
 from queue import Queue
@@ -21,6 +22,7 @@ from minirt.runtime.control.messages import Together
 from minirt.runtime.worker.uploader import Uploader
 from minirt.storage.checkpoints import CheckpointStorage
 from minirt.storage.store import ObjectStore
+from tests.runtime.processes import wait_until
 from tests.runtime.test_unheard_errors import upload_of
 
 
@@ -135,6 +137,38 @@ def test_a_turn_of_the_loop_tells_what_is_ready_while_the_next_snapshot_hangs() 
     assert coordinator.next().checkpoint_id == 1
     gate.let(2, 3)
     assert [event.checkpoint_id for event in coordinator.next().events] == [2, 3]
+
+
+class SlowToHear(Coordinator):
+    """The first message is under way until it is let in."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.telling, self.let = threading.Event(), threading.Event()
+
+    def tell(self, message: Any) -> None:
+        if not self.telling.is_set():
+            self.telling.set()
+            assert self.let.wait(10)
+        super().tell(message)
+
+
+def test_two_threads_that_tell_of_snapshots_keep_the_order() -> None:
+    """Output of sinks that came behind that of a later checkpoint would count as committed."""
+    coordinator, gate = SlowToHear(), Gate()
+    uploader, results, _ = uploader_of(coordinator, gate)
+    gate.let(1)
+    assert gate.begun.get(timeout=10) == 2
+    loop = threading.Thread(target=uploader.tell_results, daemon=True)
+    loop.start()
+    assert coordinator.telling.wait(10)
+    gate.let(2, 3)
+    wait_until(lambda: len(results) == 3, "all snapshots")
+    time.sleep(0.1)  # For the thread of the uploader to tell of them, if nobody stops it.
+    coordinator.let.set()
+    assert coordinator.next().checkpoint_id == 1
+    assert [event.checkpoint_id for event in coordinator.next().events] == [2, 3]
+    loop.join(10)
 
 
 def test_a_checkpoint_that_was_given_up_is_told_while_the_next_snapshot_hangs() -> None:

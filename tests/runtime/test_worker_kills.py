@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from examples.lazy_mode import Lazy
+from minirt.monitoring.monitor import JobMonitor
 from tests.runtime.campaign import Outcome, Plan, run
 from tests.runtime.processes import needs_proc
 
@@ -42,6 +43,20 @@ def test_a_job_whose_workers_are_killed_puts_out_everything_exactly_once(plan, t
     assert outcome.kills == plan.kills
     assert outcome.restarts >= 1
     assert (outcome.lost, outcome.duplicated) == (0, 0)
+
+
+@pytest.mark.parametrize("mode", ["aligned", "at_least_once"])
+def test_checkpoints_that_overlap_outlive_kills(mode, tmp_path, monkeypatch):
+    at_once = []
+    monkeypatch.setattr(
+        JobMonitor, "on_checkpoints_under_way", lambda self, all: at_once.append(len(all))
+    )
+    plan = Plan("keyed", mode, interval="5ms", max_concurrent=4, kills=4, seed=13)
+    outcome = run_with_kills(plan, tmp_path)
+    assert outcome.restarts >= 1
+    assert max(at_once) > 1
+    assert outcome.lost == 0
+    assert not outcome.duplicated or mode == "at_least_once"
 
 
 def test_a_mode_with_a_family_of_its_own_outlives_kills(tmp_path):

@@ -80,9 +80,12 @@ class AggregatingJob:
         faults: Faults | None = None,
         requests: Requests | None = None,
         retain: int = 3,
+        max_concurrent: int = 1,
     ) -> SimulationResult:
         first, *rescaled = self.forms
-        checkpointing = rt.Checkpointing("simulated://", interval="20ms", mode=mode, retain=retain)
+        checkpointing = rt.Checkpointing(
+            *("simulated://", "20ms", mode), retain=retain, max_concurrent=max_concurrent
+        )
         return simulate(
             first,
             seed=seed,

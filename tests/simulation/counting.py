@@ -87,9 +87,12 @@ class CountingJob:
         retain: int = 2,
         options: rt.Options | None = None,
         restart: Any = None,
+        max_concurrent: int = 1,
     ) -> SimulationResult:
         first, *rescaled = self.forms
-        checkpointing = rt.Checkpointing("simulated://", interval="20ms", mode=mode, retain=retain)
+        checkpointing = rt.Checkpointing(
+            *("simulated://", "20ms", mode), retain=retain, max_concurrent=max_concurrent
+        )
         return simulate(
             first,
             seed=seed,

@@ -93,6 +93,24 @@ def test_small_jobs_are_explored_to_the_end(job: SmallJob) -> None:
     explore_job(job, "aligned", checkpoints=1, crashes=0).check()
 
 
+@pytest.mark.parametrize("mode", ["aligned", "at_least_once"])
+@pytest.mark.parametrize(
+    ("job", "crashes"), [(BARE_JOIN, 0), (BARE_LINE, 1), (SHORT_LINE, 0), (SPLIT, 0)], ids=str
+)
+def test_a_mode_keeps_its_promise_with_two_checkpoints_at_once(
+    job: SmallJob, mode: str, crashes: int
+) -> None:
+    result = explore_job(
+        *(job, mode), checkpoints=2, crashes=crashes, states_max=STATES_MAX, max_concurrent=2
+    )
+    assert result.violation is None, str(result.violation)
+    assert result.complete or result.states > STATES_MAX
+
+
+def test_a_small_job_with_two_checkpoints_at_once_is_explored_to_the_end() -> None:
+    explore_job(BARE_LINE, "aligned", checkpoints=2, crashes=1, max_concurrent=2).check()
+
+
 # What the reduction leaves out makes no difference.
 
 

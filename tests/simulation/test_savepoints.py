@@ -126,7 +126,7 @@ def test_savepoints_whose_output_is_not_committed(monkeypatch: Patch) -> None:
     def without_commit(
         self: CheckpointCoordinator, checkpoint_id: int, now: float
     ) -> list[JobCommand]:
-        of_savepoint = self._savepoints.untaken is not None
+        of_savepoint = bool(self._savepoints.untaken)
         commands = on_manifest_stored(self, checkpoint_id, now)
         return [
             replace(command, handles=())

@@ -127,7 +127,7 @@ def figures(*operators: Plain, **more: Any) -> Plain:
         "at": NOW,
         "last_failure": None,
         "operators": list(operators),
-        "checkpoints": {**checkpoints, "under_way": None} | more.pop("checkpoints", {}),
+        "checkpoints": {**checkpoints, "under_way": []} | more.pop("checkpoints", {}),
         **more,
     }
 

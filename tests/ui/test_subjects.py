@@ -36,7 +36,7 @@ class Scripted:
         self.ended = False
         self.known = [checkpoint(id) for id in range(1, checkpoints + 1)]
         self.figures = figures(SOURCE, SLOW, SINK)
-        self.under_way: Plain | None = None
+        self.under_way: list[Plain] = []
         self.next: Scripted | None = None
 
     def path(self, given: str) -> str:
@@ -72,7 +72,7 @@ class Scripted:
         return {"restarts": [{"at": NOW, "generation": 1, "delay_s": 1.0, "cause": "boom"}]}
 
     def under_way_(self, request: Mapping[str, Any]) -> Plain:
-        return {"checkpoint": {**checkpoint(9), "subtasks": [], "missing": ["x"]}}
+        return {"checkpoints": [{**checkpoint(9), "subtasks": [], "missing": ["x"]}]}
 
 
 def test_only_what_may_have_changed_is_asked_for() -> None:
@@ -96,12 +96,13 @@ def test_only_what_may_have_changed_is_asked_for() -> None:
 def test_parts_of_a_checkpoint_under_way_are_asked_for_once_it_takes_long() -> None:
     answers = Scripted()
     job = LiveJob(answers)
-    answers.under_way = {"checkpoint_id": 9, "triggered_at": NOW - 0.5, "missing": ["x"]}
-    assert job.read().under_way is None
-    answers.under_way["triggered_at"] = NOW - 5
-    told = job.read().under_way
-    assert told is not None
-    assert told["missing"] == ["x"]
+    answers.under_way = [{"checkpoint_id": 9, "triggered_at": NOW - 0.5, "missing": ["x"]}]
+    assert job.read().under_way == ()
+    answers.under_way[0]["triggered_at"] = NOW - 5
+    told = job.read()
+    assert [one["missing"] for one in told.under_way] == [["x"]]
+    [shown] = snapshot(told, Course())["timelines"]
+    assert (shown["checkpoint_id"], shown["missing"]) == (9, 1)
 
 
 def test_a_job_that_has_ended_is_shown_as_it_was_last() -> None:

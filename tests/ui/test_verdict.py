@@ -84,7 +84,7 @@ def test_the_last_checkpoint_names_whom_it_waited_for_and_in_which_phase() -> No
 def test_a_checkpoint_under_way_names_who_is_missing_once_it_takes_long() -> None:
     def told(began: float, missing: tuple[str, ...]) -> list[str]:
         pending = {"checkpoint_id": 7, "triggered_at": began, "missing": missing}
-        return [one.text for one in judged(SINK, checkpoints={"under_way": pending})]
+        return [one.text for one in judged(SINK, checkpoints={"under_way": [pending]})]
 
     waits = "Checkpoint 7 has taken 12.00 s so far: "
     assert f"{waits}2 subtasks are missing, first slow (1/2)." in told(

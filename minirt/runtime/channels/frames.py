@@ -101,7 +101,8 @@ def latency_marker_of(frame: Frame) -> LatencyMarker:
 
 
 def barrier_frame(barrier: Barrier) -> Frame:
-    fields = (barrier.checkpoint_id, barrier.mode, barrier.created_at, barrier.savepoint)
+    cut = (barrier.checkpoint_id, barrier.mode, barrier.created_at)
+    fields = (*cut, barrier.savepoint, barrier.oldest_id)
     return Frame(Kind.BARRIER, msgpack.packb(fields))
 
 

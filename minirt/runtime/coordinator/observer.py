@@ -31,8 +31,8 @@ class JobObserver:
     def on_checkpoint(self, report: CheckpointReport) -> None:
         """A checkpoint has completed or failed."""
 
-    def on_checkpoint_under_way(self, checkpoint: CheckpointUnderWay | None) -> None:
-        """What there is of the checkpoint that is being taken has changed; None: none is being taken."""
+    def on_checkpoints_under_way(self, checkpoints: Sequence[CheckpointUnderWay]) -> None:
+        """What there is of the checkpoints that are being taken has changed; the oldest comes first."""
 
     def on_trace(self, trace: CheckpointTrace) -> None:
         """What a completed checkpoint did, event by event; only with `Options(trace=True)`."""

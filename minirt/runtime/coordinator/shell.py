@@ -111,12 +111,12 @@ class JobShell:
             self.on_event(TimerFired(heapq.heappop(self._timers)[2]))
 
     def _tell_under_way(self, event: JobEvent, now: float) -> None:
-        """Tell observers of the checkpoint under way, at once if it has begun or ended with this event."""
+        """Tell observers of the checkpoints under way, at once if this event has begun or ended one."""
         self._parts_untold |= isinstance(event, SnapshotAcknowledged)
         due = self._parts_untold and now - self._parts_told_at >= _PARTS_TOLD_S
         if due or isinstance(event, _MOVES_CHECKPOINTS):
             self._parts_untold, self._parts_told_at = False, now
-            self._observer.on_checkpoint_under_way(self._protocol.checkpoint_under_way)
+            self._observer.on_checkpoints_under_way(self._protocol.checkpoints_under_way)
 
     def _tell_end(self, ending: EndJob) -> None:
         if ending.ended_because is not None:

@@ -244,7 +244,9 @@ class _Parts:
         if checkpointing is None:
             mode = find_mode(DEFAULT_MODE)
         else:
-            mode = find_mode(checkpointing.mode, checkpointing.timeout_s)
+            most = checkpointing.max_concurrent
+            mode = find_mode(checkpointing.mode, checkpointing.timeout_s, most)
+            _check_snapshots_may_wait(most, options.limits.waiting_snapshots)
         check_edges(mode, execution.topology)
         modes = {**MODES, mode.name: mode}
         local = local_snapshots(mode, checkpointing)
@@ -274,6 +276,15 @@ class _Parts:
             mode.name,
             placement,
             shapes,
+        )
+
+
+def _check_snapshots_may_wait(max_concurrent: int, waiting_snapshots: int) -> None:
+    """A storage that is slow must not restart a job that keeps to its own limits."""
+    if max_concurrent > waiting_snapshots:
+        raise ConfigurationError(
+            f"max_concurrent ({max_concurrent}) lets more snapshots of a subtask wait to be stored than "
+            f"the limit waiting_snapshots ({waiting_snapshots}) allows: raise that, or take fewer at a time"
         )
 
 
@@ -354,6 +365,7 @@ def job_protocol(
             options.limits.savepoint_requests,
             modes,
             local_snapshots(modes[mode], checkpointing),
+            checkpointing.max_concurrent,
         )
     return JobProtocol(
         execution.name,

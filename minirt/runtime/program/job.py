@@ -130,9 +130,9 @@ class Recorder(JobObserver):
         for observer in self.observers:
             observer.on_checkpoint(report)
 
-    def on_checkpoint_under_way(self, checkpoint: CheckpointUnderWay | None) -> None:
+    def on_checkpoints_under_way(self, checkpoints: Sequence[CheckpointUnderWay]) -> None:
         for observer in self.observers:
-            observer.on_checkpoint_under_way(checkpoint)
+            observer.on_checkpoints_under_way(checkpoints)
 
     def on_trace(self, trace: CheckpointTrace) -> None:
         for observer in self.observers:
@@ -253,8 +253,8 @@ class Job:
         return self._recorder.remembered
 
     @property
-    def checkpoint_under_way(self) -> CheckpointUnderWay | None:
-        """The checkpoint that is being taken, with the parts that have come."""
+    def checkpoints_under_way(self) -> tuple[CheckpointUnderWay, ...]:
+        """The checkpoints that are being taken, the oldest first, with the parts that have come."""
         return self._monitor.under_way
 
     def savepoint(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol
@@ -33,12 +33,12 @@ from minirt.protocol.job_events import SnapshotDeclined
 from minirt.protocol.manifest import Reference
 from minirt.protocol.source_offsets import SourceOffsets
 from minirt.protocol.stored_watermarks import SubtaskWatermarks
-from minirt.protocol.trace import NO_CHANNEL, TraceEventKind
 from minirt.runtime.channels.frames import Frame, Kind, barrier_of
 from minirt.runtime.input.in_flight import Capture
 from minirt.runtime.subtask.local_snapshots import LocalLog, WantedLine
 from minirt.runtime.subtask.parts import SubtaskParts
 from minirt.runtime.subtask.snapshot import SnapshotResult, SnapshotUpload
+from minirt.runtime.subtask.tracing import Untraced
 from minirt.state.sections import Section
 
 
@@ -81,7 +81,7 @@ class SubtaskCheckpoints:
         self._input = parts.input
         self._members = parts.members
         self._outputs = parts.outputs
-        self._tracer = parts.tracer
+        self._tracer = parts.tracer or Untraced()
         self._metrics = parts.metrics
         self._ports = ports
         channels, uncapturable = self._input.channels, self._input.uncapturable
@@ -133,36 +133,33 @@ class SubtaskCheckpoints:
                 self._on_mark(self._local, frame)
         if frame.kind == Kind.BARRIER:
             barrier, now = barrier_of(frame), self._ports.clock.monotonic()
-            if self._tracer is not None:
-                self._tracer.on_barrier("arrived", channel, barrier, now)
+            self._tracer.on_barrier("arrived", channel, barrier, now)
             self._execute(self._barriers.on_arrived(channel, barrier, now, self._metrics.bytes_in))
 
     def on_trigger(self, barrier: Barrier) -> None:
         """The coordinator starts a checkpoint at this source."""
         now = self._ports.clock.monotonic()
-        if self._tracer is not None:
-            self._tracer.on_barrier("triggered", TRIGGER_CHANNEL, barrier, now)
+        self._tracer.on_barrier("triggered", TRIGGER_CHANNEL, barrier, now)
         self._execute(self._barriers.on_arrived(TRIGGER_CHANNEL, barrier, now))
         self._execute(self._barriers.on_reached(TRIGGER_CHANNEL, barrier, now))
 
     def on_reached(self, channel: int, barrier: Barrier) -> None:
         """Everything ahead of the channel's barrier has been processed."""
         now, processed_bytes = self._ports.clock.monotonic(), self._metrics.bytes_in
-        if self._tracer is not None:
-            self._tracer.on_barrier("reached", channel, barrier, now)
+        self._tracer.on_barrier("reached", channel, barrier, now)
         self._execute(self._barriers.on_reached(channel, barrier, now, processed_bytes))
 
     def on_ended(self, channel: int) -> None:
         """All records of a channel were processed, and no more will come through it."""
         now, processed_bytes = self._ports.clock.monotonic(), self._metrics.bytes_in
-        self._note("ended", channel)
+        self._tracer.note("ended", channel)
         self._execute(self._barriers.on_channel_ended(channel, now, processed_bytes))
 
-    def on_abort(self, checkpoint_id: int) -> None:
-        """The coordinator gave a checkpoint up."""
+    def on_abort(self, checkpoint_id: int, spared: Collection[int]) -> None:
+        """The coordinator gave a checkpoint up, and older ones but for the `spared`."""
         if self._local is not None:
             self._local.give_up(checkpoint_id)
-        self._execute(self._barriers.on_abort(checkpoint_id))
+        self._execute(self._barriers.on_abort(checkpoint_id, spared))
 
     def on_line(self, line: WantedLine) -> None:
         """The coordinator makes a checkpoint of local snapshots."""
@@ -199,7 +196,7 @@ class SubtaskCheckpoints:
         due = [checkpoint_id for at, checkpoint_id in self._timers if at <= now]
         self._timers = [(at, id) for at, id in self._timers if at > now]
         for checkpoint_id in due:
-            self._note("timer")
+            self._tracer.note("timer")
             self._execute(
                 self._barriers.on_timer(
                     checkpoint_id, now, self._metrics.bytes_in, self._capture_bytes()
@@ -211,10 +208,10 @@ class SubtaskCheckpoints:
         for command in commands:
             match command:
                 case BlockChannel(channel):
-                    self._note("blocked", channel)
+                    self._tracer.note("blocked", channel)
                     self._input.block(channel)
                 case UnblockChannels():
-                    self._note("unblocked")
+                    self._tracer.note("unblocked")
                     self._input.unblock_all()
                 case ScheduleTimer(checkpoint_id, at):
                     self._timers.append((at, checkpoint_id))
@@ -233,10 +230,14 @@ class SubtaskCheckpoints:
                 case FinishSnapshot():
                     with self._logging(command.checkpoint_id):
                         self._finish(command)
-                case AbortSnapshot():
-                    self._taken = None
-                    self._outputs.unwatch()
-                    self._timers.clear()
+                case AbortSnapshot(checkpoint_id):
+                    if (
+                        self._taken is not None
+                        and self._taken.barrier.checkpoint_id == checkpoint_id
+                    ):
+                        self._taken = None
+                        self._outputs.unwatch()
+                    self._drop_timers(checkpoint_id)
         if asked_for_timer:
             self.on_time()  # It may be due already.
 
@@ -259,8 +260,7 @@ class SubtaskCheckpoints:
             capture = Capture([])
         else:
             capture = Capture(self._outputs.overtake(barrier))
-        if self._tracer is not None:
-            self._tracer.sent(began_at, capture.overtaken_bytes)
+        self._tracer.step(barrier.checkpoint_id, "sent", capture.overtaken_bytes, began_at)
         if channels is not None:
             for origin, frames in self._input.in_flight(barrier, channels):
                 capture.add(origin, frames)
@@ -275,7 +275,7 @@ class SubtaskCheckpoints:
         self._taken = _Taken(
             barrier, sections, references, capture, watermarks, offsets, sync_s, taken_at
         )
-        self._note("snapshot")
+        self._tracer.step(barrier.checkpoint_id, "snapshot")
 
     def _snapshot(self, checkpoint_id: int) -> tuple[Mapping[str, Section], Sequence[Reference]]:
         """State, and the older files that it builds on."""
@@ -379,20 +379,22 @@ class SubtaskCheckpoints:
         return self._outputs.overtakable_bytes(None) + in_flight_bytes
 
     def _on_outputs_passed(self) -> None:
-        self._note("passed")
-        self._execute(self._barriers.on_outputs_passed(self._current().barrier.checkpoint_id))
+        barrier = self._current().barrier
+        self._tracer.step(barrier.checkpoint_id, "passed")
+        self._execute(self._barriers.on_outputs_passed(barrier.checkpoint_id))
 
     def _overtake_outputs(self) -> None:
         self._outputs.unwatch()
         taken = self._current()
         taken.capture.overtaken = self._outputs.move_ahead(taken.barrier)
-        self._note("overtook", bytes=taken.capture.overtaken_bytes)
+        self._tracer.step(taken.barrier.checkpoint_id, "overtook", taken.capture.overtaken_bytes)
 
     def _finish(self, command: FinishSnapshot) -> None:
         taken, self._taken = self._current(), None
         in_flight = taken.capture.channels(self._identity.id.index, self._input.links)
         prepared, self._unsent = self._unsent, []
-        self._timers.clear()
+        self._drop_timers(command.checkpoint_id)
+        trace = self._tracer.whole(command.checkpoint_id, (data for data, _ in in_flight))
         self._ports.upload(
             SnapshotUpload(
                 generation=self._identity.generation,
@@ -411,10 +413,9 @@ class SubtaskCheckpoints:
                 taken_at=taken.taken_at,
                 processed_bytes=command.processed_bytes,
                 switches=command.switches,
-                trace=None if self._tracer is None else self._tracer.whole(d for d, _ in in_flight),
+                trace=trace,
             )
         )
 
-    def _note(self, kind: TraceEventKind, channel: int = NO_CHANNEL, bytes: int = 0) -> None:
-        if self._tracer is not None:
-            self._tracer.note(kind, channel, bytes)
+    def _drop_timers(self, checkpoint_id: int) -> None:
+        self._timers = [(at, id) for at, id in self._timers if id != checkpoint_id]

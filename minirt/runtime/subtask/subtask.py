@@ -195,8 +195,8 @@ class Subtask:
             case StoreSlices(checkpoint_id=checkpoint_id, line=numbers, processed=processed):
                 self.outputs.forget(processed)
                 self._checkpoints.on_line(WantedLine(checkpoint_id, numbers))
-            case AbortCheckpoint(checkpoint_id=checkpoint_id):
-                self._checkpoints.on_abort(checkpoint_id)
+            case AbortCheckpoint(checkpoint_id=checkpoint_id, spared=spared):
+                self._checkpoints.on_abort(checkpoint_id, spared)
             case _:
                 raise ProtocolError(f"{self.name} does not know the command {command}")
 

@@ -18,7 +18,7 @@ from minirt.protocol.trace import (
 
 
 class CheckpointTracer:
-    """One checkpoint at a time: a barrier of a newer one begins anew. It is asked a few times a channel and
+    """The checkpoints under way, as barriers tell of them. It is asked a few times a channel and
     checkpoint, never for a record."""
 
     def __init__(
@@ -34,35 +34,43 @@ class CheckpointTracer:
         self._senders = tuple(senders)
         self._monotonic = monotonic
         self._events_max = events_max
-        self._checkpoint_id = 0
-        self._created_at = 0.0
-        self._events: list[TraceEvent] = []
+        self._newest_id = 0
+        self._under_way: dict[int, tuple[Barrier, list[TraceEvent]]] = {}
 
     def on_barrier(self, kind: TraceEventKind, channel: int, barrier: Barrier, now: float) -> None:
         """A barrier has got somewhere."""
-        if barrier.checkpoint_id > self._checkpoint_id:
-            self._checkpoint_id, self._created_at = barrier.checkpoint_id, barrier.created_at
-            self._events = []
-        if barrier.checkpoint_id == self._checkpoint_id:
-            self._events.append(TraceEvent(now, kind, channel))
+        checkpoint_id = barrier.checkpoint_id
+        if checkpoint_id > self._newest_id:
+            oldest_id = checkpoint_id if barrier.oldest_id is None else barrier.oldest_id
+            going_on = {id: one for id, one in self._under_way.items() if id >= oldest_id}
+            self._under_way = {**going_on, checkpoint_id: (barrier, [])}
+            self._newest_id = checkpoint_id
+        if checkpoint_id in self._under_way:
+            self._under_way[checkpoint_id][1].append(TraceEvent(now, kind, channel))
 
-    def note(self, kind: TraceEventKind, channel: int = NO_CHANNEL, bytes: int = 0) -> None:
-        """Something has happened for the checkpoint under way."""
-        self._events.append(TraceEvent(self._monotonic(), kind, channel, bytes))
+    def note(self, kind: TraceEventKind, channel: int = NO_CHANNEL) -> None:
+        """Something has happened that all checkpoints under way have to do with."""
+        event = TraceEvent(self._monotonic(), kind, channel)
+        for _, events in self._under_way.values():
+            events.append(event)
 
-    def sent(self, at: float, overtaken_bytes: int) -> None:
-        """Barriers went into the output queues, past so much data; the synchronous part began at `at`."""
-        self._events.append(TraceEvent(at, "sent", NO_CHANNEL, overtaken_bytes))
+    def step(
+        self, checkpoint_id: int, kind: TraceEventKind, bytes: int = 0, at: float | None = None
+    ) -> None:
+        """A step of one checkpoint, now if not at another time; past so much data, if barriers moved."""
+        event = TraceEvent(self._monotonic() if at is None else at, kind, NO_CHANNEL, bytes)
+        self._under_way[checkpoint_id][1].append(event)
 
-    def whole(self, captured: Iterable[ChannelData]) -> SubtaskTrace:
-        """Nothing is missing of the subtask's part: the trace so far."""
-        self.note("whole")
-        events, left_out = within(self._events, self._events_max)
+    def whole(self, checkpoint_id: int, captured: Iterable[ChannelData]) -> SubtaskTrace:
+        """Nothing is missing of the subtask's part of a checkpoint: the trace of that so far."""
+        self.step(checkpoint_id, "whole")
+        barrier, noted = self._under_way.pop(checkpoint_id)
+        events, left_out = within(noted, self._events_max)
         return SubtaskTrace(
             self._id.vertex,
             self._id.index,
             self._name,
-            self._created_at,
+            barrier.created_at,
             self._senders,
             tuple(events),
             tuple(
@@ -71,6 +79,22 @@ class CheckpointTracer:
             ),
             left_out,
         )
+
+
+class Untraced:
+    """In place of a tracer where nobody wants a picture."""
+
+    def on_barrier(
+        self, kind: TraceEventKind, channel: int, barrier: Barrier, now: float
+    ) -> None: ...
+
+    def note(self, kind: TraceEventKind, channel: int = NO_CHANNEL) -> None: ...
+
+    def step(
+        self, checkpoint_id: int, kind: TraceEventKind, bytes: int = 0, at: float | None = None
+    ) -> None: ...
+
+    def whole(self, checkpoint_id: int, captured: Iterable[ChannelData]) -> None: ...
 
 
 def within(events: Sequence[TraceEvent], events_max: int) -> tuple[list[TraceEvent], int]:

@@ -12,9 +12,12 @@ from minirt.runtime.subtask.subtask import Subtask
 
 
 class CommandReceiver:
-    """Takes the commands that come to one worker. `give_up` drops what waits for a checkpoint."""
+    """Takes the commands that come to one worker. `give_up` drops what waits for a checkpoint, and for
+    all older ones but some."""
 
-    def __init__(self, monotonic: Callable[[], float], give_up: Callable[[int], None]) -> None:
+    def __init__(
+        self, monotonic: Callable[[], float], give_up: Callable[[int, Collection[int]], None]
+    ) -> None:
         self._monotonic = monotonic
         self._give_up = give_up
         self._transit = Transit()
@@ -23,7 +26,7 @@ class CommandReceiver:
         """Carry out a command that has come from another process."""
         command = self._transit.command(sent.command, sent.sent_at, self._monotonic())
         if isinstance(command, AbortCheckpoint):
-            self._give_up(command.checkpoint_id)
+            self._give_up(command.checkpoint_id, command.spared)
         deliver(command, subtasks)
 
 

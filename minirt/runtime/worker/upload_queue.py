@@ -5,9 +5,11 @@ from __future__ import annotations
 import queue
 import threading
 from collections import deque
+from collections.abc import Collection
 from contextvars import Context, copy_context
 
 from minirt.errors import StorageError
+from minirt.protocol.ended import EndedCheckpoints
 from minirt.runtime.subtask.snapshot import SnapshotUpload
 
 
@@ -25,8 +27,8 @@ class UploadQueue:
         self._lock = threading.Lock()
         self._bell: queue.SimpleQueue[None] = queue.SimpleQueue()
         """Rung for each snapshot: whoever waits for it wakes in one step, which a condition does not."""
-        self._given_up = 0
-        """The newest checkpoint that was given up; so are all older ones that are not complete."""
+        self._given_up = EndedCheckpoints()
+        """Those that are complete may be among them: nothing of them waits."""
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -51,10 +53,10 @@ class UploadQueue:
                 if taken := self._first():  # Else it was stored together with the one before.
                     return taken
 
-    def give_up(self, checkpoint_id: int) -> None:
-        """Nobody wants the snapshots of this checkpoint any more."""
+    def give_up(self, checkpoint_id: int, spared: Collection[int] = ()) -> None:
+        """Nobody wants the snapshots of this checkpoint any more, nor of older ones but the `spared`."""
         with self._lock:
-            self._given_up = max(self._given_up, checkpoint_id)
+            self._given_up.add(checkpoint_id, spared)
             self._waiting = deque(
                 (context, upload.without_state() if self.is_given_up(upload) else upload)
                 for context, upload in self._waiting
@@ -62,7 +64,7 @@ class UploadQueue:
 
     def is_given_up(self, upload: SnapshotUpload) -> bool:
         """Whether it need not be stored; to be asked also while that is done."""
-        return upload.checkpoint_id <= self._given_up
+        return upload.checkpoint_id in self._given_up
 
     def _first(self) -> list[tuple[Context, SnapshotUpload]]:
         """All that waits at the head of one checkpoint, which waits no more."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextvars import Context
 
 from minirt.errors import ConfigurationError
@@ -53,28 +53,33 @@ class Uploader:
         self._lock = threading.Lock()
         self._untold: list[tuple[str, WorkerEvent]] = []
         """The names of subtasks, and what has become of their snapshots."""
+        self._telling = threading.Lock()
+        """Held from taking what is untold until it is told: the coordinator hears of all in order."""
         start_thread("uploader", self._run, on_error)
 
     def put(self, upload: SnapshotUpload) -> None:
         """Raises StorageError if too many wait."""
         self._queue.put(upload)
 
-    def give_up(self, checkpoint_id: int) -> None:
-        """The checkpoint is not wanted any more."""
-        self._queue.give_up(checkpoint_id)
+    def give_up(self, checkpoint_id: int, spared: Collection[int] = ()) -> None:
+        """The checkpoint is not wanted any more, nor are older ones but for the `spared`."""
+        self._queue.give_up(checkpoint_id, spared)
 
     def tell_results(self) -> None:
         """Tell the coordinator what has become of snapshots; may be called from any thread."""
-        with self._lock:
-            untold, self._untold = self._untold, []
-        if not untold:
-            return
-        try:
-            events = tuple(result for _, result in untold)
-            self._tell(events[0] if len(events) == 1 else Together(events))
-        except UnsendableError:
-            for name, result in untold:
-                self._tell_alone(name, result)
+        if not self._untold:
+            return  # The loop asks in each turn, and waits for nobody who is telling.
+        with self._telling:
+            with self._lock:
+                untold, self._untold = self._untold, []
+            if not untold:
+                return
+            try:
+                events = tuple(result for _, result in untold)
+                self._tell(events[0] if len(events) == 1 else Together(events))
+            except UnsendableError:
+                for name, result in untold:
+                    self._tell_alone(name, result)
 
     def _run(self) -> None:
         while True:

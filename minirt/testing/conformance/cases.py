@@ -13,7 +13,7 @@ from random import Random
 import minirt as rt
 from minirt.errors import ConfigurationError
 from minirt.protocol import plain
-from minirt.protocol.barriers import CheckpointMode
+from minirt.protocol.barriers import CheckpointMode, may_overlap
 from minirt.protocol.families import TakesLocalSnapshots
 from minirt.testing.conformance.cuts import CutChecker
 from minirt.testing.conformance.drawing import draw_plan, edited
@@ -38,6 +38,10 @@ _REFUSAL = re.compile(
 
 _INTERVALS_S = (0.005, 0.02, 0.08, 1.0, 20.0)
 """Time is simulated and long ones cost nothing: timers of a mode, however long, come in time or late."""
+
+
+_CONCURRENT = (1, 1, 2, 3)
+"""How many checkpoints may be under way at a time, in modes that allow several."""
 
 
 @dataclass(frozen=True)
@@ -165,7 +169,7 @@ def _refuses_nothing(error: Exception | None) -> bool:
 def _checkpointing(seed: int, mode: CheckpointMode) -> rt.Checkpointing:
     random = Random(f"checkpoints {seed}")
     interval_s = random.choice(_INTERVALS_S)
-    return rt.Checkpointing(
+    checkpointing = rt.Checkpointing(
         "simulated://",
         interval=interval_s,
         timeout=interval_s * random.choice((60, 300)),
@@ -175,6 +179,13 @@ def _checkpointing(seed: int, mode: CheckpointMode) -> rt.Checkpointing:
         tolerable_failures=20,
         watermarks=random.choice(("regenerated", "restored")),
     )
+    most = random.choice(_CONCURRENT) if may_overlap(mode) else 1
+    return checkpointing if most == 1 else overlapping(checkpointing, most)
+
+
+def overlapping(checkpointing: rt.Checkpointing, most: int) -> rt.Checkpointing:
+    """The same with so many checkpoints under way at a time, and no pause between two of them."""
+    return replace(checkpointing, min_pause=0, max_concurrent=most)
 
 
 def in_words(case: Case) -> Iterator[str]:

@@ -43,6 +43,11 @@ class StoredCheckpoint:
         """Whether its coordinator was: nobody will restore this checkpoint, nor commit its output."""
         return f"generations/{self._manifest['generation'] + 1:08}.claim" in self._objects
 
+    @property
+    def mode(self) -> str:
+        """The name of its mode."""
+        return str(self._manifest["mode"])
+
     def positions(self, uid: str) -> dict[str, int | None]:
         """How many records of each split a source has read; None for a split that it has finished.
 

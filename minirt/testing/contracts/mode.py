@@ -24,6 +24,7 @@ from minirt.protocol.barriers import (
     TakeSnapshot,
     UnblockChannels,
     WatchOutputs,
+    may_overlap,
 )
 
 END = "end"
@@ -87,6 +88,8 @@ class SimulatedSubtask:
     mode: CheckpointMode
     sent: list[Wire]
     uncapturable: frozenset[int] = frozenset()
+    overlap: bool = False
+    """Whether all checkpoints are under way at once; else each ends those before it."""
     now: float = 0.0
     state: set[int] = field(default_factory=set)
     blocked: set[int] = field(default_factory=set)
@@ -178,7 +181,8 @@ class SimulatedSubtask:
 
     def barrier(self, element: Element) -> Barrier:
         assert isinstance(element, int)
-        return Barrier(-element, self.mode.name, created_at=0.0)
+        oldest_id = 1 if self.overlap and element < -1 else None
+        return Barrier(-element, self.mode.name, created_at=0.0, oldest_id=oldest_id)
 
     def execute(self, commands: list[Command]) -> None:
         for command in commands:
@@ -337,6 +341,19 @@ class ModeContract:
             ahead = set(records(before(subtask.left, checkpoint_id)))
             assert ahead | cut.overtaken == cut.state
             assert not ahead & cut.overtaken
+
+    @given(sent=wires(), schedule=schedules())
+    def test_of_checkpoints_that_may_overlap_each_has_its_snapshot(
+        self, mode: CheckpointMode, sent: list[Wire], schedule: list[Step]
+    ) -> None:
+        overlap = may_overlap(mode)
+        subtask = SimulatedSubtask(mode, sent, overlap=overlap)
+        subtask.run(schedule)
+        began = checkpoints_of(sent)
+        assert subtask.snapshots.keys() >= (began if overlap else {*sorted(began)[-1:]})
+        for checkpoint_id, cut in subtask.snapshots.items():
+            wanted = {r for wire in sent for r in records(before(wire, checkpoint_id))}
+            assert cut.records == wanted if mode.exactly_once else cut.records >= wanted
 
     @given(sent=wires(), schedule=schedules(), abort_at=st.integers(0, 40))
     def test_abort_at_any_time_leaves_a_subtask_that_goes_on(

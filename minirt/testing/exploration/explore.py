@@ -96,15 +96,16 @@ def explore(
     states_max: int = 1_000_000,
     reduced: bool = True,
     on_checkpoint: Callable[[Mapping[str, bytes], str], None] | None = None,
+    max_concurrent: int = 1,
 ) -> ExplorationResult:
     """Run a small job in every possible way, up to the first violation; always returns.
 
     The job ends by itself, goes by no clock, and writes to a TransactionalSink for each sink. At most
-    `checkpoints` are taken before the final one, and at most `crashes` workers crash, at any moment. A
-    channel holds `queue_bytes` at each end, and a frame one record. `check` is given the committed records
-    of each sink, by uid, at the end of every execution, and `on_checkpoint` all stored objects and the path
-    of each new manifest; both raise AssertionError if something is wrong. That the job comes to its end,
-    and that nothing fails on the way, is checked anyway.
+    `checkpoints` are taken before the final one, up to `max_concurrent` of them at a time, and at most
+    `crashes` workers crash, at any moment. A channel holds `queue_bytes` at each end, and a frame one
+    record. `check` is given the committed records of each sink, by uid, at the end of every execution, and
+    `on_checkpoint` all stored objects and the path of each new manifest; both raise AssertionError if
+    something is wrong. That the job comes to its end, and that nothing fails on the way, is checked anyway.
 
     Raises ConfigurationError for a mode that takes snapshots by a clock, UnrepeatableError if the job goes
     by anything but its input, and ValueError for other sinks.
@@ -114,13 +115,14 @@ def explore(
     """
     began_at = time.monotonic()
     graph = job.graph() if isinstance(job, Environment) else job
-    found = find_mode(mode)
+    found = find_mode(mode, max_concurrent=max_concurrent)
     if isinstance(found, TakesLocalSnapshots):
         raise ConfigurationError(
             f"mode {found.name} takes snapshots by the clocks of subtasks, and an exploration goes by no "
             "clock: it would see none of them. Play such jobs with simulate, or minirt conformance"
         )
-    explored = ExploredJob(graph, found, small_limits(queue_bytes), on_checkpoint)
+    limits = small_limits(queue_bytes)
+    explored = ExploredJob(graph, found, limits, on_checkpoint, max_concurrent)
     budget = _Budget(checkpoints, crashes, states_max)
     if not reduced:
         return _explore(explored, check, budget, all_actions, Sending.AT_ANY_TIME, began_at)

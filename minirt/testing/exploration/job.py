@@ -61,11 +61,12 @@ class ExploredJob:
         mode: CheckpointMode,
         limits: Limits,
         on_checkpoint: Callable[[Mapping[str, bytes], str], None] | None,
+        max_concurrent: int = 1,
     ) -> None:
         self.graph: ExecutionGraph = build_execution_graph(graph)
         self.mode = mode
         self.checkpointing = Checkpointing(
-            "simulated://", interval=INTERVAL_S, mode=mode, timeout=NEVER_S, retain=1
+            *("simulated://", INTERVAL_S, mode, NEVER_S), retain=1, max_concurrent=max_concurrent
         )
         self.options = Options(buffer_timeout=0, heartbeat_timeout=NEVER_S, limits=limits)
         self.on_checkpoint = on_checkpoint

@@ -16,8 +16,9 @@ A part depends on others as follows.
 * A subtask that could take from a channel whose wire is empty depends on its sender.
 * A subtask whose frame waits for credit depends on the receiver.
 * A subtask with an empty mailbox depends on the coordinator, if that could send it something. The
-  coordinator sends nothing while it waits for a snapshot, or, once no checkpoint is left but the last,
-  for a subtask that has not drained: checkpoints come one at a time, which the world makes sure of.
+  coordinator sends nothing while it waits for as many snapshots of one subtask as there may be checkpoints
+  under way, which the world makes sure of; or, once no checkpoint is left but the last, for any snapshot,
+  and for a subtask that has not drained.
 * The coordinator depends on the subtasks that have not drained, since its answer to a stored manifest is
   another one after the last of them. It is enough to take one of them: without it there is no last.
 
@@ -45,7 +46,6 @@ from minirt.testing.exploration.world import (
     FIRST,
     TRIGGERS,
     UNDRAINED,
-    UNFINISHED,
     Action,
     State,
     World,
@@ -79,7 +79,7 @@ def _next_checkpoint(world: World, state: State) -> list[Action]:
     """The next one begins, or never will."""
     if not (world.coordinators.offers[state[COORDINATOR]].timer and state[TRIGGERS]):
         return []
-    if state[UNFINISHED] or not state[UNDRAINED]:
+    if world.is_full(state) or not state[UNDRAINED]:
         return []
     return [Action("fire"), Action("forgo")]
 
@@ -156,6 +156,7 @@ def _may_be_told(world: World, state: State, parts: set[int]) -> bool:
     if all(state[world.inboxes + place] != EMPTY for place in parts):
         return False
     bits = sum(1 << place for place in parts)
-    if state[UNFINISHED] & bits:
+    most = world.max_concurrent if state[TRIGGERS] else 1
+    if any(world.unfinished(state, place) >= most for place in parts):
         return False
     return bool(state[TRIGGERS]) or not state[UNDRAINED] & bits

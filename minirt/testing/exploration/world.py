@@ -7,7 +7,7 @@ numbers of its own state and of queues that it reads or writes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import partial
@@ -37,8 +37,10 @@ State = tuple[int, ...]
 
 COORDINATOR, DURABLE, ANSWERS, CRASHES, TRIGGERS, UNFINISHED, UNDRAINED = range(7)
 """Places in a state: the coordinator, what is durable, the answers of storage, how many crashes and
-checkpoints may still begin, and, as bits, which subtasks have not finished their snapshot for the
-checkpoint under way, and which have not drained."""
+checkpoints may still begin, how many snapshots of each subtask are not finished, as digits of a number,
+and, as bits, which subtasks have not drained."""
+
+_DIGIT_BITS = 4
 
 FIRST = 7
 """Where the subtasks begin. Behind them come their mailboxes, messages, uploads and acknowledgements, and
@@ -91,6 +93,8 @@ class World:
         self.coordinators: LocalStates[CoordinatorEffects, CoordinatorOffers] = LocalStates()
         self.queues = Queues()
         self._everyone = (1 << self.count) - 1
+        self._once_each = sum(1 << _DIGIT_BITS * place for place in range(self.count))
+        self.max_concurrent = job.checkpointing.max_concurrent
         self._sources = [
             place
             for place, id in enumerate(job.subtasks)
@@ -146,6 +150,14 @@ class World:
         for place in range(self.count):
             if state[self.uploads + place] != EMPTY:
                 yield Action("upload", place)
+
+    def unfinished(self, state: Sequence[int], place: int) -> int:
+        """How many snapshots of a subtask have been ordered and are not finished."""
+        return state[UNFINISHED] >> _DIGIT_BITS * place & (1 << _DIGIT_BITS) - 1
+
+    def is_full(self, state: Sequence[int]) -> bool:
+        """Whether no checkpoint may begin before some subtask finishes a snapshot."""
+        return any(self.unfinished(state, p) >= self.max_concurrent for p in range(self.count))
 
     def can_crash(self, state: State) -> bool:
         running = self.coordinators.offers[state[COORDINATOR]].status is JobStatus.RUNNING
@@ -205,7 +217,7 @@ class World:
             if self._sending is Sending.AT_ONCE and self.job.uploads[upload].switches:
                 raise OvertakingError
             self._push(state, self.uploads + place, upload)
-            state[UNFINISHED] &= ~(1 << place)
+            state[UNFINISHED] -= 1 << _DIGIT_BITS * place
         for channel, consumed, window in effects.credits:
             # Credit changes nothing but what may be sent, so that it might come later makes no difference.
             self._let(state, self.ends[channel][0], ("credit", channel, consumed, window))
@@ -216,7 +228,7 @@ class World:
     def _sends_at_once(self, state: list[int], place: int) -> bool:
         if self._sending is not Sending.AT_ONCE_BEHIND_BARRIERS:
             return self._sending is Sending.AT_ONCE
-        return not state[TRIGGERS] and not state[UNFINISHED] >> place & 1
+        return not state[TRIGGERS] and not self.unfinished(state, place)
 
     def _upload(self, state: list[int], place: int) -> None:
         try:
@@ -245,9 +257,9 @@ class World:
             case StopWorkers():
                 self._stop(state)
             case TriggerCheckpoint():
-                if state[UNFINISHED]:
-                    raise ProblemError("coordinator: two checkpoints are under way at a time")
-                state[UNFINISHED] = self._everyone
+                if self.is_full(state):
+                    raise ProblemError("coordinator: too many checkpoints are under way at a time")
+                state[UNFINISHED] += self._once_each
                 state[TRIGGERS] -= by_timer
                 self._send(state, order)
             case AbortCheckpoint():

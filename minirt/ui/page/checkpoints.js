@@ -32,14 +32,14 @@ export function Checkpoints({ snapshot }) {
     } catch (problem) { setError(problem.message); }
   };
   const follow = () => { setChosen(null); setOlder(null); };
-  const shown = chosen?.timeline ?? snapshot.timeline;
+  const shown = chosen ? [chosen.timeline] : snapshot.timelines;
   const { durations, checkpoints } = snapshot;
   return html`<section class="panel checkpoints" aria-labelledby="h-checkpoints">
     <div class="head"><h2 id="h-checkpoints">Checkpoints</h2>
       <span class="muted">${count(checkpoints.completed)} completed, ${count(checkpoints.failed)} failed${
         durations ? `; median ${duration(durations.p50)}, 95 % within ${duration(durations.p95)}, longest ${duration(durations.max)}` : ""}</span>
     </div>
-    <${Strip} strip=${strip} chosen=${chosen?.key ?? (shown && key(shown))} onChoose=${choose} />
+    <${Strip} strip=${strip} chosen=${chosen?.key ?? (shown.length ? key(shown[0]) : null)} onChoose=${choose} />
     <div class="buttons">
       <button disabled=${strip.first <= 0} onClick=${() => turn(strip.first)}>Older</button>
       <button disabled=${strip.end >= snapshot.strip.total} onClick=${() => turn(strip.end + strip.shown.length)}>Newer</button>
@@ -48,7 +48,8 @@ export function Checkpoints({ snapshot }) {
     </div>
     ${error && html`<p role="alert" class="bad">${error}</p>`}
     ${checkpoints.last_failure && html`<p class="failure">✕ Last failed checkpoint: ${checkpoints.last_failure}</p>`}
-    ${shown ? html`<${Timeline} one=${shown} />` : html`<p class="muted">No checkpoint has completed yet.</p>`}
+    ${shown.map((one) => html`<${Timeline} key=${key(one)} one=${one} />`)}
+    ${shown.length === 0 && html`<p class="muted">No checkpoint has completed yet.</p>`}
   </section>`;
 }
 
