@@ -94,7 +94,10 @@ def test_savepoints_overlap_and_each_can_be_restored(tmp_path: Path) -> None:
     ids = {savepoint.checkpoint_id for savepoint in savepoints}
     assert any(len(ids.intersection(together)) > 1 for together in watch.at_once)
     for savepoint in savepoints:
-        assert rt.open_checkpoints(savepoint.path).latest().checkpoint_id == savepoint.checkpoint_id
+        assert (
+            rt.open_checkpoints(savepoint.path).latest().manifest.checkpoint_id
+            == savepoint.checkpoint_id
+        )
 
 
 def refused(tmp_path: Path, **checkpointing: Any) -> str:

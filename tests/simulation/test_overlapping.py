@@ -24,7 +24,7 @@ from tests.campaigns import sampled, seeds
 from tests.simulation.aggregating import AggregatingJob
 from tests.simulation.counting import CountingJob
 
-RUNS = sampled(60)
+RUNS = sampled(40)
 SEEDS = 300
 """Within so many each planted bug must be noticed."""
 
@@ -39,13 +39,14 @@ def run(
     mode: str = "aligned",
     faults: Faults = SLOW,
     requests: Requests | None = None,
+    steps_max: int = 40_000,
 ) -> list[str]:
     """What is wrong with one run, in which up to four checkpoints are under way."""
     random = Random(f"overlapping {seed}")
     job = CountingJob([random.randint(1, 3) for _ in range(random.randint(1, 3))])
     most = random.randint(2, 4)
     result = job.run(
-        *(seed, mode, faults), requests=requests, retain=1, max_concurrent=most, steps_max=40_000
+        *(seed, mode, faults, steps_max), requests=requests, retain=1, max_concurrent=most
     )
     return [*result.problems, *job.wrong(exactly_once=mode == "aligned")]
 
@@ -80,7 +81,7 @@ def test_savepoints_overlap_with_checkpoints_and_with_each_other(
         assert run(seed, mode, requests=REQUESTS) == [], f"seed {seed}"
     savepoints = [[one.request is not None for one in each] for each in at_once]
     assert any(0 < sum(each) < len(each) for each in savepoints)
-    assert any(sum(each) > 1 for each in savepoints) or RUNS < 60
+    assert any(sum(each) > 1 for each in savepoints)
     for each in at_once:
         modes = {one.barrier.mode for one in each}
         assert len(each) == 1 or modes <= {"aligned", "at_least_once"}
@@ -110,7 +111,7 @@ def short_stretches(monkeypatch: Patch) -> None:
 
 @pytest.mark.usefixtures("short_stretches")
 def test_state_that_builds_on_older_snapshots_survives_as_well() -> None:
-    for seed in range(sampled(24)):
+    for seed in range(sampled(6)):
         assert run_aggregating(seed) == [], f"seed {seed}"
 
 
@@ -135,7 +136,7 @@ def test_output_of_an_earlier_checkpoint_that_the_later_one_loses(monkeypatch: P
 
 def test_output_of_a_later_checkpoint_that_an_earlier_one_commits(monkeypatch: Patch) -> None:
     monkeypatch.setattr(Commits, "carried", lambda self, checkpoint_id: tuple(self._carried))
-    assert_noticed(run, "no consistent cut", "duplicated")
+    assert_noticed(run, "no consistent cut", "duplicated", first=55)
 
 
 def test_a_barrier_that_is_counted_for_the_next_checkpoint(monkeypatch: Patch) -> None:
@@ -148,7 +149,7 @@ def test_a_barrier_that_is_counted_for_the_next_checkpoint(monkeypatch: Patch) -
         return on_reached(self, channel, *(one.barrier for one in newest or [barrier]), *more)  # type: ignore[arg-type]
 
     monkeypatch.setattr(BarrierHandler, "on_reached", for_the_newest)
-    assert_noticed(run, "no consistent cut", "stuck", "ProtocolError", "no progress")
+    assert_noticed(lambda seed: run(seed, steps_max=10_000), "no consistent cut", "no progress")
 
 
 def test_a_channel_that_the_snapshot_of_another_checkpoint_opens(monkeypatch: Patch) -> None:
@@ -156,7 +157,7 @@ def test_a_channel_that_the_snapshot_of_another_checkpoint_opens(monkeypatch: Pa
     unblock = BarrierHandler._unblock
     monkeypatch.setattr(BarrierHandler, "_unblock", lambda self: unblock(self)[:1])
 
-    assert_noticed(wrong_savepoints, "no consistent cut")
+    assert_noticed(wrong_savepoints, "no consistent cut", first=78)
 
 
 @pytest.mark.usefixtures("short_stretches")
@@ -170,7 +171,7 @@ def test_a_snapshot_that_builds_on_one_before_the_last(monkeypatch: Patch) -> No
         return snapshot(self, checkpoint_id)
 
     monkeypatch.setattr(SubtaskCheckpoints, "_snapshot", too_early)
-    assert_noticed(run_aggregating, "")
+    assert_noticed(run_aggregating, "do not grow", "ends with", "windows", "rows", first=19)
 
 
 def wrong_savepoints(seed: int) -> list[str]:

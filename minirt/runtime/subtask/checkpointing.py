@@ -231,10 +231,8 @@ class SubtaskCheckpoints:
                     with self._logging(command.checkpoint_id):
                         self._finish(command)
                 case AbortSnapshot(checkpoint_id):
-                    if (
-                        self._taken is not None
-                        and self._taken.barrier.checkpoint_id == checkpoint_id
-                    ):
+                    taken = self._taken
+                    if taken is not None and taken.barrier.checkpoint_id == checkpoint_id:
                         self._taken = None
                         self._outputs.unwatch()
                     self._drop_timers(checkpoint_id)
