@@ -400,7 +400,7 @@ class CheckpointCoordinator:
     def _clean_up(self) -> JobCommand:
         """Clean up after each checkpoint, failed ones too: what they left may fill the storage."""
         unneeded = self._leftovers.take_unneeded() | self._family.take_unneeded()
-        return CleanUp(self._savepoints.needed, unneeded)
+        return CleanUp(self._savepoints.needed(self._under_way.storing_savepoints), unneeded)
 
     def _resume_if_stopped(self) -> list[JobCommand]:
         return [ResumeSources(self._generation)] if self._savepoints.stops_job else []

@@ -16,7 +16,7 @@ a drain that is not over, deploys nothing: it commits, copies, and ends the job 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 
 from minirt.protocol.checkpoint_paths import CheckpointPaths
@@ -117,11 +117,13 @@ class Savepoints:
         ids = (one.uncommitted_id for one in self._active)
         return frozenset(id for id in ids if id is not None)
 
-    @property
-    def needed(self) -> frozenset[ManifestKey]:
-        """The checkpoints whose files are still to be copied."""
-        manifests = (one.complete for one in self._active if one.complete is not None)
-        paths = (path for manifest in manifests for path in manifest.summary().paths)
+    def needed(self, storing: Iterable[Manifest]) -> frozenset[ManifestKey]:
+        """The checkpoints whose files are still to be copied, those whose manifests are `storing` as well.
+
+        Before it is known that these are stored, a later one may be, and retention would keep only that.
+        """
+        complete = (one.complete for one in self._active if one.complete is not None)
+        paths = (path for each in (*complete, *storing) for path in each.summary().paths)
         keys = map(CheckpointPaths.parse_file, paths)
         return frozenset(key for key in keys if key is not None)
 

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 
 from minirt.protocol.checkpoint_settings import CheckpointSettings
 from minirt.protocol.ids import SubtaskId
+from minirt.protocol.manifest import Manifest
 from minirt.protocol.pending import PendingCheckpoint
 from minirt.protocol.savepoint_requests import Afterwards, SavepointRequest
 from minirt.protocol.savepoints import Savepoints
@@ -31,6 +32,13 @@ class CheckpointsUnderWay:
     @property
     def oldest_id(self) -> int | None:
         return next(iter(self._by_id), None)
+
+    @property
+    def storing_savepoints(self) -> list[Manifest]:
+        """The manifests that are being stored of those that a user has asked for."""
+        return [
+            one.manifest for one in self if one.manifest is not None and one.request is not None
+        ]
 
     def has_room(self, mode: str) -> bool:
         """Whether a checkpoint of this mode may begin now."""
