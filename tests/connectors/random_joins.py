@@ -16,14 +16,15 @@ from tests.connectors.random_jobs import (
     EXACT,
     Event,
     GivenSplits,
+    Pace,
     Ran,
     Splits,
     draw_splits,
 )
 
-KINDS = ("interval", "window", "zoned", "as of")
+KINDS = ("interval", "window", "zoned", "as of", "ttl")
 """A *zoned* join is an interval join of events whose time is that of a clock in some zone, about when the
-clocks there are changed."""
+clocks there are changed. In a *ttl* join nothing expires while the job runs."""
 
 SQL_JOINS = {
     "inner": "INNER",
@@ -77,10 +78,10 @@ class Case:
         name = (LEFT, RIGHT)[side][0]
         return [one for split in self.sides[side] for one in split if one[name] not in late]
 
-    def build(self, env: rt.Environment, out: rt.Sink, late: rt.Sink, pause_s: float) -> None:
+    def build(self, env: rt.Environment, out: rt.Sink, late: rt.Sink, pace: Pace) -> None:
         left, right = (
             env.source(
-                GivenSplits(splits, pause_s),
+                GivenSplits(splits, pace),
                 uid=uid,
                 watermarks=rt.Watermarks.bounded(bound_ms / 1000, timestamp=at, idle_timeout=idle),
             )
@@ -92,7 +93,8 @@ class Case:
         columns = tuple([*names, at] for names, at in zip((LEFT, RIGHT), _AT, strict=True))
         pairs = join(right, **self.joined.options, how=self.how, columns=columns, uid="pairs")
         pairs.sink(out, uid="out")
-        pairs.side_output("late").sink(late, uid="late")
+        if self.kind != "ttl":
+            pairs.side_output("late").sink(late, uid="late")
 
 
 def draw(seed: int) -> Case:
@@ -109,7 +111,7 @@ def draw(seed: int) -> Case:
     if kind in ("interval", "zoned"):
         joined = _interval(random, keys, how, unit_ms)
     else:
-        joined = {"window": _window, "as of": _as_of}[kind](random, keys, how)
+        joined = {"window": _window, "as of": _as_of, "ttl": _ttl}[kind](random, keys, how)
     disorder_ms = random.choice((0, span_ms // 20, span_ms // 3))
     sides = [
         _side(random, side, zone, first_ms, span_ms, disorder_ms) for side, zone in enumerate(zones)
@@ -117,7 +119,7 @@ def draw(seed: int) -> Case:
     if kind == "as of":  # Of versions of one time, the one that came last would count.
         sides[1] = _of_distinct_times(sides[1])
     # A version that comes late counts for some records: those of as-of joins are never late.
-    may_be_late = (True, kind != "as of")
+    may_be_late = (kind != "ttl", kind not in ("as of", "ttl"))
     late = [may and random.random() < 0.4 for may in may_be_late]
     bounds = tuple(disorder_ms // 8 if each else disorder_ms for each in late)
     idle = tuple("5ms" if each and random.random() < 0.5 else None for each in late)
@@ -201,6 +203,12 @@ def _window(random: Random, keys: int, how: str) -> Joined:
     window = rt.Tumbling(f"{size}ms", offset=f"{offset}ms")
     query = _query(how, *sides, f"{equal} AND lw = rw")
     return Joined({"on": on, "window": window}, query)
+
+
+def _ttl(random: Random, keys: int, how: str) -> Joined:
+    on, equal = _on(keys)
+    query = _query(how, "SELECT * FROM l", "SELECT * FROM r", equal)
+    return Joined({"on": on, "ttl": random.choice(("1h", "30d"))}, query)
 
 
 def _as_of(random: Random, keys: int, how: str) -> Joined:

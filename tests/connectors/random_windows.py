@@ -17,6 +17,7 @@ from tests.connectors.random_jobs import (
     EXACT,
     Event,
     GivenSplits,
+    Pace,
     Ran,
     Splits,
     draw_splits,
@@ -72,11 +73,11 @@ class Case:
     def events(self) -> list[Event]:
         return [event for split in self.splits for event in split]
 
-    def build(self, env: rt.Environment, out: rt.Sink, late: rt.Sink, pause_s: float) -> None:
+    def build(self, env: rt.Environment, out: rt.Sink, late: rt.Sink, pace: Pace) -> None:
         marks = rt.Watermarks.bounded(
             self.bound_ms / 1000, timestamp="t", idle_timeout=self.idle_timeout
         )
-        source = GivenSplits(self.splits, pause_s)
+        source = GivenSplits(self.splits, pace)
         events = env.source(source, uid="events", watermarks=marks)
         windows = events.key_by("k").window(self.windows.window)
         results = windows.aggregate(*AGGREGATES, uid="windows")

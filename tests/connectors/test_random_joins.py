@@ -72,7 +72,7 @@ def test_random_joins_give_what_spark_gives_though_workers_are_killed(
     spark: SparkSession, seed: int, tmp_path: Path
 ) -> None:
     case = draw(seed)
-    ran = killed(case.build, seed, case.mode, case.widths[0], tmp_path)
+    ran = killed(case.build, seed, case.mode, case.widths, tmp_path)
     assert difference(spark, case, ran) == (Counter(), Counter()), str(case)
 
 
