@@ -19,5 +19,5 @@ IN_TIME = (
     "auction A JOIN bid B ON A.id = B.auction AND B.`dateTime` BETWEEN A.`dateTime` AND A.expires"
 )
 BID_OF_AUCTION = """
-    B.auction, B.bidder, B.price, B.channel, B.url, B.`dateTime` AS dateTime_right, B.extra AS extra_right
+    B.auction, B.bidder, B.price, B.`dateTime` AS dateTime_right, B.extra AS extra_right
 """

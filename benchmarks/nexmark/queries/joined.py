@@ -136,7 +136,9 @@ class _LastTen(rt.KeyedProcess):
 
 def q9(events: Events) -> rt.Stream:
     """Winning bids: each auction with the highest bid while it is open, the earliest of equal ones."""
-    bids = _bids_in_time(events.auctions(), events.bids())
+    bids = _bids_in_time(
+        events.auctions(), events.bids("auction", "bidder", "price", "dateTime", "extra")
+    )
     by = ["price", ("dateTime_right", "ascending")]
     return bids.key_by("id").top_n(1, by=by, uid="winning")
 
