@@ -209,11 +209,16 @@ class Options:
     def debloat_s(self) -> float | None:
         return None if self.debloat is None else seconds(self.debloat)
 
-    def of_channels_into(self, uid: str) -> tuple[Limits, float | None]:
-        """The limits of the channels that an operator reads from, and their target of debloating."""
+    def of_channels_into(self, uid: str, queue_s: float | None) -> tuple[Limits, float | None]:
+        """The limits of the channels that an operator reads from, and their target of debloating.
+
+        `queue_s` is what its chain itself asks for.
+        """
         own, limits = self.queues.get(uid), self.limits
+        targets = [target for target in (queue_s, self.debloat_s) if target is not None]
+        target_s = min(targets, default=None)
         if own is None:
-            return limits, self.debloat_s
+            return limits, target_s
         limits = replace(
             limits,
             input_queue_bytes=own.input_bytes or limits.input_queue_bytes,
@@ -222,7 +227,7 @@ class Options:
             row_output_queue_bytes=own.output_bytes or limits.row_output_queue_bytes,
         )
         if own.debloat is None:
-            return limits, self.debloat_s
+            return limits, target_s
         return limits, None if own.debloat == "off" else seconds(own.debloat)
 
     @property
@@ -233,10 +238,6 @@ class Options:
         for uid, queues in self.queues.items():
             if not isinstance(uid, str) or not isinstance(queues, Queues):
                 raise ConfigurationError(f"queues are Queues by uid, not {uid!r}: {queues!r}")
-            if queues.debloat == "off" and self.debloat is None:
-                raise ConfigurationError(
-                    f'queues of {uid}: debloat="off" has no effect: the job does not debloat'
-                )
             if queues.debloat not in (None, "off"):
                 self._check_debloat(queues.debloat)
 

@@ -62,6 +62,12 @@ class Vertex:
     def is_source(self) -> bool:
         return self.operators[0].spec.inputs == 0
 
+    @property
+    def queue_s(self) -> float | None:
+        """The least of what its operators say of the queues before them."""
+        targets = (node.spec.queue_s for node in self.operators)
+        return min((target for target in targets if target is not None), default=None)
+
     def subtasks(self) -> Iterator[SubtaskId]:
         return (SubtaskId(self.id, index) for index in range(self.parallelism))
 

@@ -76,6 +76,9 @@ def _link(execution: ExecutionGraph, link: Link, crossings: Crossings) -> Iterat
     crossing = crossings.on_link(link)
     if crossing is not None:
         yield f"       {crossing}"
+    target_s = execution.vertices[link.target].queue_s
+    if target_s is not None:
+        yield f"       queues hold what is consumed in {1000 * target_s:g} ms, unless options say otherwise"
     if link.capturable:
         yield "       records that a barrier overtakes: captured"
         dealt = link.partitioning.in_flight_described

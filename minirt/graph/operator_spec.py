@@ -151,6 +151,14 @@ class OperatorSpec(ABC):
         return self.takes is Form.COLUMNS
 
     @property
+    def queue_s(self) -> float | None:
+        """How long the data in the channels into its chain should last, in seconds, unless options say so.
+
+        None leaves that to the options of the job.
+        """
+        return None
+
+    @property
     def repeats(self) -> bool:
         """Whether it gives the same records in the same order if it gets the same ones again, however these
         are cut into batches. Functions of the user are taken for deterministic."""

@@ -6,7 +6,7 @@ import difflib
 
 from minirt.config import Options
 from minirt.errors import ConfigurationError
-from minirt.graph.execution import ExecutionGraph
+from minirt.graph.execution import ExecutionGraph, Vertex
 from minirt.graph.job_graph import OperatorNode
 
 
@@ -24,9 +24,17 @@ def check_queues(graph: ExecutionGraph, options: Options) -> list[OperatorNode]:
     for_now = {
         node.uid: node for before, node in pairs if before.own_parallelism != node.own_parallelism
     }
-    readers = {graph.vertices[link.target].operators[0].uid for link in graph.links}
-    for uid in options.queues:
+    readers = {
+        vertex.operators[0].uid: vertex
+        for vertex in (graph.vertices[link.target] for link in graph.links)
+    }
+    for uid, queues in options.queues.items():
         if uid in readers or uid in for_now:
+            if queues.debloat == "off" and not _debloated(readers.get(uid), options):
+                raise ConfigurationError(
+                    f'queues of {uid}: debloat="off" has no effect: neither the job debloats them nor an '
+                    "operator that they lead to"
+                )
             continue
         if uid not in nodes:
             near = difflib.get_close_matches(uid, readers, 1)
@@ -37,3 +45,8 @@ def check_queues(graph: ExecutionGraph, options: Options) -> list[OperatorNode]:
             "and an operator that is chained gets them with chain=False"
         )
     return [for_now[uid] for uid in options.queues if uid in for_now]
+
+
+def _debloated(reader: Vertex | None, options: Options) -> bool:
+    """Whether the queues before a vertex would be, without options of their own; None: nobody knows yet."""
+    return reader is None or reader.queue_s is not None or options.debloat is not None

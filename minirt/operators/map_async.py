@@ -41,6 +41,9 @@ TIMEOUT_TAG = "timeout"
 CAPACITY_MAX = 1 << 20
 """How many requests may be under way at most."""
 
+QUEUE_S = 0.05
+"""How long the queues ahead last: what lies ahead of a barrier is sent first."""
+
 OnTimeout = Literal["fail", "side"]
 
 _EMIT_S = 0.002
@@ -59,6 +62,7 @@ class MapAsyncSpec(OperatorSpec):
     # Also with keys: the requests may have been taken up before the user put `key_by` there.
     state: ClassVar = StateDealing.BY_OPERATOR
     takes: ClassVar = Form.ROWS
+    queue_s: ClassVar = QUEUE_S
 
     function: Callable[[Any], Awaitable[Any]]
     capacity: int = 100

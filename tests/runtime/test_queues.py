@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import minirt as rt
 from minirt import ConfigurationError, Limits, Options, Queues
 from minirt.graph.planner import build_execution_graph
 from minirt.modes import MODES
+from minirt.operators.map_async import QUEUE_S
 from minirt.protocol.ids import SubtaskId
 from minirt.runtime.channels.channels import RowRoom
 from minirt.runtime.channels.frames import Frame, Kind
@@ -32,7 +34,20 @@ def job(sink: rt.Sink) -> rt.Environment:
     return env
 
 
-def subtasks(options: Options) -> list[Assembled]:
+async def answer(number: int) -> int:
+    return number
+
+
+def asking(sink: rt.Sink) -> rt.Environment:
+    """Its requests are sent behind the first operator of their chain."""
+    env = rt.Environment()
+    numbers = env.source(rt.SequenceSource(100), uid="numbers").rebalance()
+    asked = numbers.map(lambda n: n, uid="slow").map_async(answer, uid="asked")
+    asked.rebalance().sink(sink, uid="out")
+    return env
+
+
+def subtasks(options: Options, job: Callable[[rt.Sink], rt.Environment] = job) -> list[Assembled]:
     graph = build_execution_graph(job(rt.DiscardSink()).graph())
     package = JobPackage(cloudpickle.dumps(graph), options, MODES, None)
     ports = LocalPorts(HeldClock(), lambda upload: None, lambda subtask: None)
@@ -43,9 +58,11 @@ def subtasks(options: Options) -> list[Assembled]:
     ]
 
 
-def sizes(options: Options) -> list[tuple[int, int, bool]]:
+def sizes(
+    options: Options, job: Callable[[rt.Sink], rt.Environment] = job
+) -> list[tuple[int, int, bool]]:
     """Of both channels, in turn: what the sender and the receiver may hold, and whether it is debloated."""
-    source, slow, out = subtasks(options)
+    source, slow, out = subtasks(options, job)
     found = []
     for sender, receiver in ((source, slow), (slow, out)):
         (output,) = sender.outputs.values()
@@ -81,6 +98,36 @@ def test_both_ends_have_the_sizes_of_the_operator_that_reads(
     assert sizes(Options(limits=LIMITS, **options)) == expected
 
 
+@pytest.mark.parametrize(
+    ("options", "debloated"),
+    [
+        ({}, [True, False]),
+        ({"queues": {"slow": Queues(debloat="off")}}, [False, False]),
+        ({"queues": {"slow": Queues(input_bytes=1000)}}, [True, False]),
+        ({"debloat": "1s"}, [True, True]),
+    ],
+)
+def test_queues_before_requests_are_debloated_unless_told_otherwise(
+    options: dict[str, Any], debloated: list[bool]
+) -> None:
+    assert [each for _, _, each in sizes(Options(**options), asking)] == debloated
+
+
+@pytest.mark.parametrize(
+    ("options", "target_s"),
+    [
+        (Options(), QUEUE_S),
+        (Options(debloat="10ms"), 0.01),
+        (Options(debloat="1s"), QUEUE_S),
+        (Options(queues={"slow": Queues(debloat="1s")}), 1.0),
+    ],
+)
+def test_the_shorter_target_counts_unless_the_queues_have_one(
+    options: Options, target_s: float
+) -> None:
+    assert options.of_channels_into("slow", QUEUE_S)[1] == target_s
+
+
 def test_sizes_for_an_operator_hold_for_rows_as_they_hold_for_columns() -> None:
     _, slow, out = subtasks(
         Options(queues={"out": Queues(input_bytes=1 << 20, output_bytes=1 << 19)})
@@ -112,6 +159,13 @@ def test_queues_that_are_not_there_are_refused(uid: str, message: str) -> None:
         job(rt.DiscardSink()).execute(
             runner="inline", options=Options(queues={uid: Queues(input_bytes=1000)})
         )
+
+
+def test_to_leave_queues_alone_is_refused_where_nobody_touches_them() -> None:
+    off = Options(queues={"slow": Queues(debloat="off")})
+    with pytest.raises(ConfigurationError, match='queues of slow: debloat="off" has no effect'):
+        job(rt.DiscardSink()).execute(runner="inline", options=off)
+    asking(rt.DiscardSink()).execute(runner="inline", options=off)
 
 
 @pytest.mark.parametrize("own", ["source", "reader", "neither", "both"])
@@ -146,7 +200,6 @@ def test_queues_that_only_this_parallelism_takes_away_are_said(
         (lambda: Queues(output_bytes=-1), "output_bytes must be a whole number above 0"),
         (lambda: Queues(debloat=0), "debloat must be positive"),
         (lambda: Queues(debloat="soon"), "cannot read 'soon'"),
-        (lambda: Options(queues={"slow": Queues(debloat="off")}), "the job does not debloat"),
         (lambda: Options(queues={"slow": 7}), "queues are Queues by uid"),  # type: ignore[dict-item]
         (
             lambda: Options(queues={"slow": Queues(debloat=1)}, limits=Limits(debloat_samples=0)),

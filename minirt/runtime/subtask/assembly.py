@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TypedDict
 
-from minirt.config import Options
+from minirt.config import Limits, Options
 from minirt.data.codec import RowCodec
 from minirt.data.errors import MalformedDataError
 from minirt.errors import CorruptCheckpointError, MinirtError
@@ -96,7 +96,7 @@ def assemble(
         key = graph.link_key(link)
         for channel_id in link.channels_into(id.index):
             sender = SubtaskId(link.source, channel_id.sender)
-            channel = _input_channel(package, vertex.operators[0].uid, id, sender, ports)
+            channel = _input_channel(package, vertex, id, sender, ports)
             before = deployment.processed.get(channel_id, 0)
             if isinstance(channel, CountedInput):
                 channel.records = before
@@ -248,9 +248,9 @@ def _links(
     outputs: dict[ChannelId, OutputChannel] = {}
     for link in graph.outputs_of(id.vertex):
         channel_ids = [ChannelId(link.id, id.index, to) for to in link.receivers_of(id.index)]
-        reader = graph.vertices[link.target].operators[0].uid
+        reader = graph.vertices[link.target]
         ends = [
-            _output_channel(package, reader, link.target, channel_id, outlet, spill, repetition)
+            _output_channel(package, reader, channel_id, outlet, spill, repetition)
             for channel_id in channel_ids
         ]
         outputs.update(zip(channel_ids, ends, strict=True))
@@ -262,21 +262,20 @@ def _links(
 
 def _output_channel(
     package: JobPackage,
-    reader: str,
-    target: int,
+    reader: Vertex,
     id: ChannelId,
     outlet: Outlet,
     spill: Spill,
     repetition: Repetition | None,
 ) -> OutputChannel:
     """The receiver, the sender, both or none of them may come back alone."""
-    limits, target_s = package.options.of_channels_into(reader)
+    limits, target_s = _sizes(package, reader)
     rows = RowRoom(limits.row_output_queue_bytes, limits.row_input_queue_bytes)
     sizes = (limits.output_queue_bytes, limits.input_queue_bytes, limits.overdraft_bytes)
     queue = (*sizes, spill, rows)
     named: _Named = {"id": id, "codec": outlet.codec}
     local = package.local
-    logged = local is not None and SubtaskId(target, id.receiver) in package.alone
+    logged = local is not None and SubtaskId(reader.id, id.receiver) in package.alone
     log_bytes = 0 if local is None else local.log_bytes
     end: OutputChannel
     if repetition is None:
@@ -290,6 +289,11 @@ def _output_channel(
     if target_s is not None:
         end.on_credit(0, first_window_bytes(limits))
     return end
+
+
+def _sizes(package: JobPackage, reader: Vertex) -> tuple[Limits, float | None]:
+    """The limits of the channels into a vertex, and their target of debloating."""
+    return package.options.of_channels_into(reader.operators[0].uid, reader.queue_s)
 
 
 class _Named(TypedDict):
@@ -307,9 +311,9 @@ _INPUTS: Mapping[tuple[bool, bool], type[InputChannel]] = {
 
 
 def _input_channel(
-    package: JobPackage, reader: str, id: SubtaskId, sender: SubtaskId, ports: Ports
+    package: JobPackage, reader: Vertex, id: SubtaskId, sender: SubtaskId, ports: Ports
 ) -> InputChannel:
-    limits, target_s = package.options.of_channels_into(reader)
+    limits, target_s = _sizes(package, reader)
     debloater = None if target_s is None else Debloater(target_s, limits, ports.clock.monotonic)
     channel = _INPUTS[sender in package.alone, id in package.alone]
     return channel(limits.input_queue_bytes, debloater, limits.row_input_queue_bytes)
