@@ -37,6 +37,31 @@ def simple_type(type: pa.DataType) -> pa.DataType:
     return _VIEWED.get(type, type)
 
 
+def common_type(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
+    """The type of columns of both, where they differ only in parts that are null throughout one of them.
+
+    None if they differ in more. Python's empty lists, for example, are lists of nulls.
+    """
+    if one == other or pa.types.is_null(other):
+        return one
+    if pa.types.is_null(one):
+        return other
+    if pa.types.is_struct(one) and pa.types.is_struct(other):
+        if [field.name for field in one] != [field.name for field in other]:
+            return None
+        parts = [
+            common_type(*(field.type for field in pair)) for pair in zip(one, other, strict=True)
+        ]
+        if None in parts:
+            return None
+        return pa.struct([field.with_type(part) for field, part in zip(one, parts, strict=True)])
+    for is_kind, of in ((pa.types.is_list, pa.list_), (pa.types.is_large_list, pa.large_list)):
+        if is_kind(one) and is_kind(other):
+            values = common_type(one.value_type, other.value_type)
+            return None if values is None else of(one.value_field.with_type(values))
+    return None
+
+
 def simple(array: pa.Array) -> pa.Array:
     """Without dictionaries and views; of date64, whose values may lie within a day, whole days."""
     if pa.types.is_dictionary(array.type):

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from minirt.aggregates import Aggregate
 from minirt.data.keys import check_key_type
+from minirt.data.simple_columns import common_type
 from minirt.errors import ConfigurationError, UserCodeError
 from minirt.kernels.contract import Slots
 from minirt.state.accumulator import Accumulator
@@ -67,6 +68,20 @@ class Contents:
             array.type for array in values
         ] == self.value_types
 
+    def change_value_type(
+        self, place: int, type: pa.DataType, result: pa.DataType, held: Accumulator
+    ) -> None:
+        """A column of values, or a part of it, that was null so far turns out to be of this type.
+
+        The accumulator for that takes over what the one before holds. Of nothing but nulls that is nothing.
+        """
+        if not pa.types.is_null(self.value_types[place]):
+            slots = np.arange(len(self.index))
+            held.make_room(len(slots))
+            held.load(slots, self.accumulators[place].stored(slots))
+        self.accumulators[place] = held
+        self.value_types[place], self.result_types[place] = type, result
+
     def change_key_type(self, place: int, type: pa.DataType) -> None:
         """A key column that was null so far turns out to be of this type."""
         self.key_types[place] = type
@@ -102,11 +117,13 @@ class Layout:
 
     def unfitting(
         self, contents: Contents, keys: list[pa.Array], values: Sequence[pa.Array]
-    ) -> tuple[list[int], list[int]]:
-        """Which columns, of keys and of values, have no type of their own yet and get one by these.
+    ) -> tuple[list[int], dict[int, pa.DataType]]:
+        """Which columns of keys have no type of their own yet and get one by these, and which of values
+        get which type.
 
         A column of nothing but nulls may have no type of its own: it takes the known one, or it is the
-        known one that waits for a better. Raises UserCodeError for columns of other types.
+        known one that waits for a better. So may a part of a nested one. Raises UserCodeError for columns
+        of other types.
         """
         for place, array in enumerate(keys):
             if pa.types.is_null(array.type):
@@ -116,14 +133,17 @@ class Layout:
             for place, (known, array) in enumerate(zip(contents.key_types, keys, strict=True))
             if self._differs(f"key column {self.keys[place]!r}", known, array.type)
         ]
-        late_values = []
+        late_values = {}
         for place, (aggregate, array) in enumerate(zip(self.aggregates, values, strict=True)):
-            known, type = contents.result_types[place], self.result_type(aggregate, array.type)
-            if pa.types.is_null(type):
-                continue
-            what = f"column {aggregate.column!r}: its {aggregate.output!r}"
-            if self._differs(what, known, type):
-                late_values.append(place)
+            known, found = contents.result_types[place], self.result_type(aggregate, array.type)
+            parts = [(f"column {aggregate.column!r}: its {aggregate.output!r}", known, found)]
+            before = contents.value_types[place]
+            if len(aggregate.inputs) > 1:
+                by = f"column {aggregate.inputs[1]!r}, by which {aggregate.output!r} goes,"
+                parts.append((by, before.field(1).type, array.type.field(1).type))
+            differing = [self._differs(*part) for part in parts]
+            if any(differing):
+                late_values[place] = common_type(before, array.type)
         return late_keys, late_values
 
     def accumulator(self, aggregate: Aggregate, type: pa.DataType) -> Accumulator:
@@ -136,10 +156,10 @@ class Layout:
             raise UserCodeError(f"operator {self.label}: {error}") from error
 
     def _differs(self, what: str, known: pa.DataType, type: pa.DataType) -> bool:
-        if known == type:
-            return False
-        if pa.types.is_null(known):
-            return True
+        """Whether the column gets another type than the known one."""
+        common = common_type(known, type)
+        if common is not None:
+            return bool(common != known)
         raise UserCodeError(
             f"operator {self.label}: {what} was of type {known} so far and is of type {type} in "
             "a batch; cast the column to one type"

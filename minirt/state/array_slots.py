@@ -381,11 +381,10 @@ class ArraySlots:
             self._move = None
         for place in late_keys:
             contents.change_key_type(place, keys[place].type)
-        for place in late_values:
-            aggregate, type = self._aggregates[place], values[place].type
-            contents.accumulators[place] = self._layout.accumulator(aggregate, type)
-            contents.value_types[place] = type
-            contents.result_types[place] = self._layout.result_type(aggregate, type)
+        for place, type in late_values.items():
+            aggregate = self._aggregates[place]
+            held = self._layout.accumulator(aggregate, type)
+            contents.change_value_type(place, type, self._layout.result_type(aggregate, type), held)
         return contents
 
     def _make_room(self, contents: Contents) -> None:

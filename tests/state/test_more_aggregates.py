@@ -134,6 +134,46 @@ def test_times_of_nanoseconds_keep_all_digits(type: pa.DataType, shape: str) -> 
     assert found[0] == found[1]
 
 
+LATE: list[tuple[Aggregate, list[Any], Any]] = [
+    (rt.ArgMin("v", "x", by="t"), [(None, None), (None, 1), (5, 3)], None),
+    (rt.ArgMax("v", "x", by="t"), [(5, None), (None, 1), (6, 0)], None),
+    (rt.ArgMax("v", "x", by="t"), [(None, 1), (5, 3), (None, None)], 5),
+    (rt.TopN("v", "x", n=2, by="t"), [(None, 3), (5.5, 2), (7.5, 1)], [None, 5.5]),
+    (rt.TopN("v", "x", n=2, by="t"), [(None, None), (None, 3), ("a", 2)], [None, "a"]),
+    (rt.First("v", "x"), [([], 0), ([1], 1)], []),
+    (rt.First("v", "x"), [({"a": [None]}, 0), ({"a": ["b"]}, 1)], {"a": [None]}),
+    (rt.Last("v", "x"), [([1], 0), (None, 1), ([], 2)], []),
+    (rt.Last("v", "x"), [([{"a": None}], 0), ([{"a": 1}], 1)], [{"a": 1}]),
+    (rt.Collect("v", "x", limit=9), [([], 0), ([[]], 1), ([[7]], 2)], [[], [[]], [[7]]]),
+    (rt.CountDistinct("v", "x"), [([], 0), ([1], 1), ([], 2)], 2),
+]
+"""Values of `v` and `t`, a batch each, and what comes of them: types become known one after the other."""
+
+
+@pytest.mark.parametrize(("aggregate", "pairs", "expected"), LATE)
+@pytest.mark.parametrize("restored", [False, True])
+def test_what_is_null_or_empty_at_first_gets_its_type_late(
+    aggregate: Aggregate, pairs: list[Any], expected: Any, restored: bool
+) -> None:
+    held = table(aggregate)
+    for v, t in pairs:
+        held.add(batch([{"k": "a", "v": v, "t": t}]), None)
+        if restored:
+            stored = held.snapshot()
+            held = table(aggregate)
+            held.restore(stored() if callable(stored) else stored, None, 8)  # type: ignore[arg-type]
+    assert shown(held) == {"a": expected}
+
+
+@pytest.mark.parametrize("aggregate", [rt.ArgMin("v", by="t"), rt.TopN("v", by="t")])
+def test_another_type_of_what_an_aggregate_goes_by_is_refused(aggregate: Aggregate) -> None:
+    """What is held could not be stored in the type that the first batch had."""
+    held = table(aggregate)
+    held.add(batch([{"k": "a", "v": 1, "t": 3}]), None)
+    with pytest.raises(rt.UserCodeError, match="column 't', by which '.*' goes, was of type int64"):
+        held.add(batch([{"k": "a", "v": 2, "t": 2.5}]), None)
+
+
 def test_sketches_are_near() -> None:
     pytest.importorskip("datasketches")
     rows = [{"k": "a", "v": (n * 7919) % 10_007} for n in range(20_000)]
