@@ -19,10 +19,11 @@ from minirt.generics import K_co, T_co, U
 from minirt.graph.keys import KeySelector
 from minirt.operators.aggregate import AggregateSpec
 from minirt.operators.common.checks import check_instance
+from minirt.operators.common.ranking import Direction, order_by
 from minirt.operators.distinct import DistinctSpec
 from minirt.operators.keyed_process import KeyedProcessSpec
 from minirt.operators.reduce import ReduceSpec
-from minirt.operators.top_n import Direction, TopNSpec, order_by
+from minirt.operators.top_n import TopNSpec
 from minirt.units import Duration, milliseconds, seconds
 from minirt.windows import Window
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import functools
 from abc import ABC, abstractmethod
-from collections.abc import Set
+from collections.abc import Callable, Set
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 import pyarrow as pa
 
@@ -21,6 +21,7 @@ from minirt.graph.keys import KeySelector
 from minirt.io.base import Sink, Source
 
 if TYPE_CHECKING:  # The interface names what a spec builds; the graph never builds it.
+    from minirt.data.batch import Columns
     from minirt.operators.common.base import Operator, OperatorContext
     from minirt.operators.common.filling import StateFilling
     from minirt.watermarks import Watermarks
@@ -41,6 +42,9 @@ class Form(Enum):
     ROWS = "rows"
     COLUMNS = "columns"
 
+
+Thinning: TypeAlias = "Callable[[Columns], Columns]"
+"""Leaves some records of a batch out, and keeps the others in their order."""
 
 Forms = Set[Form]
 """The forms in which records may come: both, where a union brings rows and columns together."""
@@ -149,6 +153,14 @@ class OperatorSpec(ABC):
     def in_arrays(self) -> bool:
         """Whether it makes arrays of Arrow from Python objects: Arrow imports pandas for that."""
         return self.takes is Form.COLUMNS
+
+    def thinning(self, key: KeySelector) -> Thinning | None:
+        """What senders leave out of the columns that they deal here by this key; None if nothing.
+
+        It may leave out records that have no effect behind the others of their batch, and nobody may depend
+        on which those are: batches differ from run to run.
+        """
+        return None
 
     @property
     def queue_s(self) -> float | None:

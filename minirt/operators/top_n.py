@@ -4,37 +4,47 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, get_args
+from typing import ClassVar, get_args
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from minirt.aggregates.basic import has_order
 from minirt.data.batch import Batch, Columns
 from minirt.data.column_keys import check_key_type
 from minirt.data.hashing import U64
-from minirt.data.simple_columns import simple_type
 from minirt.errors import ConfigurationError, UserCodeError
-from minirt.graph.operator_spec import Form, Gathering, OperatorSpec, Site, StateDealing
+from minirt.graph.keys import KeySelector
+from minirt.graph.operator_spec import (
+    Form,
+    Gathering,
+    OperatorSpec,
+    Site,
+    StateDealing,
+    Thinning,
+)
 from minirt.operators.common.aggregation import own_groups
 from minirt.operators.common.base import Operator, OperatorContext
 from minirt.operators.common.checks import check_column
 from minirt.operators.common.columns import to_columns
 from minirt.operators.common.held_runs import MANY_RECORDS, HeldRuns
 from minirt.operators.common.join_columns import SideColumns, simple_schema
+from minirt.operators.common.ranking import (
+    Direction,
+    FirstOfBatch,
+    Ranked,
+    check_order,
+    in_ranks,
+)
 from minirt.state.key_index import KeyIndex
 from minirt.state.run_sections import Unpacked
 from minirt.state.runs import Places, Run, Times, candidates, sorted_run, taken
 from minirt.state.sections import Section
 from minirt.state.stored import GIVEN_OUT, RANKED
 
-Direction = Literal["descending", "ascending"]
-
 _AT = "\x1fat"
 """The column with the event time of a record that is held; null without one."""
-_SLOT, _NUMBER = "\x1fslot", "\x1fnumber"
 _HELD, _GONE = 1, 0
 """Until when a record is held: it goes only once others have taken its place."""
 _LAST = 1 << 62
@@ -82,7 +92,7 @@ class TopNSpec(OperatorSpec):
                 )
             check_column(column, site.schema, site.label)
             if site.schema is not None:
-                _check_order(column, site.schema.field(column).type, site.label)
+                check_order(column, site.schema.field(column).type, site.label)
         if not isinstance(self.rank, str) or not self.rank:
             raise ConfigurationError(
                 f"{site.label}: rank is the name of a column, not {self.rank!r}"
@@ -97,26 +107,11 @@ class TopNSpec(OperatorSpec):
             return None
         return simple_schema(site.schema).append(pa.field(self.rank, pa.int64()))
 
+    def thinning(self, key: KeySelector) -> Thinning:
+        return FirstOfBatch(self.n, self.by, key.columns)
+
     def build(self, ctx: OperatorContext) -> Operator:
         return TopNOperator(ctx, self)
-
-
-def _check_order(column: str, type: pa.DataType, label: str) -> None:
-    if not has_order(simple_type(type)) and not pa.types.is_null(type):
-        raise ConfigurationError(
-            f"{label}: column {column!r} is of type {type}, whose values have no order"
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class _Ranked:
-    """The records of the keys in a batch, held ones and new ones, in their order key by key."""
-
-    order: Places
-    """Places in the order in which they were given."""
-    slots: npt.NDArray[np.intp]
-    ranks: npt.NDArray[np.int64]
-    """From 0 on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,7 +204,7 @@ class TopNOperator(Operator):
         if before is None or not before.equals(self._columns.schema):
             for column, _ in self._spec.by:
                 try:
-                    _check_order(column, table.schema.field(column).type, self.ctx.label)
+                    check_order(column, table.schema.field(column).type, self.ctx.label)
                 except ConfigurationError as error:
                     raise UserCodeError(f"operator {error}") from error
             for column in self.ctx.keys[0].columns:
@@ -248,26 +243,17 @@ class TopNOperator(Operator):
         of_held = index.slots([array.slice(0, held) for array in keys], hashes[:held])
         return np.concatenate([of_held, of_new])
 
-    def _ranked(self, table: pa.RecordBatch, hashes: U64, numbers: Times, held: int) -> _Ranked:
+    def _ranked(self, table: pa.RecordBatch, hashes: U64, numbers: Times, held: int) -> Ranked:
         slots = self._slots(table, hashes, held)
         by = {column: table.column(column) for column, _ in self._spec.by}
-        sorted_by = pa.table({_SLOT: slots, **by, _NUMBER: numbers})
-        order = pc.sort_indices(
-            sorted_by,
-            sort_keys=[(_SLOT, "ascending"), *self._spec.by, (_NUMBER, "ascending")],
-        ).to_numpy()
-        order = order.astype(np.intp)
-        slots = slots[order]
-        begins = np.flatnonzero(np.r_[True, slots[1:] != slots[:-1]])
-        counts = np.diff(np.r_[begins, len(slots)])
-        return _Ranked(order, slots, np.arange(len(slots)) - np.repeat(begins, counts))
+        return in_ranks(slots, self._spec.by, by, numbers)
 
     # Results.
 
     def _emit(
         self,
         rivals: _Rivals,
-        ranked: _Ranked,
+        ranked: Ranked,
         is_new: npt.NDArray[np.bool_],
         first: npt.NDArray[np.bool_],
     ) -> None:
@@ -362,25 +348,3 @@ def _times_of_change(
     of_key = np.cumsum(np.r_[0, slots[1:] != slots[:-1]]) * len(known)
     newest: Times = known[np.maximum.accumulate(of_key + causes) - of_key]
     return np.maximum(times, newest)
-
-
-def order_by(by: Any, label: str) -> tuple[tuple[str, Direction], ...]:
-    """What a user says of the order: a column, of which the greatest value comes first, several, or
-    columns with their directions. Raises ConfigurationError.
-    """
-    parts = [by] if isinstance(by, str) else by
-    order: list[tuple[str, Any]] = []
-    for part in parts if isinstance(parts, list | tuple) else (None,):
-        column, direction = (part, "descending") if isinstance(part, str) else _pair(part)
-        if not isinstance(column, str) or not column:
-            raise ConfigurationError(
-                f"{label}: by is a column, or a list of columns and of pairs such as ('at', 'ascending'), "
-                f"not {by!r}"
-            )
-        order.append((column, direction))
-    return tuple(order)
-
-
-def _pair(part: Any) -> tuple[Any, Any]:
-    is_pair = isinstance(part, list | tuple) and len(part) == 2
-    return (part[0], part[1]) if is_pair else (None, None)

@@ -170,7 +170,9 @@ def test_another_type_of_what_an_aggregate_goes_by_is_refused(aggregate: Aggrega
     """What is held could not be stored in the type that the first batch had."""
     held = table(aggregate)
     held.add(batch([{"k": "a", "v": 1, "t": 3}]), None)
-    with pytest.raises(rt.UserCodeError, match="column 't', by which '.*' goes, was of type int64"):
+    with pytest.raises(
+        rt.UserCodeError, match=r"column 't', by which '.*' goes, was of type int64"
+    ):
         held.add(batch([{"k": "a", "v": 2, "t": 2.5}]), None)
 
 

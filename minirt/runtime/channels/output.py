@@ -11,6 +11,7 @@ from minirt.data.batch import Batch, Columns
 from minirt.data.errors import UnsupportedRecordError
 from minirt.errors import UnsupportedValueError
 from minirt.graph.execution import Link
+from minirt.graph.operator_spec import Thinning
 from minirt.partitionings.common.dealing import DealingSite
 from minirt.protocol.barriers import Barrier
 from minirt.protocol.ids import ChannelId
@@ -53,8 +54,11 @@ class LinkOutput:
         channels: Sequence[OutputChannel],
         label: str,
         outlet: Outlet,
+        thinning: Thinning | None = None,
     ) -> None:
+        """`thinning` says which columns need not be sent."""
         self.link = link
+        self._thinning = thinning
         self._link_key = link_key
         self._sender = sender
         self.channels = channels
@@ -101,7 +105,7 @@ class LinkOutput:
         gathered, count = self._gathered, len(self._buffers)
         if gathered.records:
             frame_records = 1 + self._frame_bytes * gathered.records // (gathered.bytes + 1)
-            for batch in gathered.take():
+            for batch in map(self._thinned, gathered.take()):
                 for piece in batch.cut(frame_records * count):
                     self._deal_columns(piece, frame_records)
         for buffer in self._buffers:
@@ -195,6 +199,13 @@ class LinkOutput:
         gathered.add(batch, self.began_at)
         if gathered.bytes >= self._frame_bytes * len(self._buffers):
             self.flush()
+
+    def _thinned(self, batch: Columns) -> Columns:
+        if self._thinning is None:
+            return batch
+        thinned = self._thinning(batch)
+        self._outlet.metrics.records_out -= len(batch) - len(thinned)
+        return thinned
 
     def _deal_columns(self, batch: Columns, frame_records: int) -> None:
         try:

@@ -14,6 +14,7 @@ from minirt.data.errors import MalformedDataError
 from minirt.errors import CorruptCheckpointError, MinirtError
 from minirt.graph.comebacks import keeps_clock, keeps_order
 from minirt.graph.execution import ExecutionGraph, Link, Vertex
+from minirt.graph.operator_spec import Thinning
 from minirt.monitoring.logs import log_fields
 from minirt.monitoring.subtask_metrics import SubtaskMetrics
 from minirt.operators.common.base import Member
@@ -256,8 +257,17 @@ def _links(
         outputs.update(zip(channel_ids, ends, strict=True))
         operators = graph.vertices[id.vertex].operators
         label = next(node.label for node in operators if node.uid == link.source_uid)
-        links.append(LinkOutput(link, graph.link_key(link), id.index, ends, label, outlet))
+        # Who repeats what was sent repeats records, not how they fell into batches.
+        thinning = None if repetition is not None else _thinning(link, reader)
+        key = graph.link_key(link)
+        links.append(LinkOutput(link, key, id.index, ends, label, outlet, thinning))
     return links, outputs
+
+
+def _thinning(link: Link, reader: Vertex) -> Thinning | None:
+    head = reader.operators[0]
+    key = head.keys[link.target_input] if head.keys else None
+    return None if key is None else head.spec.thinning(key)
 
 
 def _output_channel(
