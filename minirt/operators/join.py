@@ -17,7 +17,7 @@ from minirt.graph.operator_spec import Form, OperatorSpec, Site, StateDealing
 from minirt.operators.common.aggregation import CHUNK_KEYS, own_groups
 from minirt.operators.common.base import Operator, OperatorContext
 from minirt.operators.common.columns import to_columns
-from minirt.operators.common.held_runs import MANY_RECORDS
+from minirt.operators.common.held_runs import MANY_RECORDS, check_use, held_for
 from minirt.operators.common.join_bounds import JoinBounds
 from minirt.operators.common.join_columns import (
     LEFT,
@@ -70,6 +70,11 @@ class JoinSpec(OperatorSpec):
     @property
     def details(self) -> str:
         return f", {self.how}, {self.bounds.text}"
+
+    @property
+    def use(self) -> str:
+        """What records are held for. Those of another join are no use."""
+        return f"{self.how} join, {self.bounds.text}"
 
     def check(self, site: Site) -> None:
         if self.how not in get_args(How):
@@ -135,6 +140,7 @@ class JoinOperator(Operator):
     def __init__(self, ctx: OperatorContext, spec: JoinSpec) -> None:
         super().__init__(ctx)
         self._how = spec.how
+        self._use = spec.use
         self._bounds = spec.bounds
         self._sides = self._side(spec, LEFT), self._side(spec, RIGHT)
         self._columns = JoinColumns((self._sides[0].keys, self._sides[1].keys), spec.suffix)
@@ -357,7 +363,7 @@ class JoinOperator(Operator):
         sections: dict[str, Section] = {EVENT_TIME: self._times.snapshot()}
         for side in self._sides:
             sections |= side.held.snapshot()
-        return sections
+        return sections | held_for(self._use, *(side.held for side in self._sides))
 
     def builds_on(self) -> Mapping[str, Collection[str]]:
         return self._sides[LEFT].held.builds_on() | self._sides[RIGHT].held.builds_on()
@@ -367,6 +373,7 @@ class JoinOperator(Operator):
             side.held.on_stored(path)
 
     def restore(self, sections: Mapping[str, bytes], *, exact: bool) -> None:
+        check_use(sections, self._use, self.ctx.label)
         for side in self._sides:
             side.held.load(sections, partial(self._run_of, side))
         if EVENT_TIME not in sections:

@@ -48,7 +48,7 @@ class AsOf(JoinBounds):
     def text(self) -> str:
         if self.tolerance_ms is None:
             return "as of the time of the left"
-        return f"as of the time of the left, at most {self.tolerance_ms / 1000:g} s old"
+        return f"as of the time of the left, at most {self.tolerance_ms / 1000:.15g} s old"
 
 
 class AsOfJoinSpec(JoinSpec):

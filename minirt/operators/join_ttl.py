@@ -39,6 +39,11 @@ class TtlJoinSpec(JoinSpec):
     def default_name(self) -> str:
         return "join"
 
+    @property
+    def use(self) -> str:
+        """Another time to live counts for what comes from then on."""
+        return f"{self.how} join with a time to live"
+
     def side_output(self, tag: str, label: str) -> Form:
         raise ConfigurationError(
             f"{label}: no record is late for a join with ttl=..., so it has no side output {tag!r}"

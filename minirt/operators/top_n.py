@@ -28,7 +28,7 @@ from minirt.operators.common.aggregation import own_groups
 from minirt.operators.common.base import Operator, OperatorContext
 from minirt.operators.common.checks import check_column
 from minirt.operators.common.columns import to_columns
-from minirt.operators.common.held_runs import MANY_RECORDS, HeldRuns
+from minirt.operators.common.held_runs import MANY_RECORDS, HeldRuns, check_use, held_for
 from minirt.operators.common.join_columns import SideColumns, simple_schema
 from minirt.operators.common.ranking import (
     Direction,
@@ -70,6 +70,11 @@ class TopNSpec(OperatorSpec):
     def details(self) -> str:
         order = ", ".join(f"{column} {direction}" for column, direction in self.by)
         return f", {self.n} by {order}"
+
+    @property
+    def use(self) -> str:
+        """What records are held for."""
+        return f"the first{self.details[1:]}"
 
     def check(self, site: Site) -> None:
         [key] = site.keys
@@ -309,7 +314,7 @@ class TopNOperator(Operator):
         self._count()
 
     def snapshot(self) -> Mapping[str, Section]:
-        return dict(self._held.snapshot())
+        return dict(self._held.snapshot()) | held_for(self._spec.use, self._held)
 
     def builds_on(self) -> Mapping[str, Collection[str]]:
         return self._held.builds_on()
@@ -318,6 +323,7 @@ class TopNOperator(Operator):
         self._held.on_stored(path)
 
     def restore(self, sections: Mapping[str, bytes], *, exact: bool) -> None:
+        check_use(sections, self._spec.use, self.ctx.label)
         self._held.load(sections, self._run_of)
         groups = own_groups(self.ctx, exact=exact)
         self._held.take_over(sections, groups, told=True)

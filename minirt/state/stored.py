@@ -30,7 +30,7 @@ from minirt.state.sections import (
 
 UID_SEPARATOR = "\x1f"
 STATE, TIMERS, SPLITS, EVENT_TIME = "state/", "timers/", "splits", "time"
-STATE_CLOCK, WINDOW_SHAPE = "clock", "window"
+STATE_CLOCK, WINDOW_SHAPE, HELD_FOR = "clock", "window", "for"
 REQUESTS = "asked"
 AGGREGATED = f"{STATE}value"
 """The section of `aggregate`."""
@@ -215,10 +215,8 @@ def _read_clock(stream: ByteStream, allow_pickle: bool) -> Content:
     return Content((), iter([(["processing"], [ms])]))
 
 
-def _read_shape(stream: ByteStream, allow_pickle: bool) -> Content:
-    return Content(
-        (), iter([(["windows"], [stream.read(_WHOLE_BYTES_MAX).decode(errors="replace")])])
-    )
+def _read_text(of: str, stream: ByteStream, allow_pickle: bool) -> Content:
+    return Content((), iter([([of], [stream.read(_WHOLE_BYTES_MAX).decode(errors="replace")])]))
 
 
 def _count_event_times(section: bytes) -> int:
@@ -238,7 +236,8 @@ KINDS: dict[str, SectionKind] = {
     "timers": SectionKind(("time", "key"), partial(count_entries, TIMER_TABLE), _read_timers),
     "time": SectionKind(("clock", "ms"), _count_event_times, _read_event_time),
     "clock": SectionKind(("clock", "ms"), _count_event_times, _read_clock),
-    "window": SectionKind(("of", "shape"), lambda section: 1, _read_shape),
+    "window": SectionKind(("of", "shape"), lambda section: 1, partial(_read_text, "windows")),
+    "for": SectionKind(("of", "use"), lambda section: 1, partial(_read_text, "records")),
     "joined": SectionKind(("time", "record"), count_run, _read_run),
     "ranked": SectionKind(("number", "record"), count_run, _read_run),
     "given": SectionKind(("from record", "records"), _count_given, _read_given),

@@ -13,11 +13,13 @@ import pyarrow as pa
 import pytest
 
 from minirt.data.hashing import U64
+from minirt.errors import ConfigurationError
 from minirt.graph.keys import KeySelector
 from minirt.graph.operator_spec import OperatorSpec
-from minirt.operators.common.join_bounds import Lasting
+from minirt.operators.common.join_bounds import Lasting, SameWindow, Within
 from minirt.operators.common.join_columns import SideColumns
 from minirt.operators.distinct import DistinctSpec
+from minirt.operators.join import JoinSpec
 from minirt.operators.join_as_of import AsOf, AsOfJoinSpec
 from minirt.operators.join_ttl import TtlJoinSpec
 from minirt.operators.top_n import TopNSpec
@@ -203,3 +205,55 @@ def test_pairs_have_equal_keys_also_where_hashes_collide(
     found = [(row["left"], row["right"]) for _, row, _ in subtasks.end()]
     assert sorted(found) == sorted(wanted)
     assert len(wanted) > 20
+
+
+PLAIN: dict[str, OperatorSpec] = {
+    "interval": JoinSpec(Within(0, 1000)),
+    "window": JoinSpec(SameWindow(1000, 0)),
+    "ttl": TtlJoinSpec(Lasting(60_000)),
+    "as of": AsOfJoinSpec(AsOf(None)),
+    "top": TopNSpec(2, (("n", "descending"),)),
+}
+OTHERS: list[tuple[str, OperatorSpec]] = [
+    ("interval", JoinSpec(Within(0, 2000))),
+    ("interval", JoinSpec(Within(0, 1000), "left")),
+    ("interval", JoinSpec(Within(0, 1000), "semi")),
+    ("interval", JoinSpec(SameWindow(1000, 0))),
+    ("interval", TtlJoinSpec(Lasting(60_000))),
+    ("window", JoinSpec(SameWindow(1000, 500))),
+    ("ttl", TtlJoinSpec(Lasting(60_000), "anti")),
+    ("as of", AsOfJoinSpec(AsOf(1000))),
+    ("as of", AsOfJoinSpec(AsOf(None), "left")),
+    ("top", TopNSpec(3, (("n", "descending"),))),
+    ("top", TopNSpec(2, (("n", "ascending"),))),
+    ("top", TopNSpec(2, (("t", "descending"),))),
+]
+"""Operators, and others that need records which those have let go, or know something else of them."""
+
+
+def stored_by(spec: OperatorSpec) -> Any:
+    keys = (KeySelector(("k",)),) * spec.inputs
+    subtasks = Subtasks(spec, keys, 2)
+    subtasks.feed(Given([{"k": "a", "n": 1, "t": 5}, {"k": "b", "n": 2, "t": 6}], [5, 6], 0))
+    return keys, subtasks.snapshot("stored")
+
+
+@pytest.mark.parametrize(("name", "other"), OTHERS)
+def test_records_that_are_held_for_something_else_are_refused(
+    name: str, other: OperatorSpec
+) -> None:
+    """They would be taken for all that there were: results would be missing, or wrong, in silence."""
+    keys, stored = stored_by(PLAIN[name])
+    with pytest.raises(ConfigurationError, match=r"the checkpoint holds records for .* new uid"):
+        Subtasks(other, keys, 3, restore=stored)
+
+
+@pytest.mark.parametrize("name", PLAIN)
+def test_records_that_are_held_for_the_same_are_taken(name: str) -> None:
+    keys, stored = stored_by(PLAIN[name])
+    Subtasks(PLAIN[name], keys, 3, restore=stored)
+
+
+def test_another_time_to_live_counts_from_a_restore_on() -> None:
+    keys, stored = stored_by(PLAIN["ttl"])
+    Subtasks(TtlJoinSpec(Lasting(1000)), keys, 3, restore=stored)

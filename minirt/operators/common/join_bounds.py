@@ -43,7 +43,7 @@ class Within(JoinBounds):
 
     @property
     def text(self) -> str:
-        return f"{self.first_ms / 1000:g} s to {self.last_ms / 1000:g} s later"
+        return f"{self.first_ms / 1000:.15g} s to {self.last_ms / 1000:.15g} s later"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,8 @@ class SameWindow(JoinBounds):
 
     @property
     def text(self) -> str:
-        return f"in the same window of {self.size_ms / 1000:g} s"
+        begins = f" from {self.offset_ms / 1000:.15g} s on" if self.offset_ms else ""
+        return f"in the same window of {self.size_ms / 1000:.15g} s{begins}"
 
 
 FIRST_TIME, LAST_TIME = -(1 << 61), 1 << 61
@@ -77,4 +78,4 @@ class Lasting(JoinBounds):
 
     @property
     def text(self) -> str:
-        return f"kept for {self.ttl_ms / 1000:g} s"
+        return f"kept for {self.ttl_ms / 1000:.15g} s"
