@@ -76,6 +76,9 @@ class Aggregate(ABC):
         """The type of the results for a column of this type; raises ConfigurationError if it has none."""
 
 
+NUMBERS = "whole numbers and floats; cast others to float64"
+"""What most aggregates compute on, for messages."""
+
 WIDE_SUM = pa.decimal128(38, 0)
 
 
@@ -109,7 +112,7 @@ class Sum(Aggregate):
             return pa.float64()
         if pa.types.is_null(type):
             return type
-        raise unfit(self, type, "numbers")
+        raise unfit(self, type, NUMBERS)
 
 
 @dataclass(frozen=True)
@@ -161,7 +164,7 @@ class Mean(Aggregate):
     def result_type(self, type: pa.DataType) -> pa.DataType:
         if is_number(type):
             return pa.float64()
-        raise unfit(self, type, "numbers")
+        raise unfit(self, type, NUMBERS)
 
 
 class First(Aggregate):

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from minirt.aggregates.basic import Accumulated, is_number, unfit, whole_number
+from minirt.aggregates.basic import NUMBERS, Accumulated, is_number, unfit, whole_number
 from minirt.aggregates.sketches import check_sketches
 from minirt.errors import ConfigurationError
 from minirt.state.accumulator import Accumulator, ObjectsByKey
@@ -41,7 +41,7 @@ class Quantile(Accumulated):
     def result_type(self, type: pa.DataType) -> pa.DataType:
         if is_number(type):
             return pa.float64()
-        raise unfit(self, type, "numbers")
+        raise unfit(self, type, NUMBERS)
 
     def accumulator(self, type: pa.DataType) -> Accumulator:
         return _Sketches(type, self.q, self.k)

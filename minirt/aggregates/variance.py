@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from minirt.aggregates.basic import Accumulated, is_number, unfit
+from minirt.aggregates.basic import NUMBERS, Accumulated, is_number, unfit
 from minirt.errors import ConfigurationError
 from minirt.kernels.contract import Slots
 from minirt.state.accumulator import Accumulator, present
@@ -41,7 +41,7 @@ class Variance(Accumulated):
     def result_type(self, type: pa.DataType) -> pa.DataType:
         if is_number(type):
             return pa.float64()
-        raise unfit(self, type, "numbers")
+        raise unfit(self, type, NUMBERS)
 
     def accumulator(self, type: pa.DataType) -> Accumulator:
         return _Moments(self.ddof, root=False)

@@ -102,7 +102,20 @@ REFUSED: dict[str, tuple[Build, list[Any], str]] = {
     "values that have no sum": (
         total,
         [GOOD, columns(k=[1], v=["x"])],
-        f"{TOTAL}: Sum of column 'v': it is of type string, but Sum is for numbers",
+        f"{TOTAL}: Sum of column 'v': it is of type string, but Sum is for whole numbers and "
+        "floats; cast others to float64",
+    ),
+    "sums of decimals": (
+        total,
+        [columns(k=[1], v=[Decimal("1.5")])],
+        f"{TOTAL}: Sum of column 'v': it is of type decimal128(2, 1), but Sum is for whole numbers and "
+        "floats; cast others to float64",
+    ),
+    "a number that no column holds": (
+        lambda s: total(s.map(lambda row: {**row, "v": 1 << 70})),
+        [GOOD],
+        f"{TOTAL} needs columns, but its records cannot be laid out as such: column 'v': Python int too "
+        "large",
     ),
     "keys of another type": (
         total,

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from typing import Any
+
 import pyarrow as pa
 
 from minirt.data.batch import Batch, Columns
@@ -37,13 +40,26 @@ def to_columns(batch: Batch, label: str) -> Columns:
         strange = next((record for record in batch.records if record.keys() != names), None)
         table = pa.RecordBatch.from_pylist(batch.records)
     except (pa.ArrowException, TypeError, ValueError, AttributeError, OverflowError) as error:
-        raise _no_columns(label, no_column(error)) from error
+        raise _no_columns(label, _misfit(batch.records) or no_column(error)) from error
     if not names:
         raise _no_columns(label, "a record without fields has no columns")
     if strange is not None:
         raise _no_columns(label, f"{shown(batch.records[0])} and {shown(strange)} differ in names")
     times = None if batch.timestamps is None else pa.array(batch.timestamps, pa.int64()).to_numpy()
     return Columns(table, times)
+
+
+def _misfit(records: Sequence[Any]) -> str | None:
+    """Which column cannot be made, and why; None if it is not because of one."""
+    if not all(isinstance(record, Mapping) for record in records):
+        return None
+    for name in records[0]:
+        values = [record.get(name) for record in records]
+        try:
+            pa.array(values)
+        except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+            return f"column {name!r}: {no_column(error)}"
+    return None
 
 
 def _no_columns(label: str, reason: str) -> UserCodeError:
