@@ -173,7 +173,8 @@ class Options:
     def __post_init__(self) -> None:
         seconds(self.buffer_timeout, "buffer_timeout")
         if self.debloat is not None:
-            self._check_debloat(self.debloat)
+            _check_debloat(self.debloat)
+        self._check_debloat_limits()
         self._check_queues()
         if self.latency_interval is not None:
             _check_latency_interval(self.latency_interval)
@@ -239,7 +240,7 @@ class Options:
             if not isinstance(uid, str) or not isinstance(queues, Queues):
                 raise ConfigurationError(f"queues are Queues by uid, not {uid!r}: {queues!r}")
             if queues.debloat not in (None, "off"):
-                self._check_debloat(queues.debloat)
+                _check_debloat(queues.debloat)
 
     def _check_metrics(self) -> None:
         port: Any = self.metrics_port
@@ -251,10 +252,9 @@ class Options:
         elif not isinstance(port, int) or isinstance(port, bool) or not 0 <= port <= 65535:
             raise ConfigurationError(f"metrics_port is a number from 0 to 65535, not {port!r}")
 
-    def _check_debloat(self, target: Duration) -> None:
+    def _check_debloat_limits(self) -> None:
+        """Also an operator may ask for debloating."""
         limits = self.limits
-        if seconds(target, "debloat") == 0:
-            raise ConfigurationError("debloat must be positive; to leave queues alone, give None")
         positive("debloat_samples", limits.debloat_samples)
         positive("debloat_window_bytes_min", limits.debloat_window_bytes_min)
         if limits.debloat_period_s <= 0 or limits.debloat_threshold < 0:
@@ -324,6 +324,11 @@ class Checkpointing:
     @property
     def min_pause_s(self) -> float:
         return seconds(self.min_pause)
+
+
+def _check_debloat(target: Duration) -> None:
+    if seconds(target, "debloat") == 0:
+        raise ConfigurationError("debloat must be positive; to leave queues alone, give None")
 
 
 def _check_latency_interval(interval: Duration) -> None:

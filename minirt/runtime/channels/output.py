@@ -102,12 +102,11 @@ class LinkOutput:
 
     def flush(self) -> None:
         """Send everything that is held. At any time that is either rows or columns."""
-        gathered, count = self._gathered, len(self._buffers)
+        gathered = self._gathered
         if gathered.records:
             frame_records = 1 + self._frame_bytes * gathered.records // (gathered.bytes + 1)
-            for batch in map(self._thinned, gathered.take()):
-                for piece in batch.cut(frame_records * count):
-                    self._deal_columns(piece, frame_records)
+            for batch in gathered.take():
+                self._deal_columns(batch, frame_records)
         for buffer in self._buffers:
             buffer.flush()
 
@@ -209,8 +208,9 @@ class LinkOutput:
 
     def _deal_columns(self, batch: Columns, frame_records: int) -> None:
         try:
-            for place, part in self._dealer.columns(batch):
-                self._buffers[place].send_columns(part, frame_records)
+            for piece in self._thinned(batch).cut(frame_records * len(self._buffers)):
+                for place, part in self._dealer.columns(piece):
+                    self._buffers[place].send_columns(part, frame_records)
         except UnsupportedRecordError as error:
             raise UnsupportedValueError(f"what operator {self._label} emits: {error}") from error
 
