@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Iterator
+from itertools import chain
+
+FEW = 5
+"""So many seeds a search takes at most that begins with the right one."""
+GROWN = f"a search takes more than {FEW} seeds"
 
 FACTOR = int(os.environ.get("CAMPAIGN_FACTOR", "1"))
 
@@ -22,7 +28,11 @@ def seeds(count: int, first: int = 0) -> Iterator[int]:
     """All seeds below `count`, for a search that ends with what it finds.
 
     It begins with `first`, under which it was found when the test was written: most of such a search
-    repeats what other tests do.
+    repeats what other tests do. A search that has grown says so among the warnings of pytest.
     """
-    yield from range(first, count)
-    yield from range(first)
+    for tried, seed in enumerate(chain(range(first, count), range(first))):
+        if tried == FEW:
+            warnings.warn(
+                f"{GROWN} from {first} on: begin with the one that finds it", stacklevel=2
+            )
+        yield seed

@@ -50,7 +50,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.usefixtures("folder")
 @pytest.mark.parametrize("mode", ["aligned", "at-least-once", "own_modes:Own", "own_modes:own"])
 def test_a_right_mode_passes(call: Call, mode: str) -> None:
-    called = call("conformance", mode, "--runs", "8")
+    called = call("conformance", mode, "--runs", "3")
     assert called.status == 0
     *_, lost, passed = called.out.splitlines()
     assert passed == "passed"
@@ -89,8 +89,8 @@ def test_one_seed_shows_all_steps(call: Call) -> None:
 
 @pytest.mark.usefixtures("brief_search")
 def test_json_is_one_object_on_standard_output(call: Call) -> None:
-    passed = json.loads(call("conformance", "unaligned", "--runs", "8", "--json").out)
-    assert (passed["passed"], passed["runs"], passed["counterexample"]) == (True, 8, None)
+    passed = json.loads(call("conformance", "unaligned", "--runs", "4", "--json").out)
+    assert (passed["passed"], passed["runs"], passed["counterexample"]) == (True, 4, None)
     assert passed["cuts"] > 0
     called = call("conformance", HASTY, "--start", "100", "--runs", "10", "--json")
     assert called.status == 1

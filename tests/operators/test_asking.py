@@ -14,7 +14,7 @@ import pytest
 import minirt as rt
 from minirt.modes import MODES
 from minirt.testing import TransactionalSink, simulate
-from tests.campaigns import sampled
+from tests.campaigns import sampled, seeds
 from tests.operators.asking import Asking, AskingOperator
 
 COUNT = 60
@@ -67,7 +67,7 @@ def test_answers_that_wait_while_a_snapshot_forgets_them(monkeypatch: pytest.Mon
         return {name: msgpack.packb(open)}
 
     monkeypatch.setattr(AskingOperator, "snapshot", forgetful)
-    assert any(simulated("unaligned", seed) != squares() for seed in range(40))
+    assert any(simulated("unaligned", seed) != squares() for seed in seeds(40))
 
 
 def slow_square(number: int) -> int:

@@ -15,7 +15,7 @@ import minirt as rt
 from minirt.data import civil_time, keys
 from minirt.testing import TransactionalSink, simulate
 from minirt.testing.conformance.sources import NumberedSource, numbered
-from tests.campaigns import sampled
+from tests.campaigns import sampled, seeds
 
 SPLITS, COUNT = 3, 30
 ZONE = ZoneInfo("Europe/Berlin")
@@ -96,14 +96,14 @@ def test_operators_on_rows_and_on_columns_have_the_same_keys() -> None:
 
 def test_keys_that_python_takes_for_one_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(keys, "told_apart", lambda time: time)
-    assert any(run(seed) for seed in range(SEEDS))
+    assert any(run(seed) for seed in seeds(SEEDS))
 
 
 def test_a_router_that_takes_one_key_for_another_is_noticed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(keys, "_depends_on_fold", lambda key: False)
-    assert any(run(seed) for seed in range(SEEDS))
+    assert any(run(seed) for seed in seeds(SEEDS))
 
 
 def test_the_nights_hold_times_that_come_twice_and_times_that_do_not_exist() -> None:

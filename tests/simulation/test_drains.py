@@ -16,11 +16,11 @@ from minirt.protocol.checkpoints import CheckpointCoordinator
 from minirt.storage.checkpoints import CheckpointStorage
 from minirt.testing import Faults, Requests, SimulationResult, TransactionalSink, simulate
 from minirt.testing.conformance.sources import OUT_OF_ORDER_MS, NumberedSource, event_time
-from tests.campaigns import runs, seeds
+from tests.campaigns import sampled, seeds
 from tests.simulation.counting import COUNT, EXPECTED, SPLITS, key_of
 
 EXACT_MODES = sorted(name for name, mode in MODES.items() if mode.exactly_once)
-RUNS = runs(20)
+RUNS = sampled(20)
 SEEDS = 120
 """Within so many each planted bug must be noticed."""
 END_MS = 1 << 50

@@ -16,7 +16,7 @@ from minirt.runtime.input.drift import DriftGate
 from minirt.testing import Faults, TransactionalSink, simulate
 from tests.campaigns import runs
 
-COUNT, KEYS, STEP_MS = 180, 3, 10
+COUNT, KEYS, STEP_MS = 90, 3, 10
 DRIFT_MS, GAP_MS = 100, 1_000_000
 FAST_BATCH = 8
 AHEAD_MAX = DRIFT_MS // STEP_MS + FAST_BATCH

@@ -14,10 +14,11 @@ from minirt.runtime.input.splits import Silence
 from minirt.state.event_times import EventTimes
 from minirt.testing import SimulationResult, TransactionalSink, simulate
 from minirt.testing.conformance.sources import NumberedSource
+from tests.campaigns import sampled, seeds
 
 SPLITS, COUNT, KEYS = 4, 30, 5
 SPAN_MS = 4
-RUNS, SEEDS = 6, 150
+RUNS, SEEDS = sampled(6), 150
 MODES = ["unaligned", rt.AlignedWithTimeout("2ms")]
 
 
@@ -78,7 +79,7 @@ def test_no_window_is_given_out_twice(mode: Any) -> None:
 
 def test_time_that_begins_anew_after_a_restore_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(EventTimes, "restore", lambda self, section: None)
-    assert any(late_records(seed, "unaligned") for seed in range(SEEDS))
+    assert any(late_records(seed, "unaligned") for seed in seeds(SEEDS))
 
 
 # Records that are on time, of sources that are slow.
@@ -130,4 +131,4 @@ def test_a_source_that_is_idle_while_it_is_busy_is_noticed(monkeypatch: pytest.M
 
     monkeypatch.setattr(Silence, "asked_in_vain", whatever_passed)
     monkeypatch.setattr(Silence, "end", lambda self: None)
-    assert any(late_of_slow_source(seed) for seed in range(SEEDS))
+    assert any(late_of_slow_source(seed) for seed in seeds(SEEDS))

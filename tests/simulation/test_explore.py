@@ -168,8 +168,15 @@ def test_the_reduction_finds_the_same_outputs_and_checkpoints(
 def violation_of(
     job: SmallJob, mode: Any, *, checkpoints: int = 1, crashes: int = 0, states_max: int = 20_000
 ) -> Violation:
-    """What an exploration finds; it must find something."""
-    result = explore_job(job, mode, checkpoints=checkpoints, crashes=crashes, states_max=states_max)
+    """What an exploration finds; it must find something.
+
+    Nobody looks for a shorter way to it: that takes longer than to find it.
+    """
+    with Patch.context() as patch:
+        patch.setattr("minirt.testing.exploration.search._SHORTEST_STATES_MAX", 0)
+        result = explore_job(
+            job, mode, checkpoints=checkpoints, crashes=crashes, states_max=states_max
+        )
     assert result.violation is not None, f"nothing found: {result.line()}"
     assert result.violation.steps
     return result.violation
@@ -269,7 +276,12 @@ def test_a_commit_before_the_manifest(monkeypatch: Patch) -> None:
         return [CommitHandles(manifest.checkpoint_id, manifest.sink_handles), command]
 
     monkeypatch.setattr(CheckpointCoordinator, "_store", commit_and_store)
-    assert "before its manifest" in violation_of(SHORT_LINE, "aligned", checkpoints=0).problem
+    found = violation_of(SHORT_LINE, "aligned", checkpoints=0)
+    assert "before its manifest" in found.problem
+    shortest = explore_job(SHORT_LINE, "aligned", checkpoints=0, crashes=0).violation
+    assert shortest is not None
+    assert "before its manifest" in shortest.problem
+    assert len(shortest.steps) <= len(found.steps)
 
 
 def test_in_flight_data_that_is_not_restored(monkeypatch: Patch) -> None:

@@ -135,7 +135,7 @@ def test_without_a_planted_bug_nothing_is_noticed() -> None:
         output_of_random_jobs,
         timers,
     ):
-        for seed in range(sampled(6)):
+        for seed in range(sampled(6, 6)):  # Other campaigns run the same jobs.
             assert search(seed) == []
 
 
