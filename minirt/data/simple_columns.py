@@ -121,8 +121,6 @@ def _converted_type(type: pa.DataType, leaf_type: _LeafType) -> pa.DataType:
         return pa.dictionary(type.index_type, value_type, type.ordered)
     if pa.types.is_run_end_encoded(type):
         return _converted_type(type.value_type, leaf_type)
-    if not type.num_fields:
-        return leaf_type(type)
     parts = [field.with_type(_converted_type(field.type, leaf_type)) for field in _parts(type)]
     return _of_parts(type, parts) if parts else leaf_type(type)
 

@@ -51,8 +51,7 @@ def column_of(aggregate: Aggregate, place: int) -> str:
 def columns_of(stored: pa.RecordBatch, aggregate: Aggregate) -> list[pa.Array]:
     """The stored columns of an aggregate, in the order of its accumulator; none if it was not kept."""
     wanted = part_of(aggregate)
-    names = (name for name in stored.schema.names if name.startswith(wanted))
-    return [stored.column(name) for name in names if part(name) == wanted]
+    return [stored.column(name) for name in stored.schema.names if part(name) == wanted]
 
 
 def part(stored: str) -> str:
