@@ -14,6 +14,8 @@ from minirt.units import Duration, positive, seconds
 
 DEFAULT_MAX_PARALLELISM = 128
 METRICS_HOST = "127.0.0.1"
+LATENCY_INTERVAL_S_MIN = 0.001
+"""Latency markers that come more often would be a load of their own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -332,7 +334,7 @@ def _check_debloat(target: Duration) -> None:
 
 
 def _check_latency_interval(interval: Duration) -> None:
-    if seconds(interval, "latency_interval") < 0.001:
+    if seconds(interval, "latency_interval") < LATENCY_INTERVAL_S_MIN:
         raise ConfigurationError(
             f"latency_interval must be at least 1ms, or None for no markers, got {interval!r}"
         )

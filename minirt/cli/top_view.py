@@ -28,7 +28,8 @@ TIMES = {
 COLUMNS = (
     *("operator", "subtasks", "busy", "idle", "soft", "hard", "drift", "busiest"),
     *("records in/s", "records out/s", "bytes in/s", "bytes out/s"),
-    *("queue in", "queue out", "window in", "watermark lag", "last checkpoint"),
+    *("queue in", "queue out", "window in", "watermark lag", "latency p50", "latency p99"),
+    "last checkpoint",
     *("start delay", "alignment", "sync", "async"),
 )
 STAGES = {
@@ -57,6 +58,7 @@ def job_lines(figures: Figures) -> list[str]:
         _checkpoint_line(figures["checkpoints"], figures["at"]),
     ]
     lines += _stages_line(figures["operators"])
+    lines += _latency_line(figures)
     for under_way in figures["checkpoints"]["under_way"]:
         lines.append(_under_way_line(under_way, figures["at"]))
     if (failure := figures["checkpoints"]["last_failure"]) is not None:
@@ -84,15 +86,18 @@ def row(operator: Figures) -> list[object]:
         f"{operator['input_queue_use']:.0%}",
         f"{operator['output_queue_use']:.0%}",
         operator["input_window_bytes"],
-        *(
-            None if operator[name] is None else duration(operator[name])
-            for name in ("watermark_lag_s", "checkpoint_s")
-        ),
+        _known(operator["watermark_lag_s"]),
+        *(_known((operator["latency"] or {}).get(share)) for share in ("p50_s", "p99_s")),
+        _known(operator["checkpoint_s"]),
         *(
             None if operator["checkpoint"] is None else duration(operator["checkpoint"][stage])
             for stage in STAGES.values()
         ),
     ]
+
+
+def _known(seconds: float | None) -> str | None:
+    return None if seconds is None else duration(seconds)
 
 
 _RATES = (
@@ -102,7 +107,7 @@ _RATES = (
 )
 
 
-_DETAILS = ("busiest", "records/s", "queues", "lag", "checkpoint", "bytes/s", "window")
+_DETAILS = ("busiest", "records/s", "queues", "lag", "latency", "checkpoint", "bytes/s", "window")
 """The columns to show as far as there is room, in this order; operator and time always."""
 _OPERATOR_CELLS, _SUBTASK_CELLS = 12, 4
 
@@ -117,7 +122,10 @@ def view(figures: Figures, width: int) -> Table:
         head.add_row(line)
     operators = figures["operators"]
     details = [_details(operator) for operator in operators]
-    shown, left = _with_room(details, width)
+    wanted = [
+        name for name in _DETAILS if name != "latency" or figures["latency_interval_s"] is not None
+    ]
+    shown, left = _with_room(wanted, details, width)
     table = Table(box=SIMPLE_HEAD, pad_edge=False, padding=PADDING)
     # Names alone give way: rich would cut numbers as well, in proportion to the widths of all.
     table.add_column(
@@ -133,7 +141,7 @@ def view(figures: Figures, width: int) -> Table:
         table.add_row(printable(str(uid)), f"x{subtasks}", _bar(times), *known)
     head.add_row(table)
     head.add_row(_legend())
-    if missing := [name for name in _DETAILS if name not in shown]:
+    if missing := [name for name in wanted if name not in shown]:
         head.add_row(f"no room for {', '.join(missing)}: `minirt top --once` prints all")
     return head
 
@@ -148,14 +156,17 @@ def _details(operator: Figures) -> dict[str, str]:
         "queues": f"{operator['input_queue_use']:.0%} > {operator['output_queue_use']:.0%}",
         "window": _short(operator["input_window_bytes"]),
         "lag": str(cells["watermark lag"] or "-"),
+        "latency": _both(cells["latency p50"], cells["latency p99"]),
         "checkpoint": str(cells["last checkpoint"] or "-"),
     }
 
 
-def _with_room(details: list[dict[str, str]], width: int) -> tuple[list[str], int]:
-    """The details whose cells fit beside operator, subtasks and time, and how many cells are left."""
+def _with_room(
+    wanted: list[str], details: list[dict[str, str]], width: int
+) -> tuple[list[str], int]:
+    """Of the wanted details those that fit beside operator, subtasks and time; how many cells are left."""
     left, shown = width - (EDGES + _OPERATOR_CELLS + GAP + _SUBTASK_CELLS + GAP + _BAR_CELLS), []
-    for name in _DETAILS:
+    for name in wanted:
         cells = GAP + _cells(name, details)
         if cells > left:
             break
@@ -167,6 +178,10 @@ def _with_room(details: list[dict[str, str]], width: int) -> tuple[list[str], in
 def _cells(name: str, details: list[dict[str, str]]) -> int:
     """How wide the column of a detail is."""
     return max([len(name), *(len(one[name]) for one in details)])
+
+
+def _both(median: object, most: object) -> str:
+    return "-" if median is None else f"{median} / {most}"
 
 
 def _through(rates: Figures | None, taken_in: str, put_out: str) -> str:
@@ -238,6 +253,15 @@ def _stages_line(operators: list[Figures]) -> list[str]:
         for stage, operator in slowest.items()
     ]
     return [f"its longest: {', '.join(parts)}"]
+
+
+def _latency_line(figures: Figures) -> list[str]:
+    """What the columns of latencies are; how to have them, if nothing is measured."""
+    if figures["latency_interval_s"] is None:
+        return ["latency is not measured; options.latency_interval, such as 1s, has it measured"]
+    if all(operator["latency"] is None for operator in figures["operators"]):
+        return ["latency: no marker of a source has come anywhere yet"]
+    return ["latency: from a source until here, of the last seconds: half of the markers / 99 %"]
 
 
 def _under_way_line(checkpoint: Figures, now: float) -> str:

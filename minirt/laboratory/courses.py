@@ -19,6 +19,10 @@ from minirt.laboratory.drawing import (
 from minirt.laboratory.measured import Comparison, Run, Series
 from minirt.laboratory.palette import QUIET
 
+_STRONG = {"linewidth": 1.6}
+_FAINT = {"linewidth": 0.9, "alpha": 0.3}
+_DOTTED = {"linewidth": 1.2, "linestyle": (0, (1, 1.5))}
+
 KILL_ROOM = 0.12
 """The part of a run that the word for a kill takes up in a plot."""
 
@@ -28,7 +32,9 @@ def throughput(comparison: Comparison) -> Figure | None:
 
 
 def latency(comparison: Comparison) -> Figure | None:
-    return _course(comparison, "latency p99", "99 % of records reached a sink within", "s")
+    what = "markers" if comparison.by_markers else "records"
+    title = f"99 % of {what} reached a sink within (dotted: half of them)"
+    return _course(comparison, "latency p99", title, "s", dotted="latency p50")
 
 
 def lag(comparison: Comparison) -> Figure | None:
@@ -40,10 +46,13 @@ def visible(comparison: Comparison) -> Figure | None:
     return _course(comparison, "until visible p50", title, "s")
 
 
-def _course(comparison: Comparison, name: str, title: str, unit: str) -> Figure | None:
+def _course(
+    comparison: Comparison, name: str, title: str, unit: str, dotted: str | None = None
+) -> Figure | None:
     """A figure over time, a panel a setting: the first run strong, the others faint.
 
-    Checkpoints of the first run are bars at the bottom, as long as they took; kills are lines across.
+    Of the first run, a second figure may be dotted. Its checkpoints are bars at the bottom, as long as they
+    took; kills are lines across.
     """
     shown_settings = [
         (label, look, runs)
@@ -54,18 +63,15 @@ def _course(comparison: Comparison, name: str, title: str, unit: str) -> Figure 
         return None
     found, axes = panels(len(shown_settings), 1.5, share_x=True)
     for axis, (label, look, runs) in zip(axes, shown_settings, strict=True):
-        for place, run in enumerate(runs):
-            series = run.one_series(name)
+        lines: list[tuple[Run, str, dict[str, Any]]] = [(run, name, _FAINT) for run in runs[1:]]
+        if dotted is not None:
+            lines.append((runs[0], dotted, _DOTTED))
+        for run, of, how in [*lines, (runs[0], name, _STRONG)]:
+            series = run.one_series(of)
             if series is not None:
-                axis.plot(
-                    series.at_s,
-                    [max(value, LEAST_S) for value in series.values]
-                    if unit == "s"
-                    else series.values,
-                    color=look.colour.light,
-                    alpha=1.0 if place == 0 else 0.3,
-                    linewidth=1.6 if place == 0 else 0.9,
-                )
+                least = LEAST_S if unit == "s" else 0.0
+                values = [max(value, least) for value in series.values]
+                axis.plot(series.at_s, values, color=look.colour.light, **how)
         _mark_events(axis, runs[0])
         axis.set_title(label)
         in_units(axis.yaxis, unit)

@@ -235,7 +235,12 @@ PLOTS: tuple[Plot, ...] = (
         "as long as they took.",
         courses.throughput,
     ),
-    Plot("latency", "Latency over time", "As above, on a scale of logarithms.", courses.latency),
+    Plot(
+        "latency",
+        "Latency over time",
+        "As above, on a scale of logarithms. Straight where nothing reached a sink, as after a kill.",
+        courses.latency,
+    ),
     Plot(
         "visible",
         "From creation to visible",

@@ -161,8 +161,11 @@ def _about_pair(comparison: Comparison, first: int, setting: int) -> Iterator[Fi
         compared = against_first(comparison, setting, one)
         if here is None or there is None or compared is None:
             continue
+        subject = topic.subject
+        if topic.name == "latency_p99_s" and comparison.by_markers:
+            subject = subject.replace("records", "latency markers")
         figures = (
-            f"{topic.subject} {with_spread(here, one.unit)} with {this}, "
+            f"{subject} {with_spread(here, one.unit)} with {this}, "
             f"{with_spread(there, one.unit)} with {that}"
         )
         sentence = figures[0].upper() + figures[1:]

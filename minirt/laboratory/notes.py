@@ -17,14 +17,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from minirt.monitoring.buckets import bucket_of_share
+from minirt.monitoring.buckets import LAST, STEPS, UNIT_S
 
 EVERY_S = 0.01
 """A writer notes what it got at most this often; the first batch at once."""
-
-_LEAST_S = 1e-5
-_STEP = 1.02
-"""Latencies are counted in buckets, each 2 % wider than the one before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,18 +115,8 @@ def _rows(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def buckets(latencies: npt.NDArray[np.float64]) -> dict[int, int]:
-    """How many latencies, in seconds, are in each bucket."""
-    at_least = np.maximum(latencies, _LEAST_S) / _LEAST_S
-    places = np.floor(np.log(at_least) / np.log(_STEP)).astype(np.int64)
+    """How many latencies, in seconds, are in each bucket: as `bucket_of` says of one, for many at once."""
+    units = np.maximum(latencies / UNIT_S, 1.0)
+    places = np.minimum(np.floor(np.log2(units) * STEPS), LAST).astype(np.int64)
     found, counts = np.unique(places, return_counts=True)
     return dict(zip(found.tolist(), counts.tolist(), strict=True))
-
-
-def bucket_s(bucket: int) -> float:
-    """The middle of a bucket, in seconds."""
-    return float(_LEAST_S * _STEP ** (bucket + 0.5))
-
-
-def share_s(counts: Mapping[int, int], share: float) -> float:
-    """The latency that this share of all counted does not exceed, within 1 %."""
-    return bucket_s(bucket_of_share(counts, share))

@@ -15,6 +15,7 @@ import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 
 from minirt.clock import SYSTEM_CLOCK
@@ -29,12 +30,11 @@ from minirt.laboratory.measured import (
     Series,
     Verification,
 )
-from minirt.laboratory.notes import Track, read_tracks, share_s
+from minirt.laboratory.notes import Note, Track, read_tracks
 from minirt.laboratory.recovery import measure_kills, on_lines
 from minirt.laboratory.sampler import Sampler
 from minirt.laboratory.trial import RunRequest, Trial, prepare
-from minirt.monitoring.buckets import added_up
-from minirt.monitoring.latency import LatencyHistogram
+from minirt.monitoring.buckets import added_up, share_s
 from minirt.protocol.job_events import ENDED, JobStatus
 from minirt.protocol.plain import from_plain, to_plain
 from minirt.runtime.program.execute import start_job
@@ -50,6 +50,7 @@ PATIENCE = 3
 BIN_S = 0.5
 """Rates and latencies over time are those of stretches of this length."""
 _LOOK_S = 0.02
+_NOTHING = Note(0.0, 0, {}, None)
 
 
 @dataclass(slots=True)
@@ -206,16 +207,19 @@ def _run(
     noted = read_tracks(trial.place.notes, "sink")
     tracks = on_lines(noted, sampler.lines, trial.sink_vertices)
     error = next((track.error for track in tracks if track.error), course.error)
-    latencies = _between(tracks, course.began, course.ended_at)
+    if request.latency_from is None:
+        latencies = sampler.markers
+    else:
+        latencies = [(note.at, note.latencies) for track in tracks for note in track.notes]
     commits = [commit for sink in trial.sinks for commit in sink.commits]
-    visible = added_up(counts for _, counts in commits)
     further: tuple[Series, ...] = ()
     if trial.workload is not None:
         further = trial.workload.series(trial.place, course.began)
     length_s = course.ended_at - course.began
     shown = tuple(_cut(series, length_s) for series in further)
-    rates, times = _over_time(tracks, course.began, length_s)
-    waits = _waits(commits, course.began, length_s)
+    rates = _rates(tracks, course.began, length_s)
+    times = _over_time("latency", latencies, course.began, length_s)
+    waits = _over_time("until visible", commits, course.began, length_s)
     return Run(
         0,
         0,
@@ -231,8 +235,8 @@ def _run(
         sum(sink.committed for sink in trial.sinks),
         round(sampler.cpu_s, 3),
         sampler.peak_rss_bytes,
-        _latency(latencies) if request.latency_from is not None else _of_markers(sampler.markers),
-        _latency(visible),
+        _latency(counts for at, counts in latencies if course.began <= at <= course.ended_at),
+        _latency(counts for _, counts in commits),
         verification,
         sampler.operators(),
         sampler.checkpoints(),
@@ -252,70 +256,45 @@ def _count_until(track: Track, at: float) -> int:
     return max((note.records for note in track.notes if note.at <= at), default=0)
 
 
-def _between(tracks: Sequence[Track], since: float, until: float) -> dict[int, int]:
-    """How many records had which latency in that time, by bucket."""
-    return added_up(
-        note.latencies for track in tracks for note in track.notes if since <= note.at <= until
-    )
-
-
-def _latency(counts: Mapping[int, int]) -> LatencyMeasured | None:
+def _latency(counted: Iterable[Mapping[int, int]]) -> LatencyMeasured | None:
+    counts = added_up(counted)
     if not counts:
         return None
     p50, p99, p999 = (round(share_s(counts, share), 6) for share in (0.5, 0.99, 0.999))
     return LatencyMeasured(sum(counts.values()), p50, p99, p999)
 
 
-def _of_markers(markers: LatencyHistogram) -> LatencyMeasured | None:
-    shares = [markers.share_s(share) for share in (0.5, 0.99, 0.999)]
-    known = [round(share, 6) for share in shares if share is not None]
-    return LatencyMeasured(markers.count, *known) if known else None
+def _rates(tracks: Sequence[Track], began: float, length_s: float) -> Series:
+    """Records at sinks a second, in bins."""
+    bins = max(1, int(length_s / BIN_S))
+    counts = [0] * bins
+    for track in tracks:
+        for before, note in pairwise([_NOTHING, *track.notes]):
+            place = int((note.at - began) / BIN_S) if note.at >= began else -1
+            if 0 <= place < bins:
+                counts[place] += note.records - before.records
+    at = [round((place + 0.5) * BIN_S, 3) for place in range(bins)]
+    return Series("records at sinks", "per s", tuple(at), tuple(n / BIN_S for n in counts))
 
 
 def _over_time(
-    tracks: Sequence[Track], began: float, length_s: float
-) -> tuple[Series, tuple[Series, ...]]:
-    """Records at sinks a second, and latencies where there are any, in bins."""
-    bins = max(1, int(length_s / BIN_S))
-    counts, latencies = [0] * bins, [dict[int, int]() for _ in range(bins)]
-    for track in tracks:
-        before = 0
-        for note in track.notes:
-            place = int((note.at - began) / BIN_S) if note.at >= began else -1
-            if 0 <= place < bins:
-                counts[place] += note.records - before
-                for bucket, count in note.latencies.items():
-                    latencies[place][bucket] = latencies[place].get(bucket, 0) + count
-            before = note.records
-    at = [round((place + 0.5) * BIN_S, 3) for place in range(bins)]
-    rates = Series("records at sinks", "per s", tuple(at), tuple(n / BIN_S for n in counts))
-    return rates, _shares("latency", zip(at, latencies, strict=True))
-
-
-def _waits(
-    commits: Sequence[tuple[float, Mapping[int, int]]], began: float, length_s: float
+    name: str, seen: Iterable[tuple[float, Mapping[int, int]]], began: float, length_s: float
 ) -> tuple[Series, ...]:
-    """How long records had waited that became visible, by when they did, in bins."""
+    """The median and the 99th percentile of what was seen, in bins, where there is anything to be told."""
     bins: dict[int, list[Mapping[int, int]]] = {}
-    for at, counts in sorted(commits, key=lambda commit: commit[0]):
-        if began <= at < began + length_s:
+    for at, counts in seen:
+        if counts and began <= at < began + length_s:
             bins.setdefault(int((at - began) / BIN_S), []).append(counts)
-    found = ((round((place + 0.5) * BIN_S, 3), added_up(own)) for place, own in bins.items())
-    return _shares("until visible", found)
-
-
-def _shares(name: str, counted: Iterable[tuple[float, Mapping[int, int]]]) -> tuple[Series, ...]:
-    """The median and the 99th percentile over time, where there is anything to be told."""
-    seen = [(at, counts) for at, counts in counted if counts]
+    found = [(round((place + 0.5) * BIN_S, 3), added_up(bins[place])) for place in sorted(bins)]
     return tuple(
         Series(
             f"{name} p{share * 100:g}",
             "s",
-            tuple(at for at, _ in seen),
-            tuple(round(share_s(counts, share), 6) for _, counts in seen),
+            tuple(at for at, _ in found),
+            tuple(round(share_s(counts, share), 6) for _, counts in found),
         )
         for share in (0.5, 0.99)
-        if seen
+        if found
     )
 
 

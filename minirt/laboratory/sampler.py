@@ -18,7 +18,7 @@ from minirt.laboratory.measured import (
 from minirt.laboratory.processes import ProcessTree
 from minirt.laboratory.recovery import Line
 from minirt.monitoring.figures import JobFigures
-from minirt.monitoring.latency import NO_LATENCIES, together
+from minirt.monitoring.latency import together
 from minirt.monitoring.queued import queued_bytes
 from minirt.monitoring.subtask_metrics import SubtaskMetrics
 from minirt.protocol.job_events import JobStatus
@@ -65,8 +65,9 @@ class Sampler(JobObserver):
         self._processes = ProcessTree(pid)
         self._sources = sources
         self._sinks = sinks
-        self.markers = NO_LATENCIES
-        """How long latency markers took to the sinks, since measuring began, in all generations."""
+        self.markers: list[tuple[float, Mapping[int, int]]] = []
+        """Each time that latency markers had come to the sinks since measuring began, in all generations:
+        when that was seen, and how many of them took how long, by bucket."""
         self._samples: list[_Sample] = []
         self._reports: list[_Seen] = []
         self._latest: dict[_Subtask, SubtaskMetrics] = {}
@@ -122,7 +123,7 @@ class Sampler(JobObserver):
         """Measuring begins now, by the monotonic clock."""
         self._processes.look()
         self._sums.clear()
-        self.markers = NO_LATENCIES
+        self.markers.clear()
         self._cpu_at_begin = self._processes.cpu_s
         self._processes.peak_rss_bytes = 0
         self._began_at = time.monotonic()
@@ -154,7 +155,8 @@ class Sampler(JobObserver):
             if one.operator in self._sinks and totals.latency:
                 earlier = together(before.latency.values())
                 arrived = together(totals.latency.values()).since(earlier)
-                self.markers = self.markers.plus(arrived)
+                if arrived.counts:
+                    self.markers.append((time.monotonic(), arrived.counts))
             passed_s = totals.accounted_s - before.accounted_s
             blocked_s = change["soft_backpressure_s"] + change["hard_backpressure_s"]
             if passed_s > 0:

@@ -7,6 +7,7 @@ from dataclasses import asdict, astuple, dataclass, field, replace
 from itertools import groupby
 from typing import Any
 
+from minirt.monitoring.latency import LatencyHistogram, RecentLatencies, together
 from minirt.monitoring.subtask_metrics import SubtaskMetrics
 from minirt.protocol.job_events import JobStatus
 from minirt.protocol.reasons import CheckpointFailure
@@ -57,10 +58,16 @@ class RateMeter:
 
     def __init__(self) -> None:
         self._mark: SubtaskMetrics | None = None
+        self._latencies = RecentLatencies()
         self.rates: Rates | None = None
         """Over the last stretch; None until the first one is over."""
+        self.latency: LatencyHistogram | None = None
+        """Of the latency markers that came in the last seconds, from all sources; None before the first."""
 
     def update(self, totals: SubtaskMetrics) -> None:
+        if totals.latency:
+            whole = together(totals.latency.values())
+            self.latency = self._latencies.after(totals.accounted_s, whole)
         mark = self._mark
         if mark is None or totals.accounted_s < mark.accounted_s:  # Its process is another one.
             self._mark = totals
@@ -113,6 +120,8 @@ class SubtaskFigures:
     rates: Rates | None
     checkpoint: CheckpointPart | None = None
     """How the newest checkpoint went here."""
+    latency: LatencyHistogram | None = None
+    """Of the latency markers that came here in the last seconds; None if none ever did."""
 
     @property
     def checkpoint_s(self) -> float | None:
@@ -139,6 +148,7 @@ class SubtaskFigures:
             "watermark_lag_s": self.watermark_lag_s(now),
             "checkpoint_s": self.checkpoint_s,
             "checkpoint": None if self.checkpoint is None else asdict(self.checkpoint),
+            "latency": None if self.latency is None else self.latency.to_plain(),
         }
 
 
@@ -162,12 +172,15 @@ class OperatorFigures:
     input_window_bytes: int
     """How many bytes the input channels of all subtasks may hold; debloating changes it."""
     subtasks: tuple[SubtaskFigures, ...]
+    latency: LatencyHistogram | None = None
+    """That of all its subtasks together; None if no latency marker ever came here."""
 
     @staticmethod
     def of(subtasks: Sequence[SubtaskFigures], now: float) -> OperatorFigures:
         rates = [one.rates for one in subtasks if one.rates is not None]
         lags = [lag for one in subtasks if (lag := one.watermark_lag_s(now)) is not None]
         stored = [one.checkpoint_s for one in subtasks if one.checkpoint_s is not None]
+        latencies = [one.latency for one in subtasks if one.latency is not None]
         return OperatorFigures(
             subtasks[0].operator,
             subtasks[0].name,
@@ -180,6 +193,7 @@ class OperatorFigures:
             CheckpointPart.longest(p for one in subtasks if (p := one.checkpoint) is not None),
             sum(one.totals.input_window_bytes for one in subtasks),
             tuple(subtasks),
+            together(latencies) if latencies else None,
         )
 
     def to_plain(self, now: float) -> dict[str, Any]:
@@ -195,6 +209,7 @@ class OperatorFigures:
             "checkpoint_s": self.checkpoint_s,
             "checkpoint": None if self.checkpoint is None else asdict(self.checkpoint),
             "input_window_bytes": self.input_window_bytes,
+            "latency": None if self.latency is None else self.latency.to_plain(),
             "subtasks": [one.to_plain(now) for one in self.subtasks],
         }
 
@@ -257,6 +272,8 @@ class JobFigures:
     subtasks: tuple[SubtaskFigures, ...] = ()
     comebacks: int = 0
     """How often a worker came back alone, while all others went on."""
+    latency_interval_s: float | None = None
+    """How often sources send latency markers; None: never."""
 
     def operators(self) -> list[OperatorFigures]:
         """The same by chain."""
@@ -274,6 +291,7 @@ class JobFigures:
             "started_at": self.started_at,
             "at": self.at,
             "last_failure": self.last_failure,
+            "latency_interval_s": self.latency_interval_s,
             "checkpoints": self.checkpoints.to_plain(),
             "operators": [operator.to_plain(self.at) for operator in self.operators()],
         }

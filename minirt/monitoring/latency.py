@@ -5,18 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import reduce
-from math import floor, log2
+from math import log2
 
-from minirt.monitoring.buckets import added_up, bucket_of_share
+from minirt.monitoring.buckets import STEPS, UNIT_S, added_up, bucket_of, share_s
 
-_UNIT_S = 0.001 / 128
-"""The lower bound of bucket 0."""
-_STEPS = 8
-"""Buckets from one power of two to the next: each is 9 % wider than the one before."""
-_LAST = 30 * _STEPS
-"""The last bucket, for all that took longer than two hours."""
+RECENT_S = 5.0
+"""What came within this time counts as recent; up to twice of it, as time goes on in such steps."""
 
-BOUNDS_S = tuple(_UNIT_S * 2**power for power in range(5, 25))
+BOUNDS_S = tuple(UNIT_S * 2**power for power in range(5, 25))
 """What Prometheus is told: from a quarter of a millisecond to 131 seconds, each the double of the last."""
 
 
@@ -35,7 +31,7 @@ class LatencyHistogram:
     def noted(self, latency_s: float) -> LatencyHistogram:
         """With one more. Below 0, as the clocks of two processes are only about known, it counts as 0."""
         latency_s = max(0.0, latency_s)
-        return self.plus(LatencyHistogram({bucket(latency_s): 1}, latency_s))
+        return self.plus(LatencyHistogram({bucket_of(latency_s): 1}, latency_s))
 
     def plus(self, other: LatencyHistogram) -> LatencyHistogram:
         """Both together."""
@@ -51,10 +47,8 @@ class LatencyHistogram:
         return LatencyHistogram(counts, max(0.0, self.sum_s - earlier.sum_s))
 
     def share_s(self, share: float) -> float | None:
-        """The latency that this share does not exceed, within 5 %; None if nothing was noted."""
-        if not self.counts:
-            return None
-        return _UNIT_S * 2 ** ((bucket_of_share(self.counts, share) + 0.5) / _STEPS)
+        """The latency that this share does not exceed, within 2 %; None if nothing was noted."""
+        return share_s(self.counts, share) if self.counts else None
 
     def to_plain(self) -> dict[str, float | None]:
         """What a person wants to know of it."""
@@ -67,7 +61,7 @@ class LatencyHistogram:
 
     def below(self, bound_s: float) -> int:
         """How many are in buckets below one of `BOUNDS_S`, which all are bounds of buckets."""
-        first = round(log2(bound_s / _UNIT_S) * _STEPS)
+        first = round(log2(bound_s / UNIT_S) * STEPS)
         return sum(count for at, count in self.counts.items() if at < first)
 
 
@@ -79,7 +73,18 @@ def together(histograms: Iterable[LatencyHistogram]) -> LatencyHistogram:
     return reduce(LatencyHistogram.plus, histograms, NO_LATENCIES)
 
 
-def bucket(latency_s: float) -> int:
-    """The bucket of a latency."""
-    units = latency_s / _UNIT_S
-    return 0 if units < 1 else min(_LAST, floor(log2(units) * _STEPS))
+class RecentLatencies:
+    """What came to a histogram in the last seconds, from 5 to 10. Times are of any clock, in seconds."""
+
+    def __init__(self) -> None:
+        self._older = self._newer = NO_LATENCIES
+        self._turned_at: float | None = None
+
+    def after(self, at: float, whole: LatencyHistogram) -> LatencyHistogram:
+        """What is recent at a time at which the histogram holds this."""
+        if self._turned_at is None or at < self._turned_at:  # Its process is another one.
+            self._older = self._newer = NO_LATENCIES
+            self._turned_at = at
+        elif at - self._turned_at >= RECENT_S:
+            self._older, self._newer, self._turned_at = self._newer, whole, at
+        return whole.since(self._older)

@@ -46,7 +46,13 @@ class JobMonitor(JobObserver):
     nobody sees half of a change.
     """
 
-    def __init__(self, graph: ExecutionGraph, now: Callable[[], float] = SYSTEM_CLOCK.now) -> None:
+    def __init__(
+        self,
+        graph: ExecutionGraph,
+        now: Callable[[], float] = SYSTEM_CLOCK.now,
+        latency_interval_s: float | None = None,
+    ) -> None:
+        self._latency_interval_s = latency_interval_s
         self._name = graph.name
         self.take_shape(graph)
         self._now = now
@@ -119,6 +125,7 @@ class JobMonitor(JobObserver):
                     progress.metrics[id],
                     meter.rates,
                     self._parts.get(id),
+                    meter.latency,
                 )
             )
         self._subtasks = tuple(subtasks)
@@ -146,4 +153,5 @@ class JobMonitor(JobObserver):
             replace(self._checkpoint_figures, under_way=self._under_way),
             self._subtasks,
             self._comebacks,
+            self._latency_interval_s,
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from random import Random
 
-from minirt.config import Limits, Options
+from minirt.config import LATENCY_INTERVAL_S_MIN, Limits, Options
 
 # In rounds: as many steps as give each subtask, worker and channel one turn on average.
 _HEARTBEAT_ROUNDS = 12
@@ -51,3 +51,12 @@ def drawn_options(random: Random, round_s: float) -> Options:
         debloat=random.choice((None, round_s / 10, 2 * round_s)),
         limits=limits,
     )
+
+
+def drawn_latency_interval(random: Random, round_s: float) -> float | None:
+    """How often sources send latency markers; in most runs never.
+
+    Whoever draws it from a generator of its own leaves alone what the seed draws besides.
+    """
+    interval = random.choice((None, None, round_s / 5, 3 * round_s))
+    return None if interval is None else max(LATENCY_INTERVAL_S_MIN, interval)

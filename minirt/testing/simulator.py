@@ -28,7 +28,7 @@ from minirt.protocol.restarts import Restart, RestartStrategy
 from minirt.testing.clock import SimulatedClock
 from minirt.testing.coordinator import SimulatedJob
 from minirt.testing.faults import Chaos, Faults
-from minirt.testing.options import at_pace, drawn_options
+from minirt.testing.options import at_pace, drawn_latency_interval, drawn_options
 from minirt.testing.quiet import quiet
 from minirt.testing.result import SimulationResult
 from minirt.testing.schedule import Schedule
@@ -75,23 +75,26 @@ def simulate(
             assert sorted(sink.rows) == expected
 
     `rescaled` are further forms of the same job, with the same uids and sinks, at another parallelism:
-    when the coordinator is replaced, the seed draws which one goes on. `requests` are the savepoints that
-    are asked for meanwhile; `origin` is one of an earlier simulation, to start from. `options` are drawn
-    from the seed unless given: small queues and frames, so that there is backpressure. `on_checkpoint` is
-    called with all stored objects and the path of each manifest once it was created. A job that has not
-    finished after `steps_max` steps has made no progress, which is a problem like any other.
-    `stop_at_problem` ends the simulation, and so its trace, with the first problem. `checkpoints_max` ends
-    it once so many are complete, also for a job that does not end. With `trace`, the result holds what each
-    checkpoint did, event by event. `may_refuse` is given the error of a job that failed: if it returns
-    True, this form may fail so, and another one is started. Raises ConfigurationError for a job that the
-    mode cannot take checkpoints of.
+    when the coordinator is replaced, the seed draws which one goes on. `requests` are the savepoints
+    that are asked for meanwhile; `origin` is one of an earlier simulation, to start from. `options` are
+    drawn from the seed unless given: small queues and frames, so that there is backpressure, and
+    latency markers. `on_checkpoint` is called with all stored objects and the path of each manifest
+    once it was created. A job that has not finished after `steps_max` steps has made no progress, which
+    is a problem like any other. `stop_at_problem` ends the simulation, and so its trace, with the first
+    problem. `checkpoints_max` ends it once so many are complete, also for a job that does not end. With
+    `trace`, the result holds what each checkpoint did, event by event. `may_refuse` is given the error
+    of a job that failed: if it returns True, this form may fail so, and another one is started. Raises
+    ConfigurationError for a job that the mode cannot take checkpoints of.
     """
     checkpointing = checkpointing or Checkpointing("simulated://", interval="20ms")
     random = Random(seed)
     restart = restart or Restart.fixed_delay(_RESTARTS_MAX, checkpointing.interval_s / 4)
     graphs = [build_execution_graph(_job_graph(form)) for form in (job, *rescaled)]
     round_s = checkpointing.interval_s / random.choice(_INTERVAL_ROUNDS)
-    options = at_pace(options or drawn_options(random, round_s), round_s)
+    if options is None:
+        interval_s = drawn_latency_interval(Random(f"markers {seed}"), round_s)
+        options = replace(drawn_options(random, round_s), latency_interval=interval_s)
+    options = at_pace(options, round_s)
     options = replace(options, trace=trace or options.trace)
     forms = [
         SimulatedJob(graph, by_value.dumps(graph), checkpointing, restart, options)

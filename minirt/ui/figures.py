@@ -46,6 +46,7 @@ def _operator(vertex: Plain, figures: Plain | None) -> Plain:
         "queue_in": None,
         "queue_out": None,
         "lag_s": None,
+        "latency": None,
         "skew": None,
         "cells": [],
         "top": [],
@@ -57,6 +58,7 @@ def _operator(vertex: Plain, figures: Plain | None) -> Plain:
     told["queue_in"] = figures.get("input_queue_use")
     told["queue_out"] = figures.get("output_queue_use")
     told["lag_s"] = figures.get("watermark_lag_s")
+    told["latency"] = figures.get("latency")
     if rates is not None:
         told["times"] = {name: rates.get(of, 0.0) / 1000 for name, of in _TIMES.items()}
         told["records_in"], told["records_out"] = rates["records_in"], rates["records_out"]
@@ -169,7 +171,11 @@ def _ranked(operator: Plain, subtask: Plain) -> Plain:
 
 
 def point(description: Plain, shown: Sequence[Plain], at: float) -> Plain:
-    """What the lines over time show of one moment: records/s of sources and of ends, lag, fullest queue."""
+    """What the lines over time show of one moment.
+
+    Records/s of sources and of ends, the lag, the fullest queue, and latencies of the end to which they are
+    longest.
+    """
     targets = {link["target"] for link in description["links"]}
     senders = {link["source"] for link in description["links"]}
     sources = [o for o in shown if o["id"] not in targets]
@@ -179,8 +185,14 @@ def point(description: Plain, shown: Sequence[Plain], at: float) -> Plain:
         "read": _sum(o["records_out"] if o["id"] in senders else o["records_in"] for o in sources),
         "written": _sum(o["records_in"] for o in ends),
         "lag_s": max((o["lag_s"] for o in shown if o["lag_s"] is not None), default=None),
+        **{name: _longest(ends, name) for name in ("p50_s", "p99_s")},
         "queue": max((o["queue_in"] for o in shown if o["queue_in"] is not None), default=None),
     }
+
+
+def _longest(ends: Iterable[Plain], share: str) -> float | None:
+    known = [one["latency"] for one in ends if one["latency"] is not None]
+    return max((each[share] for each in known if each[share] is not None), default=None)
 
 
 def _sum(values: Iterable[float | None]) -> float | None:

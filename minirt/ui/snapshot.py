@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -41,6 +42,7 @@ def snapshot(reading: Reading, course: Course) -> Plain:
     links = figures.links(description, operators)
     events = [_event(event) for event in reading.events[-EVENTS_MAX:]]
     facts = Facts(told, operators, links, reading.under_way, events, reading.live)
+    sentences = verdict(facts)
     if reading.live:
         course.add(figures.point(description, operators, told["at"]))
     return {
@@ -52,7 +54,8 @@ def snapshot(reading: Reading, course: Course) -> Plain:
         "live": reading.live,
         "note": reading.note,
         "actions": list(reading.uses),
-        "verdict": [asdict(sentence) for sentence in verdict(facts)],
+        "verdict": [asdict(sentence) for sentence in sentences],
+        "advice": _advice(reading) if any(one.level != "good" for one in sentences) else None,
         "operators": operators,
         "operators_left_out": len(description["vertices"]) - len(operators),
         "links": links,
@@ -67,9 +70,18 @@ def snapshot(reading: Reading, course: Course) -> Plain:
         "events": events,
         "logs": list(reading.logs[-LOGS_MAX:]),
         "course": course.points,
+        "latency_interval_s": told.get("latency_interval_s"),
         "configuration": description["configuration"],
         "storage": description["storage"],
     }
+
+
+def _advice(reading: Reading) -> str | None:
+    """The command that says what would help; it reads what storage remembers of the job."""
+    storage = reading.description["storage"]
+    if storage is None:
+        return None
+    return f"minirt advise {shlex.quote(reading.figures['name'] if reading.live else storage)}"
 
 
 def _timelines(reading: Reading) -> list[Plain]:

@@ -87,6 +87,43 @@ def test_workers_are_killed_at_the_moments_that_were_given(call: Call, folder: P
     assert 0 < min(waits.values) <= run.visible_after.p99_s
 
 
+SHUFFLED = """
+import minirt as rt
+
+env = rt.Environment("shuffled", parallelism=2)
+numbers = env.source(rt.SequenceSource.endless(), uid="numbers").rebalance()
+numbers.map(lambda number: number, uid="same").rebalance().sink(rt.DiscardSink(), uid="out")
+"""
+"""Nothing in its records says when they were made."""
+
+
+@pytest.mark.processes
+def test_latency_markers_tell_the_latency_over_time_and_past_a_kill(
+    call: Call, folder: Path
+) -> None:
+    (folder / "job.py").write_text(SHUFFLED)
+    called = call(
+        *("compare", "job.py", "--modes", "unaligned", "--seconds", "5", "--repeat", "1"),
+        *("--kill", "at=2s", "--json", "all.json", "--html", "page.html"),
+    )
+    assert called.status == 0, called.err
+    found = read_json(folder / "all.json")
+    [run] = found.runs
+    [kill] = run.kills
+    assert found.by_markers
+    assert run.latency is not None
+    assert run.latency.records > 100
+    for name, least in (("latency p50", 0.0), ("latency p99", run.latency.p50_s / 10)):
+        series = run.one_series(name)
+        assert series is not None
+        assert min(series.values) > least
+        assert series.at_s[0] < kill.at_s < series.at_s[-1] < run.measured_s + 0.5
+    page = (folder / "page.html").read_text()
+    plot = page.partition('id="plot-latency"')[2].partition("</figure>")[0]
+    assert "99 % of markers reached a sink within" in plot
+    assert ">kill<" in plot
+
+
 @pytest.mark.processes
 def test_ctrl_c_keeps_what_was_measured(folder: Path) -> None:
     program = [sys.executable, "-m", "minirt", "compare", "job.py"]

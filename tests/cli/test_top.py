@@ -45,7 +45,8 @@ def test_one_plain_table(call: Call, job: Job) -> None:
     called = call("top", "--once")
     assert (called.status, called.err) == (0, "")
     _, head, checkpoints, *more = called.out.splitlines()
-    _, columns, *rows = [line for line in more if " is being taken for " not in line]
+    _, latency, columns, *rows = [line for line in more if " is being taken for " not in line]
+    assert latency.startswith("latency is not measured")
     assert head.startswith("job endless running, up 0:00:")
     assert ", newest " in checkpoints
     assert columns.split("  ")[1] == "operator"
@@ -140,11 +141,34 @@ def test_the_view_of_a_terminal_shows_every_chain_and_where_its_time_goes() -> N
     assert "2.50 s" in slow
 
 
+def test_latencies_are_in_the_view_where_they_are_measured_and_else_how_to_have_them() -> None:
+    from rich.console import Console
+
+    def seen(interval_s: float | None) -> str:
+        figures = running_job().figures().to_plain() | {"latency_interval_s": interval_s}
+        screen = io.StringIO()
+        Console(file=screen, width=140).print(view(figures, 140))
+        return screen.getvalue()
+
+    measured, not_measured = seen(1.0), seen(None)
+    [slow] = [line for line in measured.splitlines() if line.startswith(" slow")]
+    assert "496 ms / 3.97 s" in slow
+    assert "half of the markers / 99 %" in measured
+    assert "options.latency_interval" in not_measured
+    assert "496 ms" not in not_measured
+
+
+def test_before_the_first_marker_it_says_so() -> None:
+    figures = running_job().figures().to_plain() | {"latency_interval_s": 1.0}
+    figures["operators"] = [{**one, "latency": None} for one in figures["operators"]]
+    assert "latency: no marker of a source has come anywhere yet" in job_lines(figures)
+
+
 @pytest.mark.parametrize("width", [50, 60, 70, 80, 90, 100, 120, 160])
 def test_long_names_give_way_and_no_number_is_cut(width: int) -> None:
     from rich.console import Console
 
-    figures = running_job().figures().to_plain()
+    figures = running_job().figures().to_plain() | {"latency_interval_s": 1.0}
     for number, operator in enumerate(figures["operators"]):
         operator["operator"] = f"orders-from-the-shop-database-{number}"
     console = Console(file=io.StringIO(), width=width)

@@ -109,6 +109,7 @@ def run(setting: int, number: int, mode: str, subtasks: int, kills: int) -> Run:
             Series("records at sinks", "per s", at, tuple(rate)),
             Series("queued bytes", "bytes", at, tuple(1e6 + 1e5 * draw.random() for _ in at)),
             Series("backpressure", "share", at, tuple(0.8 + 0.1 * draw.random() for _ in at)),
+            Series("latency p50", "s", at, tuple(1 + draw.random() for _ in at)),
             Series("latency p99", "s", at, tuple(2 + draw.random() for _ in at)),
         ),
     )

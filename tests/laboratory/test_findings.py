@@ -131,6 +131,11 @@ def test_latencies_of_markers_are_said_to_be_that():
     made = replace(comparison(), latency_from=None)
     said = "Latencies are those of markers"
     assert any(one.startswith(said) for one in words(made, "fact"))
+    apart = tuple(
+        replace(run, latency=replace(run.latency, p99_s=1.0 + 9 * run.setting)) for run in made.runs
+    )
+    told = words(replace(made, runs=apart), "differs")
+    assert any(one.startswith("99 % of latency markers reached a sink within") for one in told)
     without = tuple(replace(run, latency=None) for run in made.runs)
     for other in (comparison(), replace(made, runs=without)):
         assert not any(one.startswith(said) for one in words(other, "fact"))

@@ -19,12 +19,12 @@ from minirt.errors import ConfigurationError
 from minirt.laboratory.findings import findings, groups
 from minirt.laboratory.matrix import Choice, Setting, labels
 from minirt.laboratory.measured import Comparison, Run, from_json, read_json, to_json
-from minirt.laboratory.notes import share_s
 from minirt.laboratory.one_run import RunRequest
 from minirt.laboratory.peer import Peer, beside
 from minirt.laboratory.peers import find_peer
 from minirt.laboratory.peers.flink import Flink
 from minirt.laboratory.peers.flink_run import Sample, _Told, checkpoint, operators, part
+from minirt.monitoring.buckets import LAST, STEPS, UNIT_S, share_s
 from tests.laboratory.example import comparison
 
 ALIGNED, UNALIGNED = Setting("aligned"), Setting("unaligned")
@@ -145,7 +145,7 @@ def test_flinks_words_for_a_checkpoint_become_ours() -> None:
 def test_what_its_program_prints_is_counted_and_all_else_passed_over() -> None:
     lines = (
         b'{"job": "abc"}\n{"started_at": 3.5}\nWARNING: something\n'
-        b'{"at": 4.0, "read": 9, "written": 5, "lag": 7, "latencies": [[517, 3], [518, 2]]}\n'
+        b'{"at": 4.0, "read": 9, "written": 5, "lag": 7, "latencies": [[484, 3], [485, 2]]}\n'
     )
     told = _Told()
     told.follow(iter(io.BytesIO(lines)))
@@ -153,6 +153,13 @@ def test_what_its_program_prints_is_counted_and_all_else_passed_over() -> None:
     [look] = told.looks
     assert (look.at, look.read, look.written, look.lag) == (4.0, 9, 5, 7)
     assert share_s(look.latencies, 0.5) == pytest.approx(0.28, rel=0.02)
+
+
+def test_its_program_counts_latencies_in_the_buckets_of_minirt() -> None:
+    program = (Path(__file__).parents[2] / "benchmarks/peers/flink/Compare.java").read_text()
+    assert f"UNIT_S = 0.001 / {0.001 / UNIT_S:g};" in program
+    assert f"STEPS = {STEPS};" in program
+    assert f"BUCKETS = {LAST // STEPS} * STEPS + 1;" in program
 
 
 def test_shares_of_time_are_those_between_two_samples() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -14,12 +15,13 @@ from minirt.data.batch import Columns, Rows
 from minirt.errors import ConfigurationError
 from minirt.laboratory.kills import moments
 from minirt.laboratory.matrix import Choice, Setting
-from minirt.laboratory.notes import Notebook, buckets, read_tracks, share_s
+from minirt.laboratory.notes import Notebook, buckets, read_tracks
 from minirt.laboratory.sinks import MadeAt
 from minirt.laboratory.trial import RunRequest, prepare, resolve
 from minirt.laboratory.workload import with_parameters
 from minirt.laboratory.workloads import WORKLOADS, find_workload
 from minirt.laboratory.workloads.parts import steps
+from minirt.monitoring.buckets import bucket_of, share_s
 
 JOB = """
 import minirt as rt
@@ -174,7 +176,9 @@ def test_a_record_without_a_time_is_told_by_the_name_of_the_option():
         MadeAt("at").times(Rows([{"other": 1}]))
 
 
-def test_latencies_are_told_within_two_percent():
+def test_latencies_are_counted_in_the_buckets_of_markers_and_told_within_two_percent():
+    each = np.concatenate([np.geomspace(1e-7, 1e5, 500), [0.0, -1.0, 0.001, 0.002]])
+    assert buckets(each) == Counter(map(bucket_of, each.tolist()))
     found = buckets(np.linspace(0.001, 1.0, 1000))
     assert share_s(found, 0.5) == pytest.approx(0.5, rel=0.02)
     assert share_s(found, 0.99) == pytest.approx(0.99, rel=0.02)

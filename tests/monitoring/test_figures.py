@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from minirt.cli.top_view import job_lines
 from minirt.monitoring.figures import CheckpointPart, RateMeter, Rates, SubtaskFigures
+from minirt.monitoring.latency import LatencyHistogram
 from minirt.monitoring.monitor import JobMonitor
 from minirt.monitoring.subtask_metrics import Activity, SubtaskMetrics
 from minirt.protocol.job_events import JobStatus
@@ -71,6 +72,24 @@ def test_figures_of_a_chain_are_those_of_its_subtasks():
     assert numbers.rates is not None
     assert numbers.rates.soft_backpressure_ms == pytest.approx(750)
     assert numbers.watermark_lag_s is None
+
+
+def test_latencies_are_those_of_the_last_seconds_and_of_all_subtasks_together():
+    numbers, slow = running_job().figures().operators()
+    assert numbers.latency is None
+    assert numbers.to_plain(NOW)["latency"] is None
+    told = slow.to_plain(NOW)["latency"]
+    assert told["markers"] == 3
+    assert told["p50_s"] == pytest.approx(0.5, rel=0.02)
+    meter = RateMeter()
+    for seconds in range(20):
+        markers = [0.01] * 100 if seconds < 8 else [0.01] * 100 + [2.0] * seconds
+        histogram = LatencyHistogram()
+        for each in markers:
+            histogram = histogram.noted(each)
+        meter.update(totals(float(seconds), busy=1, latency={"numbers": histogram}))
+    assert meter.latency is not None
+    assert meter.latency.share_s(0.01) == pytest.approx(2.0, rel=0.02)
 
 
 @pytest.mark.parametrize(

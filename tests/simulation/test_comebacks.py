@@ -20,7 +20,7 @@ from minirt.runtime.channels.logged import CountedInput, LoggedOutput, SentLog
 from minirt.runtime.subtask import local_snapshots
 from minirt.testing import Faults, SimulationResult, TransactionalSink, simulate
 from minirt.testing.conformance.sources import NumberedSource, numbered
-from minirt.testing.options import drawn_options
+from minirt.testing.options import drawn_latency_interval, drawn_options
 from tests.campaigns import sampled, seeds
 
 Patch = pytest.MonkeyPatch
@@ -73,6 +73,7 @@ def run(
     counted = source.key_by(lambda record: (record[1] + record[2]) % KEYS)
     counted.process(Remember(), uid="count").sink(sink, uid="out")
     options = replace(drawn_options(random, 0.01), placement="subtask")
+    options = replace(options, latency_interval=drawn_latency_interval(random, 0.01))
     result = simulate(
         env,
         seed=seed,

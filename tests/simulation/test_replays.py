@@ -20,7 +20,7 @@ from minirt.runtime.channels.numbered import NumberedOutput
 from minirt.runtime.subtask.local_snapshots import ChannelLog, LocalLog
 from minirt.testing import Faults, SimulationResult, TransactionalSink, simulate
 from minirt.testing.conformance.sources import NumberedSource, numbered
-from minirt.testing.options import drawn_options
+from minirt.testing.options import drawn_latency_interval, drawn_options
 from minirt.testing.simulation import Simulation
 from tests.campaigns import sampled, seeds
 from tests.simulation.test_comebacks import Remember, lost_or_more
@@ -90,6 +90,7 @@ def run(
     again = stream.key_by(lambda each: each[0][2]).process(Again(), uid="again")
     again.sink(sink, uid="out")
     options = replace(drawn_options(random, 0.01), placement="subtask")
+    options = replace(options, latency_interval=drawn_latency_interval(random, 0.01))
     with Patch.context() as patch:
         patch.setattr(Simulation, "_strike_worker_crashes", strike_later)
         result = simulate(

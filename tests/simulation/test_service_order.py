@@ -29,7 +29,7 @@ from minirt.runtime.input.ordered_input import OrderedInput
 from minirt.runtime.input.service_log import ServiceLog
 from minirt.testing import Faults, SimulationResult, TransactionalSink, simulate
 from minirt.testing.conformance.sources import NumberedSource
-from minirt.testing.options import drawn_options
+from minirt.testing.options import drawn_latency_interval, drawn_options
 from minirt.testing.simulation import Simulation
 from tests.campaigns import runs, sampled, seeds
 from tests.simulation.test_comebacks import Remember
@@ -157,7 +157,7 @@ def run(
     interval: str = "20ms",
     latency_interval: float | None = None,
 ) -> tuple[SimulationResult, list[str]]:
-    """A run, and what is wrong with it; its limits are drawn unless given."""
+    """A run, and what is wrong with it; its limits, and its latency markers, are drawn unless given."""
     mode = Uncoordinated(jitter=0.5, log_bytes=2048) if seed % 2 else Uncoordinated()
     random = Random(f"orders {seed}")
     sink = TransactionalSink()
@@ -167,9 +167,9 @@ def run(
     numbers = NumberedSource("n", SPLITS, COUNT)
     source = env.source(numbers, uid="n", watermarks=times, parallelism=senders)
     stages(random, source, sink)
-    options = replace(
-        drawn_options(random, 0.01), placement="subtask", latency_interval=latency_interval
-    )
+    options = replace(drawn_options(random, 0.01), placement="subtask")
+    drawn = drawn_latency_interval(random, 0.01)
+    options = replace(options, latency_interval=latency_interval or drawn)
     with Patch.context() as patch:
         patch.setattr(Simulation, "_strike_worker_crashes", strike)
         result = simulate(

@@ -27,15 +27,17 @@ def job(registry: Path, tmp_path: Path) -> Iterator[Job]:
 
 @pytest.fixture(scope="module")
 def lasting_job(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Job]:
-    """The same for all tests of a module that only look at it; the registry knows no other one."""
+    """The same for all tests of a module that only look at it, with latency markers; the registry knows no
+    other one."""
     short = tempfile.mkdtemp(prefix="jobs-")  # Paths of sockets must be short.
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_RUNTIME_DIR", short)
-        yield from _started(tmp_path_factory.mktemp("lasting") / "stored")
+        options = rt.Options(latency_interval="50ms")
+        yield from _started(tmp_path_factory.mktemp("lasting") / "stored", options)
     shutil.rmtree(short)
 
 
-def _started(storage: Path) -> Iterator[Job]:
+def _started(storage: Path, options: rt.Options | None = None) -> Iterator[Job]:
     env = rt.Environment("orders <b>&", parallelism=2)
     numbers = env.source(rt.SequenceSource.endless(), uid="numbers", parallelism=1)
     doubled = numbers.rebalance().map(_doubled, uid="same", name="<script>alert(1)</script>")
@@ -43,6 +45,7 @@ def _started(storage: Path) -> Iterator[Job]:
     job = env.start(
         checkpointing=rt.Checkpointing(storage, interval="300ms", mode="unaligned"),
         restart=rt.Restart.fixed_delay(None, "100ms"),
+        options=options,
     )
     yield from measured(job, subtasks=3, checkpoints=3)
 

@@ -58,6 +58,8 @@ def test_a_running_job_at_every_size_and_in_both_schemes(
             )
             assert page.locator(".verdict p").count() >= 2
             assert "no price <b> for item 3" in page.locator(".log").inner_text()
+            page.wait_for_selector(".node text.small >> text=/latency \\d+ ms . \\d+ ms/")
+            page.wait_for_selector(".course figcaption >> text=/latency.*99 % within \\d+/")
             picture(page, f"running-{size}-{scheme}")
             assert page.evaluate(OVERLAPS) == []
             assert page.evaluate(CONTRAST) == []
@@ -67,6 +69,7 @@ def test_a_running_job_at_every_size_and_in_both_schemes(
 
 def test_a_kill_while_watching(browser: Browser, job: Job, serve: Serve) -> None:
     page = opened(browser, serve("orders <b>&"))
+    page.wait_for_selector(".course >> text=--set options.latency_interval=1s")
     pids = {one.pid for one in job.figures.subtasks}
     pid = next(pid for pid in pids if pid is not None)
     os.kill(pid, signal.SIGKILL)

@@ -9,6 +9,7 @@ import pytest
 
 from minirt.ui import figures as shown
 from minirt.ui import timeline
+from minirt.ui.reading import Plain
 from minirt.ui.snapshot import Course, snapshot
 from tests.ui.samples import (
     NOW,
@@ -115,15 +116,53 @@ def test_a_page_of_1000_subtasks_and_10000_checkpoints_stays_small() -> None:
     told = reading(*many)
     told = replace(told, checkpoints=known, newest=newest, events=events)
     course = Course()
+    point_names = shown.point(told.description, shown.operators(told.figures, told.description), 0)
     for at in range(1000):
         later = replace(told, figures={**told.figures, "at": NOW + at})
         if at < 999:
-            course.add({"at": NOW + at, "read": 1.5, "written": 2.5, "lag_s": 3.5, "queue": 0.5})
+            course.add(dict.fromkeys(point_names, 1.5) | {"at": NOW + at})
     assert len(json.dumps(snapshot(later, course))) < 256 * 1024
+
+
+def test_where_something_is_wrong_the_page_names_the_command_that_says_what_would_help() -> None:
+    held_up = reading(SOURCE, SLOW, SINK)
+    assert snapshot(held_up, Course())["advice"] == "minirt advise sample"
+    over = replace(held_up, live=False)
+    assert snapshot(over, Course())["advice"] == "minirt advise /stored"
+    odd = replace(held_up, figures={**held_up.figures, "name": "a; b"})
+    assert snapshot(odd, Course())["advice"] == "minirt advise 'a; b'"
+    without = replace(held_up, description={**held_up.description, "storage": None})
+    assert snapshot(without, Course())["advice"] is None
+    well = reading(operator("quick", [subtask(0, 0.1)]))
+    assert snapshot(well, Course())["advice"] is None
 
 
 def test_the_lines_over_time_add_up_sources_and_ends() -> None:
     plan = description(SOURCE, SLOW, SINK)
     views = shown.operators(figures(SOURCE, SLOW, SINK), plan)
     point = shown.point(plan, views, NOW)
-    assert point == {"at": NOW, "read": 100, "written": 100, "lag_s": 40.0, "queue": 0.5}
+    assert point == {
+        "at": NOW,
+        "read": 100,
+        "written": 100,
+        "lag_s": 40.0,
+        "queue": 0.5,
+        "p50_s": None,
+        "p99_s": None,
+    }
+
+
+def test_latencies_over_time_are_those_of_the_slowest_end() -> None:
+    def told(p50_s: float | None, p99_s: float | None) -> Plain:
+        return {"latency": {"markers": 3, "p50_s": p50_s, "p99_s": p99_s, "p999_s": p99_s}}
+
+    slow, fast = SLOW | told(7.0, 9.0), SINK | told(0.1, 0.7)
+    none = operator("none", [subtask(0, busy=0.05)]) | told(None, None)
+    plan = description(SOURCE, slow, fast, none, links=[(0, 1), (1, 2), (1, 3)])
+    told_figures = figures(SOURCE, slow, fast, none)
+    views = shown.operators(told_figures, plan)
+    assert [one["latency"] is None for one in views] == [True, False, False, False]
+    point = shown.point(plan, [*views[:3], {**views[3], "latency": None}], NOW)
+    assert (point["p50_s"], point["p99_s"]) == (0.1, 0.7)
+    point = shown.point(plan, views, NOW)
+    assert (point["p50_s"], point["p99_s"]) == (0.1, 0.7)

@@ -21,9 +21,11 @@ import org.apache.flink.streaming.api.environment.StreamExecutionEnvironment;
  */
 public final class Compare {
     private static final long LOOK_MS = 250;
-    private static final double LEAST_S = 1e-5;
-    private static final double STEP = 1.02;
-    private static final int BUCKETS = 1400;
+    /** Buckets are those of minirt/monitoring/buckets.py. */
+    private static final double UNIT_S = 0.001 / 128;
+
+    private static final int STEPS = 32;
+    private static final int BUCKETS = 30 * STEPS + 1;
     private static final long WATERMARKS_MS = 20;
 
     private static final LongAdder read = new LongAdder();
@@ -83,8 +85,8 @@ public final class Compare {
     /** A result came to a sink, whose newest record was made at that time, in nanoseconds since 1970. */
     static void arrived(long made) {
         written.increment();
-        double seconds = Math.max((Clock.nanos() - made) / 1e9, LEAST_S);
-        latencies.incrementAndGet(Math.min(BUCKETS - 1, (int) (Math.log(seconds / LEAST_S) / Math.log(STEP))));
+        double units = Math.max((Clock.nanos() - made) / 1e9 / UNIT_S, 1);
+        latencies.incrementAndGet(Math.min(BUCKETS - 1, (int) (Math.log(units) / Math.log(2) * STEPS)));
     }
 
     private static void tellForEver() {

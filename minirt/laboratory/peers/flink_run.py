@@ -28,10 +28,9 @@ from minirt.laboratory.measured import (
     Series,
     Verification,
 )
-from minirt.laboratory.notes import share_s
 from minirt.laboratory.one_run import PATIENCE, START_S
 from minirt.laboratory.trial import RunRequest
-from minirt.monitoring.buckets import added_up
+from minirt.monitoring.buckets import added_up, share_s
 from minirt.threads import start_thread
 
 EVERY_S = 0.5

@@ -84,7 +84,7 @@ def _launch(graph: JobGraph, settings: RunSettings, clock: Clock) -> Job:
     _check_ends_are_shared(graph)
     _check_storage_is_shared(settings)
     parts, options = _Parts.of(graph, settings, clock), settings.options
-    monitor = JobMonitor(parts.execution, clock.now)
+    monitor = JobMonitor(parts.execution, clock.now, options.latency_interval_s)
     report = FiguresReport(monitor, options.limits.metrics_log_s)
     observers = [monitor, report, *watching(settings)]
     recorder = Recorder(graph.name, observers, options.limits.history_entries)
@@ -153,7 +153,7 @@ def execute_job(
         if given:
             raise ConfigurationError(f'{option} has no effect with runner="inline"')
     began_at, parts = time.monotonic(), _Parts.of(graph, settings, clock)
-    monitor = JobMonitor(parts.execution, clock.now)
+    monitor = JobMonitor(parts.execution, clock.now, settings.options.latency_interval_s)
     events = JobEvents(monitor, lambda entry: parts.tasks.run(RecordEvent(entry)))
     observers = [monitor, events, *watching(settings)]
     recorder = Recorder(graph.name, observers, settings.options.limits.history_entries)

@@ -52,7 +52,7 @@ function App() {
   return html`
     <header><div><h1>${job.name}</h1>
       <p class="facts"><strong class=${`status ${job.status}`}>${job.status}</strong>
-        <span>up ${span(job.at - job.started_at)}</span><span>generation ${job.generation}</span>
+        <span>up ${span(job.at - job.started_at)}</span><span title="how often the job was started or has restarted">generation ${job.generation}</span>
         <span>${job.restarts} ${job.restarts === 1 ? "restart" : "restarts"}</span>
         ${job.comebacks > 0 && html`<span title="workers that came back alone, while all others went on">
           ${job.comebacks} ${job.comebacks === 1 ? "comeback" : "comebacks"}</span>`}</p></div>
@@ -60,15 +60,15 @@ function App() {
     <main>
       ${trouble && html`<p class="trouble" role="alert">▲ ${trouble}</p>`}
       ${snapshot.note && html`<p class="remark">${snapshot.note}</p>`}
-      <${Verdict} sentences=${snapshot.verdict} onChoose=${setChosen} />
+      <${Verdict} sentences=${snapshot.verdict} advice=${snapshot.advice} onChoose=${setChosen} />
       <section class="panel wide" aria-labelledby="h-graph"><div class="head"><h2 id="h-graph">Job graph</h2>
         ${operator && html`<button class="link" onClick=${() => setChosen(null)}>“${operator.name}” is chosen; show all</button>`}</div>
         <${JobGraph} operators=${operators} links=${snapshot.links} leftOut=${snapshot.operators_left_out}
-          chosen=${chosen} onChoose=${setChosen} />${operators.length > 0 && html`<${Legend} />`}</section>
+          chosen=${chosen} onChoose=${setChosen} />${operators.length > 0 && html`<${Legend} latency=${operators.some((one) => one.latency)} />`}</section>
       <div class="columns"><div class="column">
         <${Checkpoints} snapshot=${snapshot} /></div>
       <div class="column">
-        ${snapshot.live && html`<${Course} points=${snapshot.course} />`}
+        ${snapshot.live && html`<${Course} points=${snapshot.course} latencyInterval=${snapshot.latency_interval_s} />`}
         ${(snapshot.live || snapshot.busiest.length > 0) && html`<${Ranking} title=${operator ? `Busiest subtasks of “${operator.name}”` : "Busiest subtasks"} rows=${operator ? operator.top : snapshot.busiest} />`}
         ${snapshot.lagging.length > 0 && html`<${Ranking} title="Most lagging subtasks" rows=${snapshot.lagging} />`}
         <${Events} events=${snapshot.events} />

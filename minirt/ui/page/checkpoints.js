@@ -34,6 +34,7 @@ export function Checkpoints({ snapshot }) {
   const follow = () => { setChosen(null); setOlder(null); };
   const shown = chosen ? [chosen.timeline] : snapshot.timelines;
   const { durations, checkpoints } = snapshot;
+  const completed = shown.find((one) => !one.under_way && one.status === "completed");
   return html`<section class="panel checkpoints" aria-labelledby="h-checkpoints">
     <div class="head"><h2 id="h-checkpoints">Checkpoints</h2>
       <span class="muted">${count(checkpoints.completed)} completed, ${count(checkpoints.failed)} failed${
@@ -49,7 +50,11 @@ export function Checkpoints({ snapshot }) {
     ${error && html`<p role="alert" class="bad">${error}</p>`}
     ${checkpoints.last_failure && html`<p class="failure">✕ Last failed checkpoint: ${checkpoints.last_failure}</p>`}
     ${shown.map((one) => html`<${Timeline} key=${key(one)} one=${one} />`)}
-    ${shown.length === 0 && html`<p class="muted">No checkpoint has completed yet.</p>`}
+    ${shown.length === 0 && html`<p class="muted">${snapshot.storage == null
+      ? "This job takes no checkpoints: it was started without a storage for them." : "No checkpoint has completed yet."}</p>`}
+    ${completed && snapshot.live && html`<p class="muted">${snapshot.configuration["options.trace"] === "True"
+      ? html`Its barriers as a picture: <code>minirt checkpoints picture ${snapshot.storage} ${completed.checkpoint_id} --html picture.html</code>`
+      : html`A picture of its barriers needs a trace: start the job with <code>--set options.trace=true</code>.`}</p>`}
   </section>`;
 }
 

@@ -4,16 +4,16 @@ import { html, useEffect, useMemo, useRef, useState } from "./vendor/htm-preact.
 import { Graph as Dag, layout } from "./vendor/dagre.js";
 import { duration, percent, rate, shortened } from "./format.js";
 
-const WIDTH = 236, HEIGHT = 112, LABEL = 104, NARROW = 700;
+const WIDTH = 236, HEIGHT = 112, LINE = 17, LABEL = 104, NARROW = 700;
 export const TIMES = {
   busy: "busy", idle: "idle", soft: "soft backpressure", hard: "hard backpressure", drift: "drift: waits for slower sources",
 };
 
-export function placed(operators, links, downwards) {
+export function placed(operators, links, downwards, tall) {
   const dag = new Dag({ multigraph: true });
   dag.setGraph({ rankdir: downwards ? "TB" : "LR", nodesep: 24, ranksep: 44, marginx: 6, marginy: 6 });
   dag.setDefaultEdgeLabel(() => ({}));
-  for (const one of operators) dag.setNode(String(one.id), { width: WIDTH, height: HEIGHT });
+  for (const one of operators) dag.setNode(String(one.id), { width: WIDTH, height: tall });
   links.forEach((link, place) => {
     const label = { width: LABEL, height: 44, labelpos: downwards ? "r" : "c", place };
     dag.setEdge(String(link.source), String(link.target), label, String(place));
@@ -34,8 +34,9 @@ export function JobGraph({ operators, links, leftOut, chosen, onChoose }) {
     return () => sized.disconnect();
   }, []);
   const downwards = width < NARROW;
-  const shape = JSON.stringify([operators.map((o) => o.id), links.map((l) => [l.source, l.target]), downwards]);
-  const at = useMemo(() => placed(operators, links, downwards), [shape]);
+  const tall = operators.some((one) => one.latency) ? HEIGHT + LINE : HEIGHT;
+  const shape = JSON.stringify([operators.map((o) => o.id), links.map((l) => [l.source, l.target]), downwards, tall]);
+  const at = useMemo(() => placed(operators, links, downwards, tall), [shape]);
   useEffect(() => {
     if (box.current) box.current.scrollLeft = (box.current.scrollWidth - box.current.clientWidth) / 2;
   }, [shape]);
@@ -44,7 +45,7 @@ export function JobGraph({ operators, links, leftOut, chosen, onChoose }) {
     <svg class="graph" width=${at.width} height=${at.height} viewBox=${`0 0 ${at.width} ${at.height}`}>
       <${Patterns} />
       ${links.map((link, i) => html`<${Edge} key=${i} link=${link} at=${at.edges[i]} />`)}
-      ${operators.map((one, i) => html`<${Node} key=${one.id} one=${one} at=${at.nodes[i]}
+      ${operators.map((one, i) => html`<${Node} key=${one.id} one=${one} at=${at.nodes[i]} tall=${tall}
           chosen=${chosen === one.id} onChoose=${onChoose} />`)}
     </svg>
     ${leftOut > 0 && html`<p class="muted">and ${leftOut} more operators</p>`}
@@ -80,8 +81,8 @@ function Edge({ link, at }) {
   </g>`;
 }
 
-function Node({ one, at, chosen, onChoose }) {
-  const x = at.x - WIDTH / 2, y = at.y - HEIGHT / 2;
+function Node({ one, at, tall, chosen, onChoose }) {
+  const x = at.x - WIDTH / 2, y = at.y - tall / 2;
   const waits = one.times ? one.times.soft + one.times.hard : null;
   const state = !one.times ? "" : waits >= 0.1 ? "waiting" : (one.busiest?.share ?? one.times.busy) >= 0.8 ? "working" : "";
   const words = one.times
@@ -95,14 +96,17 @@ function Node({ one, at, chosen, onChoose }) {
       tabindex="0" role="button" aria-pressed=${String(chosen)} data-operator=${one.uid}
       aria-label=${`${one.name}, ${one.parallelism} subtasks, ${words}`} onClick=${choose} onKeyDown=${onKey}>
     <title>${one.name}</title>
-    <rect class="card" width=${WIDTH} height=${HEIGHT} rx="6" />
+    <rect class="card" width=${WIDTH} height=${tall} rx="6" />
     <text x="10" y="19" class="strong">${shortened(one.name, 23 - String(one.parallelism).length)}</text>
     <text x=${WIDTH - 10} y="19" text-anchor="end" class="small">×${one.parallelism}</text>
     <${TimeBar} times=${one.times} />
     <text x="10" y="56" class="small">${state === "waiting" ? "◧ " : state === "working" ? "● " : ""}${words}</text>
     <text x="10" y="73" class="small">${one.lag_s == null ? "no watermark" : `watermark ${duration(one.lag_s)} behind`}</text>
-    <${Cells} cells=${one.cells} />
-    <text x=${WIDTH - 10} y="98" text-anchor="end" class="small">${skewed(one)}</text>
+    ${one.latency && html`<text x="10" y=${73 + LINE} class="small">
+      <title>half of the latency markers / 99 % of them, from a source until here</title>
+      latency ${duration(one.latency.p50_s)} / ${duration(one.latency.p99_s)}</text>`}
+    <${Cells} cells=${one.cells} bottom=${tall - 8} />
+    <text x=${WIDTH - 10} y=${tall - 14} text-anchor="end" class="small">${skewed(one)}</text>
   </g>`;
 }
 
@@ -126,22 +130,23 @@ function TimeBar({ times }) {
 }
 
 // A bar for each subtask, or for each few: how busy it is.
-function Cells({ cells }) {
+function Cells({ cells, bottom }) {
   const step = Math.min(10, 118 / Math.max(1, cells.length)); // Beside them is room for the skew.
   return cells.map((cell, i) => {
     const height = Math.max(1, Math.min(1, cell.busy) * 20);
     const who = cell.first === cell.last ? `subtask ${cell.first + 1}` : `subtasks ${cell.first + 1} to ${cell.last + 1}`;
-    return html`<rect key=${cell.first} x=${10 + i * step} y=${104 - height} width=${Math.max(1, step - 1)}
+    return html`<rect key=${cell.first} x=${10 + i * step} y=${bottom - height} width=${Math.max(1, step - 1)}
       height=${height} class=${cell.blocked >= 0.1 ? "cell-blocked" : "cell"}>
       <title>${who}: busy ${percent(cell.busy)}, waits ${percent(cell.blocked)}</title></rect>`;
   });
 }
 
-export function Legend() {
+export function Legend({ latency }) {
   return html`<ul class="legend" aria-label="legend of times">
     ${Object.entries(TIMES).map(([name, words]) => html`<li key=${name}>
       <svg width="18" height="12"><rect width="18" height="12" class=${`time-${name}`} /></svg> ${words}</li>`)}
     <li>on arrows: records/s, output queue › input queue; ▲ almost full</li>
     <li>small bars: how busy each subtask is</li>
+    ${latency && html`<li>latency: from a source until here, half of the markers / 99 %</li>`}
   </ul>`;
 }

@@ -5,25 +5,34 @@ import { count, dateTime, duration, percent, rate, time } from "./format.js";
 
 const SIGNS = { good: "✓", note: "●", bad: "▲" };
 
-export function Verdict({ sentences, onChoose }) {
+export function Verdict({ sentences, advice, onChoose }) {
   return html`<section class="verdict" aria-label="verdict" aria-live="polite">
     ${sentences.map((one, i) => html`<p key=${i} class=${one.level}>
       <span class="sign" aria-hidden="true">${SIGNS[one.level]}</span>
       <span>${one.text} ${one.operator != null && html`<button class="link"
         onClick=${() => onChoose(one.operator)}>show</button>`}</span></p>`)}
+    ${advice && html`<p class="muted"><span class="sign"></span><span>Advice by its own figures: <code>${advice}</code></span></p>`}
   </section>`;
 }
 
+const LATENCIES = [["p50_s", "half within"], ["p99_s", "99 % within"]];
 const LINES = [
   ["records/s", [["read", "read"], ["written", "written"]], rate],
+  ["latency, from source to the slowest sink", LATENCIES, duration],
   ["watermark lag", [["lag_s", "furthest behind"]], duration],
   ["fullest input queue", [["queue", "use"]], percent],
 ];
 
-export function Course({ points }) {
+// Nothing known is no line: a flat one would say zero.
+const known = (lines, points) => points.some((point) => lines.some(([name]) => point[name] != null));
+
+export function Course({ points, latencyInterval }) {
   return html`<section class="panel course" aria-labelledby="h-course"><h2 id="h-course">Last five minutes</h2>
     ${points.length < 2 ? html`<p class="muted">Lines begin while this page is open.</p>` : ""}
-    ${LINES.map(([title, lines, shown]) => html`<${Line} key=${title} title=${title} lines=${lines} shown=${shown} points=${points} />`)}
+    ${LINES.map(([title, lines, words]) => known(lines, points) && html`<${Line} key=${title} title=${title} lines=${lines} shown=${words} points=${points} />`)}
+    ${latencyInterval == null
+      ? html`<p class="muted">Latency is not measured: start the job with <code>--set options.latency_interval=1s</code> to see it.</p>`
+      : !known(LATENCIES, points) && html`<p class="muted">Latency: no marker of a source has reached a sink yet. In a job that is a single chain none will.</p>`}
   </section>`;
 }
 
@@ -45,7 +54,9 @@ function Line({ title, lines, shown, points }) {
 export function Ranking({ title, rows }) {
   return html`<section class="panel"><h2>${title}</h2>
     ${rows.length ? html`<div class="scrolls" tabindex="0" role="group" aria-label=${title}><table class="ranking">
-      <thead><tr><th>subtask</th><th>busy</th><th>waits</th><th>records/s</th><th>behind</th><th>process</th></tr></thead>
+      <thead><tr><th>subtask</th><th title="share of its time that it works">busy</th>
+        <th title="share of its time that it has input and no room for its output">waits</th><th title="that it takes in">records/s</th>
+        <th title="how far its event time is behind the clock">behind</th><th title="the number of its process">process</th></tr></thead>
       <tbody>${rows.map((row) => html`<tr key=${`${row.uid} ${row.subtask}`}>
         <th scope="row" title=${row.name}><span class="who"><span>${row.name}</span><b>${row.subtask + 1}/${row.of}</b></span></th>
         <td>${percent(row.busy)}</td><td>${percent(row.blocked)}</td><td>${count(row.records_in)}</td>
