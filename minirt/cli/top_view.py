@@ -87,7 +87,7 @@ def row(operator: Figures) -> list[object]:
         f"{operator['output_queue_use']:.0%}",
         operator["input_window_bytes"],
         _known(operator["watermark_lag_s"]),
-        *(_known((operator["latency"] or {}).get(share)) for share in ("p50_s", "p99_s")),
+        *(_known((operator.get("latency") or {}).get(share)) for share in ("p50_s", "p99_s")),
         _known(operator["checkpoint_s"]),
         *(
             None if operator["checkpoint"] is None else duration(operator["checkpoint"][stage])
@@ -123,7 +123,9 @@ def view(figures: Figures, width: int) -> Table:
     operators = figures["operators"]
     details = [_details(operator) for operator in operators]
     wanted = [
-        name for name in _DETAILS if name != "latency" or figures["latency_interval_s"] is not None
+        name
+        for name in _DETAILS
+        if name != "latency" or figures.get("latency_interval_s") is not None
     ]
     shown, left = _with_room(wanted, details, width)
     table = Table(box=SIMPLE_HEAD, pad_edge=False, padding=PADDING)
@@ -257,9 +259,9 @@ def _stages_line(operators: list[Figures]) -> list[str]:
 
 def _latency_line(figures: Figures) -> list[str]:
     """What the columns of latencies are; how to have them, if nothing is measured."""
-    if figures["latency_interval_s"] is None:
+    if figures.get("latency_interval_s") is None:
         return ["latency is not measured; options.latency_interval, such as 1s, has it measured"]
-    if all(operator["latency"] is None for operator in figures["operators"]):
+    if all(operator.get("latency") is None for operator in figures["operators"]):
         return ["latency: no marker of a source has come anywhere yet"]
     return ["latency: from a source until here, of the last seconds: half of the markers / 99 %"]
 

@@ -32,7 +32,8 @@ LEGEND = (
     ("capture", "data captured"),
     ("path", "critical path"),
 )
-_LABEL_MAX = 36
+_LABEL_MAX = 30
+"""Characters of a lane's name, so that it ends ahead of the plot, in bold as well."""
 
 
 def asset(name: str) -> str:
@@ -103,15 +104,6 @@ def _body(layout: Layout) -> Iterable[str]:
         at = f"{tick.x:.2f}"
         yield f'<line class="grid" x1="{at}" x2="{at}" y1="{AXIS_HEIGHT - 8}" y2="{bottom:g}"/>'
         yield f'<text class="tick" x="{at}" y="12" text-anchor="middle">{escape(tick.label)}</text>'
-    for number, group in enumerate(layout.groups):
-        more = f", {group.folded} more" if group.folded else ""
-        words = _shortened(f"{group.name}, {group.lanes} subtasks{more}", 90)
-        mark = '<tspan class="mark">▸</tspan> ' if group.folded else ""
-        yield (
-            f'<g class="group" data-group="{number}" data-folded="{group.folded}" '
-            f'transform="translate(0,{group.y:g})"><text x="6" y="{GROUP_HEIGHT - 6}">{mark}'
-            f"{escape(words)}</text></g>"
-        )
     by_lane: dict[int, list[Area]] = {}
     for area in layout.areas:
         by_lane.setdefault(area.lane, []).append(area)
@@ -126,6 +118,15 @@ def _body(layout: Layout) -> Iterable[str]:
                 f'<line class="mark {name}" x1="{x:.2f}" x2="{x:.2f}" y1="{AXIS_HEIGHT - 8}" '
                 f'y2="{bottom:g}"><title>{name}</title></line>'
             )
+    for number, group in enumerate(layout.groups):
+        more = f", {group.folded} more" if group.folded else ""
+        words = _shortened(f"{group.name}, {group.lanes} subtasks{more}", 90)
+        mark = '<tspan class="mark">▸</tspan> ' if group.folded else ""
+        yield (
+            f'<g class="group" data-group="{number}" data-folded="{group.folded}" '
+            f'transform="translate(0,{group.y:g})"><text x="6" y="{GROUP_HEIGHT - 6}">{mark}'
+            f"{escape(words)}</text></g>"
+        )
 
 
 def _lane(box: LaneBox, areas: Iterable[Area]) -> Iterable[str]:

@@ -10,7 +10,7 @@ from dataclasses import asdict
 from minirt.monitoring.causes import shortened
 from minirt.ui import figures, timeline
 from minirt.ui.reading import Plain, Reading
-from minirt.ui.verdict import Facts, verdict
+from minirt.ui.verdict import Facts, in_short, verdict
 
 POINTS_MAX = 300
 """How many moments the lines over time show: five minutes of one a second."""
@@ -42,7 +42,7 @@ def snapshot(reading: Reading, course: Course) -> Plain:
     links = figures.links(description, operators)
     events = [_event(event) for event in reading.events[-EVENTS_MAX:]]
     facts = Facts(told, operators, links, reading.under_way, events, reading.live)
-    sentences = verdict(facts)
+    sentences, failure = verdict(facts), told["checkpoints"]["last_failure"]
     if reading.live:
         course.add(figures.point(description, operators, told["at"]))
     return {
@@ -61,9 +61,8 @@ def snapshot(reading: Reading, course: Course) -> Plain:
         "links": links,
         "busiest": figures.busiest(told),
         "lagging": figures.lagging(told),
-        "checkpoints": {
-            key: told["checkpoints"][key] for key in ("completed", "failed", "last_failure")
-        },
+        "checkpoints": {key: told["checkpoints"][key] for key in ("completed", "failed")}
+        | {"last_failure": None if failure is None else in_short(failure)},
         "durations": timeline.durations(reading.checkpoints),
         "strip": timeline.strip(reading.checkpoints),
         "timelines": _timelines(reading),
@@ -96,4 +95,6 @@ def _timelines(reading: Reading) -> list[Plain]:
 def _event(event: Plain) -> Plain:
     cause = event.get("cause")
     text = None if cause is None else shortened(cause, EVENT_TEXT_MAX)
-    return {**{key: event.get(key) for key in ("at", "event", "generation")}, "cause": text}
+    short = None if cause is None else in_short(cause)
+    known = {key: event.get(key) for key in ("at", "event", "generation")}
+    return {**known, "cause": text, "short": short}

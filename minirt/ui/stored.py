@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import asdict
 
 from minirt.clock import SYSTEM_CLOCK
@@ -154,10 +154,7 @@ def _operator(totals: Plain) -> Plain:
 def _plan(manifest: Manifest | None, events: Sequence[Plain]) -> Plain:
     """Vertices and links, as far as storage tells them."""
     if manifest is not None:
-        return {
-            "vertices": [_vertex(vertex) for vertex in manifest.vertices],
-            "links": links_of(manifest.vertices),
-        }
+        return plan_of(manifest.vertices)
     ended = [event for event in events if event.get("operators")]
     operators = ended[-1]["operators"] if ended else []
     return {
@@ -169,29 +166,56 @@ def _plan(manifest: Manifest | None, events: Sequence[Plain]) -> Plain:
     }
 
 
-def _vertex(vertex: VertexEntry) -> Plain:
+def plan_of(entries: Sequence[VertexEntry]) -> Plain:
+    """Vertices and links of a job, from the keys of its edges.
+
+    A manifest has the uids of operators with state. The others of a vertex, and which operator is the first
+    of its chain, are in the keys of the edges that lead there.
+    """
+    with_state = {uid for entry in entries for uid in entry.uids}
+    edges = [(entry.id, *_ends(edge.key, with_state)) for entry in entries for edge in entry.edges]
+    owner = {receiver: id for id, _, receiver in edges}
+    owner |= {uid: entry.id for entry in entries for uid in entry.uids}
+    links = [
+        (owner[sender], id, receiver)
+        for id, sender, receiver in edges
+        if owner.get(sender, id) != id
+    ]
+    vertices = []
+    for entry in entries:
+        heads = [receiver for _, id, receiver in links if id == entry.id]
+        others = [uid for uid, id in owner.items() if id == entry.id]
+        uids = list(dict.fromkeys([*heads, *entry.uids, *others]))
+        vertices.append(
+            {
+                "id": entry.id,
+                "name": entry.name,
+                "uids": uids,
+                "parallelism": entry.parallelism,
+            }
+        )
     return {
-        "id": vertex.id,
-        "name": vertex.name,
-        "uids": list(vertex.uids),
-        "parallelism": vertex.parallelism,
+        "vertices": vertices,
+        "links": [{"source": source, "target": id, "kind": ""} for source, id, _ in links],
     }
 
 
-def links_of(vertices: Sequence[VertexEntry]) -> list[Plain]:
-    """The links of a job, from the keys of its edges; edges within a vertex are none.
+def _ends(key: str, known: Collection[str]) -> tuple[str, str]:
+    """Sender and receiver of an edge, whose key is "sender > receiver:input".
 
-    A key is "sender > receiver:input", with "[tag]" behind the sender for a side output.
+    Behind the sender of a side output is "[tag]". A uid may look like an edge itself: where there are
+    several places to part the key, the one counts at which both ends are known, or else the last.
     """
-    senders = {uid: vertex.id for vertex in vertices for uid in vertex.uids}
-    links = []
-    for vertex in vertices:
-        for edge in vertex.edges:
-            fitting = [uid for uid in senders if edge.key.startswith((f"{uid} > ", f"{uid}["))]
-            source = senders[max(fitting, key=len)] if fitting else None
-            if source is not None and source != vertex.id:
-                links.append({"source": source, "target": vertex.id, "kind": ""})
-    return links
+    body = key.rpartition(":")[0]
+    parts = body.split(" > ")
+    ways = [(" > ".join(parts[:at]), " > ".join(parts[at:])) for at in range(len(parts) - 1, 0, -1)]
+    found = [(_without_tag(sender, known), receiver) for sender, receiver in ways]
+    return max(found, key=lambda ends: sum(end in known for end in ends), default=("", body))
+
+
+def _without_tag(sender: str, known: Collection[str]) -> str:
+    bare, bracket, _ = sender.rpartition("[")
+    return bare if bracket and sender.endswith("]") and sender not in known else sender
 
 
 def _is_over(reading: Reading) -> bool:

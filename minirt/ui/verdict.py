@@ -22,7 +22,9 @@ SKEWED = 1.5
 """How many times its fair share of records the first subtask has where records are dealt unevenly."""
 LONG_S = 1.0
 """A checkpoint that takes this long is said to wait for someone."""
-_FIRST_LINE_MAX = 300
+RECENT_S = 60.0
+"""A job that has restarted more than once, and last within this time, does so again and again."""
+_LINE_MAX = 300
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +52,10 @@ Rule = Callable[[Facts], Iterable[Sentence]]
 
 
 def verdict(facts: Facts) -> list[Sentence]:
-    """Everything that there is to say, the most important first."""
-    return [sentence for rule in RULES for sentence in rule(facts)]
+    """Everything that there is to say: the status, then what is bad, else in the order of the rules."""
+    said = [(rule, sentence) for rule in RULES for sentence in rule(facts)]
+    said.sort(key=lambda one: (one[0] is not of_status, one[1].level != "bad"))
+    return [sentence for _, sentence in said]
 
 
 def of_status(facts: Facts) -> Iterator[Sentence]:
@@ -62,7 +66,7 @@ def of_status(facts: Facts) -> Iterator[Sentence]:
         return
     cause = _cause(facts.events) or figures["last_failure"]
     failed = status in ("failed", "restarting")
-    because = f": {_first_line(cause)}" if cause and status != "finished" else ""
+    because = f": {in_short(cause)}" if cause and status != "finished" else ""
     yield Sentence("bad" if failed else "note", f"The job is {status}{because}.")
 
 
@@ -144,24 +148,33 @@ def of_checkpoints(facts: Facts) -> Iterator[Sentence]:
         missing = pending["missing"]
         waits = "its manifest is being stored"
         if missing:
-            verb = "subtask is" if len(missing) == 1 else "subtasks are"
-            waits = f"{len(missing)} {verb} missing, first {missing[0]}"
+            own = (
+                "subtask has not stored its"
+                if len(missing) == 1
+                else "subtasks have not stored their"
+            )
+            waits = f"{len(missing)} {own} part yet, first {missing[0]}"
         span = _duration(at - pending["triggered_at"])
         yield Sentence(
             "note", f"Checkpoint {pending['checkpoint_id']} has taken {span} so far: {waits}."
         )
     if newest is None and checkpoints["failed"]:
-        reason = _first_line(checkpoints["last_failure"] or "")
+        reason = in_short(checkpoints["last_failure"] or "no reason given")
         yield Sentence("bad", f"No checkpoint has completed; the last one failed: {reason}.")
 
 
 def of_restarts(facts: Facts) -> Iterator[Sentence]:
     """How often the job failed, and why at last."""
-    restarts = facts.figures["restarts"]
-    if restarts and facts.figures["status"] == "running" and facts.live:
+    figures, restarts = facts.figures, facts.figures["restarts"]
+    if restarts and figures["status"] == "running" and facts.live:
         times = "once" if restarts == 1 else f"{restarts} times"
-        cause = _first_line(facts.figures["last_failure"] or "")
-        yield Sentence("note", f"The job restarted {times}, at last because of: {cause}.")
+        known = [one["at"] for one in facts.events if one["event"] == "restarting"]
+        ago_s = figures["at"] - known[-1] if known else None
+        when = "" if ago_s is None else f"{_ago(ago_s)}, "
+        again = restarts > 1 and ago_s is not None and ago_s < RECENT_S
+        cause = in_short(figures["last_failure"] or "no cause given")
+        text = f"The job restarted {times}, last {when}because of: {cause}."
+        yield Sentence("bad" if again else "note", text)
 
 
 RULES: tuple[Rule, ...] = (of_status, of_throughput, of_checkpoints, of_restarts)
@@ -210,6 +223,14 @@ def _percent(share: float) -> str:
     return f"{share:.0%}" if share >= 0.01 or share == 0 else f"{share:.1%}"
 
 
-def _first_line(text: str) -> str:
-    line = text.strip().partition("\n")[0]
-    return line[:_FIRST_LINE_MAX].rstrip(".")
+def _ago(seconds: float) -> str:
+    if seconds < 120:
+        return f"{max(0.0, seconds):.0f} s ago"
+    return f"{seconds / 60:.0f} min ago" if seconds < 7200 else f"{seconds / 3600:.0f} h ago"
+
+
+def in_short(text: str) -> str:
+    """The first line of an error; behind a traceback the last one as well, which names the exception."""
+    lines = [line.strip()[:_LINE_MAX].rstrip(".") for line in text.strip().splitlines()] or [""]
+    traced = any(line.startswith("Traceback") for line in lines[:-1])
+    return f"{lines[0]} ({lines[-1]})" if traced else lines[0]

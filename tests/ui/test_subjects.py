@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -21,7 +22,7 @@ from minirt.runtime.program.job import Job
 from minirt.ui.live import LiveJob
 from minirt.ui.reading import Plain
 from minirt.ui.snapshot import Course, snapshot
-from minirt.ui.stored import StoredJob, figures_of, links_of
+from minirt.ui.stored import StoredJob, figures_of, plan_of
 from tests.ui.conftest import done_job
 from tests.ui.samples import NOW, SINK, SLOW, SOURCE, checkpoint, description, figures
 
@@ -222,15 +223,66 @@ def test_the_totals_of_a_job_that_is_over_become_averages_over_its_life() -> Non
     assert alone["status"] == "last seen running"
 
 
-def test_edges_lead_from_the_uid_that_fits_best() -> None:
-    def vertex(id: int, *uids: str, edges: tuple[str, ...] = ()) -> VertexEntry:
-        return VertexEntry(id, uids, "x", 1, 128, tuple(EdgeEntry(key, 1, "") for key in edges))
+def vertex(id: int, *uids: str, edges: tuple[str, ...] = ()) -> VertexEntry:
+    return VertexEntry(id, uids, "x", 1, 128, tuple(EdgeEntry(key, 1, "") for key in edges))
 
-    found = links_of(
+
+def links_of(*entries: VertexEntry) -> list[tuple[int, int]]:
+    return [(link["source"], link["target"]) for link in plan_of(entries)["links"]]
+
+
+def test_edges_lead_from_the_uid_that_fits_best() -> None:
+    edges = ("a > c:0", "a > b > c:0", "a[late] > c:1#1", "c > d:0")
+    assert links_of(vertex(0, "a"), vertex(1, "a > b"), vertex(2, "c", "d", edges=edges)) == [
+        *((0, 2), (1, 2), (0, 2)),
+    ]
+
+
+def test_operators_without_state_are_known_by_the_edges_that_lead_to_them() -> None:
+    plan = plan_of(
         [
-            vertex(0, "a"),
-            vertex(1, "a > b"),
-            vertex(2, "c", "d", edges=("a > c:0", "a > b > c:0", "a[late] > c:1#1", "c > d:0")),
+            vertex(0, "numbers", edges=("numbers > even:0", "even > checked:0")),
+            vertex(1, "refused", edges=("checked[bad] > refused:0",)),
+            vertex(2, "out", edges=("checked > slow:0", "slow > out:0")),
         ]
     )
-    assert [(link["source"], link["target"]) for link in found] == [(0, 2), (1, 2), (0, 2)]
+    assert [one["uids"] for one in plan["vertices"]] == [
+        *(["numbers", "even", "checked"], ["refused"], ["slow", "out"]),
+    ]
+    assert [(link["source"], link["target"]) for link in plan["links"]] == [(0, 1), (0, 2)]
+
+
+@pytest.mark.processes
+def test_a_job_that_is_over_is_as_its_running_description_said(tmp_path: Path) -> None:
+    """Its chains, the links between them, and which of them waited for which."""
+    env = rt.Environment("over", parallelism=2)
+    numbers = env.source(rt.SequenceSource(400), uid="numbers").map(lambda n: n, uid="same")
+    numbers.sink(rt.DiscardSink(), uid="aside")
+    slow = numbers.rebalance().map(_slowly, uid="slow")
+    slow.key_by(lambda n: n % 3).reduce(lambda a, b: a + b, uid="sums").sink(rt.DiscardSink())
+    limits = rt.Limits(row_input_queue_bytes=200, row_output_queue_bytes=200)
+    options = rt.Options(limits=limits)
+    job = env.start(
+        checkpointing=rt.Checkpointing(tmp_path / "over", interval="100ms"), options=options
+    )
+    described = job.description
+    job.wait(60)
+    stored = StoredJob(rt.open_checkpoints(tmp_path / "over")).read()
+    for one, other in zip(described["vertices"], stored.description["vertices"], strict=True):
+        assert one["uids"][0] == other["uids"][0]
+        assert {*one["uids"]} == {*other["uids"]}
+    pairs = [
+        [(link["source"], link["target"]) for link in plan["links"]]
+        for plan in (described, stored.description)
+    ]
+    assert pairs[0] == pairs[1]
+    told = snapshot(stored, Course())
+    assert all(one["times"] is not None for one in told["operators"])
+    assert any(
+        "“map: _slowly" in one["text"] and "bottleneck" in one["text"] for one in told["verdict"]
+    )
+
+
+def _slowly(number: int) -> int:
+    time.sleep(0.005)
+    return number

@@ -87,7 +87,7 @@ def test_a_checkpoint_under_way_names_who_is_missing_once_it_takes_long() -> Non
         return [one.text for one in judged(SINK, checkpoints={"under_way": [pending]})]
 
     waits = "Checkpoint 7 has taken 12.00 s so far: "
-    assert f"{waits}2 subtasks are missing, first slow (1/2)." in told(
+    assert f"{waits}2 subtasks have not stored their part yet, first slow (1/2)." in told(
         NOW - 12, ("slow (1/2)", "x")
     )
     assert f"{waits}its manifest is being stored." in told(NOW - 12, ())
@@ -109,10 +109,23 @@ def test_a_job_that_failed_says_so_first_with_one_line_of_the_cause(status: str)
 
 def test_restarts_are_told_with_the_last_cause() -> None:
     told = judged(SINK, restarts=2, last_failure="boom\nTraceback")
-    assert told[-1].text == "The job restarted 2 times, at last because of: boom."
+    assert told[-1].text == "The job restarted 2 times, last because of: boom."
 
 
 def test_a_job_that_has_just_started_has_no_verdict_yet() -> None:
     new = operator("numbers", [subtask(0, 0.1)], per_second=None)
     new["subtasks"][0]["per_second"] = None
     assert judged(new) == [Sentence("note", "There are no rates yet.")]
+
+
+def test_a_job_that_fails_again_and_again_says_so_first_and_why() -> None:
+    cause = "operator price failed on record 7\nTraceback (most recent call last):\nValueError: no price."
+    events = [{"at": NOW - ago, "event": "restarting", "cause": cause} for ago in (9, 5)]
+    first, *_ = judged(SINK, restarts=2, last_failure=cause, events=events)
+    assert first == Sentence(
+        "bad",
+        "The job restarted 2 times, last 5 s ago, because of: operator price failed on record 7 "
+        "(ValueError: no price).",
+    )
+    calm = [{**one, "at": NOW - 3600} for one in events]
+    assert judged(SINK, restarts=2, last_failure=cause, events=calm)[-1].level == "note"

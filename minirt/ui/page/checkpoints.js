@@ -2,6 +2,7 @@
 
 import { html, useEffect, useRef, useState } from "./vendor/htm-preact.js";
 import { bytes, count, duration, time } from "./format.js";
+import { Who } from "./panels.js";
 
 const PHASES = ["start delay", "alignment", "synchronous", "asynchronous"];
 const MARKS = { completed: "", failed: "✕" };
@@ -123,7 +124,7 @@ function Row({ row, longest, so_far }) {
   const said = row.missing ? "not stored" : duration(row.stored_s);
   const phases = row.missing ? [] : PHASES.map((phase, i) => `${phase} ${duration(row.phases[i])}`);
   return html`<tr class=${row.outlier ? "outlier" : ""}>
-    <th scope="row" title=${name}><span class="who"><span>${row.name}</span>${row.of && html`<b>${row.number}/${row.of}</b>`}</span></th>
+    <th scope="row" title=${name}><${Who} name=${row.name} number=${row.number} of=${row.of} /></th>
     <td class="track" title=${phases.join(", ")}><div class="segments">${row.missing
       ? html`<span class="phase-missing" style=${{ width: share(so_far ?? longest) }}></span>`
       : row.phases.map((seconds, i) => html`<span key=${i} class=${`phase-${i}`} style=${{ width: share(seconds) }}></span>`)}

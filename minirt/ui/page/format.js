@@ -14,6 +14,7 @@ export function rate(number) {
 
 export function duration(seconds) {
   if (seconds == null) return "–";
+  if (seconds < 0.00995) return `${Number((seconds * 1000).toFixed(1))} ms`;
   if (seconds < 0.9995) return `${(seconds * 1000).toFixed(0)} ms`;
   return seconds < 120 ? `${seconds.toFixed(2)} s` : span(seconds);
 }
@@ -47,5 +48,7 @@ export function dateTime(at) {
 }
 
 export function shortened(text, most) {
-  return text.length <= most ? text : `${text.slice(0, most - 1)}…`;
+  if (text.length <= most) return text;
+  const end = Math.floor((most - 1) / 2); // Chains often begin alike: the middle gives way.
+  return `${text.slice(0, most - 1 - end)}…${text.slice(-end)}`;
 }

@@ -4,7 +4,7 @@ import { html, useEffect, useMemo, useRef, useState } from "./vendor/htm-preact.
 import { Graph as Dag, layout } from "./vendor/dagre.js";
 import { duration, percent, rate, shortened } from "./format.js";
 
-const WIDTH = 236, HEIGHT = 112, LINE = 17, LABEL = 104, NARROW = 700;
+const WIDTH = 236, HEIGHT = 112, LINE = 17, LABEL = 104, NARROW = 700, SHRUNK = 0.75;
 export const TIMES = {
   busy: "busy", idle: "idle", soft: "soft backpressure", hard: "hard backpressure", drift: "drift: waits for slower sources",
 };
@@ -41,8 +41,9 @@ export function JobGraph({ operators, links, leftOut, chosen, onChoose }) {
     if (box.current) box.current.scrollLeft = (box.current.scrollWidth - box.current.clientWidth) / 2;
   }, [shape]);
   if (!operators.length) return html`<p ref=${box} class="muted">Nothing is known of its graph.</p>`;
+  const scale = Math.max(SHRUNK, Math.min(1, width / at.width)); // Smaller could not be read: it scrolls.
   return html`<div ref=${box} class="scrolls" tabindex="0" role="group" aria-label="job graph">
-    <svg class="graph" width=${at.width} height=${at.height} viewBox=${`0 0 ${at.width} ${at.height}`}>
+    <svg class="graph" width=${at.width * scale} height=${at.height * scale} viewBox=${`0 0 ${at.width} ${at.height}`}>
       <${Patterns} />
       ${links.map((link, i) => html`<${Edge} key=${i} link=${link} at=${at.edges[i]} />`)}
       ${operators.map((one, i) => html`<${Node} key=${one.id} one=${one} at=${at.nodes[i]} tall=${tall}
@@ -76,7 +77,7 @@ function Edge({ link, at }) {
   return html`<g class=${full ? "edge full" : "edge"}>
     <title>${link.kind} ${words}</title>
     <path d=${path} marker-end="url(#arrow)" />
-    <text x=${at.x} y=${at.y - 7} text-anchor="middle" class="strong">${rate(link.rate)}</text>
+    ${link.rate != null && html`<text x=${at.x} y=${at.y - 7} text-anchor="middle" class="strong">${rate(link.rate)}</text>`}
     <text x=${at.x} y=${at.y + 18} text-anchor="middle" class="small">${full ? "▲ " : ""}${queues}</text>
   </g>`;
 }

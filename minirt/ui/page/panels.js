@@ -3,6 +3,13 @@
 import { html } from "./vendor/htm-preact.js";
 import { count, dateTime, duration, percent, rate, time } from "./format.js";
 
+// Chains often begin alike: where there is no room, the middle of a name gives way.
+export function Who({ name, number, of }) {
+  const end = name.length > 16 ? name.slice(-8) : "";
+  return html`<span class="who"><span>${name.slice(0, name.length - end.length)}</span>${end && html`<i>${end}</i>`}${
+    of && html`<b>${number}/${of}</b>`}</span>`;
+}
+
 const SIGNS = { good: "✓", note: "●", bad: "▲" };
 
 export function Verdict({ sentences, advice, onChoose }) {
@@ -41,11 +48,13 @@ function Line({ title, lines, shown, points }) {
   const most = Math.max(1e-9, ...values);
   const last = points.at(-1) ?? {};
   const now = lines.map(([name, words]) => `${words} ${shown(last[name])}`).join(", ");
+  const key = (i) => lines.length > 1 && html`<svg class="key" viewBox="0 0 22 8" aria-hidden="true"><path class=${`line line-${i}`} d="M1 4H21" /></svg>`;
   const begin = points.length ? points[0].at : 0, end = (points.at(-1)?.at ?? 1) || 1;
   const x = (at) => (300 * (at - begin)) / Math.max(1, end - begin);
   const path = (name) => points.filter((p) => p[name] != null)
     .map((p, i) => `${i ? "L" : "M"}${x(p.at).toFixed(1)} ${(40 - (38 * p[name]) / most).toFixed(1)}`).join("");
-  return html`<figure><figcaption><strong>${title}</strong> ${now}${values.length ? `; most ${shown(most)}` : ""}</figcaption>
+  return html`<figure><figcaption><strong>${title}</strong> ${
+      lines.map(([name, words], i) => html`<span key=${name} class="nowrap">${key(i)}${words} ${shown(last[name])}${i + 1 < lines.length ? ", " : ""}</span>`)}${values.length ? `; most ${shown(most)}` : ""}</figcaption>
     <svg viewBox="0 0 300 42" preserveAspectRatio="none" role="img" aria-label=${`${title}: ${now}`}>
       <path class="axis" d="M0 41H300" />
       ${lines.map(([name], i) => html`<path key=${name} class=${`line line-${i}`} d=${path(name)} />`)}</svg></figure>`;
@@ -58,7 +67,7 @@ export function Ranking({ title, rows }) {
         <th title="share of its time that it has input and no room for its output">waits</th><th title="that it takes in">records/s</th>
         <th title="how far its event time is behind the clock">behind</th><th title="the number of its process">process</th></tr></thead>
       <tbody>${rows.map((row) => html`<tr key=${`${row.uid} ${row.subtask}`}>
-        <th scope="row" title=${row.name}><span class="who"><span>${row.name}</span><b>${row.subtask + 1}/${row.of}</b></span></th>
+        <th scope="row" title=${row.name}><${Who} name=${row.name} number=${row.subtask + 1} of=${row.of} /></th>
         <td>${percent(row.busy)}</td><td>${percent(row.blocked)}</td><td>${count(row.records_in)}</td>
         <td>${duration(row.lag_s)}</td><td>${row.pid ?? "–"}</td></tr>`)}</tbody></table></div>`
       : html`<p class="muted">None known.</p>`}
@@ -69,7 +78,7 @@ export function Events({ events }) {
   return html`<section class="panel" aria-labelledby="h-events"><h2 id="h-events">Restarts and ends</h2>
     ${events.length ? [...events].reverse().map((one) => html`<details key=${`${one.at} ${one.event}`}>
       <summary>${dateTime(one.at)} <strong>${one.event}</strong> <span class="muted">generation ${one.generation}</span>
-        <span class="cause">${(one.cause ?? "").split("\n")[0]}</span></summary>
+        <span class="cause">${one.short ?? ""}</span></summary>
       <pre tabindex="0">${one.cause ?? "no cause given"}</pre></details>`)
       : html`<p class="muted">None.</p>`}
   </section>`;
