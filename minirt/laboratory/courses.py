@@ -23,6 +23,7 @@ _STRONG = {"linewidth": 1.6}
 _FAINT = {"linewidth": 0.9, "alpha": 0.3}
 _DOTTED = {"linewidth": 1.2, "linestyle": (0, (1, 1.5))}
 
+_HEADROOM = 0.2
 KILL_ROOM = 0.12
 """The part of a run that the word for a kill takes up in a plot."""
 
@@ -78,6 +79,8 @@ def _course(
         if unit == "s":
             axis.set_yscale("log")
     low, high = (pick(axis.get_ylim()[end] for axis in axes) for end, pick in ((0, min), (1, max)))
+    if comparison.kills:  # The word for a kill has its place above the lines.
+        high = high * (high / low) ** _HEADROOM if unit == "s" else high * (1 + _HEADROOM)
     for axis in axes:
         axis.set_ylim(low if unit == "s" else 0, high)
         if unit == "s":

@@ -204,8 +204,9 @@ def _cost_and_benefit(comparison: Comparison) -> Figure | None:
 
 
 def _short(name: str, most: int = 26) -> str:
-    """The end of a subtask's name tells it apart."""
-    return name if len(name) <= most else f"...{name[-most + 3 :]}"
+    """Chains begin alike, or end alike: the middle of a subtask's name gives way."""
+    half = (most - 1) // 2
+    return name if len(name) <= most else f"{name[: most - 1 - half]}…{name[-half:]}"
 
 
 PLOTS: tuple[Plot, ...] = (
@@ -250,7 +251,12 @@ PLOTS: tuple[Plot, ...] = (
     Plot(
         "lag", "Source lag", "Records that were due and that the source had not read.", courses.lag
     ),
-    Plot("in-flight", "Bytes in flight", "The first run of each setting.", courses.in_flight),
+    Plot(
+        "in-flight",
+        "Bytes in flight",
+        "The first run of each setting. After a kill, what was restored and still waits is captured again.",
+        courses.in_flight,
+    ),
     Plot(
         "recovery",
         "Recovery",

@@ -230,7 +230,10 @@ def _about_output(comparison: Comparison) -> Iterator[Finding]:
             "none came twice.",
         )
     if not judged and comparison.runs:
-        yield Finding("fact", f"No output was verified: {comparison.runs[0].verification.words}.")
+        told = f"No output was verified: {comparison.runs[0].verification.words}."
+        if comparison.workload is None:
+            told += " --expect has that of a job verified which ends by itself."
+        yield Finding("fact", told)
 
 
 def _all(count: int) -> str:
@@ -243,8 +246,9 @@ def _about_latency(comparison: Comparison) -> Iterator[Finding]:
     if comparison.by_markers:
         yield Finding(
             "fact",
-            "Latencies are those of markers from a source to the chain of a sink: work on a record itself "
-            "and what operators hold back are not in them. With --latency-from they are.",
+            "Latencies are those of markers from a source to the chain of a sink, of all sinks together: "
+            "work on a record itself and what operators hold back are not in them. With --latency-from "
+            "they are.",
         )
     if _doubts_latency(comparison):
         yield Finding(

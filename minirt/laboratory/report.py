@@ -9,6 +9,7 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from minirt.laboratory.explained import EXPLAINED
 from minirt.laboratory.figures import Drawn, draw_all
 from minirt.laboratory.findings import RULE, against_first, findings, groups
 from minirt.laboratory.matrix import MINIRT
@@ -87,7 +88,7 @@ def _render(comparison: Comparison, plots: tuple[Drawn, ...], notes: list[str]) 
         undefined=StrictUndefined,
         trim_blocks=True,
     )
-    looks = styles(comparison.settings)
+    looks, tables = styles(comparison.settings), _table(comparison)
     return templates.get_template("report.html.j2").render(
         title=comparison.title,
         labels=comparison.labels,
@@ -98,7 +99,9 @@ def _render(comparison: Comparison, plots: tuple[Drawn, ...], notes: list[str]) 
         summary=_summary(comparison),
         complete=comparison.complete,
         findings=findings(comparison),
-        groups=_table(comparison),
+        groups=tables,
+        counts=[count_runs(len(comparison.of_setting(one))) for one in range(len(looks))],
+        explained=[(row.title, EXPLAINED[row.name]) for _, rows in tables for row in rows],
         against=_against(comparison),
         rule=RULE,
         plots=plots,
@@ -157,12 +160,14 @@ def _cell(comparison: Comparison, setting: int, one: Figure) -> Cell | None:
     if found is None:
         return None
     least, most = shown(found.least, one.unit), shown(found.most, one.unit)
-    spread = count_runs(found.n) if least == most else f"{least} to {most}, {count_runs(found.n)}"
+    spread = [] if least == most else [f"{least} to {most}"]
+    if found.n != len(comparison.of_setting(setting)):
+        spread.append(f"of {count_runs(found.n)}")
     compared = against_first(comparison, setting, one)
     difference = ""
     if compared is not None and compared.p is not None:
         difference = f"{compared.difference}, p = {compared.p:.2g}"
-    return Cell(repr(found.median), shown(found.median, one.unit), spread, difference)
+    return Cell(repr(found.median), shown(found.median, one.unit), ", ".join(spread), difference)
 
 
 def _operators(comparison: Comparison) -> Iterator[list[str]]:
@@ -221,7 +226,7 @@ def _facts(comparison: Comparison) -> Iterator[tuple[str, str]]:
         (
             f"from the time in field {comparison.latency_from} of a record until a sink got it"
             if comparison.latency_from is not None
-            else "by markers, from a source to the chain of a sink"
+            else "by markers, from a source to the chain of a sink, of all sinks together"
             if comparison.by_markers
             else "not measured; --latency-from names the field of a record that says when it was made"
         ),

@@ -6,6 +6,7 @@ import csv
 import re
 import xml.etree.ElementTree as ElementTree
 from dataclasses import replace
+from html import escape
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -14,6 +15,7 @@ import pytest
 pytest.importorskip("matplotlib", reason="the extra lab is not installed")
 pytest.importorskip("jinja2", reason="the extra lab is not installed")
 
+from minirt.laboratory.explained import EXPLAINED
 from minirt.laboratory.export import write_csv
 from minirt.laboratory.findings import findings
 from minirt.laboratory.matrix import Setting
@@ -150,3 +152,20 @@ def test_the_example_of_the_docs_says_what_was_measured():
     words = " ".join((docs / "comparing-modes.md").read_text().split())
     for finding in findings(read_json(docs / "comparing/throttled.json")):
         assert str(finding) in words
+
+
+def test_every_figure_is_explained_where_it_is_shown(page):
+    assert EXPLAINED.keys() == {figure.name for figure in FIGURES}
+    for one in FIGURES:
+        said = f"<dt>{escape(one.title)}</dt><dd>{escape(EXPLAINED[one.name])}</dd>"
+        assert (said in page) == (f'data-figure="{one.name}"' in page), one.name
+
+
+def test_the_number_of_runs_stands_at_a_figure_only_where_it_is_another_one():
+    made = comparison()
+    some = [run for run in made.runs if run.setting == 0][:1]
+    fewer = tuple(replace(run, latency=None) if run in some else run for run in made.runs)
+    cells = re.findall(r'<td class="value"[^>]*>.*?</td>', to_html(replace(made, runs=fewer)))
+    told = [cell for cell in cells if 'data-figure="latency_' in cell and "runs" in cell]
+    assert len(told) == 3
+    assert all('data-setting="0"' in cell and "of 2 runs" in cell for cell in told)
