@@ -56,7 +56,10 @@ class Remember(rt.KeyedProcess):
 
 
 def run(
-    seed: int, faults: Faults = CRASHES, limits: rt.Limits | None = None
+    seed: int,
+    faults: Faults = CRASHES,
+    limits: rt.Limits | None = None,
+    latency_interval: float | None = None,
 ) -> tuple[SimulationResult, list[str]]:
     """A run, and what is wrong with it; its limits are drawn unless given."""
     mode = Uncoordinated(jitter=0.5, log_bytes=2048) if seed % 2 else Uncoordinated()
@@ -72,8 +75,9 @@ def run(
     )
     counted = source.key_by(lambda record: (record[1] + record[2]) % KEYS)
     counted.process(Remember(), uid="count").sink(sink, uid="out")
-    options = replace(drawn_options(random, 0.01), placement="subtask")
-    options = replace(options, latency_interval=drawn_latency_interval(random, 0.01))
+    options = replace(
+        drawn_options(random, 0.01), placement="subtask", latency_interval=latency_interval
+    )
     result = simulate(
         env,
         seed=seed,
@@ -115,7 +119,9 @@ def test_nothing_is_lost_and_nothing_comes_twice() -> None:
 def test_among_all_other_faults() -> None:
     # With the last one, a disk is full for longer than snapshots may wait for a line.
     for seed in (*range(sampled(12, 4)), 149):
-        _, wrong = run(seed, Faults(worker_crashes=6, lost_connections=1, full_disks=1))
+        interval = drawn_latency_interval(Random(f"markers {seed}"), 0.01)
+        faults = Faults(worker_crashes=6, lost_connections=1, full_disks=1)
+        _, wrong = run(seed, faults, latency_interval=interval)
         assert wrong == [], seed
 
 

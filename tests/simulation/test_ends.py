@@ -18,7 +18,7 @@ from minirt.protocol.lines import LocalCut
 from minirt.runtime.channels.numbered import NumberedOutput
 from minirt.testing import SimulationResult, TransactionalSink, simulate
 from minirt.testing.conformance.sources import NumberedSource, numbered
-from minirt.testing.options import drawn_latency_interval, drawn_options
+from minirt.testing.options import drawn_options
 from minirt.testing.simulation import Simulation
 from tests.campaigns import sampled, seeds
 from tests.simulation.test_comebacks import Remember, lost_or_more
@@ -110,8 +110,6 @@ def run(seed: int) -> tuple[SimulationResult, list[str], Struck]:
     both = stream.union(long.map(lambda record: (record, 0), uid="zero"))
     again = both.key_by(lambda each: each[0][2]).process(Again(), uid="again")
     again.sink(sink, uid="out")
-    options = replace(drawn_options(random, 0.01), placement="subtask")
-    options = replace(options, latency_interval=drawn_latency_interval(random, 0.01))
     with Patch.context() as patch:
         patch.setattr(
             Simulation, "_strike_worker_crashes", lambda simulation: struck.begin(simulation)
@@ -123,7 +121,7 @@ def run(seed: int) -> tuple[SimulationResult, list[str], Struck]:
             checkpointing=rt.Checkpointing("simulated://", interval="20ms", mode=mode),
             faults=CRASHES,
             restart=REPLAY,
-            options=options,
+            options=replace(drawn_options(random, 0.01), placement="subtask"),
         )
     return result, [*result.problems, *_wrong_in(sink)], struck
 

@@ -69,7 +69,10 @@ def strike_when_it_may_come_back(simulation: Simulation) -> None:
 
 
 def run(
-    seed: int, faults: Faults = CRASHES, limits: rt.Limits | None = None
+    seed: int,
+    faults: Faults = CRASHES,
+    limits: rt.Limits | None = None,
+    latency_interval: float | None = None,
 ) -> tuple[SimulationResult, list[str]]:
     """A run, and what is wrong with it; its limits are drawn unless given.
 
@@ -89,8 +92,9 @@ def run(
         stream = stream.forward().flat_map(lambda each: [each], uid="twice", chain=False)
     again = stream.key_by(lambda each: each[0][2]).process(Again(), uid="again")
     again.sink(sink, uid="out")
-    options = replace(drawn_options(random, 0.01), placement="subtask")
-    options = replace(options, latency_interval=drawn_latency_interval(random, 0.01))
+    options = replace(
+        drawn_options(random, 0.01), placement="subtask", latency_interval=latency_interval
+    )
     with Patch.context() as patch:
         patch.setattr(Simulation, "_strike_worker_crashes", strike_later)
         result = simulate(
@@ -129,7 +133,9 @@ def test_nothing_is_lost_and_nothing_comes_twice() -> None:
 
 def test_among_all_other_faults() -> None:
     for seed in range(sampled(8, 4)):
-        _, wrong = run(seed, Faults(worker_crashes=6, lost_connections=1, full_disks=1))
+        interval = drawn_latency_interval(Random(f"markers {seed}"), 0.01)
+        faults = Faults(worker_crashes=6, lost_connections=1, full_disks=1)
+        _, wrong = run(seed, faults, latency_interval=interval)
         assert wrong == [], seed
 
 

@@ -157,7 +157,7 @@ def run(
     interval: str = "20ms",
     latency_interval: float | None = None,
 ) -> tuple[SimulationResult, list[str]]:
-    """A run, and what is wrong with it; its limits, and its latency markers, are drawn unless given."""
+    """A run, and what is wrong with it; its limits are drawn unless given."""
     mode = Uncoordinated(jitter=0.5, log_bytes=2048) if seed % 2 else Uncoordinated()
     random = Random(f"orders {seed}")
     sink = TransactionalSink()
@@ -167,9 +167,9 @@ def run(
     numbers = NumberedSource("n", SPLITS, COUNT)
     source = env.source(numbers, uid="n", watermarks=times, parallelism=senders)
     stages(random, source, sink)
-    options = replace(drawn_options(random, 0.01), placement="subtask")
-    drawn = drawn_latency_interval(random, 0.01)
-    options = replace(options, latency_interval=latency_interval or drawn)
+    options = replace(
+        drawn_options(random, 0.01), placement="subtask", latency_interval=latency_interval
+    )
     with Patch.context() as patch:
         patch.setattr(Simulation, "_strike_worker_crashes", strike)
         result = simulate(
@@ -241,7 +241,9 @@ def test_a_second_comeback_from_the_same_snapshot() -> None:
 
 def test_among_all_other_faults() -> None:
     for seed in range(sampled(8, 4)):
-        _, wrong = run(seed, Faults(worker_crashes=6, lost_connections=1, full_disks=1))
+        interval = drawn_latency_interval(Random(f"markers {seed}"), 0.01)
+        faults = Faults(worker_crashes=6, lost_connections=1, full_disks=1)
+        _, wrong = run(seed, faults, latency_interval=interval)
         assert wrong == [], seed
 
 
