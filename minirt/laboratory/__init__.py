@@ -14,7 +14,7 @@ one_run      a program that runs a job once, and stores what was measured
 bench        runs one program after another, and survives what happens to them
 expected     has Spark judge the output of a job whose result is known
 findings     what the figures say, in sentences
-wording      figures as people read them
+wording, explained   figures as people read them, and what each of them is
 figures, courses   the plots; courses are those over time
 drawing, canvas, palette   what plots share: axes and names, SVG, one colour for each mode
 report, extra   the page, and what it needs beyond the core

@@ -91,10 +91,7 @@ def simulate(
     restart = restart or Restart.fixed_delay(_RESTARTS_MAX, checkpointing.interval_s / 4)
     graphs = [build_execution_graph(_job_graph(form)) for form in (job, *rescaled)]
     round_s = checkpointing.interval_s / random.choice(_INTERVAL_ROUNDS)
-    if options is None:
-        interval_s = drawn_latency_interval(Random(f"markers {seed}"), round_s)
-        options = replace(drawn_options(random, round_s), latency_interval=interval_s)
-    options = at_pace(options, round_s)
+    options = at_pace(options or _drawn(random, seed, round_s), round_s)
     options = replace(options, trace=trace or options.trace)
     forms = [
         SimulatedJob(graph, by_value.dumps(graph), checkpointing, restart, options)
@@ -117,6 +114,12 @@ def simulate(
     for sink in simulation.sinks.values():
         sink.clear()
     return simulation.run()
+
+
+def _drawn(random: Random, seed: int, round_s: float) -> Options:
+    """Markers are drawn apart, so that without them a seed draws what it always drew."""
+    interval_s = drawn_latency_interval(Random(f"markers {seed}"), round_s)
+    return replace(drawn_options(random, round_s), latency_interval=interval_s)
 
 
 def _job_graph(job: Environment | JobGraph) -> JobGraph:
