@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -254,17 +253,13 @@ def test_operators_without_state_are_known_by_the_edges_that_lead_to_them() -> N
 
 @pytest.mark.processes
 def test_a_job_that_is_over_is_as_its_running_description_said(tmp_path: Path) -> None:
-    """Its chains, the links between them, and which of them waited for which."""
+    """Its chains, the links between them, and the figures of both."""
     env = rt.Environment("over", parallelism=2)
     numbers = env.source(rt.SequenceSource(400), uid="numbers").map(lambda n: n, uid="same")
     numbers.sink(rt.DiscardSink(), uid="aside")
-    slow = numbers.rebalance().map(_slowly, uid="slow")
+    slow = numbers.rebalance().map(lambda n: n, uid="slow")
     slow.key_by(lambda n: n % 3).reduce(lambda a, b: a + b, uid="sums").sink(rt.DiscardSink())
-    limits = rt.Limits(row_input_queue_bytes=200, row_output_queue_bytes=200)
-    options = rt.Options(limits=limits)
-    job = env.start(
-        checkpointing=rt.Checkpointing(tmp_path / "over", interval="100ms"), options=options
-    )
+    job = env.start(checkpointing=rt.Checkpointing(tmp_path / "over", interval="100ms"))
     described = job.description
     job.wait(60)
     stored = StoredJob(rt.open_checkpoints(tmp_path / "over")).read()
@@ -278,11 +273,4 @@ def test_a_job_that_is_over_is_as_its_running_description_said(tmp_path: Path) -
     assert pairs[0] == pairs[1]
     told = snapshot(stored, Course())
     assert all(one["times"] is not None for one in told["operators"])
-    assert any(
-        "“map: _slowly" in one["text"] and "bottleneck" in one["text"] for one in told["verdict"]
-    )
-
-
-def _slowly(number: int) -> int:
-    time.sleep(0.005)
-    return number
+    assert all(link["rate"] is not None for link in told["links"])
