@@ -15,10 +15,12 @@ from hypothesis import strategies as st
 from minirt import ProtocolError
 from minirt.runtime.channels.frames import END_FRAME, Frame, Kind
 from minirt.runtime.network.packets import (
+    BEGINS,
     COMPRESSED,
     HEADER,
     MORE,
     PAYLOAD_BYTES_MAX,
+    SIZE,
     PacketDecoder,
     Piece,
     cut,
@@ -40,7 +42,7 @@ def packets_of(frame: Frame, number: int, compress: bool = False) -> list[bytes]
     rest: Piece | None = frame.payload
     while rest is not None:
         pieces.append([])
-        rest = cut(number, frame.kind, rest, pieces[-1], compress)
+        rest = cut(number, frame.kind, rest, pieces[-1], compress, begins=rest is frame.payload)
     return [b"".join(map(bytes, packet)) for packet in pieces]
 
 
@@ -97,7 +99,7 @@ def test_no_packet_is_larger_than_one_may_be(sizes):
     for size in sizes:
         packets = packets_of(Frame(Kind.COLUMNS, bytes(size)), 0)
         assert len(packets) == max(1, -(-size // PAYLOAD_BYTES_MAX))
-        assert all(len(packet) <= HEADER.size + PAYLOAD_BYTES_MAX for packet in packets)
+        assert all(len(packet) <= HEADER.size + SIZE.size + PAYLOAD_BYTES_MAX for packet in packets)
 
 
 @pytest.mark.parametrize(
@@ -106,6 +108,11 @@ def test_no_packet_is_larger_than_one_may_be(sizes):
         (HEADER.pack(PAYLOAD_BYTES_MAX + 1, 0, Kind.ROWS), "a packet of 65537 bytes"),
         (HEADER.pack(1, CHANNELS, Kind.ROWS), "channel 3 of a trunk that has 3"),
         (b"GET / HTTP/1.0\r\n\r\n", "a packet of"),
+        (HEADER.pack(1, 0, Kind.ROWS | MORE), "a frame goes on that has not begun"),
+        (
+            (HEADER.pack(0, 0, Kind.ROWS | MORE | BEGINS) + SIZE.pack(1)) * 2,
+            "a frame begins within another one",
+        ),
     ],
 )
 @pytest.mark.parametrize("cuts", [[], [4]])
@@ -114,11 +121,22 @@ def test_what_no_sender_sends_is_refused_at_its_header(wire, says, cuts):
         decoded(wire, cuts)
 
 
-def test_a_frame_above_its_limit_is_refused_before_all_of_it_has_come() -> None:
-    packet = HEADER.pack(PAYLOAD_BYTES_MAX, 0, Kind.ROWS | MORE) + bytes(PAYLOAD_BYTES_MAX)
-    assert decoded(packet * 5, []) == []
-    with pytest.raises(ProtocolError, match=r"a frame of 393216 bytes .* frame_bytes_max"):
-        decoded(packet * 6, [])
+def test_a_frame_above_its_limit_is_refused_before_any_of_it_has_come() -> None:
+    head = HEADER.pack(PAYLOAD_BYTES_MAX, 0, Kind.ROWS | MORE | BEGINS)
+    assert decoded(head + SIZE.pack(FRAME_BYTES_MAX), []) == []
+    with pytest.raises(ProtocolError, match=r"a frame of 327681 bytes .* frame_bytes_max"):
+        decoded(head + SIZE.pack(FRAME_BYTES_MAX + 1), [])
+
+
+@pytest.mark.parametrize("compress", [False, True])
+@pytest.mark.parametrize("cuts", [[], [70_000]])
+@pytest.mark.parametrize(("said", "says"), [(-1, "of which 34463 are missing"), (1, "1 bytes are")])
+def test_a_frame_that_is_not_as_large_as_it_has_said_is_refused(compress, cuts, said, says):
+    first, last = packets_of(Frame(Kind.ROWS, bytes(100_000)), 0, compress)
+    wrong = first.replace(SIZE.pack(100_000), SIZE.pack(100_000 + said), 1)
+    assert wrong != first
+    with pytest.raises(ProtocolError, match=says):
+        decoded(wrong + last, cuts)
 
 
 @given(pieces=st.lists(st.binary(max_size=5), max_size=6), data=st.data())

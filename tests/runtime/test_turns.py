@@ -12,7 +12,14 @@ from hypothesis import strategies as st
 from minirt.protocol.barriers import Barrier
 from minirt.runtime.channels.channels import InputChannel, OutputChannel
 from minirt.runtime.channels.frames import Frame, Kind, barrier_frame, watermark_frame
-from minirt.runtime.network.packets import HEADER, PAYLOAD_BYTES_MAX, PacketDecoder
+from minirt.runtime.network.packets import (
+    BEGINS,
+    HEADER,
+    MORE,
+    PAYLOAD_BYTES_MAX,
+    SIZE,
+    PacketDecoder,
+)
 from minirt.runtime.network.turns import BATCH_BYTES, BATCH_PIECES, TURN_BYTES, Turns
 
 FRAME_BYTES_MAX = 1 << 24
@@ -59,8 +66,8 @@ def packets_in(batch: bytes) -> list[tuple[int, int, bool]]:
     found, place = [], 0
     while place < len(batch):
         length, number, kind = HEADER.unpack_from(batch, place)
-        found.append((number, length, kind & 0x7F <= Kind.COLUMNS))
-        place += HEADER.size + length
+        found.append((number, length, kind & ~(MORE | BEGINS) <= Kind.COLUMNS))
+        place += HEADER.size + length + (SIZE.size if kind & BEGINS else 0)
     return found
 
 

@@ -39,12 +39,16 @@ _BARRIERS_KEPT = 64
 """Decoded barriers that are kept: of one checkpoint most are alike, as many as there are channels."""
 
 
+Payload = bytes | memoryview
+"""A view, if any, is of memory that nobody changes."""
+
+
 @dataclass(slots=True)
 class Frame:
     """One element of a channel; `records` is how many a data frame holds, 0 where that is unknown."""
 
     kind: int
-    payload: bytes = b""
+    payload: Payload = b""
     records: int = 0
 
     @property
@@ -111,5 +115,5 @@ def barrier_of(frame: Frame) -> Barrier:
 
 
 @lru_cache(_BARRIERS_KEPT)
-def _barrier(payload: bytes) -> Barrier:
+def _barrier(payload: Payload) -> Barrier:
     return Barrier(*msgpack.unpackb(payload))

@@ -23,6 +23,7 @@ from minirt.protocol.subtask_commands import SubtaskCommand, TriggerCheckpoint
 from minirt.runtime.channels.frames import (
     Frame,
     Kind,
+    Payload,
     barrier_frame,
     barrier_of,
     latency_frame,
@@ -49,7 +50,7 @@ class Transit:
         self._apart: deque[float] = deque(maxlen=_REMEMBERED)
         self._markers_apart: deque[float] = deque(maxlen=_REMEMBERED_MARKERS)
         self._arrived_at = 0.0
-        self._arrived: dict[bytes, Frame] = {}
+        self._arrived: dict[Payload, Frame] = {}
         """What was made of the barriers and markers that arrived then, by their payload."""
 
     def note(self, sent_at: float, now: float) -> None:
@@ -101,4 +102,4 @@ def departing(frame: Frame, now: float) -> Frame:
     """A frame as it is to be put on the wire: a barrier or a latency marker says when that was."""
     if frame.kind not in _STAMPED:
         return frame
-    return Frame(frame.kind, frame.payload + _SENT_AT.pack(now))
+    return Frame(frame.kind, bytes(frame.payload) + _SENT_AT.pack(now))

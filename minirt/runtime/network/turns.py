@@ -88,7 +88,8 @@ class Turns:
         channel, size = self._channels[number], 0
         while size < TURN_BYTES and len(pieces) < BATCH_PIECES:
             if number in self._begun:
-                size += self._send_piece(number, *self._begun.pop(number), pieces)
+                kind, rest = self._begun.pop(number)
+                size += self._send_piece(number, kind, rest, pieces, begins=False)
                 continue
             frame = channel.poll()
             if frame is None:
@@ -101,10 +102,12 @@ class Turns:
     def _send(self, number: int, frame: Frame, pieces: list[Piece]) -> int:
         if not frame.is_data:
             frame = departing(frame, self._sent_at)
-        return self._send_piece(number, frame.kind, frame.payload, pieces)
+        return self._send_piece(number, frame.kind, frame.payload, pieces, begins=True)
 
-    def _send_piece(self, number: int, kind: int, payload: Piece, pieces: list[Piece]) -> int:
-        rest = cut(number, kind, payload, pieces, self._compress)
+    def _send_piece(
+        self, number: int, kind: int, payload: Piece, pieces: list[Piece], *, begins: bool
+    ) -> int:
+        rest = cut(number, kind, payload, pieces, self._compress, begins=begins)
         if rest is None:
             return HEADER.size + len(payload)
         self._begun[number] = (kind, rest)

@@ -210,6 +210,7 @@ _TEXTS: Sequence[tuple[type | tuple[type, ...], Callable[[Any], Any]]] = (
     (type, lambda named: named.__qualname__),
     ((types.ModuleType, Enum, bytearray, range, count), str),
     (Struct, lambda struct: struct.format),
+    (memoryview, bytes),
     (pa.DataType, str),
     ((np.generic, np.ndarray), lambda array: (str(array.dtype), array.shape, array.tolist())),
     (pa.Array, lambda array: (str(array.type), str(array.to_pylist()))),
