@@ -9,6 +9,7 @@ from statistics import median
 
 import pytest
 
+from minirt.runtime.subtask import pacer
 from minirt.runtime.subtask.pacer import ColumnPieces, RowPieces, Stopwatch
 
 SLICE_S = 0.002
@@ -130,3 +131,37 @@ def test_time_of_other_threads_is_not_measured_and_sleep_is() -> None:
         pass
     worked_s = time.thread_time() - began_at
     assert stopwatch.lap_s() == pytest.approx(worked_s, rel=0.2)
+
+
+class Readings:
+    """What a stopwatch reads; `asked` counts how often it has asked whether the thread waited."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = self.cpu_s = 0.0
+        self.waits = self.asked = 0
+        monkeypatch.setattr(pacer, "perf_counter", lambda: self.now)
+        monkeypatch.setattr(pacer, "thread_time", lambda: self.cpu_s)
+        monkeypatch.setattr(pacer, "_times_waited", self._times_waited)
+
+    def pass_by(self, seconds: float, cpu_s: float, waits: int = 0) -> None:
+        self.now += seconds
+        self.cpu_s += cpu_s
+        self.waits += waits
+
+    def _times_waited(self) -> int:
+        self.asked += 1
+        return self.waits
+
+
+def test_only_a_lap_without_the_processor_asks_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    readings = Readings(monkeypatch)
+    stopwatch = Stopwatch()
+    for _ in range(3):
+        readings.pass_by(0.0105, 0.01)
+        assert stopwatch.lap_s() == pytest.approx(0.01)
+    assert readings.asked == 1
+    for waits, took_s in ((0, 0.01), (1, 0.05), (0, 0.01), (2, 0.05)):
+        readings.pass_by(0.05, 0.01, waits)
+        assert stopwatch.lap_s() == pytest.approx(took_s)
+    assert readings.asked == 5
+    assert stopwatch.now == readings.now

@@ -28,6 +28,9 @@ _LONG_SURPRISES_MAX = 2
 """After so many pieces in turn that take much longer than known, all that was known is forgotten. Fewer are
 enough if they hold up barriers: if they take as many slices as above."""
 
+_MUCH_AWAY = 0.1
+"""A thread was without the processor for long if it was for more than this part of its work."""
+
 _OVERFILL = 1.5
 """How full a piece may leave an output queue before the next one is made smaller."""
 
@@ -51,21 +54,29 @@ class Stopwatch:
     """
 
     def __init__(self) -> None:
-        self._reading = self._read()
+        self.now = 0.0
+        """When it was looked at last."""
+        self._cpu_s = 0.0
+        self._waits: int | None = None
+        self.start()
 
     def start(self) -> None:
-        self._reading = self._read()
+        self.now, self._cpu_s, self._waits = perf_counter(), thread_time(), _times_waited()
 
     def lap_s(self) -> float:
-        """Seconds since the start, or the last lap."""
-        began_at, cpu_s, waits = self._reading
-        now_at, cpu_now_s, waits_now = self._reading = self._read()
-        only_worked = waits is not None and waits_now == waits
-        return cpu_now_s - cpu_s if only_worked else now_at - began_at
+        """Seconds since the start, or the last lap.
 
-    def _read(self) -> tuple[float, float, int | None]:
-        """The time, the processor time of this thread, and how often it gave up the processor by itself."""
-        return perf_counter(), thread_time(), _times_waited()
+        Only if the thread was without the processor for long it asks whether that was by itself. That is
+        the dearest of the three readings, so most laps go without.
+        """
+        now, cpu_s = perf_counter(), thread_time()
+        passed_s, worked_s = now - self.now, cpu_s - self._cpu_s
+        self.now, self._cpu_s = now, cpu_s
+        if passed_s - worked_s <= _MUCH_AWAY * worked_s:
+            return worked_s
+        waits, self._waits = self._waits, _times_waited()
+        only_worked = waits is not None and waits == self._waits
+        return worked_s if only_worked else passed_s
 
 
 def _times_waited() -> int | None:
@@ -90,8 +101,8 @@ class TimedPacer:
         self._stopwatch = Stopwatch()
 
     def begin(self) -> None:
-        self._began_at = perf_counter()
         self._stopwatch.start()
+        self._began_at = self._stopwatch.now
 
     def piece(self, *, columns: bool) -> int:
         return (self._columns if columns else self._rows).size
@@ -100,7 +111,7 @@ class TimedPacer:
         took_s = self._stopwatch.lap_s()
         if records:
             (self._columns if columns else self._rows).took(records, max(took_s, 1e-9))
-        return perf_counter() - self._began_at >= self._slice_s
+        return self._stopwatch.now - self._began_at >= self._slice_s
 
 
 class RowPieces:
