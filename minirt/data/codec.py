@@ -7,6 +7,8 @@ the timestamps as int64, little endian. The length of the head keeps Arrow's buf
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -34,6 +36,7 @@ __all__ = [
 _HEAD = struct.Struct("<BBBxI")
 _VERSION = 1
 _ROWS, _COLUMNS = b"RC"
+_END_OF_STREAM_BYTES = 8
 
 
 class RowCodec:
@@ -78,20 +81,34 @@ class RowCodec:
         return Rows(records, list(struct.unpack_from(f"<{count}q", payload, _HEAD.size)))
 
 
-def encode_columns(batch: Columns) -> bytes:
-    """A column batch as bytes, with its schema."""
-    times = batch.timestamps
-    sink = pa.BufferOutputStream()
+def encode_columns(batch: Columns) -> memoryview:
+    """A column batch as bytes that nobody changes any more, with its schema."""
+    times, schema = batch.timestamps, batch.table.schema
     if times is None:
-        sink.write(_HEAD.pack(_COLUMNS, _VERSION, 0, 0))
+        before: tuple[Any, ...] = (_HEAD.pack(_COLUMNS, _VERSION, 0, 0),)
     else:
         _check_lengths(len(times), len(batch))
-        sink.write(_HEAD.pack(_COLUMNS, _VERSION, 1, len(times)))
-        sink.write(np.ascontiguousarray(times, dtype="<i8").tobytes())
+        head = _HEAD.pack(_COLUMNS, _VERSION, 1, len(times))
+        before = head, np.ascontiguousarray(times, dtype="<i8")
+    size = _HEAD.size + (0 if times is None else 8 * len(times)) + _END_OF_STREAM_BYTES
+    size += schema.serialize().size + pa.ipc.get_record_batch_size(batch.table)
+    room = np.empty(size, np.uint8)
+    try:
+        written = _write_columns(pa.FixedSizeBufferWriter(pa.py_buffer(room)), before, batch)
+    except OSError:  # Nobody foretells how large dictionaries are.
+        sink = pa.BufferOutputStream()
+        written = _write_columns(sink, before, batch)
+        room = np.frombuffer(sink.getvalue(), np.uint8)
+    return room.data[:written].toreadonly()
+
+
+def _write_columns(sink: pa.NativeFile, before: Iterable[Any], batch: Columns) -> int:
+    """Returns how many bytes there are."""
+    for part in before:
+        sink.write(part)
     with pa.ipc.new_stream(sink, batch.table.schema) as writer:
         writer.write_batch(batch.table)
-    encoded: bytes = sink.getvalue().to_pybytes()
-    return encoded
+    return int(sink.tell())
 
 
 def decode_columns(payload: bytes | memoryview) -> Columns:

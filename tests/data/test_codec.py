@@ -400,7 +400,7 @@ def test_cut_off_columns_give_a_clean_error() -> None:
 def test_columns_with_a_wrong_number_of_timestamps_are_refused() -> None:
     with pytest.raises(ProtocolError):
         encode_columns(Columns(table(), np.arange(2)))
-    payload = encode_columns(Columns(table(), np.arange(3)))
+    payload = bytes(encode_columns(Columns(table(), np.arange(3))))
     less = payload[:4] + struct.pack("<I", 2) + payload[8:24] + payload[32:]
     with pytest.raises(MalformedDataError, match="2 timestamps for 3 records"):
         decode_columns(less)
