@@ -11,6 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from minirt.data.errors import UnsupportedRecordError
+from minirt.data.picking import picked
 from minirt.data.simple_columns import in_microseconds, in_microseconds_type
 
 
@@ -55,15 +56,15 @@ class Columns:
         return Rows(dicts_of(self.table), timestamps)
 
     def take(self, places: npt.NDArray[np.intp]) -> Columns:
-        """The records at these places, in their order.
+        """The records at these places, in their order; nobody checks that there are any.
 
         Raises UnsupportedRecordError for columns of which Arrow cannot pick values.
         """
         timestamps = None if self.timestamps is None else self.timestamps[places]
-        indices = pa.array(places)
         try:
-            return Columns(self.table.take(indices), timestamps)
+            return Columns(picked(self.table, places), timestamps)
         except pa.ArrowNotImplementedError:
+            indices = pa.array(places)
             columns = [
                 _picked(self.table, place, indices) for place in range(len(self.table.schema))
             ]

@@ -17,7 +17,7 @@ from numba import types
 
 from minirt.data import hashing
 from minirt.data.hashing import U64
-from minirt.kernels.contract import Slots, Table, Targets
+from minirt.kernels.contract import Bits, Slots, Table, Targets
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 Array = TypeVar("Array", bound=npt.NDArray[Any])
@@ -141,6 +141,9 @@ def _own(hashes: Any, owners: Any, targets: Any) -> Any:
             targets[row] = owners[hashes[row] & (groups - np.uint64(1))]
 
 
+_FEW_RECEIVERS = 3
+
+
 @_compiled(*(types.void(_given(t), _written(_I64), _written(_I64)) for t in _TARGET_TYPES))
 def _order(targets: Any, counts: Any, order: Any) -> Any:
     for row in range(len(targets)):
@@ -154,6 +157,33 @@ def _order(targets: Any, counts: Any, order: Any) -> Any:
         receiver = targets[row]
         order[places[receiver]] = row
         places[receiver] += 1
+
+
+@_compiled(*(types.void(_given(t), _written(_I64), _written(_I64)) for t in _TARGET_TYPES))
+def _order_for_few(targets: Any, counts: Any, order: Any) -> Any:
+    # As many passes as receivers: a place that was just written to memory takes long to be read again, as
+    # it would be where most records go to one of few. What a pass writes behind its end the next one
+    # overwrites, so `order` has room for one more.
+    place = np.uint64(0)
+    for receiver in range(len(counts)):
+        first = place
+        for row in range(len(targets)):
+            order[place] = row
+            place += np.uint64(targets[row] == receiver)
+        counts[receiver] = place - first
+
+
+@_compiled(types.void(_given(_U8), _U64, _given(_I64), _written(_U8)))
+def _pick_bits(bits: Any, first: Any, rows: Any, picked: Any) -> Any:
+    three, seven, one = np.uint64(3), np.uint64(7), np.uint64(1)
+    for byte in range(len(picked)):
+        packed = np.uint64(0)
+        for place in range(8 * byte, min(8 * byte + 8, len(rows))):
+            bit = first + np.uint64(rows[place])
+            packed |= ((np.uint64(bits[bit >> three]) >> (bit & seven)) & one) << np.uint64(
+                place & 7
+            )
+        picked[byte] = packed
 
 
 @_compiled(_U64(_given(_I32), _given(_U64), _U64, _U64))
@@ -220,6 +250,30 @@ def _newest(slots: Any, rows: Any, newest: Any) -> Any:
     return count
 
 
+_LANES = 8
+
+
+@_compiled(types.void(_given(types.boolean), _written(_I32), _I32, types.Array(_I64, 2, "C")))
+def _renumber(chosen: Any, numbers: Any, number: Any, counts: Any) -> Any:
+    # Few places are chosen, or which ones cannot be foretold: so eight are passed over at once, or none is
+    # branched for. Each lane has counts of its own, as one that was just written takes long to be read.
+    whole = len(chosen) - len(chosen) % _LANES
+    for first in range(0, whole, _LANES):
+        any = False
+        for lane in range(_LANES):
+            any |= chosen[first + lane]
+        if any:
+            for lane in range(_LANES):
+                place = first + lane
+                had = numbers[place]
+                counts[lane, had + 1] += chosen[place]
+                numbers[place] = number if chosen[place] else had
+    for place in range(whole, len(chosen)):
+        counts[0, numbers[place] + 1] += chosen[place]
+        if chosen[place]:
+            numbers[place] = number
+
+
 def mix(values: U64, kind: int) -> U64:
     hashes = np.empty(len(values), np.uint64)
     _mix_all(_plain(values), np.uint64(kind), hashes)
@@ -258,9 +312,15 @@ def targets(hashes: U64, owners: Targets) -> Targets:
 
 
 def order(targets: Targets, receivers: int) -> tuple[Slots, npt.NDArray[np.intp]]:
-    counts, order = np.zeros(receivers, np.intp), np.empty(len(targets), np.intp)
-    _order(targets, counts, order)
-    return order, counts
+    counts, order = np.zeros(receivers, np.intp), np.empty(len(targets) + 1, np.intp)
+    (_order_for_few if receivers <= _FEW_RECEIVERS else _order)(targets, counts, order)
+    return order[:-1], counts
+
+
+def pick_bits(bits: npt.NDArray[np.uint8], start: int, rows: Slots) -> Bits:
+    picked = np.empty(-(-len(rows) // 8), np.uint8)
+    _pick_bits(bits, np.uint64(start), rows, picked)
+    return picked
 
 
 def find(table: Table, known: U64, hashes: U64) -> Slots:
@@ -288,6 +348,15 @@ def add_up(
 def newest(slots: Slots, rows: Slots) -> Slots:
     newest = np.empty(len(slots), np.intp)
     return newest[: _newest(slots, rows, newest)]
+
+
+def renumber(
+    chosen: npt.NDArray[np.bool_], numbers: npt.NDArray[np.int32], number: int, kinds: int
+) -> Slots:
+    counts = np.zeros((_LANES, kinds + 1), np.intp)
+    _renumber(chosen, numbers, np.int32(number), counts)
+    total: Slots = counts.sum(axis=0)[1:]
+    return total
 
 
 def _plain(array: Array) -> Array:

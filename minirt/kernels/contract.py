@@ -19,6 +19,8 @@ Targets = npt.NDArray[np.integer[Any]]
 Table = npt.NDArray[np.int32]
 """Of a length that is a power of two: slots at the places of their hashes, EMPTY elsewhere."""
 
+Bits = npt.NDArray[np.uint8]
+
 EMPTY = -1
 
 
@@ -57,6 +59,12 @@ class Kernels(Protocol):
     def order(self, targets: Targets, receivers: int) -> tuple[Slots, npt.NDArray[np.intp]]:
         """The records by ascending receiver, those of one in their order; how many each receiver gets."""
 
+    def pick_bits(self, bits: npt.NDArray[np.uint8], start: int, rows: Slots) -> Bits:
+        """The bits of these rows, in their order; `start` is the place of that of row 0.
+
+        Bits are packed as Arrow does it, the first one lowest. Those behind the last one are 0.
+        """
+
     def find(self, table: Table, known: U64, hashes: U64) -> Slots:
         """The slot of each hash; EMPTY for those that are not in the table."""
 
@@ -84,3 +92,15 @@ class Kernels(Protocol):
 
     def newest(self, slots: Slots, rows: Slots) -> Slots:
         """Each slot once, where it comes last. `rows` has room for each slot, and is overwritten."""
+
+    def renumber(
+        self,
+        chosen: npt.NDArray[np.bool_],
+        numbers: npt.NDArray[np.int32],
+        number: int,
+        kinds: int,
+    ) -> Slots:
+        """Give each chosen place this number; how many of them had each number below `kinds` before.
+
+        Numbers are below `kinds`, or -1, which is not counted. There may be more of them than places.
+        """

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from minirt.data.hashing import U64, hash_tuples
 from minirt.data.hashing import hash_buffer as hash_pieces
 from minirt.data.hashing import mix_array as mix
-from minirt.kernels.contract import EMPTY, Slots, Table, Targets
+from minirt.kernels.contract import EMPTY, Bits, Slots, Table, Targets
 
 __all__ = [
     "add",
@@ -28,6 +28,8 @@ __all__ = [
     "mix",
     "newest",
     "order",
+    "pick_bits",
+    "renumber",
     "same_pieces",
     "targets",
 ]
@@ -69,6 +71,10 @@ def order(targets: Targets, receivers: int) -> tuple[Slots, npt.NDArray[np.intp]
     if counts.max(initial=0) == len(targets):
         return np.arange(len(targets)), counts
     return np.argsort(targets, kind="stable"), counts
+
+
+def pick_bits(bits: npt.NDArray[np.uint8], start: int, rows: Slots) -> Bits:
+    return np.packbits(np.unpackbits(bits, bitorder="little")[start + rows], bitorder="little")
 
 
 def find(table: Table, known: U64, hashes: U64) -> Slots:
@@ -143,6 +149,15 @@ def newest(slots: Slots, rows: Slots) -> Slots:
     rows[slots] = own
     last: Slots = slots[rows[slots] == own]
     return last
+
+
+def renumber(
+    chosen: npt.NDArray[np.bool_], numbers: npt.NDArray[np.int32], number: int, kinds: int
+) -> Slots:
+    places = np.flatnonzero(chosen)
+    counts: Slots = np.bincount(numbers[places] + 1, minlength=kinds + 1)[1:]
+    numbers[places] = number
+    return counts
 
 
 def _claim(table: Table, places: Slots) -> npt.NDArray[np.bool_]:

@@ -188,13 +188,12 @@ class ArraySlots:
         if contents is None or not total:
             return None
         self._complete_frozen()
-        waiting = np.zeros(self.used, np.bool_)
-        waiting[self._segments.next()] = True
+        waiting = self._segments.next()
         gone = partial(self._gone, expired) if self._gone_count or expired is not None else None
         # If nothing older counts any more, nobody has to be told.
         tells_gone = gone is not None and not waiting.all()
         copy = partial(self._stored, contents, self._timed, gone, tells_gone)
-        frozen = FrozenSlots(waiting, copy)
+        frozen = FrozenSlots(waiting.copy(), copy)
         if total <= segments.STRETCH_MIN:
             return pack_table(frozen.pieces(), total)
         self._frozen = weakref.ref(frozen)

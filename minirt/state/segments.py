@@ -17,6 +17,7 @@ from collections.abc import Iterator
 import numpy as np
 import numpy.typing as npt
 
+from minirt.kernels.choice import kernels
 from minirt.kernels.contract import Slots
 from minirt.state.numbers import Mask, enlarged
 from minirt.state.slot_arrays import FIRST_ROOM
@@ -44,7 +45,8 @@ class Segments:
         self._sizes: list[int] = []
         """By segment, how many slots it holds the newest version of; a number with none is free."""
         self._paths: dict[int, str] = {}
-        self._handed_over: tuple[int, Slots | slice] | None = None
+        self._handed_over: tuple[int, Mask] | None = None
+        """The number of the newest segment and the slots that it holds."""
         self._stretch_from = 0
 
     def make_room(self, count: int) -> None:
@@ -61,33 +63,37 @@ class Segments:
         """These slots differ from what is stored of them."""
         self._changed[slots] = True
 
-    def next(self) -> Slots | slice:
-        """The slots to be written by a snapshot, ascending; they count as handed over.
-
-        Returns a slice if it hands over all slots, which costs a tenth of the work.
-        """
+    def next(self) -> Mask:
+        """Which slots a snapshot is to write; they count as handed over."""
         self._take_back()
         changed = self._changed[: self._count]
         for stretch in self._next_stretches(int(np.count_nonzero(changed))):
             changed[stretch] = True
-        slots = slice(0, self._count) if changed.all() else np.flatnonzero(changed)
-        self.hand_over(slots)
-        return slots
+        chosen = changed.copy()
+        self._replace(chosen)
+        return chosen
 
-    def hand_over(self, slots: Slots | slice) -> None:
-        """Note that a new segment holds these slots, so that older segments are out of date for them."""
+    def hand_over(self, slots: Slots) -> None:
+        """Note that a new segment holds these slots, so that older ones are out of date for them."""
         self._take_back()
-        if isinstance(slots, slice):
-            self._sizes, written = [0] * len(self._sizes), self._count
-        else:
-            replaced, written = self._segment[slots], len(slots)
-            counts = np.bincount(replaced[replaced != _NOWHERE], minlength=len(self._sizes))
-            self._sizes = [size - int(n) for size, n in zip(self._sizes, counts, strict=True)]
+        chosen = np.zeros(self._count, np.bool_)
+        chosen[slots] = True
+        self._replace(chosen)
+
+    def _replace(self, chosen: Mask) -> None:
+        """A new segment holds these slots."""
         number = self._free_number()
-        self._segment[slots] = number
+        written = int(np.count_nonzero(chosen))
+        if written == self._count:
+            self._segment[:written] = number
+            self._sizes = [0] * len(self._sizes)
+        else:
+            counts = kernels().renumber(chosen, self._segment, number, len(self._sizes))
+            self._sizes = [size - int(n) for size, n in zip(self._sizes, counts, strict=True)]
         self._sizes[number] = written
-        self._changed[slots] = False
-        self._handed_over = (number, slots)
+        changed = self._changed[: self._count]
+        np.greater(changed, chosen, out=changed)
+        self._handed_over = (number, chosen)
 
     def stored(self, path: str) -> None:
         """Note that this file holds the slots that were handed over last."""
@@ -102,7 +108,8 @@ class Segments:
 
     def _take_back(self) -> None:
         if self._handed_over is not None:
-            self._changed[self._handed_over[1]] = True
+            _, chosen = self._handed_over
+            self._changed[: len(chosen)] |= chosen
             self._handed_over = None
 
     def _next_stretches(self, changes: int) -> Iterator[slice]:

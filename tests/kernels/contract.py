@@ -90,6 +90,23 @@ def check_order(kernels: Any, values: Sequence[int]) -> None:
         assert counts.tolist() == [chosen.count(receiver) for receiver in range(receivers)]
 
 
+def rows_of(values: Sequence[int], count: int) -> Any:
+    """Rows, some more than once and some not at all, of which each eight are drawn from all."""
+    return np.array([value % max(1, count) for value in values] if count else [], np.intp)
+
+
+def check_pick_bits(kernels: Any, values: Sequence[int]) -> None:
+    bits = [bool(value >> 3 & 1) for value in values]
+    rows = rows_of(values, len(bits))
+    for start in (0, 3, 8):
+        packed = np.packbits([True] * start + bits + [True], bitorder="little")
+        packed.flags.writeable = False
+        picked = kernels.pick_bits(packed, start, rows)
+        expected = np.packbits(np.array([bits[row] for row in rows], bool), bitorder="little")
+        assert picked.dtype == np.uint8
+        assert picked.tolist() == expected.tolist()
+
+
 def check_table(kernels: Any, values: Sequence[int]) -> None:
     """Adds the hashes in two parts, with a key between that has a slot and is in no table, then moves to
     a larger table."""
@@ -141,6 +158,18 @@ def check_newest(kernels: Any, values: Sequence[int]) -> None:
     assert kernels.newest(slots, rows).tolist() == sorted(last, key=last.__getitem__)
 
 
+def check_renumber(kernels: Any, values: Sequence[int]) -> None:
+    for one_in in (2, 40):
+        chosen = np.array([value // 6 % one_in == 0 for value in values], np.bool_)
+        numbers = np.array([*(value % 6 - 1 for value in values), 3, 3], np.int32)
+        before = numbers.tolist()
+        counts = kernels.renumber(chosen, numbers, 5, 6)
+        had = [number for number, one in zip(before, chosen, strict=False) if one]
+        assert counts.tolist() == [had.count(number) for number in range(6)]
+        expected = [5 if one else number for number, one in zip(before, chosen, strict=False)]
+        assert numbers.tolist() == [*expected, 3, 3]
+
+
 CHECKS: dict[str, tuple[Callable[..., None], st.SearchStrategy[Any]]] = {
     "mix": (check_mix, NUMBERS),
     "hash_pieces": (check_hash_pieces, st.lists(st.binary(max_size=20))),
@@ -148,11 +177,13 @@ CHECKS: dict[str, tuple[Callable[..., None], st.SearchStrategy[Any]]] = {
     "hash_tuples": (check_hash_tuples, NUMBERS),
     "targets": (check_targets, NUMBERS),
     "order": (check_order, NUMBERS),
+    "pick_bits": (check_pick_bits, NUMBERS),
     "find": (check_table, NUMBERS | FEW),
     "add": (check_table, NUMBERS | FEW),
     "enlist": (check_table, NUMBERS | FEW),
     "add_up": (check_add_up, NUMBERS),
     "newest": (check_newest, NUMBERS | FEW),
+    "renumber": (check_renumber, NUMBERS),
 }
 """The check of each kernel, and what it is to be tried with."""
 
@@ -169,12 +200,16 @@ def wrong_in_one_lane(kernels: Any, name: str) -> Any:
         if name == "add_up":
             given[0][given[2][7::8]] += 1
             return made
+        if name == "renumber":
+            given[1][7::8] += 1
+            return made
         if name == "enlist":
             table = given[0]
             table[np.flatnonzero(table != EMPTY)[7::8]] = EMPTY
             return made
-        array = made[0] if isinstance(made, tuple) else made
-        array[7::8] ^= array.dtype.type(1)
-        return made
+        first, *others = made if isinstance(made, tuple) else (made,)
+        first = first.copy()  # Arrow's are read-only.
+        first[7::8] ^= first.dtype.type(1)
+        return (first, *others) if others else first
 
     return SimpleNamespace(**{each: getattr(kernels, each) for each in CHECKS} | {name: wrong})

@@ -38,7 +38,7 @@ class Model:
 
     def snapshot(self, *, stored: bool) -> int:
         """Check what a restore would find; how many slots were written."""
-        slots = np.arange(len(self.versions))[self.segments.next()]
+        slots = np.flatnonzero(self.segments.next())
         self.number += 1
         path = f"{self.number:05}"
         written = {slot: self.versions[slot] for slot in slots.tolist()}
