@@ -35,6 +35,8 @@ __all__ = [
 ]
 
 _FIRST_CLAIM = EMPTY - 1
+_FEW_RECEIVERS = 3
+"""Of so many, a pass for each takes less than sorting."""
 
 
 def same_pieces(
@@ -67,10 +69,10 @@ def targets(hashes: U64, owners: Targets) -> Targets:
 
 
 def order(targets: Targets, receivers: int) -> tuple[Slots, npt.NDArray[np.intp]]:
-    counts = np.bincount(targets, minlength=receivers)
-    if counts.max(initial=0) == len(targets):
-        return np.arange(len(targets)), counts
-    return np.argsort(targets, kind="stable"), counts
+    if receivers <= _FEW_RECEIVERS:
+        rows = [np.flatnonzero(targets == receiver) for receiver in range(receivers)]
+        return np.concatenate(rows), np.array([*map(len, rows)])
+    return np.argsort(targets, kind="stable"), np.bincount(targets, minlength=receivers)
 
 
 def pick_bits(bits: npt.NDArray[np.uint8], start: int, rows: Slots) -> Bits:
