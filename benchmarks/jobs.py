@@ -115,8 +115,9 @@ def _numbers() -> Maker:
 def _keyed_pass(env: rt.Environment, work: Work) -> CheckSink:
     """Two columns of int64 through one shuffle, and nothing else."""
     sink = CheckSink(_count_and_sum("v0"))
-    stream = env.source(IndexSource(work.records, partial(numbered, work.keys, 1)), uid="numbers")
-    stream.key_by("k").sink(sink, uid="out")
+    schema = pa.schema([("k", pa.int64()), ("v0", pa.int64())])
+    source = IndexSource(work.records, partial(numbered, work.keys, 1), schema)
+    env.source(source, uid="numbers").key_by("k").sink(sink, uid="out")
     return sink
 
 

@@ -95,7 +95,7 @@ PEERS: Mapping[str, System] = {
             MINIRT,
             name="minirt-numpy",
             command=(*MINIRT.command, "kernels=numpy"),
-            works=_COLUMN_WORKS,
+            works=_COLUMN_WORKS | _works("keyed-pass"),
         ),
         replace(
             MINIRT,

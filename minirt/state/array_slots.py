@@ -33,6 +33,7 @@ from minirt.state.array_layout import (
     pack_table,
     part,
     part_of,
+    total_of,
 )
 from minirt.state.array_moves import Move
 from minirt.state.frozen import FrozenSlots
@@ -214,9 +215,12 @@ class ArraySlots:
         Raises MalformedDataError, and ConfigurationError if it was taken with other aggregates.
         """
         loaded = []
+        total = total_of(data)
         for stored in unpack_columns(ARRAY_TABLE, data):
             self._check_columns(stored)
-            if groups is not None:
+            if groups is None:
+                self._reserve(total)
+            else:
                 routing = self._key_arrays(stored)[: self._routing]
                 group = group_columns(routing, max_parallelism)
                 mine = np.flatnonzero((group >= groups.start) & (group < groups.stop))
@@ -268,6 +272,13 @@ class ArraySlots:
         frozen = self._frozen()
         if frozen is not None:
             frozen.complete()
+
+    def _reserve(self, count: int) -> None:
+        contents = self._contents
+        if contents is not None:
+            contents.index.reserve(count)
+            for held in (*contents.accumulators, self._marks):
+                held.reserve(count)
 
     def _check_columns(self, stored: pa.RecordBatch) -> None:
         found = {part(name) for name in stored.schema.names}

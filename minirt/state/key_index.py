@@ -76,6 +76,11 @@ class KeyIndex:
             column.begin(room, other)
             yield
 
+    def reserve(self, count: int) -> None:
+        """There will be so many keys soon: have the table be made once for all of them."""
+        if count > self._count:
+            self._make_room(count - self._count)
+
     def change_type(self, place: int, type: pa.DataType) -> None:
         """Give a column that has held nothing but nulls a type; the hash of null is that of every type."""
         self._types[place] = type

@@ -32,11 +32,15 @@ class SlotArrays:
         before = self._count
         if count <= before:
             return
-        if count > len(self._arrays[0]):
-            self._arrays = [enlarged(array, before, count) for array in self._arrays]
+        self.reserve(count)
         for array, fill in zip(self._arrays, self._fills, strict=True):
             array[before:count] = fill
         self._count = count
+
+    def reserve(self, count: int) -> None:
+        """So many slots are to be used soon: have no array grow several times until then."""
+        if count > len(self._arrays[0]):
+            self._arrays = [enlarged(array, self._count, count) for array in self._arrays]
 
     def clear(self, slots: Slots) -> None:
         """These slots are as if nothing had been added."""
