@@ -7,6 +7,7 @@ what state adds to a checkpoint. Between two checkpoints a given share of the ke
 from __future__ import annotations
 
 import argparse
+import sys
 import tempfile
 import time
 from collections.abc import Sequence
@@ -19,6 +20,7 @@ import pyarrow as pa
 
 import minirt as rt
 from benchmarks.measure import milliseconds, print_rows
+from minirt.kernels.choice import AUTO, choose_kernels
 from minirt.protocol.checkpoint_paths import CheckpointPaths
 from minirt.protocol.manifest import ManifestKey, Reference, SnapshotRef
 from minirt.state.array_table import ArrayTable
@@ -134,6 +136,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--rounds", type=int, default=20, help="checkpoints of each case")
     parser.add_argument("--json", help="write the rows to this file, - for standard output")
     options = parser.parse_args(arguments)
+    print(f"kernels: {choose_kernels(AUTO).name}", file=sys.stderr)
     rows = []
     for case in CASES:
         with tempfile.TemporaryDirectory() as folder:

@@ -42,13 +42,20 @@ def works() -> Mapping[str, Work]:
     rows = np.arange(RECORDS)
     owners = np.repeat(np.arange(2, dtype=np.uint8), 64)
     targets = owners[numbers % np.uint64(128)]
+    targets_of_8 = (numbers % np.uint64(8)).astype(np.uint8)
+    picks = rng.permutation(RECORDS)
+    chosen = rng.random(RECORDS) < 0.36
+    segments = rng.integers(0, 6, RECORDS, np.int32)
     found: dict[str, Work] = {
         "mix": lambda k: k.mix(numbers, hashing.INT),
         "hash_pieces, 13 bytes": lambda k: k.hash_pieces(text, offsets, hashing.TEXT),
         "same_pieces, 13 bytes": lambda k: k.same_pieces(text, offsets, rows, text, offsets),
         "hash_tuples of 2": lambda k: k.hash_tuples([numbers, numbers], RECORDS),
         "targets": lambda k: k.targets(numbers, owners),
-        "order": lambda k: k.order(targets, 2),
+        "order, 2 receivers": lambda k: k.order(targets, 2),
+        "order, 8 receivers": lambda k: k.order(targets_of_8, 8),
+        "pick_bits": lambda k: k.pick_bits(text, 3, picks),
+        "renumber, 36 % of them": lambda k: k.renumber(chosen, segments, 5, 6),
     }
     for name, count in KEYS.items():
         table, known = table_of(count)
