@@ -43,7 +43,6 @@ def works() -> Mapping[str, Work]:
     owners = np.repeat(np.arange(2, dtype=np.uint8), 64)
     targets = owners[numbers % np.uint64(128)]
     targets_of_8 = (numbers % np.uint64(8)).astype(np.uint8)
-    picks = rng.permutation(RECORDS)
     chosen = rng.random(RECORDS) < 0.36
     segments = rng.integers(0, 6, RECORDS, np.int32)
     found: dict[str, Work] = {
@@ -54,7 +53,6 @@ def works() -> Mapping[str, Work]:
         "targets": lambda k: k.targets(numbers, owners),
         "order, 2 receivers": lambda k: k.order(targets, 2),
         "order, 8 receivers": lambda k: k.order(targets_of_8, 8),
-        "pick_bits": lambda k: k.pick_bits(text, 3, picks),
         "renumber, 36 % of them": lambda k: k.renumber(chosen, segments, 5, 6),
     }
     for name, count in KEYS.items():

@@ -1,13 +1,11 @@
-"""Picks rows of columns. Arrow does it, and kernels where it takes many times as long: at nulls."""
+"""Picks rows of columns. Arrow does it, but for nulls, with which it takes ten times as long."""
 
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from minirt.kernels.choice import kernels
 from minirt.kernels.contract import Slots
 
 _MANY = 4096
@@ -51,6 +49,8 @@ def _picked_apart(column: pa.Array, rows: Slots, indices: pa.Array) -> pa.Array:
     valid, values = column.buffers()
     bare = pa.Array.from_buffers(column.type, len(column), [None, values], offset=column.offset)
     taken = pc.take(bare, indices, boundscheck=False).buffers()[1]
-    bits: npt.NDArray[np.uint8] = np.frombuffer(valid, np.uint8)
-    picked_bits = pa.py_buffer(kernels().pick_bits(bits, column.offset, rows))
-    return pa.Array.from_buffers(column.type, len(rows), [picked_bits, taken])
+    first, skipped = divmod(column.offset, 8)
+    packed, count = np.frombuffer(valid, np.uint8, offset=first), skipped + len(column)
+    bits = np.unpackbits(packed, count=count, bitorder="little")
+    picked_bits = np.packbits(bits[skipped + rows], bitorder="little")
+    return pa.Array.from_buffers(column.type, len(rows), [pa.py_buffer(picked_bits), taken])

@@ -17,7 +17,7 @@ from numba import types
 
 from minirt.data import hashing
 from minirt.data.hashing import U64
-from minirt.kernels.contract import Bits, Slots, Table, Targets
+from minirt.kernels.contract import Slots, Table, Targets
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 Array = TypeVar("Array", bound=npt.NDArray[Any])
@@ -173,19 +173,6 @@ def _order_for_few(targets: Any, counts: Any, order: Any) -> Any:
         counts[receiver] = place - first
 
 
-@_compiled(types.void(_given(_U8), _U64, _given(_I64), _written(_U8)))
-def _pick_bits(bits: Any, first: Any, rows: Any, picked: Any) -> Any:
-    three, seven, one = np.uint64(3), np.uint64(7), np.uint64(1)
-    for byte in range(len(picked)):
-        packed = np.uint64(0)
-        for place in range(8 * byte, min(8 * byte + 8, len(rows))):
-            bit = first + np.uint64(rows[place])
-            packed |= ((np.uint64(bits[bit >> three]) >> (bit & seven)) & one) << np.uint64(
-                place & 7
-            )
-        picked[byte] = packed
-
-
 @_compiled(_U64(_given(_I32), _given(_U64), _U64, _U64))
 def _place(table: Any, known: Any, hash: Any, shift: Any) -> Any:
     """Where a hash is, or the empty place where it belongs."""
@@ -315,12 +302,6 @@ def order(targets: Targets, receivers: int) -> tuple[Slots, npt.NDArray[np.intp]
     counts, order = np.zeros(receivers, np.intp), np.empty(len(targets) + 1, np.intp)
     (_order_for_few if receivers <= _FEW_RECEIVERS else _order)(targets, counts, order)
     return order[:-1], counts
-
-
-def pick_bits(bits: npt.NDArray[np.uint8], start: int, rows: Slots) -> Bits:
-    picked = np.empty(-(-len(rows) // 8), np.uint8)
-    _pick_bits(bits, np.uint64(start), rows, picked)
-    return picked
 
 
 def find(table: Table, known: U64, hashes: U64) -> Slots:

@@ -19,8 +19,6 @@ Targets = npt.NDArray[np.integer[Any]]
 Table = npt.NDArray[np.int32]
 """Of a length that is a power of two: slots at the places of their hashes, EMPTY elsewhere."""
 
-Bits = npt.NDArray[np.uint8]
-
 EMPTY = -1
 
 
@@ -58,12 +56,6 @@ class Kernels(Protocol):
 
     def order(self, targets: Targets, receivers: int) -> tuple[Slots, npt.NDArray[np.intp]]:
         """The records by ascending receiver, those of one in their order; how many each receiver gets."""
-
-    def pick_bits(self, bits: npt.NDArray[np.uint8], start: int, rows: Slots) -> Bits:
-        """The bits of these rows, in their order; `start` is the place of that of row 0.
-
-        Bits are packed as Arrow does it, the first one lowest. Those behind the last one are 0.
-        """
 
     def find(self, table: Table, known: U64, hashes: U64) -> Slots:
         """The slot of each hash; EMPTY for those that are not in the table."""

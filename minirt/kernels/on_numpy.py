@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from minirt.data.hashing import U64, hash_tuples
 from minirt.data.hashing import hash_buffer as hash_pieces
 from minirt.data.hashing import mix_array as mix
-from minirt.kernels.contract import EMPTY, Bits, Slots, Table, Targets
+from minirt.kernels.contract import EMPTY, Slots, Table, Targets
 
 __all__ = [
     "add",
@@ -28,7 +28,6 @@ __all__ = [
     "mix",
     "newest",
     "order",
-    "pick_bits",
     "renumber",
     "same_pieces",
     "targets",
@@ -73,10 +72,6 @@ def order(targets: Targets, receivers: int) -> tuple[Slots, npt.NDArray[np.intp]
         rows = [np.flatnonzero(targets == receiver) for receiver in range(receivers)]
         return np.concatenate(rows), np.array([*map(len, rows)])
     return np.argsort(targets, kind="stable"), np.bincount(targets, minlength=receivers)
-
-
-def pick_bits(bits: npt.NDArray[np.uint8], start: int, rows: Slots) -> Bits:
-    return np.packbits(np.unpackbits(bits, bitorder="little")[start + rows], bitorder="little")
 
 
 def find(table: Table, known: U64, hashes: U64) -> Slots:

@@ -1,4 +1,4 @@
-"""Rows that are picked of columns and dealt to receivers: by kernels or not, they are what Arrow says."""
+"""Rows that are picked of columns, and dealt to receivers, are those that Arrow picks."""
 
 from __future__ import annotations
 
@@ -66,8 +66,8 @@ def _few_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(picking, "_MANY", FEW)
 
 
-@pytest.fixture(params=sorted(IMPLEMENTATIONS), autouse=True)
-def _kernels(request: pytest.FixtureRequest) -> Iterator[None]:
+@pytest.fixture(params=sorted(IMPLEMENTATIONS))
+def kernels_in_use(request: pytest.FixtureRequest) -> Iterator[None]:
     before = choice.chosen()
     choose_kernels(request.param)
     yield
@@ -129,6 +129,7 @@ def test_nulls_are_picked_apart_where_values_have_one_width(
     assert not apart
 
 
+@pytest.mark.usefixtures("kernels_in_use")
 @pytest.mark.parametrize("receivers", [1, 2, 3, 4, 128, 300])
 @given(data=st.data())
 def test_each_receiver_gets_its_records_in_their_order(receivers: int, data: st.DataObject) -> None:

@@ -90,23 +90,6 @@ def check_order(kernels: Any, values: Sequence[int]) -> None:
         assert counts.tolist() == [chosen.count(receiver) for receiver in range(receivers)]
 
 
-def rows_of(values: Sequence[int], count: int) -> Any:
-    """Rows, some more than once and some not at all, of which each eight are drawn from all."""
-    return np.array([value % max(1, count) for value in values] if count else [], np.intp)
-
-
-def check_pick_bits(kernels: Any, values: Sequence[int]) -> None:
-    bits = [bool(value >> 3 & 1) for value in values]
-    rows = rows_of(values, len(bits))
-    for start in (0, 3, 8):
-        packed = np.packbits([True] * start + bits + [True], bitorder="little")
-        packed.flags.writeable = False
-        picked = kernels.pick_bits(packed, start, rows)
-        expected = np.packbits(np.array([bits[row] for row in rows], bool), bitorder="little")
-        assert picked.dtype == np.uint8
-        assert picked.tolist() == expected.tolist()
-
-
 def check_table(kernels: Any, values: Sequence[int]) -> None:
     """Adds the hashes in two parts, with a key between that has a slot and is in no table, then moves to
     a larger table."""
@@ -177,7 +160,6 @@ CHECKS: dict[str, tuple[Callable[..., None], st.SearchStrategy[Any]]] = {
     "hash_tuples": (check_hash_tuples, NUMBERS),
     "targets": (check_targets, NUMBERS),
     "order": (check_order, NUMBERS),
-    "pick_bits": (check_pick_bits, NUMBERS),
     "find": (check_table, NUMBERS | FEW),
     "add": (check_table, NUMBERS | FEW),
     "enlist": (check_table, NUMBERS | FEW),
