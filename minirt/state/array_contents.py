@@ -82,6 +82,12 @@ class Contents:
         self.accumulators[place] = held
         self.value_types[place], self.result_types[place] = type, result
 
+    def reserve(self, count: int) -> None:
+        """Make room at once for so many keys, which are to come soon."""
+        self.index.reserve(count)
+        for held in self.accumulators:
+            held.reserve(count)
+
     def change_key_type(self, place: int, type: pa.DataType) -> None:
         """A key column that was null so far turns out to be of this type."""
         self.key_types[place] = type

@@ -218,9 +218,9 @@ class ArraySlots:
         total = total_of(data)
         for stored in unpack_columns(ARRAY_TABLE, data):
             self._check_columns(stored)
-            if groups is None:
-                self._reserve(total)
-            else:
+            if groups is None and self._contents is not None:
+                self._contents.reserve(total)
+            elif groups is not None:
                 routing = self._key_arrays(stored)[: self._routing]
                 group = group_columns(routing, max_parallelism)
                 mine = np.flatnonzero((group >= groups.start) & (group < groups.stop))
@@ -272,13 +272,6 @@ class ArraySlots:
         frozen = self._frozen()
         if frozen is not None:
             frozen.complete()
-
-    def _reserve(self, count: int) -> None:
-        contents = self._contents
-        if contents is not None:
-            contents.index.reserve(count)
-            for held in (*contents.accumulators, self._marks):
-                held.reserve(count)
 
     def _check_columns(self, stored: pa.RecordBatch) -> None:
         found = {part(name) for name in stored.schema.names}
