@@ -15,10 +15,11 @@ from hypothesis import strategies as st
 import minirt as rt
 from minirt.data.errors import UnsupportedRecordError
 from minirt.state import frozen, segments
+from minirt.state.array_layout import ARRAY_TABLE
 from minirt.state.array_table import ArrayTable
 from minirt.state.frozen import FrozenKeys, FrozenSlots
 from minirt.state.keyed import KeyedState
-from minirt.state.sections import section_bytes
+from minirt.state.sections import section_bytes, unpack_columns
 
 SLOTS = 30
 CHANGES = st.lists(st.integers(0, SLOTS - 1), min_size=1, max_size=6)
@@ -152,3 +153,23 @@ def test_a_value_that_cannot_be_stored_is_named_when_the_snapshot_is_made() -> N
     section = state.snapshot()["t"]
     with pytest.raises(UnsupportedRecordError, match=r"state 't' cannot be stored: .*object"):
         section_bytes(section)
+
+
+def test_what_was_copied_for_a_snapshot_that_is_given_up_is_in_the_next_one() -> None:
+    table = ArrayTable(("k",), [rt.Sum("v")], "test")
+
+    def stored_keys(*, path: str | None) -> set[int]:
+        section = table.snapshot()
+        assert section is not None
+        batches = unpack_columns(ARRAY_TABLE, section_bytes(section))
+        if path is not None:
+            table.on_stored(path)
+        return {key for batch in batches for key in batch.column(0).to_pylist()}
+
+    table.add(pa.record_batch({"k": range(1000), "v": range(1000)}), None)
+    assert stored_keys(path="00001") == {*range(1000)}
+    changed = [*range(0, 1000, 10)]
+    table.add(pa.record_batch({"k": changed, "v": changed}), None)
+    for path in (None, None, "00002"):
+        assert stored_keys(path=path) >= {*changed}
+    assert len(stored_keys(path=None)) < 100
