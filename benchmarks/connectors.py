@@ -2,17 +2,19 @@
 
 `append` writes columns to a new PostgreSQL table, `changes` reads what was done to one, and `delta` and
 `iceberg` time commits of so many files to a table that has as many. `json-lines` writes bids of NexMark
-into memory, as columns and as rows.
+into memory, and `json-lines-read` reads a file of them, each as columns and as rows.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import io
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,6 +23,7 @@ import pyarrow as pa
 import minirt as rt
 from benchmarks.index_source import IndexSource
 from benchmarks.measure import milliseconds, print_rows, run
+from benchmarks.servers import postgres_server
 from minirt.data.batch import Columns
 from minirt.io.base import Committable, CommitterContext, Sink, SinkContext, SinkIdentity
 from minirt.laboratory.nexmark.generator import generator
@@ -108,8 +111,7 @@ def iceberg(files: int, commits: int) -> dict[str, Any]:
 
 def json_lines(records: int) -> dict[str, Any]:
     """CPU time of a record, from columns and from rows, in batches of 1,000."""
-    bids = generator(Workload()).events("bid", 0, 10_000)
-    batches = [Columns(bids.slice(start, 1000)) for start in range(0, bids.num_rows - 999, 1000)]
+    batches = _bids()
     rounds = max(1, records // (1000 * len(batches)))
     encoding = rt.JsonlSink("unused").encoding("benchmark")
     row: dict[str, Any] = {"case": "json-lines"}
@@ -122,6 +124,39 @@ def json_lines(records: int) -> dict[str, Any]:
         took_s = time.process_time() - began
         row[f"{form}_cpu_ns"] = round(took_s / (rounds * 1000 * len(batches)) * 1e9)
     return row
+
+
+def json_lines_read(records: int) -> dict[str, Any]:
+    """CPU time of a record of a file, as columns and as rows, by the reader of the source alone."""
+    batches = _bids()
+    rounds = max(1, records // (1000 * len(batches)))
+    row: dict[str, Any] = {"case": "json-lines-read"}
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "bids.jsonl"
+        with path.open("wb") as file:
+            encoder = rt.JsonlSink("unused").encoding("benchmark")(file)
+            for _ in range(rounds):
+                for batch in batches:
+                    encoder.write(batch)
+        for form, schema in (("columns", batches[0].table.schema), ("rows", None)):
+            source = rt.JsonlSource(path, schema=schema)
+            read, began = 0, time.process_time()
+            for split in source.plan_splits(1):
+                reader = source.open_split(split, None)
+                while (batch := reader.read()) is not None:
+                    read += len(batch)
+                reader.close()
+            took_s = time.process_time() - began
+            assert read == rounds * 1000 * len(batches)
+            row[f"{form}_cpu_ns"] = round(took_s / read * 1e9)
+    row["columns_are_faster"] = round(row["rows_cpu_ns"] / row["columns_cpu_ns"], 1)
+    return row
+
+
+def _bids() -> list[Columns]:
+    """Batches of 1,000."""
+    bids = generator(Workload()).events("bid", 0, 10_000)
+    return [Columns(bids.slice(start, 1000)) for start in range(0, bids.num_rows - 999, 1000)]
 
 
 def _commits(sink: Sink, files: int, commits: int) -> dict[str, Any]:
@@ -184,10 +219,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
+    cases: Mapping[str, Callable[[argparse.Namespace], dict[str, Any]]] = {
+        "append": lambda told: append(told.uri, told.records),
+        "changes": lambda told: changes(told.uri, told.records),
+        "delta": lambda told: delta(told.files, told.commits),
+        "iceberg": lambda told: iceberg(told.files, told.commits),
+        "json-lines": lambda told: json_lines(told.records),
+        "json-lines-read": lambda told: json_lines_read(told.records),
+    }
+    parser.add_argument("case", nargs="+", choices=list(cases))
     parser.add_argument(
-        "case", nargs="+", choices=["append", "changes", "delta", "iceberg", "json-lines"]
+        "--uri",
+        help="a PostgreSQL database where tables may be made; else a server of the tests is started",
     )
-    parser.add_argument("--uri", help="a PostgreSQL database where tables may be made")
     parser.add_argument(
         "--records", type=int, default=2_000_000, help="of append, changes and json-lines"
     )
@@ -195,16 +239,10 @@ def main() -> None:
     parser.add_argument("--commits", type=int, default=20, help="of delta and iceberg")
     parser.add_argument("--json", help="write the rows to this file, - for standard output")
     told = parser.parse_args()
-    if told.uri is None and {"append", "changes"} & set(told.case):
-        parser.error("append and changes need --uri")
-    cases: Mapping[str, Callable[[], dict[str, Any]]] = {
-        "append": lambda: append(told.uri, told.records),
-        "changes": lambda: changes(told.uri, told.records),
-        "delta": lambda: delta(told.files, told.commits),
-        "iceberg": lambda: iceberg(told.files, told.commits),
-        "json-lines": lambda: json_lines(told.records),
-    }
-    print_rows([cases[name]() for name in told.case], told.json)
+    with contextlib.ExitStack() as stack:
+        if {"append", "changes"} & set(told.case):
+            told.uri = stack.enter_context(postgres_server(told.uri))
+        print_rows([cases[name](told) for name in told.case], told.json)
 
 
 if __name__ == "__main__":

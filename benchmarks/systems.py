@@ -65,18 +65,19 @@ def _works(*names: str) -> frozenset[str]:
 
 _COLUMN_WORKS = _works("keyed-sum", "keyed-sum-str", "filter-project", "tumbling-count")
 _FLINK = BENCH / "flink"
-_FLINK_LIBRARIES = _FLINK / "lib/python3.11/site-packages/pyflink/lib"
+FLINK_LIBRARIES = _FLINK / "lib/python3.11/site-packages/pyflink/lib"
 FLINK_CLASSES = BENCH / "flink-classes"
 
 
-def _python(environment: str) -> Path:
+def peer_python(environment: str) -> Path:
+    """The interpreter of a peer's environment, whether it is there or not."""
     return BENCH / environment / "bin" / "python"
 
 
 def _peer(
     name: str, works: frozenset[str], share: int = 1, environment: str | None = None
 ) -> System:
-    python = _python(environment or name)
+    python = peer_python(environment or name)
     return System(
         name, works, (str(python), "-m", f"benchmarks.peers.{name}_peer"), (python,), share
     )
@@ -112,8 +113,8 @@ PEERS: Mapping[str, System] = {
         System(
             "flink",
             _COLUMN_WORKS | _works("latency"),
-            ("java", "-Xmx6g", "-cp", f"{FLINK_CLASSES}:{_FLINK_LIBRARIES}/*", "Peer"),
-            (_FLINK_LIBRARIES, FLINK_CLASSES / "Peer.class"),
+            ("java", "-Xmx6g", "-cp", f"{FLINK_CLASSES}:{FLINK_LIBRARIES}/*", "Peer"),
+            (FLINK_LIBRARIES, FLINK_CLASSES / "Peer.class"),
         ),
         _peer("pyflink", _works("keyed-sum-rows"), share=50, environment="flink"),
         _peer("bytewax", _works("keyed-sum-rows"), share=4),

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from minirt.data.batch import Rows
+from minirt.errors import SupersededError
 from minirt.io.base import Committable, CommitterContext, Sink, SinkContext, Staging
 from minirt.testing.identities import played
+from minirt.testing.sinks import SinkTrial
 
 JOB = played("job", "out")
 
@@ -26,3 +30,27 @@ def prepared(
     ready.finish()
     writer.close()
     return [Committable(checkpoint_id, handle) for handle in ready.handles]
+
+
+def check_two_coordinators(trial: SinkTrial, staging: Staging) -> None:
+    """Of two coordinators at once the older one ends with an error, and commits nothing any more."""
+    trial.begin()
+    sink = trial.sink()
+    old = committer(sink, 1, staging)
+    old.commit(prepared(sink, 1, 1, staging, name="first"))
+    late = prepared(sink, 2, 1, staging, name="late")
+    new = committer(sink, 2, staging)
+    for _ in range(2):
+        with pytest.raises(SupersededError):
+            old.commit(late)
+    new.commit(prepared(sink, 3, 2, staging, name="new"))
+    with pytest.raises(SupersededError):
+        old.commit(late)
+    with pytest.raises(SupersededError):
+        committer(sink, 1, staging)
+    again = prepared(sink, 4, 2, staging, name="again")
+    new.commit(again)
+    new.commit(again)
+    assert sorted(trial.visible()) == [1, 3, 4]
+    old.close()
+    new.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -25,9 +26,10 @@ def test_commits_are_timed(case: str, tmp_path: Path) -> None:
     assert row["all_files_ms"]["p50"] > 0
 
 
-def test_lines_of_json_are_timed(tmp_path: Path) -> None:
+@pytest.mark.parametrize("case", ["json-lines", "json-lines-read"])
+def test_lines_of_json_are_timed(case: str, tmp_path: Path) -> None:
     report = tmp_path / "report.json"
-    command = [sys.executable, "-m", "benchmarks.connectors", "json-lines"]
+    command = [sys.executable, "-m", "benchmarks.connectors", case]
     subprocess.run(
         [*command, "--records", "9000", "--json", str(report)], cwd=ROOT, check=True, timeout=120
     )
@@ -35,8 +37,11 @@ def test_lines_of_json_are_timed(tmp_path: Path) -> None:
     assert 0 < row["columns_cpu_ns"] < row["rows_cpu_ns"]
 
 
-def test_a_server_is_asked_for() -> None:
+def test_a_server_is_asked_for_where_there_is_none(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "benchmarks.connectors", "append"]
-    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
-    assert ran.returncode == 2
+    nowhere = {**os.environ, "TEST_POSTGRES_BIN": str(tmp_path)}
+    ran = subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, timeout=120, env=nowhere
+    )
+    assert ran.returncode == 1
     assert "--uri" in ran.stderr

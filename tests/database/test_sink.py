@@ -25,6 +25,7 @@ from minirt.testing.sinks.lives import draw_life
 from minirt.testing.sinks.world import play
 from minirt_connectors.database import DatabaseSink
 from minirt_connectors.database.driver import Driver
+from tests.coordinators import check_two_coordinators
 from tests.jobs import named_rows
 from tests.ledgers import Bent
 
@@ -88,6 +89,10 @@ class SqliteTrial(SinkTrial):
 
 def test_the_kit_finds_nothing(tmp_path: Path) -> None:
     check_sink(SqliteTrial(tmp_path), runs=30)
+
+
+def test_of_two_coordinators_one_ends_with_an_error(tmp_path: Path) -> None:
+    check_two_coordinators(SqliteTrial(tmp_path), ObjectStore(str(tmp_path / "staged")))
 
 
 class Forgetful(DatabaseSink):

@@ -20,6 +20,7 @@ from tests.needs import SERVICES
 _START_TIMEOUT_S = 120
 USER, PASSWORD = "minirt", "minirt-secret"
 HEAP = "-Xmx400m"
+SMALL_JVM = (HEAP, "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 SETTINGS = {
     "process.roles": "broker,controller",
     "node.id": "1",
@@ -133,9 +134,9 @@ class Cluster:
 class Broker(Cluster):
     """One broker on free ports of this machine, with a second listener that asks for a password."""
 
-    def __init__(self, folder: Path, class_path: str) -> None:
+    def __init__(self, folder: Path, class_path: str, jvm: Sequence[str] = SMALL_JVM) -> None:
         self._folder = folder
-        self._java = ["java", HEAP, "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
+        self._java = ["java", *jvm]
         self._java += ["-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-cp", class_path]
         self.port, self.secured_port, controller = _free_ports(3)
         self._config = folder / "broker.properties"

@@ -13,6 +13,7 @@ import minirt as rt
 from minirt_connectors.kafka import KafkaSink
 from tests.disks import grow, small_disk
 from tests.kafka.broker import Broker, Cluster, classes, ids
+from tests.kafka.test_kills import DELIVERIES
 from tests.runtime.processes import wait_until
 
 pytestmark = [pytest.mark.kafka, pytest.mark.processes]
@@ -25,7 +26,8 @@ def large(number: int) -> dict[str, Any]:
     return {"id": number, "noise": os.urandom(1500).hex()}
 
 
-def test_nothing_is_lost_or_repeated(cluster: Cluster, tmp_path: Path) -> None:
+@pytest.mark.parametrize("delivery", DELIVERIES)
+def test_nothing_is_lost_or_repeated(cluster: Cluster, tmp_path: Path, delivery: Any) -> None:
     """`cluster` says whether there is a broker to be had."""
     class_path = classes()
     if class_path is None:
@@ -35,7 +37,7 @@ def test_nothing_is_lost_or_repeated(cluster: Cluster, tmp_path: Path) -> None:
         topic = broker.topic(**{"segment.bytes": "2097152"})
         env = rt.Environment("large", parallelism=1)
         numbers = env.source(rt.SequenceSource(RECORDS), uid="numbers").map(large, uid="large")
-        numbers.sink(KafkaSink(broker.bootstrap, topic), uid="out")
+        numbers.sink(KafkaSink(broker.bootstrap, topic, delivery=delivery), uid="out")
         job = env.start(
             checkpointing=rt.Checkpointing(tmp_path, interval="200ms", tolerable_failures=1000),
             restart=rt.Restart.fixed_delay(None, "100ms"),

@@ -10,13 +10,16 @@ from pathlib import Path
 import pytest
 
 from tests.kafka.broker import Broker, Cluster, classes
-from tests.program_kills import Program, kill, run_to_its_end
+from tests.program_kills import Outcome, Striker, Struck, run_to_its_end
 from tests.program_kills import soak as soak_kills
 from tests.servers import running
 
 pytestmark = [pytest.mark.kafka, pytest.mark.processes]
 
 RECORDS, PARTITIONS = 1000, 3
+_PAUSE_S = 0.005
+"""Of each record: a run lasts so long that the job completes many checkpoints between two kills."""
+
 DELIVERIES = ("exactly_once", "direct")
 
 _JOB = """
@@ -25,10 +28,10 @@ import minirt as rt
 from minirt_connectors.kafka import KafkaSink, KafkaSource
 
 def named(record):
-    time.sleep(0.001)
+    time.sleep(pause_s)
     return {**record, "name": f"row {record['id']}"}
 
-bootstrap, topic, results, storage, delivery = sys.argv[1:]
+bootstrap, topic, results, storage, delivery, pause_s = *sys.argv[1:6], float(sys.argv[6])
 env = rt.Environment("killed", parallelism=2)
 source = KafkaSource(bootstrap, topic, bounded=True, group=f"group-{topic}")
 sink = KafkaSink(bootstrap, results, key="id", ledger=f"ledger-{results}", delivery=delivery)
@@ -43,28 +46,26 @@ env.execute(
 
 def run(
     cluster: Cluster, storage: Path, delivery: str, kills: int, seed: int, crashes: int = 0
-) -> tuple[str, int]:
-    """Run the job to its end, killing on the way: where its results are, how often something was killed.
+) -> tuple[str, Struck]:
+    """Run the job to its end: where its results are, and what it has met.
 
-    In between the broker is killed so many times, and started again.
+    On the way processes are killed, and the broker is stopped or killed, and started again.
     """
     topic, results = cluster.topic(PARTITIONS), cluster.topic(PARTITIONS)
     for partition in range(PARTITIONS):
         numbers = range(partition, RECORDS, PARTITIONS)
         cluster.send(topic, [{"id": number} for number in numbers], partition)
-    chance, done = random.Random(seed), 0
+    chance = random.Random(seed)
 
-    def strike(program: Program) -> None:
-        nonlocal done, crashes
-        if done < kills and chance.random() < 0.8 and program.poll() is None:
-            done += kill(program, chance)
-        elif crashes and done and isinstance(cluster, Broker):
-            cluster.restart(signal.SIGKILL)
-            crashes -= 1
+    def crash() -> None:
+        assert isinstance(cluster, Broker)
+        cluster.restart(chance.choice([signal.SIGTERM, signal.SIGKILL]))
 
-    arguments = [cluster.bootstrap, topic, results, str(storage), delivery]
-    run_to_its_end(_JOB, arguments, chance, strike)
-    return results, done
+    crashes = crashes if isinstance(cluster, Broker) else 0
+    striker = Striker(storage, kills, chance, crashes=crashes, crash=crash)
+    arguments = [cluster.bootstrap, topic, results, str(storage), delivery, str(_PAUSE_S)]
+    run_to_its_end(_JOB, arguments, chance, striker.strike)
+    return results, striker.struck()
 
 
 def judged(cluster: Cluster, results: str) -> tuple[int, int]:
@@ -78,8 +79,8 @@ def judged(cluster: Cluster, results: str) -> tuple[int, int]:
 def test_nothing_is_lost_or_repeated_whoever_is_killed(
     cluster: Cluster, tmp_path: Path, delivery: str
 ) -> None:
-    results, killed = run(cluster, tmp_path / "chk", delivery, kills=3, seed=1, crashes=1)
-    assert killed > 0
+    results, struck = run(cluster, tmp_path / "chk", delivery, kills=3, seed=1, crashes=1)
+    assert struck.shows_little is None
     assert judged(cluster, results) == (0, 0)
 
 
@@ -91,9 +92,9 @@ def soak(kills: int, delivery: str = "exactly_once") -> None:
         return
     with running("kafka", lambda folder: Broker(folder, class_path)) as broker:
 
-        def attempt(storage: Path, seed: int) -> tuple[int, int, int]:
-            results, killed = run(broker, storage, delivery, kills=12, seed=seed, crashes=1)
-            return (killed, *judged(broker, results))
+        def attempt(storage: Path, seed: int) -> Outcome:
+            results, struck = run(broker, storage, delivery, kills=12, seed=seed, crashes=1)
+            return (struck, *judged(broker, results))
 
         status = soak_kills(kills, attempt)
     sys.exit(status)

@@ -95,7 +95,7 @@ def test_rows_and_columns_are_staged_alike() -> None:
     shape = Shape(format_of("json"), key="id", partition=lambda r: r["id"] % 3, partitions=3)
     columns = Columns(pa.RecordBatch.from_pylist(RECORDS))
     assert staged(shape, Rows(RECORDS)) == staged(shape, columns)
-    assert staged(shape, columns)[4] == (b'{"id":4,"name":"row 4"}', b"4", 1, 0, [])
+    assert staged(shape, columns)[4] == (b'{"id":4,"name":"row 4"}', b"4", 1, 0, None)
 
 
 def test_every_part_of_a_record_is_staged() -> None:
@@ -125,13 +125,13 @@ def test_every_part_of_a_record_is_staged() -> None:
 def test_a_record_without_what_is_asked_of_it_is_named(fields: Any, message: str) -> None:
     shape = Shape(format_of("json"), partitions=3, **fields)
     with pytest.raises(SinkDataError, match=rf"out: .*{message}.*row 0"):
-        shape.columns(Rows(RECORDS), "out")
+        shape.outgoing(Rows(RECORDS), "out")
 
 
 def test_what_json_does_not_have_is_refused_or_null_as_the_user_says() -> None:
     rows = Rows([{"id": float("nan"), "x": [float("inf")]}])
     with pytest.raises(SinkDataError, match=r'out: .*give the sink nan="null"'):
-        Shape(format_of("json"), key="id").columns(rows, "out")
+        Shape(format_of("json"), key="id").outgoing(rows, "out")
     found = staged(Shape(format_of("json", nan="null"), key="id", nan="null"), rows)
     assert found[0][:2] == (b'{"id":null,"x":[null]}', b"null")
     with pytest.raises(ConfigurationError, match="nan must be one of error, null"):
@@ -142,7 +142,7 @@ def test_what_json_does_not_have_is_refused_or_null_as_the_user_says() -> None:
 
 def test_raw_text_that_utf_8_does_not_have_names_the_sink() -> None:
     with pytest.raises(SinkDataError, match=r"out: .*no text of UTF-8"):
-        Shape(format_of("raw")).columns(Rows(["half \ud800"]), "out")
+        Shape(format_of("raw")).outgoing(Rows(["half \ud800"]), "out")
 
 
 @pytest.mark.parametrize("part", ["value", "key", "headers"])
@@ -152,9 +152,9 @@ def test_a_record_larger_than_the_topic_takes_is_refused_when_written(part: str)
     if part == "headers":
         fields = {"headers": lambda r: [("h", large)]}
     records = [{"id": 1}, {"id": 2, "text": large if part == "value" else ""}]
-    Shape(format_of("json"), bytes_max=1100, **fields).columns(Rows(records), "out")
+    Shape(format_of("json"), bytes_max=1100, **fields).outgoing(Rows(records), "out")
     with pytest.raises(SinkDataError, match=r"out: a record of 9.. bytes is larger"):
-        Shape(format_of("json"), bytes_max=1000, **fields).columns(Rows(records), "out")
+        Shape(format_of("json"), bytes_max=1000, **fields).outgoing(Rows(records), "out")
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from minirt.testing.contracts import SinkContract
 from minirt.testing.sinks import SinkTrial, check_sink
 from minirt_connectors.kafka import KafkaSink, KafkaSource
 from minirt_connectors.kafka.cluster import START_TIMEOUT_S
-from tests.coordinators import JOB, committer, prepared
+from tests.coordinators import JOB, check_two_coordinators, committer, prepared
 from tests.jobs import named_rows
 from tests.kafka.broker import PASSWORD, USER, Broker, Cluster, ids
 
@@ -119,24 +119,7 @@ def test_records_go_where_they_are_told_to(cluster: Cluster, tmp_path: Path) -> 
 
 
 def test_of_two_coordinators_one_ends_with_an_error(cluster: Cluster, tmp_path: Path) -> None:
-    topic = cluster.topic()
-    staging = ObjectStore(str(tmp_path / "staged"))
-    sink = KafkaSink(cluster.bootstrap, topic, ledger=f"ledger-{topic}")
-    old = committer(sink, 1, staging)
-    old.commit(prepared(sink, 1, 1, staging))
-    late = prepared(sink, 2, 1, staging)
-    new = committer(sink, 2, staging)
-    with pytest.raises(rt.SupersededError):  # It reads the ledger to its end.
-        old.commit(late)
-    new.commit(prepared(sink, 3, 2, staging))
-    with pytest.raises(rt.SupersededError):
-        committer(sink, 1, staging)
-    again = prepared(sink, 4, 2, staging)
-    new.commit(again)
-    new.commit(again)
-    assert ids(cluster, topic) == [1, 3, 4]
-    old.close()
-    new.close()
+    check_two_coordinators(KafkaTrial(cluster), ObjectStore(str(tmp_path)))
 
 
 def test_a_coordinator_that_is_replaced_in_the_middle_of_a_commit_commits_nothing(
@@ -264,12 +247,13 @@ def test_a_ledger_that_forgets_is_refused(cluster: Cluster, tmp_path: Path) -> N
             committer(KafkaSink(cluster.bootstrap, topic, ledger=ledger), 1, staging)
 
 
+@pytest.mark.parametrize("delivery", ["exactly_once", "direct", "at_least_once"])
 def test_a_record_larger_than_the_topic_takes_is_refused_when_written(
-    cluster: Cluster, tmp_path: Path
+    cluster: Cluster, tmp_path: Path, delivery: Any
 ) -> None:
     topic = cluster.topic(**{"max.message.bytes": "2000"})
     staging = ObjectStore(str(tmp_path / "staged"))
-    sink = KafkaSink(cluster.bootstrap, topic, ledger=f"ledger-{topic}")
+    sink = KafkaSink(cluster.bootstrap, topic, delivery=delivery, ledger=f"ledger-{topic}")
     writer = sink.open_writer(SinkContext(JOB, "out", 0, 1, 1, staging))
     with pytest.raises(rt.SinkDataError, match="larger than the topic takes, which is 2000"):
         writer.write(Rows([{"id": 1, "text": "x" * 1900}]))
@@ -281,6 +265,7 @@ def test_a_record_larger_than_the_topic_takes_is_refused_when_written(
     commits = committer(sink, 1, staging)
     commits.commit([Committable(1, handle) for handle in ready.handles])
     assert ids(cluster, topic) == [2, 2, 2]
+    writer.close()
     commits.close()
 
 

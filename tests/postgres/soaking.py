@@ -6,10 +6,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tests.postgres.server import Postgres, programs
-from tests.program_kills import soak
+from tests.program_kills import Struck, soak
 from tests.servers import running
 
-Run = Callable[[Postgres, Path, int, int, int], int]
+Run = Callable[[Postgres, Path, int, int, int], Struck]
 """Of a server, a folder for checkpoints, how many kills, a seed, and how many crashes of the server."""
 
 

@@ -13,8 +13,10 @@ import pyarrow as pa
 import pytest
 
 import minirt as rt
+from minirt.storage.store import ObjectStore
 from minirt.testing.sinks import check_sink
 from minirt_connectors.database import DatabaseSink
+from tests.coordinators import check_two_coordinators
 from tests.jobs import named_rows, updated_rows
 from tests.postgres.results import ResultsContract, ResultsTrial, restarting
 from tests.postgres.server import Postgres
@@ -36,6 +38,12 @@ class TestContract(ResultsContract):
 
 def test_the_kit_finds_nothing(server: Postgres, table: str) -> None:
     check_sink(ResultsTrial(server, sink_to), runs=4)
+
+
+def test_of_two_coordinators_one_ends_with_an_error(
+    server: Postgres, table: str, tmp_path: Path
+) -> None:
+    check_two_coordinators(ResultsTrial(server, sink_to), ObjectStore(str(tmp_path)))
 
 
 def run_while_the_server_crashes(server: Postgres, job: rt.Environment, folder: Path) -> None:

@@ -19,7 +19,7 @@ import pytest
 from tests.postgres.replica import Replica, forget, writing
 from tests.postgres.server import Postgres
 from tests.postgres.soaking import soak_with_server
-from tests.program_kills import Program, kill, run_to_its_end
+from tests.program_kills import Program, Striker, Struck, run_to_its_end
 
 pytestmark = [pytest.mark.postgres, pytest.mark.processes]
 
@@ -65,36 +65,36 @@ The slot is often behind the checkpoint, as if calls were lost: what it gives ag
 """
 
 
-def run(server: Postgres, storage: Path, kills: int, seed: int, crashes: int = 0) -> int:
-    """Run the job to its end, killing on the way, while others write; how often something was killed.
+def run(server: Postgres, storage: Path, kills: int, seed: int, crashes: int = 0) -> Struck:
+    """Run the job to its end while others write; processes are killed, and the server stops or crashes.
 
-    Then the server is stopped or crashes so many times, and is started again. The first strikes come while
-    the job begins; each other one waits until the job has committed more than before the last one.
+    The first kills strike the job while it begins. Nobody writes any more once all strikes are over.
     """
     _begin(server)
     [(until,)] = server.rows(f"SELECT (pg_current_wal_flush_lsn() + {_LOG})::text")
-    chance, done, seen = random.Random(seed), 0, 0
-
+    chance = random.Random(seed)
+    striker = Striker(
+        storage,
+        kills,
+        chance,
+        first=EARLY,
+        crashes=crashes,
+        crash=lambda: server.restart(chance.choice([signal.SIGINT, signal.SIGQUIT])),
+    )
     with writing(server, random.Random(seed), pause_s=0.01) as written:
 
         def strike(program: Program) -> None:
-            nonlocal done, seen, crashes
-            [(stored,)] = server.rows("SELECT count(*) FROM results")
-            begins = done < EARLY and stored == 0
             if written.committed > 2 * TRANSACTIONS:
                 written.pause_s = _SLOW_PAUSE_S
-            if (begins or stored > seen) and done < kills and program.poll() is None:
-                done, seen = done + kill(program, chance), stored
-            elif stored > seen and crashes:
-                server.restart(chance.choice([signal.SIGINT, signal.SIGQUIT]))
-                crashes, seen = crashes - 1, stored
-            elif done >= kills and not crashes and written.committed > TRANSACTIONS:
+            if not striker.done:
+                striker.strike(program)
+            elif written.committed > TRANSACTIONS and not written.stop.is_set():
                 written.stop.set()
                 written.join(30)
                 _fill_log(server, until)
 
         run_to_its_end(_JOB, [server.uri, str(storage), until], chance, strike)
-    return done
+    return striker.struck()
 
 
 def judged(server: Postgres) -> tuple[int, int]:
@@ -167,7 +167,8 @@ def test_what_is_made_of_changes_is_the_table_whoever_is_killed(
     server: Postgres, tmp_path: Path
 ) -> None:
     try:
-        assert run(server, tmp_path / "chk", kills=5, seed=1, crashes=1) > 0
+        struck = run(server, tmp_path / "chk", kills=5, seed=1, crashes=1)
+        assert struck.shows_little is None
         assert judged(server) == (0, 0)
     finally:
         _end(server)

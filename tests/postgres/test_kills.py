@@ -13,25 +13,27 @@ import pytest
 
 from tests.postgres.server import Postgres
 from tests.postgres.soaking import soak_with_server
-from tests.program_kills import Program, kill, run_to_its_end
+from tests.program_kills import Striker, Struck, run_to_its_end
 
 pytestmark = [pytest.mark.postgres, pytest.mark.processes]
 
 RECORDS, KEYS = 3000, 100
+_PAUSE_S = 0.002
+"""Of each record: a run lasts so long that the job completes many checkpoints between two kills."""
 
 _JOB = """
 import sys, time
 import minirt as rt
 from minirt_connectors.postgres import PostgresSink
 
-uri, storage, records, keys = *sys.argv[1:3], *map(int, sys.argv[3:5])
+uri, storage, records, keys, pause_s = *sys.argv[1:3], *map(int, sys.argv[3:5]), float(sys.argv[5])
 
 def named(number):
-    time.sleep(0.001)
+    time.sleep(pause_s)
     return {"id": number, "name": f"row {number}"}
 
 def of_key(number):
-    time.sleep(0.001)
+    time.sleep(pause_s)
     return {"id": number % keys}
 
 env = rt.Environment("killed", parallelism=2)
@@ -77,25 +79,21 @@ MODES = {
 
 def run(
     server: Postgres, storage: Path, kills: int, seed: int, crashes: int = 0, *, mode: Mode
-) -> int:
-    """Run the job to its end, killing on the way; returns how often something was killed.
-
-    In between the server is stopped or crashes so many times, and is started again.
-    """
+) -> Struck:
+    """Run the job to its end; on the way processes are killed, and the server is stopped or crashes."""
     server.run("DROP TABLE IF EXISTS results, minirt_commits")
     server.run(f"CREATE TABLE results ({mode.columns})")
-    chance, done = random.Random(seed), 0
-
-    def strike(program: Program) -> None:
-        nonlocal done, crashes
-        if done < kills and chance.random() < 0.8 and program.poll() is None:
-            done += kill(program, chance)
-        elif crashes and done:
-            server.restart(chance.choice([signal.SIGINT, signal.SIGQUIT]))
-            crashes -= 1
-
-    run_to_its_end(mode.job, [server.uri, str(storage), str(RECORDS), str(KEYS)], chance, strike)
-    return done
+    chance = random.Random(seed)
+    striker = Striker(
+        storage,
+        kills,
+        chance,
+        crashes=crashes,
+        crash=lambda: server.restart(chance.choice([signal.SIGINT, signal.SIGQUIT])),
+    )
+    arguments = [server.uri, str(storage), str(RECORDS), str(KEYS), str(_PAUSE_S)]
+    run_to_its_end(mode.job, arguments, chance, striker.strike)
+    return striker.struck()
 
 
 def judged(server: Postgres, *, mode: Mode) -> tuple[int, int]:
@@ -108,7 +106,8 @@ def judged(server: Postgres, *, mode: Mode) -> tuple[int, int]:
 def test_nothing_is_lost_or_repeated_whoever_is_killed(
     server: Postgres, tmp_path: Path, mode: Mode
 ) -> None:
-    assert run(server, tmp_path / "chk", kills=5, seed=1, crashes=1, mode=mode) > 0
+    struck = run(server, tmp_path / "chk", kills=5, seed=1, crashes=1, mode=mode)
+    assert struck.shows_little is None
     assert judged(server, mode=mode) == (0, 0)
 
 

@@ -18,6 +18,7 @@ from minirt.storage.store import ObjectStore
 from minirt.testing.sinks import check_sink
 from minirt_connectors.postgres import PostgresSink
 from minirt_connectors.postgres.sink import TableColumns
+from tests.coordinators import check_two_coordinators
 from tests.jobs import named_rows
 from tests.postgres.results import ResultsContract, ResultsTrial, restarting
 from tests.postgres.server import Postgres
@@ -36,6 +37,15 @@ class TestContract(ResultsContract):
 
 def test_the_kit_finds_nothing(server: Postgres, table: str) -> None:
     check_sink(ResultsTrial(server, sink_to), runs=8)
+
+
+@pytest.mark.parametrize("options", [{}, {"mode": "upsert", "key": "id"}], ids=["append", "upsert"])
+def test_of_two_coordinators_one_ends_with_an_error(
+    server: Postgres, table: str, tmp_path: Path, options: dict[str, Any]
+) -> None:
+    server.run("ALTER TABLE results ADD PRIMARY KEY (id)")
+    trial = ResultsTrial(server, lambda server: PostgresSink(server.uri, table, **options))
+    check_two_coordinators(trial, ObjectStore(str(tmp_path)))
 
 
 def test_a_job_writes_each_record_once(server: Postgres, table: str, tmp_path: Path) -> None:

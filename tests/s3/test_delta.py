@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import shutil
+import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -33,8 +34,10 @@ from minirt.io.base import (
 from minirt.storage.store import ObjectStore
 from minirt.testing.sinks import SinkTrial, check_sink
 from minirt_connectors.delta import DeltaSink, DeltaSource
+from tests.coordinators import check_two_coordinators
 from tests.jobs import named_rows
 from tests.s3.endpoint import Endpoint
+from tests.s3.proxy import Fault, FaultyProxy
 from tests.tables.duck import delta_rows
 
 SCHEMA = pa.schema([("id", pa.int64()), ("name", pa.string())])
@@ -82,6 +85,14 @@ class S3Trial(SinkTrial):
 
 def test_the_kit_finds_nothing(endpoint: Endpoint, prefix: str, tmp_path: Path) -> None:
     check_sink(S3Trial(endpoint, prefix, tmp_path), runs=4)
+
+
+def test_of_two_coordinators_one_ends_with_an_error(
+    endpoint: Endpoint, prefix: str, tmp_path: Path
+) -> None:
+    check_two_coordinators(
+        S3Trial(endpoint, prefix, tmp_path), ObjectStore(str(tmp_path / "staged"))
+    )
 
 
 @pytest.mark.processes
@@ -142,3 +153,35 @@ def until_committed(committer: SinkCommitter, committables: Sequence[Committable
             committer.commit(committables)
             return
     raise AssertionError("nothing was committed")
+
+
+@pytest.mark.parametrize("exists", [False, True], ids=["no table", "a table"])
+def test_wrong_credentials_are_refused_in_time_and_not_shown(
+    endpoint: Endpoint, prefix: str, proxy: FaultyProxy, exists: bool
+) -> None:
+    url = f"{prefix}/table"
+    if exists:
+        DeltaSink(url, schema=SCHEMA, storage_options=options(endpoint)).validate()
+    wrong = {**options(endpoint.at(proxy.url)), "AWS_SECRET_ACCESS_KEY": "another-secret"}
+    proxy.plan = lambda request: Fault.FORBIDDEN
+    for end in (
+        DeltaSink(url, schema=SCHEMA, storage_options=wrong),
+        DeltaSource(url, storage_options=wrong),
+    ):
+        began = time.monotonic()
+        with pytest.raises(rt.ConfigurationError, match="InvalidAccessKeyId|403") as caught:
+            end.validate()
+        assert time.monotonic() - began < 10
+        assert url in str(caught.value)
+        assert "secret" not in str(caught.value)
+        assert "\n" not in str(caught.value)
+    assert proxy.faults
+
+
+def test_who_may_read_only_is_refused_before_the_start(
+    endpoint: Endpoint, prefix: str, proxy: FaultyProxy
+) -> None:
+    own = options(endpoint.at(proxy.url))
+    proxy.plan = lambda request: Fault.FORBIDDEN if request.method == "PUT" else None
+    with pytest.raises(rt.ConfigurationError, match="cannot create the table.*(Invalid|403)"):
+        DeltaSink(f"{prefix}/table", schema=SCHEMA, storage_options=own).validate()

@@ -27,6 +27,7 @@ from minirt.testing.sinks import SinkTrial, check_sink
 from minirt.testing.sinks.lives import draw_life
 from minirt.testing.sinks.world import play
 from minirt_connectors.delta import DeltaSink, DeltaSource
+from tests.coordinators import check_two_coordinators
 from tests.jobs import named_rows
 from tests.ledgers import Bent
 from tests.tables.duck import delta_rows
@@ -78,14 +79,21 @@ class DeltaTrial(SinkTrial):
         return [id for (id,) in delta_rows(self.table)]
 
 
-@pytest.mark.parametrize(
-    "options",
-    [{}, {"partition_by": "name"}, {"mode": "merge", "key": "id"}],
+@pytest.fixture(
+    params=[{}, {"partition_by": "name"}, {"mode": "merge", "key": "id"}],
     ids=["append", "partitioned", "merge"],
 )
-def test_the_kit_finds_nothing(tmp_path: Path, options: dict[str, Any]) -> None:
-    trial = DeltaTrial(tmp_path, lambda table: DeltaSink(table, schema=SCHEMA, **options))
+def trial(request: pytest.FixtureRequest, tmp_path: Path) -> DeltaTrial:
+    options: dict[str, Any] = request.param
+    return DeltaTrial(tmp_path, lambda table: DeltaSink(table, schema=SCHEMA, **options))
+
+
+def test_the_kit_finds_nothing(trial: DeltaTrial) -> None:
     check_sink(trial, runs=3)
+
+
+def test_of_two_coordinators_one_ends_with_an_error(trial: DeltaTrial, tmp_path: Path) -> None:
+    check_two_coordinators(trial, ObjectStore(str(tmp_path / "staged")))
 
 
 class Forgetful(DeltaSink):

@@ -29,6 +29,7 @@ from minirt.testing.sinks import SinkTrial, check_sink
 from minirt.testing.sinks.lives import draw_life
 from minirt.testing.sinks.world import play
 from minirt_connectors.iceberg import IcebergSink, IcebergSource
+from tests.coordinators import check_two_coordinators
 from tests.jobs import named_rows
 from tests.ledgers import Bent
 from tests.tables.duck import iceberg_rows
@@ -121,6 +122,10 @@ class IcebergTrial(SinkTrial):
 
 def test_the_kit_finds_nothing(place: Place) -> None:
     check_sink(IcebergTrial(place), runs=3)
+
+
+def test_of_two_coordinators_one_ends_with_an_error(place: Place, tmp_path: Path) -> None:
+    check_two_coordinators(IcebergTrial(place), ObjectStore(str(tmp_path / "staged")))
 
 
 class Forgetful(IcebergSink):

@@ -32,7 +32,7 @@ public final class Peer {
         }
     }
 
-    private static Configuration configuration(Work work, int parallelism) {
+    static Configuration configuration(Work work, int parallelism) {
         Configuration configuration = new Configuration();
         configuration.set(TaskManagerOptions.NUM_TASK_SLOTS, parallelism);
         configuration.set(StateBackendOptions.STATE_BACKEND, "hashmap");

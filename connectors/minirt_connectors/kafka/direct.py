@@ -52,7 +52,7 @@ from minirt.io.ledger import (
     LedgerTransaction,
 )
 from minirt_connectors.kafka.ending import COMMITTED, ONGOING, TransactionClient
-from minirt_connectors.kafka.outgoing import Shape, outgoing
+from minirt_connectors.kafka.outgoing import Shape
 from minirt_connectors.kafka.transactions import Sender
 
 OnLost = Literal["fail", "skip"]
@@ -213,7 +213,7 @@ class DirectWriter(SinkWriter):
     def write(self, batch: Batch) -> None:
         if len(batch) == 0:
             return
-        records = outgoing(self._shape.columns(batch, self._operator))
+        records = self._shape.outgoing(batch, self._operator)
         if self._current is None:
             self._current = self._transactions.begin()
         assert self._current.sender is not None

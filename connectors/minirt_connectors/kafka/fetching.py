@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import Any
 
 from minirt.errors import SourceDataError
@@ -85,23 +86,33 @@ class Fetcher:
 
     def _fetch(self, wait_s: float) -> None:
         """Sort what has come by its partition."""
-        for message in self._consumer.consume(_TAKEN_AT_ONCE, wait_s):
-            waiting = self._partitions.get(message.partition())
+        came = self._consumer.consume(_TAKEN_AT_ONCE, wait_s)
+        for partition, run in groupby(came, self._kafka.Message.partition):
+            waiting = self._partitions.get(partition)
             if waiting is None:
                 continue
-            error = message.error()
-            if error is None:
-                waiting.messages.append(message)
-                waiting.bytes += len(message.value() or b"")
-                waiting.position = message.offset() + 1
-            elif error.code() == self._kafka.KafkaError._PARTITION_EOF:
-                waiting.position = message.offset()
-            elif not error.retriable():
-                waiting.error = error
+            messages = list(run)
+            told = [one for one in messages if one.error() is not None]
+            if told:
+                messages = [one for one in messages if one.error() is None]
+            if messages:
+                waiting.messages += messages
+                waiting.bytes += sum(map(len, messages))
+                waiting.position = messages[-1].offset() + 1
+            for one in told:
+                self._take_event(waiting, one)
         for partition, waiting in self._partitions.items():
             if waiting.bytes > _BUFFERED_BYTES and not waiting.paused:
                 waiting.paused = True
                 self._consumer.pause([self._place(partition)])
+
+    def _take_event(self, waiting: _Waiting, event: Any) -> None:
+        """What has come among records, and is none."""
+        error = event.error()
+        if error.code() == self._kafka.KafkaError._PARTITION_EOF:
+            waiting.position = max(waiting.position, event.offset())
+        elif not error.retriable():
+            waiting.error = error
 
     def _explained(self, error: Any, partition: int, offset: int) -> Exception:
         place = f"partition {partition} of {self._topic!r}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import repeat
 from typing import Any, BinaryIO
 
 import pyarrow as pa
@@ -35,8 +36,57 @@ _STAGED = pa.schema(
 )
 
 Header = tuple[str, bytes | None]
-Outgoing = tuple[bytes | None, bytes | None, int, int, list[Header]]
+Outgoing = tuple[bytes | None, bytes | None, int, int, list[Header] | None]
 """Value, key, partition (-1: by the key), milliseconds since 1970 (0: now) and headers."""
+
+
+@dataclass(frozen=True)
+class OutgoingBatch:
+    """Records as the client takes them, part by part; None for a part that no record has."""
+
+    values: Sequence[bytes | None]
+    keys: Sequence[bytes | None] | None = None
+    partitions: Sequence[int] | None = None
+    timestamps: Sequence[int] | None = None
+    headers: Sequence[list[Header]] | None = None
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def __iter__(self) -> Iterator[Outgoing]:
+        return zip(
+            self.values,
+            repeat(None) if self.keys is None else self.keys,
+            repeat(-1) if self.partitions is None else self.partitions,
+            repeat(0) if self.timestamps is None else self.timestamps,
+            repeat(None) if self.headers is None else self.headers,
+            strict=False,
+        )
+
+    def staged(self) -> pa.RecordBatch:
+        parts = (self.values, self.keys, self.partitions, self.timestamps, self._named())
+        columns = [
+            pa.nulls(len(self), field.type) if part is None else pa.array(part, field.type)
+            for part, field in zip(parts, _STAGED, strict=True)
+        ]
+        return pa.RecordBatch.from_arrays(columns, schema=_STAGED)
+
+    @classmethod
+    def of(cls, staged: pa.RecordBatch) -> OutgoingBatch:
+        """What `staged` has made."""
+        values, *others = staged.columns
+        keys, partitions, timestamps, headers = (
+            None if part.null_count == len(part) else part.to_pylist() for part in others
+        )
+        pairs = None
+        if headers is not None:
+            pairs = [[(one["name"], one["value"]) for one in own] for own in headers]
+        return cls(values.to_pylist(), keys, partitions, timestamps, pairs)
+
+    def _named(self) -> list[list[dict[str, Any]]] | None:
+        if self.headers is None:
+            return None
+        return [[{"name": name, "value": value} for name, value in own] for own in self.headers]
 
 
 @dataclass(frozen=True)
@@ -52,22 +102,17 @@ class Shape:
     bytes_max: int = 1_000_000
     nan: OnNan = "error"
 
-    def columns(self, batch: Batch, operator: str) -> pa.RecordBatch:
-        """The records as they are staged. Raises SinkDataError for one that the topic does not take."""
-        count = len(batch)
-        values = self.format.encode(batch, operator)
-        keys = self._parts(batch, "key", operator, lambda given: _keys(given, operator, self.nan))
-        headers = self._parts(batch, "headers", operator, lambda all: [_headers(h) for h in all])
-        columns = [
-            pa.array(values, pa.binary()),
-            pa.array(keys, pa.binary()) if keys else pa.nulls(count, pa.binary()),
-            _whole(self._parts(batch, "partition", operator, self._numbers), count, pa.int32()),
-            _whole(self._parts(batch, "timestamp", operator, _times), count, pa.int64()),
-            pa.array(headers, _HEADERS) if headers else pa.nulls(count, _HEADERS),
-        ]
-        staged = pa.RecordBatch.from_arrays(columns, schema=_STAGED)
-        self._check_sizes(batch, values, keys, headers, operator)
-        return staged
+    def outgoing(self, batch: Batch, operator: str) -> OutgoingBatch:
+        """The records as they are sent. Raises SinkDataError for one that the topic does not take."""
+        shaped = OutgoingBatch(
+            self.format.encode(batch, operator),
+            self._parts(batch, "key", operator, lambda given: _keys(given, operator, self.nan)),
+            self._parts(batch, "partition", operator, self._numbers),
+            self._parts(batch, "timestamp", operator, _times),
+            self._parts(batch, "headers", operator, lambda all: [_headers(h) for h in all]),
+        )
+        self._check_sizes(batch, shaped, operator)
+        return shaped
 
     def _parts(
         self, batch: Batch, name: str, operator: str, settle: Callable[[list[Any]], Any]
@@ -93,19 +138,12 @@ class Shape:
                 raise ValueError(f"partition {number!r} is none of 0 to {self.partitions - 1}")
         return given
 
-    def _check_sizes(
-        self,
-        batch: Batch,
-        values: Sequence[bytes | None],
-        keys: list[Any] | None,
-        headers: list[Any] | None,
-        operator: str,
-    ) -> None:
-        sizes = [len(value or b"") for value in values]
-        if keys:
-            sizes = [size + len(key or b"") for size, key in zip(sizes, keys, strict=True)]
-        if headers:
-            pairs = zip(sizes, headers, strict=True)
+    def _check_sizes(self, batch: Batch, shaped: OutgoingBatch, operator: str) -> None:
+        sizes = [len(value or b"") for value in shaped.values]
+        if shaped.keys:
+            sizes = [size + len(key or b"") for size, key in zip(sizes, shaped.keys, strict=True)]
+        if shaped.headers:
+            pairs = zip(sizes, shaped.headers, strict=True)
             sizes = [size + sum(map(_header_size, own)) for size, own in pairs]
         if max(sizes) + _OVERHEAD <= self.bytes_max:
             return
@@ -126,7 +164,7 @@ class OutgoingEncoder(Encoder):
         self._writer = pa.ipc.new_stream(stream, _STAGED)
 
     def write(self, batch: Batch) -> None:
-        self._writer.write_batch(self._shape.columns(batch, self._operator))
+        self._writer.write_batch(self._shape.outgoing(batch, self._operator).staged())
 
     def finish(self) -> None:
         self._writer.close()
@@ -135,30 +173,10 @@ class OutgoingEncoder(Encoder):
         self._writer.close()
 
 
-def staged_records(piece: bytes) -> Iterator[list[Outgoing]]:
+def staged_records(piece: bytes) -> Iterator[OutgoingBatch]:
     """What `OutgoingEncoder` has written, batch by batch."""
     with pa.ipc.open_stream(piece) as reader:
-        for batch in reader:
-            yield outgoing(batch)
-
-
-def outgoing(batch: pa.RecordBatch) -> list[Outgoing]:
-    values, keys, partitions, times, headers = batch.columns
-    count = batch.num_rows
-    if headers.null_count == count:
-        named: list[list[Header]] = [[]] * count
-    else:
-        named = [[(h["name"], h["value"]) for h in own or ()] for own in headers.to_pylist()]
-    return list(
-        zip(
-            values.to_pylist(),
-            keys.to_pylist(),
-            partitions.fill_null(-1).to_pylist(),
-            times.fill_null(0).to_pylist(),
-            named,
-            strict=True,
-        )
-    )
+        yield from map(OutgoingBatch.of, reader)
 
 
 def _picked(batch: Batch, spec: str | Callable[[Any], Any]) -> list[Any]:
@@ -187,15 +205,16 @@ def _raw(value: Any) -> bytes | None:
     raise TypeError(f"{value!r} is neither bytes nor text")
 
 
-def _headers(given: Any) -> list[dict[str, Any]]:
+def _headers(given: Any) -> list[Header]:
     """A mapping, pairs, or what a source has under `kafka_headers`."""
     pairs = given.items() if isinstance(given, Mapping) else given or ()
     pairs = [(p["name"], p["value"]) if isinstance(p, Mapping) else p for p in pairs]
-    return [{"name": str(name), "value": _raw(value)} for name, value in pairs]
+    return [(str(name), _raw(value)) for name, value in pairs]
 
 
-def _header_size(header: Mapping[str, Any]) -> int:
-    return len(header["name"].encode()) + len(header["value"] or b"") + _HEADER_OVERHEAD
+def _header_size(header: Header) -> int:
+    name, value = header
+    return len(name.encode()) + len(value or b"") + _HEADER_OVERHEAD
 
 
 def _times(given: list[Any]) -> list[int]:
@@ -203,7 +222,3 @@ def _times(given: list[Any]) -> list[int]:
     if min(times) <= 0:
         raise ValueError(f"Kafka has no timestamps before 1970: {min(times)}")
     return times
-
-
-def _whole(given: list[int] | None, count: int, kind: pa.DataType) -> pa.Array:
-    return pa.nulls(count, kind) if given is None else pa.array(given, kind)

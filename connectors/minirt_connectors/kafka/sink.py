@@ -30,7 +30,7 @@ from minirt_connectors.kafka.ending import TransactionClient
 from minirt_connectors.kafka.formats import Format, format_of
 from minirt_connectors.kafka.ledger import settings_of, topic_config
 from minirt_connectors.kafka.login import login_of
-from minirt_connectors.kafka.outgoing import FieldSpec, OutgoingEncoder, Shape, outgoing
+from minirt_connectors.kafka.outgoing import FieldSpec, OutgoingEncoder, Shape
 from minirt_connectors.kafka.transactions import MESSAGE_TIMEOUT_S, KafkaConnection, Sender
 
 Delivery = Literal["exactly_once", "direct", "at_least_once"]
@@ -225,7 +225,7 @@ class _AtOnceWriter(SinkWriter):
 
     def write(self, batch: Batch) -> None:
         if len(batch):
-            self._sender.send(outgoing(self._shape.columns(batch, self._operator)))
+            self._sender.send(self._shape.outgoing(batch, self._operator))
 
     def prepare(self, checkpoint_id: int) -> Prepared:
         return Prepared([], self._sender.flush)

@@ -208,7 +208,8 @@ class _Reader(SplitReader):
         count = self._fetcher.watch.partition_count(self._source.discovery_s, self._topic_id)
         messages, position = self._fetcher.take(self._partition, self._wait_s)
         if self._end is not None:
-            messages = [one for one in messages if one.offset() < self._end]
+            if messages and messages[-1].offset() >= self._end:
+                messages = [one for one in messages if one.offset() < self._end]
         elif self._partition < self._of and count > self._seen:
             self._take_partitions(count)
         # Behind the last record there may be marks of transactions, which nobody gets to see.

@@ -5,13 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from itertools import islice
 from typing import Any
 
 from minirt.errors import SinkDataError, StorageError
 from minirt.io.ledger import LedgerConnection, LedgerEntry, LedgerTransaction
 from minirt_connectors.kafka.cluster import Cluster, Heard
 from minirt_connectors.kafka.ledger import LedgerTopic, packed
-from minirt_connectors.kafka.outgoing import Outgoing, staged_records
+from minirt_connectors.kafka.outgoing import OutgoingBatch, staged_records
 
 TRANSACTION_TIMEOUT_S = 300
 """The broker ends a transaction that is open for longer: that of a commit whose process is gone.
@@ -61,32 +62,26 @@ class Sender:
         """Let go of the producer; a transaction that it has open stays open."""
         self.producer = None
 
-    def send(self, records: list[Outgoing]) -> None:
+    def send(self, records: OutgoingBatch) -> None:
         """Queue the records; waits while the queue is full. Raises what became of earlier ones."""
-        with self._cluster.errors(f"cannot write to {self._topic!r}", SinkDataError):
-            for first in range(0, len(records), _POLL_EVERY):
-                for record in records[first : first + _POLL_EVERY]:
-                    self.put(self._topic, *record)
+        topic, produce, left = self._topic, self.producer.produce, iter(records)
+        with self._cluster.errors(f"cannot write to {topic!r}", SinkDataError):
+            for _ in range(0, len(records), _POLL_EVERY):
+                for value, key, partition, timestamp, headers in islice(left, _POLL_EVERY):
+                    try:
+                        produce(topic, value, key, partition, None, None, timestamp, headers)
+                    except BufferError:
+                        self.put(topic, value, key, partition, None, None, timestamp, headers)
                 self._serve(0)
 
-    def put(
-        self,
-        topic: str,
-        value: bytes | None,
-        key: bytes | None,
-        partition: int = -1,
-        timestamp: int = 0,
-        headers: list[Any] | None = None,
-    ) -> None:
-        until = 0.0
+    def put(self, topic: str, *record: Any) -> None:
+        """Queue one record, as the client takes it, once there is room in the queue."""
+        until = time.monotonic() + MESSAGE_TIMEOUT_S
         while True:
             try:
-                self.producer.produce(
-                    topic, value, key, partition, None, None, timestamp, headers or None
-                )
+                self.producer.produce(topic, *record)
                 return
             except BufferError:
-                until = until or time.monotonic() + MESSAGE_TIMEOUT_S
                 self._serve(0.1)
                 if time.monotonic() > until:
                     raise StorageError(
