@@ -1,8 +1,8 @@
 """Rates from and to Kafka, beside other systems: `python -m benchmarks.kafka --peers bytewax flink`.
 
 Records are JSON of 100 bytes, checkpoints come every second, and one broker shares the cores with the
-systems. "source" reads a topic, "sink" writes one, "both" reads one and writes another. Topics are read back
-after each run. `client` is the client of minirt without a job.
+systems. "source" reads a topic, "sink" writes one, "both" reads one and writes another. What was written is
+read back after each run. `client` is the client of minirt without a job.
 """
 
 from __future__ import annotations
@@ -41,6 +41,7 @@ from benchmarks.systems import (
 CASES = ("source", "sink", "both")
 _WORKS = frozenset(CASES)
 _FLINK_KAFKA = BENCH / "flink-kafka"
+_FLINK_PATHS = (_FLINK_KAFKA, _FLINK_KAFKA / "*", FLINK_CLASSES, FLINK_LIBRARIES / "*")
 _JOBS = (sys.executable, "-m", "benchmarks.kafka_jobs")
 _BYTEWAX = peer_python("bytewax")
 _PYFLINK = peer_python("flink")
@@ -64,7 +65,7 @@ SYSTEMS: Mapping[str, System] = {
         System(
             "flink",
             _WORKS,
-            ("java", "-Xmx4g", "-cp", f"{_FLINK_KAFKA}:{_FLINK_KAFKA}/*:{FLINK_CLASSES}:{FLINK_LIBRARIES}/*", "KafkaPeer"),
+            ("java", "-Xmx4g", "-cp", ":".join(map(str, _FLINK_PATHS)), "KafkaPeer"),
             (FLINK_LIBRARIES, _FLINK_KAFKA / "KafkaPeer.class"),
         ),
         System(
@@ -74,7 +75,7 @@ SYSTEMS: Mapping[str, System] = {
             (_PYFLINK, _FLINK_KAFKA / "KafkaPeer.class"),
         ),
     )
-}  # fmt: skip
+}
 OWN = ("minirt", "minirt-direct", "minirt-rows", "client")
 _PEERS = [name for name in SYSTEMS if name not in OWN]
 

@@ -1,9 +1,8 @@
-"""The jobs of `benchmarks.kafka`, in minirt: `python -m benchmarks.kafka_jobs work=both ... form=columns`."""
+"""The jobs of `benchmarks.kafka`, in minirt; as a program, one of them, as `benchmarks.kafka_work` says."""
 
 from __future__ import annotations
 
 import sys
-import time
 from typing import Any
 
 import numpy as np

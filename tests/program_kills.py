@@ -107,8 +107,8 @@ class Struck:
 
     def __str__(self) -> str:
         return (
-            f"{self.kills} kills ({self.behind_progress} behind new checkpoints), {self.crashes} crashes of "
-            f"the server, {self.checkpoints} checkpoints"
+            f"{self.kills} kills ({self.behind_progress} behind new checkpoints), {self.crashes} crashes "
+            f"of the server, {self.checkpoints} checkpoints"
         )
 
     @property
@@ -213,18 +213,20 @@ Outcome = tuple[Struck, int, int]
 def soak(kills: int, attempt: Callable[[Path, int], Outcome]) -> int:
     """Run jobs until so many processes were killed; the exit status. The last line has the count.
 
-    `attempt` runs one with a folder for its checkpoints and a seed. A campaign that shows little is refused.
+    `attempt` runs one with a folder for its checkpoints and a seed. A campaign that shows little does not
+    count.
     """
     os.environ["PYTHONFAULTHANDLER"] = "1"  # Workers say where they are, too, see `run_to_its_end`.
     storages = Path(tempfile.mkdtemp(prefix="minirt-kills-"))
-    total, lost, repeated, seed = Struck(), 0, 0, 0
+    total, lost, repeated, runs = Struck(), 0, 0, 0
+    first = random.randrange(1 << 30)
     try:
         with warm_processes():
             while total.kills < kills:
-                struck, one_lost, one_repeated = attempt(storages / str(seed), seed)
-                total, seed = total + struck, seed + 1
+                struck, one_lost, one_repeated = attempt(storages / str(runs), first + runs)
+                total, runs = total + struck, runs + 1
                 lost, repeated = lost + one_lost, repeated + one_repeated
-                print(f"{total} in {seed} runs: {lost} lost, {repeated} repeated", flush=True)
+                print(f"{total} in {runs} runs: {lost} lost, {repeated} repeated", flush=True)
     finally:
         shutil.rmtree(storages, ignore_errors=True)
     if lost or repeated:

@@ -1,4 +1,4 @@
-"""PyFlink with Flink's Kafka connector, exactly once; Python parses and writes each record (thread mode)."""
+"""PyFlink with Flink's Kafka connector, exactly once; Python parses each record and writes it."""
 
 from __future__ import annotations
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pyarrow as pa
 from pyarrow import json as pa_json
 
@@ -34,6 +35,16 @@ def read_objects(
         if column.null_count and not field.nullable:
             raise pa.ArrowInvalid(f"column {field.name!r} must not be null")
     return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def read_lines(text: bytes, schema: pa.Schema) -> pa.RecordBatch:
+    """The columns of `schema` of lines. Raises ArrowInvalid unless every line is one object that fits."""
+    data = np.frombuffer(text, np.uint8)
+    starts = np.flatnonzero(data[:-1] == ord("\n")) + 1
+    # Where each line begins an object there is one for each, or more: as many means one each.
+    if data[0] != ord("{") or not (data[starts] == ord("{")).all():
+        raise pa.ArrowInvalid("there is no JSON object")
+    return read_objects(text, len(starts) + 1, schema, one_a_line=True)
 
 
 def checked_schema(schema: object) -> pa.Schema:

@@ -7,7 +7,6 @@ import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, BinaryIO, Unpack, get_args
 
-import numpy as np
 import pyarrow as pa
 
 from minirt.errors import ConfigurationError
@@ -15,7 +14,7 @@ from minirt.io.base import Offset, Source, Split, SplitReader
 from minirt.io.encoder import Encoder
 from minirt.io.file_sink import FileOptions, FileSink
 from minirt.io.files import FilePath, FilePaths, InputFiles
-from minirt.io.json_columns import checked_schema, read_objects
+from minirt.io.json_columns import checked_schema, read_lines
 from minirt.io.json_text import JsonlEncoder, OnNan
 from minirt.io.lines import (
     BadLines,
@@ -137,7 +136,7 @@ class _ColumnsReader(TextReader):
         if block is None:
             return None
         try:
-            batch = _read_block(block, self._schema)
+            batch = read_lines(block, self._schema)
         except pa.ArrowException:
             batch = self._read_lines(block)
         self.offset = self._lines.offset
@@ -149,23 +148,13 @@ class _ColumnsReader(TextReader):
         for line in self._lines.split_lines(block):
             if text := line.strip(_BLANK.encode()):
                 try:
-                    batches.append(_read_block(text, self._schema))
+                    batches.append(read_lines(text, self._schema))
                 except pa.ArrowException as error:
                     self._bad.report(offset, line, f"not valid JSON for the schema ({error})")
             offset += len(line) + 1
         self.skipped = self._bad.count
         [batch] = pa.Table.from_batches(batches).combine_chunks().to_batches() or batches[:1]
         return batch
-
-
-def _read_block(block: bytes, schema: pa.Schema) -> pa.RecordBatch:
-    """Raises ArrowInvalid unless every line is an object that fits."""
-    data = np.frombuffer(block, np.uint8)
-    starts = np.flatnonzero(data[:-1] == ord("\n")) + 1
-    # Where each line begins an object there is one for each, or more: as many means one each.
-    if data[0] != ord("{") or not (data[starts] == ord("{")).all():
-        raise pa.ArrowInvalid("there is no JSON object")
-    return read_objects(block, len(starts) + 1, schema, one_a_line=True)
 
 
 def _parse_block(block: bytes) -> list[Any]:

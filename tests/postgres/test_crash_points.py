@@ -1,4 +1,4 @@
-"""A coordinator, or the server, dies at one exact place of a commit: between rows and ledger, and behind it.
+"""A coordinator, or the server, dies at one exact place of a commit, such as between rows and ledger.
 
 Kills at random moments rarely meet these places.
 """
@@ -28,7 +28,7 @@ import minirt as rt
 from minirt_connectors.postgres import PostgresSink
 from minirt_connectors.postgres.sink import PostgresConnection, _Transaction
 
-uri, storage, place, who, mark = *sys.argv[1:5], Path(sys.argv[5])
+uri, storage, place, who, mark, records = *sys.argv[1:5], Path(sys.argv[5]), int(sys.argv[6])
 
 def die():
     if mark.exists():
@@ -69,14 +69,14 @@ def named(number):
     return {"id": number, "name": f"row {number}"}
 
 env = rt.Environment("crashing", parallelism=2)
-numbers = env.source(rt.SequenceSource(%d, splits=2), uid="numbers")
+numbers = env.source(rt.SequenceSource(records, splits=2), uid="numbers")
 numbers.map(named, uid="named").sink(PostgresSink(uri, "results"), uid="out")
 env.execute(
     checkpointing=rt.Checkpointing(storage, interval="50ms", tolerable_failures=1000),
     restart=rt.Restart.fixed_delay(None, "10ms"),
     restore="latest",
 )
-""" % RECORDS  # noqa: UP031 - the program has braces.
+"""
 
 PLACES = ["between rows and ledger", "between ledger and commit", "behind the commit"]
 
@@ -88,7 +88,8 @@ def test_rows_and_ledger_show_together_or_not_at_all(
 ) -> None:
     server.run("DROP TABLE IF EXISTS minirt_commits")
     mark = tmp_path / "mark"
-    command = [sys.executable, "-c", _JOB, server.uri, str(tmp_path / "chk"), place, who, str(mark)]
+    command = [sys.executable, "-c", _JOB, server.uri, str(tmp_path / "chk"), place, who]
+    command += [str(mark), str(RECORDS)]
     with subprocess.Popen(command, cwd=ROOT) as job:
         try:
             end = time.monotonic() + 60

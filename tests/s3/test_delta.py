@@ -169,7 +169,7 @@ def test_wrong_credentials_are_refused_in_time_and_not_shown(
         DeltaSource(url, storage_options=wrong),
     ):
         began = time.monotonic()
-        with pytest.raises(rt.ConfigurationError, match="InvalidAccessKeyId|403") as caught:
+        with pytest.raises(rt.ConfigurationError, match=r"InvalidAccessKeyId|403") as caught:
             end.validate()
         assert time.monotonic() - began < 10
         assert url in str(caught.value)
@@ -183,5 +183,5 @@ def test_who_may_read_only_is_refused_before_the_start(
 ) -> None:
     own = options(endpoint.at(proxy.url))
     proxy.plan = lambda request: Fault.FORBIDDEN if request.method == "PUT" else None
-    with pytest.raises(rt.ConfigurationError, match="cannot create the table.*(Invalid|403)"):
+    with pytest.raises(rt.ConfigurationError, match=r"cannot create the table.*(Invalid|403)"):
         DeltaSink(f"{prefix}/table", schema=SCHEMA, storage_options=own).validate()

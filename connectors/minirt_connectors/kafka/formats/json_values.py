@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from minirt.data.batch import Batch
-from minirt.io.json_columns import read_objects
+from minirt.io.json_columns import read_lines, read_objects
 from minirt.io.json_text import JsonlEncoder, OnNan
 from minirt_connectors.kafka.formats.base import Format, Undecodable
 
@@ -70,12 +70,15 @@ def _one_by_one(values: Sequence[bytes | None]) -> list[Any]:
 
 
 def _columns(values: Sequence[bytes | None], schema: pa.Schema) -> pa.RecordBatch:
-    # Where each value begins an object there is one row for each, or more: as many means one each.
-    if all(value is not None and value[:1] == b"{" for value in values):
-        try:
-            return read_objects(b"\n".join(values), len(values), schema)  # type: ignore[arg-type]
-        except pa.ArrowException:
-            pass
+    try:
+        text = b"\n".join(values)  # type: ignore[arg-type]
+        if text and text.count(b"\n") == len(values) - 1:
+            return read_lines(text, schema)
+        # Where each value begins an object there is one row for each, or more: as many means one each.
+        if all(value[:1] == b"{" for value in values):  # type: ignore[index]
+            return read_objects(text, len(values), schema)
+    except (TypeError, pa.ArrowException):  # A value that is none, or one that does not fit.
+        pass
     tables: list[pa.RecordBatch] = []
     bad: list[tuple[int, str]] = []
     for place, value in enumerate(values):
