@@ -37,7 +37,7 @@ from minirt_connectors.delta import DeltaSink, DeltaSource
 from tests.coordinators import check_two_coordinators
 from tests.jobs import named_rows
 from tests.s3.endpoint import Endpoint
-from tests.s3.proxy import Fault, FaultyProxy
+from tests.s3.refusing import refusing
 from tests.tables.duck import delta_rows
 
 SCHEMA = pa.schema([("id", pa.int64()), ("name", pa.string())])
@@ -155,33 +155,48 @@ def until_committed(committer: SinkCommitter, committables: Sequence[Committable
     raise AssertionError("nothing was committed")
 
 
-@pytest.mark.parametrize("exists", [False, True], ids=["no table", "a table"])
+def told(caught: pytest.ExceptionInfo[rt.MinirtError]) -> None:
+    """It says of which table, and what the server has said, in one line without secrets."""
+    said = str(caught.value)
+    assert said.startswith("s3://minirt/table: cannot ")
+    assert "InvalidAccessKeyId" in said
+    assert "secret" not in said
+    assert "\n" not in said
+
+
+def wrong(endpoint: Endpoint, url: str) -> dict[str, str]:
+    return {**options(endpoint.at(url)), "AWS_SECRET_ACCESS_KEY": "another-secret"}
+
+
 def test_wrong_credentials_are_refused_in_time_and_not_shown(
-    endpoint: Endpoint, prefix: str, proxy: FaultyProxy, exists: bool
+    endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    url = f"{prefix}/table"
-    if exists:
-        DeltaSink(url, schema=SCHEMA, storage_options=options(endpoint)).validate()
-    wrong = {**options(endpoint.at(proxy.url)), "AWS_SECRET_ACCESS_KEY": "another-secret"}
-    proxy.plan = lambda request: Fault.FORBIDDEN
-    for end in (
-        DeltaSink(url, schema=SCHEMA, storage_options=wrong),
-        DeltaSource(url, storage_options=wrong),
-    ):
-        began = time.monotonic()
-        with pytest.raises(rt.ConfigurationError, match=r"InvalidAccessKeyId|403") as caught:
-            end.validate()
-        assert time.monotonic() - began < 10
-        assert url in str(caught.value)
+    monkeypatch.delenv("AWS_ENDPOINT_URL_S3")  # It would count for more than the option.
+    with refusing("everything") as url:
+        own = wrong(endpoint, url)
+        for end in (
+            DeltaSink("s3://minirt/table", schema=SCHEMA, storage_options=own),
+            DeltaSource("s3://minirt/table", storage_options=own),
+        ):
+            began = time.monotonic()
+            with pytest.raises(rt.ConfigurationError) as caught:
+                end.validate()
+            assert time.monotonic() - began < 10
+            told(caught)
+
+
+@pytest.mark.processes
+def test_who_may_only_read_is_told_when_the_job_starts(
+    endpoint: Endpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("AWS_ENDPOINT_URL_S3")
+    with refusing("writing") as url:
+        sink = DeltaSink("s3://minirt/table", schema=SCHEMA, storage_options=wrong(endpoint, url))
+        sink.validate()
+        with pytest.raises(rt.JobFailedError) as caught:
+            named_rows(sink, 10, job="to-delta").execute(
+                checkpointing=rt.Checkpointing(tmp_path), restart=rt.Restart.none()
+            )
+        assert "s3://minirt/table: cannot create the table" in str(caught.value)
+        assert "InvalidAccessKeyId" in str(caught.value)
         assert "secret" not in str(caught.value)
-        assert "\n" not in str(caught.value)
-    assert proxy.faults
-
-
-def test_who_may_read_only_is_refused_before_the_start(
-    endpoint: Endpoint, prefix: str, proxy: FaultyProxy
-) -> None:
-    own = options(endpoint.at(proxy.url))
-    proxy.plan = lambda request: Fault.FORBIDDEN if request.method == "PUT" else None
-    with pytest.raises(rt.ConfigurationError, match=r"cannot create the table.*(Invalid|403)"):
-        DeltaSink(f"{prefix}/table", schema=SCHEMA, storage_options=own).validate()
