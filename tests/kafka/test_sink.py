@@ -239,6 +239,14 @@ def test_wrong_credentials_are_refused_and_right_ones_work(broker: Broker, end: 
     refused(end(broker.secured, topic, options=wrong), "cannot log in")
 
 
+@pytest.mark.parametrize("end", [KafkaSink, KafkaSource])
+def test_a_listener_that_asks_for_a_login_is_told_from_one_that_is_down(
+    broker: Broker, end: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("minirt_connectors.kafka.cluster.START_TIMEOUT_S", 3.0)
+    refused(end(broker.secured, broker.topic()), "no broker answers .*security.protocol")
+
+
 def test_a_ledger_that_forgets_is_refused(cluster: Cluster, tmp_path: Path) -> None:
     topic, forgetful, wide = cluster.topic(), cluster.topic(), cluster.topic(2)
     staging = ObjectStore(str(tmp_path))

@@ -15,6 +15,12 @@ from minirt_connectors.kafka.secrets import Secrets
 
 T = TypeVar("T")
 
+_CONNECTIONS_END = (
+    "it ends each connection, as a listener does that asks for TLS or a login (the option "
+    "security.protocol)"
+)
+"""What it means if all connections are gone, and the client gives no reason."""
+
 START_TIMEOUT_S = 8.0
 """For how long brokers may leave the first question of a job unanswered."""
 
@@ -226,10 +232,9 @@ class Cluster:
                 return consumer.list_topics(name, timeout=1.0)
             except kafka.KafkaException as error:
                 if time.monotonic() > end:
-                    last = heard.last or error.args[0]
-                    raise ConfigurationError(
-                        str(self.error(f"no broker answers within {START_TIMEOUT_S:g} s", last))
-                    ) from None
+                    problem = heard.problem or error.args[0].str()
+                    action = f"no broker answers within {START_TIMEOUT_S:g} s"
+                    raise ConfigurationError(self.told(action, problem)) from None
 
     def _made(self, kind: str, options: dict[str, Any], heard: Heard | None) -> Any:
         kafka = _client()
@@ -259,12 +264,19 @@ class Heard:
     """What a client says of its connections, which it tries again for as long as it lives."""
 
     def __init__(self) -> None:
-        self.last: Any = None
+        self.problem: str | None = None
+        """Why there is no connection, as far as anybody says."""
         self.refused: Any = None
         """That it may not log in, which trying again does not mend."""
 
     def take(self, error: Any) -> None:
-        self.last = error
+        text = error.str()
+        if error.name() == "_ALL_BROKERS_DOWN":
+            self.problem = self.problem or _CONNECTIONS_END
+        elif "in state UP" in text:
+            self.problem = f"{text}: {_CONNECTIONS_END}"
+        else:
+            self.problem = text
         if error.name() in ("_AUTHENTICATION", "_SSL", "SASL_AUTHENTICATION_FAILED"):
             self.refused = error
 
