@@ -25,6 +25,8 @@ from tests.warm_processes import warm_processes
 
 _RUN_S_MAX = 480
 _SAID_BYTES = 200_000
+_KILLS_THAT_TELL = 10
+"""Of fewer kills, chance may have most strike early."""
 _WANTED_MAX = 8
 _CHECKPOINTS_PER_KILL = 3
 """So many a campaign completes at least: else its kills strike jobs that have nothing to commit."""
@@ -118,7 +120,8 @@ class Struck:
             return "nobody was killed"
         if self.checkpoints < _CHECKPOINTS_PER_KILL * self.kills:
             return f"fewer than {_CHECKPOINTS_PER_KILL} checkpoints for each kill: {self}"
-        if 2 * self.behind_progress < self.kills:
+        few = self.kills < _KILLS_THAT_TELL
+        if self.behind_progress < (1 if few else self.kills / 2):
             return f"most kills struck before there was anything new to lose: {self}"
         return None
 
