@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from confluent_kafka import KafkaError
 
 import minirt as rt
 from minirt.data.batch import Columns, Rows
@@ -195,3 +196,8 @@ def test_nothing_shows_a_secret() -> None:
     assert "pem-2" not in shown
     assert Secrets(options).hidden("a pass-word-1 and\n pem-2 of me") == "a *** and *** of me"
     assert "pass-word" not in repr(pickle.loads(pickle.dumps(source)))
+
+
+def test_a_partition_that_is_unknown_while_a_broker_restarts_is_asked_for_again() -> None:
+    error = KafkaError(KafkaError._UNKNOWN_PARTITION)
+    assert isinstance(Cluster("localhost:9092", None).error("cannot read", error), rt.StorageError)

@@ -63,9 +63,11 @@ _HOPELESS = (
     "_SSL",
     "_INVALID_ARG",
     "_UNKNOWN_TOPIC",
-    "_UNKNOWN_PARTITION",
 )
-"""The names of errors that the same request would meet again."""
+"""The names of errors that the same request would meet again.
+
+`_UNKNOWN_PARTITION` is none: the client says so, too, while a broker that has just stopped is away.
+"""
 
 _BUSY = (
     "COORDINATOR_LOAD_IN_PROGRESS",
