@@ -63,10 +63,13 @@ def test_json_columns_have_the_schema() -> None:
         b'{"id":1}\n{}',
     ],
 )
-def test_a_value_that_is_no_json_is_told_apart_from_its_neighbours(schema: Any, wrong: Any) -> None:
+@pytest.mark.parametrize("place", [0, 2, 5], ids=["first", "between", "last"])
+def test_a_value_that_is_no_json_is_told_apart_from_its_neighbours(
+    schema: Any, wrong: Any, place: int
+) -> None:
     with pytest.raises(Undecodable) as caught:
-        format_of("json", schema).decode([*TEXTS[:2], wrong, *TEXTS[2:]])
-    assert [place for place, _ in caught.value.bad] == [2]
+        format_of("json", schema).decode([*TEXTS[:place], wrong, *TEXTS[place:]])
+    assert [bad for bad, _ in caught.value.bad] == [place]
     good = caught.value.good
     rows = good if isinstance(good, list) else good.to_pylist()
     assert [row["id"] for row in rows] == [0, 1, 2, 3, 4]

@@ -71,8 +71,8 @@ def _one_by_one(values: Sequence[bytes | None]) -> list[Any]:
 
 def _columns(values: Sequence[bytes | None], schema: pa.Schema) -> pa.RecordBatch:
     try:
-        text = b"\n".join(values)  # type: ignore[arg-type]
-        if text and text.count(b"\n") == len(values) - 1:
+        text = b"\n".join([*values, b""])  # type: ignore[list-item]
+        if values and text.count(b"\n") == len(values):
             return read_lines(text, schema)
         # Where each value begins an object there is one row for each, or more: as many means one each.
         if all(value[:1] == b"{" for value in values):  # type: ignore[index]
