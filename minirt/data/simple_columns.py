@@ -87,6 +87,11 @@ def in_microseconds_type(type: pa.DataType) -> pa.DataType:
     return _converted_type(type, _microseconds_type)
 
 
+def in_finer_type(type: pa.DataType) -> pa.DataType:
+    """With microseconds for timestamps of seconds and milliseconds, also in structs, lists and maps."""
+    return _converted_type(type, _finer_type)
+
+
 def in_microseconds(array: pa.Array) -> pa.Array:
     """Timestamps and durations of nanoseconds, also those in structs, lists and maps, rounded down to what
     Python's hold; others as they are."""
@@ -108,6 +113,11 @@ def _microseconds_type(type: pa.DataType) -> pa.DataType:
     if pa.types.is_timestamp(type) and type.unit == "ns":
         return pa.timestamp("us", type.tz)
     return pa.duration("us") if type == pa.duration("ns") else type
+
+
+def _finer_type(type: pa.DataType) -> pa.DataType:
+    is_coarse = pa.types.is_timestamp(type) and type.unit in ("s", "ms")
+    return pa.timestamp("us", type.tz) if is_coarse else type
 
 
 def _count_type(type: pa.DataType) -> pa.DataType:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 import pyarrow as pa
 from pyarrow import json as pa_json
 
+from minirt.data.simple_columns import in_finer_type
 from minirt.errors import ConfigurationError
 from minirt.io.schemas import given_schema
 
@@ -22,7 +25,7 @@ def read_objects(
         pa.BufferReader(text),
         read_options=pa_json.ReadOptions(use_threads=False, block_size=len(text) + 1),
         parse_options=pa_json.ParseOptions(
-            explicit_schema=schema,
+            explicit_schema=_finer(schema),
             unexpected_field_behavior="ignore",
             newlines_in_values=not one_a_line,
         ),
@@ -30,11 +33,17 @@ def read_objects(
     if table.num_rows != rows:
         raise pa.ArrowInvalid(f"{table.num_rows} JSON objects instead of {rows}")
     [batch] = table.combine_chunks().to_batches()
-    columns = [batch.column(field.name) for field in schema]
+    columns = [batch.column(field.name).cast(field.type) for field in schema]
     for field, column in zip(schema, columns, strict=True):
         if column.null_count and not field.nullable:
             raise pa.ArrowInvalid(f"column {field.name!r} must not be null")
     return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+@lru_cache
+def _finer(schema: pa.Schema) -> pa.Schema:
+    """Arrow reads no second with more digits than its type has, even if they are zeros; a cast does."""
+    return pa.schema([field.with_type(in_finer_type(field.type)) for field in schema])
 
 
 def read_lines(text: bytes, schema: pa.Schema) -> pa.RecordBatch:

@@ -18,6 +18,7 @@ from minirt.data.batch import Batch, Columns
 from minirt.data.errors import UnsupportedRecordError
 from minirt.errors import SinkDataError
 from minirt.io import json_text
+from minirt.io.json_columns import read_lines
 from minirt.io.json_of_columns import lines_of
 from minirt.io.json_text import JsonlEncoder, OnNan
 
@@ -213,3 +214,20 @@ def test_a_dictionary_that_is_longer_than_the_column_is_not_written_whole() -> N
             [pa.DictionaryArray.from_arrays(codes, ["a", None])], names=["v"]
         )
     )
+
+
+@pytest.mark.parametrize("unit", ["s", "ms", "us"])
+@pytest.mark.parametrize("zone", [None, "UTC"])
+def test_timestamps_are_read_as_they_were_written(unit: str, zone: str | None) -> None:
+    type = pa.timestamp(unit, zone)
+    steps = pa.array([0, 1, 1000, None, -1, 1_700_000_123], type)
+    table = pa.record_batch({"at": steps, "all": [[step] for step in steps.to_pylist()]})
+    schema = pa.schema([("at", type), ("all", pa.list_(type))])
+    table = table.cast(schema)
+    assert read_lines(written(Columns(table)), schema).equals(table)
+
+
+def test_digits_that_a_timestamp_does_not_have_are_refused() -> None:
+    schema = pa.schema([("at", pa.timestamp("ms"))])
+    with pytest.raises(pa.ArrowInvalid, match="would lose data"):
+        read_lines(b'{"at": "2026-01-02 03:04:05.000600"}', schema)
