@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from benchmarks.servers import postgres_server
 from tests.needs import ROOT
 
 
@@ -37,11 +37,7 @@ def test_lines_of_json_are_timed(case: str, tmp_path: Path) -> None:
     assert 0 < row["columns_cpu_ns"] < row["rows_cpu_ns"]
 
 
-def test_a_server_is_asked_for_where_there_is_none(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "benchmarks.connectors", "append"]
-    nowhere = {**os.environ, "TEST_POSTGRES_BIN": str(tmp_path)}
-    ran = subprocess.run(
-        command, cwd=ROOT, capture_output=True, text=True, timeout=120, env=nowhere
-    )
-    assert ran.returncode == 1
-    assert "--uri" in ran.stderr
+def test_a_server_is_asked_for_where_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tests.postgres.server.programs", lambda: None)
+    with pytest.raises(SystemExit, match="--uri"), postgres_server(None):
+        pass
