@@ -33,7 +33,6 @@ def test_a_lost_connection_is_noticed_without_heartbeats_and_loses_nothing(
         assert sorted(sink.rows) == list(range(20)), f"seed {seed}"
         lost += result.faults["lost_connections"]
         restarts += result.restarts
-    assert lost > SEEDS
     assert SEEDS / 2 < restarts <= lost
 
 

@@ -89,18 +89,15 @@ def _launch(graph: JobGraph, settings: RunSettings, clock: Clock) -> Job:
     observers = [monitor, report, *watching(settings)]
     recorder = Recorder(graph.name, observers, options.limits.history_entries)
     savepoints = SavepointDesk(parts.package.storage, parts.package.modes, parts.mode)
-    with launching() as attach_signals, ExitStack() as starting:
+    with launching() as attach_signals, ExitStack() as starting, ExitStack() as unstarted:
         url = offer_metrics(options, monitor, starting)
         port = open_control(options, starting)
         starting.callback(set_up_program(options.log_format, options.log_level))
         events: queue.SimpleQueue[JobEvent] = queue.SimpleQueue()
+        cluster = ProcessCluster(parts.package, parts.placement, events.put, _launch_of(settings))
+        unstarted.callback(cluster.close, options.limits.stop_timeout_s, None)
         coordinator = Coordinator(
-            parts.package,
-            parts.protocol,
-            parts.tasks,
-            ProcessCluster(parts.package, parts.placement, events.put, _launch_of(settings)),
-            events,
-            recorder,
+            *(parts.package, parts.protocol, parts.tasks, cluster, events, recorder),
             savepoints.answer,
         )
         recorder.observers.append(
@@ -124,6 +121,7 @@ def _launch(graph: JobGraph, settings: RunSettings, clock: Clock) -> Job:
             port,
             lease,
         )
+        unstarted.pop_all()  # From here on the coordinator closes its cluster.
         if parts.shapes is not None:
             parts.shapes.on_taken += [monitor.take_shape, job.take_shape]
             parts.shapes.on_taken += [one.take_shape for one in loads]
