@@ -6,7 +6,6 @@ import json
 import sys
 import time
 from datetime import timedelta
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ from bytewax.outputs import DynamicSink, StatelessSinkPartition
 from bytewax.recovery import RecoveryConfig, init_db_dir
 
 from benchmarks.kafka_work import KafkaWork, record
+from benchmarks.peers.processes import in_processes
 from benchmarks.workload import Tally, announce, report
 
 _BATCH = 4096
@@ -108,13 +108,7 @@ def _run(work: KafkaWork, process: int) -> None:
 def main() -> None:
     work = KafkaWork.parse(sys.argv[1:])
     init_db_dir(Path(work.storage), work.parallelism)
-    fork = get_context("fork")
-    processes = [fork.Process(target=_run, args=(work, n)) for n in range(work.parallelism)]
-    for process in processes:
-        process.start()
-    for process in processes:
-        process.join()
-    sys.exit(max(process.exitcode or 0 for process in processes))
+    in_processes(_run, work, work.parallelism)
 
 
 if __name__ == "__main__":

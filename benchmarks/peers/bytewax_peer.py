@@ -6,7 +6,6 @@ import sys
 import time
 from collections.abc import Iterable
 from datetime import timedelta
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from bytewax.inputs import FixedPartitionedSource, StatefulSourcePartition
 from bytewax.outputs import DynamicSink, StatelessSinkPartition
 from bytewax.recovery import RecoveryConfig, init_db_dir
 
+from benchmarks.peers.processes import in_processes
 from benchmarks.workload import SPREAD, Tally, Work, announce, last_total, report
 
 _BATCH = 4096
@@ -109,13 +109,7 @@ def main() -> None:
     work = Work.parse(sys.argv[1:])
     if work.checkpoint_ms:
         init_db_dir(Path(work.storage), work.parallelism)
-    fork = get_context("fork")
-    processes = [fork.Process(target=_run, args=(work, n)) for n in range(work.parallelism)]
-    for process in processes:
-        process.start()
-    for process in processes:
-        process.join()
-    sys.exit(max(process.exitcode or 0 for process in processes))
+    in_processes(_run, work, work.parallelism)
 
 
 if __name__ == "__main__":

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import sys
 import time
-from multiprocessing import get_context
 from typing import Any
 
 import confluent_kafka as kafka
 
 from benchmarks.kafka_work import KafkaWork, id_of, value
+from benchmarks.peers.processes import in_processes
 from benchmarks.workload import Tally, announce, report
 
 _AT_ONCE = 2000
@@ -88,13 +88,7 @@ def _run(work: KafkaWork, part: int) -> None:
 
 def main() -> None:
     work = KafkaWork.parse(sys.argv[1:])
-    fork = get_context("fork")
-    processes = [fork.Process(target=_run, args=(work, n)) for n in range(work.parallelism)]
-    for process in processes:
-        process.start()
-    for process in processes:
-        process.join()
-    sys.exit(max(process.exitcode or 0 for process in processes))
+    in_processes(_run, work, work.parallelism)
 
 
 if __name__ == "__main__":

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from pyflink.common import Configuration, Types, WatermarkStrategy
+from pyflink.common import Types, WatermarkStrategy
 from pyflink.common.serialization import SimpleStringSchema
 from pyflink.datastream import FlatMapFunction, StreamExecutionEnvironment
 from pyflink.datastream.connectors.base import DeliveryGuarantee
@@ -23,6 +22,7 @@ from pyflink.datastream.connectors.kafka import (
 from pyflink.datastream.connectors.number_seq import NumberSequenceSource
 
 from benchmarks.kafka_work import FIRST_ID, RUN, KafkaWork, record
+from benchmarks.peers.pyflink_settings import configuration
 from benchmarks.workload import Tally, announce, report
 
 _JARS = Path(__file__).parents[2] / ".bench" / "flink-kafka"
@@ -53,18 +53,10 @@ class _Parse(FlatMapFunction):
 
 def main() -> None:
     work = KafkaWork.parse(sys.argv[1:])
-    # The JVM embeds an interpreter of its own, which does not know of the virtual environment.
-    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
-    configuration = Configuration()
-    configuration.set_string("python.execution-mode", "thread")
-    configuration.set_string("python.executable", sys.executable)
-    configuration.set_string("python.client.executable", sys.executable)
-    configuration.set_string("restart-strategy.type", "none")
-    configuration.set_string("state.backend.type", "hashmap")
-    configuration.set_string("execution.checkpointing.dir", f"file://{work.storage}")
+    settings = configuration(work.storage)
     jars = ";".join(f"file://{jar}" for jar in sorted(_JARS.glob("*.jar")))
-    configuration.set_string("pipeline.jars", jars)
-    env = StreamExecutionEnvironment.get_execution_environment(configuration)
+    settings.set_string("pipeline.jars", jars)
+    env = StreamExecutionEnvironment.get_execution_environment(settings)
     env.set_parallelism(work.parallelism)
     env.enable_checkpointing(work.checkpoint_ms)
     marks = WatermarkStrategy.no_watermarks()

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import time
 from collections.abc import Iterator
 from typing import Any
 
-from pyflink.common import Configuration, Types, WatermarkStrategy
+from pyflink.common import Types, WatermarkStrategy
 from pyflink.datastream import FlatMapFunction, StreamExecutionEnvironment
 from pyflink.datastream.connectors.number_seq import NumberSequenceSource
 
+from benchmarks.peers.pyflink_settings import configuration
 from benchmarks.workload import SPREAD, Tally, Work, announce, last_total, report
 
 _PAIR = Types.TUPLE([Types.LONG(), Types.LONG()])
@@ -43,16 +43,8 @@ class _Check(FlatMapFunction):
 
 def main() -> None:
     work = Work.parse(sys.argv[1:])
-    # The JVM embeds an interpreter of its own, which does not know of the virtual environment.
-    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
-    configuration = Configuration()
-    configuration.set_string("python.execution-mode", "thread")
-    configuration.set_string("python.executable", sys.executable)
-    configuration.set_string("python.client.executable", sys.executable)
-    configuration.set_string("restart-strategy.type", "none")
-    configuration.set_string("state.backend.type", "hashmap")
-    configuration.set_string("execution.checkpointing.dir", f"file://{work.storage}")
-    env = StreamExecutionEnvironment.get_execution_environment(configuration)
+    settings = configuration(work.storage)
+    env = StreamExecutionEnvironment.get_execution_environment(settings)
     env.set_parallelism(work.parallelism)
     if work.checkpoint_ms:
         env.enable_checkpointing(work.checkpoint_ms)
