@@ -6,9 +6,10 @@ those of `benchmarks.workload` do.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass
 from typing import Any
+
+from benchmarks.workload import Arguments
 
 FIRST_ID = 1_000_000
 USERS = 1000
@@ -23,7 +24,7 @@ RUN = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class KafkaWork:
+class KafkaWork(Arguments):
     """One run. `work` is "source", which reads a topic; "sink", which writes one; or "both"."""
 
     work: str
@@ -35,15 +36,6 @@ class KafkaWork:
     checkpoint_ms: int = 1000
     storage: str = ""
     """A folder for checkpoints, empty at first."""
-
-    def arguments(self) -> list[str]:
-        return [f"{name}={value}" for name, value in asdict(self).items()]
-
-    @classmethod
-    def parse(cls, arguments: Sequence[str]) -> KafkaWork:
-        given = dict(argument.split("=", 1) for argument in arguments)
-        kinds = {known.name: int if known.type == "int" else str for known in fields(cls)}
-        return cls(**{name: kinds[name](text) for name, text in given.items() if name in kinds})
 
     def share(self, part: int) -> range:
         """The ids that subtask `part` writes."""

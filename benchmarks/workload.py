@@ -13,7 +13,7 @@ import os
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
-from typing import Any
+from typing import Any, Self
 
 SPREAD = 2654435761
 """Record number i has the key `i * SPREAD % keys`: consecutive records are scattered over the keys."""
@@ -36,7 +36,22 @@ KEY_PREFIX = "user-"
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class Arguments:
+    """Texts and whole numbers that a system is given as arguments such as `records=1000`."""
+
+    def arguments(self) -> list[str]:
+        return [f"{name}={value}" for name, value in asdict(self).items()]
+
+    @classmethod
+    def parse(cls, arguments: Sequence[str]) -> Self:
+        """From arguments; those that are not known are left out."""
+        given = dict(argument.split("=", 1) for argument in arguments)
+        kinds = {known.name: int if known.type == "int" else str for known in fields(cls)}
+        return cls(**{name: kinds[name](text) for name, text in given.items() if name in kinds})
+
+
+@dataclass(frozen=True, slots=True)
+class Work(Arguments):
     """One run. `work` is a name that each system knows, or does not."""
 
     work: str
@@ -52,16 +67,6 @@ class Work:
     """The pace of the source, all splits together; 0 for as fast as it can."""
     storage: str = ""
     """A folder for checkpoints and files, empty at first."""
-
-    def arguments(self) -> list[str]:
-        return [f"{name}={value}" for name, value in asdict(self).items()]
-
-    @classmethod
-    def parse(cls, arguments: Sequence[str]) -> Work:
-        """From arguments such as `records=1000`; those that are not known are left out."""
-        given = dict(argument.split("=", 1) for argument in arguments)
-        kinds = {known.name: int if known.type == "int" else str for known in fields(cls)}
-        return cls(**{name: kinds[name](text) for name, text in given.items() if name in kinds})
 
 
 @dataclass(frozen=True, slots=True)
