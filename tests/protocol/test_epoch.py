@@ -13,7 +13,6 @@ from minirt.modes.aligned import Aligned
 from minirt.modes.epoch import Epoch
 from minirt.protocol.barriers import Barrier
 from minirt.protocol.checkpoint_settings import CheckpointSettings
-from minirt.protocol.checkpoints import CheckpointCoordinator
 from minirt.protocol.families import HasFamily
 from minirt.protocol.job_events import (
     JobCommand,
@@ -25,9 +24,15 @@ from minirt.protocol.job_events import (
     TimerKind,
 )
 from minirt.protocol.savepoint_requests import Afterwards, SavepointRequest
-from minirt.protocol.savepoints import Savepoints
 from minirt.protocol.subtask_commands import AbortCheckpoint, ResumeSources, TriggerCheckpoint
-from tests.protocol.parts import SINK, SOURCE, VERTICES, acknowledged, declined, trigger_timer
+from tests.protocol.parts import (
+    SINK,
+    SOURCE,
+    CoordinatedJob,
+    acknowledged,
+    declined,
+    trigger_timer,
+)
 
 SETTINGS = CheckpointSettings(
     "epoch", interval_s=10.0, timeout_s=60.0, tolerable_failures=2, modes=MODES
@@ -36,15 +41,11 @@ RESUME = ResumeSources(1)
 FULL = StorageError("full")
 
 
-class Job:
-    """A coordinator that runs since the time 0, in mode epoch."""
+class Job(CoordinatedJob):
+    """In mode epoch."""
 
     def __init__(self, settings: CheckpointSettings = SETTINGS) -> None:
-        self.savepoints = Savepoints(3)
-        self.checkpoints = CheckpointCoordinator(
-            "job", 1, 1, settings, VERTICES, frozenset({SOURCE, SINK}), self.savepoints
-        )
-        self.checkpoints.on_running(0.0)
+        super().__init__(settings)
 
     def trigger(self, checkpoint_id: int, now: float) -> TriggerCheckpoint:
         trigger, _ = self.checkpoints.on_trigger_timer(checkpoint_id, now)

@@ -9,109 +9,27 @@ from random import Random
 import pytest
 
 from minirt.errors import StorageError
-from minirt.modes import MODES
-from minirt.protocol.barriers import Barrier
-from minirt.protocol.checkpoint_settings import CheckpointSettings
-from minirt.protocol.checkpoints import CheckpointCoordinator
 from minirt.protocol.ids import SubtaskId
 from minirt.protocol.job_events import (
-    AnswerSavepoint,
     CleanUp,
     CommitHandles,
     JobCommand,
     ManifestRefused,
-    PublishSavepoint,
     RecordHistory,
-    SavepointPublished,
     SetTimer,
-    SnapshotAcknowledged,
     StoreManifest,
-    Timer,
-    TimerKind,
 )
-from minirt.protocol.leftovers import Leftovers
-from minirt.protocol.manifest import Manifest, Reference, SinkHandles, SnapshotRef
+from minirt.protocol.manifest import Manifest
 from minirt.protocol.reasons import CheckpointFailure, CheckpointFailureReason
-from minirt.protocol.savepoint_requests import Afterwards, SavepointRequest
-from minirt.protocol.savepoints import Savepoints
 from minirt.protocol.subtask_commands import (
     AbortCheckpoint,
-    DrainSources,
-    ResumeSources,
     TriggerCheckpoint,
 )
 from tests.campaigns import sampled
-from tests.protocol.parts import SINK, SOURCE, VERTICES, acknowledged, declined, handles
+from tests.protocol.overlapping import SETTINGS, Job, begun, next_at, two_under_way
+from tests.protocol.parts import SINK, SOURCE, declined, handles
 
-SETTINGS = CheckpointSettings(
-    "aligned",
-    *(10.0, 60.0),
-    tolerable_failures=2,
-    modes=MODES,
-    max_concurrent=2,
-)
 LOST = CheckpointFailure(CheckpointFailureReason.GENERATION_FAILED, "a worker died")
-GO_ON, STOP, DRAIN = Afterwards.GO_ON, Afterwards.STOP, Afterwards.DRAIN
-
-
-class Job:
-    """A coordinator that runs since the time 0, and whoever asks it for savepoints."""
-
-    def __init__(self, settings: CheckpointSettings = SETTINGS) -> None:
-        self.savepoints = Savepoints(5)
-        self.checkpoints = CheckpointCoordinator(
-            "job", 1, 1, settings, VERTICES, frozenset({SOURCE, SINK}), self.savepoints
-        )
-        self.checkpoints.on_running(0.0)
-
-    def trigger(self, id: int, now: float) -> list[JobCommand]:
-        return self.checkpoints.on_trigger_timer(id, now)
-
-    def ask(
-        self, id: int, now: float, mode: str = "aligned", afterwards: Afterwards = GO_ON
-    ) -> list[JobCommand]:
-        request = SavepointRequest(id, mode, None, afterwards)
-        return self.savepoints.add(request) or self.checkpoints.on_savepoint_requested(now)
-
-    def hear(self, id: int, subtask: SubtaskId, now: float, *held: SinkHandles) -> list[JobCommand]:
-        return self.checkpoints.on_acknowledged(acknowledged(id, subtask, *held), now)
-
-    def whole(self, id: int, now: float, *held: SinkHandles) -> Manifest:
-        """All acknowledge, the sink with its handles; the manifest that is to be stored."""
-        assert self.hear(id, SOURCE, now) == []
-        [store] = self.hear(id, SINK, now, *held)
-        assert isinstance(store, StoreManifest)
-        return store.manifest
-
-    def stored(self, id: int, now: float) -> list[JobCommand]:
-        return self.checkpoints.on_manifest_stored(id, now)
-
-    def complete(self, id: int, now: float, *held: SinkHandles) -> list[JobCommand]:
-        self.whole(id, now, *held)
-        return self.stored(id, now)
-
-    @property
-    def under_way(self) -> list[int]:
-        return [one.checkpoint_id for one in self.checkpoints.under_way]
-
-
-def begun(
-    id: int, now: float, oldest_id: int | None, *, mode: str = "aligned", savepoint: bool = False
-) -> list[JobCommand]:
-    barrier = Barrier(id, mode, now, savepoint, oldest_id)
-    return [TriggerCheckpoint(1, barrier), SetTimer(Timer(TimerKind.EXPIRE, id), now + 60.0)]
-
-
-def next_at(id: int, at: float) -> SetTimer:
-    return SetTimer(Timer(TimerKind.TRIGGER, id), at)
-
-
-def two_under_way() -> Job:
-    """Since the times 10 and 20."""
-    job = Job()
-    job.trigger(1, 10.0)
-    job.trigger(2, 20.0)
-    return job
 
 
 def without_history(commands: Sequence[JobCommand]) -> list[JobCommand]:
@@ -324,164 +242,6 @@ def test_a_generation_that_ends_fails_all_but_those_that_are_being_stored() -> N
 def test_nobody_comes_back_alone_while_any_is_under_way() -> None:
     job = two_under_way()
     assert job.checkpoints.on_gone({SINK}, LOST, 21.0) is None
-
-
-# Savepoints.
-
-
-def answers(commands: Sequence[JobCommand]) -> dict[int, bool]:
-    """Which requests are answered, and whether with a savepoint."""
-    told = [command for command in commands if isinstance(command, AnswerSavepoint)]
-    return {answer.request_id: answer.savepoint is not None for answer in told}
-
-
-def test_a_savepoint_begins_beside_a_checkpoint_and_a_checkpoint_beside_a_savepoint() -> None:
-    job = Job()
-    job.trigger(1, 10.0)
-    assert job.ask(7, 12.0) == begun(2, 12.0, 1, savepoint=True)
-    assert job.complete(1, 13.0)[-1] == next_at(3, 20.0)
-    assert job.trigger(3, 20.0) == begun(3, 20.0, 2)
-    assert job.under_way == [2, 3]
-
-
-def test_savepoints_overlap_with_each_other_and_each_is_answered() -> None:
-    job = Job()
-    assert job.ask(7, 4.0) == [*begun(1, 4.0, None, savepoint=True), next_at(2, 10.0)]
-    assert job.ask(8, 5.0) == begun(2, 5.0, 1, savepoint=True)
-    assert job.ask(9, 6.0) == []
-    job.whole(1, 7.0, handles(1))
-    job.whole(2, 7.0, handles(2))
-    assert job.stored(1, 8.0)[-2:] == begun(3, 8.0, 2, savepoint=True)
-    job.stored(2, 8.0)
-    publish = job.checkpoints.on_committed(2, 9.0)
-    assert [(type(each), each.manifest.checkpoint_id) for each in publish] == [  # type: ignore[union-attr]
-        (PublishSavepoint, 1),
-        (PublishSavepoint, 2),
-    ]
-    published = job.checkpoints.on_savepoint_published
-    assert answers(published(SavepointPublished(2, "/there"), 9.0)) == {8: True}
-    assert answers(published(SavepointPublished(1, "/there"), 9.0)) == {7: True}
-    job.complete(3, 10.0)
-    job.checkpoints.on_committed(3, 10.0)
-    assert answers(published(SavepointPublished(3, "/there"), 10.0)) == {9: True}
-
-
-def test_a_savepoint_that_fails_is_answered_alone() -> None:
-    job = Job()
-    job.ask(7, 4.0)
-    job.ask(8, 5.0)
-    job.hear(1, SOURCE, 6.0)
-    commands = job.checkpoints.on_declined(declined(2, SOURCE), 6.0)
-    assert commands[0] == AbortCheckpoint(1, 2, spared=(1,))
-    assert answers(commands) == {8: False}
-    assert ResumeSources(1) not in commands
-    job.hear(1, SINK, 7.0)
-    job.stored(1, 7.0)
-    assert job.savepoints.uncommitted == {1}
-
-
-def test_a_savepoint_whose_barriers_overtake_waits_for_all_and_holds_up_the_next() -> None:
-    job = two_under_way()
-    assert job.ask(7, 21.0, "unaligned") == []
-    assert isinstance(job.complete(1, 30.0)[-1], CleanUp)
-    assert job.trigger(3, 30.0) == []
-    commands = job.complete(2, 31.0)
-    assert commands[-2:] == begun(3, 31.0, None, mode="unaligned", savepoint=True)
-    assert job.trigger(4, 45.0) == []
-    assert job.complete(3, 46.0)[-1] == next_at(4, 46.0)
-
-
-@pytest.mark.parametrize("afterwards", [STOP, DRAIN])
-def test_a_savepoint_that_ends_the_job_waits_for_all_and_is_alone(afterwards: Afterwards) -> None:
-    job = two_under_way()
-    assert job.ask(7, 21.0, "aligned", afterwards) == []
-    job.complete(1, 22.0)
-    last = job.complete(2, 23.0)[-1]
-    assert isinstance(last, DrainSources if afterwards is DRAIN else SetTimer)
-    assert job.ask(8, 24.0) == []
-    assert job.under_way == ([] if afterwards is DRAIN else [3])
-
-
-def test_a_savepoint_that_ends_the_job_waits_for_the_copies_of_others() -> None:
-    job = Job()
-    job.ask(7, 4.0)
-    job.complete(1, 5.0)
-    job.checkpoints.on_committed(1, 5.0)
-    assert job.ask(8, 6.0, "aligned", STOP) == []
-    commands = job.checkpoints.on_savepoint_published(SavepointPublished(1, "/there"), 7.0)
-    assert isinstance(commands[1], TriggerCheckpoint)
-    assert commands[1].pause
-
-
-def test_the_files_of_all_that_are_still_to_be_copied_are_kept() -> None:
-    job = Job()
-    job.ask(7, 4.0)
-    job.ask(8, 5.0)
-    for id in (1, 2):
-        for subtask in (SOURCE, SINK):
-            job.checkpoints.on_acknowledged(part(id, subtask), 6.0)
-    assert kept(job.stored(1, 7.0)) == {1, 2}
-    assert kept(job.stored(2, 7.0)) == {1, 2}
-
-
-def test_the_files_of_a_savepoint_that_is_being_stored_are_kept_from_an_earlier_clean_up() -> None:
-    """Storage may have the manifest of a later checkpoint by the time it cleans up."""
-    job = Job(replace(SETTINGS, max_concurrent=3))
-    job.trigger(1, 10.0)
-    job.ask(7, 11.0)
-    job.trigger(3, 20.0)
-    for id in (1, 2, 3):
-        for subtask in (SOURCE, SINK):
-            job.checkpoints.on_acknowledged(part(id, subtask), 21.0)
-    assert kept(job.stored(1, 22.0)) == {2}
-
-
-def kept(commands: Sequence[JobCommand]) -> set[int]:
-    """The checkpoints whose files a clean-up spares."""
-    [clean_up] = [command for command in commands if isinstance(command, CleanUp)]
-    return {key.checkpoint_id for key in clean_up.needed}
-
-
-# What failed ones leave.
-
-
-def path(checkpoint_id: int, subtask: SubtaskId) -> str:
-    return f"chk-{checkpoint_id:08}-g00000001/v{subtask.vertex}-s{subtask.index}.part"
-
-
-def part(
-    checkpoint_id: int, subtask: SubtaskId, *builds_on: str, file: str | None = None
-) -> SnapshotAcknowledged:
-    stored = SnapshotRef(
-        *(subtask.vertex, subtask.index, file or path(checkpoint_id, subtask), None, 10, 0),
-        references=tuple(Reference(older, ("table",)) for older in builds_on),
-    )
-    return replace(acknowledged(checkpoint_id, subtask), snapshot=stored)
-
-
-def test_a_file_of_a_later_one_that_failed_stays_when_an_earlier_one_completes() -> None:
-    """Two subtasks share it: one does not need it any more, and the other builds on it."""
-    shared, leftovers = path(2, SOURCE), Leftovers(1)
-    for place, subtask in enumerate((SOURCE, SINK)):
-        leftovers.on_part(part(1, subtask), failed=False)
-        leftovers.on_part(part(2, subtask, file=f"{shared}@{place}+1"), failed=False)
-    leftovers.on_failed(2)
-    leftovers.on_part(part(3, SOURCE), failed=False)
-    leftovers.on_completed(1)
-    assert leftovers.take_unneeded() == frozenset()
-    leftovers.on_part(part(3, SINK, f"{shared}@1+1"), failed=False)
-    assert leftovers.take_unneeded() == frozenset()
-    leftovers.on_completed(3)
-    assert leftovers.take_unneeded() <= {shared}  # The manifest of 3 refers to it.
-
-
-def test_parts_of_one_that_is_under_way_are_no_leftovers_of_another() -> None:
-    leftovers = Leftovers(1)
-    leftovers.on_part(part(1, SINK), failed=False)
-    leftovers.on_part(part(2, SINK), failed=False)
-    leftovers.on_failed(1)
-    leftovers.on_part(part(3, SINK), failed=False)
-    assert leftovers.take_unneeded() == {path(1, SINK)}
 
 
 # Random orders.

@@ -9,7 +9,6 @@ import pytest
 from minirt.errors import StorageError
 from minirt.protocol.barriers import Barrier
 from minirt.protocol.checkpoint_settings import CheckpointSettings
-from minirt.protocol.checkpoints import CheckpointCoordinator
 from minirt.protocol.job_events import (
     AnswerSavepoint,
     CleanUp,
@@ -30,7 +29,6 @@ from minirt.protocol.manifest import Manifest, ManifestKey, SinkHandles, Snapsho
 from minirt.protocol.reasons import SavepointFailure, SavepointFailureReason
 from minirt.protocol.reports import CheckpointStatus
 from minirt.protocol.savepoint_requests import Afterwards, Savepoint, SavepointRequest
-from minirt.protocol.savepoints import Savepoints
 from minirt.protocol.subtask_commands import (
     AbortCheckpoint,
     DrainSources,
@@ -40,7 +38,7 @@ from minirt.protocol.subtask_commands import (
 from tests.protocol.parts import (
     SINK,
     SOURCE,
-    VERTICES,
+    CoordinatedJob,
     acknowledged,
     declined,
     handles,
@@ -53,15 +51,9 @@ LOST = SavepointFailure(SavepointFailureReason.GENERATION_FAILED, "a worker died
 STOP, DRAIN = Afterwards.STOP, Afterwards.DRAIN
 
 
-class Job:
-    """A coordinator that runs since the time 0, and whoever asks it for savepoints."""
-
+class Job(CoordinatedJob):
     def __init__(self, requests_max: int = 3) -> None:
-        self.savepoints = Savepoints(requests_max)
-        self.checkpoints = CheckpointCoordinator(
-            "job", 1, 1, SETTINGS, VERTICES, frozenset({SOURCE, SINK}), self.savepoints
-        )
-        self.checkpoints.on_running(0.0)
+        super().__init__(SETTINGS, requests_max)
 
     def ask(
         self,
@@ -72,8 +64,7 @@ class Job:
         path: str | None = None,
         afterwards: Afterwards = Afterwards.GO_ON,
     ) -> list[JobCommand]:
-        request = SavepointRequest(id, mode, path, afterwards)
-        return self.savepoints.add(request) or self.checkpoints.on_savepoint_requested(now)
+        return self.request(SavepointRequest(id, mode, path, afterwards), now)
 
     def acknowledge(self, checkpoint_id: int, now: float, *held: SinkHandles) -> Manifest:
         assert self.checkpoints.on_acknowledged(acknowledged(checkpoint_id, SOURCE), now) == []

@@ -10,7 +10,6 @@ from minirt.modes import MODES, local_snapshots
 from minirt.modes.uncoordinated import Uncoordinated
 from minirt.protocol.barriers import Barrier
 from minirt.protocol.checkpoint_settings import CheckpointSettings
-from minirt.protocol.checkpoints import CheckpointCoordinator
 from minirt.protocol.families import local_id
 from minirt.protocol.ids import SubtaskId
 from minirt.protocol.job_events import (
@@ -28,12 +27,11 @@ from minirt.protocol.lines import LocalCut
 from minirt.protocol.manifest import ChannelData, InFlightRef, Manifest, SinkHandles, SnapshotRef
 from minirt.protocol.reports import completed_report
 from minirt.protocol.savepoint_requests import Afterwards, SavepointRequest
-from minirt.protocol.savepoints import Savepoints
 from minirt.protocol.subtask_commands import AbortCheckpoint, StoreSlices, TriggerCheckpoint
 from tests.protocol.parts import (
     SINK,
     SOURCE,
-    VERTICES,
+    CoordinatedJob,
     acknowledged,
     declined,
     handles,
@@ -52,15 +50,10 @@ SETTINGS = CheckpointSettings(
 )
 
 
-class Job:
-    """A coordinator that runs since the time 0, of a source and a sink that reads from it."""
-
+class Job(CoordinatedJob):
     def __init__(self) -> None:
-        self.savepoints = Savepoints(3)
-        self.checkpoints = CheckpointCoordinator(
-            "job", 1, 1, SETTINGS, VERTICES, frozenset({SOURCE, SINK}), self.savepoints
-        )
-        assert self.checkpoints.on_running(0.0) == [SetTimer(trigger_timer(1), 10.0)]
+        super().__init__(SETTINGS)
+        assert self.begun == [SetTimer(trigger_timer(1), 10.0)]
 
     def source(self, number: int, now: float) -> list[JobCommand]:
         return self.checkpoints.on_acknowledged(local(SOURCE, number), now)
