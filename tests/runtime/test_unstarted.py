@@ -12,8 +12,9 @@ from minirt.runtime.cluster.process_cluster import ProcessCluster
 
 
 @pytest.mark.processes
-def test_it_leaves_no_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
-    closed: list[ProcessCluster] = []
+@pytest.mark.parametrize("failing", ["hold_lease", "Job"])
+def test_it_leaves_nothing(failing: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    closed: list[object] = []
     close = ProcessCluster.close
 
     def noting(self: ProcessCluster, *how: Any) -> None:
@@ -23,10 +24,13 @@ def test_it_leaves_no_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*given: Any) -> None:
         raise StorageError("no room")
 
+    execute = "minirt.runtime.program.execute"
     monkeypatch.setattr(ProcessCluster, "close", noting)
-    monkeypatch.setattr("minirt.runtime.program.execute.hold_lease", full)
+    monkeypatch.setattr(f"{execute}.set_up_program", lambda *how: lambda: closed.append("logs"))
+    monkeypatch.setattr(f"{execute}.{failing}", full)
     env = rt.Environment()
     env.source(rt.SequenceSource(5)).sink(rt.DiscardSink())
     with pytest.raises(StorageError, match="no room"):
         env.start()
-    assert len(closed) == 1
+    assert [type(one) for one in closed if one != "logs"] == [ProcessCluster]
+    assert closed.count("logs") == 1

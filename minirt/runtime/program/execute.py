@@ -110,6 +110,7 @@ def _launch(graph: JobGraph, settings: RunSettings, clock: Clock) -> Job:
         storage = parts.tasks.storage
         lease = hold_lease(options.limits, storage, coordinator, recorder, starting)
         at_end = starting.pop_all()
+        unstarted.callback(at_end.close)
         job = Job(
             *(parts.protocol, options, recorder, monitor, url, coordinator, savepoints, at_end),
             describe_job(
@@ -121,7 +122,7 @@ def _launch(graph: JobGraph, settings: RunSettings, clock: Clock) -> Job:
             port,
             lease,
         )
-        unstarted.pop_all()  # From here on the coordinator closes its cluster.
+        unstarted.pop_all()  # From here on the thread of the job closes all of that.
         if parts.shapes is not None:
             parts.shapes.on_taken += [monitor.take_shape, job.take_shape]
             parts.shapes.on_taken += [one.take_shape for one in loads]
