@@ -157,7 +157,8 @@ def test_a_second_signal_ends_the_program_at_once(folder: Path) -> None:
     assert process.wait(60) == 143
     assert time.monotonic() - began < 30.0
     for pid in workers:
-        with suppress(ProcessLookupError):  # On a busy machine they have been given up as silent by now.
+        # On a busy machine they have been given up as silent by now.
+        with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGCONT)
     wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in workers), "all are gone")
     process.communicate()
