@@ -28,11 +28,14 @@ def seeds(count: int, first: int = 0) -> Iterator[int]:
     """All seeds below `count`, for a search that ends with what it finds.
 
     It begins with `first`, under which it was found when the test was written: most of such a search
-    repeats what other tests do. A search that has grown says so among the warnings of pytest.
+    repeats what other tests do. A search that has grown says among the warnings of pytest where it ended.
     """
-    for tried, seed in enumerate(chain(range(first, count), range(first))):
-        if tried == FEW:
-            warnings.warn(
-                f"{GROWN} from {first} on: begin with the one that finds it", stacklevel=2
-            )
-        yield seed
+    tried = 0
+    seed = first
+    try:
+        for seed in chain(range(first, count), range(first)):
+            tried += 1
+            yield seed
+    finally:
+        if tried > FEW:
+            warnings.warn(f"{GROWN} from {first} on: begin it with {seed}", stacklevel=2)

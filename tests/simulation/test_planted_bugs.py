@@ -160,7 +160,7 @@ def test_a_snapshot_acknowledged_although_its_write_failed(monkeypatch: Patch) -
             return SnapshotRef(vertex, subtask, path, None, size, part_checksum(chunks[0]))
 
     monkeypatch.setattr(PartWriter, "write_snapshot", write_or_pretend)
-    assert_noticed(counting, "not durable", "missing", "not the snapshot")
+    assert_noticed(counting, "not durable", "missing", "not the snapshot", first=18)
 
 
 def test_a_snapshot_acknowledged_before_it_is_durable(monkeypatch: Patch) -> None:
@@ -302,7 +302,7 @@ def test_a_restored_checkpoint_whose_output_is_not_committed_again(monkeypatch: 
         return Done() if isinstance(command, CommitRestored) else run(self, command)
 
     monkeypatch.setattr(PreparationTasks, "_run", run_without_commit)
-    assert_noticed(counting, "lost", "no consistent cut")
+    assert_noticed(counting, "lost", "no consistent cut", first=8)
 
 
 def test_an_overtaken_frame_that_is_not_captured(monkeypatch: Patch) -> None:
@@ -366,7 +366,7 @@ def test_recovered_records_that_are_given_to_every_new_subtask(monkeypatch: Patc
 
 def test_recovered_records_that_are_not_captured_again(monkeypatch: Patch) -> None:
     monkeypatch.setattr(RecoveredChannels, "remaining", lambda self: [])
-    assert_noticed(random_jobs_unaligned, "no consistent cut", first=232)
+    assert_noticed(random_jobs_unaligned, "no consistent cut", first=339)
 
 
 def test_a_reached_channel_that_is_captured_as_well(monkeypatch: Patch) -> None:
@@ -446,7 +446,9 @@ def counting_with_unexpected_errors(seed: int) -> Sequence[str]:
 def test_processes_that_go_by_the_wall_clock(monkeypatch: Patch) -> None:
     monkeypatch.setattr(ProcessClock, "monotonic", ProcessClock.now)
     monkeypatch.setattr(ProcessClock, "scheduled", lambda clock, at: at)
-    assert_noticed(counting_with_wrong_clocks, "no progress", "no sign of life", "WorkerLost")
+    assert_noticed(
+        counting_with_wrong_clocks, "no progress", "no sign of life", "WorkerLost", first=10
+    )
 
 
 def test_a_storage_command_that_nobody_answers(monkeypatch: Patch) -> None:
@@ -459,4 +461,4 @@ def test_uploads_of_a_checkpoint_that_was_given_up_without_their_output(monkeypa
         return replace(upload, sections={}, references=(), in_flight=(), prepared=())
 
     monkeypatch.setattr(SnapshotUpload, "without_state", without_output)
-    assert_noticed(random_jobs, "no consistent cut", "lost", first=165)
+    assert_noticed(random_jobs, "no consistent cut", "lost", first=190)

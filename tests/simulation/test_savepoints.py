@@ -159,7 +159,7 @@ def test_a_copy_without_in_flight_data(monkeypatch: Patch) -> None:
         return publish(self, replace(manifest, in_flight=()), path)
 
     monkeypatch.setattr(StorageTasks, "_publish", without_in_flight)
-    assert_noticed(lambda seed: run(seed, "unaligned")[1])
+    assert_noticed(lambda seed: run(seed, "unaligned")[1], first=9)
 
 
 def test_sources_that_are_not_paused_when_the_job_is_stopped(monkeypatch: Patch) -> None:
@@ -171,7 +171,7 @@ def test_sources_that_are_not_paused_when_the_job_is_stopped(monkeypatch: Patch)
         obey(self, command)
 
     monkeypatch.setattr(Subtask, "obey", without_pause)
-    assert_noticed(lambda seed: shown(seed) not in (None, EXPECTED), first=86)
+    assert_noticed(lambda seed: shown(seed) not in (None, EXPECTED), first=156)
 
 
 def test_sources_that_stay_paused_after_a_stop_that_failed(monkeypatch: Patch) -> None:
