@@ -15,6 +15,7 @@ from minirt.data.keys import distinct_keys, key_groups
 from minirt.errors import ConfigurationError, UserCodeError
 from minirt.graph.operator_spec import Form, OperatorSpec, Site, StateDealing
 from minirt.operators.common.base import Operator, OperatorContext, user_error
+from minirt.operators.common.held_for import check_use, held_for
 from minirt.operators.common.keyed import KeyedOperator, check_stored_keys, keys_of
 from minirt.state.event_times import EventTimes
 from minirt.state.expiring import PIECE_ENTRIES
@@ -43,6 +44,12 @@ class DistinctSpec(OperatorSpec):
     @property
     def details(self) -> str:
         return "" if self.within_ms is None else f", within {self.within_ms / 1000:g} s"
+
+    @property
+    def use(self) -> str:
+        """What keys are held for."""
+        span = "for good" if self.within_ms is None else f"within {self.within_ms} ms"
+        return f"distinct records {span}"
 
     @property
     def repeats(self) -> bool:
@@ -74,15 +81,16 @@ class DistinctSpec(OperatorSpec):
 
     def build(self, ctx: OperatorContext) -> Operator:
         if self.within_ms is None:
-            return DistinctOperator(ctx)
-        return DistinctWithinOperator(ctx, self.within_ms)
+            return DistinctOperator(ctx, self.use)
+        return DistinctWithinOperator(ctx, self.use, self.within_ms)
 
 
 class DistinctOperator(KeyedOperator):
     """Remembers every key that there was."""
 
-    def __init__(self, ctx: OperatorContext) -> None:
+    def __init__(self, ctx: OperatorContext, use: str) -> None:
         super().__init__(ctx)
+        self._use = use
         self._given: dict[Any, Any] = self.state.table("given")
 
     def process(self, batch: Batch, input_index: int) -> None:
@@ -95,6 +103,13 @@ class DistinctOperator(KeyedOperator):
         self.state.change(new)
         given.update(dict.fromkeys(new, True))
         self.ctx.emit(picked(batch, sorted(map(places.__getitem__, new))))
+
+    def snapshot(self) -> Mapping[str, Section]:
+        return {**super().snapshot(), **held_for(self._use, some=bool(self._given))}
+
+    def restore(self, sections: Mapping[str, bytes], *, exact: bool) -> None:
+        check_use(sections, self._use, self.ctx.label)
+        super().restore(sections, exact=exact)
 
     def _keys_of(self, batch: Batch) -> list[Any]:
         try:
@@ -114,8 +129,8 @@ class DistinctWithinOperator(DistinctOperator):
     be forgotten.
     """
 
-    def __init__(self, ctx: OperatorContext, within_ms: int) -> None:
-        super().__init__(ctx)
+    def __init__(self, ctx: OperatorContext, use: str, within_ms: int) -> None:
+        super().__init__(ctx, use)
         self._within_ms = within_ms
         self._times = EventTimes(self._groups)
         self._agenda = Agenda(within_ms)

@@ -17,7 +17,8 @@ from minirt.graph.operator_spec import Form, OperatorSpec, Site, StateDealing
 from minirt.operators.common.aggregation import CHUNK_KEYS, own_groups
 from minirt.operators.common.base import Operator, OperatorContext
 from minirt.operators.common.columns import to_columns
-from minirt.operators.common.held_runs import MANY_RECORDS, check_use, held_for
+from minirt.operators.common.held_for import check_use, held_for
+from minirt.operators.common.held_runs import MANY_RECORDS
 from minirt.operators.common.join_bounds import JoinBounds
 from minirt.operators.common.join_columns import (
     LEFT,
@@ -363,7 +364,7 @@ class JoinOperator(Operator):
         sections: dict[str, Section] = {EVENT_TIME: self._times.snapshot()}
         for side in self._sides:
             sections |= side.held.snapshot()
-        return sections | held_for(self._use, *(side.held for side in self._sides))
+        return sections | held_for(self._use, some=any(len(s.held.runs) for s in self._sides))
 
     def builds_on(self) -> Mapping[str, Collection[str]]:
         return self._sides[LEFT].held.builds_on() | self._sides[RIGHT].held.builds_on()

@@ -28,7 +28,8 @@ from minirt.operators.common.aggregation import own_groups
 from minirt.operators.common.base import Operator, OperatorContext
 from minirt.operators.common.checks import check_column
 from minirt.operators.common.columns import to_columns
-from minirt.operators.common.held_runs import MANY_RECORDS, HeldRuns, check_use, held_for
+from minirt.operators.common.held_for import check_use, held_for
+from minirt.operators.common.held_runs import MANY_RECORDS, HeldRuns
 from minirt.operators.common.join_columns import SideColumns, simple_schema
 from minirt.operators.common.ranking import (
     Direction,
@@ -314,7 +315,8 @@ class TopNOperator(Operator):
         self._count()
 
     def snapshot(self) -> Mapping[str, Section]:
-        return dict(self._held.snapshot()) | held_for(self._spec.use, self._held)
+        some = len(self._held.runs) > 0
+        return dict(self._held.snapshot()) | held_for(self._spec.use, some=some)
 
     def builds_on(self) -> Mapping[str, Collection[str]]:
         return self._held.builds_on()

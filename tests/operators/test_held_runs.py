@@ -207,12 +207,16 @@ def test_pairs_have_equal_keys_also_where_hashes_collide(
     assert len(wanted) > 20
 
 
+# A checkpoint that another operator has stored, or the same one with other options.
+
 PLAIN: dict[str, OperatorSpec] = {
     "interval": JoinSpec(Within(0, 1000)),
     "window": JoinSpec(SameWindow(1000, 0)),
     "ttl": TtlJoinSpec(Lasting(60_000)),
     "as of": AsOfJoinSpec(AsOf(None)),
     "top": TopNSpec(2, (("n", "descending"),)),
+    "distinct": DistinctSpec(),
+    "distinct within": DistinctSpec(1000),
 }
 OTHERS: list[tuple[str, OperatorSpec]] = [
     ("interval", JoinSpec(Within(0, 2000))),
@@ -227,6 +231,9 @@ OTHERS: list[tuple[str, OperatorSpec]] = [
     ("top", TopNSpec(3, (("n", "descending"),))),
     ("top", TopNSpec(2, (("n", "ascending"),))),
     ("top", TopNSpec(2, (("t", "descending"),))),
+    ("distinct", DistinctSpec(1000)),
+    ("distinct within", DistinctSpec()),
+    ("distinct within", DistinctSpec(2000)),
 ]
 """Operators, and others that need records which those have let go, or know something else of them."""
 

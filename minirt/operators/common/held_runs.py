@@ -12,12 +12,10 @@ from functools import partial
 import numpy as np
 import pyarrow as pa
 
-from minirt.errors import ConfigurationError
 from minirt.operators.common.base import OperatorContext
 from minirt.state.run_sections import Unpacked, pack_done, pack_run, unpack_done, unpack_run
 from minirt.state.runs import Places, Run, Runs, Times, in_rows
 from minirt.state.sections import Section
-from minirt.state.stored import HELD_FOR
 
 MANY_RECORDS = 4096
 """All runs are searched, whatever the number of records that are looked for: so let them be many."""
@@ -107,25 +105,6 @@ class HeldRuns:
                 own = run.take(mine) if len(mine) else None
             if own is not None:
                 self.runs.restored(own)
-
-
-def held_for(use: str, *held: HeldRuns) -> dict[str, Section]:
-    """The section that says what records are held for, if there are any."""
-    return {HELD_FOR: use.encode()} if any(each.runs.runs for each in held) else {}
-
-
-def check_use(sections: Mapping[str, bytes], use: str, label: str) -> None:
-    """Raise ConfigurationError if a checkpoint holds records for another use: of what this one needs, some
-    may have been let go.
-
-    Checkpoints of earlier versions do not say.
-    """
-    stored = sections.get(HELD_FOR)
-    if stored is not None and stored != use.encode():
-        raise ConfigurationError(
-            f"operator {label}: the checkpoint holds records for {stored.decode(errors='replace')}, and "
-            f"some that {use} needs may be gone; give the operator a new uid, or the options that it had"
-        )
 
 
 def _packed(table: pa.RecordBatch, rows: Places, times: Times, until: Times | None) -> bytes:
