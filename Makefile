@@ -10,9 +10,10 @@ IN_ONE_THREAD := $(addprefix tests/,protocol data state storage simulation confo
 CONNECTORS := tests/connectors
 COMMANDS := $(addprefix tests/,cli docs)
 PAGES := $(addprefix tests/,ui pictures laboratory advice)
-DATABASES := $(addprefix tests/,postgres database tables kafka)
+KAFKA := tests/kafka
+DATABASES := $(addprefix tests/,postgres database tables)
 HOSTS := $(addprefix tests/,s3 clouds cluster)
-NAMED := $(IN_ONE_THREAD) $(CONNECTORS) $(COMMANDS) $(PAGES) $(DATABASES) $(HOSTS) tests/runtime
+NAMED := $(IN_ONE_THREAD) $(CONNECTORS) $(COMMANDS) $(PAGES) $(KAFKA) $(DATABASES) $(HOSTS) tests/runtime
 
 # Else each of the many processes of the tests compiles all of minirt: that takes longer than most of their jobs.
 export PYTHONDONTWRITEBYTECODE :=
@@ -32,9 +33,9 @@ test: java $(VENV)/.dev ## lint and run all tests, some parts of them side by si
 	@# The longest come first: one that begins late would run on alone. The first to end makes what the JVMs of those behind use.
 	@# Workers of xdist would ignore Ctrl-C, which some tests send.
 	printf '%s\n' '10 one-thread -n auto --dist worksteal $(IN_ONE_THREAD)' \
-		'0 spark-classes run make $(VENV)/spark-classes.jsa' '0 databases $(DATABASES)' '0 hosts $(HOSTS)' \
-		'0 rest $(addprefix --ignore=,$(NAMED))' '0 runtime tests/runtime/test_[a-l]*.py' '0 connectors $(CONNECTORS)' \
-		'0 commands $(COMMANDS)' '0 runtime-on tests/runtime --ignore-glob=tests/runtime/test_[a-l]*.py' '0 pages $(PAGES)' \
+		'0 spark-classes run make $(VENV)/spark-classes.jsa' '0 hosts $(HOSTS)' '0 kafka $(KAFKA)' '0 databases $(DATABASES)' \
+		'0 rest $(addprefix --ignore=,$(NAMED))' '0 runtime tests/runtime/test_[a-l]*.py' '0 commands $(COMMANDS)' \
+		'0 runtime-on tests/runtime --ignore-glob=tests/runtime/test_[a-l]*.py' '0 connectors $(CONNECTORS)' '0 pages $(PAGES)' \
 		'0 lint run make lint' \
 		| PYTEST='$(BIN)/python -m pytest -q' .ci/test-parts 6
 

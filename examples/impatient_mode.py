@@ -40,6 +40,6 @@ class Impatient:
 
 
 if __name__ == "__main__":
-    tally = check_mode(Impatient(), runs=30)
+    tally = check_mode(Impatient(), runs=8)
     print(f"{tally.runs} runs: {tally.lost} records lost, {tally.duplicated} duplicated")
     print("records were stored in flight:", tally.in_flight > 0)

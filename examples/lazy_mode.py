@@ -69,5 +69,5 @@ class Lazy(Uncoordinated):
 
 
 if __name__ == "__main__":
-    tally = check_mode(Lazy(), runs=30)
+    tally = check_mode(Lazy(), runs=8)
     print(f"{tally.runs} runs: {tally.lost} records lost, {tally.duplicated} duplicated")

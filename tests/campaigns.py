@@ -19,7 +19,7 @@ def runs(count: int) -> int:
     return FACTOR * count
 
 
-def sampled(count: int, one_in: int = 2) -> int:
+def sampled(count: int, one_in: int = 4) -> int:
     """How many runs a campaign takes of which each is judged: in `make test` only one in so many."""
     return -(-count // one_in) if FACTOR == 1 else runs(count)
 

@@ -35,7 +35,7 @@ _COMMON: dict[str, Any] = {
 }
 
 settings.register_profile("dev", max_examples=50, **_COMMON)
-settings.register_profile("ci", max_examples=50, derandomize=True, **_COMMON)
+settings.register_profile("ci", max_examples=30, derandomize=True, **_COMMON)
 settings.register_profile("nightly", max_examples=2000, **_COMMON)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 

@@ -82,10 +82,10 @@ def test_data_that_is_compressed_takes_fewer_bytes_between_hosts(tmp_path: Path,
         with hosts_at(Link()) as hosts:
             listen = f"{hosts.address(0)}:0"
             cluster = PlayedCluster(listen=listen, compression=compression, tls=tls)
-            job = start(folder, cluster, count=30_000, per_second=1e9)
+            job = start(folder, cluster, count=15_000, per_second=1e9)
             with agents_of(job) as agents:
                 add_agents(agents, hosts)
-                finishes(job, folder, count=30_000)
+                finishes(job, folder, count=15_000)
                 came.append(sum(map(hosts.received_bytes, (1, 2))))
     assert came[1] < 0.8 * came[0], came
 
@@ -147,7 +147,7 @@ def test_the_benchmark_has_a_row_for_each_job(tmp_path: Path) -> None:
     with hosts_at(Link()):
         pass  # Else it is skipped.
     report = tmp_path / "report.json"
-    command = [sys.executable, "-m", "benchmarks.hosts", "--rtt-ms", "20", "--seconds", "6"]
+    command = [sys.executable, "-m", "benchmarks.hosts", "--rtt-ms", "20", "--seconds", "3"]
     command += ["--records", "100000", "--queue-kb", "1024", "--json", str(report)]
     subprocess.run(command, cwd=ROOT, check=True, timeout=200, capture_output=True)
     slow, *sums = json.loads(report.read_text())["rows"]

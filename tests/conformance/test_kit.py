@@ -79,7 +79,7 @@ def has_no_cut(run: Run) -> bool:
 
 @pytest.mark.parametrize("mode", [HastyAligned(), ForgetfulUnaligned()], ids=lambda m: m.name)
 def test_a_subtly_wrong_mode_is_caught_with_a_smaller_counterexample(mode: CheckpointMode) -> None:
-    tally = next(campaign(lambda seed: run_case(draw_case(seed), mode), range(2, 2 + runs(20))))
+    tally = next(campaign(lambda seed: run_case(draw_case(seed), mode), range(9, 9 + runs(12))))
     assert 0 < len(tally.failures) < tally.cuts / 4, "most of its checkpoints are right"
     failures = [one for one in tally.failures if has_no_cut(one)]
     failed = min(failures, key=lambda run: (-run.case.plan.forms, run.result.steps))

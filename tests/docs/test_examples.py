@@ -62,11 +62,11 @@ PRINTED = {
         1000 1000 499500
     """,
     "impatient_mode": """
-        30 runs: 0 records lost, 0 duplicated
+        8 runs: 0 records lost, 0 duplicated
         records were stored in flight: True
     """,
     "lazy_mode": """
-        30 runs: 0 records lost, 0 duplicated
+        8 runs: 0 records lost, 0 duplicated
     """,
 }
 

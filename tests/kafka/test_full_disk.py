@@ -13,7 +13,6 @@ import minirt as rt
 from minirt_connectors.kafka import KafkaSink
 from tests.disks import grow, small_disk
 from tests.kafka.broker import Broker, Cluster, classes, ids
-from tests.kafka.test_kills import DELIVERIES
 from tests.runtime.processes import wait_until
 
 pytestmark = [pytest.mark.kafka, pytest.mark.processes]
@@ -26,7 +25,9 @@ def large(number: int) -> dict[str, Any]:
     return {"id": number, "noise": os.urandom(1500).hex()}
 
 
-@pytest.mark.parametrize("delivery", DELIVERIES)
+@pytest.mark.parametrize(
+    "delivery", ["exactly_once", pytest.param("direct", marks=pytest.mark.soak)]
+)
 def test_nothing_is_lost_or_repeated(cluster: Cluster, tmp_path: Path, delivery: Any) -> None:
     """`cluster` says whether there is a broker to be had."""
     class_path = classes()

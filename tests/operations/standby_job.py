@@ -52,7 +52,7 @@ class FreezingSink(rt.JsonlSink):
 
 
 def slowly(number: int) -> Mapping[str, Any]:
-    time.sleep(0.001)
+    time.sleep(0.004)
     return {"id": number}
 
 
@@ -93,7 +93,7 @@ def judged(found: Sequence[int], count: int) -> tuple[int, int]:
 def main(arguments: Sequence[str]) -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--count", type=int, default=8000)
+    parser.add_argument("--count", type=int, default=2000)
     parser.add_argument("--freeze-in-commit", action="store_true")
     parser.add_argument("--files-only", action="store_true")
     parser.add_argument("--listen")

@@ -18,7 +18,7 @@ from minirt.storage.store import ObjectStore
 from tests.operations.standby_job import create, in_database, in_files, is_locked, judged
 from tests.runtime.processes import children, command_line, freeze, send, wait_until
 
-COUNT = 8000
+COUNT = 2000
 JOB = [sys.executable, "-m", "tests.operations.standby_job"]
 
 

@@ -152,7 +152,7 @@ def test_a_program_that_freezes_before_a_commit_repeats_and_loses_nothing(
     standby = place.standby(command=[*JOB, str(place.folder), *sinks])
     wait_until((place.folder / "frozen").exists, "the program freezes")
     before = place.committed
-    place.runs(after=before + 200)
+    place.runs(after=before + 50)
     assert f"no sign of the job for {LEASE_TIMEOUT_S:g} s" in standby.said()
     send(job.pid, signal.SIGCONT)
     wait_until((place.folder / "late").exists, "it commits late")

@@ -21,8 +21,8 @@ from tests.runtime.processes import needs_proc, wait_until
 
 pytestmark = [pytest.mark.processes, needs_proc]
 
-COUNT, KEYS, WORKERS = 9600, 48, 4
-PAUSE_S = 0.001
+COUNT, KEYS, WORKERS = 1680, 48, 4
+PAUSE_S = 0.004
 COUNTED = [SubtaskId(1, index) for index in range(WORKERS)]
 
 
@@ -90,7 +90,7 @@ def rows_in(folder: Path) -> list[dict[str, int]]:
 def test_others_keep_their_processes_and_output_is_exactly_once(
     tmp_path: Path, transport: str
 ) -> None:
-    kills, hears = 4, Hears()
+    kills, hears = 2, Hears()
     env = rt.Environment("alone", parallelism=WORKERS)
     numbers = env.source(rt.SequenceSource(COUNT), uid="numbers", parallelism=1)
     slow = numbers.map(slowly, uid="slow", parallelism=1)
@@ -148,7 +148,7 @@ class Count(rt.KeyedProcess):
 def test_one_in_the_middle_sends_what_nobody_has_had(
     tmp_path: Path, transport: str, senders: int
 ) -> None:
-    kills, hears = 4, Hears()
+    kills, hears = 2, Hears()
     env = rt.Environment("middle", parallelism=2)
     numbers = env.source(rt.SequenceSource(COUNT), uid="numbers", parallelism=senders)
     slow = numbers.map(lambda n: slowly(n, senders), uid="slow", parallelism=senders)
@@ -179,7 +179,7 @@ def test_one_in_the_middle_sends_what_nobody_has_had(
 
 def test_one_behind_its_end_ends_once(tmp_path: Path) -> None:
     """Its input is over within moments; another stream goes on for as long as workers are killed."""
-    kills, hears, early = 3, Hears(), 96
+    kills, hears, early = 2, Hears(), 96
     env = rt.Environment("ended", parallelism=2)
     short = env.source(rt.SequenceSource(early), uid="short", parallelism=1)
     counted = short.key_by(lambda n: n % KEYS).process(Count(), uid="count")
@@ -210,7 +210,7 @@ def test_one_behind_its_end_ends_once(tmp_path: Path) -> None:
 
 
 def test_windows_in_the_middle_are_given_out_once(tmp_path: Path) -> None:
-    kills, hears, width = 3, Hears(), 100
+    kills, hears, width = 2, Hears(), 100
     env = rt.Environment("windows", parallelism=2)
     times = rt.Watermarks.bounded("1ms", timestamp=lambda n: n)
     numbers = env.source(rt.SequenceSource(COUNT), uid="numbers", parallelism=1, watermarks=times)
@@ -268,7 +268,7 @@ class Wait(rt.KeyedProcess):
 
 
 def test_timers_of_the_clock_fire_where_they_had_fired(tmp_path: Path) -> None:
-    kills, hears = 4, Hears()
+    kills, hears = 2, Hears()
     env = rt.Environment("clock", parallelism=2)
     numbers = env.source(rt.SequenceSource(COUNT), uid="numbers", parallelism=1)
     slow = numbers.map(slowly, uid="slow", parallelism=1)

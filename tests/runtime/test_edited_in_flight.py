@@ -114,7 +114,10 @@ ORDERED: dict[str, Shape] = {
 }
 
 
-@pytest.mark.parametrize(("before", "after"), [(2, 3), (3, 2), (4, 1), (2, 2)])
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [(2, 3), (4, 1), *(pytest.param(*pair, marks=pytest.mark.soak) for pair in ((3, 2), (2, 2)))],
+)
 @pytest.mark.parametrize("shape", ORDERED)
 def test_records_of_a_key_keep_their_order_behind_pointwise_edges(
     shape: str, before: int, after: int, tmp_path: Path
@@ -189,7 +192,15 @@ CHAINED: dict[str, tuple[Shape, int, Shape, int]] = {
 
 
 @pytest.mark.parametrize(
-    "mode", ["aligned", "at_least_once", "unaligned", "aligned_with_timeout", "epoch"]
+    "mode",
+    [
+        "aligned",
+        "unaligned",
+        *(
+            pytest.param(mode, marks=pytest.mark.soak)
+            for mode in ("at_least_once", "aligned_with_timeout", "epoch")
+        ),
+    ],
 )
 @pytest.mark.parametrize("change", CHAINED)
 def test_records_on_their_way_to_an_operator_that_is_chained_now_come_first(

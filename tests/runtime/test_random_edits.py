@@ -32,9 +32,10 @@ from minirt.testing.conformance.drawing import (
 from minirt.testing.conformance.graphs import build
 from minirt.testing.conformance.oracle import judge
 from minirt.testing.conformance.plans import Plan
+from tests.campaigns import sampled
 from tests.runtime.stepped import SteppedJob
 
-RUNS = 12
+RUNS = sampled(12, 2)
 SEEDS = 20
 """Within so many each planted bug must be noticed."""
 RECORDS = 40

@@ -122,7 +122,9 @@ def check_order(rows: list[Record]) -> None:
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize(("before", "after"), [(7, 3), (3, 7), (2, 2)])
+@pytest.mark.parametrize(
+    ("before", "after"), [(7, 3), (3, 7), pytest.param(2, 2, marks=pytest.mark.soak)]
+)
 def test_nothing_in_flight_is_lost_or_repeated(
     shape: str, before: int, after: int, tmp_path: Path
 ) -> None:
@@ -154,7 +156,13 @@ def test_what_is_left_while_recovering_is_in_flight_again(shape: str, tmp_path: 
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("modes", [("unaligned", "aligned"), ("aligned", "unaligned")])
+@pytest.mark.parametrize(
+    "modes",
+    [
+        ("unaligned", "aligned"),
+        pytest.param(("aligned", "unaligned"), marks=pytest.mark.soak),
+    ],
+)
 def test_checkpoints_of_one_mode_restore_into_jobs_of_the_other(
     shape: str, modes: tuple[str, str], tmp_path: Path
 ) -> None:

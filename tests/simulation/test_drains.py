@@ -20,7 +20,7 @@ from tests.campaigns import sampled, seeds
 from tests.simulation.counting import COUNT, EXPECTED, SPLITS, key_of
 
 EXACT_MODES = sorted(name for name, mode in MODES.items() if mode.exactly_once)
-RUNS = sampled(20)
+RUNS = sampled(20, 2)
 SEEDS = 120
 """Within so many each planted bug must be noticed."""
 END_MS = 1 << 50

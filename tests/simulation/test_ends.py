@@ -133,7 +133,7 @@ def _wrong_in(sink: TransactionalSink) -> list[str]:
 
 
 def test_nothing_is_lost_and_nothing_comes_twice() -> None:
-    comebacks, ended, wanted = 0, Counter[int](), sampled(10)
+    comebacks, ended, wanted = 0, Counter[int](), sampled(10, 2)
     for seed in range(wanted):
         result, wrong, struck = run(seed)
         assert wrong == [], seed

@@ -25,7 +25,7 @@ from tests.campaigns import sampled, seeds
 from tests.simulation.aggregating import AggregatingJob
 from tests.simulation.counting import CountingJob
 
-RUNS = sampled(40)
+RUNS = sampled(40, 2)
 SEEDS = 300
 """Within so many each planted bug must be noticed."""
 
@@ -103,7 +103,7 @@ def test_retention_spares_a_savepoint_that_is_not_known_to_be_stored(monkeypatch
 
 
 def test_without_faults_a_job_with_overlapping_checkpoints_gives_each_record_once() -> None:
-    for seed in range(sampled(20)):
+    for seed in range(sampled(20, 2)):
         assert run(seed, faults=Faults.none()) == [], f"seed {seed}"
 
 
@@ -126,7 +126,7 @@ def short_stretches(monkeypatch: Patch) -> None:
 
 @pytest.mark.usefixtures("short_stretches")
 def test_state_that_builds_on_older_snapshots_survives_as_well() -> None:
-    for seed in range(sampled(6)):
+    for seed in range(sampled(6, 2)):
         assert run_aggregating(seed) == [], f"seed {seed}"
 
 

@@ -27,7 +27,7 @@ from tests.simulation.counting import EXPECTED, CountingJob, remembered_in
 
 EXACT_MODES = sorted(name for name, mode in MODES.items() if mode.exactly_once)
 REQUESTS = Requests(savepoints=3, stops=2, drains=1)
-RUNS = sampled(16)
+RUNS = sampled(16, 2)
 SEEDS = 200
 """Within so many each planted bug must be noticed."""
 

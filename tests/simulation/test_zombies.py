@@ -22,7 +22,7 @@ def late_commits(trace: Sequence[str]) -> int:
 
 def test_who_commits_late_repeats_and_loses_nothing() -> None:
     late = 0
-    for seed in range(sampled(60)):
+    for seed in range(sampled(60, 2)):
         sink = TransactionalSink()
         env = rt.Environment(parallelism=2)
         numbers = env.source(rt.SequenceSource(RECORDS, splits=3), uid="numbers")
