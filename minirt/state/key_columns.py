@@ -122,7 +122,7 @@ class _PieceColumn(KeyColumn):
         if size > len(self._data):
             self._data = grown(self._data, used, size, 0)
         if end >= len(self._offsets):
-            self._nulls = grown(self._nulls, self._count, end, False)
+            self._nulls = grown(self._nulls, self._count, end + 1, False)
             self._offsets = grown(self._offsets, self._count + 1, end + 1, 0)
         self._data[used:size] = data[offsets[0] : offsets[-1]]
         self._offsets[self._count + 1 : end + 1] = offsets[1:] - offsets[0] + used

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from minirt.data.keys import hash_columns
+from minirt.state.key_columns import key_column
 from minirt.state.key_index import KeyIndex
 
 COLUMNS: list[tuple[pa.DataType, st.SearchStrategy[Any]]] = [
@@ -79,6 +80,35 @@ def test_an_index_grows(type: pa.DataType) -> None:
     distinct = len({n // 2 * 3 for n in range(56_000 + 14_000)})
     assert len(index) == distinct
     assert index.hashes.tolist() == hash_columns(index.keys(np.arange(distinct))).tolist()
+
+
+@given(
+    st.sampled_from(COLUMNS).flatmap(
+        lambda column: st.tuples(
+            st.just(column[0]), st.lists(st.lists(st.none() | column[1], max_size=5), max_size=12)
+        )
+    ),
+    st.integers(0, 3),
+)
+def test_a_column_grows_from_any_room(
+    drawn: tuple[pa.DataType, list[list[Any]]], room: int
+) -> None:
+    """Each of its arrays must be as long as the others, whatever comes at once."""
+    type, batches = drawn
+    column = key_column(type)
+    column.begin(room, key_column(type))
+    for batch in batches:
+        column.append(pa.array(batch, type))
+    values = [value for batch in batches for value in batch]
+    assert column.take(np.arange(len(values))).to_pylist() == values
+
+
+@pytest.mark.parametrize("type", [pa.int64(), pa.string()])
+def test_a_column_grows_one_by_one_behind_many_at_once(type: pa.DataType) -> None:
+    column, numbers = key_column(type), pa.array(range(6002)).cast(type)
+    for start, stop in ((0, 3000), (3000, 3001), (3001, 6001), (6001, 6002)):
+        column.append(numbers[start:stop])
+    assert column.take(np.arange(6002)).equals(numbers)
 
 
 def test_keys_with_one_hash_stay_apart_while_the_index_grows() -> None:
