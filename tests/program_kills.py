@@ -41,20 +41,25 @@ def run_to_its_end(
     chance: random.Random,
     strike: Callable[[Program], None],
     run_s_max: float = _RUN_S_MAX,
+    progress: Callable[[], object] = lambda: None,
 ) -> None:
     """Start a program of Python anew for as long as SIGKILL ends it, calling `strike` now and then.
+
+    Its `run_s_max` seconds begin anew whenever `progress` gives something else than before.
 
     What it says goes to a file: a pipe that nobody reads holds a program up as soon as it is full, and an
     outage is worth many lines. One that does not end says where all of its threads are.
     """
     command = [sys.executable, "-c", _TELLS_STACKS + program, *arguments]
-    end = time.monotonic() + run_s_max
+    end, reached = time.monotonic() + run_s_max, progress()
     with tempfile.TemporaryFile() as said:
         while True:
             said.seek(0)
             said.truncate()
             with subprocess.Popen(command, cwd=ROOT, stderr=said) as started:
                 while started.poll() is None:
+                    if (now_reached := progress()) != reached:
+                        end, reached = time.monotonic() + run_s_max, now_reached
                     if time.monotonic() > end:
                         _end_with_stacks(started)
                         raise AssertionError(
@@ -164,7 +169,7 @@ class Striker:
         """At a moment of the caller."""
         if program.poll() is not None:
             return
-        newest, kills_left = self._newest(), self._kills - self.so_far.kills
+        newest, kills_left = self.newest(), self._kills - self.so_far.kills
         progress = newest - self._seen
         if (
             progress > 0
@@ -186,7 +191,7 @@ class Striker:
         completed = sum(one.completed for one in rt.open_checkpoints(self._storage).history())
         return replace(self.so_far, checkpoints=completed)
 
-    def _newest(self) -> int:
+    def newest(self) -> int:
         """The id of the newest complete checkpoint; 0 without one."""
         files = self._storage.glob("manifests/chk-*.manifest")
         return max((int(file.name.split("-")[1]) for file in files), default=0)

@@ -117,9 +117,11 @@ def distinct_lost(case: Case, count: int, parallelism: int, folder: Path) -> int
     )
 
 
-def read_files(folder: Path) -> list[Row]:
-    """All records that are committed."""
+def read_files(folder: Path, upto: int | None = None) -> list[Row]:
+    """All records that are committed, or those `upto` a checkpoint, which is in the names of files."""
     files = sorted(folder.glob("*.jsonl"))
+    if upto is not None:
+        files = [file for file in files if int(file.name.split("-")[2]) <= upto]
     return [json.loads(line) for file in files for line in file.read_text().splitlines()]
 
 

@@ -48,7 +48,8 @@ class Numbers(Source):
 
     Event time is the number. `per_second` is the pace of all splits together. Every number that
     `bad_every` divides does not parse. Without `count` it never ends. With `let_go`, the last `HELD`
-    numbers come once that file is there: on no machine does the job end before a test wants it to.
+    numbers come once that file is there: on no machine does the job end before a test wants it to. With
+    `allowance`, those below the number in that file do.
     """
 
     interleave = True
@@ -61,12 +62,14 @@ class Numbers(Source):
         per_second: float | None = None,
         bad_every: int | None = None,
         let_go: Path | None = None,
+        allowance: Path | None = None,
     ) -> None:
         self._count = count
         self._splits = splits
         self._per_second = per_second
         self._bad_every = bad_every
         self._let_go = let_go
+        self._allowance = allowance
         self.bounded = count is not None
         self.side_errors = bad_every is not None
 
@@ -76,7 +79,7 @@ class Numbers(Source):
     def open_split(self, split: Split, offset: Any) -> SplitReader:
         pace = None if self._per_second is None else self._per_second / self._splits
         first = split.info["first"]
-        how = (pace, self._bad_every, self._let_go)
+        how = (pace, self._bad_every, self._let_go, self._allowance)
         return _NumbersReader(first, self._splits, self._count, offset or 0, *how)
 
 
@@ -92,6 +95,7 @@ class _NumbersReader(SplitReader):
         pace: float | None,
         bad_every: int | None,
         let_go: Path | None,
+        allowance: Path | None,
     ) -> None:
         self._first = first
         self._step = step
@@ -99,6 +103,7 @@ class _NumbersReader(SplitReader):
         self._pace = pace
         self._bad_every = bad_every
         self._let_go = let_go
+        self._allowance = allowance
         self._opened_at = time.monotonic()
         self._opened_at_offset = offset
         self._bad: list[BadRecord] = []
@@ -115,6 +120,9 @@ class _NumbersReader(SplitReader):
                 return None
             held = 0 if self._let_go is None or self._let_go.exists() else HELD
             numbers = [number for number in numbers if number < self._count - held]
+        if self._allowance is not None:
+            allowed = int(self._allowance.read_text())
+            numbers = [number for number in numbers if number < allowed]
         self.offset += len(numbers)
         if self._bad_every is None:
             return numbers
@@ -149,8 +157,11 @@ def numbers_of(
     per_second: float | None,
     splits: int = 4,
     let_go: Path | None = None,
+    allowance: Path | None = None,
 ) -> Stream:
-    source = Numbers(count, splits=splits, per_second=per_second, let_go=let_go)
+    source = Numbers(
+        count, splits=splits, per_second=per_second, let_go=let_go, allowance=allowance
+    )
     return env.source(source, uid=name, watermarks=Watermarks.monotonous(timestamp=lambda n: n))
 
 
@@ -161,12 +172,15 @@ def build(
     *,
     per_second: float | None = None,
     let_go: Path | None = None,
+    allowance: Path | None = None,
 ) -> dict[str, Stream]:
     """Add the case to the environment; its uids begin with the name of the case."""
 
     def another(name: str) -> Stream:
         uid = f"{case.name}-{name}"
-        return numbers_of(env, count, uid, per_second=per_second, let_go=let_go)
+        return numbers_of(
+            env, count, uid, per_second=per_second, let_go=let_go, allowance=allowance
+        )
 
     return case.build(env, another("numbers"), another)
 
@@ -293,6 +307,42 @@ def _reduced_expected(numbers: range, parallelism: int) -> Expected:
     return {"counts": rows}
 
 
+class Numbering(KeyedProcess):
+    """Numbers the records of a key in the order in which they come."""
+
+    seen = ValueState(default=0)
+
+    def process(self, record: int, ctx: KeyedContext) -> Iterable[Row]:
+        self.seen.value += 1
+        yield {"n": record, "key": ctx.key, "seq": self.seen.value}
+
+
+class Times(KeyedProcess):
+    """Says how often a record has come, and no more of it than does not depend on the order."""
+
+    times = ValueState(default=0)
+
+    def process(self, row: Row, ctx: KeyedContext) -> Iterable[Row]:
+        self.times.value += 1
+        yield {"key": row["key"], "seq": row["seq"], "times": self.times.value}
+
+
+def _numbered(env: Environment, numbers: Stream, another: Callable[[str], Stream]) -> Outputs:
+    numbered = numbers.key_by(lambda n: n % KEYS).process(Numbering(), uid="numbering")
+    return {"times": numbered.key_by(lambda row: row["n"]).process(Times(), uid="times")}
+
+
+def _numbered_expected(numbers: range, parallelism: int) -> Expected:
+    sizes = Counter(n % KEYS for n in numbers)
+    return {
+        "times": [
+            {"key": key, "seq": seq, "times": 1}
+            for key, size in sizes.items()
+            for seq in range(1, size + 1)
+        ]
+    }
+
+
 # Several streams.
 
 
@@ -397,6 +447,7 @@ CASES = {
         Case("keyed", _keyed, _keyed_expected),
         Case("postponed", _postponed, _postponed_expected),
         Case("reduced", _reduced, _reduced_expected),
+        Case("numbered", _numbered, _numbered_expected),
         Case("united", _united, _united_expected),
         Case("connected", _connected, _connected_expected),
         Case("dealt", _dealt, _dealt_expected),
