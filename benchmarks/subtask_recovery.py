@@ -1,8 +1,10 @@
 """One of several workers is killed and comes back alone: `python -m benchmarks.subtask_recovery`.
 
-A source sends at a steady rate to workers that count by key, each with so many keys of state, and write to
-a sink that notes how many records have come, a hundred times a second. One worker after the other is killed
-by SIGKILL. Figures of each kill: by which share the others were slower at worst, all together and each by
+A source sends numbers at a steady rate to workers that count by key, each with so many keys of state, and
+write to a sink that notes how many records have come, a hundred times a second. One worker after the other
+is killed by SIGKILL. In the end the source says how many numbers it has given, and what the sink has
+committed is read: each number must be there once, with the right count of its key. The exit status is 1 if
+not. Figures of each kill: by which share the others were slower at worst, all together and each by
 itself, in any window of a quarter second until the worker had caught up; after how many seconds the first
 record came from the killed one again, after how many it was at its rate, and after how many it had nothing
 left to catch up with. With `--scope job` the whole job restarts, for comparison. Kills begin once all keys
@@ -14,11 +16,18 @@ from __future__ import annotations
 import argparse
 import os
 import signal
+import sys
 import tempfile
 import time
+import uuid
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
 
 import minirt as rt
 from benchmarks.measure import percentiles, print_rows
@@ -32,38 +41,132 @@ _BEFORE_S, _AFTER_S = 3.0, 8.0
 _FILLED_WITHIN_S = 600.0
 
 
+_BATCH = 1000
+_PENDING, _COMMITTED, _NOTES, _END, _GIVEN = "pending", "committed", "notes", "end", "given"
+
+
+class Numbers(rt.Source):
+    """0, 1, 2 and so on until there is a file `end`; then it writes into a file how many it has given."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def plan_splits(self, parallelism: int) -> Sequence[rt.Split]:
+        return [rt.Split("numbers", {})]
+
+    def open_split(self, split: rt.Split, offset: int | None) -> rt.SplitReader:
+        return _NumbersReader(self._folder, offset or 0)
+
+
+class _NumbersReader(rt.SplitReader):
+    def __init__(self, folder: Path, offset: int) -> None:
+        self._folder = folder
+        self.offset = offset
+
+    def read(self) -> list[int] | None:
+        if (self._folder / _END).exists():
+            (self._folder / _GIVEN).write_text(str(self.offset))
+            return None
+        first, self.offset = self.offset, self.offset + _BATCH
+        return list(range(first, self.offset))
+
+
 class NotingSink(rt.Sink):
-    """Notes in a file of each process when how many records had come to it."""
+    """Pairs of whole numbers, in a file for each checkpoint of a subtask.
+
+    Notes in a file of each process when how many records had come to it.
+    """
 
     opens_again = True
 
-    def __init__(self, folder: str) -> None:
+    def __init__(self, folder: Path) -> None:
         self._folder = folder
 
     def open_writer(self, context: rt.SinkContext) -> rt.SinkWriter:
-        return _NotingWriter(Path(self._folder, f"{context.subtask}-{os.getpid()}"))
+        notes = self._folder / _NOTES / f"{context.subtask}-{os.getpid()}"
+        return _NotingWriter(notes, self._folder / _PENDING)
+
+    def commit(self, handles: Sequence[dict[str, Any]]) -> None:
+        for handle in handles:
+            pending, done = (
+                self._folder / each / handle["name"] for each in (_PENDING, _COMMITTED)
+            )
+            if pending.exists() or not done.exists():
+                pending.rename(done)
 
 
 class _NotingWriter(rt.SinkWriter):
-    def __init__(self, path: Path) -> None:
-        self._file = path.open("w", buffering=1)
+    def __init__(self, notes: Path, pending: Path) -> None:
+        self._file = notes.open("w", buffering=1)
+        self._pending = pending
+        self._records: list[tuple[int, int]] = []
         self._count = 0
         self._noted_at = 0.0
 
     def write(self, batch: Batch) -> None:
+        self._records += batch.rows().records
         self._count += len(batch)
         now = time.monotonic()
         if now - self._noted_at >= _NOTE_S:
             self._noted_at = now
             self._file.write(f"{now} {self._count}\n")
 
+    def prepare(self, checkpoint_id: int) -> rt.Prepared:
+        records, self._records = self._records, []
+        name = uuid.uuid4().hex
+
+        def finish() -> None:
+            np.array(records, np.int64).tofile(self._pending / name)
+
+        return rt.Prepared([{"name": name}], finish) if records else rt.Prepared()
+
 
 class CountByKey(rt.KeyedProcess):
     seen = rt.ValueState(0)
 
-    def process(self, record: int, ctx: rt.KeyedContext) -> Iterable[int]:
+    def process(self, record: int, ctx: rt.KeyedContext) -> Iterable[tuple[int, int]]:
         self.seen.value += 1
-        yield record
+        yield record, self.seen.value
+
+
+@dataclass(frozen=True)
+class Found:
+    """What is wrong with the committed output, in records."""
+
+    lost: int
+    repeated: int
+    invented: int
+    """Numbers that the source has not given."""
+    miscounted: int
+    """Numbers that came with another count of their key than it had by then."""
+
+    @property
+    def exactly_once(self) -> bool:
+        return not (self.lost or self.repeated or self.invented or self.miscounted)
+
+
+def check_output(pairs: npt.NDArray[np.int64], given: int, keys: int) -> Found:
+    """Compare what was committed, numbers with the counts of their keys, with what must be.
+
+    Of `given` numbers each must be there once. Numbers of a key are `keys` apart and come in order, so the
+    count of each is known without a look at the others.
+    """
+    numbers, counts = pairs[:, 0], pairs[:, 1]
+    known = (numbers >= 0) & (numbers < given)
+    times = np.bincount(numbers[known], minlength=given)
+    return Found(
+        lost=int(np.count_nonzero(times == 0)),
+        repeated=int(np.maximum(times - 1, 0).sum()),
+        invented=int(np.count_nonzero(~known)),
+        miscounted=int(np.count_nonzero(counts[known] != numbers[known] // keys + 1)),
+    )
+
+
+def read_output(folder: Path) -> npt.NDArray[np.int64]:
+    """All pairs that were committed."""
+    files = sorted((folder / _COMMITTED).iterdir())
+    parts = [np.fromfile(file, np.int64) for file in files]
+    return np.concatenate([np.empty(0, np.int64), *parts]).reshape(-1, 2)
 
 
 class Course:
@@ -83,7 +186,7 @@ class Course:
         return (self.count(stop) - self.count(start)) / (stop - start)
 
 
-def main() -> None:
+def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--workers", type=int, default=8)
     parser.add_argument("--rate", type=int, default=20_000, help="records per second in all")
@@ -93,57 +196,68 @@ def main() -> None:
     parser.add_argument("--scope", choices=["subtask", "job"], default="subtask")
     parser.add_argument("--json", help="write the rows to this file, - for standard output")
     asked = parser.parse_args()
-    with tempfile.TemporaryDirectory() as storage, tempfile.TemporaryDirectory() as notes:
-        kills = run(asked, storage, notes)
-        found = [judge(notes, *kill, asked.workers) for kill in kills]
+    with tempfile.TemporaryDirectory() as storage, tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        kills, restarts = run(asked, storage, folder)
+        figures = [judge(folder / _NOTES, *kill, asked.workers) for kill in kills]
+        given = int((folder / _GIVEN).read_text())
+        found = check_output(read_output(folder), given, asked.workers * asked.keys)
     row = {
         "case": f"kill-one-of-{asked.workers}",
         "scope": asked.scope,
-        "kills": len(found),
+        "kills": len(figures),
+        "restarts": restarts,
+        "records": given,
+        "lost": found.lost,
+        "repeated": found.repeated,
+        "invented": found.invented,
+        "miscounted": found.miscounted,
         **{
             name: {part: round(value, 3) for part, value in percentiles(values).items()}
-            for name in found[0]
-            if (values := [one[name] for one in found])
+            for name in figures[0]
+            if (values := [one[name] for one in figures])
         },
     }
     print_rows([row], asked.json)
+    return 0 if found.exactly_once else 1
 
 
-def run(asked: argparse.Namespace, storage: str, notes: str) -> list[tuple[int, float]]:
-    """Which subtask was killed, and when."""
+def run(
+    asked: argparse.Namespace, storage: str, folder: Path
+) -> tuple[list[tuple[int, float]], int]:
+    """Which subtask was killed, and when, for each kill; and how often the whole job has restarted."""
+    for each in (_PENDING, _COMMITTED, _NOTES):
+        (folder / each).mkdir()
     fill, rate = asked.workers * asked.keys, asked.rate
-    seconds = _FILLED_WITHIN_S + (asked.kills + 2) * (_BEFORE_S + _AFTER_S)
     env = rt.Environment(parallelism=asked.workers)
     due = rt.Watermarks.bounded(0, timestamp=lambda n: max(0, n - fill) * 1000 // rate)
-    numbers = env.source(
-        rt.SequenceSource(fill + int(rate * seconds * 2)),
-        watermarks=due,
-        speed=1,
-        parallelism=1,
-    )
+    numbers = env.source(Numbers(folder), watermarks=due, speed=1, parallelism=1)
     counted = numbers.key_by(lambda n: n % fill).process(CountByKey(), uid="count")
-    counted.sink(NotingSink(notes))
+    counted.sink(NotingSink(folder), uid="out")
     job = env.start(
         "subtask-recovery",
         checkpointing=rt.Checkpointing(storage, interval=asked.interval, mode="uncoordinated"),
         restart=rt.Restart.fixed_delay(attempts=None, delay="0s", scope=asked.scope),
     )
     kills = []
-    wait_until_filled(notes, asked)
-    time.sleep(_AFTER_S)
-    for kill in range(asked.kills):
-        time.sleep(_BEFORE_S)
-        victim = kill % asked.workers
-        killed_at = time.monotonic()
-        os.kill(job.progress.pids[SubtaskId(1, victim)], signal.SIGKILL)
-        kills.append((victim, killed_at))
+    try:
+        wait_until_filled(folder / _NOTES, asked)
         time.sleep(_AFTER_S)
-    job.cancel()
-    job.wait()
-    return kills
+        for kill in range(asked.kills):
+            time.sleep(_BEFORE_S)
+            victim = kill % asked.workers
+            killed_at = time.monotonic()
+            os.kill(job.progress.pids[SubtaskId(1, victim)], signal.SIGKILL)
+            kills.append((victim, killed_at))
+            time.sleep(_AFTER_S)
+        (folder / _END).touch()
+        restarts = job.wait().restarts
+    finally:
+        job.cancel()
+    return kills, restarts
 
 
-def wait_until_filled(notes: str, asked: argparse.Namespace) -> None:
+def wait_until_filled(notes: Path, asked: argparse.Namespace) -> None:
     """Wait until all keys have state, and no more comes than is due.
 
     Raises TimeoutError.
@@ -159,7 +273,7 @@ def wait_until_filled(notes: str, asked: argparse.Namespace) -> None:
     raise TimeoutError(f"not all keys had state within {_FILLED_WITHIN_S:g} s")
 
 
-def judge(notes: str, victim: int, killed_at: float, workers: int) -> dict[str, float]:
+def judge(notes: Path, victim: int, killed_at: float, workers: int) -> dict[str, float]:
     """The figures of one kill."""
     courses = {index: courses_of(notes, index) for index in range(workers)}
     before = {
@@ -194,9 +308,9 @@ def judge(notes: str, victim: int, killed_at: float, workers: int) -> dict[str, 
     }
 
 
-def courses_of(notes: str, index: int) -> Sequence[Course]:
+def courses_of(notes: Path, index: int) -> Sequence[Course]:
     """Those of all processes that a subtask has had."""
-    return [Course(path) for path in Path(notes).glob(f"{index}-*")]
+    return [Course(path) for path in notes.glob(f"{index}-*")]
 
 
 def _steps(start: float, stop: float) -> list[float]:
@@ -204,4 +318,4 @@ def _steps(start: float, stop: float) -> list[float]:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())
