@@ -7,6 +7,7 @@ import json
 import re
 import zlib
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
 from random import Random
 
@@ -15,8 +16,9 @@ from minirt.errors import ConfigurationError
 from minirt.protocol import plain
 from minirt.protocol.barriers import CheckpointMode, may_overlap
 from minirt.protocol.families import TakesLocalSnapshots
+from minirt.state import segments
 from minirt.testing.conformance.cuts import CutChecker
-from minirt.testing.conformance.drawing import draw_plan, edited
+from minirt.testing.conformance.drawing import building_plan, draw_plan, edited
 from minirt.testing.conformance.graphs import build
 from minirt.testing.conformance.oracle import judge
 from minirt.testing.conformance.plans import Plan, Stage
@@ -30,6 +32,7 @@ STEPS_MAX = 200_000
 """Several times as many as any job that is drawn needs."""
 
 _EDITED_RATE = 0.25
+_BUILDING_RATE = 0.1
 
 _REFUSAL = re.compile(
     r"in-flight records of edges .*'\S+ > \S+' \(\d+ bytes\).*: .*aligned checkpoint.*ignore_in_flight"
@@ -97,7 +100,13 @@ class Run:
 
 
 def draw_case(seed: int) -> Case:
-    """A random job, in some cases edited from start to start, threatened by every kind of fault."""
+    """A random job, in some cases edited from start to start, threatened by every kind of fault.
+
+    In some cases its snapshots build on older ones.
+    """
+    building = Random(f"building {seed}")
+    if building.random() < _BUILDING_RATE:
+        return Case(building_plan(building), seed)
     plan, edits = draw_plan(Random(f"job {seed}")), Random(f"edits {seed}")
     return Case(edited(plan, edits) if edits.random() < _EDITED_RATE else plan, seed)
 
@@ -131,17 +140,18 @@ def run_case(case: Case, mode: CheckpointMode, *, look_into_checkpoints: bool = 
     refusals = _Refusals()
     may_refuse = case.plan.edited or isinstance(mode, TakesLocalSnapshots)
     first, *rescaled = job.forms
-    result = simulate(
-        first,
-        seed=case.seed,
-        checkpointing=_checkpointing(case.seed, mode),
-        faults=case.faults,
-        rescaled=rescaled,
-        steps_max=STEPS_MAX,
-        on_checkpoint=cuts.look_at if look_into_checkpoints and case.plan.named else None,
-        stop_at_problem=True,
-        may_refuse=refusals.may_refuse if may_refuse else _refuses_nothing,
-    )
+    with _stretch(case.plan.stretch):
+        result = simulate(
+            first,
+            seed=case.seed,
+            checkpointing=_checkpointing(case.seed, mode),
+            faults=case.faults,
+            rescaled=rescaled,
+            steps_max=STEPS_MAX,
+            on_checkpoint=cuts.look_at if look_into_checkpoints and case.plan.named else None,
+            stop_at_problem=True,
+            may_refuse=refusals.may_refuse if may_refuse else _refuses_nothing,
+        )
     if result.problems:
         verdict = Verdict()  # There is more to come.
     else:
@@ -160,6 +170,17 @@ def _suited(case: Case, mode: CheckpointMode) -> Case:
         replace(stage, kind=kind_of(stage).instead or stage.kind) for stage in case.plan.stages
     )
     return replace(case, plan=replace(case.plan, stages=stages))
+
+
+@contextmanager
+def _stretch(least: int | None) -> Iterator[None]:
+    """Snapshots write so many keys at least meanwhile; None: as in jobs."""
+    before = segments.STRETCH_MIN
+    segments.STRETCH_MIN = before if least is None else least
+    try:
+        yield
+    finally:
+        segments.STRETCH_MIN = before
 
 
 def _refuses_nothing(error: Exception | None) -> bool:
@@ -200,6 +221,8 @@ def in_words(case: Case) -> Iterator[str]:
             yield f"    in form {form}: {edit.edge}{chained}{more}"
     for number in plan.sinks:
         yield f"out{number}: sink of op{number}"
+    if plan.stretch is not None:
+        yield f"snapshots write {_counted(plan.stretch, 'key')} at least, and build on older ones"
     kinds = [f"{n} {f.name}" for f in fields(Faults) if (n := getattr(case.faults, f.name))]
     yield f"faults: {'at most ' + ', '.join(kinds) if kinds else 'none'}"
     yield f"schedule and options: seed {case.seed}"

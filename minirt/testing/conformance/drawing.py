@@ -27,6 +27,24 @@ def draw_plan(random: Random, *, stages: int = 4, records: int = 16) -> Plan:
     return Plan(tuple(drawn), splits, count, forms, max_drift_ms=drift, watermarks=marks)
 
 
+def building_plan(random: Random) -> Plan:
+    """Records to operators with state of many keys, of which each snapshot stores what has changed.
+
+    So snapshots build on older ones, also on those of checkpoints that have failed, and must not on what
+    was never stored.
+    """
+    forms = random.randint(1, 2)
+
+    def stage(kind: str, *inputs: int) -> Stage:
+        parallelism = tuple(random.randint(1, 2) for _ in range(forms))
+        return Stage(kind, inputs, "plain", True, random.randint(16, 32), parallelism)
+
+    kinds = [kind for kind in STAGES.values() if kind.keyed and not kind.multiplies]
+    kind = random.choice([kind for kind in kinds for _ in range(kind.weight)])
+    stages = (stage(SOURCE.name), stage("count", 0), stage(kind.name, *(0,) * kind.streams))
+    return Plan(stages, splits=2, count=40, forms=forms, stretch=1)
+
+
 def _draw_stage(
     random: Random, drawn: Sequence[Stage], open_ends: Sequence[int], forms: int, *, is_source: bool
 ) -> Stage:

@@ -53,6 +53,9 @@ class Plan:
     """How far splits of sources may be ahead of the slowest one; None if they do not wait."""
     watermarks: str = "bounded"
     """The name of a kind of watermarks in `minirt.testing.conformance.watermarks`."""
+    stretch: int | None = None
+    """How many keys a snapshot writes at least, so that it builds on older ones; None: as in jobs, where it
+    writes all of so few."""
 
     @property
     def edited(self) -> bool:
