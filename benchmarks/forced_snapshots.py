@@ -18,8 +18,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from benchmarks.measure import print_table
-from minirt.protocol.families import LocalSnapshots
 from minirt.protocol.ids import SubtaskId
+from minirt.protocol.local_pace import LocalSnapshots
 
 INTERVALS = 100
 STEPS = 50

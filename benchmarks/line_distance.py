@@ -16,9 +16,9 @@ from statistics import mean
 
 from benchmarks.forced_snapshots import Job
 from benchmarks.measure import print_table
-from minirt.protocol.families import LocalSnapshots
 from minirt.protocol.ids import SubtaskId
 from minirt.protocol.lines import LineTracker, LocalCut
+from minirt.protocol.local_pace import LocalSnapshots
 
 INTERVALS = 100
 LOOKS = 100

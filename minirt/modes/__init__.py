@@ -15,7 +15,8 @@ from minirt.modes.epoch import Epoch
 from minirt.modes.unaligned import Unaligned
 from minirt.modes.uncoordinated import Uncoordinated
 from minirt.protocol.barriers import CheckpointMode, may_overlap
-from minirt.protocol.families import HasFamily, LocalSnapshots, TakesLocalSnapshots
+from minirt.protocol.families import HasFamily, TakesLocalSnapshots
+from minirt.protocol.local_pace import LocalSnapshots
 from minirt.protocol.topology import InFlight, Topology
 
 MODES: dict[str, CheckpointMode] = {

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from minirt.modes.uncoordinated import Uncoordinated
-from minirt.protocol.families import LocalSnapshots
+from minirt.protocol.local_pace import LocalSnapshots
 
 
 @dataclass(frozen=True)

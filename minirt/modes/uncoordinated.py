@@ -7,8 +7,9 @@ from typing import ClassVar
 
 from minirt.errors import ConfigurationError
 from minirt.modes.unaligned import Unaligned
-from minirt.protocol.families import Family, LocalSnapshots
+from minirt.protocol.families import Family
 from minirt.protocol.ids import SubtaskId
+from minirt.protocol.local_pace import LocalSnapshots
 from minirt.protocol.uncoordinated import Uncoordinated as UncoordinatedFamily
 from minirt.units import Duration, positive, seconds
 

@@ -21,6 +21,7 @@ StepKind = Literal[
     "timeout",
     "sync",
     "last barrier",
+    "last mark",
     "own barriers",
     "uploader",
     "async",
@@ -51,7 +52,11 @@ class Step:
 
 
 def critical_path(timeline: Timeline) -> tuple[Step, ...]:
-    """The steps from the trigger to the completion, each beginning where the one before ends."""
+    """The steps from the trigger to the completion, each beginning where the one before ends.
+
+    Of one that is made of local snapshots, those from the coordinator's order to store what is in transit:
+    nobody has waited for the snapshots.
+    """
     lanes = timeline.lanes
     if not lanes:
         return ()
@@ -61,7 +66,10 @@ def critical_path(timeline: Timeline) -> tuple[Step, ...]:
     path.step("answer", last, lanes[last].at("stored"))
     path.step("async", last, lanes[last].at("upload"))
     path.step("uploader", last, lanes[last].at("whole"))
-    _before_whole(path, lanes, last)
+    if timeline.is_line:
+        _before_slices(path, timeline, last)
+    else:
+        _before_whole(path, lanes, last)
     return path.forwards()
 
 
@@ -100,6 +108,17 @@ def _before_whole(path: _Path, lanes: Sequence[Lane], lane: int) -> None:
         path.step(kind, lane, one.at("snapshot"))
     path.step("sync", lane, one.at("sent"))
     _before_sent(path, lanes, lane)
+
+
+def _before_slices(path: _Path, timeline: Timeline, lane: int) -> None:
+    """What the slices of a subtask waited for: the order, or a mark that came behind it."""
+    one = timeline.lanes[lane]
+    ordered = one.at("triggered", timeline.triggered)
+    mark = _before(one, "whole", ("arrived",))
+    channel = None if mark is None or mark.at < ordered else one.channel(mark.channel)
+    if channel is not None:
+        path.step("last mark", lane, ordered, channel.sender)
+    path.step("order", lane, timeline.triggered)
 
 
 def _before_sent(path: _Path, lanes: Sequence[Lane], lane: int) -> None:

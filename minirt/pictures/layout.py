@@ -24,6 +24,8 @@ BAR_HEIGHT = 14
 ROW_HEIGHT = 7
 LANE_GAP = 8
 
+LOCAL_WIDTH = 3
+"""Of the moment in which a local snapshot was taken."""
 CHANNEL_ROWS_MAX = 4
 LINES_MAX = 1500
 """Barriers that are drawn; each subtask has an equal share of them."""
@@ -112,6 +114,8 @@ class Layout:
     areas: tuple[Area, ...]
     lines: tuple[Line, ...]
     ticks: tuple[Tick, ...]
+    begun_x: float | None
+    """Where it was begun, if the axis begins before."""
     completed_x: float
     committed_x: float | None
     path: tuple[Step, ...]
@@ -153,6 +157,7 @@ def lay_out(timeline: Timeline, *, end: float | None = None) -> Layout:
         tuple(areas),
         tuple(lines),
         tuple(Tick(LABEL_WIDTH + at * scale, duration(at) if at else "0") for at in ticks(end)),
+        LABEL_WIDTH + timeline.triggered * scale if timeline.is_line else None,
         LABEL_WIDTH + timeline.completed * scale,
         None if committed is None else LABEL_WIDTH + committed * scale,
         path,
@@ -254,6 +259,8 @@ def _area(
 
 def _bar(place: int, lane: Lane, scale: float) -> list[Area]:
     """The stages of the subtask's own part."""
+    if lane.local is not None:
+        return _bar_of_line(place, lane, scale)
     sent, snapshot, whole = lane.at("sent"), lane.at("snapshot"), lane.at("whole")
     upload, stored = lane.at("upload"), lane.at("stored")
     held = f" with {size(lane.captured_bytes)} in flight" if lane.captured_bytes else ""
@@ -275,10 +282,29 @@ def _bar(place: int, lane: Lane, scale: float) -> list[Area]:
     return bars
 
 
+def _bar_of_line(place: int, lane: Lane, scale: float) -> list[Area]:
+    """Of a checkpoint without barriers: the snapshot was there before."""
+    taken, upload, stored = lane.at("snapshot"), lane.at("upload"), lane.at("stored")
+    held = f" with {size(lane.captured_bytes)} in transit" if lane.captured_bytes else ""
+    name = f"{lane.name}: local snapshot {lane.local}"
+    x = LABEL_WIDTH + taken * scale
+    waits = f"{name}, until a checkpoint is made of it"
+    return [
+        *_area("waiting", place, (taken, upload), 0, BAR_HEIGHT, waits, scale),
+        *_area("async", place, (upload, stored), 0, BAR_HEIGHT, f"{name}, stored{held}", scale),
+        Area("sync", place, x, LOCAL_WIDTH, 0, BAR_HEIGHT, f"{name} is taken"),
+    ]
+
+
 def _row(place: int, lane: Lane, channel: ChannelTimes, row: int, scale: float) -> list[Area]:
     """How long the barrier was in the input queue, and the channel blocked."""
     y, height = BAR_HEIGHT + row * ROW_HEIGHT + 1, ROW_HEIGHT - 2
     sent = lane.at("sent")
+    if lane.local is not None:
+        if not channel.captured_in_bytes or channel.arrived is None:
+            return []
+        title = f"{channel.link}: {size(channel.captured_in_bytes)} in transit, up to the mark"
+        return _area("capture", place, (sent, channel.arrived), y, height, title, scale)
     areas: list[Area] = []
     if channel.arrived is not None:
         until = sent if channel.reached is None else channel.reached

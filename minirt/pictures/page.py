@@ -10,9 +10,14 @@ from typing import Any
 from minirt.pictures.critical_path import Step
 from minirt.pictures.layout import LABEL_WIDTH, Layout, lay_out
 from minirt.pictures.stage import stage, stage_data
-from minirt.pictures.svg import LEGEND, asset, of_stage, of_timeline
+from minirt.pictures.svg import asset, legend_of, of_stage, of_timeline
 from minirt.pictures.timeline import Timeline
 from minirt.pictures.words import duration, heading, numbered, step_in_words, verdict
+
+_DOT = "A dot is a barrier."
+_DOT_OF_LINE = (
+    "A dot is a mark, which tells where its sender's snapshot was taken. It overtakes records."
+)
 
 
 def page(timelines: Sequence[Timeline]) -> str:
@@ -49,7 +54,7 @@ def page(timelines: Sequence[Timeline]) -> str:
             '<div class="controls"><button id="play" type="button">Play</button>'
             '<label for="time">time</label><input id="time" type="range" min="0" max="1000" value="1000">'
             '<output id="shown" for="time"></output></div>',
-            _legend(),
+            _legend(timelines),
             *sections,
             f'<script type="application/json" id="data">{_embedded(data)}</script>',
             f"<script>{asset('page.js')}</script></main></body></html>",
@@ -64,8 +69,15 @@ def _section(timeline: Timeline, layout: Layout, queues: str) -> Iterable[str]:
     yield (
         f'<figure class="scroll" tabindex="0" role="group" aria-label="queues">{queues}</figure>'
         '<p class="note">Queues: a line from a subtask to the next is its output queue, then the '
-        "receiver's input queue. A dot is a barrier.</p>"
+        f"receiver's input queue. {_DOT_OF_LINE if timeline.is_line else _DOT}</p>"
     )
+    if timeline.is_line:
+        yield (
+            '<p class="note">Each subtask took its snapshot by its own clock; lines between lanes are the '
+            "marks of these. What a receiver had not processed when it took its own, up to the mark of the "
+            "sender's, is in transit. Time 0 is that of the oldest snapshot; the dotted line is where the "
+            "checkpoint was begun.</p>"
+        )
     lanes = of_timeline(layout, f"{heading(timeline)}: lanes of its subtasks")
     yield f'<figure class="scroll" tabindex="0" role="group" aria-label="lanes">{lanes}</figure>'
     yield "<details open><summary>The critical path: what the checkpoint waited for</summary>"
@@ -86,9 +98,11 @@ def _view(layout: Layout) -> dict[str, Any]:
     return {"width": layout.width, "scale": layout.scale, "lines": lines}
 
 
-def _legend() -> str:
+def _legend(timelines: Sequence[Timeline]) -> str:
+    legend = legend_of(timelines)
     items = "".join(
-        f'<li><i style="background:var(--{kind})"></i>{words}</li>' for kind, words in LEGEND
+        f'<li><i style="background:var(--{kind})"></i>{words}</li>'
+        for kind, words in legend.items()
     )
     return f'<ul class="legend">{items}</ul>'
 

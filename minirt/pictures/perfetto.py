@@ -39,8 +39,9 @@ def _events(timeline: Timeline, first: int, flows: int) -> Iterator[dict[str, An
             sender = timeline.lanes[channel.sender]
             flows += 1
             sends = first + _PATH_PROCESS + 1 + sender.vertex
-            yield _flow("s", flows, sends, sender.subtask, channel.sent)
-            yield _flow("f", flows, process, thread, max(channel.sent, channel.arrived))
+            name = "barrier" if lane.local is None else "mark"
+            yield _flow("s", name, flows, sends, sender.subtask, channel.sent)
+            yield _flow("f", name, flows, process, thread, max(channel.sent, channel.arrived))
             if channel.reached is not None:
                 name = f"barrier of {sender.name} in the input queue"
                 yield _async("b", flows, process, thread, name, channel.arrived)
@@ -52,6 +53,11 @@ def _events(timeline: Timeline, first: int, flows: int) -> Iterator[dict[str, An
 
 
 def _stages(lane: Lane) -> Iterator[tuple[str, float, float]]:
+    if lane.local is not None:
+        waits = f"local snapshot {lane.local} waits for its line"
+        yield waits, lane.at("snapshot"), lane.at("upload")
+        yield "what is in transit is stored", lane.at("upload"), lane.at("stored")
+        return
     yield "synchronous part", lane.at("sent"), lane.at("snapshot")
     yield "waits for barriers, or for the uploader", lane.at("snapshot"), lane.at("upload")
     yield "asynchronous part", lane.at("upload"), lane.at("stored")
@@ -66,9 +72,9 @@ def _span(process: int, thread: int, name: str, start: float, end: float) -> dic
     return {"ph": "X", "name": name, "cat": "checkpoint", "pid": process, "tid": thread, **times}
 
 
-def _flow(phase: str, key: int, process: int, thread: int, at: float) -> dict[str, Any]:
+def _flow(phase: str, name: str, key: int, process: int, thread: int, at: float) -> dict[str, Any]:
     place = {"pid": process, "tid": thread, "ts": at * 1e6}
-    return {"ph": phase, "name": "barrier", "cat": "barrier", "id": key, **place}
+    return {"ph": phase, "name": name, "cat": "barrier", "id": key, **place}
 
 
 def _async(phase: str, key: int, process: int, thread: int, name: str, at: float) -> dict[str, Any]:

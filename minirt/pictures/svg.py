@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from html import escape
 from importlib.resources import files
 
@@ -32,6 +32,14 @@ LEGEND = (
     ("capture", "data captured"),
     ("path", "critical path"),
 )
+LEGEND_OF_LINE = (
+    ("sync", "local snapshot"),
+    ("waiting", "waits for its line"),
+    ("capture", "data in transit"),
+    ("async", "what is in transit is stored"),
+    ("path", "critical path"),
+)
+"""Of a checkpoint that is made of local snapshots."""
 _LABEL_MAX = 30
 """Characters of a lane's name, so that it ends ahead of the plot, in bold as well."""
 
@@ -55,7 +63,7 @@ def standalone(timeline: Timeline) -> str:
             '<rect class="paper" width="100%" height="100%"/>',
             f'<text class="title" x="12" y="22">{escape(heading(timeline))}</text>',
             f'<text x="12" y="42">{escape(verdict(timeline, path))}</text>',
-            *_legend(),
+            *_legend(legend_of([timeline])),
             f'<g transform="translate(0,{head})">',
             *_body(layout),
             "</g>",
@@ -112,7 +120,12 @@ def _body(layout: Layout) -> Iterable[str]:
     tops = {box.lane: box.y for box in layout.lanes}
     for line in sorted(layout.lines, key=lambda one: one.on_path):
         yield _line(line, tops)
-    for x, name in ((layout.completed_x, "completed"), (layout.committed_x, "committed")):
+    marks = (
+        (layout.begun_x, "begun"),
+        (layout.completed_x, "completed"),
+        (layout.committed_x, "committed"),
+    )
+    for x, name in marks:
         if x is not None:
             yield (
                 f'<line class="mark {name}" x1="{x:.2f}" x2="{x:.2f}" y1="{AXIS_HEIGHT - 8}" '
@@ -166,9 +179,19 @@ def _queue(queue: Queue) -> str:
     )
 
 
-def _legend() -> Iterable[str]:
+def legend_of(timelines: Iterable[Timeline]) -> dict[str, str]:
+    """What the colours mean in these pictures, which may be of both families."""
+    legend: dict[str, str] = {}
+    for drawn in timelines:
+        for kind, words in LEGEND_OF_LINE if drawn.is_line else LEGEND:
+            known = legend.setdefault(kind, words)
+            legend[kind] = known if words in known.split("; ") else f"{known}; {words}"
+    return legend
+
+
+def _legend(legend: Mapping[str, str]) -> Iterable[str]:
     x = 12.0
-    for kind, words in LEGEND:
+    for kind, words in legend.items():
         yield f'<rect class="{kind}" x="{x:g}" y="54" width="14" height="9"/>'
         yield f'<text class="small" x="{x + 19:g}" y="62">{words}</text>'
         x += 36 + 6.2 * len(words)

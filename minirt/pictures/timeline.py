@@ -1,4 +1,7 @@
-"""A traced checkpoint on one time axis: a lane for each subtask, in seconds since the trigger."""
+"""A traced checkpoint on one time axis: a lane for each subtask, in seconds since the trigger.
+
+The axis of one that is made of local snapshots begins with the oldest of these.
+"""
 
 from __future__ import annotations
 
@@ -52,6 +55,8 @@ class Lane:
     captured_bytes: int
     channels_left_out: int
     clock_error_s: float | None
+    local: int | None = None
+    """The number of its local snapshot, if the checkpoint is made of such ones: then barriers are marks."""
 
     def at(self, kind: TraceEventKind, default: float = 0.0) -> float:
         """When that happened first."""
@@ -83,6 +88,18 @@ class Timeline:
     lanes: tuple[Lane, ...]
     completed: float
     committed: float | None
+    triggered: float = 0.0
+    """When it was begun."""
+
+    @property
+    def is_line(self) -> bool:
+        """Whether it is made of local snapshots."""
+        return any(lane.local is not None for lane in self.lanes)
+
+    @property
+    def took(self) -> float:
+        """Seconds from its beginning to its completion."""
+        return self.completed - self.triggered
 
     @property
     def end(self) -> float:
@@ -93,7 +110,9 @@ class Timeline:
 def timeline(trace: CheckpointTrace) -> Timeline:
     """The trace on one axis. Clocks are never quite alike: events of one subtask keep their order."""
     places = {(part.vertex, part.subtask): lane for lane, part in enumerate(trace.subtasks)}
-    events = [_events(trace, part) for part in trace.subtasks]
+    firsts = [trace.elapsed(p, p.events[0].at) for p in trace.subtasks if p.local and p.events]
+    triggered = max(0.0, -min(firsts, default=0.0))
+    events = [_events(trace, part, triggered) for part in trace.subtasks]
     sent = [next((e.at for e in each if e.kind == "sent"), None) for each in events]
     overtaken = {
         (c.link, c.sender, c.receiver): c.bytes
@@ -102,7 +121,7 @@ def timeline(trace: CheckpointTrace) -> Timeline:
         if c.side == "out"
     }
     lanes = tuple(
-        _lane(trace, part, each, places, sent, overtaken)
+        _lane(trace, part, each, places, sent, overtaken, triggered)
         for part, each in zip(trace.subtasks, events, strict=True)
     )
     committed = trace.committed_at
@@ -112,15 +131,16 @@ def timeline(trace: CheckpointTrace) -> Timeline:
         trace.mode,
         trace.kind,
         lanes,
-        trace.duration_s,
-        None if committed is None else committed - trace.created_at,
+        trace.duration_s + triggered,
+        None if committed is None else committed - trace.created_at + triggered,
+        triggered,
     )
 
 
-def _events(trace: CheckpointTrace, part: SubtaskTrace) -> tuple[TraceEvent, ...]:
+def _events(trace: CheckpointTrace, part: SubtaskTrace, triggered: float) -> tuple[TraceEvent, ...]:
     at, placed = 0.0, []
     for event in part.events:
-        at = max(at, trace.elapsed(part, event.at))
+        at = max(at, trace.elapsed(part, event.at) + triggered)
         placed.append(event._replace(at=at))
     return tuple(placed)
 
@@ -132,6 +152,7 @@ def _lane(
     places: Mapping[tuple[int, int], int],
     sent: Sequence[float | None],
     overtaken: Mapping[tuple[str, int, int], int],
+    triggered: float,
 ) -> Lane:
     captured_in = {(c.link, c.sender): c.bytes for c in part.captured if c.side == "in"}
     by_channel: dict[int, list[TraceEvent]] = {}
@@ -161,7 +182,7 @@ def _lane(
         )
     last = events[-1].at if events else 0.0
     heard = part.acknowledged_at
-    acknowledged = last if heard is None else max(last, heard - trace.created_at)
+    acknowledged = last if heard is None else max(last, heard - trace.created_at + triggered)
     return Lane(
         part.name,
         part.vertex,
@@ -172,6 +193,7 @@ def _lane(
         sum(channel.bytes for channel in part.captured),
         part.channels_left_out,
         part.clock_error_s,
+        part.local,
     )
 
 

@@ -39,12 +39,24 @@ def numbered(timeline: Timeline) -> str:
 
 def verdict(timeline: Timeline, path: Sequence[Step]) -> str:
     """The longest step, and what it is of the whole."""
-    took = f"The checkpoint took {duration(timeline.completed)}."
-    if not path or timeline.completed <= 0:
+    took = f"The checkpoint took {duration(timeline.took)}."
+    if timeline.is_line:
+        took += f" {line_in_words(timeline)}"
+    if not path or timeline.took <= 0:
         return took
     longest = max(path, key=lambda step: step.duration)
-    share = longest.duration / timeline.completed
+    share = longest.duration / timeline.took
     return f"{took} {share:.0%} of it: {step_in_words(timeline, longest)}."
+
+
+def line_in_words(timeline: Timeline) -> str:
+    """What a checkpoint is made of that has no barriers."""
+    captured = sum(lane.captured_bytes for lane in timeline.lanes)
+    transit = f", with {size(captured)} in transit between them" if captured else ""
+    return (
+        "It is made of the newest local snapshots that fit together, the oldest taken "
+        f"{duration(timeline.triggered)} before{transit}."
+    )
 
 
 def step_in_words(timeline: Timeline, step: Step) -> str:
@@ -53,6 +65,10 @@ def step_in_words(timeline: Timeline, step: Step) -> str:
     sender = "" if step.sender is None else timeline.lanes[step.sender].name
     time = duration(step.duration)
     match step.kind:
+        case "order" if timeline.is_line:
+            return f"{time} until {lane} took the coordinator's order to store what is in transit"
+        case "last mark":
+            return f"{time} until the mark of {sender} was at {lane}, which ends what is in transit"
         case "order":
             return f"{time} until {lane} took the coordinator's order, which waits for a record in work"
         case "output queue":
@@ -67,8 +83,12 @@ def step_in_words(timeline: Timeline, step: Step) -> str:
             return f"{time} at {lane} behind the last barrier, that of {sender}"
         case "own barriers":
             return f"{time} until the barriers of {lane} had left its output queues"
+        case "uploader" if timeline.is_line:
+            return f"{time} until the uploader had time for what is in transit to {lane}"
         case "uploader":
             return f"{time} until the uploader had time for the snapshot of {lane}"
+        case "async" if timeline.is_line:
+            return f"{time} to store what is in transit to {lane}"
         case "async":
             return f"{time} to store the snapshot of {lane}"
         case "answer":

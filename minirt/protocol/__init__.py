@@ -41,6 +41,7 @@ One checkpoint, at the coordinator:
 
 Checkpoints without barriers:
 
+    local_pace          when subtasks take local snapshots
     families            how the snapshots of single subtasks become checkpoints
     lines               which snapshots fit together that subtasks take by their own clocks
     uncoordinated       how these become checkpoints, and which output is committed with each

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from minirt.protocol.barriers import Barrier, CheckpointMode, HoldsSources, may_overlap
-from minirt.protocol.families import Coordinated, Family, LocalSnapshots, family_of
+from minirt.protocol.families import Coordinated, Family, family_of
 from minirt.protocol.ids import SubtaskId
+from minirt.protocol.local_pace import LocalSnapshots
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,10 +1,11 @@
 """Checkpoint families: how the snapshots of single subtasks become the checkpoints of a job.
 
 A family is a plug with three ends. *At the subtask*: what makes it take a snapshot. In the coordinated
-family that are barriers, in the uncoordinated one a clock of its own (`LocalSnapshots`). *At the
+family that are barriers, in the uncoordinated one a pace of its own (`LocalSnapshots.pace`). *At the
 coordinator*: a `Family`, which says when there is anything to make a checkpoint of, what is ordered for
-it, and what the parts are that come in; a mode brings its own (`HasFamily`). *What is restored* is the same
-for all: an ordinary manifest. So whatever reads checkpoints knows of no family.
+it, and what the parts are that come in; a mode brings its own (`HasFamily`). *What is restored*: by the
+whole job an ordinary manifest, so whatever reads checkpoints knows of no family; by one worker that comes
+back alone what `Family.fall_back` says.
 
 Savepoints and the last checkpoint of a job are taken with barriers in every family: the mode says what a
 subtask does about these.
@@ -13,22 +14,18 @@ subtask does about these.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 from minirt.protocol.barriers import Barrier
 from minirt.protocol.ids import SubtaskId
 from minirt.protocol.job_events import SnapshotAcknowledged, SnapshotDeclined
+from minirt.protocol.local_pace import LocalSnapshots
 from minirt.protocol.manifest import SinkHandles
 from minirt.protocol.part_paths import file_of
 from minirt.protocol.subtask_commands import SubtaskCommand, TriggerCheckpoint
 
 _LOCAL_IDS = 1_000_000_000
 """No checkpoint of a job comes to that, and no local snapshot of a generation."""
-
-_PHASE = 0.6180339887498949
-"""Multiples of the golden ratio, without their whole part, lie apart as evenly as numbers can that are
-asked for one after another."""
 
 
 def local_id(generation: int, number: int) -> int:
@@ -38,59 +35,6 @@ def local_id(generation: int, number: int) -> int:
     generation: sinks tell parts of their output apart by it.
     """
     return _LOCAL_IDS * generation + number
-
-
-@dataclass(frozen=True, slots=True)
-class LocalSnapshots:
-    """When a subtask takes snapshots by its own clock, and how much it may keep for them.
-
-    One is due `interval_s` seconds after the last one, give or take the part `jitter` of that, and earlier
-    where a quarter of `log_bytes` has come in or gone out since. A subtask takes no further input while
-    `log_bytes` have since its snapshot on the line.
-
-    With `stagger_s`, all subtasks keep to one beat, and each vertex is that much ahead of the one before
-    it, sinks first: vertices are numbered in topological order. A receiver's snapshot is then a little
-    older than those of its senders, so the snapshots of a beat fit together; `jitter` is part of
-    `stagger_s`.
-    """
-
-    interval_s: float
-    jitter: float
-    log_bytes: int
-    waiting_max: int = 8
-    """How many snapshots of a subtask may be ahead of the line; with more, it takes none."""
-    induced: bool = False
-    """Whether marks force snapshots: see mode `communication_induced`."""
-    stagger_s: float | None = None
-    """By how much a vertex is ahead of the one before it; None: each subtask goes by itself."""
-
-    @property
-    def early_bytes(self) -> int:
-        """After how much that came in or went out a snapshot is due."""
-        return max(1, self.log_bytes // 4)
-
-    def beat_at(self, now: float, wall: float) -> float:
-        """A moment of the beat, by the monotonic clock of a process, which nobody else's agrees with.
-
-        All subtasks have the beat at multiples of the interval since 1970. Where wall clocks are apart by
-        more than the stagger, lines are older, and nothing else is lost.
-        """
-        return now - wall % self.interval_s
-
-    def next_at(self, subtask: SubtaskId, number: int, last_at: float, beat_at: float) -> float:
-        """When the snapshot of this number is due; without a beat, the first ones lie apart.
-
-        By arithmetic in place of a random number, so that a run can be repeated.
-        """
-        drawn = (_PHASE * (1 + subtask.index + 31 * subtask.vertex + 7 * number)) % 1.0
-        if self.stagger_s is not None:
-            own_at = beat_at - self.stagger_s * subtask.vertex
-            beats = (last_at - own_at + self.interval_s / 2) // self.interval_s + 1
-            early_s = self.stagger_s * self.jitter * drawn
-            return own_at + self.interval_s * beats - early_s
-        if number == 1:
-            return last_at + self.interval_s * (0.5 + drawn / 2)
-        return last_at + self.interval_s * (1 + self.jitter * (2 * drawn - 1))
 
 
 @runtime_checkable

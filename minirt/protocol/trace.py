@@ -37,6 +37,10 @@ TraceEventKind = Literal[
 * sent: barriers went into all output queues, past `bytes` of data; the synchronous part begins
 * snapshot: it ends; overtook: barriers in output queues moved past `bytes` of data; passed: they have left
 * whole: nothing is missing of the subtask's part; upload: it begins to be stored; stored: it is durable
+
+Of a checkpoint that is made of local snapshots: sent and snapshot are of the subtask's own, which it took
+before the checkpoint was begun; arrived: the mark of the sender's has come, before or after that;
+triggered: the coordinator's order came to store what is in transit.
 """
 
 TRACE_EVENT_KINDS: tuple[TraceEventKind, ...] = get_args(TraceEventKind)
@@ -86,6 +90,8 @@ class SubtaskTrace:
     """How far the clock of the process is ahead of the coordinator's; None if nobody has measured it."""
     clock_error_s: float | None = None
     """By how much that may be wrong."""
+    local: int | None = None
+    """The number of the local snapshot that it is about; None of a checkpoint with barriers."""
     acknowledged_at: float | None = None
     """When the coordinator heard that it was stored, by the clock of the coordinator."""
 

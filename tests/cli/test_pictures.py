@@ -85,6 +85,19 @@ def test_two_modes_are_simulated_side_by_side_and_nothing_is_written_by_sinks(
     assert again.out.splitlines()[:-1] == first.out.splitlines()[:-1]
 
 
+def test_checkpoints_of_local_snapshots_are_drawn_beside_those_with_barriers(
+    call: Call, folder: Path
+) -> None:
+    modes = ("--mode", "aligned", "--mode", "uncoordinated")
+    options = ("--seed", "3", "--checkpoints", "4", "--picture", "--html", "both.html")
+    called = call("simulate", "endless.py", *modes, *options)
+    assert called.status == 0, called.err
+    assert "It is made of the newest local snapshots that fit together" in called.out
+    text = Path("both.html").read_text()
+    assert text.count('<svg class="timeline"') == 2
+    assert 'class="mark begun"' in text
+
+
 def test_a_job_without_end_is_simulated_until_there_are_enough_checkpoints(
     call: Call, folder: Path
 ) -> None:

@@ -68,6 +68,9 @@ PRINTED = {
     "lazy_mode": """
         8 runs: 0 records lost, 0 duplicated
     """,
+    "paced_mode": """
+        15 runs: 0 records lost, 0 duplicated
+    """,
 }
 
 

@@ -29,7 +29,8 @@ from minirt.protocol.barriers import (
     TakeSnapshot,
     may_overlap,
 )
-from minirt.protocol.families import HasFamily, LocalSnapshots
+from minirt.protocol.families import HasFamily
+from minirt.protocol.local_pace import LocalSnapshots
 from minirt.testing.contracts.mode import (
     ModeContract,
     Step,

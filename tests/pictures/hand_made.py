@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from minirt.protocol.reports import ChannelReport
 from minirt.protocol.trace import (
     CheckpointTrace,
@@ -146,3 +148,31 @@ def wide(parallelism: int) -> CheckpointTrace:
         senders = [(0, sender) for sender in range(parallelism)]
         maps.append(subtask(1, index, rows, senders, end + 3))
     return trace(*sources, *maps, completed=12 + parallelism / 10)
+
+
+def line() -> CheckpointTrace:
+    """Made of local snapshots, 20, 5 and 12 s before; the mark of the second source comes 4 s behind the
+    beginning. So of the first channel nothing is in transit, and 3,000 bytes are of the second."""
+
+    def local_source(index: int, taken: float) -> SubtaskTrace:
+        rows: list[Row] = [(taken, "sent"), (taken, "snapshot"), (1, "triggered"), (1, "whole")]
+        return subtask(0, index, [*rows, (1, "upload"), (2, "stored")], [], 3)
+
+    rows: list[Row] = [
+        (-15, "arrived", 0),
+        (-12, "sent"),
+        (-12, "snapshot"),
+        (1, "triggered"),
+        (4, "arrived", 1),
+        (4, "whole"),
+        (5, "upload"),
+        (9, "stored"),
+    ]
+    captured = (ChannelReport("0 > 1:0", 1, 0, "in", 3000, 30),)
+    parts = [
+        local_source(0, -20),
+        local_source(1, -5),
+        subtask(1, 0, rows, [(0, 0), (0, 1)], 10, captured),
+    ]
+    numbered = [replace(part, local=7 + number) for number, part in enumerate(parts)]
+    return trace(*numbered, completed=12, mode="uncoordinated")

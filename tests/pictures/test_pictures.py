@@ -18,7 +18,10 @@ from minirt.pictures.stage import stage
 from minirt.pictures.svg import standalone
 from minirt.pictures.timeline import timeline
 from minirt.pictures.words import verdict
-from tests.pictures.hand_made import aligned, source, timed_out, trace, unaligned, wide
+from tests.pictures.hand_made import aligned, line, source, timed_out, trace, unaligned, wide
+
+BEGINNINGS = {"begun": 0, "first": -20, "second": -5, "map": -12}
+"""When what the line is made of was there, in seconds since it was begun."""
 
 EVERY = [aligned, unaligned, timed_out, lambda: wide(3)]
 
@@ -60,11 +63,22 @@ class TestCriticalPath:
             ("sync", 1, 20, 21),
         ]
 
-    @pytest.mark.parametrize("make", EVERY)
+    def test_a_line_waits_for_the_last_mark_and_for_no_snapshot(self):
+        """Times are since the oldest snapshot on it."""
+        assert steps(line()) == [
+            ("order", 2, 20, 21),
+            ("last mark", 2, 21, 24),
+            ("uploader", 2, 24, 25),
+            ("async", 2, 25, 29),
+            ("answer", 2, 29, 30),
+            ("manifest", None, 30, 32),
+        ]
+
+    @pytest.mark.parametrize("make", [*EVERY, line])
     def test_its_steps_are_all_of_the_checkpoint(self, make):
         drawn = timeline(make())
         path = critical_path(drawn)
-        assert path[0].start == 0
+        assert path[0].start == drawn.triggered
         assert path[-1].end == pytest.approx(drawn.completed)
         for step, following in pairwise(path):
             assert step.end == following.start
@@ -75,6 +89,14 @@ class TestCriticalPath:
         assert said == (
             "The checkpoint took 55 s. 55% of it: 30 s in the input queue of map (1/2), behind the "
             "records of source (2/2)."
+        )
+
+    def test_the_words_tell_what_a_line_is_made_of(self):
+        drawn = timeline(line())
+        assert verdict(drawn, critical_path(drawn)) == (
+            "The checkpoint took 12 s. It is made of the newest local snapshots that fit together, the "
+            "oldest taken 20 s before, with 3,000 bytes in transit between them. 33% of it: 4 s to store "
+            "what is in transit to map (1/2)."
         )
 
     def test_a_trace_that_lacks_events_ends_the_path_early(self):
@@ -119,6 +141,20 @@ class TestLayout:
         assert (on_path.from_lane, on_path.to_lane) == (1, 2)
         assert on_path.times == pytest.approx((2, 10, 40))
 
+    def test_a_line_has_its_snapshots_ahead_of_its_beginning(self):
+        drawn = lay_out(timeline(line()))
+        at = {kind: LABEL_WIDTH + (20 + time) * drawn.scale for kind, time in BEGINNINGS.items()}
+        assert drawn.begun_x == pytest.approx(at["begun"])
+        taken = [area.x for area in drawn.areas if area.kind == "sync"]
+        assert taken == pytest.approx([at["first"], at["second"], at["map"]])
+        [transit] = [area for area in drawn.areas if area.kind == "capture"]
+        assert transit.x == pytest.approx(at["map"])
+        assert transit.width == pytest.approx(16 * drawn.scale)
+        assert not {"blocked", "queue"} & {area.kind for area in drawn.areas}
+        marks = [(mark.from_lane, mark.to_lane, *mark.times[:2]) for mark in drawn.lines]
+        assert marks == [(1, 2, 15, 24), (0, 2, 0, 5)]
+        assert lay_out(timeline(aligned())).begun_x is None
+
     @pytest.mark.parametrize("parallelism", [1, 3, 100])
     def test_lanes_do_not_overlap_and_areas_stay_in_theirs(self, parallelism):
         drawn = lay_out(timeline(wide(parallelism)))
@@ -161,7 +197,7 @@ class TestLayout:
 
 
 class TestFiles:
-    @pytest.mark.parametrize("make", EVERY)
+    @pytest.mark.parametrize("make", [*EVERY, line])
     def test_an_svg_is_well_formed_and_needs_nothing_else(self, make):
         text = standalone(timeline(make()))
         root = ElementTree.fromstring(text)
@@ -184,6 +220,18 @@ class TestFiles:
         data = json.loads(re.search(r'id="data">(.*?)</script>', text, re.DOTALL)[1])
         assert [len(view["lines"]) for view in data["views"]] == [2, 2]
         assert data["end"] == 56
+
+    def test_a_page_explains_what_is_in_it(self):
+        both, barriers, marks = (
+            page([timeline(make()) for make in makes])
+            for makes in ((aligned, line), (aligned,), (line,))
+        )
+        assert "A dot is a barrier" in barriers
+        assert "local snapshot" not in barriers
+        assert "A dot is a mark" in marks
+        assert "channel blocked" in barriers
+        assert "channel blocked" not in marks
+        assert "synchronous part; local snapshot" in both
 
     def test_a_page_of_two_hundred_subtasks_stays_small(self):
         assert len(page([timeline(wide(100))])) < 2_000_000

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from examples.lazy_mode import Lazy
+from examples.paced_mode import Paced
 from minirt.modes import MODES
 from minirt.modes.epoch import Epoch
 from minirt.modes.uncoordinated import Uncoordinated
@@ -41,6 +42,7 @@ def _setting(mode: CheckpointMode, **more: object) -> Setting:
     return Setting(mode, **{"cases": cases, **more})  # type: ignore[arg-type]
 
 
+_PACED = Paced(every_bytes=512, log_bytes=1 << 16)
 _OVERLAPPING = {"max_concurrent": 4, "interval": "10ms", "savepoints": True}
 
 SETTINGS: dict[str, Setting] = {
@@ -54,5 +56,7 @@ SETTINGS: dict[str, Setting] = {
     "communication_induced-subtask": _setting(MODES["communication_induced"], scope="subtask"),
     "lazy": _setting(Lazy(every=2)),
     "lazy-subtask": _setting(Lazy(every=2), scope="subtask"),
+    "paced": _setting(_PACED),
+    "paced-subtask": _setting(_PACED, scope="subtask"),
 }
 """By the name that commands give them."""

@@ -11,8 +11,8 @@ import pytest
 import minirt as rt
 from minirt.errors import ConfigurationError
 from minirt.modes.uncoordinated import Uncoordinated
-from minirt.protocol.families import LocalSnapshots
 from minirt.protocol.ids import SubtaskId
+from minirt.protocol.local_pace import LocalSnapshots
 from minirt.protocol.stored_watermarks import SubtaskWatermarks
 from minirt.runtime.channels.channels import OutputChannel
 from minirt.runtime.channels.frames import (

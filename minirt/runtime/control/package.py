@@ -15,8 +15,8 @@ from minirt.io.base import Split
 from minirt.kernels.choice import choose_kernels
 from minirt.monitoring.program_logging import ProgramLogging
 from minirt.protocol.barriers import CheckpointMode
-from minirt.protocol.families import LocalSnapshots
 from minirt.protocol.ids import ChannelId, SubtaskId
+from minirt.protocol.local_pace import LocalSnapshots
 from minirt.protocol.manifest import ManifestKey
 from minirt.protocol.redistribution import InFlightPlan
 from minirt.protocol.restart_commands import FallenBack

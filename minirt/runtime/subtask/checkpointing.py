@@ -28,8 +28,10 @@ from minirt.protocol.barriers import (
     UnblockChannels,
     WatchOutputs,
 )
-from minirt.protocol.families import LocalSnapshots, local_id
+from minirt.protocol.families import local_id
+from minirt.protocol.ids import SubtaskId
 from minirt.protocol.job_events import SnapshotDeclined
+from minirt.protocol.local_pace import LocalSnapshots
 from minirt.protocol.manifest import Reference
 from minirt.protocol.source_offsets import SourceOffsets
 from minirt.protocol.stored_watermarks import SubtaskWatermarks
@@ -130,7 +132,7 @@ class SubtaskCheckpoints:
         if self._local is not None:
             self._local.on_frame(channel, frame)
             if frame.kind == Kind.MARK:
-                self._on_mark(self._local, frame)
+                self._on_mark(self._local, channel, frame)
         if frame.kind == Kind.BARRIER:
             barrier, now = barrier_of(frame), self._ports.clock.monotonic()
             self._tracer.on_barrier("arrived", channel, barrier, now)
@@ -297,11 +299,12 @@ class SubtaskCheckpoints:
         if self._may_take_local and local.is_due(self._ports.clock.monotonic()):
             self._take_local(local)
 
-    def _on_mark(self, local: LocalLog, mark: Frame) -> None:
+    def _on_mark(self, local: LocalLog, channel: int, mark: Frame) -> None:
         """A line may wait for it. It may also force a snapshot, before all that comes behind it.
 
         A snapshot that may not be taken now is left out: lines do not depend on it.
         """
+        local.on_mark(channel, mark)
         if self._may_take_local and local.is_forced_by(mark):
             self._take_local(local, mark)
         self._store_slices(local)
@@ -320,10 +323,7 @@ class SubtaskCheckpoints:
         prepared, self._unsent = self._unsent, []
         self._ports.upload(
             SnapshotUpload(
-                generation=identity.generation,
-                checkpoint_id=snapshot_id,
-                subtask=identity.id,
-                name=identity.name,
+                *self._whose(snapshot_id),
                 sections=sections,
                 references=references,
                 watermarks=watermarks,
@@ -335,24 +335,28 @@ class SubtaskCheckpoints:
             )
         )
 
+    def _whose(self, checkpoint_id: int) -> tuple[int, int, SubtaskId, str]:
+        """What a snapshot for this checkpoint begins with."""
+        own = self._identity
+        return own.generation, checkpoint_id, own.id, own.name
+
     def _store_slices(self, local: LocalLog) -> None:
         """Store what a line needs besides a local snapshot, if all of that has come."""
         found = local.slices()
         if found is None:
             return
         line, snapshot, capture = found
-        identity = self._identity
+        in_flight = capture.channels(self._identity.id.index, self._input.links)
+        data, overtaken_bytes = [data for data, _ in in_flight], capture.overtaken_bytes
         self._ports.upload(
             SnapshotUpload(
-                generation=identity.generation,
-                checkpoint_id=line.checkpoint_id,
-                subtask=identity.id,
-                name=identity.name,
+                *self._whose(line.checkpoint_id),
                 sections=None,
-                in_flight=capture.channels(identity.id.index, self._input.links),
+                in_flight=in_flight,
                 watermarks=snapshot.watermarks,
                 offsets=snapshot.offsets,
                 taken_at=snapshot.taken_at,
+                trace=self._tracer.line(local.part_of(line), data, overtaken_bytes),
             )
         )
 
@@ -395,10 +399,7 @@ class SubtaskCheckpoints:
         trace = self._tracer.whole(command.checkpoint_id, (data for data, _ in in_flight))
         self._ports.upload(
             SnapshotUpload(
-                generation=self._identity.generation,
-                checkpoint_id=command.checkpoint_id,
-                subtask=self._identity.id,
-                name=self._identity.name,
+                *self._whose(command.checkpoint_id),
                 sections=taken.sections,
                 references=taken.references,
                 in_flight=in_flight,

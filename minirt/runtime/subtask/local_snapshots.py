@@ -22,9 +22,9 @@ from math import ceil
 from minirt.clock import Clock
 from minirt.errors import ProtocolError
 from minirt.monitoring.subtask_metrics import SubtaskMetrics
-from minirt.protocol.families import LocalSnapshots
 from minirt.protocol.ids import ChannelId, SubtaskId
 from minirt.protocol.lines import LocalCut
+from minirt.protocol.local_pace import LocalSnapshots
 from minirt.protocol.restart_commands import FallenBack
 from minirt.protocol.source_offsets import SourceOffsets
 from minirt.protocol.stored_watermarks import SubtaskWatermarks
@@ -126,6 +126,20 @@ class WantedLine:
     numbers: Mapping[SubtaskId, int]
 
 
+@dataclass(frozen=True, slots=True)
+class PartOfLine:
+    """How a subtask came to its part of a line, by the monotonic clock of its process."""
+
+    number: int
+    """Of its snapshot on the line."""
+    taken_at: float
+    ordered_at: float
+    """When the coordinator's order came to store the slices."""
+    marks_at: Sequence[float | None]
+    """By channel, when the mark of the sender's snapshot on the line came; None for one that lies before
+    all that came."""
+
+
 _NUMBERS = 1_000_000
 """How many local snapshots a life may have. So none has the number of one that an earlier life began."""
 
@@ -159,12 +173,12 @@ class LocalLog:
         now = clock.monotonic()
         if fallen_back is not None:
             self._begin_at(fallen_back, now)
-        self._beat_at = plan.beat_at(now, clock.now())
-        self._next_at = plan.next_at(id, 1, now, self._beat_at)
-        self._moved_bytes = 0
-        """What had come in and gone out by the last snapshot."""
-        self._index = 0
+        self._pace = plan.pace(id, now, clock.now())
         self._wanted: WantedLine | None = None
+        self._monotonic = clock.monotonic
+        self._wanted_at = now
+        self._marks_at: list[dict[int, float]] = [{} for _ in self._channels]
+        """By channel and number, when marks have come that this line or a later one may need."""
 
     @property
     def may_take(self) -> bool:
@@ -181,10 +195,10 @@ class LocalLog:
     @property
     def due_at(self) -> float:
         """When the next snapshot is due by the clock."""
-        return self._next_at
+        return self._pace.due_at
 
     def is_due(self, now: float) -> bool:
-        return now >= self._next_at or self._now_moved - self._moved_bytes >= self._plan.early_bytes
+        return self._pace.is_due(now, self._now_moved)
 
     @property
     def full(self) -> bool:
@@ -194,18 +208,12 @@ class LocalLog:
         return self._now_moved - self._snapshots[0].moved_bytes >= self._plan.log_bytes
 
     def next_index(self, forced_by: Frame | None) -> int | None:
-        """That of a snapshot that is taken now; None if snapshots have none.
-
-        One that the clock asks for has an index above that of the last one; one that is forced has
-        that of the mark.
-        """
-        if not self._plan.induced:
-            return None
-        return self._index + 1 if forced_by is None else index_of(forced_by)
+        """That of a snapshot that is taken now; None if snapshots have none."""
+        return self._pace.next_index(_index_of(forced_by)) if self._plan.induced else None
 
     def is_forced_by(self, mark: Frame) -> bool:
         """Whether a snapshot must be taken before anything behind a mark is processed."""
-        return self._plan.induced and index_of(mark) > self._index
+        return self._plan.induced and self._pace.is_forced_by(index_of(mark))
 
     @property
     def _now_moved(self) -> int:
@@ -215,6 +223,10 @@ class LocalLog:
         """A frame was put into the queue of a channel."""
         self._channels[channel].add(frame)
 
+    def on_mark(self, channel: int, mark: Frame) -> None:
+        """The frame was one."""
+        self._marks_at[channel][mark_of(mark)] = self._monotonic()
+
     def add(
         self,
         overtaken: Sequence[Overtaken],
@@ -223,12 +235,8 @@ class LocalLog:
         now: float,
         forced_by: Frame | None = None,
     ) -> LocalCut:
-        """A snapshot of the next number is taken, and its marks are on their way.
-
-        One that a mark has forced leaves the clock as it is: the next one is due when it was due.
-        """
+        """A snapshot of the next number is taken, and its marks are on their way."""
         self.number += 1
-        self._index = self.next_index(forced_by) or 0
         starts = [
             log.arrived - self._input.queued_frames(channel)
             for channel, log in enumerate(self._channels)
@@ -236,11 +244,10 @@ class LocalLog:
         needs = dict(self._needs_least)
         for sender, log, start in zip(self._senders, self._channels, starts, strict=True):
             needs[sender] = max(needs.get(sender, 0), log.need(start))
-        forced = forced_by is not None
-        early = now < self._next_at and not forced
+        early = self._pace.on_taken(self.number, now, self._now_moved, _index_of(forced_by))
         sent = () if self._repetition is None else self._repetition.sent
         cut = LocalCut(
-            *(self.number, tuple(sorted(needs.items())), early, forced),
+            *(self.number, tuple(sorted(needs.items())), early, forced_by is not None),
             *(self._processed(), sent),
             ended=self._repetition is not None and self._repetition.ended,
         )
@@ -250,9 +257,6 @@ class LocalLog:
         )
         self._snapshots.append(snapshot)
         self._input.on_snapshot(self.number)
-        if not forced:
-            self._next_at = self._plan.next_at(self._id, self.number + 1, now, self._beat_at)
-        self._moved_bytes = self._now_moved
         return cut
 
     def _processed(self) -> tuple[tuple[ChannelId, int], ...] | None:
@@ -293,7 +297,7 @@ class LocalLog:
 
     def want(self, line: WantedLine) -> None:
         """The coordinator asks for the slices of a line. What lies before it may go."""
-        self._wanted = line
+        self._wanted, self._wanted_at = line, self._monotonic()
         own = line.numbers[self._id]
         while self._snapshots and self._snapshots[0].cut.number < own:
             self._snapshots.popleft()
@@ -305,6 +309,10 @@ class LocalLog:
         starts = self._snapshots[0].starts
         for sender, log, start in zip(self._senders, self._channels, starts, strict=True):
             log.forget(start, line.numbers[sender])
+        self._marks_at = [
+            {number: at for number, at in marks.items() if number >= line.numbers[sender]}
+            for sender, marks in zip(self._senders, self._marks_at, strict=True)
+        ]
 
     def give_up(self, checkpoint_id: int) -> None:
         """Nobody wants the slices of checkpoints up to this one any more."""
@@ -326,8 +334,19 @@ class LocalLog:
             capture.add(self._input.origins[channel], log.slice(snapshot.starts[channel], number))
         return wanted, snapshot, capture
 
+    def part_of(self, line: WantedLine) -> PartOfLine:
+        """How this subtask came to its part of a line whose slices it has given out."""
+        snapshot = self._snapshots[0]
+        marks = zip(self._senders, self._marks_at, strict=True)
+        marks_at = [came.get(line.numbers[sender]) for sender, came in marks]
+        return PartOfLine(snapshot.cut.number, snapshot.taken_at, self._wanted_at, marks_at)
+
     def _has_marks(self, numbers: Mapping[SubtaskId, int]) -> bool:
         return all(
             log.has_mark(numbers[sender])
             for sender, log in zip(self._senders, self._channels, strict=True)
         )
+
+
+def _index_of(mark: Frame | None) -> int | None:
+    return None if mark is None else index_of(mark)

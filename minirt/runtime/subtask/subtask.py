@@ -15,8 +15,8 @@ from minirt.monitoring.logs import LOG_FIELDS, log_fields
 from minirt.operators.common.base import CoroutineStart, Step, Wait
 from minirt.protocol.barriers import CheckpointMode
 from minirt.protocol.drift import Progress
-from minirt.protocol.families import LocalSnapshots
 from minirt.protocol.ids import SubtaskId
+from minirt.protocol.local_pace import LocalSnapshots
 from minirt.protocol.subtask_commands import (
     AbortCheckpoint,
     DrainSources,

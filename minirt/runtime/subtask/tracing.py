@@ -15,6 +15,7 @@ from minirt.protocol.trace import (
     TraceEventKind,
     TraceSender,
 )
+from minirt.runtime.subtask.local_snapshots import PartOfLine
 
 
 class CheckpointTracer:
@@ -80,6 +81,42 @@ class CheckpointTracer:
             left_out,
         )
 
+    def line(
+        self, part: PartOfLine, captured: Iterable[ChannelData], overtaken_bytes: int
+    ) -> SubtaskTrace:
+        """All that a line needs besides a local snapshot is there; its marks went past so much data."""
+        marks = [
+            TraceEvent(at, "arrived", channel)
+            for channel, at in enumerate(part.marks_at)
+            if at is not None
+        ]
+        noted = [
+            TraceEvent(part.taken_at, "sent", NO_CHANNEL, overtaken_bytes),
+            TraceEvent(part.taken_at, "snapshot"),
+            *marks,
+            TraceEvent(part.ordered_at, "triggered"),
+            TraceEvent(self._monotonic(), "whole"),
+        ]
+        events, left_out = within(sorted(noted, key=lambda event: event.at), self._events_max)
+        return SubtaskTrace(
+            self._id.vertex,
+            self._id.index,
+            self._name,
+            part.ordered_at,
+            self._senders,
+            tuple(events),
+            reports_of(captured),
+            left_out,
+            local=part.number,
+        )
+
+
+def reports_of(captured: Iterable[ChannelData]) -> tuple[ChannelReport, ...]:
+    """What was stored in flight, for a trace."""
+    return tuple(
+        ChannelReport(c.link, c.sender, c.receiver, c.side, c.bytes, c.records) for c in captured
+    )
+
 
 class Untraced:
     """In place of a tracer where nobody wants a picture."""
@@ -95,6 +132,10 @@ class Untraced:
     ) -> None: ...
 
     def whole(self, checkpoint_id: int, captured: Iterable[ChannelData]) -> None: ...
+
+    def line(
+        self, part: PartOfLine, captured: Iterable[ChannelData], overtaken_bytes: int
+    ) -> None: ...
 
 
 def within(events: Sequence[TraceEvent], events_max: int) -> tuple[list[TraceEvent], int]:
