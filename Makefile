@@ -52,12 +52,7 @@ soak: $(VENV)/.dev ## simulate RUNS crashing jobs and FACTOR times the campaigns
 	HYPOTHESIS_PROFILE=nightly $(BIN)/python -m pytest -q -m hypothesis -n auto --dist worksteal --timeout 7200
 	$(BIN)/python -m tests.runtime.soak --kills $(KILLS)
 	$(BIN)/python -m tests.oracle.soak --runs $(ORACLE_RUNS)
-	$(BIN)/python -m tests.postgres.test_kills $(KILLS)
-	$(BIN)/python -m tests.postgres.test_kills $(KILLS) upsert
-	$(BIN)/python -m tests.postgres.test_changes_kills $(KILLS)
-	$(BIN)/python -m tests.kafka.test_kills $(KILLS)
-	$(BIN)/python -m tests.kafka.test_kills $(KILLS) direct
-	$(BIN)/python -m tests.tables.test_kills $(KILLS)
+	$(BIN)/python -m tests.kills --kills $(KILLS)
 
 bench: $(VENV)/.dev ## measure throughput, checkpoints and recovery
 	$(BIN)/python -m benchmarks.throughput

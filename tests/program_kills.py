@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import io
-import os
 import random
-import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
@@ -21,9 +19,13 @@ import psutil
 
 import minirt as rt
 from tests.needs import ROOT
-from tests.warm_processes import warm_processes
 
-_RUN_S_MAX = 480
+_PAUSE_S = (0.05, 0.8)
+"""Between two looks at a program: the least and the most."""
+_LOOKS_WITHOUT_PROGRESS_MAX = 700
+"""Some five minutes. Looks count, and no clock: while somebody has stopped this process, none is taken."""
+_LOOKS_MAX = 8000
+"""About an hour."""
 _SAID_BYTES = 200_000
 _KILLS_THAT_TELL = 10
 """Of fewer kills, chance may have most strike early."""
@@ -38,38 +40,59 @@ Program = subprocess.Popen[bytes]
 def run_to_its_end(
     program: str,
     arguments: Sequence[str],
+    storage: Path,
     chance: random.Random,
     strike: Callable[[Program], None],
-    run_s_max: float = _RUN_S_MAX,
-    progress: Callable[[], object] = lambda: None,
+    progress: Callable[[], object] | None = None,
 ) -> None:
     """Start a program of Python anew for as long as SIGKILL ends it, calling `strike` now and then.
 
-    Its `run_s_max` seconds begin anew whenever `progress` gives something else than before.
+    `storage` is where its job has its checkpoints. While `progress` gives the same for many looks, the job
+    hangs, and then says where all of its threads are; by default that is the newest checkpoint. What the program says goes to a file beside the storage: a pipe that
+    nobody reads holds a program up as soon as it is full, and an outage is worth many lines.
 
-    What it says goes to a file: a pipe that nobody reads holds a program up as soon as it is full, and an
-    outage is worth many lines. One that does not end says where all of its threads are.
+    Raises:
+        AssertionError: The program hangs, or ended with an error of its own.
     """
     command = [sys.executable, "-c", _TELLS_STACKS + program, *arguments]
-    end, reached = time.monotonic() + run_s_max, progress()
-    with tempfile.TemporaryFile() as said:
+    patience = _Patience(progress or partial(newest_checkpoint, storage))
+    storage.parent.mkdir(parents=True, exist_ok=True)
+    with storage.with_suffix(".log").open("a+b") as said:
         while True:
-            said.seek(0)
-            said.truncate()
             with subprocess.Popen(command, cwd=ROOT, stderr=said) as started:
                 while started.poll() is None:
-                    if (now_reached := progress()) != reached:
-                        end, reached = time.monotonic() + run_s_max, now_reached
-                    if time.monotonic() > end:
+                    if patience.is_over():
                         _end_with_stacks(started)
-                        raise AssertionError(
-                            f"the job did not end within {run_s_max:g} s: {_tail(said)}"
-                        )
-                    time.sleep(chance.uniform(0.05, 0.8))
+                        raise AssertionError(f"the job does not come to its end: {_tail(said)}")
+                    time.sleep(chance.uniform(*_PAUSE_S))
                     strike(started)
             if started.returncode == 0:
                 return
             assert started.returncode == -signal.SIGKILL, _tail(said)
+
+
+class _Patience:
+    """Is over once a job makes no progress, or makes it for too long."""
+
+    def __init__(self, progress: Callable[[], object]) -> None:
+        self._progress = progress
+        self._seen: object = None
+        self._without_progress = 0
+        self._looks = 0
+
+    def is_over(self) -> bool:
+        """To be asked at each look."""
+        seen = self._progress()
+        self._looks += 1
+        self._without_progress = 0 if seen != self._seen else self._without_progress + 1
+        self._seen = seen
+        return self._looks > _LOOKS_MAX or self._without_progress > _LOOKS_WITHOUT_PROGRESS_MAX
+
+
+def newest_checkpoint(storage: Path) -> int:
+    """The id of the newest complete checkpoint; 0 without one."""
+    files = storage.glob("manifests/chk-*.manifest")
+    return max((int(file.name.split("-")[1]) for file in files), default=0)
 
 
 def _end_with_stacks(program: Program) -> None:
@@ -169,7 +192,7 @@ class Striker:
         """At a moment of the caller."""
         if program.poll() is not None:
             return
-        newest, kills_left = self.newest(), self._kills - self.so_far.kills
+        newest, kills_left = newest_checkpoint(self._storage), self._kills - self.so_far.kills
         progress = newest - self._seen
         if (
             progress > 0
@@ -191,11 +214,6 @@ class Striker:
         completed = sum(one.completed for one in rt.open_checkpoints(self._storage).history())
         return replace(self.so_far, checkpoints=completed)
 
-    def newest(self) -> int:
-        """The id of the newest complete checkpoint; 0 without one."""
-        files = self._storage.glob("manifests/chk-*.manifest")
-        return max((int(file.name.split("-")[1]) for file in files), default=0)
-
 
 def _kill(program: Program, chance: random.Random) -> bool:
     """Whether there was somebody to kill."""
@@ -212,34 +230,3 @@ def _kill(program: Program, chance: random.Random) -> bool:
     except psutil.NoSuchProcess:
         return False
     return True
-
-
-Outcome = tuple[Struck, int, int]
-"""Of a run: what it has met, how many records are lost, and how many are there more than once."""
-
-
-def soak(kills: int, attempt: Callable[[Path, int], Outcome]) -> int:
-    """Run jobs until so many processes were killed; the exit status. The last line has the count.
-
-    `attempt` runs one with a folder for its checkpoints and a seed. A campaign that shows little does not
-    count.
-    """
-    os.environ["PYTHONFAULTHANDLER"] = "1"  # Workers say where they are, too, see `run_to_its_end`.
-    storages = Path(tempfile.mkdtemp(prefix="minirt-kills-"))
-    total, lost, repeated, runs = Struck(), 0, 0, 0
-    first = random.randrange(1 << 30)
-    try:
-        with warm_processes():
-            while total.kills < kills:
-                struck, one_lost, one_repeated = attempt(storages / str(runs), first + runs)
-                total, runs = total + struck, runs + 1
-                lost, repeated = lost + one_lost, repeated + one_repeated
-                print(f"{total} in {runs} runs: {lost} lost, {repeated} repeated", flush=True)
-    finally:
-        shutil.rmtree(storages, ignore_errors=True)
-    if lost or repeated:
-        return 1
-    if total.shows_little is not None:
-        print(f"this campaign does not count: {total.shows_little}", flush=True)
-        return 2
-    return 0

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import random
+import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests import program_kills
-from tests.program_kills import Program, Striker, Struck, soak
+from tests.kills import CAMPAIGNS, Book, Run, Tally, campaign, table
+from tests.program_kills import Program, Striker, Struck, run_to_its_end
 
 
 @pytest.fixture
@@ -36,7 +40,7 @@ def program() -> Iterator[Program]:
 
 def complete(storage: Path, checkpoint: int) -> None:
     """Only the newest is kept."""
-    (storage / "manifests").mkdir(exist_ok=True)
+    (storage / "manifests").mkdir(parents=True, exist_ok=True)
     for file in (storage / "manifests").iterdir():
         file.unlink()
     (storage / "manifests" / f"chk-{checkpoint:08}-g00000001.manifest").touch()
@@ -96,17 +100,86 @@ def test_nobody_is_killed_behind_the_end(
         (Struck(kills=10, behind_progress=4, checkpoints=300), "most kills struck before"),
     ],
 )
-def test_a_campaign_that_shows_little_is_refused(
-    struck: Struck,
-    shows_little: str | None,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setenv("PYTHONFAULTHANDLER", "1")
+def test_a_campaign_that_shows_little_is_refused(struck: Struck, shows_little: str | None) -> None:
     assert (struck.shows_little or "").startswith(shows_little or "")
     assert (struck.shows_little is None) == (shows_little is None)
-    if struck.kills:
-        assert soak(1, lambda storage, seed: (struck, 0, 0)) == (0 if shows_little is None else 2)
-        said = "this campaign does not count" in capsys.readouterr().out
-        assert said == (shows_little is not None)
-        assert soak(1, lambda storage, seed: (struck, 0, 1)) == 1
+    assert Tally(struck).status == (0 if shows_little is None else 2)
+    for wrong in ({"lost": 1}, {"repeated": 1}, {"failed": 1}):
+        assert Tally(struck, **wrong).status == 1
+
+
+ENOUGH = Struck(kills=3, behind_progress=3, checkpoints=30)
+
+
+def attempts_that(*ends: tuple[Struck, int, int] | Exception) -> Callable[[str], Any]:
+    """One after another; the folder of each has a file."""
+    left = iter(ends)
+
+    def attempt(folder: Path, seed: int) -> tuple[Struck, int, int]:
+        (folder / "log").touch()
+        end = next(left)
+        if isinstance(end, Exception):
+            raise end
+        return end
+
+    return lambda argument: nullcontext(attempt)
+
+
+def runs_of(file: Path, kills: int, *ends: tuple[Struck, int, int] | Exception) -> list[Run]:
+    return list(campaign("kafka", kills, Book(file, ["kafka"]), attempts_that(*ends)))
+
+
+def test_a_campaign_goes_on_from_where_it_was_stopped(tmp_path: Path) -> None:
+    file = tmp_path / "runs.jsonl"
+    assert len(runs_of(file, 5, (ENOUGH, 0, 0), (ENOUGH, 0, 0))) == 2
+    assert len(runs_of(file, 9, (ENOUGH, 0, 0))) == 1
+    assert runs_of(file, 9) == []
+    tally = Book(file, ["kafka"]).tallies["kafka"]
+    assert (tally.runs, tally.struck.kills, tally.status) == (3, 9, 0)
+    assert "| kafka | 9 | 9 | 0 | 90 | 0 | 0 | 3 | 0 |" in table({"kafka": tally})
+
+
+def test_what_tells_why_a_run_went_wrong_is_kept(tmp_path: Path) -> None:
+    ends = ((ENOUGH, 0, 0), (ENOUGH, 1, 0), (ENOUGH, 0, 2), AssertionError("hangs"), (ENOUGH, 0, 0))
+    runs = runs_of(tmp_path / "runs.jsonl", 12, *ends)
+    assert [run.error for run in runs] == [None, None, None, "AssertionError: hangs", None]
+    assert [run.kept is not None for run in runs] == [False, True, True, True, False]
+    for run in runs:
+        if run.kept is not None:
+            assert (Path(run.kept) / "log").exists()
+            shutil.rmtree(run.kept)
+    tally = Book(tmp_path / "runs.jsonl", ["kafka"]).tallies["kafka"]
+    assert (tally.lost, tally.repeated, tally.failed, tally.status) == (1, 2, 1, 1)
+
+
+def test_a_campaign_whose_runs_fail_is_given_up(tmp_path: Path) -> None:
+    runs = runs_of(tmp_path / "runs.jsonl", 5, *(OSError("no disk") for _ in range(9)))
+    assert len(runs) == 3
+    for run in runs:
+        assert run.kept is not None
+        shutil.rmtree(run.kept)
+
+
+def test_every_campaign_is_there() -> None:
+    for module, argument in CAMPAIGNS.values():
+        found = pytest.importorskip(module)
+        assert found.attempts(argument) is not None
+
+
+def test_a_program_that_makes_no_progress_is_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(program_kills, "_LOOKS_WITHOUT_PROGRESS_MAX", 5)
+    monkeypatch.setattr(program_kills, "_PAUSE_S", (0.01, 0.01))
+    looks: list[Program] = []
+
+    def strike(program: Program) -> None:
+        looks.append(program)
+        if len(looks) < 10:
+            complete(tmp_path / "chk", len(looks))
+
+    with pytest.raises(AssertionError, match=r"(?s)does not come to its end.*in <module>"):
+        run_to_its_end(
+            "import time; time.sleep(600)", [], tmp_path / "chk", random.Random(1), strike
+        )
+    assert 10 < len(looks) < 20

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import confluent_kafka as kafka
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
-from tests.needs import SERVICES
+from tests.needs import SERVICES, lacks
+from tests.servers import running
 
 _START_TIMEOUT_S = 120
 USER, PASSWORD = "minirt", "minirt-secret"
@@ -190,6 +193,24 @@ class Broker(Cluster):
     def restart(self, how: signal.Signals) -> None:
         self.stop(how)
         self.start()
+
+    def keep(self, folder: Path) -> None:
+        """Copy what it has said and its logs of records, which kafka-dump-log reads, into a folder."""
+        shutil.copytree(self._folder, folder, dirs_exist_ok=True)
+
+
+@contextmanager
+def a_broker() -> Iterator[Broker]:
+    """A broker for as long as it is needed; without the programs of one the test is skipped."""
+    class_path = classes()
+    if class_path is None or shutil.which("java") is None:
+        lacks(
+            "kafka",
+            "no Kafka broker: .ci/install-services installs one, KAFKA_HOME names one, "
+            "TEST_KAFKA_BOOTSTRAP names one that runs",
+        )
+    with running("kafka", lambda folder: Broker(folder, class_path)) as started:
+        yield started
 
 
 def ids(cluster: Cluster, topic: str) -> list[int]:

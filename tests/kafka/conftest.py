@@ -1,16 +1,13 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Iterator
 
 import pytest
 
 pytest.importorskip("confluent_kafka", reason="the extra kafka is not installed")
 
-from tests.kafka.broker import Broker, Cluster, classes
-from tests.needs import lacks
-from tests.servers import running
+from tests.kafka.broker import Broker, Cluster, a_broker
 
 
 @pytest.fixture(scope="session")
@@ -19,14 +16,7 @@ def cluster() -> Iterator[Cluster]:
     if bootstrap := os.environ.get("TEST_KAFKA_BOOTSTRAP"):
         yield Cluster(bootstrap)
         return
-    class_path = classes()
-    if class_path is None or shutil.which("java") is None:
-        lacks(
-            "kafka",
-            "no Kafka broker: .ci/install-services installs one, KAFKA_HOME names one, "
-            "TEST_KAFKA_BOOTSTRAP names one that runs",
-        )
-    with running("kafka", lambda folder: Broker(folder, class_path)) as started:
+    with a_broker() as started:
         yield started
 
 

@@ -1,18 +1,18 @@
-"""SIGKILL of workers, coordinator and broker, Kafka to Kafka; more by `test_kills N DELIVERY`."""
+"""SIGKILL of workers, coordinator and broker, Kafka to Kafka; more by `tests.kills kafka kafka-direct`."""
 
 from __future__ import annotations
 
 import random
 import signal
-import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from tests.kafka.broker import Broker, Cluster, classes
-from tests.program_kills import Outcome, Striker, Struck, run_to_its_end
-from tests.program_kills import soak as soak_kills
-from tests.servers import running
+from tests.kafka.broker import Broker, Cluster, a_broker
+from tests.kills import Attempt, Outcome
+from tests.program_kills import Striker, Struck, run_to_its_end
 
 pytestmark = [pytest.mark.kafka, pytest.mark.processes]
 
@@ -64,7 +64,7 @@ def run(
     crashes = crashes if isinstance(cluster, Broker) else 0
     striker = Striker(storage, kills, chance, crashes=crashes, crash=crash)
     arguments = [cluster.bootstrap, topic, results, str(storage), delivery, str(_PAUSE_S)]
-    run_to_its_end(_JOB, arguments, chance, striker.strike)
+    run_to_its_end(_JOB, arguments, storage, chance, striker.strike)
     return results, striker.struck()
 
 
@@ -84,21 +84,21 @@ def test_nothing_is_lost_or_repeated_whoever_is_killed(
     assert judged(cluster, results) == (0, 0)
 
 
-def soak(kills: int, delivery: str = "exactly_once") -> None:
-    """Run jobs until so many processes were killed; the last line has the count."""
-    class_path = classes()
-    if class_path is None:
-        print("no Kafka broker is installed: nobody was killed")
-        return
-    with running("kafka", lambda folder: Broker(folder, class_path)) as broker:
+@contextmanager
+def attempts(delivery: str) -> Iterator[Attempt]:
+    with a_broker() as broker:
 
-        def attempt(storage: Path, seed: int) -> Outcome:
-            results, struck = run(broker, storage, delivery, kills=12, seed=seed, crashes=1)
-            return (struck, *judged(broker, results))
+        def attempt(folder: Path, seed: int) -> Outcome:
+            kept = True
+            try:
+                results, struck = run(
+                    broker, folder / "chk", delivery, kills=12, seed=seed, crashes=1
+                )
+                lost, repeated = judged(broker, results)
+                kept = lost + repeated > 0
+            finally:
+                if kept:
+                    broker.keep(folder / "broker")
+            return struck, lost, repeated
 
-        status = soak_kills(kills, attempt)
-    sys.exit(status)
-
-
-if __name__ == "__main__":
-    soak(int(sys.argv[1]), *sys.argv[2:])
+        yield attempt

@@ -7,21 +7,13 @@ import pytest
 pytest.importorskip("adbc_driver_postgresql", reason="the extra postgres is not installed")
 pytest.importorskip("psycopg", reason="psycopg, which the tests read with, is not installed")
 
-from tests.needs import lacks
 from tests.postgres.replica import drop_tables, make_tables
-from tests.postgres.server import Postgres, programs
-from tests.servers import running
+from tests.postgres.server import Postgres, a_server
 
 
 @pytest.fixture(scope="session")
 def server() -> Iterator[Postgres]:
-    bin = programs()
-    if bin is None:
-        lacks(
-            "postgres",
-            "initdb is missing: .ci/install-services installs it, TEST_POSTGRES_BIN names it",
-        )
-    with running("postgres", lambda folder: Postgres(folder, bin)) as started:
+    with a_server() as started:
         yield started
 
 

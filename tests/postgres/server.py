@@ -8,10 +8,15 @@ import signal
 import socket
 import subprocess
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import psycopg
+
+from tests.needs import lacks
+from tests.servers import running
 
 _START_TIMEOUT_S = 60
 SETTINGS = {"wal_level": "logical", "max_connections": "50"}
@@ -94,6 +99,7 @@ class Postgres:
 
     def keep(self, folder: Path) -> None:
         """Copy what it has said and its log of changes, which pg_waldump reads, into a folder."""
+        folder.mkdir(exist_ok=True)
         shutil.copy(self._log, folder / "log")
         shutil.copytree(self._data / "pg_wal", folder / "pg_wal")
 
@@ -113,3 +119,16 @@ class Postgres:
         """What a reader sees that is none of ours."""
         with psycopg.connect(self.uri) as connection:
             return connection.execute(query.encode()).fetchall()
+
+
+@contextmanager
+def a_server() -> Iterator[Postgres]:
+    """A server for as long as it is needed; without the programs of one the test is skipped."""
+    bin = programs()
+    if bin is None:
+        lacks(
+            "postgres",
+            "initdb is missing: .ci/install-services installs it, TEST_POSTGRES_BIN names it",
+        )
+    with running("postgres", lambda folder: Postgres(folder, bin)) as started:
+        yield started

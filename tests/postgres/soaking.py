@@ -1,25 +1,37 @@
-"""Kills processes of jobs on a PostgreSQL server of their own, again and again."""
+"""Runs of jobs on a PostgreSQL server of their own whose processes are killed, again and again."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
-from tests.postgres.server import Postgres, programs
-from tests.program_kills import Struck, soak
-from tests.servers import running
+from tests.kills import Attempt, Outcome
+from tests.postgres.server import Postgres, a_server
+from tests.program_kills import Struck
 
 Run = Callable[[Postgres, Path, int, int, int], Struck]
 """Of a server, a folder for checkpoints, how many kills, a seed, and how many crashes of the server."""
 
 
-def soak_with_server(kills: int, run: Run, judged: Callable[[Postgres], tuple[int, int]]) -> int:
-    """Run jobs until so many processes were killed; the exit status. The last line has the count."""
-    bin = programs()
-    if bin is None:
-        print("no PostgreSQL server is installed: nobody was killed")
-        return 0
-    with running("postgres", lambda folder: Postgres(folder, bin)) as server:
-        return soak(
-            kills, lambda storage, seed: (run(server, storage, 12, seed, 2), *judged(server))
-        )
+@contextmanager
+def attempts_with_server(
+    run: Run,
+    judged: Callable[[Postgres], tuple[int, int]],
+    keep: Callable[[Postgres, Path], object] = Postgres.keep,
+) -> Iterator[Attempt]:
+    """`keep` puts into a folder what may tell why a run has gone wrong."""
+    with a_server() as server:
+
+        def attempt(folder: Path, seed: int) -> Outcome:
+            kept = True
+            try:
+                struck = run(server, folder / "chk", 12, seed, 2)
+                lost, repeated = judged(server)
+                kept = lost + repeated > 0
+            finally:
+                if kept:
+                    keep(server, folder / "server")
+            return struck, lost, repeated
+
+        yield attempt

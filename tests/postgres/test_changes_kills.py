@@ -1,6 +1,6 @@
 """SIGKILL of workers, coordinator and server while changes are read, and while others write.
 
-For more of it, `-m tests.postgres.test_changes_kills N`.
+For more of it, `-m tests.kills postgres-changes`.
 """
 
 from __future__ import annotations
@@ -8,17 +8,17 @@ from __future__ import annotations
 import json
 import random
 import signal
-import sys
-import tempfile
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
 
+from tests.kills import Attempt
 from tests.postgres.replica import Replica, forget, writing
 from tests.postgres.server import Postgres
-from tests.postgres.soaking import soak_with_server
+from tests.postgres.soaking import attempts_with_server
 from tests.program_kills import Program, Striker, Struck, run_to_its_end
 
 pytestmark = [pytest.mark.postgres, pytest.mark.processes]
@@ -94,27 +94,13 @@ def run(server: Postgres, storage: Path, kills: int, seed: int, crashes: int = 0
                 written.join(30)
                 _fill_log(server, until)
 
-        run_to_its_end(_JOB, [server.uri, str(storage), until], chance, strike)
+        run_to_its_end(_JOB, [server.uri, str(storage), until], storage, chance, strike)
     return striker.struck()
 
 
 def judged(server: Postgres) -> tuple[int, int]:
-    """How many rows differ between the tables and what was made of their changes; each must have fitted.
-
-    What tells why stays in a folder if any differs.
-    """
-    found = server.rows("SELECT number, record::json FROM results ORDER BY number")
-    try:
-        counts = _differing(server, found)
-    except AssertionError as error:
-        error.add_note(_kept(server, found))
-        raise
-    if any(counts):
-        print(_kept(server, found), flush=True)
-    return counts
-
-
-def _differing(server: Postgres, found: list[tuple[Any, ...]]) -> tuple[int, int]:
+    """How many rows differ between the tables and what was made of their changes; each must have fitted."""
+    found = _results(server)
     assert [number for number, _ in found] == list(range(1, len(found) + 1))
     replica = Replica()
     replica.apply(record for _, record in found)
@@ -128,12 +114,15 @@ def _differing(server: Postgres, found: list[tuple[Any, ...]]) -> tuple[int, int
     return lost, repeated
 
 
-def _kept(server: Postgres, found: list[tuple[Any, ...]]) -> str:
-    folder = Path(tempfile.mkdtemp(prefix="minirt-changes-"))
-    with (folder / "results.jsonl").open("w") as results:
-        results.writelines(json.dumps(row) + "\n" for row in found)
+def _results(server: Postgres) -> list[tuple[Any, ...]]:
+    return server.rows("SELECT number, record::json FROM results ORDER BY number")
+
+
+def _keep(server: Postgres, folder: Path) -> None:
+    """Copy the results, and what the server has logged, into a folder."""
     server.keep(folder)
-    return f"the results, and what the server has logged, are in {folder}"
+    with (folder / "results.jsonl").open("w") as results:
+        results.writelines(json.dumps(row) + "\n" for row in _results(server))
 
 
 def _begin(server: Postgres) -> None:
@@ -171,9 +160,12 @@ def test_what_is_made_of_changes_is_the_table_whoever_is_killed(
         struck = run(server, tmp_path / "chk", kills=5, seed=1, crashes=1)
         assert struck.shows_little is None
         assert judged(server) == (0, 0)
+    except AssertionError:
+        _keep(server, tmp_path / "server")
+        raise
     finally:
         _end(server)
 
 
-if __name__ == "__main__":
-    sys.exit(soak_with_server(int(sys.argv[1]), run, judged))
+def attempts(_: str) -> AbstractContextManager[Attempt]:
+    return attempts_with_server(run, judged, _keep)

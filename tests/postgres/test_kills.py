@@ -1,18 +1,19 @@
-"""SIGKILL of workers, coordinator and server; for more, `-m tests.postgres.test_kills N append|upsert`."""
+"""SIGKILL of workers, coordinator and server; more by `tests.kills postgres postgres-upsert database`."""
 
 from __future__ import annotations
 
 import random
 import signal
-import sys
-from dataclasses import dataclass
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
 import pytest
 
+from tests.kills import Attempt
 from tests.postgres.server import Postgres
-from tests.postgres.soaking import soak_with_server
+from tests.postgres.soaking import attempts_with_server
 from tests.program_kills import Striker, Struck, run_to_its_end
 
 pytestmark = [pytest.mark.postgres, pytest.mark.processes]
@@ -75,6 +76,14 @@ MODES = {
         f"FROM generate_series(0, {KEYS - 1}) key LEFT JOIN results ON key = id",
     ),
 }
+MODES["database"] = replace(
+    MODES["append"],
+    results="from minirt_connectors.database import DatabaseSink\n"
+    "import pyarrow as pa\n"
+    'schema = pa.schema([("id", pa.int64()), ("name", pa.string())])\n'
+    'sink = DatabaseSink("psycopg", {"conninfo": uri}, "results", schema)\n'
+    'numbers.map(named, uid="named").sink(sink, uid="out")',
+)
 
 
 def run(
@@ -92,7 +101,7 @@ def run(
         crash=lambda: server.restart(chance.choice([signal.SIGINT, signal.SIGQUIT])),
     )
     arguments = [server.uri, str(storage), str(RECORDS), str(KEYS), str(_PAUSE_S)]
-    run_to_its_end(mode.job, arguments, chance, striker.strike)
+    run_to_its_end(mode.job, arguments, storage, chance, striker.strike)
     return striker.struck()
 
 
@@ -111,8 +120,5 @@ def test_nothing_is_lost_or_repeated_whoever_is_killed(
     assert judged(server, mode=mode) == (0, 0)
 
 
-if __name__ == "__main__":
-    chosen = MODES[sys.argv[2] if len(sys.argv) > 2 else "append"]
-    sys.exit(
-        soak_with_server(int(sys.argv[1]), partial(run, mode=chosen), partial(judged, mode=chosen))
-    )
+def attempts(mode: str) -> AbstractContextManager[Attempt]:
+    return attempts_with_server(partial(run, mode=MODES[mode]), partial(judged, mode=MODES[mode]))

@@ -29,7 +29,7 @@ from pathlib import Path
 from tempfile import mkdtemp
 
 from minirt import Checkpointing, Environment
-from tests.program_kills import Striker, Struck, run_to_its_end
+from tests.program_kills import Striker, Struck, newest_checkpoint, run_to_its_end
 from tests.runtime.campaign import compare, read_files, write_files
 from tests.runtime.jobs import CASES, bag, build
 from tests.runtime.kill_settings import SETTINGS, Setting
@@ -41,8 +41,6 @@ _KILLS = (3, 6)
 """Of one run, at least and at most."""
 _NUMBERS_PER_KILL = 300
 _PER_SECOND = 400.0
-_STILL_S_MAX = 300.0
-"""A job that stands still for so long is given up."""
 _VAIN_RUNS_MAX = 5
 """So many runs in a row that do not count end the campaign of a mode."""
 
@@ -189,7 +187,7 @@ def _run(name: str, setting: Setting, plan: Plan, folder: Path) -> Seen:
     def progress() -> object:
         """Kills wait for checkpoints; once they are over, only output is progress."""
         written = sum(file.stat().st_size for file in folder.glob("*/*.jsonl"))
-        newest = 0 if striker.done else striker.newest()
+        newest = 0 if striker.done else newest_checkpoint(storage)
         return striker.so_far.kills, newest, written
 
     arguments = [str(folder), "--setting", name, "--case", plan.case, "--allowance"]
@@ -198,7 +196,7 @@ def _run(name: str, setting: Setting, plan: Plan, folder: Path) -> Seen:
     arguments += ["--per-second", str(_PER_SECOND)]
     allow()
     try:
-        run_to_its_end(_PROGRAM, arguments, chance, strike, _STILL_S_MAX, progress)
+        run_to_its_end(_PROGRAM, arguments, storage, chance, strike, progress)
     except AssertionError as error:
         print(error, file=sys.stderr, flush=True)
         return Seen(runs=1, stuck=1)

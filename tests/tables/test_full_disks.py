@@ -31,7 +31,7 @@ def sink_of(kind: str, table: Path) -> Sink:
     return DatabaseSink("sqlite3", {"database": str(table)}, "t", SCHEMA)
 
 
-@pytest.mark.parametrize("kind", ["iceberg", "delta", "database"])
+@pytest.mark.parametrize("kind", ["iceberg", "delta", "sqlite"])
 def test_output_waits_for_room(tmp_path: Path, kind: str, caplog: pytest.LogCaptureFixture) -> None:
     with small_disk("96k") as disk:
         table = disk / "table"

@@ -1,16 +1,14 @@
 """SIGKILL of workers and coordinator while tables are written.
 
-For more of it, `-m tests.tables.test_kills N [KIND...]`.
+For more of it, `-m tests.kills delta delta-merge iceberg sqlite`.
 """
 
 from __future__ import annotations
 
 import random
 import sqlite3
-import sys
-import tempfile
-from collections.abc import Callable
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,8 +17,8 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
-from tests.program_kills import Outcome, Striker, run_to_its_end
-from tests.program_kills import soak as soak_kills
+from tests.kills import Attempt, Outcome
+from tests.program_kills import Striker, run_to_its_end
 from tests.tables.duck import delta_rows
 
 pytestmark = pytest.mark.processes
@@ -133,7 +131,7 @@ KINDS = {
         _merged,
         f'updated_rows({{sink}}, records, {_PAUSE_MS // 2}, keys={KEYS}, job="killed")',
     ),
-    "database": Kind(
+    "sqlite": Kind(
         "from minirt_connectors.database import DatabaseSink",
         'DatabaseSink("sqlite3", {"database": table}, "t", schema)',
         _database,
@@ -150,7 +148,7 @@ def run(kind: Kind, folder: Path, kills: int, seed: int) -> Outcome:
     job = _JOB.replace("{imports}", kind.imports).replace("{rows}", kind.rows)
     job = job.replace("{sink}", kind.sink)
     striker = Striker(storage, kills, chance)
-    run_to_its_end(job, [str(table), str(storage), str(RECORDS)], chance, striker.strike)
+    run_to_its_end(job, [str(table), str(storage), str(RECORDS)], storage, chance, striker.strike)
     return striker.struck(), *kind.count(table, RECORDS)
 
 
@@ -161,19 +159,6 @@ def test_nothing_is_lost_or_repeated_whoever_is_killed(tmp_path: Path, kind: Kin
     assert (lost, repeated) == (0, 0)
 
 
-def soak(kills: int, *kinds: str) -> int:
-    """Run jobs of each kind until so many processes were killed."""
-    status = 0
-    for name in kinds or KINDS:
-        print(name, flush=True)
-
-        def attempt(storage: Path, seed: int, kind: Kind = KINDS[name]) -> Outcome:
-            with tempfile.TemporaryDirectory(prefix="minirt-table-") as folder:
-                return run(kind, Path(folder), kills=12, seed=seed)
-
-        status |= soak_kills(kills, attempt)
-    return status
-
-
-if __name__ == "__main__":
-    sys.exit(soak(int(sys.argv[1]), *sys.argv[2:]))
+@contextmanager
+def attempts(kind: str) -> Iterator[Attempt]:
+    yield lambda folder, seed: run(KINDS[kind], folder, 12, seed)
