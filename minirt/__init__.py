@@ -92,6 +92,7 @@ if TYPE_CHECKING:
     from minirt.clusters import HostCluster, Invitation, Launched, Reactive
     from minirt.config import Checkpointing, Limits, Options, Queues
     from minirt.errors import (
+        BadRecordError,
         ConfigurationError,
         CorruptCheckpointError,
         JobFailedError,
@@ -290,6 +291,7 @@ __all__ = [
     "UserCodeError",
     "UnsupportedValueError",
     "SourceDataError",
+    "BadRecordError",
     "SinkDataError",
     "StorageError",
     "CorruptCheckpointError",
@@ -319,7 +321,7 @@ _NAMES_OF = {
     "minirt.clusters": "HostCluster Invitation Launched Reactive",
     "minirt.config": "Checkpointing Limits Options Queues",
     "minirt.errors": (
-        "ConfigurationError CorruptCheckpointError JobFailedError MinirtError ProtocolError "
+        "BadRecordError ConfigurationError CorruptCheckpointError JobFailedError MinirtError ProtocolError "
         "SavepointFailedError SinkDataError SourceDataError StorageError SupersededError "
         "UnsupportedValueError UserCodeError WorkerLostError"
     ),

@@ -31,8 +31,19 @@ class SourceDataError(MinirtError):
     """Input could not be read or parsed; the message names file, position and text."""
 
 
+class BadRecordError(SourceDataError):
+    """A record of the input does not parse, or has no event time that can be used.
+
+    The job fails without a restart, since it would meet the record again.
+    """
+
+
 class SinkDataError(MinirtError):
-    """A sink cannot store a record; the message names operator, column and record."""
+    """A sink cannot store a record, or not in what its table or topic has become.
+
+    The message names operator, column and record. The job fails without a restart, since it would meet the
+    record again.
+    """
 
 
 class StorageError(MinirtError):

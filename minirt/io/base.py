@@ -266,7 +266,10 @@ class SinkWriter(ABC):
 
     @abstractmethod
     def write(self, batch: Batch) -> None:
-        """Take the records; what is written must stay invisible to readers until committed."""
+        """Take the records; what is written must stay invisible to readers until committed.
+
+        A SinkDataError ends the job: it would meet the record again. After any other error it restarts.
+        """
 
     def prepare(self, checkpoint_id: int) -> Prepared:
         """Hand over everything written since the last call and start afresh.

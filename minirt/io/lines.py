@@ -12,12 +12,14 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from minirt.errors import ConfigurationError, SourceDataError
+from minirt.errors import BadRecordError, ConfigurationError, SourceDataError
 from minirt.filesystems import explain, failures
 from minirt.io.base import BadRecord, Split, SplitReader
 from minirt.io.files import InputFile, InputFiles, compression_of, split_target
 
 OnError = Literal["fail", "skip", "side_output"]
+GOES_ON = 'on_error="skip" or "side_output" goes on without it'
+"""What errors of a bad record advise."""
 
 BLOCK_BYTES = 256 * 1024
 """How much text is parsed at a time."""
@@ -197,10 +199,10 @@ class BadLines:
         self.count = 0
 
     def report(self, offset: int, text: bytes, error: str) -> None:
-        """Count a bad line, and keep it for the side output. Raises SourceDataError with "fail"."""
+        """Count a bad line, and keep it for the side output. Raises BadRecordError with "fail"."""
         location = f"{self._path}, byte {offset}"
         if self._on_error == "fail":
-            raise SourceDataError(f"{location}: {error}: {_shown(text)}")
+            raise BadRecordError(f"{location}: {error}: {_shown(text)}; {GOES_ON}")
         self.count += 1
         if self._on_error == "side_output":
             self._kept.append(BadRecord.of(location, text, error))

@@ -10,13 +10,13 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from minirt.data.batch import Batch, Columns, Rows
-from minirt.errors import SourceDataError
+from minirt.errors import BadRecordError
 from minirt.operators.common.base import shown
 from minirt.units import event_time_ms
 from minirt.watermarks import Watermarks
 
 Stamp = Callable[[list[Any] | pa.RecordBatch], Batch]
-"""Turns records, at least one, into a batch with timestamps. Raises SourceDataError."""
+"""Turns records, at least one, into a batch with timestamps. Raises BadRecordError."""
 
 _PER_MS = {"us": 1_000, "ns": 1_000_000}
 _EARLIEST_MS, _LATEST_MS = -62_135_596_800_000, 253_402_300_799_999
@@ -39,7 +39,7 @@ NO_WATERMARK = -(2**63)
 
 
 def told_watermarks(batch: Batch, column: str) -> npt.NDArray[np.int64]:
-    """The watermarks that records tell in a column, in milliseconds. Raises SourceDataError."""
+    """The watermarks that records tell in a column, in milliseconds. Raises BadRecordError."""
     if isinstance(batch, Columns):
         values = _values(batch.table, column, _WATERMARK)
         told = np.full(len(values), NO_WATERMARK)
@@ -86,7 +86,7 @@ def _stamp_rows(
 
 def _values(table: pa.RecordBatch, column: str, what: str) -> pa.Array:
     if column not in table.schema.names:
-        raise SourceDataError(
+        raise BadRecordError(
             f"{what} is in column {column!r}, but there are {', '.join(table.schema.names)}"
         )
     return table.column(column)
@@ -97,41 +97,41 @@ def _field_ms(record: Any, column: str, what: str, convert: Callable[[Any], int]
         return convert(record[column])
     except KeyError as error:
         problem = f"{what} is in column {column!r}, which is missing in {shown(record)}"
-        raise SourceDataError(problem) from error
+        raise BadRecordError(problem) from error
     except TypeError as error:
         why = str(error) if isinstance(record, Mapping) else "records must be dicts to have columns"
         problem = f"column {column!r} is {what}: {why}; in {shown(record)}"
-        raise SourceDataError(problem) from error
+        raise BadRecordError(problem) from error
 
 
 def check_range(earliest: int, latest: int, origin: str, what: str) -> None:
-    """Raise SourceDataError for times that no clock shows."""
+    """Raise BadRecordError for times that no clock shows."""
     if earliest >= _EARLIEST_MS and latest <= _LATEST_MS:
         return
     beyond = earliest if earliest < _EARLIEST_MS else latest
-    raise SourceDataError(
+    raise BadRecordError(
         f"{origin} gives {what} of {beyond} milliseconds since 1970, which is not in the years "
         "1 to 9999; convert numbers of another unit to milliseconds"
     )
 
 
 def _column_ms(values: pa.Array, column: str, what: str) -> npt.NDArray[np.int64]:
-    """Times in milliseconds; finer ones are rounded down. Raises SourceDataError."""
+    """Times in milliseconds; finer ones are rounded down. Raises BadRecordError."""
     if values.null_count:
-        raise SourceDataError(f"column {column!r} is {what} but holds {values.null_count} nulls")
+        raise BadRecordError(f"column {column!r} is {what} but holds {values.null_count} nulls")
     kind = values.type
     per_ms = _PER_MS.get(kind.unit, 1) if pa.types.is_timestamp(kind) else 1
     try:
         if pa.types.is_date(kind) or (pa.types.is_timestamp(kind) and kind.unit == "s"):
             values = values.cast(pa.timestamp("ms"))
         elif not (pa.types.is_timestamp(kind) or pa.types.is_integer(kind)):
-            raise SourceDataError(
+            raise BadRecordError(
                 f"column {column!r} of type {kind} cannot be {what}: it must be a timestamp, a "
                 "date or an integer of milliseconds"
             )
         times: npt.NDArray[np.int64] = values.cast(pa.int64()).to_numpy()
     except pa.ArrowInvalid as error:
-        raise SourceDataError(
+        raise BadRecordError(
             f"column {column!r} is {what} but holds more than 64 bits of milliseconds: {error}"
         ) from error
     return times if per_ms == 1 else times // per_ms

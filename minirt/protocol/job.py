@@ -3,8 +3,8 @@
 Each start and each restart is a *generation*. Preparing one claims its number on storage, chooses the
 checkpoint to restore, and commits that checkpoint's sink handles again; then workers are deployed.
 Whatever fails ends the generation as a whole, but for workers that come back alone (`comebacks`): all are
-killed, and the restart strategy says after which delay the next one begins, or that the job has failed. A
-ConfigurationError fails the job at once, since the next generation would meet it again. Events of ended
+killed, and the restart strategy says after which delay the next one begins, or that the job has failed.
+What the next generation would meet again (`RESTARTS_NEVER`) fails the job at once. Events of ended
 generations are ignored. A damaged checkpoint is no failure of the job: the next generation is prepared at
 once, which restores an older one or says what can be done.
 
@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 
 from minirt.errors import (
+    BadRecordError,
     ConfigurationError,
     CorruptCheckpointError,
     JobFailedError,
@@ -84,6 +85,8 @@ from minirt.protocol.slots import SlotsAwaited, SlotsCame, SlotsChanged
 from minirt.protocol.source_offsets import SourcesNotTold, SourcesTold
 from minirt.protocol.workers import Patience, Workers
 
+RESTARTS_NEVER = (BadRecordError, ConfigurationError, SinkDataError, UnsupportedValueError)
+"""Errors of a worker that the next generation would meet again."""
 COMMITS_NEVER = (ConfigurationError, JobFailedError, SinkDataError)
 """Errors of a commit that the next attempt would meet again."""
 _ANSWERS_OF_STORAGE = (
@@ -247,7 +250,7 @@ class JobProtocol:
         if running and (alone := back.on_failed(event, failure, checkpoints, now)):
             self._workers.on_gone(event.worker)
             return alone
-        if isinstance(error, ConfigurationError | UnsupportedValueError):
+        if isinstance(error, RESTARTS_NEVER):
             return self._end_failed(failure, now)
         damaged = None if self._restored in self._damaged else self._restored
         if isinstance(error, CorruptCheckpointError) and damaged is not None:

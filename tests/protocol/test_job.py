@@ -8,12 +8,15 @@ from dataclasses import replace
 import pytest
 
 from minirt.errors import (
+    BadRecordError,
     ConfigurationError,
     CorruptCheckpointError,
     JobFailedError,
     SinkDataError,
+    SourceDataError,
     StorageError,
     SupersededError,
+    UnsupportedValueError,
     UserCodeError,
     WorkerLostError,
 )
@@ -277,6 +280,16 @@ def test_what_no_repetition_mends_ends_the_job(event: CommitFailed | SourcesNotT
     assert (protocol.status, commands[-1].error) == (JobStatus.FAILED, event.error)
 
 
+@pytest.mark.parametrize(
+    "passing", [SourceDataError("no file"), StorageError("down"), UserCodeError("no answer")]
+)
+def test_an_error_that_may_pass_is_followed_by_a_restart(passing: Exception) -> None:
+    protocol = running()
+    assert protocol.handle(WorkerFailed(1, passing), 7.0) == restarts_after(
+        failed_with(passing), 7.0
+    )
+
+
 @pytest.mark.parametrize("status", [JobStatus.DEPLOYING, JobStatus.RUNNING])
 def test_failed_worker_ends_the_generation_and_the_next_begins_after_the_delay(
     status: JobStatus,
@@ -316,9 +329,18 @@ def test_job_fails_with_the_last_error_once_its_restart_strategy_gives_up() -> N
     assert protocol.status is JobStatus.FAILED
 
 
-def test_an_error_that_no_restart_can_mend_fails_the_job_at_once() -> None:
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        ConfigurationError("the checkpoint holds state of other aggregates"),
+        UnsupportedValueError("a generator"),
+        BadRecordError("no JSON"),
+        SinkDataError("NaN"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_an_error_that_no_restart_can_mend_fails_the_job_at_once(wrong: Exception) -> None:
     protocol = running()
-    wrong = ConfigurationError("the checkpoint holds state of other aggregates")
     assert protocol.handle(WorkerFailed(1, wrong), 7.0) == [
         StopWorkers(1, kill=True),
         EndJob(JobStatus.FAILED, failed_with(wrong)),

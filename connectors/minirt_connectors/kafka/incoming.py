@@ -7,9 +7,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from minirt.errors import ConfigurationError, SourceDataError
+from minirt.errors import BadRecordError, ConfigurationError
 from minirt.io.base import BadRecord
-from minirt.io.lines import OnError
+from minirt.io.lines import GOES_ON, OnError
 from minirt_connectors.kafka.formats import Format, Undecodable
 
 _PREFIX = "kafka_"
@@ -84,7 +84,7 @@ class Decoder:
         return [] if self._schema is None else pa.RecordBatch.from_pylist([], self._schema)
 
     def decode(self, messages: list[Any]) -> list[Any] | pa.RecordBatch:
-        """Raises SourceDataError for a value that does not parse, unless it may be left out."""
+        """Raises BadRecordError for a value that does not parse, unless it may be left out."""
         try:
             records = self._format.decode([message.value() for message in messages])
         except Undecodable as error:
@@ -112,7 +112,7 @@ class Decoder:
     def _beside_rows(self, records: list[Any], messages: list[Any]) -> list[Any]:
         for record, message in zip(records, messages, strict=True):
             if not isinstance(record, dict):
-                raise SourceDataError(
+                raise BadRecordError(
                     f"{self._place(message)}: metadata can be added to objects only, not to "
                     f"{record!r:.200}"
                 )
@@ -125,7 +125,7 @@ class Decoder:
         if self._on_error == "fail":
             shown = repr(value[:_SHOWN].decode(errors="replace"))
             size = f"… ({len(value)} bytes)" if len(value) > _SHOWN else ""
-            raise SourceDataError(f"{self._place(message)}: {reason}: {shown}{size}")
+            raise BadRecordError(f"{self._place(message)}: {reason}: {shown}{size}; {GOES_ON}")
         self.skipped += 1
         if self._on_error == "side_output":
             place, binary = self._place(message), self._format.binary

@@ -269,7 +269,7 @@ class SourceInput(Input, Member):
         try:
             state.watermark.load(batch, times)
         except SourceDataError as error:
-            raise SourceDataError(f"source {self.ctx.label}: {error}") from error
+            raise type(error)(f"source {self.ctx.label}: {error}") from error
 
     def _close(self, state: SplitState) -> None:
         """All of it was read: an error is logged, as a restart would mend nothing."""
@@ -288,7 +288,7 @@ class SourceInput(Input, Member):
                 return Columns(read) if isinstance(read, pa.RecordBatch) else Rows(read)
             return self._stamp(read)
         except SourceDataError as error:
-            raise SourceDataError(f"source {self.ctx.label}: {error}") from error
+            raise type(error)(f"source {self.ctx.label}: {error}") from error
         except Exception as error:
             raise user_error(self.ctx.label, error) from error
 
