@@ -87,11 +87,6 @@ def in_microseconds_type(type: pa.DataType) -> pa.DataType:
     return _converted_type(type, _microseconds_type)
 
 
-def in_finer_type(type: pa.DataType) -> pa.DataType:
-    """With microseconds for timestamps of seconds and milliseconds, also in structs, lists and maps."""
-    return _converted_type(type, _finer_type)
-
-
 def in_microseconds(array: pa.Array) -> pa.Array:
     """Timestamps and durations of nanoseconds, also those in structs, lists and maps, rounded down to what
     Python's hold; others as they are."""
@@ -113,11 +108,6 @@ def _microseconds_type(type: pa.DataType) -> pa.DataType:
     if pa.types.is_timestamp(type) and type.unit == "ns":
         return pa.timestamp("us", type.tz)
     return pa.duration("us") if type == pa.duration("ns") else type
-
-
-def _finer_type(type: pa.DataType) -> pa.DataType:
-    is_coarse = pa.types.is_timestamp(type) and type.unit in ("s", "ms")
-    return pa.timestamp("us", type.tz) if is_coarse else type
 
 
 def _count_type(type: pa.DataType) -> pa.DataType:
@@ -151,13 +141,14 @@ def _converted(array: pa.Array, leaf_type: _LeafType, leaf: _Leaf) -> pa.Array:
         return pa.StructArray.from_arrays(parts, fields=list(type), mask=array.is_null())
     if pa.types.is_map(type):
         pairs = pa.StructArray.from_arrays([array.keys, array.items], fields=_pair(array.type))
-        return _with_values(array, type, _converted(pairs, leaf_type, leaf))
-    if _is_list(type):
-        return _with_values(array, type, _converted(array.values, leaf_type, leaf))
+        return with_values(array, type, _converted(pairs, leaf_type, leaf))
+    if is_list(type):
+        return with_values(array, type, _converted(array.values, leaf_type, leaf))
     return leaf(array, type)
 
 
-def _is_list(type: pa.DataType) -> bool:
+def is_list(type: pa.DataType) -> bool:
+    """Whether its values are lists, of any of Arrow's kinds."""
     return any(check(type) for check in _LISTS)
 
 
@@ -167,7 +158,7 @@ def _parts(type: pa.DataType) -> list[pa.Field]:
         return list(type)
     if pa.types.is_map(type):
         return _pair(type)
-    return [type.value_field] if _is_list(type) else []
+    return [type.value_field] if is_list(type) else []
 
 
 def _pair(type: pa.MapType) -> list[pa.Field]:
@@ -188,7 +179,7 @@ def _of_parts(type: pa.DataType, parts: list[pa.Field]) -> pa.DataType:
     return type
 
 
-def _with_values(array: pa.Array, type: pa.DataType, values: pa.Array) -> pa.Array:
+def with_values(array: pa.Array, type: pa.DataType, values: pa.Array) -> pa.Array:
     """The same lists, of other values; the buffers of their own come first."""
     own = array.buffers()[: _OWN_BUFFERS.get(type.id, 2)]
     return pa.Array.from_buffers(type, len(array), own, offset=array.offset, children=[values])

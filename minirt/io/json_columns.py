@@ -1,14 +1,17 @@
-"""JSON objects straight into columns, by the reader of Arrow: no Python object for any record."""
+"""JSON objects straight into columns, by the reader of Arrow: no Python object for most values."""
 
 from __future__ import annotations
 
+import base64
+from collections.abc import Callable
 from functools import lru_cache
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyarrow import json as pa_json
 
-from minirt.data.simple_columns import in_finer_type
+from minirt.data.simple_columns import is_list, with_values
 from minirt.errors import ConfigurationError
 from minirt.io.schemas import given_schema
 
@@ -18,14 +21,31 @@ def read_objects(
 ) -> pa.RecordBatch:
     """The columns of `schema` of so many JSON objects; fields that it does not name are left out.
 
-    Without `one_a_line` an object may go over several lines. Raises ArrowInvalid unless the text has as
-    many objects, and all fit.
+    Dates, times and durations are texts as `JsonlSink` writes them, or all of them numbers: days, or counts
+    of the unit of their type. Without `one_a_line` an object may go over several lines. Raises ArrowInvalid
+    unless the text has as many objects, and all fit.
     """
+    texts, numbers = _read_as(schema)
+    try:
+        return _read(text, rows, schema, texts, one_a_line)
+    except pa.ArrowInvalid:
+        if texts == numbers:
+            raise
+        try:  # The reader stops at the first number where a text should be, so this cost little.
+            return _read(text, rows, schema, numbers, one_a_line)
+        except pa.ArrowInvalid:
+            pass
+        raise
+
+
+def _read(
+    text: bytes, rows: int, schema: pa.Schema, read_as: pa.Schema, one_a_line: bool
+) -> pa.RecordBatch:
     table = pa_json.read_json(
         pa.BufferReader(text),
         read_options=pa_json.ReadOptions(use_threads=False, block_size=len(text) + 1),
         parse_options=pa_json.ParseOptions(
-            explicit_schema=_finer(schema),
+            explicit_schema=read_as,
             unexpected_field_behavior="ignore",
             newlines_in_values=not one_a_line,
         ),
@@ -33,17 +53,107 @@ def read_objects(
     if table.num_rows != rows:
         raise pa.ArrowInvalid(f"{table.num_rows} JSON objects instead of {rows}")
     [batch] = table.combine_chunks().to_batches()
-    columns = [batch.column(field.name).cast(field.type) for field in schema]
+    columns = [_into(batch.column(field.name), field.type) for field in schema]
     for field, column in zip(schema, columns, strict=True):
         if column.null_count and not field.nullable:
             raise pa.ArrowInvalid(f"column {field.name!r} must not be null")
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
+_CLOCK_TYPES = pa.types.is_date, pa.types.is_time, pa.types.is_duration
+_BYTES_TYPES = (
+    *(pa.types.is_binary, pa.types.is_large_binary, pa.types.is_binary_view),
+    pa.types.is_fixed_size_binary,
+)
+
+
 @lru_cache
-def _finer(schema: pa.Schema) -> pa.Schema:
-    """Arrow reads no second with more digits than its type has, even if they are zeros; a cast does."""
-    return pa.schema([field.with_type(in_finer_type(field.type)) for field in schema])
+def _read_as(schema: pa.Schema) -> tuple[pa.Schema, pa.Schema]:
+    """What the reader of Arrow is told: where dates, times and durations are texts, and where numbers."""
+
+    def told(clock_type: Callable[[pa.DataType], pa.DataType]) -> pa.Schema:
+        return pa.schema([field.with_type(_read_type(field.type, clock_type)) for field in schema])
+
+    return told(lambda type: pa.string()), told(
+        lambda type: pa.int64() if pa.types.is_duration(type) else type
+    )
+
+
+def _read_type(type: pa.DataType, clock_type: Callable[[pa.DataType], pa.DataType]) -> pa.DataType:
+    """A type that the reader knows, and `_into` turns into this one."""
+    if pa.types.is_dictionary(type):
+        return _read_type(type.value_type, clock_type)
+    if pa.types.is_struct(type):
+        return pa.struct([f.with_type(_read_type(f.type, clock_type)) for f in type])
+    if is_list(type):
+        values = type.value_field
+        return pa.list_(values.with_type(_read_type(values.type, clock_type)))
+    if any(check(type) for check in _CLOCK_TYPES):
+        return clock_type(type)
+    if any(check(type) for check in _BYTES_TYPES):
+        return pa.string()
+    if pa.types.is_timestamp(type) and type.unit in ("s", "ms"):
+        # The reader takes no more digits than the type has, even if they are zeros; a cast does.
+        return pa.timestamp("us", type.tz)
+    return pa.float32() if pa.types.is_float16(type) else type
+
+
+def _into(array: pa.Array, type: pa.DataType) -> pa.Array:
+    """What was read as a `_read_type`, as the type itself. Raises ArrowInvalid for what does not fit."""
+    if array.type == type:
+        return array
+    if pa.types.is_dictionary(type):
+        return _into(array, type.value_type).dictionary_encode().cast(type)
+    if pa.types.is_struct(type):
+        parts = [_into(array.field(place), field.type) for place, field in enumerate(type)]
+        return pa.StructArray.from_arrays(parts, fields=list(type), mask=array.is_null())
+    if is_list(type):
+        values = _into(array.values, type.value_type)
+        return with_values(array, pa.list_(type.value_field), values).cast(type)
+    if any(check(type) for check in _BYTES_TYPES):
+        return _bytes(array, type)
+    if not pa.types.is_string(array.type):
+        return array.cast(type)
+    if pa.types.is_duration(type):
+        return _durations(array).cast(type)
+    if pa.types.is_date(type):
+        return array.cast(pa.date32()).cast(type)
+    # Arrow reads no text as a time alone.
+    moments = pc.binary_join_element_wise("1970-01-01T", array, "").cast(pa.timestamp("ns"))
+    return moments.cast(pa.time64("ns")).cast(type)
+
+
+def _bytes(array: pa.StringArray, type: pa.DataType) -> pa.Array:
+    try:
+        values = [
+            None if text is None else base64.b64decode(text, validate=True)
+            for text in array.to_pylist()
+        ]
+    except ValueError as error:
+        raise pa.ArrowInvalid(f"bytes are written in base64: {error}") from error
+    return pa.array(values, type)
+
+
+_DURATION = (
+    r"^(?P<sign>-?)P(?P<days>[0-9]{1,6})DT(?P<seconds>[0-9]{1,10})(?:\.(?P<fraction>[0-9]{1,9}))?S$"
+)
+
+
+def _durations(array: pa.StringArray) -> pa.DurationArray:
+    """Of the form in ISO 8601 that `JsonlSink` writes: `P1DT2.5S`, or with a sign in front."""
+    parts = pc.extract_regex(array, _DURATION)
+    if parts.null_count != array.null_count:
+        wrong = array.filter(pc.and_(parts.is_null(), array.is_valid()))[0]
+        raise pa.ArrowInvalid(f"{wrong.as_py()!r:.100} is no duration like P1DT2.5S")
+    sign, days, seconds, fraction = parts.flatten()
+    nanoseconds = pc.add_checked(
+        pc.multiply_checked(
+            pc.add(pc.multiply(days.cast(pa.int64()), 86_400), seconds.cast(pa.int64())), 10**9
+        ),
+        pc.utf8_rpad(fraction, 9, "0").cast(pa.int64()),
+    )
+    signed = pc.if_else(pc.equal(sign, "-"), pc.negate(nanoseconds), nanoseconds)
+    return signed.cast(pa.duration("ns"))
 
 
 def read_lines(text: bytes, schema: pa.Schema) -> pa.RecordBatch:
