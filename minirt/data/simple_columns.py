@@ -6,6 +6,8 @@ Arrow has several types for one kind of value, which differ in how they lie in m
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -13,6 +15,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+DECIMAL = pa.decimal128(38, 18)
+"""Of Python's Decimals, as in Spark: 20 digits before the point, and 18 behind it."""
 _MS_PER_DAY = 86_400_000
 _LISTS: dict[Callable[[pa.DataType], bool], Callable[..., pa.DataType]] = {
     pa.types.is_list: pa.list_,
@@ -73,6 +77,25 @@ def simple(array: pa.Array) -> pa.Array:
     return array
 
 
+def steady(table: pa.RecordBatch) -> pa.RecordBatch:
+    """Columns that were made of Python's values, with one type for all Decimals, also inside of others.
+
+    Arrow gives them as many digits as those of a batch need: so batches would differ in type. Values that
+    have no room in `DECIMAL` stay as they are.
+    """
+    for place, field in _unsteady(table.schema).items():
+        with suppress(pa.ArrowInvalid):
+            table = table.set_column(place, field, table.column(place).cast(field.type))
+    return table
+
+
+@lru_cache
+def _unsteady(schema: pa.Schema) -> dict[int, pa.Field]:
+    """The places of columns with Decimals, and what they should be."""
+    steady = [field.with_type(_converted_type(field.type, _steady_type)) for field in schema]
+    return {place: field for place, field in enumerate(steady) if field != schema.field(place)}
+
+
 def no_column(error: Exception) -> str:
     """Why Arrow can make no column of values. Of UUIDs inside of others it just says "extension"."""
     if isinstance(error, pa.ArrowNotImplementedError) and str(error) == "extension":
@@ -108,6 +131,10 @@ def _microseconds_type(type: pa.DataType) -> pa.DataType:
     if pa.types.is_timestamp(type) and type.unit == "ns":
         return pa.timestamp("us", type.tz)
     return pa.duration("us") if type == pa.duration("ns") else type
+
+
+def _steady_type(type: pa.DataType) -> pa.DataType:
+    return DECIMAL if pa.types.is_decimal(type) else type
 
 
 def _count_type(type: pa.DataType) -> pa.DataType:

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from minirt.data.batch import Batch, Columns
-from minirt.data.simple_columns import no_column
+from minirt.data.simple_columns import no_column, steady
 from minirt.errors import ConfigurationError, SinkDataError
 
 
@@ -128,16 +128,15 @@ class ColumnEncoder:
 
 
 def _inferred(records: Sequence[Any]) -> pa.Schema:
-    fields = []
+    columns = {}
     for name in records[0]:
         if not isinstance(name, str):
             raise SchemaMismatch(repr(name), "names of columns must be strings")
         try:
-            values = pa.array([record.get(name) for record in records])
+            columns[name] = pa.array([record.get(name) for record in records])
         except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
             raise SchemaMismatch(name, no_column(error)) from error
-        fields.append(pa.field(name, values.type))
-    return pa.schema(fields)
+    return steady(pa.RecordBatch.from_pydict(columns)).schema
 
 
 def _writable(schema: pa.Schema) -> pa.Schema:

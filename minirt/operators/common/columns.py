@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from minirt.data.batch import Batch, Columns
-from minirt.data.simple_columns import no_column
+from minirt.data.simple_columns import no_column, steady
 from minirt.errors import UserCodeError
 from minirt.operators.common.base import shown
 
@@ -38,7 +38,7 @@ def to_columns(batch: Batch, label: str) -> Columns:
     try:
         names = batch.records[0].keys()
         strange = next((record for record in batch.records if record.keys() != names), None)
-        table = pa.RecordBatch.from_pylist(batch.records)
+        table = steady(pa.RecordBatch.from_pylist(batch.records))
     except (pa.ArrowException, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise _no_columns(label, _misfit(batch.records) or no_column(error)) from error
     if not names:
