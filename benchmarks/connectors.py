@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from pyarrow import json as pa_json
 
 import minirt as rt
 from benchmarks.index_source import IndexSource
@@ -127,7 +128,11 @@ def json_lines(records: int) -> dict[str, Any]:
 
 
 def json_lines_read(records: int) -> dict[str, Any]:
-    """CPU time of a record of a file, as columns and as rows, by the reader of the source alone."""
+    """CPU time of a record of a file, as columns and as rows, by the reader of the source alone.
+
+    Beside it that of the reader of Arrow without a source, with the columns, and when it is asked for a
+    column that is not there: the least that it takes.
+    """
     batches = _bids()
     rounds = max(1, records // (1000 * len(batches)))
     row: dict[str, Any] = {"case": "json-lines-read"}
@@ -149,8 +154,30 @@ def json_lines_read(records: int) -> dict[str, Any]:
             took_s = time.process_time() - began
             assert read == rounds * 1000 * len(batches)
             row[f"{form}_cpu_ns"] = round(took_s / read * 1e9)
+        for form, schema in (
+            ("arrow", _in_microseconds(batches[0].table.schema)),
+            ("arrow_nothing", pa.schema([("not there", pa.null())])),
+        ):
+            began = time.process_time()
+            _read_by_arrow(path, schema)
+            row[f"{form}_cpu_ns"] = round((time.process_time() - began) / read * 1e9)
     row["columns_are_faster"] = round(row["rows_cpu_ns"] / row["columns_cpu_ns"], 1)
     return row
+
+
+def _in_microseconds(schema: pa.Schema) -> pa.Schema:
+    """As the reader of Arrow needs it for what `JsonlSink` writes of times."""
+    is_time = pa.types.is_timestamp
+    return pa.schema([f.with_type(pa.timestamp("us")) if is_time(f.type) else f for f in schema])
+
+
+def _read_by_arrow(path: Path, schema: pa.Schema) -> None:
+    """The whole file, block by block, in this thread."""
+    parsing = pa_json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore")
+    reading = pa_json.ReadOptions(use_threads=False, block_size=1 << 20)
+    with pa_json.open_json(path, read_options=reading, parse_options=parsing) as reader:
+        for _ in reader:
+            pass
 
 
 def _bids() -> list[Columns]:

@@ -124,6 +124,10 @@ class Source(ABC, Generic[T_co]):
     side_errors: bool = False
     """Whether records that do not parse go to the side output `errors`."""
 
+    in_arrays: bool = False
+    """Whether its readers make arrays of Arrow from Python objects. Arrow imports pandas for that: once for
+    all workers if this says so, else in each of them in the middle of its first records."""
+
     @abstractmethod
     def plan_splits(self, parallelism: int) -> Sequence[Split]:
         """All splits, in reading order. Called once, when the job starts without a checkpoint."""
@@ -320,6 +324,10 @@ class Sink(ABC):
 
     in_one_process: bool = False
     """Whether it writes into the memory of this process, where no other one finds it."""
+
+    in_arrays: bool = False
+    """Whether its writers make arrays of Arrow from Python objects. Arrow imports pandas for that: once for
+    all workers if this says so, else in each of them in the middle of its first records."""
 
     opens_again: bool = False
     """Whether `open_writer` may be called again for a subtask in the same generation, once the process of

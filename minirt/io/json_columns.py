@@ -28,14 +28,15 @@ def read_objects(
     texts, numbers = _read_as(schema)
     try:
         return _read(text, rows, schema, texts, one_a_line)
-    except pa.ArrowInvalid:
+    except pa.ArrowInvalid as error:
         if texts == numbers:
             raise
-        try:  # The reader stops at the first number where a text should be, so this cost little.
-            return _read(text, rows, schema, numbers, one_a_line)
-        except pa.ArrowInvalid:
-            pass
-        raise
+        as_texts = error
+    try:  # The reader has stopped at the first number where a text should be, so that cost little.
+        return _read(text, rows, schema, numbers, one_a_line)
+    except pa.ArrowInvalid as error:
+        told = f"{as_texts}; with numbers for dates, times and durations: {error}"
+        raise pa.ArrowInvalid(told) from error
 
 
 def _read(

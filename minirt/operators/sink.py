@@ -42,6 +42,10 @@ class SinkSpec(OperatorSpec):
     def writes_to(self) -> Sink:
         return self.sink
 
+    @property
+    def in_arrays(self) -> bool:
+        return self.sink.in_arrays
+
     def check(self, site: Site) -> None:
         check_instance(self.sink, Sink, site.label)
 

@@ -103,6 +103,10 @@ class SourceSpec(OperatorSpec):
         return {Form.COLUMNS if columns else Form.ROWS}
 
     @property
+    def in_arrays(self) -> bool:
+        return self.source.in_arrays
+
+    @property
     def reading(self) -> Reading:
         return Reading(self.source, self.watermarks, self.speed)
 

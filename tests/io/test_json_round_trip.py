@@ -128,3 +128,10 @@ def test_a_text_that_does_not_fit_is_refused(type: pa.DataType, text: str) -> No
 def test_a_type_that_cannot_be_read_is_refused_before_anything_starts(type: pa.DataType) -> None:
     with pytest.raises(ConfigurationError, match="column 'v' cannot be read from JSON"):
         checked_schema(pa.schema([("v", type)]))
+
+
+def test_of_a_bad_line_both_forms_are_told() -> None:
+    schema = pa.schema([("day", pa.date32()), ("id", pa.int64())])
+    for line in (b'{"day": 3, "id": "x"}', b'{"day": "2020-01-02", "id": "x"}'):
+        with pytest.raises(pa.ArrowInvalid, match=r"(?s)/id.* changed from number to string"):
+            read_lines(line, schema)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import pickle
+import subprocess
+import sys
 from typing import Any
 
 import pyarrow as pa
@@ -204,3 +206,35 @@ def test_nothing_shows_a_secret() -> None:
 def test_a_partition_that_is_unknown_while_a_broker_restarts_is_asked_for_again() -> None:
     error = KafkaError(KafkaError._UNKNOWN_PARTITION)
     assert isinstance(Cluster("localhost:9092", None).error("cannot read", error), rt.StorageError)
+
+
+READS = """
+import sys
+import pyarrow as pa
+from minirt_connectors.kafka.formats import format_of
+from minirt_connectors.kafka.incoming import Decoder
+
+class Message:
+    def value(self):
+        return b'{"id": 1, "name": "x"}'
+
+schema = pa.schema([("id", pa.int64()), ("name", pa.string())])
+decoder = Decoder(format_of("json", schema), (), "fail", "topic")
+print(len(decoder.nothing()), len(decoder.decode([Message(), Message()])), "pandas" in sys.modules)
+"""
+
+
+@pytest.mark.usefixtures("cold_starts")
+def test_a_source_that_does_not_make_arrays_has_no_use_for_pandas() -> None:
+    """Else each worker imports it, in the middle of its first records."""
+    assert not KafkaSource("b", "t", schema=SCHEMA).in_arrays
+    done = subprocess.run([sys.executable, "-c", READS], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["0", "2", "False"]
+
+
+def test_a_source_and_a_sink_say_that_they_make_arrays() -> None:
+    assert KafkaSource("b", "t", format="raw").in_arrays
+    assert KafkaSource("b", "t", schema=SCHEMA, metadata=["offset"]).in_arrays
+    assert not KafkaSource("b", "t", metadata=["offset"]).in_arrays
+    assert KafkaSink("b", "t").in_arrays
+    assert not KafkaSink("b", "t", delivery="at_least_once").in_arrays

@@ -115,7 +115,8 @@ def test_values_that_do_not_parse_fail_or_go_where_they_are_told_to(cluster: Clu
     topic = cluster.topic()
     cluster.send(topic, [{"n": 1}, b"\xff{", {"n": 2}, None])
     source = KafkaSource(cluster.bootstrap, topic, bounded=True)
-    with pytest.raises(rt.SourceDataError, match=f"{topic}, partition 0, offset 1"):
+    advice = 'on_error="skip" or "side_output" goes on'
+    with pytest.raises(rt.BadRecordError, match=f"{topic}, partition 0, offset 1: .*{advice}"):
         rows(source)
     for on_error in ("skip", "side_output"):
         source = KafkaSource(cluster.bootstrap, topic, bounded=True, on_error=on_error)  # type: ignore[arg-type]

@@ -22,9 +22,30 @@ class Looks(rt.Process):
         yield {"there": self.there}
 
 
+class ReadsArrays(rt.CollectionSource[int]):
+    in_arrays = True
+
+
+class WritesArrays(rt.DiscardSink):
+    in_arrays = True
+
+
 def counted(stream: Any) -> Any:
     window = rt.CountWindow(1, 1)
     return stream.key_by("there").window(window).reduce(lambda a, b: a, uid="w")
+
+
+def written(stream: Any, sink: rt.Sink) -> Any:
+    stream.sink(sink)
+    return stream
+
+
+def test_pandas_is_imported_before_a_source_reads_that_makes_arrays() -> None:
+    pytest.importorskip("pandas")
+    env, out = rt.Environment("j"), rt.CollectSink()
+    env.source(ReadsArrays([1])).process(Looks()).sink(out)
+    env.execute()
+    assert out.rows == [{"there": True}]
 
 
 @pytest.mark.parametrize(
@@ -33,8 +54,10 @@ def counted(stream: Any) -> Any:
         (lambda stream: stream, False),
         (lambda stream: stream.with_column("x", pc.scalar(1)), True),
         (counted, True),
+        (lambda stream: written(stream, WritesArrays()), True),
+        (lambda stream: written(stream, rt.DiscardSink()), False),
     ],
-    ids=["rows", "columns", "windows of rows"],
+    ids=["rows", "columns", "windows of rows", "a sink in arrays", "another sink"],
 )
 def test_pandas_is_imported_before_workers_are_forked(
     behind: Callable[[Any], Any], imported: bool

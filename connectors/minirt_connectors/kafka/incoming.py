@@ -65,6 +65,14 @@ def with_metadata(schema: pa.Schema | None, names: Sequence[str]) -> pa.Schema |
     return schema
 
 
+def _nothing(schema: pa.Schema | None) -> pa.RecordBatch | None:
+    """Made of no Python objects, see `Source.in_arrays`."""
+    if schema is None:
+        return None
+    columns = [pa.nulls(0, field.type) for field in schema]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
 class Decoder:
     """Turns the messages of one split into records, or says which do not parse."""
 
@@ -75,13 +83,13 @@ class Decoder:
         self._fields = [(_PREFIX + name, *_KNOWN[name]) for name in metadata]
         self._on_error = on_error
         self._topic = topic
-        self._schema = with_metadata(format.schema(), metadata)
+        self._nothing = _nothing(with_metadata(format.schema(), metadata))
         self._kept: list[BadRecord] = []
         self.skipped = 0
 
     def nothing(self) -> list[Any] | pa.RecordBatch:
         """No records, in the form that they come in."""
-        return [] if self._schema is None else pa.RecordBatch.from_pylist([], self._schema)
+        return [] if self._nothing is None else self._nothing
 
     def decode(self, messages: list[Any]) -> list[Any] | pa.RecordBatch:
         """Raises BadRecordError for a value that does not parse, unless it may be left out."""

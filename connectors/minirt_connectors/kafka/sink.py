@@ -112,6 +112,7 @@ class KafkaSink(LedgerSink):
         elif transaction_timeout is not None or on_lost is not None:
             raise ConfigurationError('transaction_timeout and on_lost need delivery="direct"')
         self._delivery = delivery
+        self.in_arrays = delivery == "exactly_once"
         self._partitioner = partitioner
         self._ledger = ledger
         self._format = format_of(format, nan=nan)

@@ -72,6 +72,8 @@ class KafkaSource(Source):
         self.bounded = bool(bounded)
         self._format = format_of(format, schema)
         self._metadata = check_metadata(metadata)
+        beside_columns = bool(metadata) and self._format.schema() is not None
+        self.in_arrays = self._format.in_arrays or beside_columns
         self._on_error = check_on_error(on_error)
         self.side_errors = on_error == "side_output"
         if group is not None and not group:

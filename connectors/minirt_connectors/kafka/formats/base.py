@@ -26,6 +26,9 @@ class Format(ABC):
     binary: bool = False
     """Whether values are no text: then the side output of those that do not parse has their bytes."""
 
+    in_arrays: bool = False
+    """Whether `decode` makes arrays of Arrow from Python objects, see `Source.in_arrays`."""
+
     def for_topic(self, topic: str, *, writing: bool) -> Format:
         """The same, ready to read or write this topic. Called when a job is built; may ask others.
 

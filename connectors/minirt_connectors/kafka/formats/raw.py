@@ -18,6 +18,8 @@ _SCHEMA = pa.schema([pa.field(VALUE, pa.binary())])
 class RawFormat(Format):
     """Columns with one column `value` of bytes, null for a record without a value."""
 
+    in_arrays = True
+
     def decode(self, values: Sequence[bytes | None]) -> pa.RecordBatch:
         return pa.RecordBatch.from_arrays([pa.array(values, pa.binary())], schema=_SCHEMA)
 
