@@ -129,8 +129,8 @@ class DeltaSink(LedgerSink):
         """The table is there: what was said of it must be so."""
         if self._schema is not None and not self._schema.equals(shape.schema):
             raise ConfigurationError(
-                f"{self._location.uri}: the table is there and has other columns than schema=...: "
-                f"{', '.join(map(str, shape.schema))}"
+                f"{self._location.uri}: the table is there and has other columns than schema=...: it has "
+                f"{', '.join(f'{field.name} {field.type}' for field in shape.schema)}"
             )
         if self._partition_by and self._partition_by != shape.partition_by:
             by = ", ".join(shape.partition_by) or "nothing"

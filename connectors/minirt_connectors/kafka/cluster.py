@@ -218,9 +218,9 @@ class Cluster:
                 return len(found.partitions)
             waiting = found.error.code() == kafka.KafkaError.LEADER_NOT_AVAILABLE
             if not waiting or time.monotonic() > end:
-                raise ConfigurationError(
-                    str(self.error(f"cannot use the topic {name!r}", found.error))
-                )
+                missing = found.error.name() == "UNKNOWN_TOPIC_OR_PART"
+                problem = "there is none; create it first" if missing else found.error.str()
+                raise ConfigurationError(self.told(f"cannot use the topic {name!r}", problem))
             time.sleep(0.1)
 
     def _metadata(self, consumer: Any, heard: Heard, name: str | None, end: float) -> Any:
