@@ -47,9 +47,10 @@ def run_to_its_end(
 ) -> None:
     """Start a program of Python anew for as long as SIGKILL ends it, calling `strike` now and then.
 
-    `storage` is where its job has its checkpoints. While `progress` gives the same for many looks, the job
-    hangs, and then says where all of its threads are; by default that is the newest checkpoint. What the program says goes to a file beside the storage: a pipe that
-    nobody reads holds a program up as soon as it is full, and an outage is worth many lines.
+    `storage` is where its job has its checkpoints. While `progress` gives the same for many looks, the
+    job hangs, and then says where all of its threads are; by default that is the newest checkpoint. What
+    the program says goes to a file beside the storage: a pipe that nobody reads holds a program up as
+    soon as it is full, and an outage is worth many lines.
 
     Raises:
         AssertionError: The program hangs, or ended with an error of its own.
