@@ -162,6 +162,13 @@ class OperatorSpec(ABC):
         """
         return None
 
+    def reads(self, key: KeySelector, tags: Set[str]) -> Set[str] | None:
+        """The columns that it looks at, of records that come to its only input by this key; None for all.
+
+        Senders leave the others out. `tags` are those of the side outputs that somebody takes.
+        """
+        return None
+
     @property
     def queue_s(self) -> float | None:
         """How long the data in the channels into its chain should last, in seconds, unless options say so.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -12,12 +12,14 @@ import pyarrow as pa
 from minirt.aggregates import Aggregate, Max
 from minirt.data.batch import Batch, Columns
 from minirt.errors import ConfigurationError
+from minirt.graph.keys import KeySelector
 from minirt.graph.operator_spec import Form, OperatorSpec, Site, StateDealing
 from minirt.kernels.contract import Slots
 from minirt.operators.common.aggregation import (
     CHUNK_KEYS,
     aggregated_schema,
     check_aggregates,
+    columns_read,
     outputs,
     own_groups,
 )
@@ -84,6 +86,9 @@ class AggregateSpec(OperatorSpec):
         if self.ttl_ms is not None:  # Nobody knows when the last record of a key came.
             return None
         return AggregatesFilling(site.label, site.keys, self.aggregates, output, self.emit == "end")
+
+    def reads(self, key: KeySelector, tags: Set[str]) -> Set[str] | None:
+        return columns_read(key, self.aggregates)
 
     def build(self, ctx: OperatorContext) -> Operator:
         if self.ttl_ms is None:

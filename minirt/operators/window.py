@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Set
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -9,8 +10,9 @@ import pyarrow as pa
 
 from minirt.aggregates import Aggregate
 from minirt.errors import ConfigurationError
+from minirt.graph.keys import KeySelector
 from minirt.graph.operator_spec import Form, OperatorSpec, Site, StateDealing
-from minirt.operators.common.aggregation import aggregated_schema, check_aggregates
+from minirt.operators.common.aggregation import aggregated_schema, check_aggregates, columns_read
 from minirt.operators.common.base import Operator, OperatorContext
 from minirt.operators.windows import frame_of
 from minirt.operators.windows.outlet import LATE_TAG, PANE, WINDOW_TIME, Task
@@ -78,6 +80,10 @@ class WindowSpec(OperatorSpec):
         for name in reversed(self.window.bounds):
             results = results.insert(place, pa.field(name, WINDOW_TIME))
         return results
+
+    def reads(self, key: KeySelector, tags: Set[str]) -> Set[str] | None:
+        """Late records leave whole, if anybody takes them."""
+        return None if LATE_TAG in tags else columns_read(key, self.aggregates)
 
     def build(self, ctx: OperatorContext) -> Operator:
         return frame_of(self.window)(ctx, self.task)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -11,6 +11,7 @@ from minirt.aggregates import Aggregate
 from minirt.data.expressions import Conditions, ExpressionError
 from minirt.data.simple_columns import simple_type
 from minirt.errors import ConfigurationError
+from minirt.graph.keys import KeySelector
 from minirt.graph.operator_spec import Site
 from minirt.operators.common.base import OperatorContext
 from minirt.operators.common.checks import check_column, check_instance
@@ -19,6 +20,13 @@ from minirt.protocol.key_groups import group_range
 
 CHUNK_KEYS = 16384
 """How many results are given out in one step."""
+
+
+def columns_read(key: KeySelector, aggregates: Sequence[Aggregate]) -> Set[str] | None:
+    """The columns of the key and of what is aggregated; None for all, where a condition may need any."""
+    if not key.columns or any(aggregate.where is not None for aggregate in aggregates):
+        return None
+    return {*key.columns, *(column for aggregate in aggregates for column in aggregate.inputs)}
 
 
 def check_aggregates(

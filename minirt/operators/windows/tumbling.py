@@ -40,6 +40,14 @@ class TumblingFrame(WindowFrame):
 
     def take(self, columns: Columns, times: Times | None) -> None:
         assert times is not None
+        first, last = self._window.panes_of(np.array([times.min(), times.max()])).tolist()
+        if first == last and self._closes_at(first) > self._times.greatest:
+            self._add(first, columns.table)  # Most batches lie in one window.
+        else:
+            self._take_apart(columns, times)
+
+    def _take_apart(self, columns: Columns, times: Times) -> None:
+        """Take in records of several windows, or that may be late."""
         numbers = self._window.panes_of(times)
         if self._closes_at(int(numbers.min())) <= self._times.greatest:
             late = self._is_late(columns, numbers)
@@ -94,17 +102,17 @@ class TumblingFrame(WindowFrame):
     def _add(self, number: int, part: pa.RecordBatch) -> None:
         table = self._open(number)
         try:
-            slots = table.add_rows(part, None)
+            changed = table.add(part, None)
         except Exception as error:
             raise user_error(self.ctx.label, error, part.schema.names) from error
         if self._window.end_of(number) - 1 <= self._times.least:
-            self._give_out(number, table.distinct(slots), "late")
+            self._give_out(number, changed, "late")
             return
-        table.hold_back(slots)
+        table.hold_back(changed)
         if self._task.emission.when == "updates":
-            self._show_early(number, table.distinct(slots))
+            self._show_early(number, changed)
         elif self._task.emission.when == "interval":
-            self._changed.setdefault(number, []).append(table.distinct(slots))
+            self._changed.setdefault(number, []).append(changed)
 
     def _give_out(self, number: int, slots: Slots, pane: Pane) -> None:
         try:

@@ -30,6 +30,7 @@ from minirt.runtime.channels.frames import (
 )
 from minirt.runtime.channels.gathered import Gathered
 from minirt.runtime.channels.latency_marker import LatencyMarker
+from minirt.runtime.channels.pruning import Pruning
 from minirt.runtime.channels.spill import SpilledFrame
 
 
@@ -55,9 +56,11 @@ class LinkOutput:
         label: str,
         outlet: Outlet,
         thinning: Thinning | None = None,
+        pruning: Pruning | None = None,
     ) -> None:
-        """`thinning` says which columns need not be sent."""
+        """`thinning` says which records of columns need not be sent, `pruning` which columns."""
         self.link = link
+        self._pruning = pruning
         self._thinning = thinning
         self._link_key = link_key
         self._sender = sender
@@ -191,6 +194,8 @@ class LinkOutput:
 
     def _gather(self, batch: Columns) -> None:
         gathered = self._gathered
+        if self._pruning is not None:
+            batch = self._pruning(batch)
         if gathered.since is None or not gathered.fits(batch):
             self.flush()
             self._frame_bytes = min(buffer.column_frame_bytes for buffer in self._buffers)

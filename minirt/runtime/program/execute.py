@@ -27,7 +27,7 @@ from minirt.monitoring.logs import logger_of, set_up_program
 from minirt.monitoring.monitor import JobMonitor
 from minirt.monitoring.program_logging import ProgramLogging
 from minirt.monitoring.report import FiguresReport
-from minirt.protocol.barriers import CheckpointMode
+from minirt.protocol.barriers import CheckpointMode, may_overlap
 from minirt.protocol.checkpoint_settings import CheckpointSettings
 from minirt.protocol.ids import SubtaskId
 from minirt.protocol.job import JobProtocol
@@ -261,6 +261,7 @@ class _Parts:
                 ProgramLogging.of_this_process(options),
                 local,
                 frozenset().union(*alone.values()),
+                prunes=may_overlap(mode),  # Then its checkpoints hold nothing in flight.
             ),
             job_protocol(
                 *(execution, checkpointing, modes, mode.name, settings.restart, options),

@@ -35,6 +35,7 @@ from minirt.runtime.channels.numbered import (
     Repetition,
 )
 from minirt.runtime.channels.output import LinkOutput, Outputs
+from minirt.runtime.channels.pruning import Pruning
 from minirt.runtime.channels.spill import Room, Spill
 from minirt.runtime.control.package import Deployment, JobPackage
 from minirt.runtime.input.elements import Origin
@@ -260,7 +261,8 @@ def _links(
         # Who repeats what was sent repeats records, not how they fell into batches.
         thinning = None if repetition is not None else _thinning(link, reader)
         key = graph.link_key(link)
-        links.append(LinkOutput(link, key, id.index, ends, label, outlet, thinning))
+        pruning = _pruning(graph, link, reader) if package.prunes else None
+        links.append(LinkOutput(link, key, id.index, ends, label, outlet, thinning, pruning))
     return links, outputs
 
 
@@ -268,6 +270,17 @@ def _thinning(link: Link, reader: Vertex) -> Thinning | None:
     head = reader.operators[0]
     key = head.keys[link.target_input] if head.keys else None
     return None if key is None else head.spec.thinning(key)
+
+
+def _pruning(graph: ExecutionGraph, link: Link, reader: Vertex) -> Pruning | None:
+    head = reader.operators[0]
+    key = head.keys[0] if len(head.keys) == 1 else None
+    if key is None:
+        return None
+    edges = (*graph.links, *graph.calls)
+    tags = {edge.tag for edge in edges if edge.source_uid == head.uid and edge.tag is not None}
+    wanted = head.spec.reads(key, tags)
+    return None if wanted is None else Pruning(wanted)
 
 
 def _output_channel(
