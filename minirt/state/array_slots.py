@@ -219,7 +219,8 @@ class ArraySlots:
         for stored in unpack_columns(ARRAY_TABLE, data):
             self._check_columns(stored)
             if groups is None and self._contents is not None:
-                self._contents.reserve(total)
+                for room in (self._contents, self._marks, self._segments):
+                    room.reserve(total)
             elif groups is not None:
                 routing = self._key_arrays(stored)[: self._routing]
                 group = group_columns(routing, max_parallelism)

@@ -31,23 +31,23 @@ class DictSegments:
         """The place in `_paths` of the first file of the round."""
         self._keys: list[Any] = []
         self._position = 0
-        self._changed: Set[Any] = frozenset()
-        self._handed_over: Set[Any] | None = None
+        self._changed: set[Any] = set()
+        self._handed_over: set[Any] | None = None
         self._whole_handed_over = False
 
-    def next(self, table: Collection[Any], changed: Set[Any] | None) -> Set[Any] | None:
+    def next(self, table: Collection[Any], changed: set[Any] | None) -> Set[Any] | None:
         """The keys to be written by a snapshot, also of those that are gone; None for all there are.
 
-        `changed` are those that changed since the last call, None if they are not known. What is
-        returned counts as handed over.
+        `changed` are those that changed since the last call, None if they are not known; the set is the
+        caller's no more. What is returned counts as handed over, and nobody changes it.
         """
         self._take_back()
         if changed is not None and self._paths:
-            changed = {*self._changed, *changed}
+            changed |= self._changed
             if 2 * len(changed) < len(table) and not is_small(table):
-                self._handed_over = changed.union(self._next_stretch(table, len(changed)))
-                self._changed = frozenset()
-                return self._handed_over
+                changed.update(self._next_stretch(table, len(changed)))
+                self._handed_over, self._changed = changed, set()
+                return changed
         self._forget()
         self._keys = list(table)
         self._whole_handed_over = True
@@ -58,7 +58,7 @@ class DictSegments:
         """The keys of the round, those that the table had when it began; not to be changed."""
         return self._keys
 
-    def restored(self, keys: Set[Any] | None) -> None:
+    def restored(self, keys: set[Any] | None) -> None:
         """A snapshot with these keys, None for all, was taken over, and counts as handed over."""
         self._take_back()
         if keys is None:
@@ -90,7 +90,7 @@ class DictSegments:
     def _forget(self) -> None:
         self._paths, self._round_began = [], 0
         self._keys, self._position = [], 0
-        self._changed = frozenset()
+        self._changed = set()
 
     def _next_stretch(self, table: Collection[Any], changes: int) -> list[Any]:
         if self._position >= len(self._keys):

@@ -90,7 +90,7 @@ class FrozenKeys:
     def __init__(
         self,
         table: Mapping[Any, Any],
-        keys: Sequence[Any],
+        keys: Collection[Any],
         only: Set[Any] | None,
         pack: Callable[[Sequence[Any], Sequence[Any]], bytes],
         trim: Trim | None = None,

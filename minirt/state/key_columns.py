@@ -16,6 +16,7 @@ from minirt.kernels.choice import kernels
 from minirt.kernels.contract import Slots
 from minirt.state.numbers import (
     Mask,
+    enlarged,
     from_numbers,
     grown,
     is_whole,
@@ -43,6 +44,9 @@ class KeyColumn(ABC):
     def begin(self, room: int, like: Self) -> None:
         """Make room for so many keys before there are any; they are like those of the other column."""
 
+    def reserve(self, count: int) -> None:
+        """There will be so many keys soon: make room for them at once, as far as it can be told."""
+
     def told_by_hash(self, array: pa.Array) -> bool:
         """Whether keys in this array that have the same hash as known ones must be equal to them."""
         return False
@@ -60,8 +64,8 @@ class _NumberColumn(KeyColumn):
     def __init__(self, type: pa.DataType) -> None:
         self._type = type
         self._count = 0
-        self._numbers = np.zeros(1024, np.int64)
-        self._nulls: Mask = np.zeros(1024, np.bool_)
+        self._numbers = np.empty(1024, np.int64)
+        self._nulls: Mask = np.empty(1024, np.bool_)
         self._any_null = False
         # These are hashed by mixing their number, which never gives two numbers one hash.
         self._mixed = (
@@ -74,9 +78,7 @@ class _NumberColumn(KeyColumn):
     def append(self, array: pa.Array) -> None:
         numbers, nulls = _whole(array)
         end = self._count + len(numbers)
-        if end > len(self._numbers):
-            self._numbers = grown(self._numbers, self._count, end, 0)
-            self._nulls = grown(self._nulls, self._count, end, False)
+        self.reserve(end)
         self._numbers[self._count : end] = numbers
         self._nulls[self._count : end] = False if nulls is None else nulls
         self._any_null |= nulls is not None
@@ -88,6 +90,11 @@ class _NumberColumn(KeyColumn):
         if self._any_null or nulls is not None:
             same &= self._nulls[slots] == (False if nulls is None else nulls)
         return same
+
+    def reserve(self, count: int) -> None:
+        if count > len(self._numbers):
+            self._numbers = enlarged(self._numbers, self._count, count)
+            self._nulls = enlarged(self._nulls, self._count, count)
 
     def take(self, slots: Slots) -> pa.Array:
         nulls = self._nulls[slots] if self._any_null else None

@@ -38,6 +38,8 @@ class KeyIndex:
         self._table: Table = np.full(1 << self._bits, EMPTY, np.int32)
         self._hashes: U64 = np.zeros(1 << self._bits, np.uint64)
         self._count = 0
+        self._expected = 0
+        """Up to so many keys, those that come are taken for new."""
         self._collided: dict[tuple[Any, ...], int] = {}
         """Keys whose hash an earlier key has: they are not in the table."""
 
@@ -78,8 +80,11 @@ class KeyIndex:
 
     def reserve(self, count: int) -> None:
         """There will be so many keys soon: have the table be made once for all of them."""
-        if count > self._count:
+        if count > self._expected:
+            self._expected = count
             self._make_room(count - self._count)
+            for column in self._columns:
+                column.reserve(count)
 
     def change_type(self, place: int, type: pa.DataType) -> None:
         """Give a column that has held nothing but nulls a type; the hash of null is that of every type."""
@@ -89,6 +94,10 @@ class KeyIndex:
 
     def _find_or_add(self, hashes: U64) -> tuple[Slots, Slots]:
         """The slot of each hash, and the rows whose hashes are new, by ascending slot."""
+        if self._count + len(hashes) <= self._expected:
+            slots, rows = kernels().add(self._table, self._hashes, self._count, hashes)
+            self._count += len(rows)
+            return slots, rows
         slots = kernels().find(self._table, self._hashes, hashes)
         absent = np.flatnonzero(slots == EMPTY)
         if not len(absent):

@@ -102,9 +102,11 @@ class KeyedState:
             frozen.complete()
         self._frozen = []
         changed, self._changed = self._changed, set()
+        several = len(self._tables) > 1
         sections: dict[str, Section] = {}
         for name, table in self._tables.items():
-            keys = self._segments[name].next(table, changed)
+            own = changed.copy() if several and changed is not None else changed
+            keys = self._segments[name].next(table, own)
             if keys is not None or table:
                 sections[name] = self._section(name, table, keys)
         if all(map(is_small, self._tables.values())):
@@ -156,7 +158,7 @@ class KeyedState:
 
     def _section(self, name: str, table: dict[Any, Any], only: Set[Any] | None) -> Section:
         """These keys of a table, None for all, as they are now; made later unless the table is small."""
-        keys = self._segments[name].keys if only is None else list(only)
+        keys = self._segments[name].keys if only is None else only
         trim = self._trims[name]() if name in self._trims else None
         frozen = FrozenKeys(table, keys, only, partial(self._pack, name), trim)
         total = len(table)

@@ -52,12 +52,16 @@ class Segments:
     def make_room(self, count: int) -> None:
         """Slots below `count` are about to be used."""
         before = self._count
-        if count > len(self._changed):
-            self._changed = enlarged(self._changed, before, count)
-            self._segment = enlarged(self._segment, before, count)
+        self.reserve(count)
         self._changed[before:count] = False
         self._segment[before:count] = _NOWHERE
         self._count = count
+
+    def reserve(self, count: int) -> None:
+        """So many slots are to be used soon."""
+        if count > len(self._changed):
+            self._changed = enlarged(self._changed, self._count, count)
+            self._segment = enlarged(self._segment, self._count, count)
 
     def change(self, slots: Slots) -> None:
         """These slots differ from what is stored of them."""

@@ -13,6 +13,7 @@ from minirt.graph.execution import ExecutionGraph
 from minirt.graph.job_graph import OperatorNode
 from minirt.modes import MODES, find_mode, local_snapshots
 from minirt.operators.sink import SinkSpec
+from minirt.protocol.barriers import may_overlap
 from minirt.protocol.checkpoint_paths import CheckpointPaths
 from minirt.protocol.job_events import (
     AnswerSavepoint,
@@ -124,6 +125,7 @@ class SimulatedCoordinator(Actor):
             _storage(surroundings, WorkerGate(surroundings.chaos), job),
             local=local_snapshots(mode, job.checkpointing),
             alone=frozenset().union(*alone.values()),
+            prunes=may_overlap(mode),
         )
         self.protocol = job_protocol(
             *(job.graph, job.checkpointing, modes, mode.name, job.restart, job.options), alone=alone

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from minirt.state import segments
 from minirt.state.keyed import KeyedState
+from minirt.state.keyed_changes import unpack_changes
 from minirt.state.sections import Section, section_bytes
 
 
@@ -142,3 +143,19 @@ def test_small_state_is_written_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> N
         stored.set([turn], turn)
         stored.snapshot(stored=True)
         assert stored.built_on == []
+
+
+def test_what_one_table_writes_besides_changes_is_not_told_of_another() -> None:
+    state = KeyedState(8, range(8))
+    for name, first in ("one", 0), ("two", 1000):
+        state.table(name).update((key, 0) for key in range(first, first + 100))
+    state.snapshot()
+    state.on_stored("whole")
+    state.change([3])
+    state.table("one")[3] = 1
+    sections = state.snapshot()
+    written = {}
+    for name, section in sections.items():
+        gone, _ = unpack_changes(section_bytes(section))
+        written[name] = gone
+    assert written == {"one": [], "two": [3]}

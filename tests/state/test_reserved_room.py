@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import minirt as rt
 from minirt.data.keys import hash_columns
@@ -21,12 +23,29 @@ def test_an_index_takes_as_many_keys_as_were_foretold_without_growing() -> None:
     index = KeyIndex([pa.int64()])
     index.reserve(KEYS)
     table, hashes = index._table, index._hashes
+    numbers = index._columns[0]._numbers
     for start in range(0, KEYS, 500):
         keys = [pa.array(range(start, start + 500))]
         index.slots(keys, hash_columns(keys))
     assert index._table is table
     assert index._hashes is hashes
+    assert index._columns[0]._numbers is numbers
     assert len(index) == KEYS
+
+
+@given(st.lists(st.lists(st.integers(0, 30), max_size=12), max_size=8), st.integers(0, 40))
+def test_keys_have_the_same_slots_however_many_were_foretold(
+    batches: list[list[int]], foretold: int
+) -> None:
+    """Also keys that come again, and more of them than that."""
+    index, other = KeyIndex([pa.int64()]), KeyIndex([pa.int64()])
+    index.reserve(foretold)
+    for batch in batches:
+        keys = [pa.array(batch, pa.int64())]
+        slots = index.slots(keys, hash_columns(keys))
+        assert slots.tolist() == other.slots(keys, hash_columns(keys)).tolist()
+        assert index.keys(slots)[0].to_pylist() == batch
+    assert len(index) == len(other)
 
 
 def test_arrays_keep_what_they_hold_and_do_not_grow() -> None:
