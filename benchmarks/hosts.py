@@ -160,7 +160,7 @@ def sums(
             f"{hosts.address(0)}:0", hosts=hosts, slots=tuple(slots), **network
         )
         before = _received(hosts)
-        job, _ = start(work, options, cluster)
+        job, _ = start(work, replace(options, placement="slots"), cluster)
         with ended(job):
             _runs(job)
             trees = [ProcessTree(process.pid) for process in _started[-1].processes]

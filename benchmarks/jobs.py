@@ -41,6 +41,8 @@ ON_DEMAND = "flush=on_demand"
 """Likewise: buffers leave as soon as nobody has anything else to do."""
 LONG_QUEUES = "row_queues=long"
 """Likewise: rows may fill queues as columns may."""
+PROCESSES = "placement=subtask"
+"""Likewise: a process for each subtask."""
 TRACED = "trace=true"
 """Likewise: what each checkpoint does is noted."""
 
@@ -236,10 +238,10 @@ BUILDS: dict[str, Build] = {
 def start(
     work: Work, options: rt.Options | None = None, cluster: rt.HostCluster | None = None
 ) -> tuple[rt.Job, CheckSink]:
-    """The job, under way, in as many processes as its parallelism; the options of `work` come on top."""
+    """The job, under way; the options of `work` come on top."""
     env = rt.Environment(parallelism=work.parallelism)
     sink = BUILDS[work.work](env, work)
-    checkpointing, options = None, options or rt.Options()
+    checkpointing, options = None, options or rt.Options(placement="slots")
     if work.checkpoint_ms:
         every = f"{work.checkpoint_ms}ms"
         checkpointing = rt.Checkpointing(work.storage, interval=every, mode=work.mode)
@@ -250,7 +252,6 @@ def start(
         options=replace(
             options,
             buffer_timeout=f"{work.buffer_timeout_ms}ms",
-            placement="slots",
             limits=replace(options.limits, source_poll_s=_POLL_S),
         ),
     )
@@ -268,6 +269,7 @@ def main() -> None:
         trace=TRACED in sys.argv[1:],
         kernels="numpy" if NUMPY_ALONE in sys.argv[1:] else "auto",
         flush="on_demand" if ON_DEMAND in sys.argv[1:] else "timeout",
+        placement="subtask" if PROCESSES in sys.argv[1:] else "slots",
     )
     job, sink = start(work, options)
     result = job.wait()

@@ -16,10 +16,11 @@ from minirt.operators.common.base import Operator, OperatorContext
 def alone(
     spec: OperatorSpec,
     *keys: str,
+    by: KeySelector | None = None,
     emit: Callable[[Batch], None] = lambda batch: None,
     clock: Callable[[], float] = time.perf_counter,
 ) -> Operator:
-    """The operator, open, of records that are keyed by these columns at each input."""
+    """The operator, open, of records that are keyed by these columns at each input, or as `by` says."""
     ctx = OperatorContext(
         label=spec.kind,
         uid=spec.kind,
@@ -32,7 +33,7 @@ def alone(
         emit=emit,
         side=lambda tag: lambda batch: None,
         monotonic=clock,
-        keys=(KeySelector(keys),) * spec.inputs,
+        keys=(by or KeySelector(keys),) * spec.inputs,
     )
     operator = spec.build(ctx)
     operator.open()

@@ -105,6 +105,11 @@ PEERS: Mapping[str, System] = {
         ),
         replace(
             MINIRT,
+            name="minirt-processes",
+            command=(*MINIRT.command, "placement=subtask"),
+        ),
+        replace(
+            MINIRT,
             name="minirt-long-queues",
             command=(*MINIRT.command, "row_queues=long"),
             works=_works("keyed-sum-rows", "latency"),

@@ -33,7 +33,21 @@ def _one(work: str, records: int, **settings: Any) -> Case:
 _PERCENTILES = {"p50_ms": 0.5, "p99_ms": 0.99, "p999_ms": 0.999}
 
 _SUM = Work("keyed-sum", 50_000_000)
-_LATENCY = Work("latency", 500_000, records_per_s=50_000)
+_LATENCY_S = 10
+"""How long a run at a given pace takes."""
+
+
+def _paced(records_per_s: int, buffer_timeout_ms: int) -> tuple[str, Work]:
+    """A variant, with its name."""
+    work = Work("latency", _LATENCY_S * records_per_s, records_per_s=records_per_s)
+    name = f"{records_per_s:,}/s, buffer timeout {buffer_timeout_ms} ms"
+    return name, replace(work, buffer_timeout_ms=buffer_timeout_ms)
+
+
+def _wide(work: Work) -> Case:
+    """The same work at one parallelism after the other."""
+    return Case({f"parallelism {n}": replace(work, parallelism=n) for n in (1, 2, 4, 8, 16)})
+
 
 CASES: Mapping[str, Case] = {
     "keyed-sum-columns": _one("keyed-sum", 50_000_000),
@@ -45,14 +59,10 @@ CASES: Mapping[str, Case] = {
     "tumbling-count": _one("tumbling-count", 50_000_000),
     "interval-join": _one("interval-join", 20_000_000, keys=1_000_000),
     "array-updates": _one("keyed-sum", 20_000_000, keys=5_000_000),
-    "latency": Case(
-        {
-            "buffer timeout 5 ms": replace(_LATENCY, buffer_timeout_ms=5),
-            "buffer timeout 1 ms": replace(_LATENCY, buffer_timeout_ms=1),
-        }
-    ),
+    "latency": Case(dict(_paced(pace, ms) for pace in (50_000, 1_000) for ms in (5, 1, 0))),
     "checkpoint-cost": Case({"every second": _SUM, "none": replace(_SUM, checkpoint_ms=0)}),
-    "scaling": Case({"parallelism 2": _SUM, "parallelism 1": replace(_SUM, parallelism=1)}),
+    "scaling": _wide(_SUM),
+    "scaling-rows": _wide(Work("keyed-sum-rows", 10_000_000)),
 }
 
 
