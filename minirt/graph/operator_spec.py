@@ -162,7 +162,7 @@ class OperatorSpec(ABC):
         """
         return None
 
-    def reads(self, key: KeySelector, tags: Set[str]) -> Set[str] | None:
+    def columns_read(self, key: KeySelector, tags: Set[str]) -> Set[str] | None:
         """The columns that it looks at, of records that come to its only input by this key; None for all.
 
         Senders leave the others out. `tags` are those of the side outputs that somebody takes.

@@ -19,7 +19,7 @@ from minirt.operators.common.aggregation import (
     CHUNK_KEYS,
     aggregated_schema,
     check_aggregates,
-    columns_read,
+    inputs_of,
     outputs,
     own_groups,
 )
@@ -87,8 +87,8 @@ class AggregateSpec(OperatorSpec):
             return None
         return AggregatesFilling(site.label, site.keys, self.aggregates, output, self.emit == "end")
 
-    def reads(self, key: KeySelector, tags: Set[str]) -> Set[str] | None:
-        return columns_read(key, self.aggregates)
+    def columns_read(self, key: KeySelector, tags: Set[str]) -> Set[str] | None:
+        return inputs_of(key, self.aggregates)
 
     def build(self, ctx: OperatorContext) -> Operator:
         if self.ttl_ms is None:

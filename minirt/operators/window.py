@@ -12,7 +12,7 @@ from minirt.aggregates import Aggregate
 from minirt.errors import ConfigurationError
 from minirt.graph.keys import KeySelector
 from minirt.graph.operator_spec import Form, OperatorSpec, Site, StateDealing
-from minirt.operators.common.aggregation import aggregated_schema, check_aggregates, columns_read
+from minirt.operators.common.aggregation import aggregated_schema, check_aggregates, inputs_of
 from minirt.operators.common.base import Operator, OperatorContext
 from minirt.operators.windows import frame_of
 from minirt.operators.windows.outlet import LATE_TAG, PANE, WINDOW_TIME, Task
@@ -81,9 +81,9 @@ class WindowSpec(OperatorSpec):
             results = results.insert(place, pa.field(name, WINDOW_TIME))
         return results
 
-    def reads(self, key: KeySelector, tags: Set[str]) -> Set[str] | None:
+    def columns_read(self, key: KeySelector, tags: Set[str]) -> Set[str] | None:
         """Late records leave whole, if anybody takes them."""
-        return None if LATE_TAG in tags else columns_read(key, self.aggregates)
+        return None if LATE_TAG in tags else inputs_of(key, self.aggregates)
 
     def build(self, ctx: OperatorContext) -> Operator:
         return frame_of(self.window)(ctx, self.task)

@@ -80,7 +80,7 @@ class KeyIndex:
 
     def reserve(self, count: int) -> None:
         """There will be so many keys soon: have the table be made once for all of them."""
-        if count > self._expected:
+        if count > max(self._expected, self._count):
             self._expected = count
             self._make_room(count - self._count)
             for column in self._columns:

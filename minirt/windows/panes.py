@@ -131,6 +131,10 @@ class Tumbling(PanedWindow):
     def every_ms(self) -> int:  # type: ignore[override]
         return self.size_ms
 
+    @property
+    def pane_ms(self) -> int:
+        return self.size_ms
+
 
 @dataclass(frozen=True, slots=True, init=False)
 class Sliding(PanedWindow):

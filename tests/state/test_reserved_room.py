@@ -33,14 +33,19 @@ def test_an_index_takes_as_many_keys_as_were_foretold_without_growing() -> None:
     assert len(index) == KEYS
 
 
-@given(st.lists(st.lists(st.integers(0, 30), max_size=12), max_size=8), st.integers(0, 40))
+@given(
+    st.lists(st.lists(st.integers(0, 30), max_size=12), max_size=8),
+    st.integers(0, 40),
+    st.integers(0, 3),
+)
 def test_keys_have_the_same_slots_however_many_were_foretold(
-    batches: list[list[int]], foretold: int
+    batches: list[list[int]], foretold: int, begins: int
 ) -> None:
-    """Also keys that come again, and more of them than that."""
+    """Also keys that come again, and more of them than that, and where it was known late."""
     index, other = KeyIndex([pa.int64()]), KeyIndex([pa.int64()])
-    index.reserve(foretold)
-    for batch in batches:
+    for number, batch in enumerate(batches):
+        if number == begins:
+            index.reserve(foretold)
         keys = [pa.array(batch, pa.int64())]
         slots = index.slots(keys, hash_columns(keys))
         assert slots.tolist() == other.slots(keys, hash_columns(keys)).tolist()

@@ -22,7 +22,7 @@ CHUNK_KEYS = 16384
 """How many results are given out in one step."""
 
 
-def columns_read(key: KeySelector, aggregates: Sequence[Aggregate]) -> Set[str] | None:
+def inputs_of(key: KeySelector, aggregates: Sequence[Aggregate]) -> Set[str] | None:
     """The columns of the key and of what is aggregated; None for all, where a condition may need any."""
     if not key.columns or any(aggregate.where is not None for aggregate in aggregates):
         return None

@@ -110,7 +110,7 @@ class LinkOutput:
             frame_records = 1 + self._frame_bytes * gathered.records // (gathered.bytes + 1)
             for batch in gathered.take():
                 self._deal_columns(batch, frame_records)
-        for buffer in self._buffers:
+        for buffer in [*self._waiting]:
             buffer.flush()
 
     def flush_older_than(self, time: float) -> None:

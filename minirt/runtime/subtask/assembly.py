@@ -279,7 +279,7 @@ def _pruning(graph: ExecutionGraph, link: Link, reader: Vertex) -> Pruning | Non
         return None
     edges = (*graph.links, *graph.calls)
     tags = {edge.tag for edge in edges if edge.source_uid == head.uid and edge.tag is not None}
-    wanted = head.spec.reads(key, tags)
+    wanted = head.spec.columns_read(key, tags)
     return None if wanted is None else Pruning(wanted)
 
 
