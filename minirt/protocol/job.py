@@ -246,12 +246,12 @@ class JobProtocol:
     ) -> list[JobCommand]:
         error = event.error
         failure = failed_by(error, GenerationFailureReason.WORKER_FAILED)
+        if isinstance(error, RESTARTS_NEVER):
+            return self._end_failed(failure, now)
         running, back = self._status is JobStatus.RUNNING, self.comebacks
         if running and (alone := back.on_failed(event, failure, checkpoints, now)):
             self._workers.on_gone(event.worker)
             return alone
-        if isinstance(error, RESTARTS_NEVER):
-            return self._end_failed(failure, now)
         damaged = None if self._restored in self._damaged else self._restored
         if isinstance(error, CorruptCheckpointError) and damaged is not None:
             return self._choose_again(damaged, error, now)

@@ -9,7 +9,7 @@ from random import Random
 
 import pytest
 
-from minirt.errors import WorkerLostError
+from minirt.errors import BadRecordError, WorkerLostError
 from minirt.modes import MODES
 from minirt.modes.uncoordinated import Uncoordinated
 from minirt.protocol.barriers import Barrier
@@ -231,6 +231,12 @@ def test_otherwise_the_whole_job_restarts(before: Callable[[Job], None]) -> None
 def test_only_a_worker_that_has_ended_and_sends_to_nobody_comes_back(event: WorkerFailed) -> None:
     job = on_the_line()
     assert_whole(job, event)
+
+
+def test_one_that_would_meet_its_record_again_does_not_come_back() -> None:
+    job = on_the_line()
+    job.tell(WorkerFailed(1, BadRecordError("no JSON"), SINK_WORKER), 20.0)
+    assert job.protocol.status is JobStatus.FAILED
 
 
 def test_a_generation_with_restored_watermarks_restarts_as_a_whole() -> None:
