@@ -26,7 +26,7 @@ def test_commits_are_timed(case: str, tmp_path: Path) -> None:
     assert row["all_files_ms"]["p50"] > 0
 
 
-@pytest.mark.parametrize("case", ["json-lines", "json-lines-read"])
+@pytest.mark.parametrize("case", ["json-lines", "json-lines-read", "json-lines-read-short"])
 def test_lines_of_json_are_timed(case: str, tmp_path: Path) -> None:
     report = tmp_path / "report.json"
     command = [sys.executable, "-m", "benchmarks.connectors", case]
