@@ -45,8 +45,8 @@ class JsonlSource(Source[Any]):
     `errors` ("side_output").
 
     With `schema` each line must be an object, and what is read are columns of that schema, which takes less
-    time, above all of short records: fields that it does not name are left out, and missing ones are null. A
-    line whose values do not fit counts as one that is no JSON.
+    time, above all of short records: fields that it does not name are left out, and missing ones are null.
+    A line whose values do not fit counts as one that is no JSON.
 
     With `watch`, a duration, the source never ends: it looks that often for files that were added to the
     folder `path`, and reads each once, compressed ones too. A file must come whole: write it under a name
