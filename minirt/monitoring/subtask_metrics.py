@@ -99,9 +99,8 @@ class TimeAccount:
         self._since = now
 
     def turn_to(self, activity: Activity, now: float) -> None:
-        if activity is not self._activity:
-            self.settle(now)
-            self._activity = activity
+        self.settle(now)
+        self._activity = activity
 
     def settle(self, now: float) -> None:
         """Count the time until now, in the middle of whatever the subtask does."""

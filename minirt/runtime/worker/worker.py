@@ -230,10 +230,11 @@ class Worker:
         self._on_control()  # What has come along with the assignment makes its socket readable no more.
         with self._long_calls.watched():
             while not self._stopping:
-                can_work = [self._note_wait(subtask) for subtask in self.subtasks]
+                for subtask in self.subtasks:
+                    self._note_wait(subtask)
                 # What the last slice has emitted may be work for others here: so it goes before the wait.
                 self._wiring.move_frames()
-                self._serve(0.0 if any(can_work) else self._patience_s())
+                self._serve(self._patience_s())
                 self._take_turns(self.subtasks)
         for subtask in self.subtasks:
             subtask.close()
@@ -301,12 +302,11 @@ class Worker:
         if self._working:  # Else it is done with the next turn.
             self._note_wait(subtask)
 
-    def _note_wait(self, subtask: Subtask) -> bool:
-        """What its time counts as until it works, or this is looked at again; whether it can work now."""
-        held, full, has_input = subtask.input.held_by_drift, subtask.outputs.full, subtask.has_input
-        waits = Activity.of_wait(has_input=has_input, full=full, held_by_drift=held)
+    def _note_wait(self, subtask: Subtask) -> None:
+        """What its time counts as until it works, or until this is looked at again."""
+        held, full = subtask.input.held_by_drift, subtask.outputs.full
+        waits = Activity.of_wait(has_input=subtask.has_input, full=full, held_by_drift=held)
         self._time[subtask.id].turn_to(waits, time.perf_counter())
-        return has_input and not full
 
     def _make_room(self, id: SubtaskId, channel: OutputChannel) -> None:
         """Inside one record that emits more than memory has room for: send what the receivers take.
