@@ -21,7 +21,6 @@ import pyarrow as pa
 import minirt as rt
 from benchmarks.measure import milliseconds, print_rows
 from minirt.kernels.choice import AUTO, choose_kernels
-from minirt.protocol.checkpoint_paths import CheckpointPaths
 from minirt.protocol.manifest import ManifestKey, Reference, SnapshotRef
 from minirt.state.array_table import ArrayTable
 from minirt.state.sections import section_bytes
@@ -69,8 +68,7 @@ def write(table: ArrayTable, storage: CheckpointStorage, number: int) -> tuple[S
     section = table.snapshot()
     sync_s = time.perf_counter() - began
     assert section is not None
-    paths = sorted(table.builds_on(), key=CheckpointPaths.age_of)
-    references = [Reference(path, ("table",)) for path in paths]
+    references = [Reference(path, ("table",)) for path in sorted(table.builds_on())]
     stored = {"table": section_bytes(section)}
     ref = storage.write_snapshot(number, 1, 0, 0, stored, references)
     assert ref.path is not None

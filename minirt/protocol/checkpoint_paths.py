@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from minirt.errors import CorruptCheckpointError, ProtocolError
+from minirt.errors import CorruptCheckpointError
 from minirt.protocol.manifest import GenerationClaim, ManifestKey
 from minirt.protocol.part_paths import file_of
 
@@ -92,14 +92,6 @@ class CheckpointPaths:
     def parse_file(path: str) -> ManifestKey | None:
         """The checkpoint whose folder the file is in."""
         return _key(CheckpointPaths._FILE.fullmatch(path))
-
-    @staticmethod
-    def age_of(path: str) -> ManifestKey:
-        """For sorting files of checkpoints, the oldest first."""
-        key = CheckpointPaths.parse_file(path)
-        if key is None:
-            raise ProtocolError(f"{path} belongs to no checkpoint")
-        return key
 
     @staticmethod
     def parse_entries(path: str) -> tuple[int, int] | None:

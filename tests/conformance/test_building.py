@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from examples.lazy_mode import Lazy
 from minirt.modes import MODES
 from minirt.runtime.subtask.checkpointing import SubtaskCheckpoints
 from minirt.state import segments
@@ -54,6 +55,12 @@ def test_state_that_builds_on_older_snapshots_passes_in_every_mode(
             break
     assert built_on
     assert least == segments.STRETCH_MIN
+
+
+def test_parts_with_barriers_between_local_snapshots_are_built_on_in_their_order() -> None:
+    """The ids of local snapshots are above those of checkpoints, also where they are older."""
+    for seed in (10, *range(campaigns.sampled(4))):
+        assert run_case(Case(building_plan(Random(f"building {seed}")), seed), Lazy()).wrong == []
 
 
 def test_some_of_the_random_jobs_are_such() -> None:

@@ -88,9 +88,7 @@ def stored_in_files(storage: CheckpointStorage, state: Dicts | Arrays) -> Manife
     for step in range(1, 7):
         state.change(step)
         sections, paths = state.snapshot()
-        references = [
-            Reference(path, (SECTION,)) for path in sorted(paths, key=CheckpointPaths.age_of)
-        ]
+        references = [Reference(path, (SECTION,)) for path in sorted(paths)]
         refs.append(storage.write_snapshot(step, 1, 1, 2, sections, references))
         assert refs[-1].path is not None
         state.on_stored(refs[-1].path)

@@ -10,7 +10,6 @@ from minirt.errors import UnsupportedValueError
 from minirt.io.base import Prepared
 from minirt.monitoring.logs import logger_of
 from minirt.operators.common.base import Member, end_error, opening_error
-from minirt.protocol.checkpoint_paths import CheckpointPaths
 from minirt.protocol.manifest import Reference
 from minirt.state.sections import Section
 from minirt.state.stored import UID_SEPARATOR
@@ -23,6 +22,10 @@ class Members:
 
     def __init__(self, members: Sequence[Member]) -> None:
         self._members = members
+        self._places: dict[str, int] = {}
+        """By file that a snapshot may build on: its place among all that were stored. Names do not tell it:
+        ids of local snapshots are above those of all checkpoints."""
+        self._files = 0
 
     def open(self) -> None:
         """Open from the end, so that nobody emits into an operator that is not yet open."""
@@ -56,15 +59,23 @@ class Members:
                 for path in paths:
                     own = sections.setdefault(path, [])
                     own.append(f"{member.ctx.uid}{UID_SEPARATOR}{name}")
+        self._places = {path: self._places[path] for path in sections}
         return tuple(
             Reference(path, tuple(sections[path]))
-            for path in sorted(sections, key=CheckpointPaths.age_of)
+            for path in sorted(sections, key=self._places.__getitem__)
         )
 
     def on_stored(self, path: str) -> None:
         """The last snapshot is in this file."""
+        self._note(path)
         for member in self._members:
             member.on_stored(path)
+
+    def _note(self, path: str) -> None:
+        """The file is the newest, unless it is known."""
+        if path not in self._places:
+            self._places[path] = self._files
+            self._files += 1
 
     def release(self) -> None:
         """What sinks hold back is to be part of the next `prepare`."""
@@ -79,10 +90,12 @@ class Members:
     def restore(
         self, uid: str, sections: Mapping[str, bytes], *, exact: bool, path: str | None
     ) -> None:
-        """Give an operator what an old snapshot holds of it.
+        """Give an operator what an old snapshot holds of it. The oldest files come first.
 
         `path` is the file that later snapshots may refer to for just this, None if there is none.
         """
+        if path is not None:
+            self._note(path)
         prefix = uid + UID_SEPARATOR
         own = {
             name[len(prefix) :]: data for name, data in sections.items() if name.startswith(prefix)
