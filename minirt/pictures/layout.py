@@ -337,7 +337,8 @@ def _line(
     out = channel.captured_out_bytes
     overtook = f", past {size(out)}" if out else ""
     on_path = any(
-        step.kind == "output queue" and (step.lane, step.sender) == (place, channel.sender)
+        step.kind in ("output queue", "last mark")
+        and (step.lane, step.sender) == (place, channel.sender)
         for step in path
     )
     to_y = BAR_HEIGHT / 2 if row is None else BAR_HEIGHT + (row + 0.5) * ROW_HEIGHT

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from html import escape
 from importlib.resources import files
+from textwrap import wrap
 
 from minirt.pictures.critical_path import critical_path
 from minirt.pictures.layout import (
@@ -34,12 +35,14 @@ LEGEND = (
 )
 LEGEND_OF_LINE = (
     ("sync", "local snapshot"),
-    ("waiting", "waits for its line"),
+    ("waiting", "waits"),
     ("capture", "data in transit"),
     ("async", "what is in transit is stored"),
     ("path", "critical path"),
 )
 """Of a checkpoint that is made of local snapshots."""
+_LINE_MAX, _LINE_HEIGHT = 165, 18
+"""Characters of a line of the verdict, and pixels from one to the next."""
 _LABEL_MAX = 30
 """Characters of a lane's name, so that it ends ahead of the plot, in bold as well."""
 
@@ -52,8 +55,9 @@ def asset(name: str) -> str:
 def standalone(timeline: Timeline) -> str:
     """An SVG file: title, verdict, legend, and the lanes that matter."""
     layout = folded(lay_out(timeline))
-    head = 72
-    path = critical_path(timeline)
+    said = wrap(verdict(timeline, critical_path(timeline)), _LINE_MAX)
+    below = _LINE_HEIGHT * (len(said) - 1)
+    head = 72 + below
     return "\n".join(
         [
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {layout.width:g} '
@@ -62,8 +66,13 @@ def standalone(timeline: Timeline) -> str:
             f"<style>{asset('picture.css')}</style>",
             '<rect class="paper" width="100%" height="100%"/>',
             f'<text class="title" x="12" y="22">{escape(heading(timeline))}</text>',
-            f'<text x="12" y="42">{escape(verdict(timeline, path))}</text>',
+            *(
+                f'<text x="12" y="{42 + _LINE_HEIGHT * place}">{escape(line)}</text>'
+                for place, line in enumerate(said)
+            ),
+            f'<g transform="translate(0,{below})">',
             *_legend(legend_of([timeline])),
+            "</g>",
             f'<g transform="translate(0,{head})">',
             *_body(layout),
             "</g>",
@@ -185,7 +194,7 @@ def legend_of(timelines: Iterable[Timeline]) -> dict[str, str]:
     for drawn in timelines:
         for kind, words in LEGEND_OF_LINE if drawn.is_line else LEGEND:
             known = legend.setdefault(kind, words)
-            legend[kind] = known if words in known.split("; ") else f"{known}; {words}"
+            legend[kind] = known if words in known.split(" or ") else f"{known} or {words}"
     return legend
 
 

@@ -153,6 +153,7 @@ class TestLayout:
         assert not {"blocked", "queue"} & {area.kind for area in drawn.areas}
         marks = [(mark.from_lane, mark.to_lane, *mark.times[:2]) for mark in drawn.lines]
         assert marks == [(1, 2, 15, 24), (0, 2, 0, 5)]
+        assert [mark.on_path for mark in drawn.lines] == [True, False]
         assert lay_out(timeline(aligned())).begun_x is None
 
     @pytest.mark.parametrize("parallelism", [1, 3, 100])
@@ -231,7 +232,7 @@ class TestFiles:
         assert "A dot is a mark" in marks
         assert "channel blocked" in barriers
         assert "channel blocked" not in marks
-        assert "synchronous part; local snapshot" in both
+        assert "synchronous part or local snapshot" in both
 
     def test_a_page_of_two_hundred_subtasks_stays_small(self):
         assert len(page([timeline(wide(100))])) < 2_000_000
