@@ -156,5 +156,5 @@ class Paced(Uncoordinated):
 
 
 if __name__ == "__main__":
-    tally = check_mode(Paced(every_bytes=256), runs=15)
+    tally = check_mode(Paced(every_bytes=256), runs=8)
     print(f"{tally.runs} runs: {tally.lost} records lost, {tally.duplicated} duplicated")

@@ -71,7 +71,7 @@ PRINTED = {
         8 runs: 0 records lost, 0 duplicated
     """,
     "paced_mode": """
-        15 runs: 0 records lost, 0 duplicated
+        8 runs: 0 records lost, 0 duplicated
     """,
 }
 
