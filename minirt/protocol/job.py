@@ -19,13 +19,11 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 
 from minirt.errors import (
-    BadRecordError,
     ConfigurationError,
     CorruptCheckpointError,
     JobFailedError,
     SinkDataError,
     SupersededError,
-    UnsupportedValueError,
 )
 from minirt.protocol.checkpoint_settings import CheckpointSettings
 from minirt.protocol.checkpoints import CheckpointCoordinator
@@ -78,15 +76,13 @@ from minirt.protocol.reasons import (
 )
 from minirt.protocol.reports import CheckpointUnderWay
 from minirt.protocol.restart_commands import AnnounceRestart, ElementsHad, SubtaskCaughtUp
-from minirt.protocol.restarts import RestartPolicy
+from minirt.protocol.restarts import RESTARTS_NEVER, RestartPolicy
 from minirt.protocol.restore import vertex_entries
 from minirt.protocol.savepoints import Savepoints
 from minirt.protocol.slots import SlotsAwaited, SlotsCame, SlotsChanged
 from minirt.protocol.source_offsets import SourcesNotTold, SourcesTold
 from minirt.protocol.workers import Patience, Workers
 
-RESTARTS_NEVER = (BadRecordError, ConfigurationError, SinkDataError, UnsupportedValueError)
-"""Errors of a worker that the next generation would meet again."""
 COMMITS_NEVER = (ConfigurationError, JobFailedError, SinkDataError)
 """Errors of a commit that the next attempt would meet again."""
 _ANSWERS_OF_STORAGE = (

@@ -10,8 +10,16 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Literal, Protocol, get_args
 
-from minirt.errors import ConfigurationError
+from minirt.errors import (
+    BadRecordError,
+    ConfigurationError,
+    SinkDataError,
+    UnsupportedValueError,
+)
 from minirt.units import Duration, positive, seconds
+
+RESTARTS_NEVER = (BadRecordError, ConfigurationError, SinkDataError, UnsupportedValueError)
+"""Errors of a worker that the next start would meet again."""
 
 Scope = Literal["job", "subtask", "replay"]
 """What is started again after a failure: the whole job, or only the worker that is gone, if it can be.
