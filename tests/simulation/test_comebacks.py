@@ -136,7 +136,7 @@ def test_records_that_count_as_processed_once_they_were_taken(monkeypatch: Patch
 
     monkeypatch.setattr(CountedInput, "begin", begin)
     monkeypatch.setattr(CountedInput, "processed", lambda channel, records: None)
-    assert_noticed(LARGE_FRAMES, first=9)
+    assert_noticed(LARGE_FRAMES, first=27)
 
 
 def test_a_log_that_keeps_no_event_time(monkeypatch: Patch) -> None:

@@ -209,9 +209,9 @@ def test_a_source_offset_that_is_one_off(monkeypatch: Patch, error: int) -> None
     assert_noticed(counting, "no consistent cut")
 
 
-@pytest.mark.parametrize(("error", "consequence"), [(1, "lost"), (-1, "too many")])
+@pytest.mark.parametrize(("error", "consequence", "first"), [(1, "lost", 0), (-1, "too many", 8)])
 def test_a_source_offset_that_is_one_off_shows_in_the_output(
-    monkeypatch: Patch, error: int, consequence: str
+    monkeypatch: Patch, error: int, consequence: str, first: int
 ) -> None:
     to_plain = SplitState.to_plain
 
@@ -221,9 +221,8 @@ def test_a_source_offset_that_is_one_off_shows_in_the_output(
         return plain
 
     monkeypatch.setattr(SplitState, "to_plain", shifted)
-    assert_noticed(
-        output_of_random_jobs, consequence, "timer", "clock", "numbers", "passed a record"
-    )
+    words = (consequence, "timer", "clock", "numbers", "passed a record")
+    assert_noticed(output_of_random_jobs, *words, first=first)
 
 
 def test_a_stale_generation_that_still_commits(monkeypatch: Patch) -> None:
