@@ -16,6 +16,7 @@ import minirt as rt
 from minirt.storage.store import ObjectStore
 from minirt.testing.sinks import check_sink
 from minirt_connectors.database import DatabaseSink
+from minirt_connectors.postgres import PostgresSink
 from tests.coordinators import check_two_coordinators
 from tests.jobs import named_rows, updated_rows
 from tests.postgres.results import ResultsContract, ResultsTrial, restarting
@@ -44,6 +45,22 @@ def test_of_two_coordinators_one_ends_with_an_error(
     server: Postgres, table: str, tmp_path: Path
 ) -> None:
     check_two_coordinators(ResultsTrial(server, sink_to), ObjectStore(str(tmp_path)))
+
+
+@pytest.mark.parametrize("first", ["database", "postgres"])
+def test_both_sinks_may_write_into_one_database(
+    first: str, server: Postgres, table: str, tmp_path: Path
+) -> None:
+    """They share its ledger, whichever of them has made it."""
+    sinks: dict[str, rt.Sink] = {
+        "database": sink_to(server),
+        "postgres": PostgresSink(server.uri, table),
+    }
+    for name in sorted(sinks, key=lambda name: name != first):
+        checkpointing = rt.Checkpointing(tmp_path / name, interval=0.2)
+        named_rows(sinks[name], 50, job=f"to-{name}").execute(checkpointing=checkpointing)
+    assert server.rows("SELECT count(*), count(DISTINCT id) FROM results") == [(100, 50)]
+    assert server.rows("SELECT count(*) FROM minirt_commits WHERE checkpoint_id > 0") == [(2,)]
 
 
 def run_while_the_server_crashes(server: Postgres, job: rt.Environment, folder: Path) -> None:

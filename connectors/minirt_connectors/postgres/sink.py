@@ -25,13 +25,21 @@ from minirt_connectors.postgres.tables import Table, check_columns, read_table
 
 LEDGER = "minirt_commits"
 
+_WRITTEN_AT = "at timestamptz NOT NULL DEFAULT now()"
 _CREATE_LEDGER = f"""
 CREATE TABLE IF NOT EXISTS {LEDGER} (
     sink text PRIMARY KEY,
     checkpoint_id bigint NOT NULL,
     generation bigint NOT NULL,
     written_by bigint NOT NULL,
-    at timestamptz NOT NULL DEFAULT now()
+    {_WRITTEN_AT}
+)"""
+_COMPLETE_LEDGER = f"ALTER TABLE {LEDGER} ADD COLUMN IF NOT EXISTS {_WRITTEN_AT}"
+"""A `DatabaseSink` in the same database makes a ledger without the time."""
+_LEDGER_STATE = f"""
+SELECT to_regclass('{LEDGER}') IS NULL, EXISTS (
+    SELECT FROM pg_attribute
+    WHERE attrelid = to_regclass('{LEDGER}') AND attname = 'at' AND NOT attisdropped
 )"""
 _CREATION_LOCK = 0x6D696E697274
 """Two jobs that create the ledger at once would meet in the catalogue of the server."""
@@ -148,10 +156,10 @@ class PostgresConnection(LedgerConnection):
         try:
             with server.errors(f"cannot create the table {LEDGER}"):
                 # Who may only write to the ledger may not even ask to create it.
-                [(missing,)] = rows(self._connection, f"SELECT to_regclass('{LEDGER}') IS NULL")
-                if missing:
+                [(missing, whole)] = rows(self._connection, _LEDGER_STATE)
+                if not whole:
                     rows(self._connection, f"SELECT pg_advisory_xact_lock({_CREATION_LOCK})::text")
-                    run(self._connection, _CREATE_LEDGER)
+                    run(self._connection, _CREATE_LEDGER if missing else _COMPLETE_LEDGER)
                 self._connection.commit()
         except MinirtError:
             self.close()
