@@ -43,7 +43,7 @@ class Program:
     def said(self) -> str:
         return self._errors.read_text()
 
-    def ends(self, timeout: float = 90) -> int:
+    def ends(self, timeout: float = 200) -> int:
         """The exit status. A test that fails shows what the program has said."""
         try:
             status = self.process.wait(timeout)
