@@ -46,8 +46,8 @@ class JobPackage:
     alone: frozenset[SubtaskId] = frozenset()
     """Those whose workers may come back alone; in a job of the uncoordinated family."""
     prunes: bool = False
-    """Whether senders leave out columns that their receiver does not look at. Not where checkpoints hold
-    records in flight: these must serve a job as well that was edited, and looks at others."""
+    """Whether senders leave out columns that their receiver does not look at. Not where the job's own
+    checkpoints hold records in flight: these must serve an edited job as well, which looks at others."""
 
     def load_graph(self) -> ExecutionGraph:
         graph: ExecutionGraph = pickle.loads(self.graph)

@@ -74,10 +74,7 @@ class CheckpointTracer:
             barrier.created_at,
             self._senders,
             tuple(events),
-            tuple(
-                ChannelReport(c.link, c.sender, c.receiver, c.side, c.bytes, c.records)
-                for c in captured
-            ),
+            reports_of(captured),
             left_out,
         )
 
