@@ -43,6 +43,8 @@ LONG_QUEUES = "row_queues=long"
 """Likewise: rows may fill queues as columns may."""
 PROCESSES = "placement=subtask"
 """Likewise: a process for each subtask."""
+WIDE = "workers=parallelism"
+"""Likewise: a process for each subtask of an operator, however few cores there are."""
 TRACED = "trace=true"
 """Likewise: what each checkpoint does is noted."""
 
@@ -270,6 +272,7 @@ def main() -> None:
         kernels="numpy" if NUMPY_ALONE in sys.argv[1:] else "auto",
         flush="on_demand" if ON_DEMAND in sys.argv[1:] else "timeout",
         placement="subtask" if PROCESSES in sys.argv[1:] else "slots",
+        workers=work.parallelism if WIDE in sys.argv[1:] else None,
     )
     job, sink = start(work, options)
     result = job.wait()

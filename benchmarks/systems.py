@@ -108,6 +108,7 @@ PEERS: Mapping[str, System] = {
             name="minirt-processes",
             command=(*MINIRT.command, "placement=subtask"),
         ),
+        replace(MINIRT, name="minirt-wide", command=(*MINIRT.command, "workers=parallelism")),
         replace(
             MINIRT,
             name="minirt-long-queues",

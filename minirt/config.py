@@ -136,7 +136,8 @@ class Options:
     placement: Literal["subtask", "slots"] = "subtask"
     """One worker process per subtask, or `workers` processes with one subtask of every operator each."""
     workers: int | None = None
-    """With placement "slots": how many worker processes at most; the highest parallelism by default."""
+    """With placement "slots": how many worker processes at most. By default, as many as the highest
+    parallelism; without a cluster, no more than this machine has cores."""
     transport: Literal["unix", "tcp"] = "unix"
     """How processes reach each other: Unix domain sockets, or TCP over the loopback address."""
     allow_pickle: bool = False

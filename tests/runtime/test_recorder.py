@@ -66,6 +66,20 @@ def test_more_workers_than_a_job_can_use_are_an_upper_bound(
     assert "2 workers instead of 3" in caplog.text
 
 
+@pytest.mark.parametrize(
+    ("cores", "workers", "placed"), [(2, None, 2), (8, None, 5), (2, 4, 4), (None, None, 5)]
+)
+def test_workers_that_subtasks_share_are_as_many_as_cores_unless_the_user_says_how_many(
+    cores: int | None, workers: int | None, placed: int
+) -> None:
+    env = Environment("j", parallelism=5)
+    env.source(SequenceSource(5, splits=5)).rebalance().sink(DiscardSink())
+    graph = build_execution_graph(env.graph())
+    placement = place(graph, Options(placement="slots", workers=workers), cores)
+    assert {*placement.values()} == {*range(placed)}
+    assert len({*place(graph, Options(), cores).values()}) == len(placement)
+
+
 def test_simulated_faults_are_no_news(caplog: pytest.LogCaptureFixture) -> None:
     env = Environment("j")
     env.source(SequenceSource(20)).sink(TransactionalSink())

@@ -58,7 +58,7 @@ from minirt.runtime.program.beside import (
 from minirt.runtime.program.comebacks import workers_alone
 from minirt.runtime.program.job import Job, JobResult, Recorder, job_result
 from minirt.runtime.program.savepoint_desk import SavepointDesk
-from minirt.runtime.program.shapes import Shapes, place, reactive_settings
+from minirt.runtime.program.shapes import Shapes, place, reactive_settings, usable_cores
 from minirt.runtime.program.signals import SignalWatch, launching
 from minirt.storage.checkpoints import CheckpointStorage
 from minirt.storage.store import ObjectStore
@@ -249,7 +249,7 @@ class _Parts:
         check_edges(mode, execution.topology)
         modes = {**MODES, mode.name: mode}
         local = local_snapshots(mode, checkpointing)
-        placement = place(execution, options)
+        placement = place(execution, options, None if settings.cluster else usable_cores())
         alone = workers_alone(execution, placement, settings, mode)
         pickled = pickled_graph(execution)
         reactive = reactive_settings(graph, settings)

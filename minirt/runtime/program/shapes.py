@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 
 from minirt.config import Options
@@ -23,12 +24,18 @@ from minirt.units import seconds
 logger = logger_of("job")
 
 
-def place(graph: ExecutionGraph, options: Options) -> dict[SubtaskId, int]:
-    """Which worker runs which subtask."""
+def place(
+    graph: ExecutionGraph, options: Options, cores: int | None = None
+) -> dict[SubtaskId, int]:
+    """Which worker runs which subtask.
+
+    `cores` is how many there are if all workers run on this machine: where subtasks share workers, more of
+    these would only send more records between processes.
+    """
     if options.placement == "subtask":
         return {id: worker for worker, id in enumerate(graph.subtasks())}
     widest = max(vertex.parallelism for vertex in graph.vertices)
-    workers = min(options.workers or widest, widest)
+    workers = min(options.workers or cores or widest, widest)
     if options.workers is not None and workers < options.workers:
         logger.warning(
             "job %r has %s instead of %d: its highest parallelism is %d",
@@ -38,6 +45,13 @@ def place(graph: ExecutionGraph, options: Options) -> dict[SubtaskId, int]:
             widest,
         )
     return {id: id.index % workers for id in graph.subtasks()}
+
+
+def usable_cores() -> int:
+    """How many cores of this machine this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 class Shapes:
