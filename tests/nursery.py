@@ -40,6 +40,9 @@ COMMAND_BYTES = 2048
 
 _UP_S_MAX = 60.0
 _PR_SET_CHILD_SUBREAPER = 36
+_CLONE_NEWNET = 0x40000000
+_WITHIN = ["ip", "netns", "exec"]
+"""Has what follows, the name of a network namespace and a command, replace it there."""
 _AT_START = ("PYTHON", "LC_", "LANG", "LD_", "ARROW_", "NUMBA_", "OMP_", "OPENBLAS_", "MALLOC_")
 """Variables that an interpreter or a library reads when it starts; their names begin so."""
 _LOADED = (
@@ -76,13 +79,17 @@ class Start:
     environ: dict[bytes, bytes]
     group: int | None
     """The process group; None for a session of its own."""
+    namespace: str | None
+    """The network namespace; None for that of the test."""
 
     @staticmethod
     def of(call: Sequence[Any]) -> Start | None:
         """What `subprocess` is about to start; None if only a fresh interpreter will do."""
         arguments, _, close_fds, kept, folder, environ = call[:6]
         session, group, *users, umask, prepare = call[15:22]
-        words = [os.fsdecode(word) for word in arguments]
+        words, namespace = [os.fsdecode(word) for word in arguments], None
+        if words[:3] == _WITHIN and len(words) > 4:
+            namespace, words = words[3], words[4:]
         folder = os.getcwd() if folder is None else os.path.abspath(os.fsdecode(folder))
         given = dict(os.environb if environ is None else (one.split(b"=", 1) for one in environ))
         if words[0] != sys.executable or not _is_plain(words[1:], folder):
@@ -92,7 +99,7 @@ class Start:
         if not os.path.isdir(folder) or _read_at_start(given) != _read_at_start(os.environb):
             return None
         own = group if group > 0 else 0 if group == 0 else os.getpgrp()
-        return Start(words, folder, given, None if session else own)
+        return Start(words, folder, given, None if session else own, namespace)
 
 
 def _is_plain(words: list[str], folder: str) -> bool:
@@ -279,6 +286,8 @@ def _become(start: Start, files: list[int], paths: list[str]) -> CodeType:
         os.setsid()
     else:
         os.setpgid(0, start.group)
+    if start.namespace is not None:
+        _enter(start.namespace)
     os.chdir(start.folder)
     os.environb.clear()
     os.environb.update(start.environ)
@@ -295,6 +304,13 @@ def _become(start: Start, files: list[int], paths: list[str]) -> CodeType:
     os.write(tells, b"%d" % os.getpid())  # By now its process group can be killed.
     os.close(tells)
     return program
+
+
+def _enter(namespace: str) -> None:
+    there = os.open(f"/var/run/netns/{namespace}", os.O_RDONLY)
+    if ctypes.CDLL(None, use_errno=True).setns(there, _CLONE_NEWNET):
+        raise OSError(ctypes.get_errno(), f"cannot enter the network namespace {namespace}")
+    os.close(there)
 
 
 def _open_streams() -> None:

@@ -149,9 +149,9 @@ def test_a_module_that_cannot_be_imported_shows_its_own_error(monkeypatch) -> No
 
 
 def test_processes_find_a_mode_in_the_current_folder(folder: Path) -> None:
-    arguments = ["conformance", "own_modes:Own", "--runs", "10", "--jobs", "2", "--json"]
+    arguments = ["conformance", "own_modes:Own", "--runs", "4", "--jobs", "2", "--json"]
     ran = subprocess.run(
         [sys.executable, "-m", "minirt", *arguments], cwd=folder, capture_output=True, text=True
     )
     assert ran.returncode == 0, ran.stderr
-    assert json.loads(ran.stdout)["runs"] == 10
+    assert json.loads(ran.stdout)["runs"] == 4

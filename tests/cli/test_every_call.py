@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import os
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -71,8 +72,19 @@ EVERY_OPTION = [
 ]
 
 
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A checkpoint of a job."""
+    folder = tmp_path_factory.mktemp("stored")
+    env = rt.Environment("sums")
+    numbers = env.source(rt.SequenceSource(5), uid="numbers").key_by(lambda n: n % 2)
+    numbers.reduce(max, uid="total").sink(rt.JsonlSink(folder / "out"), uid="out")
+    env.execute(runner="inline", checkpointing=rt.Checkpointing(folder / "stored"))
+    return folder / "stored"
+
+
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stored: Path) -> Iterator[Path]:
     """Where a job lies and has stored a checkpoint; no job runs."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "run"))
@@ -80,10 +92,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     # On a busy machine, a job may prepare for so long that a line of progress comes before the error.
     monkeypatch.setattr(live_line, "_PIPE_EVERY_S", float("inf"))
     (tmp_path / "job.py").write_text(JOB)
-    env = rt.Environment("sums")
-    numbers = env.source(rt.SequenceSource(5), uid="numbers").key_by(lambda n: n % 2)
-    numbers.reduce(max, uid="total").sink(rt.JsonlSink("out"), uid="out")
-    env.execute(runner="inline", checkpointing=rt.Checkpointing("stored"))
+    shutil.copytree(stored, tmp_path / "stored")
     yield tmp_path
     sys.modules.pop("__minirt_job__", None)
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import subprocess
-
 import pytest
 
-from tests.docs.blocks import ROOT, blocks, environment, promised_output, run_python
+from tests.docs.blocks import ROOT, blocks, promised_output, run_python
+from tests.docs.shell import run_commands
 
 PAGE = ROOT / "docs" / "inspecting.md"
 
@@ -16,14 +15,7 @@ def test_programs_and_commands_do_what_the_page_says(tmp_path):
     first, second = blocks(PAGE, "python")
     [commands] = blocks(PAGE, "bash")
     run_python(first, tmp_path)
-    ran = subprocess.run(
-        ["bash", "-c", f"set -e\n{commands}"],
-        cwd=tmp_path,
-        env=environment(),
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
+    ran = run_commands(commands, tmp_path, options="-ec")
     assert (ran.returncode, ran.stderr) == (0, ""), ran.stderr
     assert "wrote 10 rows to sums.parquet" in ran.stdout
     assert "deleted checkpoint" in ran.stdout

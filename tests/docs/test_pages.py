@@ -14,6 +14,7 @@ import pytest
 from docs.blocks import with_blocks
 from minirt.settings import load_settings
 from tests.docs.blocks import ROOT, blocks, environment, promised_output, run_python
+from tests.docs.shell import run_commands
 from tests.naming import files_that, trees
 
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
@@ -48,9 +49,7 @@ def test_the_commands_of_the_command_line_work_one_after_another(tmp_path):
     [program] = blocks(ROOT / "docs/command-line.md", "python")
     commands = "\n".join(blocks(ROOT / "docs/command-line.md", "bash"))
     run_python(program, tmp_path)
-    ran = subprocess.run(
-        ["bash", "-ec", commands], cwd=tmp_path, env=environment(), capture_output=True, text=True
-    )
+    ran = run_commands(commands, tmp_path, options="-ec")
     assert ran.returncode == 0, ran.stderr
     assert (ran.stdout + ran.stderr).count("job 'sums' finished") == 5
     assert "goes on from there at another parallelism" in ran.stderr

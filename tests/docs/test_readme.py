@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
 import tomllib
 from pathlib import Path
 
@@ -14,10 +13,10 @@ from minirt.cli import app
 from tests.docs.blocks import (
     ROOT,
     blocks,
-    environment,
     run_python,
     sleeping_until_checkpoints,
 )
+from tests.docs.shell import run_commands
 
 README = ROOT / "README.md"
 
@@ -27,14 +26,7 @@ def test_the_first_job_survives_what_the_readme_does_to_it(tmp_path):
     _, program = blocks(README, "python")
     [commands] = blocks(README, "bash")
     (tmp_path / "first_job.py").write_text(program)
-    ran = subprocess.run(
-        ["bash", "-c", sleeping_until_checkpoints("totals") + commands],
-        cwd=tmp_path,
-        env=environment(),
-        capture_output=True,
-        text=True,
-        timeout=200,
-    )
+    ran = run_commands(sleeping_until_checkpoints("totals") + commands, tmp_path)
     assert ran.returncode == 0, ran.stderr
     *said, count = ran.stdout.splitlines()
     assert re.fullmatch(r"finished after \d+ checkpoints", said[-1])

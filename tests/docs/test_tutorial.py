@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
 from codeop import compile_command
 
 import pytest
@@ -11,11 +10,11 @@ import pytest
 from tests.docs.blocks import (
     ROOT,
     blocks,
-    environment,
     promised_output,
     run_python,
     sleeping_until_checkpoints,
 )
+from tests.docs.shell import run_commands
 
 PAGE = ROOT / "docs/tutorial.md"
 SAID = r"WARNING minirt.job: job 'shop' restarts in 0.05 s: worker \d \(process \d+: "
@@ -45,14 +44,7 @@ def test_the_job_survives_and_the_commands_show_what_the_page_says(tmp_path):
     assert typed.count("stormy 30") == 2
     # A slow machine has to be killed twice before the job is over.
     commands = sleeping_until_checkpoints("stormy", 1) + typed.replace("stormy 30", "stormy 15")
-    ran = subprocess.run(
-        ["bash", "-c", commands],
-        cwd=tmp_path,
-        env=environment(),
-        capture_output=True,
-        text=True,
-        timeout=280,
-    )
+    ran = run_commands(commands, tmp_path)
     assert ran.returncode == 0, ran.stdout + ran.stderr
     said = ran.stdout.splitlines()
     assert (

@@ -13,15 +13,17 @@ import pytest
 needs_proc = pytest.mark.skipif(not Path("/proc/self").exists(), reason="looks into /proc")
 
 _TEMPLATE = "minirt.runtime.worker.template"
-_PAUSE_S, _PAUSE_S_MAX = 0.005, 0.2
+_PAUSE_S, _PAUSE_S_MAX = 0.005, 0.3
 
 
 def wait_until(condition: Callable[[], bool], what: str, timeout: float = 30.0) -> None:
     """Fails the test if the condition does not come true.
 
-    Asking takes a fifth of the time at most: who waits leaves the cores to those that it waits for.
+    Asking takes a tenth of the time at most, and comes late by a fiftieth of the wait: who waits leaves the
+    cores to those that it waits for.
     """
-    deadline = time.monotonic() + timeout
+    began_at = time.monotonic()
+    deadline = began_at + timeout
     while True:
         asked_at = time.monotonic()
         if condition():
@@ -29,7 +31,8 @@ def wait_until(condition: Callable[[], bool], what: str, timeout: float = 30.0) 
         answered_at = time.monotonic()
         if answered_at > deadline:
             pytest.fail(f"waited {timeout:g} s in vain: {what}")
-        time.sleep(min(_PAUSE_S_MAX, max(_PAUSE_S, 4 * (answered_at - asked_at))))
+        pause_s = max(_PAUSE_S, 9 * (answered_at - asked_at), (answered_at - began_at) / 50)
+        time.sleep(min(_PAUSE_S_MAX, pause_s))
 
 
 def templates(coordinator: int | None = None) -> list[int]:
