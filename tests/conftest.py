@@ -26,8 +26,6 @@ pytest.register_assert_rewrite("tests.contracts")
 # Else each process that a test starts compiles all of minirt.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
-spark_classes.use()
-
 # The fixtures that property tests use are folders and objects without state.
 _COMMON: dict[str, Any] = {
     "deadline": None,
@@ -75,12 +73,25 @@ def cold_starts() -> Iterator[None]:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """What is marked as soak takes long, and is like what stays: `make soak` runs it."""
+    """What is marked as soak takes long, and is like what stays: `make soak` runs it.
+
+    Those with Spark come last: by then another part has written down its classes.
+    """
+    items.sort(key=_needs_spark)
     if FACTOR > 1 or "::" in " ".join(config.args):  # Who names a test wants it.
         return
     left = [item for item in items if item.get_closest_marker("soak")]
     config.hook.pytest_deselected(items=left)
     items[:] = [item for item in items if item not in left]
+
+
+def _needs_spark(item: pytest.Item) -> bool:
+    return item.get_closest_marker("spark") is not None
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    if _needs_spark(item):
+        spark_classes.use()
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

@@ -1,7 +1,8 @@
 """One file with the classes of Spark, from which JVMs that tests start have them in half the time.
 
-`python -m tests.spark_classes` makes it; `make test` does so where it is missing, beside the tests. Parts
-that begin before it is there go without, and so does a JVM if another Java made it, or of other jars.
+`python -m tests.spark_classes` makes it; `make test` does so where it is missing, beside the tests. Tests
+that begin before it is there go without, so tests with Spark are the last ones of a part; and so does a JVM
+if another Java made it, or of other jars.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ _END_S = 600
 
 
 def use() -> None:
-    """From now on, Spark that starts here or in a program begun here loads classes from the file, if any.
+    """From now on, Spark that starts here or in a program begun here loads classes from the file, if it is
+    there.
 
     A JVM that is given a file and finds none goes without the one that Java brings, too.
     """
@@ -72,7 +74,8 @@ def _use(session: SparkSession, folder: str) -> None:
 
 
 def _arguments(option: str) -> str:
-    return f'--conf "spark.driver.defaultJavaOptions={option} {_QUIET}" pyspark-shell'
+    options = f"defaultJavaOptions={option} {_QUIET}"
+    return f'--conf "spark.driver.{options}" --conf "spark.executor.{options}" pyspark-shell'
 
 
 if __name__ == "__main__":

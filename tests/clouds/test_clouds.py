@@ -44,7 +44,7 @@ def test_a_job_whose_worker_is_killed_puts_out_everything_exactly_once(
     def kill() -> None:
         assert send(workers()[0], signal.SIGKILL)
 
-    result = environment(prefix, cloud.options, parallelism=2, min_pause=0).execute(
+    result = environment(prefix, cloud.options, parallelism=2, min_pause="100ms").execute(
         observer=Watch({("completed", 1): kill})
     )
     assert result.status is rt.JobStatus.FINISHED

@@ -31,7 +31,7 @@ folder = Path({folder!r})
 env = rt.Environment(
     "asked",
     parallelism={parallelism},
-    checkpointing=rt.Checkpointing(str(folder / "checkpoints"), interval="100ms"),
+    checkpointing=rt.Checkpointing(str(folder / "checkpoints"), interval="300ms"),
     restart=rt.Restart.fixed_delay(attempts=None, delay="10ms"),
     options=rt.Options(placement="slots", control={control!r}),
     cluster={cluster},

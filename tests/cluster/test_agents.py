@@ -40,12 +40,13 @@ def start(
     case: str = "keyed",
     count: int = COUNT,
     per_second: float = 1500.0,
+    interval: str = "50ms",
     **options: Any,
 ) -> rt.Job:
     env = rt.Environment(case, parallelism=2)
     write_files(build(CASES[case], env, count, per_second=per_second), folder)
     return env.start(
-        checkpointing=rt.Checkpointing(str(folder / "checkpoints"), interval="50ms", mode=mode),
+        checkpointing=rt.Checkpointing(str(folder / "checkpoints"), interval=interval, mode=mode),
         restart=rt.Restart.fixed_delay(attempts=None, delay="10ms"),
         options=rt.Options(placement="slots", **options),
         cluster=cluster,
@@ -224,7 +225,7 @@ def test_an_agent_with_wrong_credentials_gives_up_and_says_why(tmp_path: Path, w
 def test_strangers_at_the_coordinators_port_are_turned_away_and_logged_once(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    job = start(tmp_path, PlayedCluster(slots=(1, 1)), count=3000, per_second=500)
+    job = start(tmp_path, PlayedCluster(slots=(1, 1)), count=3000, per_second=500, interval="200ms")
     with agents_of(job) as agents:
         host, port = agents.invitation.coordinator.split(":")
         address = (host, int(port))
@@ -279,7 +280,7 @@ def test_with_fewer_slots_subtasks_share_them_if_that_is_allowed(tmp_path: Path)
 
 def test_a_job_spreads_over_its_hosts_again_when_they_come_back(tmp_path: Path) -> None:
     cluster = PlayedCluster(slots=(1, 1), wait="4s", min_slots=1)
-    job = start(tmp_path, cluster, per_second=150.0)
+    job = start(tmp_path, cluster, per_second=150.0, interval="200ms")
     with agents_of(job) as agents:
         running(job)
         lost, kept = agents.all

@@ -131,7 +131,7 @@ def test_a_job_is_asked_from_another_host_by_its_url(
 ) -> None:
     monkeypatch.setenv("MINIRT_TOKEN", TOKEN)
     cluster = PlayedCluster(listen=f"{hosts.address}:0")
-    job = start(tmp_path, cluster, count=100_000, control=f"{hosts.address}:0")
+    job = start(tmp_path, cluster, count=100_000, interval="200ms", control=f"{hosts.address}:0")
     assert job.control_url is not None
 
     def called(*arguments: str) -> subprocess.CompletedProcess[str]:

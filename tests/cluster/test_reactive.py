@@ -33,7 +33,7 @@ def start(folder: Path, cluster: rt.HostCluster, count: int, **run: Any) -> rt.J
     write_files(outputs, folder)
     mode = run.pop("mode", "aligned")
     return env.start(
-        checkpointing=rt.Checkpointing(str(folder / "checkpoints"), interval="50ms", mode=mode),
+        checkpointing=rt.Checkpointing(str(folder / "checkpoints"), interval="200ms", mode=mode),
         restart=rt.Restart.fixed_delay(attempts=None, delay="10ms"),
         options=rt.Options(placement="slots"),
         cluster=cluster,

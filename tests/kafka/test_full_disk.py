@@ -15,7 +15,7 @@ from tests.disks import grow, small_disk
 from tests.kafka.broker import Broker, Cluster, classes, ids
 from tests.runtime.processes import wait_until
 
-pytestmark = [pytest.mark.kafka, pytest.mark.processes]
+pytestmark = [pytest.mark.kafka, pytest.mark.processes, pytest.mark.soak]
 
 RECORDS = 12_000
 
@@ -25,9 +25,7 @@ def large(number: int) -> dict[str, Any]:
     return {"id": number, "noise": os.urandom(1500).hex()}
 
 
-@pytest.mark.parametrize(
-    "delivery", ["exactly_once", pytest.param("direct", marks=pytest.mark.soak)]
-)
+@pytest.mark.parametrize("delivery", ["exactly_once", "direct"])
 def test_nothing_is_lost_or_repeated(cluster: Cluster, tmp_path: Path, delivery: Any) -> None:
     """`cluster` says whether there is a broker to be had."""
     class_path = classes()

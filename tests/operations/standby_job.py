@@ -109,7 +109,7 @@ def main(arguments: Sequence[str]) -> None:
         database = {"database": str(folder / "results.db")}
         rows.sink(DatabaseSink("sqlite3", database, "results", SCHEMA), uid="database")
     env.execute(
-        checkpointing=rt.Checkpointing(str(folder / "checkpoints"), interval="50ms"),
+        checkpointing=rt.Checkpointing(str(folder / "checkpoints"), interval="150ms"),
         restart=rt.Restart.fixed_delay(attempts=None, delay="10ms"),
         restore="latest",
         options=rt.Options(

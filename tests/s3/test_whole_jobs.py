@@ -38,7 +38,7 @@ def test_a_job_whose_workers_are_killed_puts_out_everything_exactly_once(
         assert send(chosen.choice(workers()), signal.SIGKILL)
 
     watch = Watch({("completed", 1): kill, ("completed", 2): kill})
-    result = environment(prefix, endpoint.options, parallelism=2, min_pause=0).execute(
+    result = environment(prefix, endpoint.options, parallelism=2, min_pause="100ms").execute(
         observer=watch
     )
     assert result.status is rt.JobStatus.FINISHED
