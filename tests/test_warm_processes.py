@@ -108,6 +108,14 @@ def test_variables_that_are_read_at_the_start_want_one() -> None:
     assert started(command, {**os.environ, "PYTHONPATH": "x"}) is not None
 
 
+def test_a_command_in_a_network_namespace_is_known() -> None:
+    """That it runs there is for tests of hosts, which cut them off."""
+    found = started(["ip", "netns", "exec", "far", sys.executable, "-c", "1"])
+    assert found is not None
+    assert (found.namespace, found.arguments) == ("far", [sys.executable, "-c", "1"])
+    assert started(["ip", "netns", "exec", "far", "ls"]) is None
+
+
 def started(command: list[str], environ: dict[str, str] | None = None) -> Start | None:
     """What `subprocess` would have the nursery do."""
     given = None if environ is None else [f"{k}={v}".encode() for k, v in environ.items()]

@@ -90,6 +90,7 @@ def test_a_job_on_ray_survives_its_agents_and_actors_and_leaves_nothing(
     wait_until(lambda: not [pid for pid in agents() if is_alive(pid)], "agents end", 30)
 
 
+@pytest.mark.soak  # As on plain hosts.
 def test_a_job_on_ray_is_rescaled_by_who_knows_its_url(
     ray: Any, tmp_path: Path, call: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:

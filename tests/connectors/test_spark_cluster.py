@@ -103,6 +103,7 @@ def program(tmp_path: Path) -> Iterator[Program]:
         program.process.wait()
 
 
+@pytest.mark.soak  # It starts four JVMs.
 def test_the_loss_of_a_worker_and_of_an_executor_loses_nothing(program: Program) -> None:
     program.wait_until_running()
     workers = [pid for pid in program.agents() if _parent(pid) in program.agents()]
@@ -154,6 +155,7 @@ def test_the_end_of_the_job_ends_the_spark_job(spark: SparkSession) -> None:
     assert not spark.sparkContext.statusTracker().getActiveJobsIds()
 
 
+@pytest.mark.soak  # As on plain hosts.
 def test_a_job_on_spark_is_rescaled_by_who_knows_its_url(
     spark: SparkSession, tmp_path: Path, call: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
