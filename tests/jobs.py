@@ -1,4 +1,4 @@
-"""The job that tests of connectors run: rows `id`, `name` into a sink."""
+"""The job that tests of connectors run: rows `id`, `name` into a sink. And sources that do not hurry."""
 
 from __future__ import annotations
 
@@ -7,6 +7,13 @@ from typing import Any
 
 import minirt as rt
 from minirt.io import Sink
+
+
+def paced_numbers(env: rt.Environment, **settings: Any) -> rt.Stream[int]:
+    """Numbers without end, a thousand a second: others leave no core to whoever looks at their job."""
+    times = rt.Watermarks.monotonous(timestamp=lambda number: number)
+    source = rt.SequenceSource.endless()
+    return env.source(source, uid="numbers", watermarks=times, speed=1.0, **settings)
 
 
 def named_rows(sink: Sink, records: int, pause_s: float = 0.0, *, job: str) -> rt.Environment:

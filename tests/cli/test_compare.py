@@ -26,7 +26,9 @@ JOB = """
 import minirt as rt
 
 env = rt.Environment("numbers")
-env.source(rt.SequenceSource.endless(), uid="numbers").sink(rt.JsonlSink("out"), uid="out")
+by_number = rt.Watermarks.monotonous(timestamp=lambda n: n)
+numbers = env.source(rt.SequenceSource.endless(), uid="numbers", watermarks=by_number, speed=1.0)
+numbers.sink(rt.JsonlSink("out"), uid="out")
 """
 
 
@@ -91,8 +93,9 @@ SHUFFLED = """
 import minirt as rt
 
 env = rt.Environment("shuffled", parallelism=2)
-numbers = env.source(rt.SequenceSource.endless(), uid="numbers").rebalance()
-numbers.map(lambda number: number, uid="same").rebalance().sink(rt.DiscardSink(), uid="out")
+by_number = rt.Watermarks.monotonous(timestamp=lambda n: n)
+numbers = env.source(rt.SequenceSource.endless(), uid="numbers", watermarks=by_number, speed=1.0)
+numbers.rebalance().map(lambda number: number, uid="same").rebalance().sink(rt.DiscardSink(), uid="out")
 """
 """Nothing in its records says when they were made."""
 

@@ -23,6 +23,7 @@ from minirt.operations.access import ControlUrl, certificate_of
 from minirt.operations.registry import Registry
 from minirt.operations.running import RemoteJob
 from tests.cli.test_jobs import ENDLESS
+from tests.jobs import paced_numbers
 from tests.runtime.jobs import numbers_of
 from tests.runtime.processes import wait_until
 
@@ -226,7 +227,7 @@ def test_who_asks_in_a_wrong_way_gets_one_line(
 
 def endless() -> rt.Environment:
     env = rt.Environment("own")
-    env.source(rt.SequenceSource.endless()).sink(rt.DiscardSink())
+    paced_numbers(env).sink(rt.DiscardSink())
     return env
 
 

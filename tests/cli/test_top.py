@@ -19,6 +19,7 @@ import minirt as rt
 from minirt.cli.top_view import COLUMNS, job_lines, row, view
 from minirt.operations.registry import Registry
 from minirt.runtime.program.job import Job
+from tests.jobs import paced_numbers
 from tests.monitoring.samples import running_job
 from tests.watch import measured
 
@@ -32,7 +33,7 @@ pytestmark = [pytest.mark.processes, pytest.mark.usefixtures("registry")]
 def job(registry: Path, tmp_path: Path) -> Iterator[Job]:
     """One that has done some work."""
     env = rt.Environment("endless")
-    numbers = env.source(rt.SequenceSource.endless(), uid="numbers").rebalance()
+    numbers = paced_numbers(env).rebalance()
     numbers.map(lambda n: n, uid="same").sink(rt.DiscardSink())
     job = env.start(
         checkpointing=rt.Checkpointing(tmp_path / "stored", interval="100ms"),

@@ -14,6 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 import minirt as rt
 from minirt.monitoring.catalogue import CATALOGUE
 from minirt.monitoring.prometheus import MetricsEndpoint
+from tests.jobs import paced_numbers
 from tests.monitoring.samples import NOW, UNDER_WAY, running_job
 from tests.runtime.processes import wait_until
 
@@ -96,7 +97,7 @@ def test_counters_are_named_as_counters():
 
 def endless() -> rt.Environment:
     env = rt.Environment("sums")
-    numbers = env.source(rt.SequenceSource.endless(), uid="numbers").rebalance()
+    numbers = paced_numbers(env).rebalance()
     numbers.map(lambda n: n, uid="same", parallelism=2).sink(rt.DiscardSink(), parallelism=2)
     return env
 

@@ -96,20 +96,17 @@ def test_in_flight_data_is_dealt_again_at_another_parallelism(name, parallelism,
 
 
 @pytest.mark.parametrize(
-    ("parallelism", "options"),
+    "options",
     [
-        (3, replace(SLOTS, workers=2)),
-        (2, rt.Options(transport="tcp", limits=TINY, allow_pickle=True)),
-        (2, rt.Options(buffer_timeout=0, limits=TINY, allow_pickle=True)),
-        (
-            2,
-            rt.Options(
-                limits=replace(TINY, input_queue_bytes=1, output_queue_bytes=1), allow_pickle=True
-            ),
+        replace(SLOTS, workers=2),
+        rt.Options(transport="tcp", limits=TINY, allow_pickle=True),
+        rt.Options(buffer_timeout=0, limits=TINY, allow_pickle=True),
+        rt.Options(
+            limits=replace(TINY, input_queue_bytes=1, output_queue_bytes=1), allow_pickle=True
         ),
     ],
     ids=["slots", "tcp", "unbuffered", "queues-of-a-byte"],
 )
-def test_workers_and_queues_of_another_kind(parallelism, options, tmp_path):
-    plan = Plan("twice", "unaligned", (parallelism,), BRIEF, options=options)
+def test_workers_and_queues_of_another_kind(options, tmp_path):
+    plan = Plan("twice", "unaligned", (3,), BRIEF, options=options)
     check(plan, run(plan, tmp_path))

@@ -16,6 +16,7 @@ import pytest
 
 import minirt as rt
 from minirt.runtime.program.job import Job
+from tests.jobs import paced_numbers
 from tests.watch import measured
 
 
@@ -39,7 +40,7 @@ def lasting_job(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Job]:
 
 def _started(storage: Path, options: rt.Options | None = None) -> Iterator[Job]:
     env = rt.Environment("orders <b>&", parallelism=2)
-    numbers = env.source(rt.SequenceSource.endless(), uid="numbers", parallelism=1)
+    numbers = paced_numbers(env, parallelism=1)
     doubled = numbers.rebalance().map(_doubled, uid="same", name="<script>alert(1)</script>")
     doubled.sink(rt.DiscardSink(), uid="out")
     job = env.start(

@@ -12,7 +12,7 @@ import pytest
 
 from minirt.runtime.program.job import Job
 from tests.runtime.processes import wait_until
-from tests.ui.browser import CONTRAST, OVERLAPS, SIZES, Browser, picture, running_browser
+from tests.ui.browser import CONTRAST, OVERLAPS, Browser, picture, running_browser
 from tests.ui.conftest import Serve, done_job
 
 pytestmark = pytest.mark.processes
@@ -43,27 +43,31 @@ def opened(browser: Browser, url: str, size: str = "wide", scheme: str = "light"
     return page
 
 
+@pytest.mark.parametrize(
+    ("size", "scheme"),
+    [
+        ("wide", "light"),
+        ("phone", "dark"),
+        pytest.param("wide", "dark", marks=pytest.mark.soak),
+        pytest.param("phone", "light", marks=pytest.mark.soak),
+    ],
+)
 def test_a_running_job_at_every_size_and_in_both_schemes(
-    browser: Browser, lasting_job: Job, serve: Serve
+    browser: Browser, lasting_job: Job, serve: Serve, size: str, scheme: str
 ) -> None:
     url = serve()
-    for size in SIZES:
-        for scheme in ("light", "dark"):
-            page = opened(browser, url, size, scheme)
-            page.wait_for_selector("figure path.line >> nth=0", state="attached")
-            assert page.url == url.partition("?")[0]  # The token is out of sight.
-            assert page.locator("h1").inner_text() == "orders <b>&"
-            assert "<script>alert(1)</script>" in " ".join(
-                page.locator(".node title").all_text_contents()
-            )
-            assert page.locator(".verdict p").count() >= 2
-            assert "no price <b> for item 3" in page.locator(".log").inner_text()
-            page.wait_for_selector(".node text.small >> text=/latency \\d+ ms . \\d+ ms/")
-            page.wait_for_selector(".course figcaption >> text=/latency.*99 % within \\d+/")
-            picture(page, f"running-{size}-{scheme}")
-            assert page.evaluate(OVERLAPS) == []
-            assert page.evaluate(CONTRAST) == []
-            page.context.close()
+    page = opened(browser, url, size, scheme)
+    page.wait_for_selector("figure path.line >> nth=0", state="attached")
+    assert page.url == url.partition("?")[0]  # The token is out of sight.
+    assert page.locator("h1").inner_text() == "orders <b>&"
+    assert "<script>alert(1)</script>" in " ".join(page.locator(".node title").all_text_contents())
+    assert page.locator(".verdict p").count() >= 2
+    assert "no price <b> for item 3" in page.locator(".log").inner_text()
+    page.wait_for_selector(".node text.small >> text=/latency \\d+ ms . \\d+ ms/")
+    page.wait_for_selector(".course figcaption >> text=/latency.*99 % within \\d+/")
+    picture(page, f"running-{size}-{scheme}")
+    assert page.evaluate(OVERLAPS) == []
+    assert page.evaluate(CONTRAST) == []
     assert browser.asked == {url.partition("/?")[0]}
 
 
