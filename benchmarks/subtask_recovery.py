@@ -1,14 +1,16 @@
 """One of several workers is killed and comes back alone: `python -m benchmarks.subtask_recovery`.
 
 A source sends numbers at a steady rate to workers that count by key, each with so many keys of state, and
-write to a sink that notes how many records have come, a hundred times a second. One worker after the other
-is killed by SIGKILL. In the end the source says how many numbers it has given, and what the sink has
-committed is read: each number must be there once, with the right count of its key. The exit status is 1 if
-not. Figures of each kill: by which share the others were slower at worst, all together and each by
-itself, in any window of a quarter second until the worker had caught up; after how many seconds the first
-record came from the killed one again, after how many it was at its rate, and after how many it had nothing
-left to catch up with. With `--scope job` the whole job restarts, for comparison. Kills begin once all keys
-have state and the source is at its rate, which takes a minute or more with `--keys 1000000`.
+write to a sink that notes how many records have come, a hundred times a second. The counts are in dicts, of
+a function of the user, or in arrays, of an aggregate. One worker after the other is killed by SIGKILL. In
+the end the source says how many numbers it has given, and what the sink has committed is read: each number
+must be there once, with the right count of its key. The exit status is 1 if not. Figures of each kill: by
+which share the others were slower at worst, all together and each by itself, in any window of a quarter
+second until the worker had caught up; the same in the seconds before the kill, which is what such windows
+differ by anyway; after how many seconds the first record came from the killed one again, after how many it
+was at its rate, and after how many it had nothing left to catch up with. With `--scope job` the whole job
+restarts, for comparison. Kills begin once all keys have state and the source is at its rate, which takes a
+minute or more with `--keys 1000000`.
 """
 
 from __future__ import annotations
@@ -21,17 +23,18 @@ import tempfile
 import time
 import uuid
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 import minirt as rt
 from benchmarks.measure import percentiles, print_rows
-from minirt.data.batch import Batch
+from minirt.data.batch import Batch, Columns
 from minirt.protocol.ids import SubtaskId
 
 _NOTE_S = 0.01
@@ -45,34 +48,60 @@ _BATCH = 1000
 _PENDING, _COMMITTED, _NOTES, _END, _GIVEN = "pending", "committed", "notes", "end", "given"
 
 
-class Numbers(rt.Source):
-    """0, 1, 2 and so on until there is a file `end`; then it writes into a file how many it has given."""
+@dataclass(frozen=True)
+class Load:
+    """What comes: each key once as fast as it goes, then so many numbers a second."""
 
-    def __init__(self, folder: Path) -> None:
+    keys: int
+    rate: int
+
+    def key(self, number: Any) -> Any:
+        """That of a number, or of each in an array."""
+        return number % self.keys
+
+    def due_ms(self, number: Any) -> Any:
+        """When a number is due, or each in an array, after all keys have come."""
+        return (number > self.keys) * (number - self.keys) * 1000 // self.rate
+
+
+class Numbers(rt.Source):
+    """0, 1, 2 and so on until there is a file `end`; then it writes into a file how many it has given.
+
+    With `in_columns` they come beside their keys and when they are due.
+    """
+
+    def __init__(self, folder: Path, load: Load, *, in_columns: bool) -> None:
         self._folder = folder
+        self._load = load
+        self._in_columns = in_columns
 
     def plan_splits(self, parallelism: int) -> Sequence[rt.Split]:
         return [rt.Split("numbers", {})]
 
     def open_split(self, split: rt.Split, offset: int | None) -> rt.SplitReader:
-        return _NumbersReader(self._folder, offset or 0)
+        return _NumbersReader(self._folder, offset or 0, self._load if self._in_columns else None)
 
 
 class _NumbersReader(rt.SplitReader):
-    def __init__(self, folder: Path, offset: int) -> None:
+    def __init__(self, folder: Path, offset: int, columns_of: Load | None) -> None:
         self._folder = folder
         self.offset = offset
+        self._columns_of = columns_of
 
-    def read(self) -> list[int] | None:
+    def read(self) -> list[int] | pa.RecordBatch | None:
         if (self._folder / _END).exists():
             (self._folder / _GIVEN).write_text(str(self.offset))
             return None
         first, self.offset = self.offset, self.offset + _BATCH
-        return list(range(first, self.offset))
+        if self._columns_of is None:
+            return list(range(first, self.offset))
+        numbers, load = np.arange(first, self.offset), self._columns_of
+        columns = {"number": numbers, "key": load.key(numbers), "due": load.due_ms(numbers)}
+        return pa.RecordBatch.from_pydict(columns)
 
 
 class NotingSink(rt.Sink):
-    """Pairs of whole numbers, in a file for each checkpoint of a subtask.
+    """Numbers with counts, in a file for each checkpoint of a subtask.
 
     Notes in a file of each process when how many records had come to it.
     """
@@ -99,12 +128,12 @@ class _NotingWriter(rt.SinkWriter):
     def __init__(self, notes: Path, pending: Path) -> None:
         self._file = notes.open("w", buffering=1)
         self._pending = pending
-        self._records: list[tuple[int, int]] = []
+        self._pairs: list[npt.NDArray[np.int64]] = []
         self._count = 0
         self._noted_at = 0.0
 
     def write(self, batch: Batch) -> None:
-        self._records += batch.rows().records
+        self._pairs.append(_pairs_of(batch))
         self._count += len(batch)
         now = time.monotonic()
         if now - self._noted_at >= _NOTE_S:
@@ -112,13 +141,20 @@ class _NotingWriter(rt.SinkWriter):
             self._file.write(f"{now} {self._count}\n")
 
     def prepare(self, checkpoint_id: int) -> rt.Prepared:
-        records, self._records = self._records, []
+        pairs, self._pairs = self._pairs, []
         name = uuid.uuid4().hex
 
         def finish() -> None:
-            np.array(records, np.int64).tofile(self._pending / name)
+            np.concatenate(pairs).tofile(self._pending / name)
 
-        return rt.Prepared([{"name": name}], finish) if records else rt.Prepared()
+        return rt.Prepared([{"name": name}], finish) if pairs else rt.Prepared()
+
+
+def _pairs_of(batch: Batch) -> npt.NDArray[np.int64]:
+    """The numbers of a batch with the counts of their keys."""
+    if isinstance(batch, Columns):
+        return np.column_stack([batch.table["number"], batch.table["count"]])
+    return np.array(batch.records, np.int64).reshape(-1, 2)
 
 
 class CountByKey(rt.KeyedProcess):
@@ -191,6 +227,7 @@ def main() -> int:
     parser.add_argument("--workers", type=int, default=8)
     parser.add_argument("--rate", type=int, default=20_000, help="records per second in all")
     parser.add_argument("--keys", type=int, default=20_000, help="with state, of each worker")
+    parser.add_argument("--state", choices=["dicts", "arrays"], default="dicts")
     parser.add_argument("--interval", default="1s", help="from checkpoint to checkpoint")
     parser.add_argument("--kills", type=int, default=5)
     parser.add_argument("--scope", choices=["subtask", "job"], default="subtask")
@@ -205,6 +242,7 @@ def main() -> int:
     row = {
         "case": f"kill-one-of-{asked.workers}",
         "scope": asked.scope,
+        "state": asked.state,
         "kills": len(figures),
         "restarts": restarts,
         "records": given,
@@ -228,11 +266,21 @@ def run(
     """Which subtask was killed, and when, for each kill; and how often the whole job has restarted."""
     for each in (_PENDING, _COMMITTED, _NOTES):
         (folder / each).mkdir()
-    fill, rate = asked.workers * asked.keys, asked.rate
+    load = Load(asked.workers * asked.keys, asked.rate)
     env = rt.Environment(parallelism=asked.workers)
-    due = rt.Watermarks.bounded(0, timestamp=lambda n: max(0, n - fill) * 1000 // rate)
-    numbers = env.source(Numbers(folder), watermarks=due, speed=1, parallelism=1)
-    counted = numbers.key_by(lambda n: n % fill).process(CountByKey(), uid="count")
+    in_columns = asked.state == "arrays"
+    numbers = env.source(
+        Numbers(folder, load, in_columns=in_columns),
+        watermarks=rt.Watermarks.bounded(0, timestamp="due" if in_columns else load.due_ms),
+        speed=1,
+        parallelism=1,
+    )
+    counts = (rt.Count(), rt.Last("number", "number"))
+    counted: rt.Stream[Any] = (
+        numbers.key_by("key").aggregate(*counts, uid="count")
+        if in_columns
+        else numbers.key_by(load.key).process(CountByKey(), uid="count")
+    )
     counted.sink(NotingSink(folder), uid="out")
     job = env.start(
         "subtask-recovery",
@@ -292,20 +340,33 @@ def judge(notes: Path, victim: int, killed_at: float, workers: int) -> dict[str,
         slow = [at for at, share in shares if fast and at > fast[0] and share <= 1.1]
         at_rate_s = fast[0] + _WINDOW_S - killed_at if fast else _AFTER_S
         caught_up_s = slow[0] - killed_at if slow else _AFTER_S
-    others = [index for index in courses if index != victim]
-    stretch = [at for at in starts if at <= killed_at + caught_up_s]
-    rates = {
-        index: [sum(one.rate(at, at + _WINDOW_S) for one in courses[index]) for at in stretch]
-        for index in others
-    }
-    together = [sum(rates[index][place] for index in others) for place in range(len(stretch))]
+    others = {index: (each, before[index]) for index, each in courses.items() if index != victim}
+    all_slower, one_slower = _slower(others, killed_at, killed_at + caught_up_s)
+    all_before, one_before = _slower(others, killed_at - _BEFORE_S, killed_at - _WINDOW_S)
     return {
-        "others_slower": 1 - min(together) / sum(before[index] for index in others),
-        "one_other_slower": 1 - min(min(rates[index]) / before[index] for index in others),
+        "others_slower": all_slower,
+        "one_other_slower": one_slower,
+        "others_slower_before": all_before,
+        "one_other_slower_before": one_before,
         "first_record_s": first_s,
         "at_its_rate_s": at_rate_s,
         "caught_up_s": caught_up_s,
     }
+
+
+def _slower(
+    others: Mapping[int, tuple[Sequence[Course], float]], start: float, stop: float
+) -> tuple[float, float]:
+    """By which share workers were below their rate, which stands beside their courses, in any window that
+    begins between `start` and `stop`: all together at worst, and one at worst."""
+    shares = np.array(
+        [
+            [sum(one.rate(at, at + _WINDOW_S) for one in each) for each, _ in others.values()]
+            for at in _steps(start, stop)
+        ]
+    )
+    rates = np.array([rate for _, rate in others.values()])
+    return 1 - float(shares.sum(1).min() / rates.sum()), 1 - float((shares / rates).min())
 
 
 def courses_of(notes: Path, index: int) -> Sequence[Course]:
