@@ -32,7 +32,7 @@ class DictSegments:
         self._keys: list[Any] = []
         self._position = 0
         self._changed: set[Any] = set()
-        self._handed_over: set[Any] | None = None
+        self._handed_over: Collection[Any] | None = None
         self._whole_handed_over = False
 
     def next(self, table: Collection[Any], changed: set[Any] | None) -> Set[Any] | None:
@@ -58,13 +58,16 @@ class DictSegments:
         """The keys of the round, those that the table had when it began; not to be changed."""
         return self._keys
 
-    def restored(self, keys: set[Any] | None) -> None:
-        """A snapshot with these keys, None for all, was taken over, and counts as handed over."""
+    def restored(self, keys: Collection[Any] | None) -> None:
+        """A snapshot with these keys, None for all, was taken over, and counts as handed over.
+
+        A key may be among them more than once, and nobody changes them any more.
+        """
         self._take_back()
         if keys is None:
             self._forget()
             self._whole_handed_over = True
-        else:
+        elif self._paths:
             self._handed_over = keys
 
     def stored(self, path: str) -> None:
@@ -84,7 +87,7 @@ class DictSegments:
     def _take_back(self) -> None:
         self._whole_handed_over = False
         if self._handed_over is not None:
-            self._changed = self._changed | self._handed_over
+            self._changed.update(self._handed_over)
             self._handed_over = None
 
     def _forget(self) -> None:

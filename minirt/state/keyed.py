@@ -131,18 +131,18 @@ class KeyedState:
         """
         for name, section in sections.items():
             table = self.table(name)
-            changed: set[Any] | None = None
+            changed: list[Any] | None = None
             present = section
             if kind_of(section) != KEYED_TABLE:
                 gone, present = unpack_changes(section)
-                changed = set(distinct_keys(gone))
+                changed = distinct_keys(gone)
                 for key in changed:
                     table.pop(key, None)
             chunks = unpack_section(KEYED_TABLE, present, allow_pickle=self._allow_pickle)
             for stored, values in chunks:
                 keys = distinct_keys(stored)
                 if changed is not None:
-                    changed.update(keys)
+                    changed += keys
                 entries = zip(keys, values, strict=True)
                 if filter_groups:
                     own = owned(keys, self._max_parallelism, self._groups)
