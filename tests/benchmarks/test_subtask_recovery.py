@@ -65,17 +65,18 @@ def test_whatever_else_is_there_is_found(wrong: Any, found: Found) -> None:
 
 @pytest.mark.processes
 @needs_proc
-@pytest.mark.parametrize("scope", ["subtask", "job"])
+@pytest.mark.parametrize(
+    ("scope", "state"), [("subtask", "dicts"), ("subtask", "arrays"), ("job", "dicts")]
+)
 def test_killed_workers_come_back_and_put_out_everything_once(
-    scope: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    scope: str, state: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(subtask_recovery, "_BEFORE_S", 1.0)
     monkeypatch.setattr(subtask_recovery, "_AFTER_S", 3.0)
     told = tmp_path / "told.json"
     command = ["--workers", "2", "--rate", "2000", "--keys", "500", "--interval", "300ms"]
-    monkeypatch.setattr(
-        sys, "argv", ["-", *command, "--kills", "2", "--scope", scope, "--json", str(told)]
-    )
+    command += ["--kills", "2", "--scope", scope, "--state", state]
+    monkeypatch.setattr(sys, "argv", ["-", *command, "--json", str(told)])
     assert subtask_recovery.main() == 0
     [row] = json.loads(told.read_text())["rows"]
     assert (row["kills"], row["restarts"]) == (2, 2 if scope == "job" else 0)
