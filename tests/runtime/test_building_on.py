@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 import minirt as rt
 from minirt.state import segments
 
@@ -16,7 +18,11 @@ def slowly_changing(number: int) -> tuple[int, int]:
     return (number if number < KEYS else number % 7, 1)
 
 
-def test_checkpoints_build_on_older_ones_and_are_read_as_one(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("mode", "interval"), [("aligned", "50ms"), ("uncoordinated", "5ms")])
+def test_checkpoints_build_on_older_ones_and_are_read_as_one(
+    mode: str, interval: str, tmp_path: Path
+) -> None:
+    """Also if the interval is shorter than it takes to store all state."""
     storage = f"{tmp_path}/chk"
     env = rt.Environment(parallelism=1)
     counts = (
@@ -26,7 +32,7 @@ def test_checkpoints_build_on_older_ones_and_are_read_as_one(tmp_path: Path) -> 
         .reduce(lambda one, other: (one[0], one[1] + other[1]), uid="counts")
     )
     counts.sink(rt.DiscardSink(), uid="out")
-    checkpointing = rt.Checkpointing(storage, interval="50ms", retain=1000)
+    checkpointing = rt.Checkpointing(storage, interval=interval, retain=1000, mode=mode)
     env.execute(checkpointing=checkpointing)
     checkpoints = list(rt.open_checkpoints(storage))
     assert any(checkpoint.parents for checkpoint in checkpoints)

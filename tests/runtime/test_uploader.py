@@ -15,6 +15,7 @@ import pytest
 from minirt.clock import SYSTEM_CLOCK
 from minirt.protocol.ids import SubtaskId
 from minirt.protocol.job_events import SnapshotAcknowledged, SnapshotDeclined, WorkerFailed
+from minirt.protocol.lines import LocalCut
 from minirt.protocol.manifest import ManifestKey
 from minirt.protocol.part_paths import file_of
 from minirt.runtime.control.connection import UnsendableError
@@ -216,3 +217,14 @@ def test_the_loop_hears_of_a_snapshot_that_was_declined_once_the_coordinator_has
     gate.let(1)
     assert [coordinator.told_at_wakes.get(timeout=10) for _ in range(2)] == [0, 1]
     gate.let(2, 3)
+
+
+def test_the_loop_hears_of_a_local_snapshot_as_the_next_one_may_be_due() -> None:
+    coordinator, gate = Coordinator(), Gate()
+    uploader, results, _ = uploader_of(coordinator, gate)
+    gate.let(1, 2, 3)
+    wait_until(lambda: len(results) == 3, "all snapshots")
+    coordinator.next()
+    woken = [coordinator.told_at_wakes.get(timeout=10) for _ in range(2)]
+    uploader.put(replace(upload_of(3, []), local=LocalCut(1)))
+    assert (woken, coordinator.told_at_wakes.get(timeout=10)) == ([0, 0], 2)

@@ -100,6 +100,8 @@ class SubtaskCheckpoints:
         self._cut_id = 0
         self._snapshot_id = 0
         """What the last snapshot was taken for, local ones included."""
+        self._being_stored: int | None = None
+        """What the last one was taken for that was handed to the uploader, until its result has come."""
         self._stored: tuple[int, str] | None = None
         """The last snapshot that was stored in a file: what it was taken for, and the file."""
         self._unsent: list[tuple[str, int, Prepared]] = []
@@ -182,6 +184,8 @@ class SubtaskCheckpoints:
 
         The operators hear of it when the next snapshot is taken, which is when it matters.
         """
+        if result.checkpoint_id == self._being_stored:
+            self._being_stored = None
         if isinstance(result, SnapshotDeclined):
             if self._local is not None and result.local is not None:
                 self._local.on_declined(result.local.number)
@@ -292,8 +296,14 @@ class SubtaskCheckpoints:
 
     @property
     def _may_take_local(self) -> bool:
-        """Not between a snapshot with barriers and its end: it would be stored ahead of that."""
-        return self._local is not None and self._taken is None and self._local.may_take
+        """Not between a snapshot with barriers and its end: it would be stored ahead of that.
+
+        Nor while the last one is being stored. The next one could not build on it, so it would hold all of
+        that once more, and what was not copied yet would be copied at once, while records wait.
+        """
+        if self._taken is not None or self._being_stored is not None:
+            return False
+        return self._local is not None and self._local.may_take
 
     def _take_local_if_due(self, local: LocalLog) -> None:
         if self._may_take_local and local.is_due(self._ports.clock.monotonic()):
@@ -321,6 +331,7 @@ class SubtaskCheckpoints:
             taken_at = self._ports.clock.monotonic()
             cut = local.add(overtaken, watermarks, offsets, taken_at, forced_by)
         prepared, self._unsent = self._unsent, []
+        self._being_stored = snapshot_id
         self._ports.upload(
             SnapshotUpload(
                 *self._whose(snapshot_id),
@@ -397,6 +408,7 @@ class SubtaskCheckpoints:
         prepared, self._unsent = self._unsent, []
         self._drop_timers(command.checkpoint_id)
         trace = self._tracer.whole(command.checkpoint_id, (data for data, _ in in_flight))
+        self._being_stored = command.checkpoint_id
         self._ports.upload(
             SnapshotUpload(
                 *self._whose(command.checkpoint_id),

@@ -31,7 +31,8 @@ class Uploader:
     While more snapshots wait, acknowledgements do as well, until the next turn of the worker's loop: those
     that are ready by then go in one message. The loop alone would not do: a checkpoint could wait for one
     more record of a slow function. `on_result` is called in the thread, before the coordinator hears of it;
-    `wake` afterwards, and only if the loop has something to do: it would hold up the thread until then.
+    `wake` afterwards, and only if the loop has something to do, as after a local snapshot, behind which the
+    next one may be due: it would hold up the thread until then.
     Messages logged during an upload carry the log fields of the slice that ordered it.
     """
 
@@ -96,7 +97,7 @@ class Uploader:
             waits = stored and count < _UNTOLD_MAX and len(self._queue)
             if not waits:
                 self.tell_results()
-            if waits or not stored:
+            if waits or not stored or any(map(_of_own_clock, results)):
                 self._wake()
 
     def _store(self, taken: Sequence[tuple[Context, SnapshotUpload]]) -> Sequence[WorkerEvent]:
@@ -118,3 +119,8 @@ class Uploader:
                 f"{name}: what its sink hands over for a checkpoint must be plain data: {error}"
             )
             self._tell(WorkerFailed(result.generation, refused))
+
+
+def _of_own_clock(result: WorkerEvent) -> bool:
+    """Whether it is about a local snapshot that is stored."""
+    return isinstance(result, SnapshotAcknowledged) and result.local is not None
