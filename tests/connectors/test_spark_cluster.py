@@ -103,7 +103,6 @@ def program(tmp_path: Path) -> Iterator[Program]:
         program.process.wait()
 
 
-@pytest.mark.soak  # It starts four JVMs.
 def test_the_loss_of_a_worker_and_of_an_executor_loses_nothing(program: Program) -> None:
     program.wait_until_running()
     workers = [pid for pid in program.agents() if _parent(pid) in program.agents()]
