@@ -14,7 +14,7 @@ from minirt.notebook import table
 from minirt.protocol.checkpoint_paths import CheckpointPaths
 from minirt.protocol.manifest import Manifest, SnapshotRef, VertexEntry
 from minirt.protocol.trace import CheckpointTrace
-from minirt.state.stored import SectionName
+from minirt.state.stored import STRETCH, SectionName
 from minirt.storage.part_reader import PartReader, referred_part, stored_file
 from minirt.storage.store import ObjectMissingError, ObjectStore
 from minirt.storage.traces import decode_trace
@@ -112,13 +112,22 @@ class StoredCheckpoint:
                     size = unknown.get((ref.vertex, uid), 0) + section.length
                     unknown[ref.vertex, uid] = size
                     continue
-                built_on = [of for of in reversed(ref.references) if section.name in of.sections]
+                if name.endswith(STRETCH):
+                    continue  # It is part of the state.
+                names = section.name, section.name + STRETCH
+                own = {each.name for each in part.index.sections}
+                pieces = [(part, each) for each in names if each in own] + [
+                    (older[of.path], each)
+                    for of in reversed(ref.references)
+                    for each in names
+                    if each in of.sections
+                ]
                 found = StoredSection(
                     ref.subtask,
                     kind,  # type: ignore[arg-type]
                     part,
                     section,
-                    tuple(older[reference.path] for reference in built_on),
+                    tuple(pieces),
                     self._allow_pickle,
                 )
                 sections.setdefault((ref.vertex, uid, kind, name), []).append(found)

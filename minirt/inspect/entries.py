@@ -30,8 +30,8 @@ class StoredSection:
     kind: Kind
     part: PartReader
     section: Section
-    older: tuple[PartReader, ...]
-    """Parts of older checkpoints that hold more of it, in sections of the same name, the newest first."""
+    pieces: tuple[tuple[PartReader, str], ...]
+    """All that holds some of it, this section included: parts, names of sections there; newest first."""
     allow_pickle: bool
 
     @property
@@ -42,11 +42,12 @@ class StoredSection:
     @property
     def bytes(self) -> int:
         """Its stored size, without what older checkpoints hold."""
-        return self.section.length
+        own = (name for part, name in self.pieces if part is self.part)
+        return sum(_section_of(self.part, name).length for name in own)
 
     @property
     def entries(self) -> int | None:
-        """How many keys, timers or splits, those in `older` included.
+        """How many keys, timers or splits, those in older checkpoints included.
 
         None in checkpoints of versions that did not count them.
         """
@@ -54,22 +55,14 @@ class StoredSection:
 
     def chunks(self) -> Iterator[tuple[list[Any], list[Any]]]:
         """The entries as two columns of equal length, piece by piece. Raises CorruptCheckpointError."""
-        newer: set[Any] | None = set() if self.older else None
-        for part in (self.part, *self.older):
+        newer: set[Any] | None = set() if len(self.pieces) > 1 else None
+        for part, name in self.pieces:
             with _damage_at(part.path):
-                stream = part.section(self._section_of(part))
+                stream = part.section(_section_of(part, name))
                 gone, entries = KINDS[self.kind].read(stream, self.allow_pickle)
                 yield from entries if newer is None else _without(newer, entries)
                 if newer is not None:
                     newer.update(distinct_keys(list(gone)))
-
-    def _section_of(self, part: PartReader) -> Section:
-        if part is self.part:
-            return self.section
-        for section in part.index.sections:
-            if section.name == self.section.name:
-                return section
-        raise CorruptCheckpointError(f"has no section {self.section.name!r}", part.path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +159,13 @@ class StoredChannel:
                 f"has no section {self.place} for the channel {self.link!r}", self.part.path
             )
         return found
+
+
+def _section_of(part: PartReader, name: str) -> Section:
+    for section in part.index.sections:
+        if section.name == name:
+            return section
+    raise CorruptCheckpointError(f"has no section {name!r}", part.path)
 
 
 def _without(newer: set[Any], entries: Entries) -> Entries:

@@ -18,7 +18,7 @@ from minirt.state.dict_segments import DictSegments, is_small
 from minirt.state.frozen import FrozenKeys, Trim
 from minirt.state.keyed_changes import pack_changes, unpack_changes
 from minirt.state.sections import Section, join_chunks, kind_of, pack_chunk, unpack_section
-from minirt.state.stored import KEYED_TABLE
+from minirt.state.stored import KEYED_TABLE, STRETCH
 
 _FEW_KEYS = 1 << 16
 """So many keys are put into a table again within a few milliseconds."""
@@ -93,7 +93,7 @@ class KeyedState:
             self._changed = None
 
     def snapshot(self) -> dict[str, Section]:
-        """One section a table that holds or held anything, besides what the files in `builds_on` hold.
+        """A section or two of each table that holds or held anything, besides what `builds_on` names.
 
         Raises UnsupportedRecordError for values of types that cannot be stored; so do sections that are
         made later.
@@ -106,16 +106,23 @@ class KeyedState:
         sections: dict[str, Section] = {}
         for name, table in self._tables.items():
             own = changed.copy() if several and changed is not None else changed
-            keys = self._segments[name].next(table, own)
-            if keys is not None or table:
-                sections[name] = self._section(name, table, keys)
+            written = self._segments[name].next(table, own)
+            if written is not None:
+                sections[name] = self._section(name, table, written.changed)
+                if written.stretch:
+                    sections[name + STRETCH] = self._section(name, table, written.stretch)
+            elif table:
+                sections[name] = self._section(name, table, None)
         if all(map(is_small, self._tables.values())):
             self._changed = None
         return sections
 
     def builds_on(self) -> dict[str, list[str]]:
         """By section, the files that the last snapshot needs besides itself."""
-        return {name: segments.paths() for name, segments in self._segments.items()}
+        found: dict[str, list[str]] = {}
+        for name, segments in self._segments.items():
+            found |= {name: segments.paths(), name + STRETCH: segments.stretches()}
+        return found
 
     def on_stored(self, path: str) -> None:
         """Note that this file holds the last snapshot, or the last restored one, and that it counts as
@@ -129,28 +136,37 @@ class KeyedState:
         `filter_groups` keeps only what lies in the own key groups; without it all is known to.
         Raises MalformedDataError.
         """
-        for name, section in sections.items():
-            table = self.table(name)
-            changed: list[Any] | None = None
-            present = section
-            if kind_of(section) != KEYED_TABLE:
-                gone, present = unpack_changes(section)
-                changed = distinct_keys(gone)
-                for key in changed:
-                    table.pop(key, None)
-            chunks = unpack_section(KEYED_TABLE, present, allow_pickle=self._allow_pickle)
-            for stored, values in chunks:
-                keys = distinct_keys(stored)
-                if changed is not None:
-                    changed += keys
-                entries = zip(keys, values, strict=True)
-                if filter_groups:
-                    own = owned(keys, self._max_parallelism, self._groups)
-                    table.update(compress(entries, own))
-                else:
-                    table.update(entries)
-            self._segments[name].restored(changed)
+        for name in dict.fromkeys(each.removesuffix(STRETCH) for each in sections):
+            found = [sections[each] for each in (name, name + STRETCH) if each in sections]
+            changed: list[Any] | None = []
+            for section in found:
+                keys = self._take_over(self.table(name), section, filter_groups=filter_groups)
+                changed = None if changed is None or keys is None else changed + keys
+            self._segments[name].restored(changed, has_stretch=name + STRETCH in sections)
         self._changed = set()
+
+    def _take_over(
+        self, table: dict[Any, Any], section: bytes, *, filter_groups: bool
+    ) -> list[Any] | None:
+        """Returns the keys that the section names, also of those that are gone; None if it is of all."""
+        named: list[Any] | None = None
+        present = section
+        if kind_of(section) != KEYED_TABLE:
+            gone, present = unpack_changes(section)
+            named = distinct_keys(gone)
+            for key in named:
+                table.pop(key, None)
+        for stored, values in unpack_section(KEYED_TABLE, present, allow_pickle=self._allow_pickle):
+            keys = distinct_keys(stored)
+            if named is not None:
+                named += keys
+            entries = zip(keys, values, strict=True)
+            if filter_groups:
+                own = owned(keys, self._max_parallelism, self._groups)
+                table.update(compress(entries, own))
+            else:
+                table.update(entries)
+        return named
 
     def entries(self) -> dict[str, int]:
         """How many keys every state holds a value for."""

@@ -34,6 +34,8 @@ STATE_CLOCK, WINDOW_SHAPE, HELD_FOR = "clock", "window", "for"
 REQUESTS = "asked"
 AGGREGATED = f"{STATE}value"
 """The section of `aggregate`."""
+STRETCH = "@stretch"
+"""How the names of sections end that hold, of a state in a dict, keys that have not changed."""
 JOINED, GIVEN_OUT, RANKED, BROADCAST = "joined/", "given/", "ranked/", "broadcast/"
 """How the names of sections begin, by kind."""
 
