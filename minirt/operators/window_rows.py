@@ -47,12 +47,13 @@ from minirt.state.array_table import Times
 from minirt.state.binding import declarations
 from minirt.state.row_keys import HASHED, PACKED, key_columns
 from minirt.state.sections import Section
-from minirt.state.stored import STATE
+from minirt.state.stored import STATE, STRETCH
 from minirt.windows import AT_THE_END, CountWindow, Emission, GlobalWindow, Session, Window
 
 Function = Callable[[Any, Any], Any]
 
-_STATES = STATE + TABLE
+_STATES = (STATE + TABLE, STATE + TABLE + STRETCH)
+"""The sections of what a process keeps for each window."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,9 +216,9 @@ class RowWindowOperator(ContextOperator, Outlet):
         self._keyed.on_stored(path)
 
     def restore(self, sections: Mapping[str, bytes], *, exact: bool) -> None:
-        own = {name: data for name, data in sections.items() if name == _STATES}
+        own = {name: data for name, data in sections.items() if name in _STATES}
         self._keyed.restore(own, exact=exact)
-        others = {name: data for name, data in sections.items() if name != _STATES}
+        others = {name: data for name, data in sections.items() if name not in _STATES}
         self._frame.restore(others, exact=exact)
 
     # What leaves the windows.

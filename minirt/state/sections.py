@@ -23,8 +23,9 @@ CHUNK_ENTRIES = 16384
 
 _HEAD = struct.Struct("<4sBxxx")
 HEAD_BYTES = _HEAD.size
-_VERSION = 2
-_LENGTHS = {1: "I", 2: "Q"}
+_VERSION = 3
+"""From 3 on, stretches of state in dicts are sections of their own."""
+_LENGTHS = {1: "I", 2: "Q", 3: "Q"}
 """The form of a length, by version."""
 
 

@@ -59,7 +59,7 @@ def test_sections_of_version_1_are_read() -> None:
     assert unpack_changes(changes) == ([], table)
 
 
-@pytest.mark.parametrize("version", [0, 3])
+@pytest.mark.parametrize("version", [0, 4])
 def test_other_versions_are_refused(version: int) -> None:
     section = bytearray(pack_section(b"KEYD", [1], [2]))
     section[4] = version

@@ -62,14 +62,17 @@ class StoredCheckpoint:
 
     def state(self, uid: str, name: str) -> list[tuple[Any, Any]]:
         """The keys and values of one state of a keyed operator, those of all its subtasks."""
-        section = f"{uid}\x1fstate/{name}"
+        sections = [f"{uid}\x1fstate/{name}{end}" for end in ("", "@stretch")]
         entries: list[tuple[Any, Any]] = []
         for ref, snapshot in zip(self._manifest["snapshots"], self._snapshots, strict=True):
             table: dict[Any, Any] = {}
             for older in ref["references"]:
-                if section in older["sections"]:
-                    _apply(self._older(older["path"])[section], table)
-            _apply(snapshot.get(section, b""), table)
+                held = self._older(older["path"])
+                for section in sections:
+                    if section in older["sections"]:
+                        _apply(held[section], table)
+            for section in sections:
+                _apply(snapshot.get(section, b""), table)
             entries += table.items()
         return entries
 
