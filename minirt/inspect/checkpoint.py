@@ -106,6 +106,7 @@ class StoredCheckpoint:
         older = {path: stored_file(self._store, path) for path in self.parents}
         for ref in sorted(self.manifest.snapshots, key=lambda ref: (ref.vertex, ref.subtask)):
             part = self._part(ref)
+            own = {section.name for section in part.index.sections}
             for section in part.index.sections:
                 uid, kind, name = SectionName.parse(section.name)
                 if kind not in get_args(Kind):
@@ -115,7 +116,6 @@ class StoredCheckpoint:
                 if name.endswith(STRETCH):
                     continue  # It is part of the state.
                 names = section.name, section.name + STRETCH
-                own = {each.name for each in part.index.sections}
                 pieces = [(part, each) for each in names if each in own] + [
                     (older[of.path], each)
                     for of in reversed(ref.references)
