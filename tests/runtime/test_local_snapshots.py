@@ -136,7 +136,11 @@ def test_a_mark_has_an_index_only_where_snapshots_have_one() -> None:
     assert index_of(mark_frame(7, 3)) == 3
 
 
-def test_snapshots_that_could_not_be_stored_make_room_for_others() -> None:
+WATERMARKS = SubtaskWatermarks("head", 0, None)
+
+
+def log_alone(**plan: Any) -> tuple[LocalLog, Any]:
+    """Of a subtask without input, due every second, with its figures."""
     nothing: Any = SimpleNamespace(
         origins=(),
         taken=list,
@@ -145,12 +149,24 @@ def test_snapshots_that_could_not_be_stored_make_room_for_others() -> None:
         on_snapshot=lambda number: None,
     )
     metrics: Any = SimpleNamespace(bytes_in=0, bytes_out=0)
-    plan = LocalSnapshots(interval_s=1, jitter=0, log_bytes=1000, waiting_max=2)
-    log = LocalLog(SubtaskId(0, 0), nothing, metrics, plan, HeldClock())
-    watermarks = SubtaskWatermarks("head", 0, None)
-    cuts = [log.add((), watermarks, None, now) for now in range(3)]
-    assert not log.may_take
+    local = LocalSnapshots(interval_s=1, jitter=0, log_bytes=1000, **plan)
+    return LocalLog(SubtaskId(0, 0), nothing, metrics, local, HeldClock()), metrics
+
+
+def test_snapshots_become_rare_where_the_line_does_not_move() -> None:
+    log, _ = log_alone(waiting_max=2)
+    at = [0.0]
+    while at[-1] < 200:
+        log.add((), WATERMARKS, None, at[-1])
+        at.append(log.due_at)
+    assert at[:9] == [0, 1, 2, 4, 8, 16, 32, 64, 128]
+
+
+def test_snapshots_that_could_not_be_stored_make_room_for_others() -> None:
+    log, metrics = log_alone(waiting_max=2)
+    cuts = [log.add((), WATERMARKS, None, now) for now in range(3)]
+    assert (log.due_at, log.is_due(3.9), log.is_due(4.0)) == (4.0, False, True)
     log.on_declined(cuts[0].number)
-    assert log.may_take
+    assert (log.due_at, log.is_due(2.9), log.is_due(3.0)) == (3.0, False, True)
     metrics.bytes_in = 1000
     assert log.full  # It keeps no more than before: what came in since the declined one counts.

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
 
 import minirt as rt
+from examples.lazy_mode import Lazy
 from minirt.errors import ConfigurationError
 from minirt.modes.communication_induced import CommunicationInduced
 from minirt.modes.uncoordinated import Uncoordinated
 from minirt.protocol.families import local_id
 from minirt.protocol.job_events import SnapshotAcknowledged, SnapshotDeclined
 from minirt.protocol.lines import LineTracker, LocalCut
+from minirt.protocol.local_pace import LocalSnapshots
 from minirt.protocol.manifest import SinkHandles
 from minirt.protocol.uncoordinated import Uncoordinated as UncoordinatedFamily
 from minirt.runtime.channels.frames import Frame
@@ -21,7 +24,7 @@ from minirt.runtime.channels.output import Outputs, Overtaken
 from minirt.runtime.input.gate_input import GateInput
 from minirt.runtime.subtask import checkpointing
 from minirt.runtime.subtask.local_snapshots import ChannelLog, LocalLog
-from minirt.testing import TransactionalSink, simulate
+from minirt.testing import Faults, TransactionalSink, simulate
 from minirt.testing.conformance.cases import draw_case, run_case
 from minirt.testing.exploration.explore import explore
 from tests.campaigns import sampled, seeds
@@ -74,6 +77,45 @@ def test_only_communication_induced_snapshots_are_forced(
     for seed in range(sampled(4)):
         assert run_case(draw_case(seed), mode).wrong == []
     assert (sum(forced) > 0, len(forced) > sum(forced)) == (forces, True)
+
+
+@dataclass(frozen=True)
+class OneAhead(Lazy):
+    """Barriers come where a subtask has all the snapshots that it may have ahead of the line."""
+
+    def local_snapshots(self, interval_s: float) -> LocalSnapshots:
+        return replace(super().local_snapshots(interval_s), waiting_max=1)
+
+
+def of_an_endless_job(seed: int, mode: Uncoordinated = OneAhead()) -> Sequence[str]:
+    env = rt.Environment(parallelism=2)
+    numbers = env.source(rt.SequenceSource.endless(), uid="numbers").rebalance()
+    numbers.map(lambda n: n, uid="same").sink(TransactionalSink(), uid="out")
+    checkpointing = rt.Checkpointing("unused", interval="20ms", mode=mode)
+    return simulate(
+        env,
+        seed=seed,
+        checkpointing=checkpointing,
+        faults=Faults.none(),
+        checkpoints_max=10,
+        steps_max=20_000,
+    ).problems
+
+
+def test_checkpoints_go_on_whatever_lies_ahead_of_the_line() -> None:
+    for seed in range(sampled(8, 4)):
+        assert not of_an_endless_job(seed)
+
+
+def test_it_is_noticed_if_a_subtask_takes_no_more_snapshots_than_it_may(monkeypatch: Patch) -> None:
+    right = LocalLog.is_due
+
+    def is_due(log: LocalLog, now: float) -> bool:
+        ahead = [snapshot for snapshot in log._snapshots if not snapshot.declined]
+        return len(ahead) <= log._plan.waiting_max and right(log, now)
+
+    monkeypatch.setattr(LocalLog, "is_due", is_due)
+    assert_noticed(of_an_endless_job)
 
 
 def assert_noticed(search: Search, first: int = 0) -> None:

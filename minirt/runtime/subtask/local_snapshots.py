@@ -17,7 +17,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from math import ceil
+from math import ceil, inf
 
 from minirt.clock import Clock
 from minirt.errors import ProtocolError
@@ -182,10 +182,20 @@ class LocalLog:
 
     @property
     def may_take(self) -> bool:
-        """Whether a snapshot may be taken now, as far as that is known here."""
-        waiting = sum(not snapshot.declined for snapshot in self._snapshots)
-        room = waiting <= self._plan.waiting_max and self._input.may_capture_restored
-        return room and not self._repeats
+        """Whether a snapshot may be taken once it is due, as far as that is known here."""
+        return self._input.may_capture_restored and not self._repeats
+
+    @property
+    def _room_at(self) -> float:
+        """From when on there may be one more ahead of the line.
+
+        The line may not be able to move before there is: where it must be ahead of a checkpoint with
+        barriers, or where a receiver took none while this subtask took all that it may. So beyond the
+        limit snapshots become rarer and rarer, but never end.
+        """
+        waiting = [snapshot for snapshot in self._snapshots if not snapshot.declined]
+        beyond = len(waiting) - self._plan.waiting_max
+        return waiting[-1].taken_at + self._plan.interval_s * 2**beyond if beyond > 0 else -inf
 
     @property
     def _repeats(self) -> bool:
@@ -195,10 +205,10 @@ class LocalLog:
     @property
     def due_at(self) -> float:
         """When the next snapshot is due by the clock."""
-        return self._pace.due_at
+        return max(self._pace.due_at, self._room_at)
 
     def is_due(self, now: float) -> bool:
-        return self._pace.is_due(now, self._now_moved)
+        return now >= self._room_at and self._pace.is_due(now, self._now_moved)
 
     @property
     def full(self) -> bool:
@@ -213,7 +223,8 @@ class LocalLog:
 
     def is_forced_by(self, mark: Frame) -> bool:
         """Whether a snapshot must be taken before anything behind a mark is processed."""
-        return self._plan.induced and self._pace.is_forced_by(index_of(mark))
+        forced = self._plan.induced and self._pace.is_forced_by(index_of(mark))
+        return forced and self._monotonic() >= self._room_at
 
     @property
     def _now_moved(self) -> int:
