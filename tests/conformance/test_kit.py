@@ -163,9 +163,9 @@ def aligned_run(seed: int) -> Run:
 
 def test_two_processes_come_to_the_same_tally(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(import_module(campaign.__module__), "CHUNK_RUNS", 2)
-    alone = [deepcopy(tally) for tally in campaign(aligned_run, range(5))]
-    together = [deepcopy(tally) for tally in campaign(aligned_run, range(5), jobs=2)]
-    assert [tally.runs for tally in alone] == [2, 4, 5]
+    alone = [deepcopy(tally) for tally in campaign(aligned_run, range(3))]
+    together = [deepcopy(tally) for tally in campaign(aligned_run, range(3), jobs=2)]
+    assert [tally.runs for tally in alone] == [2, 3]
     assert alone == together
 
 

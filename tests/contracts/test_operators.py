@@ -256,10 +256,19 @@ class TestWindow(OperatorContract):
         return EVENTS
 
 
+FRAMES = {"tumbling", "sliding", "open sessions", "counted, sliding", "all, by time"}
+"""One window for each frame: the others differ in when they fire, whatever is kept of a window."""
+
+ONE_FOR_EACH_FRAME = [
+    pytest.param(window, marks=[] if kind in FRAMES else [pytest.mark.soak])
+    for kind, window in WINDOWS.items()
+]
+
+
 class TestWindowAll(TestWindow):
     keys: ClassVar = ()
 
-    @pytest.fixture(params=WINDOWS.values(), ids=WINDOWS)
+    @pytest.fixture(params=ONE_FOR_EACH_FRAME, ids=WINDOWS)
     def spec(self, request: pytest.FixtureRequest) -> OperatorSpec:
         return WindowAllSpec(AGGREGATES, request.param)
 
@@ -290,29 +299,19 @@ class Numbers(rt.WindowProcess):
 
 
 class TestRowWindow(TestWindow):
-    @pytest.fixture(params=WINDOWS.values(), ids=WINDOWS)
+    @pytest.fixture(params=ONE_FOR_EACH_FRAME, ids=WINDOWS)
     def spec(self, request: pytest.FixtureRequest) -> OperatorSpec:
         return RowWindowSpec(request.param, process=Numbers())
 
 
-REDUCED = {"tumbling", "sliding", "open sessions", "counted, sliding", "all, by time"}
-"""One window for each frame: the others differ in when they fire, which rows that are added up share."""
-
-
 class TestRowWindowReduce(TestWindow):
-    @pytest.fixture(
-        params=[
-            pytest.param(window, marks=[] if kind in REDUCED else [pytest.mark.soak])
-            for kind, window in WINDOWS.items()
-        ],
-        ids=WINDOWS,
-    )
+    @pytest.fixture(params=ONE_FOR_EACH_FRAME, ids=WINDOWS)
     def spec(self, request: pytest.FixtureRequest) -> OperatorSpec:
         return RowWindowSpec(request.param, added)
 
 
 class TestRowWindowAll(TestWindowAll):
-    @pytest.fixture(params=WINDOWS.values(), ids=WINDOWS)
+    @pytest.fixture(params=ONE_FOR_EACH_FRAME, ids=WINDOWS)
     def spec(self, request: pytest.FixtureRequest) -> OperatorSpec:
         return RowWindowAllSpec(request.param, added, Numbers())
 

@@ -52,8 +52,8 @@ class TestRegisteredModes(ModeContract):
     "mode",
     [
         AlignedWithTimeout(timeout=4),
-        AlignedWithTimeout(timeout=15),
-        AlignedWithTimeout(timeout=None, switch_below=1),
+        pytest.param(AlignedWithTimeout(timeout=15), marks=pytest.mark.soak),
+        pytest.param(AlignedWithTimeout(timeout=None, switch_below=1), marks=pytest.mark.soak),
         AlignedWithTimeout(timeout=20, switch_below=3),
     ],
     ids=repr,

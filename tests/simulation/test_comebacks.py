@@ -21,7 +21,7 @@ from minirt.runtime.subtask import local_snapshots
 from minirt.testing import Faults, SimulationResult, TransactionalSink, simulate
 from minirt.testing.conformance.sources import NumberedSource, numbered
 from minirt.testing.options import drawn_latency_interval, drawn_options
-from tests.campaigns import sampled, seeds
+from tests.campaigns import MIXED, sampled, seeds
 
 Patch = pytest.MonkeyPatch
 
@@ -109,7 +109,7 @@ def _wrong(sink: TransactionalSink) -> list[str]:
 
 def test_nothing_is_lost_and_nothing_comes_twice() -> None:
     comebacks = 0
-    for seed in range(sampled(25, 4)):
+    for seed in range(MIXED, MIXED + sampled(25, 5)):
         result, wrong = run(seed)
         assert wrong == [], seed
         comebacks += result.comebacks
@@ -118,7 +118,7 @@ def test_nothing_is_lost_and_nothing_comes_twice() -> None:
 
 def test_among_all_other_faults() -> None:
     # With the last one, a disk is full for longer than snapshots may wait for a line.
-    for seed in (*range(sampled(12, 4)), 149):
+    for seed in (*range(MIXED, MIXED + sampled(12, 4)), 149):
         interval = drawn_latency_interval(Random(f"markers {seed}"), 0.01)
         faults = Faults(worker_crashes=6, lost_connections=1, full_disks=1)
         _, wrong = run(seed, faults, latency_interval=interval)

@@ -117,8 +117,15 @@ def run(world: World, seed: int, mode: Any) -> None:
     simulate(first, seed=seed, checkpointing=checkpointing, rescaled=rescaled).check()
 
 
-@pytest.mark.parametrize("how", HOWS)
-@pytest.mark.parametrize("mode", MODES, ids=str)
+@pytest.mark.parametrize(
+    ("how", "mode"),
+    [
+        pytest.param(how, mode, marks=[] if number % len(MODES) == place else [pytest.mark.soak])
+        for number, how in enumerate(HOWS)
+        for place, mode in enumerate(MODES)
+    ],
+    ids=str,
+)
 def test_interval_joins_find_what_a_look_at_all_pairs_finds(
     how: str, mode: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

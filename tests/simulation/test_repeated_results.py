@@ -17,7 +17,7 @@ import minirt as rt
 from minirt.api.stream import Stream
 from minirt.testing import SimulationResult, TransactionalSink
 from minirt.testing.contracts.restoring import restore_in_any_order
-from tests.campaigns import sampled
+from tests.campaigns import MIXED, sampled
 from tests.simulation.test_replays import EXPECTED
 from tests.simulation.test_service_order import run
 
@@ -233,7 +233,7 @@ EVEN = {"tumbling", "early"}
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_results_come_once(kind: str) -> None:
-    first = 2 if kind in EVEN else 3
+    first = MIXED + 1 if kind in EVEN else MIXED
     comebacks = 0
     for seed in range(first, first + sampled(2)):
         result, wrong = KINDS[kind].run(seed)

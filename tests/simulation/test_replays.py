@@ -22,7 +22,7 @@ from minirt.testing import Faults, SimulationResult, TransactionalSink, simulate
 from minirt.testing.conformance.sources import NumberedSource, numbered
 from minirt.testing.options import drawn_latency_interval, drawn_options
 from minirt.testing.simulation import Simulation
-from tests.campaigns import sampled, seeds
+from tests.campaigns import MIXED, sampled, seeds
 from tests.simulation.test_comebacks import Remember, lost_or_more
 
 Patch = pytest.MonkeyPatch
@@ -123,8 +123,8 @@ def wrong_in(sink: TransactionalSink) -> list[str]:
 
 
 def test_nothing_is_lost_and_nothing_comes_twice() -> None:
-    comebacks, wanted = 0, sampled(20, 4)
-    for seed in range(wanted):
+    comebacks, wanted = 0, sampled(20, 10)
+    for seed in range(MIXED, MIXED + wanted):
         result, wrong = run(seed)
         assert wrong == [], seed
         comebacks += result.comebacks
@@ -132,7 +132,7 @@ def test_nothing_is_lost_and_nothing_comes_twice() -> None:
 
 
 def test_among_all_other_faults() -> None:
-    for seed in range(sampled(8, 4)):
+    for seed in range(MIXED, MIXED + sampled(8, 4)):
         interval = drawn_latency_interval(Random(f"markers {seed}"), 0.01)
         faults = Faults(worker_crashes=6, lost_connections=1, full_disks=1)
         _, wrong = run(seed, faults, latency_interval=interval)

@@ -35,12 +35,18 @@ Patch = pytest.MonkeyPatch
 
 
 def run(
-    seed: int, mode: str = "aligned", faults: Faults | None = None, requests: Requests = REQUESTS
+    seed: int,
+    mode: str = "aligned",
+    faults: Faults | None = None,
+    requests: Requests = REQUESTS,
+    steps_max: int = 60_000,
 ) -> tuple[SimulationResult, list[str]]:
     """One simulation with few checkpoints kept, and what is wrong with it."""
     random = Random(f"savepoints {seed}")
     job = CountingJob([random.randint(1, 3) for _ in range(random.randint(1, 3))])
-    result = job.run(seed, mode=mode, faults=faults, requests=requests, retain=1)
+    result = job.run(
+        seed, mode=mode, faults=faults, requests=requests, retain=1, steps_max=steps_max
+    )
     return result, [*result.problems, *job.wrong()]
 
 
@@ -176,8 +182,11 @@ def test_sources_that_are_not_paused_when_the_job_is_stopped(monkeypatch: Patch)
 
 def test_sources_that_stay_paused_after_a_stop_that_failed(monkeypatch: Patch) -> None:
     failing_stops = replace(Faults.none(), storage_errors=40)
-    stops = Requests(stops=8)
-    assert not any(run(s, faults=failing_stops, requests=stops)[1] for s in range(sampled(15)))
+
+    def wrong(seed: int) -> list[str]:
+        return run(seed, faults=failing_stops, requests=Requests(stops=8), steps_max=20_000)[1]
+
+    assert not any(wrong(seed) for seed in range(sampled(15)))
     obey = Subtask.obey
 
     def for_ever(self: Subtask, command: SubtaskCommand) -> None:
@@ -185,4 +194,4 @@ def test_sources_that_stay_paused_after_a_stop_that_failed(monkeypatch: Patch) -
             obey(self, command)
 
     monkeypatch.setattr(Subtask, "obey", for_ever)
-    assert_noticed(lambda seed: run(seed, faults=failing_stops, requests=stops)[1], first=34)
+    assert_noticed(wrong, first=34)

@@ -31,7 +31,7 @@ from minirt.testing import Faults, SimulationResult, TransactionalSink, simulate
 from minirt.testing.conformance.sources import NumberedSource
 from minirt.testing.options import drawn_latency_interval, drawn_options
 from minirt.testing.simulation import Simulation
-from tests.campaigns import runs, sampled, seeds
+from tests.campaigns import MIXED, runs, sampled, seeds
 from tests.simulation.test_comebacks import Remember
 from tests.simulation.test_replays import (
     COUNT,
@@ -200,8 +200,8 @@ def test_nothing_is_lost_and_nothing_comes_twice(
     stages: Callable[[Random, Stream[Any], rt.Sink], None],
 ) -> None:
     judge = updates_wrong_in if stages is by_updates else wrong_in
-    comebacks, wanted = 0, sampled(20, 4)
-    for seed in range(wanted):
+    comebacks, wanted = 0, sampled(20, 10)
+    for seed in range(MIXED, MIXED + wanted):
         result, wrong = run(seed, stages=stages, judge=judge)
         assert wrong == [], seed
         comebacks += result.comebacks
@@ -211,7 +211,7 @@ def test_nothing_is_lost_and_nothing_comes_twice(
 def test_latency_markers_change_nothing_of_what_is_done_again() -> None:
     """They come more often than sources read: these have their turn all the same."""
     comebacks = 0
-    for seed in (3, 7):
+    for seed in (MIXED, MIXED + 1):
         result, wrong = run(seed, latency_interval=0.002)
         assert wrong == [], seed
         comebacks += result.comebacks
@@ -234,13 +234,13 @@ def assert_noticed(limits: rt.Limits | None = None, first: int = 0) -> None:
 
 
 def test_a_second_comeback_from_the_same_snapshot() -> None:
-    for seed in range(sampled(12, 4)):
+    for seed in range(MIXED, MIXED + sampled(12, 6)):
         _, wrong = run(seed, strike=strike_twice_later)
         assert wrong == [], seed
 
 
 def test_among_all_other_faults() -> None:
-    for seed in range(sampled(8, 4)):
+    for seed in range(MIXED, MIXED + sampled(8, 4)):
         interval = drawn_latency_interval(Random(f"markers {seed}"), 0.01)
         faults = Faults(worker_crashes=6, lost_connections=1, full_disks=1)
         _, wrong = run(seed, faults, latency_interval=interval)

@@ -24,7 +24,8 @@ from tests.simulation.soak import run_seed
 TRACE_HASH = (
     "import hashlib, logging; logging.disable(50);"
     "from tests.simulation.soak import run_seed;"
-    "print([hashlib.md5(repr(run_seed(s).result.trace).encode()).hexdigest() for s in range(8)])"
+    "traces = [repr(run_seed(seed).result.trace) for seed in range({})];"
+    "print([hashlib.md5(trace.encode()).hexdigest() for trace in traces])"
 )
 
 
@@ -40,14 +41,14 @@ def job(sink: TransactionalSink) -> rt.Environment:
 
 
 def test_a_seed_takes_the_same_steps_again() -> None:
-    for seed in range(10):
+    for seed in range(sampled(10, 2)):
         assert result_of(seed) == run_seed(seed).result
 
 
 def test_a_seed_takes_the_same_steps_in_any_process() -> None:
     outputs = {
         subprocess.run(
-            [sys.executable, "-c", TRACE_HASH],
+            [sys.executable, "-c", TRACE_HASH.format(sampled(8, 2))],
             env={**os.environ, "PYTHONHASHSEED": hash_seed},
             capture_output=True,
             text=True,

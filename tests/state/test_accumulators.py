@@ -126,7 +126,7 @@ def test_as_in_plain_python(
 
 
 @pytest.mark.parametrize(("aggregate", "kind", "expected"), CASES)
-@settings(max_examples=20)
+@settings(max_examples=settings().max_examples // 3)
 @given(data=st.data())
 def test_first_slots_are_merged_as_any_slots_are(
     aggregate: Aggregate, kind: Any, expected: Callable[[list[Any]], Any], data: st.DataObject

@@ -83,9 +83,10 @@ class Subtasks:
         self._turn = 0
         self._event_loop = JumpingLoop()
         self._stored: list[dict[str, Mapping[str, bytes]]] = [{} for _ in range(parallelism)]
-        specs = (pickle.loads(by_value.dumps(spec)) for _ in range(parallelism))
+        pickled = by_value.dumps(spec)
         self.operators = [
-            each.build(self._context(subtask, parallelism)) for subtask, each in enumerate(specs)
+            pickle.loads(pickled).build(self._context(subtask, parallelism))
+            for subtask in range(parallelism)
         ]
         if spec.state is StateDealing.BY_KEY_GROUP:
             for subtask in range(parallelism):

@@ -130,6 +130,17 @@ class CoordinatorPart:
         effects, self._effects = self._effects, CoordinatorEffects()
         return effects
 
+    def repeat(self, event: Event) -> None:
+        """Most of a storage command is to look at what it has made durable, and to give that a number."""
+        match event:
+            case ("store", durable):
+                self._job.storage.load(durable)
+                self._job.storage.watch(_nobody_looks)
+                self._next_step()
+            case _:
+                self._do(event)
+        self._effects = CoordinatorEffects()
+
     def offers(self) -> CoordinatorOffers:
         at = self._shell.next_timer_at
         return CoordinatorOffers(
@@ -185,6 +196,10 @@ class CoordinatorPart:
                 look(self._job.storage.disk.objects, path)
             except Exception as error:
                 self._effects.problem = f"{path}: {error}"
+
+
+def _nobody_looks(path: str) -> None:
+    """It was looked at when it was created first."""
 
 
 def _nobody_asked(answer: AnswerSavepoint) -> None:

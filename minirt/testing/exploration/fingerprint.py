@@ -55,9 +55,13 @@ _PLAIN = frozenset((type(None), bool, int, float, complex, str, bytes))
 
 def fingerprint(root: object) -> bytes:
     """16 bytes, the same for states that nothing can tell apart. Raises TypeError for the unknown."""
+    return blake2b(_written_out(root).encode("utf-8", "surrogatepass"), digest_size=16).digest()
+
+
+def _written_out(root: object) -> str:
     walk = _Walk()
     walk.visit(root)
-    return blake2b(repr(walk.tokens).encode("utf-8", "surrogatepass"), digest_size=16).digest()
+    return repr(walk.tokens)
 
 
 class _Walk:
@@ -131,7 +135,7 @@ def _visit_parts(name: str, parts: Callable[[Any], Iterable[Any]], walk: _Walk, 
 
 
 def _visit_unordered(walk: _Walk, parts: Iterable[Any]) -> None:
-    walk.tokens.append(sorted(fingerprint(part) for part in parts))
+    walk.tokens.append(sorted(map(_written_out, parts)))
 
 
 def _visit_fields(kind: type) -> Look:

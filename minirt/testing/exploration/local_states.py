@@ -22,6 +22,11 @@ _LIVE_MAX = 200
 _CHECKED_EVERY = 20
 """How many parts are led to a state again for each one of which it is checked that it got there."""
 
+_UNREPEATABLE = (
+    "the same events have led to another state: a function of the job, or the mode, goes by a clock, "
+    "random numbers or global variables"
+)
+
 EffectsT = TypeVar("EffectsT", covariant=True)
 OffersT = TypeVar("OffersT", covariant=True)
 
@@ -35,6 +40,9 @@ class Part(Protocol[EffectsT, OffersT]):
 
     def apply(self, event: Event) -> EffectsT:
         """Let an event happen; says what it did to others."""
+
+    def repeat(self, event: Event) -> None:
+        """Let an event happen again of which it is known what it did to others. It raised nothing then."""
 
     def offers(self) -> OffersT:
         """What the part could do next by itself."""
@@ -97,13 +105,13 @@ class LocalStates(Generic[Effects, Offers]):
             events.append(event)
             origin = self._origins[before]
         part = origin()
-        for event in reversed(events):
-            part.apply(event)
+        try:
+            for event in reversed(events):
+                part.repeat(event)
+        except Exception as error:
+            raise UnrepeatableError(_UNREPEATABLE) from error
         self._led += 1
         checked = self._led % _CHECKED_EVERY == 1
         if checked and self._numbers.get(fingerprint(part)) != state:
-            raise UnrepeatableError(
-                "the same events have led to another state: a function of the job, or the mode, goes by "
-                "a clock, random numbers or global variables"
-            )
+            raise UnrepeatableError(_UNREPEATABLE)
         return part

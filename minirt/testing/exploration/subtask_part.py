@@ -118,6 +118,10 @@ class SubtaskPart:
         effects, self._effects = self._effects, SubtaskEffects()
         return effects
 
+    def repeat(self, event: Event) -> None:
+        self._do(event)
+        self._effects = SubtaskEffects()
+
     def offers(self) -> SubtaskOffers:
         timer_at = self._subtask.timer_at
         queued = [place for place, channel in self._outputs.items() if channel.queued_bytes]
