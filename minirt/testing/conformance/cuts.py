@@ -157,6 +157,8 @@ class _CutOf(CutOf):
         self.plan = cut.plan
         self.stored = cut.stored
         self.consumed = consumed
+        inputs = range(len(consumed))
+        self.waiting = [stamped(cut.in_flight[self.uid, index]) for index in inputs]
         self.exactly_once = cut.exactly_once
 
     def compare(self, what: str, has: Counter[Any], wanted: Counter[Any]) -> None:

@@ -166,6 +166,8 @@ class CutOf(ABC):
     stored: StoredCheckpoint
     consumed: Sequence[Records]
     """At each input: what is not in flight in front of it."""
+    waiting: Sequence[Records]
+    """At each input: what is."""
     exactly_once: bool
 
     @abstractmethod

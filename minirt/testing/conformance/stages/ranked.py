@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 from typing import Any, ClassVar
 
 import minirt as rt
@@ -48,15 +49,23 @@ class TopNStage(ByChance):
         return Report("")(row) if "rank" in row else pick_up(row)
 
     def at_cut(self, cut: CutOf) -> Records:
-        """It holds the first of what it has consumed, and has given them out."""
+        """It holds the first of what it has consumed, and has given them out.
+
+        A record need not have come that one in flight beats: senders leave out of a batch what its others
+        beat. So what counts is what it will hold once it has consumed these as well.
+        """
         held: Records = Counter()
         for row, gone in cut.stored.ranked(cut.uid):
             if not gone:
                 path, time, _ = ast.literal_eval(row["record"])
                 held[path, time] += 1
         best = _best(note for _, _, notes in cut.put_out() for note in notes)
-        for what, found in (("holds", _first(cut.stage, held)), ("has given out", best)):
-            wrong = _wrong(found, _first(cut.stage, cut.consumed[0]), exact=cut.exactly_once)
+        ahead, first = cut.waiting[0], partial(_first, cut.stage)
+        for what, found, wanted in (
+            ("will hold", first(held + ahead), first(cut.consumed[0] + ahead)),
+            ("has given out", best, first(held)),
+        ):
+            wrong = _wrong(found, wanted, exact=cut.exactly_once)
             cut.compare(f"what {cut.uid} {what}", Counter(), Counter(wrong))
         return Records()
 
