@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from typing import Protocol
 
 from minirt.clock import Clock
@@ -40,6 +39,7 @@ from minirt.runtime.input.in_flight import Capture
 from minirt.runtime.subtask.local_snapshots import LocalLog, WantedLine
 from minirt.runtime.subtask.parts import SubtaskParts
 from minirt.runtime.subtask.snapshot import SnapshotResult, SnapshotUpload
+from minirt.runtime.subtask.taken import Taken
 from minirt.runtime.subtask.tracing import Untraced
 from minirt.state.sections import Section
 
@@ -53,20 +53,6 @@ class SnapshotPorts(Protocol):
 
     def upload(self, upload: SnapshotUpload) -> None:
         """Have the snapshot stored outside the record path and the coordinator told."""
-
-
-@dataclass(slots=True)
-class _Taken:
-    """A snapshot whose synchronous part is over at `taken_at`, waiting to be whole."""
-
-    barrier: Barrier
-    sections: Mapping[str, Section]
-    references: Sequence[Reference]
-    capture: Capture
-    watermarks: SubtaskWatermarks
-    offsets: SourceOffsets | None
-    sync_s: float
-    taken_at: float
 
 
 class SubtaskCheckpoints:
@@ -89,7 +75,7 @@ class SubtaskCheckpoints:
         channels, uncapturable = self._input.channels, self._input.uncapturable
         self._barriers = BarrierHandler(channels, modes, uncapturable)
         self._timers: list[tuple[float, int]] = []
-        self._taken: _Taken | None = None
+        self._taken: Taken | None = None
         self._local: LocalLog | None = None
         """In a job of the uncoordinated family."""
         if local is not None:
@@ -252,7 +238,7 @@ class SubtaskCheckpoints:
             operator=identity.head, subtask=identity.id.index, checkpoint=checkpoint_id
         )
 
-    def _current(self) -> _Taken:
+    def _current(self) -> Taken:
         assert self._taken is not None
         return self._taken
 
@@ -276,7 +262,7 @@ class SubtaskCheckpoints:
         watermarks, offsets = self._watermarks(), self._offsets()
         taken_at = self._ports.clock.monotonic()
         sync_s = max(0.0, taken_at - began_at)
-        self._taken = _Taken(
+        self._taken = Taken(
             barrier, sections, references, capture, watermarks, offsets, sync_s, taken_at
         )
         self._tracer.step(barrier.checkpoint_id, "snapshot")
