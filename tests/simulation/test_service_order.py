@@ -250,7 +250,7 @@ def test_among_all_other_faults() -> None:
 def test_a_log_that_loses_its_last_entries(monkeypatch: Patch) -> None:
     right = ServiceLog.go_on
     monkeypatch.setattr(ServiceLog, "go_on", lambda log, number: right(log, number)[:-3])
-    assert_noticed(first=1)
+    assert_noticed(first=15)
 
 
 def test_a_second_channel_that_is_read_in_any_order(monkeypatch: Patch) -> None:
