@@ -58,7 +58,6 @@ from minirt.runtime.worker.event_loop import EventLoop
 from minirt.runtime.worker.long_calls import Figures, LongCalls
 from minirt.runtime.worker.orders import CommandReceiver, deliver_uploaded
 from minirt.runtime.worker.place import WorkerPlace
-from minirt.runtime.worker.short_waits import new_selector
 from minirt.runtime.worker.uploader import Uploader
 from minirt.runtime.worker.waker import Waker
 from minirt.runtime.worker.wiring import Wiring
@@ -125,7 +124,7 @@ class Worker:
         self._place = place
         self._control = control
         self._limits: Limits = package.options.limits
-        self._selector = new_selector()
+        self._selector = selectors.DefaultSelector()
         self._working: list[Subtask] = []
         """Those in the middle of a slice: one may have to wait there until others have worked."""
         self._wiring = Wiring(
