@@ -33,12 +33,14 @@ def seeds(count: int, first: int = 0) -> Iterator[int]:
     It begins with `first`, under which it was found when the test was written: most of such a search
     repeats what other tests do. A search that has grown says among the warnings of pytest where it ended.
     """
-    tried = 0
-    seed = first
+    tried, seed = 0, first
+    # What is raised at the end of a generator may come up in another test.
+    test = os.environ.get("PYTEST_CURRENT_TEST", "").partition(" ")[0]
     try:
         for seed in chain(range(first, count), range(first)):
             tried += 1
             yield seed
     finally:
         if tried > FEW:
-            warnings.warn(f"{GROWN} from {first} on: begin it with {seed}", stacklevel=2)
+            told = f"{GROWN} from {first} on: begin it with {seed}: {test}"
+            warnings.warn(told, stacklevel=2)

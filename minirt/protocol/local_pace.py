@@ -61,8 +61,8 @@ class LocalSnapshots:
     jitter: float
     log_bytes: int
     waiting_max: int = 8
-    """How many snapshots of a subtask may be ahead of the line. From then on it waits twice as long before
-    each further one as before the last."""
+    """How many snapshots of a subtask may be ahead of the line. From then on it waits for as many intervals
+    before the next one, and twice as long before each further one."""
     induced: bool = False
     """Whether snapshots have an index, and marks with one may force others: see `communication_induced`."""
     stagger_s: float | None = None

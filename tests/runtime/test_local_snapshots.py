@@ -159,7 +159,7 @@ def test_snapshots_become_rare_where_the_line_does_not_move() -> None:
     while at[-1] < 200:
         log.add((), WATERMARKS, None, at[-1])
         at.append(log.due_at)
-    assert at[:9] == [0, 1, 2, 4, 8, 16, 32, 64, 128]
+    assert at[:9] == [0, 1, 2, 4, 8, 16, 32, 64, 128]  # Two intervals, four, and so on.
 
 
 def test_snapshots_that_could_not_be_stored_make_room_for_others() -> None:

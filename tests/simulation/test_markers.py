@@ -141,5 +141,5 @@ def test_a_marker_that_counts_as_an_element_where_a_worker_comes_back(monkeypatc
         return frame.records if frame.is_data else int(frame.kind in (Kind.END, Kind.LATENCY))
 
     monkeypatch.setattr(numbered, "_elements", elements)
-    found = (service_order.run(seed, latency_interval=0.002)[1] for seed in seeds(SEEDS))
+    found = (service_order.run(seed, latency_interval=0.002)[1] for seed in seeds(SEEDS, 6))
     assert any(found)

@@ -195,7 +195,10 @@ class LocalLog:
         """
         waiting = [snapshot for snapshot in self._snapshots if not snapshot.declined]
         beyond = len(waiting) - self._plan.waiting_max
-        return waiting[-1].taken_at + self._plan.interval_s * 2**beyond if beyond > 0 else -inf
+        if beyond <= 0:
+            return -inf
+        usual_s = self._plan.waiting_max * self._plan.interval_s
+        return waiting[-1].taken_at + usual_s * 2.0 ** (beyond - 1)
 
     @property
     def _repeats(self) -> bool:
