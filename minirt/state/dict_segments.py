@@ -52,7 +52,7 @@ class DictSegments:
         self._keys: list[Any] = []
         self._position = 0
         self._changed: set[Any] = set()
-        self._handed_over: Collection[Any] | None = None
+        self._handed_over: Sequence[Collection[Any]] | None = None
         self._whole_handed_over = False
         self._unstored = False
         """Whether something is in no file that is known, and not among the changed keys either."""
@@ -71,7 +71,7 @@ class DictSegments:
             changed |= self._changed
             if 2 * len(changed) < len(table) and not is_small(table):
                 stretch = set(self._next_stretch(table, len(changed))) - changed
-                self._handed_over, self._changed = [*changed, *stretch], set()
+                self._handed_over, self._changed = (changed, stretch), set()
                 self._stretch_handed_over = bool(stretch)
                 self._passed_at = self._position
                 return Written(changed, stretch)
@@ -85,10 +85,10 @@ class DictSegments:
         """The keys of the round, those that the table had when it began; not to be changed."""
         return self._keys
 
-    def restored(self, keys: Collection[Any] | None, *, has_stretch: bool) -> None:
+    def restored(self, keys: Sequence[Collection[Any]] | None, *, has_stretch: bool) -> None:
         """A snapshot with these keys, None for all, was taken over, and counts as handed over.
 
-        A key may be among them more than once, and nobody changes them any more.
+        A key may be in several collections, and in each more than once. Nobody changes these any more.
         """
         self._take_back()
         if keys is None:
@@ -133,7 +133,7 @@ class DictSegments:
         if self._handed_over is None:
             return
         if self._files:
-            self._changed.update(self._handed_over)
+            self._changed.update(*self._handed_over)
         else:  # All of it will be written anyway.
             self._unstored = True
         self._handed_over = None

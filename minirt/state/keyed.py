@@ -137,12 +137,16 @@ class KeyedState:
         Raises MalformedDataError.
         """
         for name in dict.fromkeys(each.removesuffix(STRETCH) for each in sections):
-            found = [sections[each] for each in (name, name + STRETCH) if each in sections]
-            changed: list[Any] | None = []
-            for section in found:
-                keys = self._take_over(self.table(name), section, filter_groups=filter_groups)
-                changed = None if changed is None or keys is None else changed + keys
-            self._segments[name].restored(changed, has_stretch=name + STRETCH in sections)
+            table, names = self.table(name), (name, name + STRETCH)
+            named = [
+                self._take_over(table, sections[each], filter_groups=filter_groups)
+                for each in names
+                if each in sections
+            ]
+            changed = [keys for keys in named if keys is not None]
+            self._segments[name].restored(
+                changed if len(changed) == len(named) else None, has_stretch=names[1] in sections
+            )
         self._changed = set()
 
     def _take_over(

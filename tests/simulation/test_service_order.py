@@ -50,6 +50,8 @@ from tests.simulation.test_replays import (
 Patch = pytest.MonkeyPatch
 
 SEEDS = 200
+BACK = 19
+"""From this seed on a worker of each kind of job comes back within the first few runs."""
 _LOOK_STEPS = 40
 
 
@@ -201,11 +203,11 @@ def test_nothing_is_lost_and_nothing_comes_twice(
 ) -> None:
     judge = updates_wrong_in if stages is by_updates else wrong_in
     comebacks, wanted = 0, sampled(20, 10)
-    for seed in range(MIXED, MIXED + wanted):
+    for seed in range(BACK, BACK + wanted):
         result, wrong = run(seed, stages=stages, judge=judge)
         assert wrong == [], seed
         comebacks += result.comebacks
-    assert comebacks >= wanted / 2
+    assert comebacks > wanted / 2
 
 
 def test_latency_markers_change_nothing_of_what_is_done_again() -> None:

@@ -211,7 +211,7 @@ class LocalLog:
         return max(self._pace.due_at, self._room_at)
 
     def is_due(self, now: float) -> bool:
-        return now >= self._room_at and self._pace.is_due(now, self._now_moved)
+        return self._pace.is_due(now, self._now_moved) and now >= self._room_at
 
     @property
     def full(self) -> bool:

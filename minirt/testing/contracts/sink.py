@@ -67,7 +67,7 @@ class SinkContract(ABC):
             writer.close()
         for _, committer in self._committers.values():
             committer.close()
-        gc.collect(1)  # What a test has left is young: to look at all takes longer than most tests.
+        gc.collect()
 
     def staging(self) -> Staging | None:
         """Where output may wait beside checkpoints, for sinks that ask for it."""
