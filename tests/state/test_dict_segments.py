@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from random import Random
 from typing import Any, NamedTuple
 
 import pytest
@@ -120,6 +121,23 @@ def test_a_snapshot_and_what_it_builds_on_hold_everything(steps: list[tuple[str,
                 stored.snapshot(stored=True)
                 stored.restore(same_place=how)
     stored.snapshot(stored=True)
+    stored.settle()
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_so_they_do_where_most_keys_do_not_change(seed: int) -> None:
+    """Then stretches are what counts: of snapshots that were not stored, that were never made, of earlier lives."""
+    random, stored = Random(seed), Stored()
+    stored.set(list(range(60)), 0)
+    for turn in range(1, 400):
+        stored.set([random.randrange(70)], turn)
+        if random.random() < 0.2:
+            stored.delete([random.randrange(70)])
+        stored.snapshot(stored=random.random() < 0.8)
+        if random.random() < 0.1:
+            stored.forget()
+        elif random.random() < 0.03:
+            stored.restore(same_place=True)
     stored.settle()
 
 
