@@ -126,7 +126,7 @@ def test_a_snapshot_and_what_it_builds_on_hold_everything(steps: list[tuple[str,
 
 @pytest.mark.parametrize("seed", range(4))
 def test_so_they_do_where_most_keys_do_not_change(seed: int) -> None:
-    """Then stretches are what counts: of snapshots that were not stored, that were never made, of earlier lives."""
+    """Then stretches count: of snapshots that were not stored or never made, and of earlier lives."""
     random, stored = Random(seed), Stored()
     stored.set(list(range(60)), 0)
     for turn in range(1, 400):
