@@ -10,8 +10,7 @@ from itertools import chain
 FEW = 5
 """So many seeds a search takes at most that begins with the right one."""
 MIXED = 5
-"""From this seed on the first few draw every interval between checkpoints. Most of those before it draw the
-shortest one, with which jobs that take local snapshots come to little else."""
+"""From this seed on the first few draw every interval between checkpoints."""
 GROWN = f"a search takes more than {FEW} seeds"
 
 FACTOR = int(os.environ.get("CAMPAIGN_FACTOR", "1"))

@@ -100,11 +100,15 @@ class ControlDesk:
         answer = self._answers.get(wanted) if isinstance(wanted, str) else None
         if answer is None:
             raise ConfigurationError(f"job {self._job.name!r} cannot {wanted}")
+        self._check_lease(wanted)  # Who was replaced while it was frozen does not act.
         try:
             return answer(request)
-        finally:  # Not before: this program may be frozen, and replaced, while it makes the answer.
-            if self._lease is not None:
-                self._lease.check(surely=wanted in _ACTIONS)
+        finally:  # Again: this program may be frozen, and replaced, while it makes the answer.
+            self._check_lease(wanted)
+
+    def _check_lease(self, wanted: object) -> None:
+        if self._lease is not None:
+            self._lease.check(surely=wanted in _ACTIONS)
 
     def _status(self, request: Mapping[str, Any]) -> Plain:
         return {

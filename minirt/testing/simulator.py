@@ -24,6 +24,7 @@ from minirt.graph.execution import ExecutionGraph
 from minirt.graph.job_graph import JobGraph
 from minirt.graph.planner import build_execution_graph
 from minirt.modes import MODES, check_edges, find_mode
+from minirt.protocol.families import TakesLocalSnapshots
 from minirt.protocol.restarts import Restart, RestartStrategy
 from minirt.testing.clock import SimulatedClock
 from minirt.testing.coordinator import SimulatedJob
@@ -41,6 +42,9 @@ _RESTARTS_MAX = 100
 # In rounds: as many steps as give each subtask, worker and channel one turn on average.
 _INTERVAL_ROUNDS = (0.3, 1, 4)
 """From checkpoint to checkpoint; a simulation draws one of them."""
+_LOCAL_INTERVAL_ROUNDS = (5, 15, 40)
+"""Where each subtask takes snapshots by itself: the coordinator handles one event in each of its turns, and
+must hear of all snapshots."""
 
 
 @quiet()
@@ -90,7 +94,9 @@ def simulate(
     random = Random(seed)
     restart = restart or Restart.fixed_delay(_RESTARTS_MAX, checkpointing.interval_s / 4)
     graphs = [build_execution_graph(_job_graph(form)) for form in (job, *rescaled)]
-    round_s = checkpointing.interval_s / random.choice(_INTERVAL_ROUNDS)
+    mode = find_mode(checkpointing.mode, max_concurrent=checkpointing.max_concurrent)
+    rounds = _LOCAL_INTERVAL_ROUNDS if isinstance(mode, TakesLocalSnapshots) else _INTERVAL_ROUNDS
+    round_s = checkpointing.interval_s / random.choice(rounds)
     options = at_pace(options or _drawn(random, seed, round_s), round_s)
     options = replace(options, trace=trace or options.trace)
     forms = [
@@ -100,7 +106,6 @@ def simulate(
     round_steps = max(_turns(graph) for graph in graphs)
     schedule = Schedule(random, SimulatedClock(random, round_s / round_steps), steps_max)
     chaos = Chaos(faults or Faults(), random, round_steps)
-    mode = find_mode(checkpointing.mode, max_concurrent=checkpointing.max_concurrent)
     for graph in graphs:
         check_edges(mode, graph.topology)
     user = SimulatedUser(requests or Requests(), MODES, mode, schedule, round_steps)

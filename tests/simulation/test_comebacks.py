@@ -136,7 +136,7 @@ def test_records_that_count_as_processed_once_they_were_taken(monkeypatch: Patch
 
     monkeypatch.setattr(CountedInput, "begin", begin)
     monkeypatch.setattr(CountedInput, "processed", lambda channel, records: None)
-    assert_noticed(LARGE_FRAMES, first=27)
+    assert_noticed(LARGE_FRAMES, first=59)
 
 
 def test_a_log_that_keeps_no_event_time(monkeypatch: Patch) -> None:
@@ -157,13 +157,13 @@ def test_a_log_that_forgets_what_was_processed_since_the_line(monkeypatch: Patch
         return {channel: records + 1 for channel, records in right(family).items()}
 
     monkeypatch.setattr(UncoordinatedFamily, "_processed", processed)
-    assert_noticed(first=3)
+    assert_noticed(first=18)
 
 
 def test_snapshots_that_have_the_numbers_of_earlier_lives(monkeypatch: Patch) -> None:
     monkeypatch.setattr(local_snapshots, "_NUMBERS", 0)
     with pytest.raises(ProtocolError, match=r"has stored snapshot \d+ behind \d+"):
-        assert_noticed(first=3)
+        assert_noticed(first=18)
 
 
 def test_a_queue_that_is_lost_with_its_receiver(monkeypatch: Patch) -> None:
@@ -175,4 +175,4 @@ def test_a_queue_that_is_lost_with_its_receiver(monkeypatch: Patch) -> None:
         channel._frames.clear()
 
     monkeypatch.setattr(LoggedOutput, "park", park)
-    assert_noticed(first=3)
+    assert_noticed(first=18)

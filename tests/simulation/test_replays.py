@@ -166,17 +166,17 @@ def test_numbers_that_begin_anew_with_each_life(monkeypatch: Patch) -> None:
         right(channel, 0, had - sent, mark, ended=ended)
 
     monkeypatch.setattr(NumberedOutput, "begin_at", begin_at)
-    assert_noticed(first=45)
+    assert_noticed(first=52)
 
 
 def test_a_snapshot_of_what_is_done_again(monkeypatch: Patch) -> None:
     monkeypatch.setattr(LocalLog, "_repeats", False)
-    assert_noticed(first=56)
+    assert_noticed(first=70)
 
 
 def test_a_mark_that_stays_ahead_of_what_its_sender_has_lost(monkeypatch: Patch) -> None:
     monkeypatch.setattr(ChannelLog, "move_mark", lambda log, number, elements: None)
-    assert_noticed(first=74)
+    assert_noticed(first=79)
 
 
 def test_a_snapshot_behind_what_is_lost(monkeypatch: Patch) -> None:
@@ -195,4 +195,4 @@ def test_a_snapshot_behind_what_is_lost(monkeypatch: Patch) -> None:
 
 def test_a_receiver_that_falls_back_behind_what_its_sender_has(monkeypatch: Patch) -> None:
     monkeypatch.setattr(UncoordinatedFamily, "_gets_again", lambda family, cut: cut is not None)
-    assert_noticed(first=118)
+    assert_noticed(first=126)

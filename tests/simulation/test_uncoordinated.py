@@ -180,7 +180,7 @@ def test_a_commit_at_the_local_snapshot(monkeypatch: Patch) -> None:
 
 def test_ids_that_a_later_generation_gives_again(monkeypatch: Patch) -> None:
     monkeypatch.setattr(checkpointing, "local_id", lambda generation, number: local_id(1, number))
-    assert_noticed(random_jobs, first=9)
+    assert_noticed(random_jobs, first=21)
 
 
 def test_snapshots_that_are_deleted_by_age(monkeypatch: Patch) -> None:
