@@ -66,7 +66,13 @@ def test_whatever_else_is_there_is_found(wrong: Any, found: Found) -> None:
 @pytest.mark.processes
 @needs_proc
 @pytest.mark.parametrize(
-    ("scope", "state"), [("subtask", "dicts"), ("subtask", "arrays"), ("job", "dicts")]
+    ("scope", "state"),
+    [
+        ("subtask", "dicts"),
+        ("job", "arrays"),
+        pytest.param("subtask", "arrays", marks=pytest.mark.soak),
+        pytest.param("job", "dicts", marks=pytest.mark.soak),
+    ],
 )
 def test_killed_workers_come_back_and_put_out_everything_once(
     scope: str, state: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -40,6 +40,7 @@ def test_who_was_replaced_does_nothing_in_the_name_of_the_job(
         CheckpointStorage(ObjectStore(str(storage)), 1000).claim_generation()
         with pytest.raises(JobHasEndedError, match=f": process {os.getpid()} of host .*; ask that"):
             known.ask({"request": request_}, 30)
+        assert job.status is rt.JobStatus.RUNNING, "it refuses before it acts"
     finally:
         job.cancel()
         job.wait_for_end()

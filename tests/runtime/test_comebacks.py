@@ -142,7 +142,7 @@ class Count(rt.KeyedProcess):
 
 @pytest.mark.parametrize(
     ("transport", "senders"),
-    [("unix", 1), ("tcp", 1), ("unix", 2)],
+    [("unix", 1), pytest.param("tcp", 1, marks=pytest.mark.soak), ("tcp", 2)],
     ids=["unix", "tcp", "2 channels"],
 )
 def test_one_in_the_middle_sends_what_nobody_has_had(
