@@ -26,9 +26,10 @@ from minirt import (
     SequenceSource,
     WorkerLostError,
 )
-from minirt.runtime.control.connection import connect_to
+from minirt.runtime.control.connection import MessageConnection, connect_to
 from minirt.runtime.control.entrance import Entrance
 from minirt.runtime.control.handshake import REPLY_BYTES
+from minirt.runtime.control.messages import LifelineOpened
 from minirt.runtime.network.sockets import TOKEN_BYTES, Address, Network, connected
 from tests.runtime.jobs import numbers_of
 from tests.runtime.processes import needs_proc, send, templates, wait_until, workers
@@ -183,3 +184,22 @@ def test_who_is_recognised_after_the_end_is_turned_away(tmp_path, monkeypatch):
         ended.set()
         assert caller.recv(1) == b""
     assert admitted == []
+
+
+def test_who_is_admitted_as_the_job_ends_is_let_go_with_all_others(monkeypatch):
+    """The loop hears of it when it has ended the others."""
+    right, (ours, theirs) = Entrance.close, socket.socketpair()
+
+    def close(entrance: Entrance) -> None:
+        MessageConnection(theirs).send(LifelineOpened())
+        entrance._admit(ours)
+        right(entrance)
+
+    monkeypatch.setattr(Entrance, "close", close)
+    numbers = CollectSink()
+    env = Environment()
+    env.source(SequenceSource(3)).sink(numbers)
+    env.execute()
+    assert sorted(numbers.rows) == [0, 1, 2]
+    assert ours.fileno() < 0
+    theirs.close()

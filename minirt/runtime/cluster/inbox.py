@@ -33,13 +33,14 @@ class Inbox:
     def serve(self) -> None:
         """Do what was left; to be called when this is readable."""
         self._receiver.recv(4096)
-        self._do_all()
+        self.do_all()
 
     def close(self) -> None:
-        self._do_all()
+        self.do_all()
         self._receiver.close()
         self._sender.close()
 
-    def _do_all(self) -> None:
+    def do_all(self) -> None:
+        """Do what was left until now, readable or not."""
         while not self._left.empty():
             self._left.get()()
