@@ -37,7 +37,7 @@ test: java $(VENV)/.dev ## lint and run all tests, some parts of them side by si
 		'0 rest $(addprefix --ignore=,$(NAMED))' '0 runtime tests/runtime/test_[a-l]*.py' '0 commands $(COMMANDS)' \
 		'0 runtime-on tests/runtime --ignore-glob=tests/runtime/test_[a-l]*.py' '0 connectors $(CONNECTORS)' '0 pages $(PAGES)' \
 		'0 lint run make lint' \
-		| PYTEST='$(BIN)/python -m pytest -q' .ci/test-parts 6
+		| PYTEST='$(BIN)/python -m pytest -q' .ci/test-parts 4
 
 lint: $(VENV)/.dev ## check style and types
 	$(BIN)/ruff check .
