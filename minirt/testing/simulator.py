@@ -24,6 +24,7 @@ from minirt.graph.execution import ExecutionGraph
 from minirt.graph.job_graph import JobGraph
 from minirt.graph.planner import build_execution_graph
 from minirt.modes import MODES, check_edges, find_mode
+from minirt.protocol.barriers import CheckpointMode
 from minirt.protocol.families import TakesLocalSnapshots
 from minirt.protocol.restarts import Restart, RestartStrategy
 from minirt.testing.clock import SimulatedClock
@@ -95,8 +96,7 @@ def simulate(
     restart = restart or Restart.fixed_delay(_RESTARTS_MAX, checkpointing.interval_s / 4)
     graphs = [build_execution_graph(_job_graph(form)) for form in (job, *rescaled)]
     mode = find_mode(checkpointing.mode, max_concurrent=checkpointing.max_concurrent)
-    rounds = _LOCAL_INTERVAL_ROUNDS if isinstance(mode, TakesLocalSnapshots) else _INTERVAL_ROUNDS
-    round_s = checkpointing.interval_s / random.choice(rounds)
+    round_s = checkpointing.interval_s / random.choice(_interval_rounds(mode))
     options = at_pace(options or _drawn(random, seed, round_s), round_s)
     options = replace(options, trace=trace or options.trace)
     forms = [
@@ -119,6 +119,10 @@ def simulate(
     for sink in simulation.sinks.values():
         sink.clear()
     return simulation.run()
+
+
+def _interval_rounds(mode: CheckpointMode) -> Sequence[float]:
+    return _LOCAL_INTERVAL_ROUNDS if isinstance(mode, TakesLocalSnapshots) else _INTERVAL_ROUNDS
 
 
 def _drawn(random: Random, seed: int, round_s: float) -> Options:
