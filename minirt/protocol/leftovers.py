@@ -62,6 +62,14 @@ class Leftovers:
     def take_unneeded(self) -> frozenset[str]:
         """What may be deleted by now, unless a manifest refers to it; each is given out once."""
         needed = {file_of(path) for paths in self._state.values() for path in paths}
+        # A later snapshot may do without, but one between them is of a checkpoint that may yet complete.
+        needed |= {
+            file_of(path)
+            for parts in self._parts.values()
+            for part in parts
+            if part.snapshot is not None
+            for path in part.snapshot.paths()
+        }
         unneeded = frozenset(self._unneeded - needed)
         self._unneeded -= unneeded
         return unneeded

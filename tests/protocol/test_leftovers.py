@@ -23,6 +23,17 @@ def test_a_file_that_later_snapshots_may_build_on_stays() -> None:
     assert leftovers.take_unneeded() == frozenset()
 
 
+def test_what_a_later_snapshot_does_without_stays_for_one_between_that_may_yet_complete() -> None:
+    leftovers = Leftovers(1)
+    leftovers.on_part(with_state(1, SINK), failed=False)
+    leftovers.on_part(with_state(2, SINK, state_path(1, SINK)), failed=False)
+    leftovers.on_failed(1)
+    leftovers.on_part(with_state(3, SINK), failed=False)
+    assert leftovers.take_unneeded() == frozenset()
+    leftovers.on_completed(2)
+    assert leftovers.take_unneeded() == {state_path(1, SINK)}, "retention keeps what 2 refers to"
+
+
 def test_each_subtask_is_judged_by_its_own_snapshots() -> None:
     leftovers = Leftovers(1)
     leftovers.on_part(with_state(1, SINK), failed=False)

@@ -258,6 +258,7 @@ def test_a_barrier_that_comes_during_a_call_leaves_before_the_next(
                 signals.wait("passed")
                 signals.give("done")
             signals.give("arrived")
+            time.sleep(1.0)  # On a busy machine the barrier takes a while to come.
         time.sleep(0.2)
         return number
 
