@@ -13,18 +13,23 @@ _PATIENCE_ROUNDS = 150
 """How long the coordinator waits for a silent worker: longer than one that hangs for a while."""
 
 
-def at_pace(options: Options, round_s: float) -> Options:
-    """Waits in proportion to the time that a round takes."""
+def at_pace(options: Options, round_s: float, subtasks: int) -> Options:
+    """Waits in proportion to the time that a round takes.
+
+    The coordinator handles one event in its turn, so many workers are heard of less often.
+    """
+    heartbeat_rounds = max(_HEARTBEAT_ROUNDS, 2 * subtasks)
+    patience_s = max(_PATIENCE_ROUNDS, 4 * heartbeat_rounds) * round_s
     limits = replace(
         options.limits,
         source_poll_s=round_s,
         debloat_period_s=round_s / 4,
         watermark_interval_s=round_s / 2,
-        heartbeat_s=_HEARTBEAT_ROUNDS * round_s,
-        connect_timeout_s=_PATIENCE_ROUNDS * round_s,
-        start_timeout_s=_PATIENCE_ROUNDS * round_s,
+        heartbeat_s=heartbeat_rounds * round_s,
+        connect_timeout_s=patience_s,
+        start_timeout_s=patience_s,
     )
-    return replace(options, heartbeat_timeout=_PATIENCE_ROUNDS * round_s, limits=limits)
+    return replace(options, heartbeat_timeout=patience_s, limits=limits)
 
 
 def drawn_options(random: Random, round_s: float) -> Options:

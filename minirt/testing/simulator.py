@@ -13,7 +13,7 @@ be killed or replaced while it is stuck in the middle of its command.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from random import Random
 
@@ -97,7 +97,7 @@ def simulate(
     graphs = [build_execution_graph(_job_graph(form)) for form in (job, *rescaled)]
     mode = find_mode(checkpointing.mode, max_concurrent=checkpointing.max_concurrent)
     round_s = checkpointing.interval_s / random.choice(_interval_rounds(mode))
-    options = at_pace(options or _drawn(random, seed, round_s), round_s)
+    options = _paced(options or _drawn(random, seed, round_s), round_s, graphs)
     options = replace(options, trace=trace or options.trace)
     forms = [
         SimulatedJob(graph, by_value.dumps(graph), checkpointing, restart, options)
@@ -125,6 +125,10 @@ def _interval_rounds(mode: CheckpointMode) -> Sequence[float]:
     return _LOCAL_INTERVAL_ROUNDS if isinstance(mode, TakesLocalSnapshots) else _INTERVAL_ROUNDS
 
 
+def _paced(options: Options, round_s: float, graphs: Iterable[ExecutionGraph]) -> Options:
+    return at_pace(options, round_s, max(map(_subtasks, graphs)))
+
+
 def _drawn(random: Random, seed: int, round_s: float) -> Options:
     """Markers are drawn apart, so that without them a seed draws what it always drew."""
     interval_s = drawn_latency_interval(Random(f"markers {seed}"), round_s)
@@ -137,5 +141,8 @@ def _job_graph(job: Environment | JobGraph) -> JobGraph:
 
 def _turns(graph: ExecutionGraph) -> int:
     """How many subtasks, workers and channels take turns."""
-    subtasks = sum(vertex.parallelism for vertex in graph.vertices)
-    return 2 * subtasks + sum(1 for link in graph.links for _ in link.channels())
+    return 2 * _subtasks(graph) + sum(1 for link in graph.links for _ in link.channels())
+
+
+def _subtasks(graph: ExecutionGraph) -> int:
+    return sum(vertex.parallelism for vertex in graph.vertices)

@@ -115,7 +115,7 @@ def test_slots_that_change_before_they_are_copied(monkeypatch: Patch) -> None:
 
 def test_keys_that_change_before_they_are_copied(monkeypatch: Patch) -> None:
     monkeypatch.setattr(FrozenKeys, "before_change", lambda self, keys: None)
-    assert_noticed(first=33, windowed=True)
+    assert_noticed(first=62, windowed=True)
 
 
 def test_segments_that_are_restored_in_the_wrong_order(monkeypatch: Patch) -> None:

@@ -291,7 +291,7 @@ def test_timers_of_other_key_groups_restored_as_well(monkeypatch: Patch) -> None
         restore(self, sections, filter_groups=False)
 
     monkeypatch.setattr(Timers, "restore", restore_all)
-    assert_noticed(timers, "too many", "KeyError", "timer", "clock", first=14)
+    assert_noticed(timers, "too many", "KeyError", "timer", "clock", first=58)
 
 
 def test_a_restored_checkpoint_whose_output_is_not_committed_again(monkeypatch: Patch) -> None:
@@ -460,4 +460,4 @@ def test_uploads_of_a_checkpoint_that_was_given_up_without_their_output(monkeypa
         return replace(upload, sections={}, references=(), in_flight=(), prepared=())
 
     monkeypatch.setattr(SnapshotUpload, "without_state", without_output)
-    assert_noticed(random_jobs, "no consistent cut", "lost", first=190)
+    assert_noticed(random_jobs, "no consistent cut", "lost", first=221)

@@ -171,7 +171,7 @@ def test_numbers_that_begin_anew_with_each_life(monkeypatch: Patch) -> None:
 
 def test_a_snapshot_of_what_is_done_again(monkeypatch: Patch) -> None:
     monkeypatch.setattr(LocalLog, "_repeats", False)
-    assert_noticed(first=70)
+    assert_noticed(first=155)
 
 
 def test_a_mark_that_stays_ahead_of_what_its_sender_has_lost(monkeypatch: Patch) -> None:

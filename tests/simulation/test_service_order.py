@@ -274,7 +274,7 @@ def test_a_segment_that_counts_also_what_lies_ahead_of_its_snapshot(monkeypatch:
         return order_since(min(segments), segments)
 
     monkeypatch.setattr(service_log, "order_since", again)
-    assert_noticed(first=41)
+    assert_noticed(first=48)
 
 
 def test_watermarks_that_are_merged_anew(monkeypatch: Patch) -> None:
