@@ -2,15 +2,18 @@
 
 A snapshot may build on the file of a checkpoint that has failed. But once a subtask has stored a later
 snapshot that does not refer to a file of its own, no snapshot of it will: what one refers to no more, no
-later one does. Nobody builds on what was stored of a declined snapshot, nor on in-flight data. Only files
-whose upload is over are named here, those of snapshots that were acknowledged or declined: all others may
-still be written. A file that several subtasks share goes when none of them needs its part; what becomes of
-its parts, becomes of all.
+later one does. An earlier one may, as long as its checkpoint is under way. Nobody builds on what was
+stored of a declined snapshot, nor on in-flight data. Only files whose upload is over are named here,
+those of snapshots that were acknowledged or declined: all others may still be written. A file that
+several subtasks share goes when none of them needs its part; what becomes of its parts, becomes of all.
 """
 
 from __future__ import annotations
 
+from itertools import chain
+
 from minirt.protocol.checkpoint_paths import CheckpointPaths
+from minirt.protocol.families import files_of
 from minirt.protocol.ids import SubtaskId
 from minirt.protocol.job_events import SnapshotAcknowledged, SnapshotDeclined
 from minirt.protocol.manifest import ManifestKey
@@ -61,15 +64,10 @@ class Leftovers:
 
     def take_unneeded(self) -> frozenset[str]:
         """What may be deleted by now, unless a manifest refers to it; each is given out once."""
+        if not self._unneeded:
+            return frozenset()
         needed = {file_of(path) for paths in self._state.values() for path in paths}
-        # A later snapshot may do without, but one between them is of a checkpoint that may yet complete.
-        needed |= {
-            file_of(path)
-            for parts in self._parts.values()
-            for part in parts
-            if part.snapshot is not None
-            for path in part.snapshot.paths()
-        }
+        needed.update(files_of(chain.from_iterable(self._parts.values())))
         unneeded = frozenset(self._unneeded - needed)
         self._unneeded -= unneeded
         return unneeded

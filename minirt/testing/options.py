@@ -16,7 +16,8 @@ _PATIENCE_ROUNDS = 150
 def at_pace(options: Options, round_s: float, subtasks: int) -> Options:
     """Waits in proportion to the time that a round takes.
 
-    The coordinator handles one event in its turn, so many workers are heard of less often.
+    The coordinator handles one event in its turn, so it hears less often of each of many workers, and waits
+    longer for it.
     """
     heartbeat_rounds = max(_HEARTBEAT_ROUNDS, 2 * subtasks)
     patience_s = max(_PATIENCE_ROUNDS, 4 * heartbeat_rounds) * round_s

@@ -142,8 +142,12 @@ class Count(rt.KeyedProcess):
 
 @pytest.mark.parametrize(
     ("transport", "senders"),
-    [("unix", 1), pytest.param("tcp", 1, marks=pytest.mark.soak), ("tcp", 2)],
-    ids=["unix", "tcp", "2 channels"],
+    [
+        pytest.param("unix", 1, id="unix"),
+        pytest.param("tcp", 2, id="tcp, 2 channels"),
+        pytest.param("tcp", 1, id="tcp", marks=pytest.mark.soak),
+        pytest.param("unix", 2, id="2 channels", marks=pytest.mark.soak),
+    ],
 )
 def test_one_in_the_middle_sends_what_nobody_has_had(
     tmp_path: Path, transport: str, senders: int

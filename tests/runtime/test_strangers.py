@@ -187,7 +187,7 @@ def test_who_is_recognised_after_the_end_is_turned_away(tmp_path, monkeypatch):
 
 
 def test_who_is_admitted_as_the_job_ends_is_let_go_with_all_others(monkeypatch):
-    """The loop hears of it when it has ended the others."""
+    """The loop has not heard of it by then."""
     right, (ours, theirs) = Entrance.close, socket.socketpair()
 
     def close(entrance: Entrance) -> None:

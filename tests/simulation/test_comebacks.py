@@ -31,7 +31,7 @@ ALONE = rt.Restart.fixed_delay(100, 0.005, scope="subtask")
 CRASHES = replace(Faults.none(), worker_crashes=8)
 LARGE_FRAMES = rt.Limits(input_queue_bytes=20_000, output_queue_bytes=10_000)
 """Snapshots are often taken in the middle of one."""
-SEEDS = 240
+SEEDS = 100
 
 
 class Remember(rt.KeyedProcess):
@@ -147,7 +147,7 @@ def test_a_log_that_keeps_no_event_time(monkeypatch: Patch) -> None:
             right(log, frame)
 
     monkeypatch.setattr(SentLog, "add", add)
-    assert_noticed(first=172)
+    assert_noticed(LARGE_FRAMES, first=55)
 
 
 def test_a_log_that_forgets_what_was_processed_since_the_line(monkeypatch: Patch) -> None:

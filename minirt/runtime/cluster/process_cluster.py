@@ -215,7 +215,7 @@ class ProcessCluster:
         for worker in self._workers if self._stopping else ():
             logger.warning("worker %d did not end within %g s: it is killed", worker, timeout)
         self._entrance.close()
-        self._inbox.do_all()  # Who was admitted last finds its place, and leaves it like all others.
+        self._inbox.do_all()  # Else whoever was admitted last would stay when all others have gone.
         self._reception.close(last_word)
         self._drop_workers()
         self._watch.close()
