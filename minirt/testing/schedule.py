@@ -131,9 +131,16 @@ class Schedule:
             raise StalledError(f"made no progress: not over after {self._steps_max} steps")
         self.clock.tick()
         self.every_step()
+        happened = self._do_later()
+        return self._act() or happened or bool(self._later) or self._jump(longest_wait_s)
+
+    def _do_later(self) -> bool:
+        """Whether anything was due: whoever looks after each step may start something because of it."""
+        happened = False
         while self._later and self._later[0][0] <= self.steps:
             heapq.heappop(self._later)[2]()
-        return self._act() or bool(self._later) or self._jump(longest_wait_s)
+            happened = True
+        return happened
 
     def _act(self) -> bool:
         now, alarms = self.clock.monotonic(), self._alarms

@@ -177,3 +177,14 @@ def test_a_job_that_only_waits_for_state_to_expire_stands_still() -> None:
     waiting(3600.0).step()
     with pytest.raises(StalledError, match="made no progress"):
         waiting(365 * 86_400.0).step()
+
+
+def test_whoever_waits_for_what_is_done_later_is_asked_once_more() -> None:
+    """The last zombie dies so, and its job is then started again."""
+    schedule = waiting(365 * 86_400.0)
+    done: list[str] = []
+    schedule.later(3, lambda: done.append("the last zombie dies"))
+    while not done:
+        schedule.step()
+    with pytest.raises(StalledError, match="made no progress"):
+        schedule.step()
