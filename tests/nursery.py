@@ -252,6 +252,8 @@ def _load(used: Sequence[str]) -> None:
     for name in minirt.__all__:
         getattr(minirt, name)
     pa.array([])  # And pandas: each template of a job with columns would import it.
+    for name in [name for name in sys.modules if name.partition(".")[0] == "tests"]:
+        del sys.modules[name]  # Programs have their own; this one lives on in its functions.
     _loaded_modules.update(sys.modules.keys() - {"__main__", "builtins", "sys"})
     gc.freeze()  # No child looks for cycles in it, which would copy all its pages.
 
@@ -282,6 +284,8 @@ def _read(files: list[int]) -> Start:
 def _become(start: Start, files: list[int], paths: list[str]) -> CodeType:
     """Make this process what was asked for; returns the program."""
     *standard, tells = files
+    if start.arguments[1:] == TEMPLATE:
+        atexit.unregister(_leave_loaded_modules)  # A template never takes its modules apart.
     if start.group is None:
         os.setsid()
     else:
@@ -299,8 +303,6 @@ def _become(start: Start, files: list[int], paths: list[str]) -> CodeType:
     _show(start.arguments)
     importlib.invalidate_caches()
     program = _program(start.arguments[1:], paths)
-    for name in [name for name in sys.modules if name.partition(".")[0] == "tests"]:
-        del sys.modules[name]
     os.write(tells, b"%d" % os.getpid())  # By now its process group can be killed.
     os.close(tells)
     return program
