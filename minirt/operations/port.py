@@ -35,6 +35,8 @@ logger = logger_of("job")
 CONNECT_S_MAX = 5.0
 """How long it may take until a job is reached, and again until both sides have proved the token."""
 _LOOK_S = 0.5
+_LAST_CALLERS_S = 0.5
+"""How long the end of a job waits for those who have come by then to prove the token."""
 _REST_S = 0.05
 
 
@@ -72,10 +74,12 @@ class ControlPort:
         self._accepting = start_thread("minirt-control-port", self._accept, self._on_error)
 
     def close(self) -> None:
-        """Take no more requests; those that are in work get a moment for their answers."""
+        """Take no more requests; who has come by now, and waits for an answer, gets a moment."""
         if self._closing.is_set():
             return
         self._closing.set()
+        if self._accepting is not None:
+            self._entrance.finish(_LAST_CALLERS_S)
         with contextlib.suppress(OSError):
             self._entrance.listener.shutdown(socket.SHUT_RDWR)  # wakes whoever waits for callers
         if self._accepting is not None:

@@ -337,8 +337,14 @@ ALL_KINDS = (
 )
 
 
+MORE_FRAMES = [
+    pytest.param(kind, marks=pytest.mark.soak) for kind in ("tumbling", "counted, sliding")
+]
+"""Merge no accumulators that the others do not."""
+
+
 class TestAggregatesOfAllKinds(TestWindow):
-    @pytest.fixture(params=["end", "tumbling", "sliding", "open sessions", "counted, sliding"])
+    @pytest.fixture(params=["end", "sliding", "open sessions", *MORE_FRAMES])
     def spec(self, request: pytest.FixtureRequest) -> OperatorSpec:
         if request.param == "end":
             return AggregateSpec(ALL_KINDS, "end")

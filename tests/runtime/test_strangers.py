@@ -10,7 +10,9 @@ import stat
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -170,6 +172,29 @@ def test_where_no_thread_can_be_had_whoever_comes_is_turned_away_and_the_next_le
         wait_until(lambda: len(admitted) == 1, "the next one is let in", 10)
     entrance.close()
     admitted[0].close()  # type: ignore[attr-defined]
+
+
+def test_who_has_come_by_the_end_is_examined_and_who_says_nothing_is_not_waited_for(
+    tmp_path: Path,
+) -> None:
+    network, admitted = Network(bytes(TOKEN_BYTES), str(tmp_path)), list[Any]()
+    entrance = Entrance(network, admitted.append)
+    with ThreadPoolExecutor() as callers, connected(entrance.address, 10):
+        called = callers.submit(connect_to, entrance.address, network)
+        wait_until(lambda: backlog(entrance) == 2, "both have come")
+        began = time.monotonic()
+        entrance.finish(0.5)
+        assert time.monotonic() - began < 4
+        assert len(admitted) == 1
+        called.result().close()
+        entrance.close()
+    admitted[0].close()
+
+
+def backlog(entrance: Entrance) -> int:
+    """How many connections the system has taken that nobody has accepted."""
+    rows = Path("/proc/net/unix").read_text().splitlines()
+    return sum(row.split()[5] == "02" and row.endswith(f" {entrance.address}") for row in rows)
 
 
 def test_who_is_recognised_after_the_end_is_turned_away(tmp_path, monkeypatch):

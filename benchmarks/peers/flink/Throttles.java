@@ -44,7 +44,7 @@ final class Throttles {
                 case "bursty":
                     return periodS == 0 || Math.floor(passed / periodS) % 2 == 0 ? 1 : 0;
                 case "one_slow":
-                    return subtask == 0 ? 8 : 1;
+                    return subtask == 0 ? 10 : 1;
                 case "slow_then_fast":
                     return passed < periodS ? 1 : 0;
                 default:

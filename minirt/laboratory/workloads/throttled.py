@@ -29,7 +29,7 @@ class Throttled(Workload):
 
     All queues up to the slow operator are full, so an aligned barrier waits behind them, and an
     unaligned one takes them along. Shapes: `steady`; `bursty`, slow for `period_s` seconds and fast for
-    as many; `skewed`, most records have one key; `one_slow`, the first subtask is eight times as slow
+    as many; `skewed`, most records have one key; `one_slow`, the first subtask is ten times as slow
     as the others; `slow_then_fast`, slow for `period_s` seconds only.
     """
 
@@ -61,7 +61,7 @@ class Throttled(Workload):
         if self.shape == "bursty":
             return float(passed // self.period_s % 2 == 0) if self.period_s else 1.0
         if self.shape == "one_slow":
-            return 8.0 if subtask == 0 else 1.0
+            return 10.0 if subtask == 0 else 1.0
         if self.shape == "slow_then_fast":
             return float(passed < self.period_s)
         return 1.0

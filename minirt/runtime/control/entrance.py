@@ -41,7 +41,8 @@ class Entrance:
         self._admit = admit
         self._visitors: dict[socket.socket, None] = {}
         """Those under examination, the oldest first."""
-        self._lock = threading.Lock()
+        self._lock = threading.Condition()
+        """Notified when somebody was examined."""
         self._strangers = 0
         self._closed = False
 
@@ -70,6 +71,15 @@ class Entrance:
                 return False
         return True
 
+    def finish(self, patience_s: float) -> None:
+        """Examine who has come by now, and wait until they are, for at most so many seconds.
+
+        Whom nobody has accepted by `close` is cut off, though the system has taken the connection.
+        """
+        self.accept()
+        with self._lock:
+            self._lock.wait_for(lambda: not self._visitors, patience_s)
+
     def close(self) -> None:
         """Let nobody in any more; whoever was admitted until now has been handed over."""
         with self._lock:
@@ -90,6 +100,7 @@ class Entrance:
             why = str(error)
         with self._lock:
             self._visitors.pop(raw, None)
+            self._lock.notify_all()
             self._strangers += not known
             first = not known and self._strangers == 1
             if known and not self._closed:
