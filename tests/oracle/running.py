@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import minirt as rt
+from minirt.protocol.job_events import ENDED
 from tests.oracle.board import PLANNED, Board, Failure
 from tests.oracle.ends import FolderSink, Numbered, ends_of_lanes, timestamp
 from tests.oracle.records import track, track_of
@@ -21,6 +23,7 @@ TINY = rt.Limits(
 )
 """Queues that a slow operator fills within moments, and that drain as fast."""
 
+_LOOK_S = 0.2
 _QUIET_LANE = 3
 """One lane in so many has little to say."""
 
@@ -138,19 +141,29 @@ def _build(
 
 def _see_through(job: rt.Job, watch: _Watch, board: Board, plan: Plan, *, stops: bool) -> None:
     try:
-        if not watch.reached.wait(plan.run_s_max):
+        if not _comes_so_far(job, watch, plan.run_s_max):
             watch.unplanned.append(f"no progress: {board.restarts} restarts, {board.completed=}")
         elif stops and not watch.unplanned:
             board.stop()
             result = job.wait(plan.run_s_max)
             assert result.status is rt.JobStatus.FINISHED
             return
+        job.cancel()
+        watch.recover()
+        job.wait(plan.run_s_max)
     except (rt.MinirtError, TimeoutError) as error:
         watch.unplanned.append(repr(error))
     finally:
         job.cancel()
-    watch.recover()
-    job.wait(plan.run_s_max)
+
+
+def _comes_so_far(job: rt.Job, watch: _Watch, wait_s: float) -> bool:
+    """Whether the job reaches what it is watched for; a job that ends before does not."""
+    until = time.monotonic() + wait_s
+    while not watch.reached.wait(_LOOK_S):
+        if job.status in ENDED or time.monotonic() > until:
+            return watch.reached.is_set()
+    return True
 
 
 class _Watch(rt.JobObserver):

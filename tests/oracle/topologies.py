@@ -48,6 +48,8 @@ class Topology:
     """How often all values come; told apart by their copy number."""
     ordered: bool = True
     record_s: float = 0.0003
+    moves_in_flight: bool = True
+    """Whether records in flight may go to another parallelism: not where their places alone keep order."""
 
 
 def shifted(shift: int, value: int) -> int:
@@ -200,7 +202,7 @@ TOPOLOGIES = {
         Topology("broadcast", broadcast, copied=0),
         Topology("keyed_broadcast", keyed_broadcast, sources=2, copied=1),
         Topology("custom_partitioner", custom_partitioner),
-        Topology("forward", forward),
+        Topology("forward", forward, moves_in_flight=False),
         Topology("rescale", rescale, ordered=False),
         Topology("straight_on", straight_on),
         Topology("skewed", skewed),
