@@ -22,14 +22,12 @@ from typing import Literal
 
 import minirt as rt
 from minirt.modes import MODES
+from minirt.protocol.families import TakesLocalSnapshots
 from tests.oracle.board import AT_START, HOOKS, Failure
 from tests.oracle.running import TINY, Outcome, Plan, is_ordered, run
 from tests.oracle.topologies import TOPOLOGIES
 
 _PARALLELISMS = ((1,), (2,), (3,), (5,), (2, 5), (5, 2), (3, 1, 4), (3, 7), (7, 3))
-
-_WITHOUT_RECORDS = ("aligned", "at_least_once", "epoch")
-"""Modes whose checkpoints hold no records in flight."""
 
 _MANY = 6
 """From this parallelism on a worker has a subtask of each operator."""
@@ -98,7 +96,7 @@ def _plan(chosen: random.Random, seed: int, given: argparse.Namespace) -> Plan:
     topology = TOPOLOGIES[topologies[seed % len(topologies)]]
     mode = given.mode[seed // len(topologies) % len(given.mode)]
     parallelism = tuple(given.parallelism or chosen.choice(_PARALLELISMS))
-    if not topology.moves_in_flight and mode not in _WITHOUT_RECORDS:
+    if topology.ordered_by_place and isinstance(MODES[mode], TakesLocalSnapshots):
         parallelism = parallelism[:1]
     many = max(parallelism) >= _MANY
     placement: Literal["subtask", "slots"] = (

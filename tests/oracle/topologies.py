@@ -48,8 +48,9 @@ class Topology:
     """How often all values come; told apart by their copy number."""
     ordered: bool = True
     record_s: float = 0.0003
-    moves_in_flight: bool = True
-    """Whether records in flight may go to another parallelism: not where their places alone keep order."""
+    ordered_by_place: bool = False
+    """Whether an edge keeps order by the subtask alone: barriers leave no records in flight there, but what
+    local snapshots leave cannot go to another parallelism."""
 
 
 def shifted(shift: int, value: int) -> int:
@@ -202,7 +203,7 @@ TOPOLOGIES = {
         Topology("broadcast", broadcast, copied=0),
         Topology("keyed_broadcast", keyed_broadcast, sources=2, copied=1),
         Topology("custom_partitioner", custom_partitioner),
-        Topology("forward", forward, moves_in_flight=False),
+        Topology("forward", forward, ordered_by_place=True),
         Topology("rescale", rescale, ordered=False),
         Topology("straight_on", straight_on),
         Topology("skewed", skewed),
