@@ -132,7 +132,7 @@ class Schedule:
         self.clock.tick()
         self.every_step()
         happened = self._do_later()
-        return self._act() or happened or bool(self._later) or self._jump(longest_wait_s)
+        return self._act() or bool(self._later) or self._jump(longest_wait_s) or happened
 
     def _do_later(self) -> bool:
         """Whether anything was due: whoever looks after each step may start something because of it."""

@@ -101,7 +101,7 @@ def test_what_a_kill_interrupts_is_done_exactly_once(
         wait_until(lambda: not any(is_alive(pid) for pid in orphans), "orphans end")
 
 
-@pytest.mark.parametrize("mode", ["aligned", "unaligned"])
+@pytest.mark.parametrize("mode", [pytest.param("aligned", marks=pytest.mark.soak), "unaligned"])
 def test_a_frozen_host_is_replaced_and_comes_back_as_a_spare(tmp_path: Path, mode: str) -> None:
     cluster = PlayedCluster(slots=(1, 1, 1))
     job = start(tmp_path, cluster, mode=mode, heartbeat_timeout="2s", case="reduced")

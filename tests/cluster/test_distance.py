@@ -44,7 +44,9 @@ def add_agents(agents: Agents, hosts: DistantHosts) -> None:
         agents.add(1, prefix=hosts.prefix(number))
 
 
-@pytest.mark.parametrize("mode", ["aligned", "unaligned", "uncoordinated"])
+@pytest.mark.parametrize(
+    "mode", [pytest.param("aligned", marks=pytest.mark.soak), "unaligned", "uncoordinated"]
+)
 def test_a_worker_that_is_killed_far_away_costs_no_record(tmp_path: Path, mode: str) -> None:
     with hosts_at(Link(delay_s=0.02, jitter_s=0.02)) as hosts:
         cluster = PlayedCluster(listen=f"{hosts.address(0)}:0")

@@ -83,7 +83,7 @@ def hosts() -> Iterator[Hosts]:
     hosts.close()
 
 
-@pytest.mark.parametrize("mode", ["aligned", "unaligned"])
+@pytest.mark.parametrize("mode", [pytest.param("aligned", marks=pytest.mark.soak), "unaligned"])
 def test_a_host_that_is_lost_is_replaced_by_another_one(
     hosts: Hosts, tmp_path: Path, mode: str
 ) -> None:

@@ -61,7 +61,7 @@ def workers(agents: Agents | list[Agent]) -> list[int]:
     return [len(agent.workers) for agent in (agents.all if isinstance(agents, Agents) else agents)]
 
 
-@pytest.mark.parametrize("mode", ["aligned", "unaligned"])
+@pytest.mark.parametrize("mode", [pytest.param("aligned", marks=pytest.mark.soak), "unaligned"])
 def test_a_job_shrinks_when_a_host_is_gone_and_grows_when_it_comes_back(
     tmp_path: Path, mode: str
 ) -> None:

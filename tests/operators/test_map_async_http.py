@@ -92,7 +92,7 @@ class Squares(rt.AsyncFunction):
         return int(answer.text)
 
 
-@pytest.mark.parametrize("ordered", [True, False])
+@pytest.mark.parametrize("ordered", [True, pytest.param(False, marks=pytest.mark.soak)])
 def test_a_worker_that_is_killed_loses_and_doubles_nothing(
     server: Server, tmp_path: Path, ordered: bool
 ) -> None:

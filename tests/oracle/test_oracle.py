@@ -65,7 +65,16 @@ def test_every_topology_with_data_in_flight(name, tmp_path):
     check(plan, run(plan, tmp_path))
 
 
-@pytest.mark.parametrize("name", ["union", "multi_input", "keyed_different_parallelism"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "multi_input",
+        *(
+            pytest.param(name, marks=pytest.mark.soak)
+            for name in ("union", "keyed_different_parallelism")
+        ),
+    ],
+)
 def test_aligned_barriers_of_several_inputs(name, tmp_path):
     plan = Plan(name, "aligned", (2,), BRIEF, options=SLOTS)
     check(plan, run(plan, tmp_path))

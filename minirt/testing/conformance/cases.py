@@ -43,6 +43,9 @@ _INTERVALS_S = (0.005, 0.02, 0.08, 1.0, 20.0)
 """Time is simulated and long ones cost nothing: timers of a mode, however long, come in time or late."""
 
 
+_LONG_TIMEOUT = 300
+"""In intervals."""
+
 _CONCURRENT = (1, 1, 2, 3)
 """How many checkpoints may be under way at a time, in modes that allow several."""
 
@@ -193,7 +196,7 @@ def _checkpointing(seed: int, mode: CheckpointMode) -> rt.Checkpointing:
     checkpointing = rt.Checkpointing(
         "simulated://",
         interval=interval_s,
-        timeout=interval_s * random.choice((60, 300)),
+        timeout=interval_s * random.choice((60, _LONG_TIMEOUT)),
         min_pause=interval_s * random.choice((0, 0.5)),
         mode=mode,
         retain=random.randint(1, 3),
@@ -205,8 +208,12 @@ def _checkpointing(seed: int, mode: CheckpointMode) -> rt.Checkpointing:
 
 
 def overlapping(checkpointing: rt.Checkpointing, most: int) -> rt.Checkpointing:
-    """The same with so many checkpoints under way at a time, and no pause between two of them."""
-    return replace(checkpointing, min_pause=0, max_concurrent=most)
+    """The same with so many checkpoints under way at a time, and no pause between two of them.
+
+    The simulated coordinator hears of them one message a turn: in a shorter time none might complete.
+    """
+    timeout = checkpointing.interval_s * _LONG_TIMEOUT
+    return replace(checkpointing, timeout=timeout, min_pause=0, max_concurrent=most)
 
 
 def in_words(case: Case) -> Iterator[str]:
