@@ -145,10 +145,15 @@ def test_a_rescaled_job_keeps_its_url_if_its_port_is_given(call: Call, start: St
     wait_until(lambda: call("jobs", url).status == 0, "the job can be asked again")
     wait_until(lambda: row(call, url)["status"] == "running", "the job runs again")
     assert row(call, url)["id"] != first
-    source = json.loads(call("top", url, "--json").out)["operators"][0]
-    assert source["parallelism"] == 3
+    wait_until(lambda: parallelism_of_source(call, url) == [3], "three subtasks have told figures")
     assert call("cancel", url).out == f"job {url} cancelled\n"
     assert program.end()[0] == 130
+
+
+def parallelism_of_source(call: Call, url: str) -> list[int]:
+    """Of the subtasks that have told figures by now; empty if none has."""
+    operators = json.loads(call("top", url, "--json").out)["operators"]
+    return [operator["parallelism"] for operator in operators[:1]]
 
 
 def free_port() -> int:

@@ -61,17 +61,23 @@ class ResultsTrial(SinkTrial):
 
 
 @contextmanager
-def restarting(server: Postgres, how: signal.Signals, every_s: float) -> Iterator[None]:
-    """Twice, while the block runs."""
+def restarting(
+    server: Postgres, how: signal.Signals, every_s: float, storage: Path
+) -> Iterator[None]:
+    """Twice, while the block runs a job: once it has completed a checkpoint there, and again."""
+    over = threading.Event()
 
     def restart_twice() -> None:
-        for _ in range(2):
-            time.sleep(every_s)
-            server.restart(how)
+        while not (over.is_set() or any(storage.glob("manifests/*"))):
+            time.sleep(0.02)
+        server.restart(how)
+        time.sleep(every_s)
+        server.restart(how)
 
     thread = threading.Thread(target=restart_twice)
     thread.start()
     try:
         yield
     finally:
+        over.set()
         thread.join()

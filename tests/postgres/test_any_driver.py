@@ -64,7 +64,7 @@ def test_both_sinks_may_write_into_one_database(
 
 
 def run_while_the_server_crashes(server: Postgres, job: rt.Environment, folder: Path) -> None:
-    with restarting(server, signal.SIGQUIT, 0.7):
+    with restarting(server, signal.SIGQUIT, 0.7, folder):
         job.execute(
             checkpointing=rt.Checkpointing(folder, interval="50ms", tolerable_failures=1000),
             restart=rt.Restart.fixed_delay(None, "100ms"),

@@ -70,7 +70,7 @@ def test_a_server_that_restarts_under_load_loses_and_repeats_nothing(
     server: Postgres, table: str, tmp_path: Path, how: signal.Signals
 ) -> None:
     checkpointing = rt.Checkpointing(tmp_path / "chk", interval=0.1, tolerable_failures=1000)
-    with restarting(server, how, 1.0):
+    with restarting(server, how, 1.0, tmp_path / "chk"):
         named_rows(PostgresSink(server.uri, table), 4000, 0.001, job="to-postgres").execute(
             checkpointing=checkpointing, restart=rt.Restart.fixed_delay(None, 0.1)
         )
