@@ -69,7 +69,7 @@ def test_whatever_else_is_there_is_found(wrong: Any, found: Found) -> None:
     ("scope", "state"),
     [
         ("subtask", "dicts"),
-        ("job", "arrays"),
+        pytest.param("job", "arrays", marks=pytest.mark.soak),
         pytest.param("subtask", "arrays", marks=pytest.mark.soak),
         pytest.param("job", "dicts", marks=pytest.mark.soak),
     ],

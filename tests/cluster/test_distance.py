@@ -72,7 +72,7 @@ def test_data_on_a_narrow_link_makes_nobody_look_dead(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "tls",
     [
-        pytest.param(False, marks=pytest.mark.soak),  # The benchmark below compares them, too.
+        pytest.param(False, marks=pytest.mark.soak),
         True,
     ],
 )
@@ -146,6 +146,7 @@ def _slowly(number: int) -> int:
     return number
 
 
+@pytest.mark.soak
 def test_the_benchmark_has_a_row_for_each_job(tmp_path: Path) -> None:
     with hosts_at(Link()):
         pass  # Else it is skipped.

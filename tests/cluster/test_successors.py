@@ -43,7 +43,9 @@ def agents(place: Place, addresses: list[str]) -> Iterator[list[Agent]]:
         agent.kill()
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
+@pytest.mark.parametrize(
+    "number", [signal.SIGKILL, pytest.param(signal.SIGSTOP, marks=pytest.mark.soak)]
+)
 def test_agents_of_a_program_that_is_killed_or_frozen_work_for_its_successor(
     place: Place, addresses: list[str], agents: list[Agent], number: signal.Signals
 ) -> None:

@@ -20,8 +20,6 @@ RECORDS, PARTITIONS = 1000, 3
 _PAUSE_S = 0.005
 """Of each record: a run lasts so long that the job completes many checkpoints between two kills."""
 
-DELIVERIES = ("exactly_once", "direct")
-
 _JOB = """
 import sys, time
 import minirt as rt
@@ -75,7 +73,9 @@ def judged(cluster: Cluster, results: str) -> tuple[int, int]:
     return RECORDS - len(set(ids)), len(ids) - len(set(ids))
 
 
-@pytest.mark.parametrize("delivery", DELIVERIES)
+@pytest.mark.parametrize(
+    "delivery", ["exactly_once", pytest.param("direct", marks=pytest.mark.soak)]
+)
 def test_nothing_is_lost_or_repeated_whoever_is_killed(
     cluster: Cluster, tmp_path: Path, delivery: str
 ) -> None:

@@ -24,7 +24,9 @@ def assert_bounded_by_workers(cost: Cost) -> None:
     assert cost.descriptors <= cost.sockets + OTHER_FILES
 
 
-@pytest.mark.parametrize(("parallelism", "workers"), [(4, 2), (12, 3)])
+@pytest.mark.parametrize(
+    ("parallelism", "workers"), [(12, 3), pytest.param(4, 2, marks=pytest.mark.soak)]
+)
 def test_sockets_are_bounded_by_workers_and_a_kill_loses_nothing(
     tmp_path: Path, parallelism: int, workers: int
 ) -> None:

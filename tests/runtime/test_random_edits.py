@@ -35,7 +35,7 @@ from minirt.testing.conformance.plans import Plan
 from tests.campaigns import sampled
 from tests.runtime.stepped import SteppedJob
 
-RUNS = sampled(12, 2)
+RUNS = sampled(12)
 SEEDS = 20
 """Within so many each planted bug must be noticed."""
 RECORDS = 40

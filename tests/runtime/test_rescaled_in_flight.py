@@ -121,10 +121,13 @@ def check_order(rows: list[Record]) -> None:
         newest[place] = number
 
 
-@pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize(
+WIDTHS = pytest.mark.parametrize(
     ("before", "after"), [(7, 3), (3, 7), pytest.param(2, 2, marks=pytest.mark.soak)]
 )
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@WIDTHS
 def test_nothing_in_flight_is_lost_or_repeated(
     shape: str, before: int, after: int, tmp_path: Path
 ) -> None:
@@ -134,7 +137,7 @@ def test_nothing_in_flight_is_lost_or_repeated(
     check(sink.rows, times=2 if shape in TWICE else 1)
 
 
-@pytest.mark.parametrize(("before", "after"), [(7, 3), (3, 7), (2, 2)])
+@WIDTHS
 def test_records_of_a_split_and_key_stay_in_order(before: int, after: int, tmp_path: Path) -> None:
     sink = TransactionalSink()
     clogged(SteppedJob(env_of(numbered, sink, before), tmp_path))
@@ -204,7 +207,7 @@ RESHAPED: dict[str, tuple[Shape, Shape]] = {
 
 
 @pytest.mark.parametrize("change", RESHAPED)
-@pytest.mark.parametrize(("before", "after"), [(7, 3), (3, 7), (2, 2)])
+@WIDTHS
 def test_a_job_may_deal_its_records_otherwise_than_before(
     change: str, before: int, after: int, tmp_path: Path
 ) -> None:

@@ -107,7 +107,14 @@ def test_a_job_is_stopped_moved_and_restored_at_another_parallelism(start, tmp_p
     assert content(tmp_path / "moved") == before
 
 
-@pytest.mark.parametrize("mode", [None, "unaligned", "aligned", MODES["unaligned"]])
+@pytest.mark.parametrize(
+    "mode",
+    [
+        "unaligned",
+        "aligned",
+        *(pytest.param(mode, marks=pytest.mark.soak) for mode in (None, MODES["unaligned"])),
+    ],
+)
 def test_a_job_goes_on_after_a_savepoint_that_outlives_its_checkpoints(start, tmp_path, mode):
     job = start()
     wait_until(put_out(tmp_path), "the first output")

@@ -82,10 +82,10 @@ def test_the_standby_is_like_the_job_but_does_not_begin_it() -> None:
 
 @pytest.fixture
 def app(tmp_path: Path) -> Path:
-    """What is mounted. Event time runs a hundred times as fast, so that windows end while a test waits."""
+    """What is mounted. Event time runs twenty times as fast, so that windows end while a test waits."""
     shutil.copytree(ROOT / "docker/job", tmp_path / "app")
     job = tmp_path / "app/job.py"
-    job.write_text(job.read_text().replace("speed=1.0", "speed=100.0"))
+    job.write_text(job.read_text().replace("speed=1.0", "speed=20.0"))
     return tmp_path / "app"
 
 
