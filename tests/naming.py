@@ -30,6 +30,12 @@ def nodes_of(tree: ast.AST) -> tuple[ast.AST, ...]:
 
 
 @cache
+def attributes_in(tree: ast.AST) -> frozenset[str]:
+    """All that a module looks up as an attribute of something."""
+    return frozenset(node.attr for node in nodes_of(tree) if isinstance(node, ast.Attribute))
+
+
+@cache
 def names_in(tree: ast.AST) -> frozenset[str]:
     """The classes that a module makes, and the names that it uses; an import alone is no use."""
     return frozenset(_names(tree))

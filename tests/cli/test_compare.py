@@ -71,6 +71,7 @@ def test_a_workload_is_compared_killed_and_verified(call: Call, folder: Path) ->
 
 
 @pytest.mark.processes
+@pytest.mark.soak
 def test_workers_are_killed_at_the_moments_that_were_given(call: Call, folder: Path) -> None:
     called = call(
         *("compare", "--workload", "throttled", "--modes", "unaligned", "--seconds", "5"),

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.spark
 
-QUICK = ("q4", "q8", "q10", "q11")
-"""Joins for ever, window joins, files, session windows. Kills under sliding windows are in
+QUICK = ("q4", "q11")
+"""Joins for ever, session windows. Kills under sliding windows are in
 test_random_windows.py, those under top-n in tests/runtime/test_killed_operators.py."""
 
 Expected = Callable[[str], list[Row]]

@@ -265,6 +265,11 @@ ONE_FOR_EACH_FRAME = [
 ]
 
 
+def soaked(*kinds: str) -> list[Any]:
+    """Windows that combine nothing which the others beside them do not."""
+    return [pytest.param(kind, marks=pytest.mark.soak) for kind in kinds]
+
+
 class TestWindowAll(TestWindow):
     keys: ClassVar = ()
 
@@ -321,7 +326,7 @@ class TestWindowUpdates(TestWindow):
 
     cuts_matter: ClassVar = True
 
-    @pytest.fixture(params=["tumbling", "sliding", "sessions", "open sessions"])
+    @pytest.fixture(params=["sliding", "open sessions", *soaked("tumbling", "sessions")])
     def spec(self, request: pytest.FixtureRequest) -> OperatorSpec:
         return WindowSpec(AGGREGATES, WINDOWS[request.param], Emission("updates"))
 
@@ -337,14 +342,10 @@ ALL_KINDS = (
 )
 
 
-MORE_FRAMES = [
-    pytest.param(kind, marks=pytest.mark.soak) for kind in ("tumbling", "counted, sliding")
-]
-"""Merge no accumulators that the others do not."""
-
-
 class TestAggregatesOfAllKinds(TestWindow):
-    @pytest.fixture(params=["end", "sliding", "open sessions", *MORE_FRAMES])
+    @pytest.fixture(
+        params=["end", "sliding", "open sessions", *soaked("tumbling", "counted, sliding")]
+    )
     def spec(self, request: pytest.FixtureRequest) -> OperatorSpec:
         if request.param == "end":
             return AggregateSpec(ALL_KINDS, "end")

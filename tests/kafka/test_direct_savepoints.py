@@ -112,6 +112,7 @@ def test_an_older_savepoint_commits_nothing_again_and_repeats_what_came_since(
     assert without_gaps(set(counted))
 
 
+@pytest.mark.soak
 def test_a_savepoint_of_a_job_that_goes_on_is_restored_beside_it_into_another_topic(
     cluster: Cluster, jobs: Jobs, tmp_path: Path
 ) -> None:

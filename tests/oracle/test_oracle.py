@@ -59,7 +59,17 @@ def test_every_mode_at_every_parallelism(mode, parallelism, tmp_path):
     check(plan, run(plan, tmp_path))
 
 
-@pytest.mark.parametrize("name", sorted(TOPOLOGIES.keys() - {"pipeline"}))
+LIKE_OTHERS = {"twice", "skewed", "sides"}
+"""Topologies whose edges others have, too."""
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[pytest.mark.soak] if name in LIKE_OTHERS else [])
+        for name in sorted(TOPOLOGIES.keys() - {"pipeline"})
+    ],
+)
 def test_every_topology_with_data_in_flight(name, tmp_path):
     plan = Plan(name, "unaligned", (1 if name == "large" else 2,), BRIEF, options=SLOTS)
     check(plan, run(plan, tmp_path))

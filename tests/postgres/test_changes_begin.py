@@ -174,7 +174,7 @@ def test_a_transaction_that_is_open_between_statements_is_neither_lost_nor_repea
         assert read_on(server, source, split).tables == Replica.of(server), steps.asked[:number]
 
 
-@pytest.mark.parametrize("answered", [False, True])
+@pytest.mark.parametrize("answered", [False, pytest.param(True, marks=pytest.mark.soak)])
 def test_a_start_that_ends_anywhere_is_taken_up_or_made_anew(
     server: Postgres, steps: Steps, answered: bool
 ) -> None:

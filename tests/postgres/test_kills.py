@@ -111,7 +111,13 @@ def judged(server: Postgres, *, mode: Mode) -> tuple[int, int]:
     return int(lost), int(repeated)
 
 
-@pytest.mark.parametrize("mode", MODES.values(), ids=MODES)
+@pytest.mark.parametrize(
+    "mode",
+    [
+        pytest.param(mode, marks=[pytest.mark.soak] if name == "upsert" else [], id=name)
+        for name, mode in MODES.items()
+    ],
+)
 def test_nothing_is_lost_or_repeated_whoever_is_killed(
     server: Postgres, tmp_path: Path, mode: Mode
 ) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import pickle
 from enum import Enum
 
@@ -24,7 +23,7 @@ from minirt.protocol.reasons import (
     SavepointFailureReason,
     failed_by,
 )
-from tests.naming import files_that, nodes_of
+from tests.naming import attributes_in, files_that
 
 WHY, GENERATION, SAVEPOINT = (
     CheckpointFailureReason,
@@ -159,9 +158,5 @@ def test_a_reason_is_known_where_it_arises_and_where_it_gets_its_words(
     reason: Enum, arises_in: str
 ) -> None:
     """What one more reason touches: these two files of `minirt/protocol`, and the table above."""
-    found = files_that(
-        lambda tree: any(
-            isinstance(node, ast.Attribute) and node.attr == reason.name for node in nodes_of(tree)
-        )
-    )
+    found = files_that(lambda tree: reason.name in attributes_in(tree))
     assert found == {f"protocol/{name}" for name in ("reasons.py", arises_in)}

@@ -86,7 +86,7 @@ def rows_in(folder: Path) -> list[dict[str, int]]:
     ]
 
 
-@pytest.mark.parametrize("transport", ["unix", "tcp"])
+@pytest.mark.parametrize("transport", [pytest.param("unix", marks=pytest.mark.soak), "tcp"])
 def test_others_keep_their_processes_and_output_is_exactly_once(
     tmp_path: Path, transport: str
 ) -> None:

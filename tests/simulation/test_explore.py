@@ -56,7 +56,7 @@ SHORT_LINE = SmallJob("shuffle", 1, 1, 1)
 
 # Every mode, in as many interleavings as time allows; the command line explores to the end.
 
-STATES_MAX = sampled(2_700, 8)
+STATES_MAX = sampled(2_700, 16)
 
 
 @EVERY_MODE

@@ -31,7 +31,9 @@ def sink_of(kind: str, table: Path) -> Sink:
     return DatabaseSink("sqlite3", {"database": str(table)}, "t", SCHEMA)
 
 
-@pytest.mark.parametrize("kind", ["iceberg", "delta", "sqlite"])
+@pytest.mark.parametrize(
+    "kind", [pytest.param("iceberg", marks=pytest.mark.soak), "delta", "sqlite"]
+)
 def test_output_waits_for_room(tmp_path: Path, kind: str, caplog: pytest.LogCaptureFixture) -> None:
     with small_disk("96k") as disk:
         table = disk / "table"

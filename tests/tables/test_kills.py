@@ -152,7 +152,13 @@ def run(kind: Kind, folder: Path, kills: int, seed: int) -> Outcome:
     return striker.struck(), *kind.count(table, RECORDS)
 
 
-@pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pytest.param(kind, marks=[pytest.mark.soak] if name == "delta-merge" else [], id=name)
+        for name, kind in KINDS.items()
+    ],
+)
 def test_nothing_is_lost_or_repeated_whoever_is_killed(tmp_path: Path, kind: Kind) -> None:
     struck, lost, repeated = run(kind, tmp_path, kills=3, seed=1)
     assert struck.shows_little is None

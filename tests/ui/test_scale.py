@@ -116,7 +116,10 @@ def browser() -> Iterator[Browser]:
         assert found.complaints == []
 
 
-@pytest.mark.parametrize(("subtasks", "checkpoints"), [(200, 130), (1000, 10_000)])
+@pytest.mark.parametrize(
+    ("subtasks", "checkpoints"),
+    [pytest.param(200, 130, marks=pytest.mark.soak), (1000, 10_000)],
+)
 def test_many_subtasks_and_a_long_history_have_room(
     browser: Browser, subtasks: int, checkpoints: int
 ) -> None:
