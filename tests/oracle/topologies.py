@@ -49,7 +49,7 @@ class Topology:
     ordered: bool = True
     record_s: float = 0.0003
     ordered_by_place: bool = False
-    """Whether an edge keeps order by the subtask alone: barriers leave no records in flight there, but what
+    """Whether edges keep order by the subtask alone: barriers leave no records in flight there, but what
     local snapshots leave cannot go to another parallelism."""
 
 
@@ -205,7 +205,7 @@ TOPOLOGIES = {
         Topology("custom_partitioner", custom_partitioner),
         Topology("forward", forward, ordered_by_place=True),
         Topology("rescale", rescale, ordered=False),
-        Topology("straight_on", straight_on),
+        Topology("straight_on", straight_on, ordered_by_place=True),
         Topology("skewed", skewed),
         Topology("sides", sides),
         Topology("timers", timers),
