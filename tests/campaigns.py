@@ -6,6 +6,9 @@ import os
 import warnings
 from collections.abc import Iterator
 from itertools import chain
+from typing import Any
+
+import pytest
 
 FEW = 5
 """So many seeds a search takes at most that begins with the right one."""
@@ -24,6 +27,11 @@ def runs(count: int) -> int:
 def sampled(count: int, one_in: int = 4) -> int:
     """How many runs a campaign takes of which each is judged: in `make test` only one in so many."""
     return -(-count // one_in) if FACTOR == 1 else runs(count)
+
+
+def soaked(*values: object) -> list[Any]:
+    """Parameters of a test that only `make soak` takes, as others of the test are like them."""
+    return [pytest.param(value, marks=pytest.mark.soak) for value in values]
 
 
 def seeds(count: int, first: int = 0) -> Iterator[int]:

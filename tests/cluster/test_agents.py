@@ -21,6 +21,7 @@ from minirt.runtime.control.handshake import NONCE_BYTES, REPLY_BYTES
 from minirt.runtime.control.host_hello import Credentials, HostHello
 from minirt.runtime.network.sockets import Network
 from minirt.runtime.network.tls import Certificate
+from tests.campaigns import soaked
 from tests.cluster.agents import Agents, PlayedCluster, agents_of
 from tests.runtime.campaign import compare, write_files
 from tests.runtime.jobs import CASES, build
@@ -101,7 +102,7 @@ def test_what_a_kill_interrupts_is_done_exactly_once(
         wait_until(lambda: not any(is_alive(pid) for pid in orphans), "orphans end")
 
 
-@pytest.mark.parametrize("mode", [pytest.param("aligned", marks=pytest.mark.soak), "unaligned"])
+@pytest.mark.parametrize("mode", ["unaligned", *soaked("aligned")])
 def test_a_frozen_host_is_replaced_and_comes_back_as_a_spare(tmp_path: Path, mode: str) -> None:
     cluster = PlayedCluster(slots=(1, 1, 1))
     job = start(tmp_path, cluster, mode=mode, heartbeat_timeout="2s", case="reduced")

@@ -17,6 +17,7 @@ import pytest
 
 import minirt as rt
 from benchmarks.distance import Direction, DistantHosts, Link
+from tests.campaigns import soaked
 from tests.cluster.agents import Agents, PlayedCluster, agents_of
 from tests.cluster.test_agents import finishes, running, start
 from tests.needs import ROOT
@@ -44,9 +45,7 @@ def add_agents(agents: Agents, hosts: DistantHosts) -> None:
         agents.add(1, prefix=hosts.prefix(number))
 
 
-@pytest.mark.parametrize(
-    "mode", [pytest.param("aligned", marks=pytest.mark.soak), "unaligned", "uncoordinated"]
-)
+@pytest.mark.parametrize("mode", ["unaligned", "uncoordinated", *soaked("aligned")])
 def test_a_worker_that_is_killed_far_away_costs_no_record(tmp_path: Path, mode: str) -> None:
     with hosts_at(Link(delay_s=0.02, jitter_s=0.02)) as hosts:
         cluster = PlayedCluster(listen=f"{hosts.address(0)}:0")
@@ -69,13 +68,7 @@ def test_data_on_a_narrow_link_makes_nobody_look_dead(tmp_path: Path) -> None:
             assert finishes(job, tmp_path, count=30_000).restarts == 0
 
 
-@pytest.mark.parametrize(
-    "tls",
-    [
-        pytest.param(False, marks=pytest.mark.soak),
-        True,
-    ],
-)
+@pytest.mark.parametrize("tls", [True, *soaked(False)])
 def test_data_that_is_compressed_takes_fewer_bytes_between_hosts(tmp_path: Path, tls: bool) -> None:
     came: list[int] = []
     for compression in (None, "lz4"):

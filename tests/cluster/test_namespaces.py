@@ -15,6 +15,7 @@ import pytest
 
 import minirt as rt
 from benchmarks.distance import ip
+from tests.campaigns import soaked
 from tests.cluster.agents import Agent, PlayedCluster, agents_of
 from tests.cluster.asked import AFTERWARDS, TOKEN, Asked, free_port
 from tests.cluster.test_agents import finishes, running, start
@@ -83,7 +84,7 @@ def hosts() -> Iterator[Hosts]:
     hosts.close()
 
 
-@pytest.mark.parametrize("mode", [pytest.param("aligned", marks=pytest.mark.soak), "unaligned"])
+@pytest.mark.parametrize("mode", ["unaligned", *soaked("aligned")])
 def test_a_host_that_is_lost_is_replaced_by_another_one(
     hosts: Hosts, tmp_path: Path, mode: str
 ) -> None:

@@ -12,6 +12,7 @@ import minirt as rt
 from minirt.operations.registry import Registry
 from minirt.operations.running import LocalJob
 from minirt.protocol.job_events import ENDED, JobStatus
+from tests.campaigns import soaked
 from tests.cluster.agents import Agent, Agents, PlayedCluster, agents_of
 from tests.cluster.test_agents import finishes, running
 from tests.runtime.campaign import write_files
@@ -61,7 +62,7 @@ def workers(agents: Agents | list[Agent]) -> list[int]:
     return [len(agent.workers) for agent in (agents.all if isinstance(agents, Agents) else agents)]
 
 
-@pytest.mark.parametrize("mode", [pytest.param("aligned", marks=pytest.mark.soak), "unaligned"])
+@pytest.mark.parametrize("mode", ["unaligned", *soaked("aligned")])
 def test_a_job_shrinks_when_a_host_is_gone_and_grows_when_it_comes_back(
     tmp_path: Path, mode: str
 ) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import minirt as rt
+from tests.campaigns import soaked
 from tests.cluster.agents import Agent
 from tests.operations.standby_place import JOB, Place, watches
 from tests.runtime.processes import needs_proc, send
@@ -43,9 +44,7 @@ def agents(place: Place, addresses: list[str]) -> Iterator[list[Agent]]:
         agent.kill()
 
 
-@pytest.mark.parametrize(
-    "number", [signal.SIGKILL, pytest.param(signal.SIGSTOP, marks=pytest.mark.soak)]
-)
+@pytest.mark.parametrize("number", [signal.SIGKILL, *soaked(signal.SIGSTOP)])
 def test_agents_of_a_program_that_is_killed_or_frozen_work_for_its_successor(
     place: Place, addresses: list[str], agents: list[Agent], number: signal.Signals
 ) -> None:

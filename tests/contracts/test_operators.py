@@ -48,6 +48,7 @@ from minirt.operators import (
 from minirt.testing.contracts import Advance, Event, Given, OperatorContract, Result
 from minirt.testing.contracts.operating import Subtasks
 from minirt.windows.base import Emission
+from tests.campaigns import soaked
 from tests.operators.numbering import Numbering
 
 Row = dict[str, Any]
@@ -263,11 +264,6 @@ ONE_FOR_EACH_FRAME = [
     pytest.param(window, marks=[] if kind in FRAMES else [pytest.mark.soak])
     for kind, window in WINDOWS.items()
 ]
-
-
-def soaked(*kinds: str) -> list[Any]:
-    """Windows that combine nothing which the others beside them do not."""
-    return [pytest.param(kind, marks=pytest.mark.soak) for kind in kinds]
 
 
 class TestWindowAll(TestWindow):

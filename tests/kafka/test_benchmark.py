@@ -28,9 +28,7 @@ def test_a_record_has_100_bytes() -> None:
 @pytest.mark.parametrize(
     ("called", "wanted"),
     [
-        pytest.param(
-            *(["both", "--systems", "minirt"], [("both", "minirt")]), marks=pytest.mark.soak
-        ),
+        pytest.param(["both", "--systems", "minirt"], [("both", "minirt")], marks=pytest.mark.soak),
         pytest.param(["both"], [("both", system) for system in OWN], marks=pytest.mark.soak),
         (["source", "--systems", "minirt"], [("source", "minirt")]),
         # What they do on one side only they do on both.

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.campaigns import soaked
 from tests.kafka.broker import Broker, Cluster, a_broker
 from tests.kills import Attempt, Outcome
 from tests.program_kills import Striker, Struck, run_to_its_end
@@ -73,9 +74,7 @@ def judged(cluster: Cluster, results: str) -> tuple[int, int]:
     return RECORDS - len(set(ids)), len(ids) - len(set(ids))
 
 
-@pytest.mark.parametrize(
-    "delivery", ["exactly_once", pytest.param("direct", marks=pytest.mark.soak)]
-)
+@pytest.mark.parametrize("delivery", ["exactly_once", *soaked("direct")])
 def test_nothing_is_lost_or_repeated_whoever_is_killed(
     cluster: Cluster, tmp_path: Path, delivery: str
 ) -> None:

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 import minirt as rt
+from tests.campaigns import soaked
 
 pytest.importorskip("httpx")
 
@@ -92,7 +93,7 @@ class Squares(rt.AsyncFunction):
         return int(answer.text)
 
 
-@pytest.mark.parametrize("ordered", [True, pytest.param(False, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("ordered", [True, *soaked(False)])
 def test_a_worker_that_is_killed_loses_and_doubles_nothing(
     server: Server, tmp_path: Path, ordered: bool
 ) -> None:

@@ -12,6 +12,7 @@ import pytest
 
 import minirt as rt
 from minirt.modes import MODES
+from tests.campaigns import soaked
 from tests.oracle.board import AT_START, HOOKS, Failure
 from tests.oracle.running import TINY, Outcome, Plan, closing, is_ordered, run
 from tests.oracle.topologies import TOPOLOGIES
@@ -59,32 +60,19 @@ def test_every_mode_at_every_parallelism(mode, parallelism, tmp_path):
     check(plan, run(plan, tmp_path))
 
 
-LIKE_OTHERS = {"twice", "skewed", "sides"}
+LIKE_OTHERS = ("sides", "skewed", "twice")
 """Topologies whose edges others have, too."""
 
 
 @pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(name, marks=[pytest.mark.soak] if name in LIKE_OTHERS else [])
-        for name in sorted(TOPOLOGIES.keys() - {"pipeline"})
-    ],
+    "name", [*sorted(TOPOLOGIES.keys() - {"pipeline", *LIKE_OTHERS}), *soaked(*LIKE_OTHERS)]
 )
 def test_every_topology_with_data_in_flight(name, tmp_path):
     plan = Plan(name, "unaligned", (1 if name == "large" else 2,), BRIEF, options=SLOTS)
     check(plan, run(plan, tmp_path))
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "multi_input",
-        *(
-            pytest.param(name, marks=pytest.mark.soak)
-            for name in ("union", "keyed_different_parallelism")
-        ),
-    ],
-)
+@pytest.mark.parametrize("name", ["multi_input", *soaked("union", "keyed_different_parallelism")])
 def test_aligned_barriers_of_several_inputs(name, tmp_path):
     plan = Plan(name, "aligned", (2,), BRIEF, options=SLOTS)
     check(plan, run(plan, tmp_path))

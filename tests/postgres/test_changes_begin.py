@@ -15,6 +15,7 @@ from minirt.errors import StorageError
 from minirt.io import Split
 from minirt_connectors.postgres import PostgresChangesSource, existing_rows, slots
 from minirt_connectors.postgres.server import Server
+from tests.campaigns import soaked
 from tests.postgres.replica import SLOT, Replica, drop_tables, make_tables
 from tests.postgres.server import Postgres
 
@@ -174,7 +175,7 @@ def test_a_transaction_that_is_open_between_statements_is_neither_lost_nor_repea
         assert read_on(server, source, split).tables == Replica.of(server), steps.asked[:number]
 
 
-@pytest.mark.parametrize("answered", [False, pytest.param(True, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("answered", [False, *soaked(True)])
 def test_a_start_that_ends_anywhere_is_taken_up_or_made_anew(
     server: Postgres, steps: Steps, answered: bool
 ) -> None:

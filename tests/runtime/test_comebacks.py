@@ -17,6 +17,7 @@ import pytest
 import minirt as rt
 from minirt.graph.planner import build_execution_graph
 from minirt.protocol.ids import SubtaskId
+from tests.campaigns import soaked
 from tests.runtime.processes import needs_proc, wait_until
 
 pytestmark = [pytest.mark.processes, needs_proc]
@@ -86,7 +87,7 @@ def rows_in(folder: Path) -> list[dict[str, int]]:
     ]
 
 
-@pytest.mark.parametrize("transport", [pytest.param("unix", marks=pytest.mark.soak), "tcp"])
+@pytest.mark.parametrize("transport", ["tcp", *soaked("unix")])
 def test_others_keep_their_processes_and_output_is_exactly_once(
     tmp_path: Path, transport: str
 ) -> None:

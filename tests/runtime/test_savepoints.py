@@ -37,6 +37,7 @@ from minirt.modes import MODES
 from minirt.modes.aligned import Aligned
 from minirt.modes.aligned_with_timeout import AlignedWithTimeout
 from minirt.runtime.coordinator.storage_tasks import StorageTasks
+from tests.campaigns import soaked
 from tests.runtime.campaign import compare, read_files, write_files
 from tests.runtime.jobs import CASES, build
 from tests.runtime.processes import wait_until
@@ -107,14 +108,7 @@ def test_a_job_is_stopped_moved_and_restored_at_another_parallelism(start, tmp_p
     assert content(tmp_path / "moved") == before
 
 
-@pytest.mark.parametrize(
-    "mode",
-    [
-        "unaligned",
-        "aligned",
-        *(pytest.param(mode, marks=pytest.mark.soak) for mode in (None, MODES["unaligned"])),
-    ],
-)
+@pytest.mark.parametrize("mode", ["unaligned", "aligned", *soaked(None, MODES["unaligned"])])
 def test_a_job_goes_on_after_a_savepoint_that_outlives_its_checkpoints(start, tmp_path, mode):
     job = start()
     wait_until(put_out(tmp_path), "the first output")

@@ -11,6 +11,7 @@ import minirt as rt
 from minirt.io import Sink
 from minirt_connectors.database import DatabaseSink
 from minirt_connectors.delta import DeltaSink
+from tests.campaigns import soaked
 from tests.disks import grow, small_disk
 from tests.jobs import named_rows
 from tests.runtime.processes import wait_until
@@ -31,9 +32,7 @@ def sink_of(kind: str, table: Path) -> Sink:
     return DatabaseSink("sqlite3", {"database": str(table)}, "t", SCHEMA)
 
 
-@pytest.mark.parametrize(
-    "kind", [pytest.param("iceberg", marks=pytest.mark.soak), "delta", "sqlite"]
-)
+@pytest.mark.parametrize("kind", ["delta", "sqlite", *soaked("iceberg")])
 def test_output_waits_for_room(tmp_path: Path, kind: str, caplog: pytest.LogCaptureFixture) -> None:
     with small_disk("96k") as disk:
         table = disk / "table"
