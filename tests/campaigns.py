@@ -10,11 +10,16 @@ from typing import Any
 
 import pytest
 
+from minirt.modes import MODES
+
 FEW = 5
 """So many seeds a search takes at most that begins with the right one."""
 MIXED = 5
 """From this seed on the first few draw every interval between checkpoints."""
 GROWN = f"a search takes more than {FEW} seeds"
+
+KINDS_OF_MODES = ("aligned", "unaligned", "uncoordinated", "at_least_once")
+"""Barriers that wait, barriers that overtake, no barriers, and the weaker promise: others are variants."""
 
 FACTOR = int(os.environ.get("CAMPAIGN_FACTOR", "1"))
 
@@ -32,6 +37,16 @@ def sampled(count: int, one_in: int = 4) -> int:
 def soaked(*values: object) -> list[Any]:
     """Parameters of a test that only `make soak` takes, as others of the test are like them."""
     return [pytest.param(value, marks=pytest.mark.soak) for value in values]
+
+
+def modes(*, exactly_once: bool = False) -> list[Any]:
+    """Names of the built-in modes, for a test that asks of each what other tests ask of all, too.
+
+    `make test` takes one of each kind.
+    """
+    asked = [name for name, mode in MODES.items() if mode.exactly_once or not exactly_once]
+    kinds = [name for name in asked if name in KINDS_OF_MODES]
+    return [*kinds, *soaked(*(name for name in asked if name not in kinds))]
 
 
 def seeds(count: int, first: int = 0) -> Iterator[int]:

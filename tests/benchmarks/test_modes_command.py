@@ -11,7 +11,7 @@ from minirt import DiscardSink
 from minirt.cli.bench_payload import PAYLOAD_CHARS, payload
 from minirt.data.batch import Rows
 from minirt.data.codec import RowCodec
-from minirt.modes import MODES
+from tests.campaigns import modes
 
 
 def test_payloads_differ_and_take_their_room_in_every_frame() -> None:
@@ -40,7 +40,7 @@ def test_one_map_is_slow_where_it_was_asked_for(slow: str) -> None:
 
 
 @pytest.mark.processes
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", modes())
 def test_a_quick_row_of_every_mode_has_figures(mode: str) -> None:
     row = measure(mode, "middle", 1.0, 1, False, replace(QUICK, checkpoints=1, seconds=60.0))
     assert row["checkpoints"] >= 1

@@ -26,6 +26,7 @@ def test_a_failure_at_the_worst_moment_is_just_before_the_next_one_is_complete()
 
 
 @pytest.mark.processes
+@pytest.mark.soak  # tests/runtime/test_overlapping_checkpoints.py does the same for a shorter time.
 def test_more_checkpoints_complete_where_they_overlap(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

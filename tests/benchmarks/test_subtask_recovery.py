@@ -65,15 +65,9 @@ def test_whatever_else_is_there_is_found(wrong: Any, found: Found) -> None:
 
 @pytest.mark.processes
 @needs_proc
-@pytest.mark.parametrize(
-    ("scope", "state"),
-    [
-        ("subtask", "dicts"),
-        pytest.param("job", "arrays", marks=pytest.mark.soak),
-        pytest.param("subtask", "arrays", marks=pytest.mark.soak),
-        pytest.param("job", "dicts", marks=pytest.mark.soak),
-    ],
-)
+@pytest.mark.soak  # Other tests kill subtasks that come back alone.
+@pytest.mark.parametrize("scope", ["subtask", "job"])
+@pytest.mark.parametrize("state", ["dicts", "arrays"])
 def test_killed_workers_come_back_and_put_out_everything_once(
     scope: str, state: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

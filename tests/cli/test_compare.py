@@ -42,8 +42,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.processes
 def test_a_workload_is_compared_killed_and_verified(call: Call, folder: Path) -> None:
     called = call(
-        *("compare", "--workload", "throttled", "--modes", "aligned,unaligned", "--seconds", "6"),
-        *("--repeat", "1", "--kill", "every=3s", "--seed", "5", "--set", "interval=300ms"),
+        *("compare", "--workload", "throttled", "--modes", "aligned,unaligned", "--seconds", "4"),
+        *("--repeat", "1", "--kill", "every=2s", "--seed", "5", "--set", "interval=300ms"),
         *("--set", "record_ms=1", "--set", "input_queue_bytes=16KiB"),
         *("--set", "output_queue_bytes=8KiB", "--json", "all.json", "--csv", "csv"),
     )
@@ -107,7 +107,7 @@ def test_latency_markers_tell_the_latency_over_time_and_past_a_kill(
 ) -> None:
     (folder / "job.py").write_text(SHUFFLED)
     called = call(
-        *("compare", "job.py", "--modes", "unaligned", "--seconds", "5", "--repeat", "1"),
+        *("compare", "job.py", "--modes", "unaligned", "--seconds", "4", "--repeat", "1"),
         *("--kill", "at=2s", "--json", "all.json", "--html", "page.html"),
     )
     assert called.status == 0, called.err

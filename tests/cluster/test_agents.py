@@ -85,7 +85,12 @@ def test_a_job_runs_on_two_agents_and_leaves_nothing(
 
 
 @pytest.mark.parametrize(
-    ("mode", "victim"), [("aligned", "worker"), ("unaligned", "agent"), ("unaligned", "worker")]
+    ("mode", "victim"),
+    [
+        ("unaligned", "agent"),
+        ("unaligned", "worker"),
+        pytest.param("aligned", "worker", marks=pytest.mark.soak),
+    ],
 )
 def test_what_a_kill_interrupts_is_done_exactly_once(
     tmp_path: Path, mode: str, victim: str

@@ -42,7 +42,7 @@ def shifted(folder: Path, wall_s: float) -> tuple[str, ...]:
     [
         pytest.param(rt.AlignedWithTimeout("30s"), HOUR_S, id="aligned_with_timeout"),
         pytest.param("unaligned", -HOUR_S, id="unaligned"),
-        pytest.param("uncoordinated", HOUR_S, id="uncoordinated"),
+        pytest.param("uncoordinated", HOUR_S, id="uncoordinated", marks=pytest.mark.soak),
     ],
 )
 def test_a_host_whose_clocks_are_off_serves_like_any_other(

@@ -44,7 +44,7 @@ def built_on(monkeypatch: Patch) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", campaigns.modes())
 def test_state_that_builds_on_older_snapshots_passes_in_every_mode(
     mode: str, built_on: list[str]
 ) -> None:

@@ -21,7 +21,7 @@ from minirt.testing.conformance.plans import Plan, Stage
 from minirt.testing.conformance.report import counterexample
 from minirt.testing.conformance.shrink import shrink
 from minirt.testing.conformance.wrong_modes import ForgetfulUnaligned, HastyAligned
-from tests.campaigns import runs, sampled, seeds
+from tests.campaigns import runs, sampled, seeds, soaked
 
 RUNS = 60
 """Within so many runs each wrong mode must be noticed."""
@@ -77,7 +77,9 @@ def has_no_cut(run: Run) -> bool:
     return any("no consistent cut" in problem for problem in run.wrong)
 
 
-@pytest.mark.parametrize("mode", [HastyAligned(), ForgetfulUnaligned()], ids=lambda m: m.name)
+@pytest.mark.parametrize(
+    "mode", [HastyAligned(), *soaked(ForgetfulUnaligned())], ids=lambda m: m.name
+)
 def test_a_subtly_wrong_mode_is_caught_with_a_smaller_counterexample(mode: CheckpointMode) -> None:
     tally = next(campaign(lambda seed: run_case(draw_case(seed), mode), range(14, 14 + runs(12))))
     assert 0 < len(tally.failures) < tally.cuts / 4, "most of its checkpoints are right"
@@ -161,6 +163,7 @@ def aligned_run(seed: int) -> Run:
     return run_case(draw_case(seed), Aligned())
 
 
+@pytest.mark.soak  # Commands in tests/cli/test_conformance.py run in several processes as well.
 def test_two_processes_come_to_the_same_tally(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(import_module(campaign.__module__), "CHUNK_RUNS", 2)
     alone = [deepcopy(tally) for tally in campaign(aligned_run, range(3))]

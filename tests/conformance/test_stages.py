@@ -79,7 +79,7 @@ def test_what_is_registered_is_drawn(numbering: StageKind) -> None:
     assert any(Numbering in specs(plan) for plan in found if plan.forms == 1)
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", campaigns.modes())
 def test_an_operator_from_outside_passes_in_every_mode(mode: str, numbering: StageKind) -> None:
     cases = map(draw_case, count(sorted(MODES).index(mode) * RUNS))
     drawn = (case.seed for case in cases if any(s.kind == numbering.name for s in case.plan.stages))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from minirt.windows.panes import DAY_MS, PanedWindow
-from tests.campaigns import runs, sampled
+from tests.campaigns import sampled
 from tests.connectors.random_jobs import Event, Ran, killed, lasts, simulated
 from tests.connectors.random_windows import KINDS, Case, Windows, draw, newest
 
@@ -77,7 +77,7 @@ def test_random_windows_give_what_spark_gives(spark: SparkSession, seed: int) ->
 
 
 @pytest.mark.processes
-@pytest.mark.parametrize("seed", [*islice(LASTING, runs(2))])
+@pytest.mark.parametrize("seed", [*islice(LASTING, sampled(2, 2))])
 def test_random_windows_give_what_spark_gives_though_workers_are_killed(
     spark: SparkSession, seed: int, tmp_path: Path
 ) -> None:

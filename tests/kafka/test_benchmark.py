@@ -25,14 +25,14 @@ def test_a_record_has_100_bytes() -> None:
         assert json.loads(value(id)) == record(id)
 
 
+@pytest.mark.soak  # What it measures is what other tests run.
 @pytest.mark.parametrize(
     ("called", "wanted"),
     [
-        pytest.param(["both", "--systems", "minirt"], [("both", "minirt")], marks=pytest.mark.soak),
-        pytest.param(["both"], [("both", system) for system in OWN], marks=pytest.mark.soak),
+        (["both", "--systems", "minirt"], [("both", "minirt")]),
+        (["both"], [("both", system) for system in OWN]),
         (["source", "--systems", "minirt"], [("source", "minirt")]),
-        # What they do on one side only they do on both.
-        pytest.param(
+        (
             ["source", "sink"],
             [
                 (case, system)
@@ -40,7 +40,6 @@ def test_a_record_has_100_bytes() -> None:
                 for system in OWN
                 if case in SYSTEMS[system].works
             ],
-            marks=pytest.mark.soak,
         ),
     ],
 )

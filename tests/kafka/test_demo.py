@@ -18,7 +18,7 @@ pytestmark = pytest.mark.kafka
 def test_workers_and_a_coordinator_are_killed_and_spark_finds_each_result_once(
     cluster: Cluster, tmp_path: Path
 ) -> None:
-    arguments = ["--rows", "10000", "--seconds", "8", "--seed", "1", "--json", "figures.json"]
+    arguments = ["--rows", "10000", "--seconds", "6", "--seed", "1", "--json", "figures.json"]
     ran = demo(tmp_path, "kafka", "--bootstrap", cluster.bootstrap, *arguments)
     assert ran.returncode == 0, ran.stdout + ran.stderr
     [run] = json.loads((tmp_path / "figures.json").read_text())["runs"]

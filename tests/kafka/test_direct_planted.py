@@ -196,11 +196,11 @@ class AtOnceAgain(Transactions):
         self._free, self._spare = [one.id for one in self._waiting], None
 
 
-MISTAKES: list[tuple[Any, type[DirectCommitter]]] = [
-    (dies_anywhere, EntryFirst),
+MISTAKES: list[Any] = [
+    pytest.param(dies_anywhere, EntryFirst, marks=pytest.mark.soak),
     (dies_anywhere, OneEntryForAll),
     (dies_anywhere, NoLedger),
-    (dies_anywhere, KeepsIds),
+    pytest.param(dies_anywhere, KeepsIds, marks=pytest.mark.soak),
     (dies_anywhere, LeavesOpen),
     (discards_late, DiscardsLater),
 ]

@@ -12,6 +12,7 @@ pytest.importorskip("jinja2", reason="the extra lab is not installed")
 
 from minirt.laboratory.measured import Comparison
 from minirt.laboratory.report import write_html
+from tests.campaigns import soaked
 from tests.laboratory.example import comparison, crossed
 from tests.ui.browser import CONTRAST, SIZES, TEXTS, Browser, picture, running_browser
 
@@ -27,7 +28,7 @@ def browser() -> Iterator[Browser]:
         yield found
 
 
-@pytest.mark.parametrize("name", REPORTS)
+@pytest.mark.parametrize("name", ["200-subtasks", *soaked("2-subtasks")])
 def test_a_report_has_room_for_everything(name: str, browser: Browser, tmp_path: Path) -> None:
     file = tmp_path / "report.html"
     write_html(REPORTS[name](), file)

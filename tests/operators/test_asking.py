@@ -12,13 +12,11 @@ import msgpack
 import pytest
 
 import minirt as rt
-from minirt.modes import MODES
 from minirt.testing import TransactionalSink, simulate
-from tests.campaigns import sampled, seeds
+from tests.campaigns import modes, sampled, seeds
 from tests.operators.asking import Asking, AskingOperator
 
 COUNT = 60
-EXACTLY_ONCE = [mode for mode in MODES if mode != "at_least_once"]
 
 
 def job(
@@ -51,7 +49,7 @@ def simulated(mode: str, seed: int) -> Counter[int]:
     return Counter(sink.rows)
 
 
-@pytest.mark.parametrize("mode", EXACTLY_ONCE)
+@pytest.mark.parametrize("mode", modes(exactly_once=True))
 def test_every_answer_leaves_once_whatever_crashes(mode: str) -> None:
     for seed in range(sampled(4)):
         assert simulated(mode, seed) == squares(), seed
@@ -76,7 +74,7 @@ def slow_square(number: int) -> int:
 
 
 @pytest.mark.processes
-@pytest.mark.parametrize("mode", EXACTLY_ONCE)
+@pytest.mark.parametrize("mode", modes(exactly_once=True))
 def test_threads_of_worker_processes_answer(tmp_path: Path, mode: str) -> None:
     sink = rt.CollectSink()
     job(sink, 2, slow_square).execute(

@@ -16,15 +16,13 @@ import minirt as rt
 from minirt.graph.execution import ExecutionGraph
 from minirt.graph.keys import KeySelector
 from minirt.graph.operator_spec import StateDealing
-from minirt.modes import MODES
 from minirt.operators.map_async import MapAsyncOperator, MapAsyncSpec
 from minirt.testing import Faults, TransactionalSink, simulate
 from minirt.testing.contracts import Given
 from minirt.testing.contracts.operating import Subtasks
-from tests.campaigns import runs, seeds
+from tests.campaigns import modes, runs, seeds
 
 COUNT = 60
-EXACTLY_ONCE = [mode for mode in MODES if mode != "at_least_once"]
 
 
 async def square(number: int) -> int:
@@ -70,7 +68,7 @@ def simulated(mode: str, seed: int, *, keyed: bool, ordered: bool) -> list[Any]:
     return sink.rows
 
 
-@pytest.mark.parametrize("mode", EXACTLY_ONCE)
+@pytest.mark.parametrize("mode", modes(exactly_once=True))
 def test_every_answer_leaves_once_whatever_crashes(mode: str) -> None:
     for seed in range(runs(4)):
         rows = simulated(mode, seed, keyed=seed % 4 < 2, ordered=bool(seed % 2))
@@ -419,7 +417,7 @@ def test_requests_that_only_some_subtasks_look_for_are_missed(
 
 
 @pytest.mark.processes
-@pytest.mark.parametrize("mode", EXACTLY_ONCE)
+@pytest.mark.parametrize("mode", modes(exactly_once=True))
 def test_a_job_goes_on_from_requests_that_were_under_way(tmp_path: Path, mode: str) -> None:
     marker = tmp_path / "failed"
 
@@ -442,7 +440,7 @@ def test_a_job_goes_on_from_requests_that_were_under_way(tmp_path: Path, mode: s
 
 
 @pytest.mark.processes
-@pytest.mark.parametrize("mode", EXACTLY_ONCE)
+@pytest.mark.parametrize("mode", modes(exactly_once=True))
 def test_no_barrier_waits_for_a_request(tmp_path: Path, mode: str) -> None:
     """All input was read, and no answer comes for long: checkpoints complete all the same."""
     release = tmp_path / "release"

@@ -22,7 +22,7 @@ from minirt.testing import Faults, TransactionalSink, simulate
 from minirt.testing.conformance import check_mode
 from minirt.testing.conformance.edges import EdgeKind, Key, registered_edge
 from minirt.testing.conformance.sources import NumberedSource, numbered
-from tests.campaigns import runs, sampled
+from tests.campaigns import modes, runs, sampled
 from tests.partitionings.outside import ByRange, Everywhere, Mirrored
 
 SPLITS, COUNT, SEEDS, RUNS = 3, 12, sampled(3), runs(6)
@@ -86,7 +86,7 @@ def judge(job: Job, got: list[Row], *, exactly_once: bool) -> None:
         assert subtask == bisect_right(BOUNDS, key_in(record)) * parallelism // 5
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", modes())
 @pytest.mark.parametrize("job", [rows, columns])
 def test_each_record_comes_once_to_the_subtask_of_its_range(job: Job, mode: str) -> None:
     restarts = rescales = 0
@@ -161,7 +161,7 @@ def drawn() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("drawn")
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", modes())
 def test_random_jobs_lose_and_repeat_nothing(mode: str) -> None:
     tally = check_mode(MODES[mode], runs=RUNS, start=sorted(MODES).index(mode) * RUNS)
     assert tally.restarts > 0

@@ -114,7 +114,7 @@ def judged(server: Postgres, *, mode: Mode) -> tuple[int, int]:
 @pytest.mark.parametrize(
     "mode",
     [
-        pytest.param(mode, marks=[pytest.mark.soak] if name == "upsert" else [], id=name)
+        pytest.param(mode, marks=[] if name == "append" else [pytest.mark.soak], id=name)
         for name, mode in MODES.items()
     ],
 )

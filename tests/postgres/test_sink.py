@@ -18,6 +18,7 @@ from minirt.storage.store import ObjectStore
 from minirt.testing.sinks import check_sink
 from minirt_connectors.postgres import PostgresSink
 from minirt_connectors.postgres.sink import TableColumns
+from tests.campaigns import soaked
 from tests.coordinators import check_two_coordinators
 from tests.jobs import named_rows
 from tests.postgres.results import ResultsContract, ResultsTrial, restarting
@@ -65,7 +66,9 @@ def test_a_text_that_no_table_can_hold_is_refused_when_it_is_written() -> None:
         columns.encode(Rows([{"id": 1, "name": "a"}, {"id": 3, "name": "b\0"}]))
 
 
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGQUIT], ids=["stopped", "crashed"])
+@pytest.mark.parametrize(
+    "how", [signal.SIGQUIT, *soaked(signal.SIGINT)], ids=["crashed", "stopped"]
+)
 def test_a_server_that_restarts_under_load_loses_and_repeats_nothing(
     server: Postgres, table: str, tmp_path: Path, how: signal.Signals
 ) -> None:

@@ -144,8 +144,8 @@ class Count(rt.KeyedProcess):
 @pytest.mark.parametrize(
     ("transport", "senders"),
     [
-        pytest.param("unix", 1, id="unix"),
         pytest.param("tcp", 2, id="tcp, 2 channels"),
+        pytest.param("unix", 1, id="unix", marks=pytest.mark.soak),
         pytest.param("tcp", 1, id="tcp", marks=pytest.mark.soak),
         pytest.param("unix", 2, id="2 channels", marks=pytest.mark.soak),
     ],

@@ -24,7 +24,7 @@ from minirt import (
     Restart,
     SequenceSource,
 )
-from minirt.modes import MODES
+from tests.campaigns import modes
 from tests.runtime.processes import send, wait_until, workers
 from tests.runtime.test_backpressure import MIB, Figures
 
@@ -159,7 +159,7 @@ def test_a_barrier_does_not_wait_for_the_receivers_and_a_restore_brings_back_wha
     job.finish(restarts=1)
 
 
-@pytest.mark.parametrize("mode", sorted(MODES))
+@pytest.mark.parametrize("mode", modes())
 def test_a_record_runs_to_its_end_in_every_mode(job: Flooded, mode: str) -> None:
     job.start(records=2, mode=mode)
     job.wait_for_spill(16 * MIB)

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import minirt as rt
+from tests.campaigns import soaked
 from tests.runtime.jobs import numbers_of
 
 pytestmark = pytest.mark.processes
@@ -173,7 +174,7 @@ JOBS: dict[
 
 
 @pytest.mark.parametrize("name", JOBS)
-@pytest.mark.parametrize("mode", ["aligned", "unaligned"])
+@pytest.mark.parametrize("mode", ["unaligned", *soaked("aligned")])
 def test_a_killed_worker_changes_no_result(name: str, mode: Any, tmp_path: Path) -> None:
     build, shown, wanted = JOBS[name]
     env, sink = rt.Environment("killed", parallelism=2), rt.CollectSink()

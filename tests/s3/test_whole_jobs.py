@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import minirt as rt
+from tests.campaigns import soaked
 from tests.runtime.processes import needs_proc, send, workers
 from tests.s3.endpoint import Endpoint
 from tests.s3.jobs import IMPATIENT, check_output, environment, write_input
@@ -52,7 +53,7 @@ def test_a_job_whose_workers_are_killed_puts_out_everything_exactly_once(
 
 @pytest.mark.processes
 @needs_proc
-@pytest.mark.parametrize("copies_bytes", [0, 1 << 30])
+@pytest.mark.parametrize("copies_bytes", [1 << 30, *soaked(0)])
 def test_a_restart_reads_what_its_host_has_stored_from_local_copies(
     copies_bytes: int, endpoint: Endpoint, prefix: str, proxy: FaultyProxy
 ) -> None:
@@ -111,7 +112,7 @@ def test_requests_that_break_at_random_cost_checkpoints_and_restarts_but_no_reco
     check_output(endpoint, prefix)
 
 
-@pytest.mark.parametrize("fault", [Fault.UNAVAILABLE, Fault.LOST_ANSWER])
+@pytest.mark.parametrize("fault", [Fault.LOST_ANSWER, *soaked(Fault.UNAVAILABLE)])
 def test_checkpoints_fail_while_writes_do_and_the_job_goes_on(
     fault: Fault, endpoint: Endpoint, prefix: str, proxy: FaultyProxy
 ) -> None:

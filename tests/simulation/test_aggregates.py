@@ -21,7 +21,7 @@ from minirt.state.array_table import ArrayTable
 from minirt.testing import TransactionalSink, simulate
 from minirt.testing.conformance.sources import NumberedSource, numbered
 from minirt.testing.options import drawn_options
-from tests.campaigns import MIXED, sampled, seeds
+from tests.campaigns import MIXED, modes, sampled, seeds
 
 SPLITS, COUNT, PARTS = 3, 20, 3
 RUNS, SEEDS = sampled(2), 100
@@ -165,7 +165,7 @@ def short_stretches(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(segments, "STRETCH_MIN", 1)
 
 
-@pytest.mark.parametrize("mode", sorted(MODES))
+@pytest.mark.parametrize("mode", modes())
 def test_results_are_of_the_records_of_their_key(mode: str) -> None:
     for seed in range(MIXED, MIXED + RUNS):
         assert run(seed, mode, once=MODES[mode].exactly_once) == [], f"seed {seed}"

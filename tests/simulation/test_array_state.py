@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from minirt.modes import MODES
 from minirt.operators.windows import tumbling
 from minirt.state import segments
 from minirt.state.array_table import ArrayTable
@@ -16,14 +15,13 @@ from minirt.state.keyed import KeyedState
 from minirt.state.segments import Segments
 from minirt.storage.checkpoints import CheckpointStorage
 from minirt.storage.part_writer import PartWriter
-from tests.campaigns import sampled, seeds
+from tests.campaigns import modes, sampled, seeds
 from tests.simulation.aggregating import run_aggregating
 
 RUNS = sampled(2)
 BUILDING = 1
 """From this seed on the first few snapshots build on older ones, in every mode."""
 SEEDS = 300
-EXACT_MODES = sorted(name for name, mode in MODES.items() if mode.exactly_once)
 
 Patch = pytest.MonkeyPatch
 
@@ -34,7 +32,7 @@ def short_stretches(monkeypatch: Patch) -> None:
     monkeypatch.setattr(segments, "STRETCH_MIN", 1)
 
 
-@pytest.mark.parametrize("mode", EXACT_MODES)
+@pytest.mark.parametrize("mode", modes(exactly_once=True))
 def test_aggregates_survive_whatever_happens(mode: str, monkeypatch: Patch) -> None:
     built_on = 0
     write = PartWriter.write_snapshot

@@ -11,15 +11,13 @@ from typing import Any
 import pytest
 
 import minirt as rt
-from minirt.modes import MODES
 from minirt.protocol.checkpoints import CheckpointCoordinator
 from minirt.storage.checkpoints import CheckpointStorage
 from minirt.testing import Faults, Requests, SimulationResult, TransactionalSink, simulate
 from minirt.testing.conformance.sources import OUT_OF_ORDER_MS, NumberedSource, event_time
-from tests.campaigns import sampled, seeds
+from tests.campaigns import modes, sampled, seeds
 from tests.simulation.counting import COUNT, EXPECTED, SPLITS, key_of
 
-EXACT_MODES = sorted(name for name, mode in MODES.items() if mode.exactly_once)
 RUNS = sampled(20, 2)
 SEEDS = 120
 DRAINED = 25
@@ -93,7 +91,7 @@ def _wrong(sink: TransactionalSink, ends: int) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("mode", EXACT_MODES)
+@pytest.mark.parametrize("mode", modes(exactly_once=True))
 def test_a_drained_job_gives_out_each_key_once_however_it_fails(mode: str) -> None:
     seen = Counter[str]()
     for seed in range(DRAINED, DRAINED + RUNS):

@@ -9,12 +9,11 @@ from typing import Any
 import pytest
 
 import minirt as rt
-from minirt.modes import MODES
 from minirt.operators.join import JoinOperator
 from minirt.protocol.drift import DriftLimits
 from minirt.runtime.input.drift import DriftGate
 from minirt.testing import Faults, TransactionalSink, simulate
-from tests.campaigns import runs
+from tests.campaigns import modes, runs
 
 COUNT, KEYS, STEP_MS = 90, 3, 10
 DRIFT_MS, GAP_MS = 100, 1_000_000
@@ -164,7 +163,7 @@ def test_a_join_holds_no_more_than_the_drift(most_held: list[int]) -> None:
     assert usually_held(None, most_held) > 0.6 * COUNT
 
 
-@pytest.mark.parametrize("mode", [name for name, mode in MODES.items() if mode.exactly_once])
+@pytest.mark.parametrize("mode", modes(exactly_once=True))
 def test_nothing_is_lost_or_doubled_by_crashes(mode: str) -> None:
     for seed in range(RUNS):
         assert World(slow_source(), DRIFT_MS).run(seed, mode) == [*range(COUNT)], f"seed {seed}"

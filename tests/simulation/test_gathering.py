@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 
 import minirt as rt
-from minirt.modes import MODES
 from minirt.runtime.input.gathering import GatheringInput
 from minirt.testing import Requests, TransactionalSink, simulate
-from tests.campaigns import sampled
+from tests.campaigns import modes, sampled
 
 COUNT = 40
 SIZE = 4
@@ -44,7 +43,7 @@ class _Last(rt.KeyedProcess):
         yield record["n"]
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", modes())
 def test_records_are_processed_once_whatever_happens(mode: str) -> None:
     for seed in range(sampled(9, 2)):
         sink, wait = TransactionalSink(), ("0s", "5ms", "1h")[seed % 3]
