@@ -29,7 +29,7 @@ demo: java $(VENV)/.demo ## kill workers of a job over real flights in three che
 	@$(BIN)/minirt demo $(ARGS)
 
 test: java $(VENV)/.dev ## lint and run all tests, some parts of them side by side
-	@# Four parts at a time keep two cores busy; more of them only make each other slow. What runs in one thread takes the time
+	@# Five parts at a time keep two cores busy: all but one wait more than they work. What runs in one thread takes the time
 	@# that is left. The longest come first: one that begins late would run on alone. The first to end makes what the JVMs of
 	@# those behind use. Workers of xdist would ignore Ctrl-C, which some tests send.
 	printf '%s\n' '5 one-thread $(IN_ONE_THREAD)' \
@@ -37,7 +37,7 @@ test: java $(VENV)/.dev ## lint and run all tests, some parts of them side by si
 		'0 hosts $(HOSTS)' '0 runtime-on tests/runtime --ignore-glob=tests/runtime/test_[a-l]*.py' '0 connectors $(CONNECTORS)' \
 		'0 commands $(COMMANDS)' '0 databases $(DATABASES)' '0 runtime tests/runtime/test_[a-l]*.py' '0 pages $(PAGES)' \
 		'0 lint run make lint' \
-		| PYTEST='$(BIN)/python -m pytest -q' .ci/test-parts 4
+		| PYTEST='$(BIN)/python -m pytest -q' .ci/test-parts 5
 
 lint: $(VENV)/.dev ## check style and types
 	$(BIN)/ruff check .

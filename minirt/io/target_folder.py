@@ -171,7 +171,8 @@ class RemoteFolder(TargetFolder):
                     if not self._fs.exists(final):
                         raise _both_gone(pending, final) from None
                 else:
-                    self._fs.rm_file(pending)
+                    with suppress(FileNotFoundError):  # A successor may have been faster.
+                        self._fs.rm_file(pending)
 
     def open(self, path: str) -> BinaryIO:
         with self._errors("cannot read", path):
@@ -232,17 +233,18 @@ def storage_errors(what: str, path: str) -> Iterator[None]:
 
 
 def _rename(pending: str, final: str) -> None:
-    if not os.path.exists(pending):
+    """Whoever has replaced this coordinator may do the same at any moment."""
+    with suppress(FileNotFoundError):
         if not os.path.exists(final):
-            raise _both_gone(pending, final)
-    elif not os.path.exists(final):
-        os.rename(pending, final)
-    elif os.path.samefile(pending, final):
-        os.unlink(pending)
-    else:
-        raise StorageError(
-            f"{pending} cannot be published, its name is taken by another file", final
-        )
+            os.rename(pending, final)
+        elif os.path.samefile(pending, final):
+            os.unlink(pending)
+        else:
+            raise StorageError(
+                f"{pending} cannot be published, its name is taken by another file", final
+            )
+    if not os.path.exists(final):
+        raise _both_gone(pending, final)
 
 
 def _both_gone(pending: str, final: str) -> StorageError:

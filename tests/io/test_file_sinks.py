@@ -168,6 +168,22 @@ class LocalContract(FileSinkContract):
         sink.commit(handles)
         assert self.visible(sink) == [row(1), row(2)]
 
+    def test_a_successor_may_publish_at_the_same_moment(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A program that was frozen between its look at the files and the rename goes on behind it."""
+        sink = self.new_sink()
+        handles = self.prepared(self.writer(sink), 1, row(1))
+
+        def too_late(source: str, target: str) -> None:
+            os.replace(source, target)
+            raise FileNotFoundError(source)
+
+        monkeypatch.setattr(os, "rename", too_late)
+        sink.commit(handles)
+        assert self.visible(sink) == [row(1)]
+        assert self.pending() == []
+
     def test_a_taken_name_is_never_overwritten(self) -> None:
         sink = self.new_sink()
         (handle,) = self.prepared(self.writer(sink), 1, row(1))

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import signal
 import sqlite3
 import sys
+import threading
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -45,7 +45,8 @@ class FreezingSink(rt.JsonlSink):
         freezes = FreezingSink._commits == 3
         if freezes:
             (self.signals / "frozen").touch()
-            os.kill(os.getpid(), signal.SIGSTOP)
+            # To its own thread, which else may run on for a moment: into the commit, or a transaction.
+            signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)
         super().commit(handles)
         if freezes:
             (self.signals / "late").touch()
