@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.spark
 
-QUICK = ("q4", "q11")
-"""Joins for ever, session windows. Kills under sliding windows are in
-test_random_windows.py, those under top-n in tests/runtime/test_killed_operators.py."""
+QUICK = ("q11",)
+"""Session windows. Kills under sliding windows and joins are in test_random_windows.py and
+test_random_joins.py, those under joins for ever and top-n in tests/runtime/test_killed_operators.py."""
 
 Expected = Callable[[str], list[Row]]
 

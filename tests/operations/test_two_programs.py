@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import minirt as rt
+from tests.campaigns import soaked
 from tests.cluster.agents import Agent
 from tests.operations.standby_place import Place
 from tests.runtime.processes import needs_proc
@@ -23,7 +24,7 @@ def place(tmp_path: Path) -> Iterator[Place]:
         yield place
 
 
-@pytest.mark.parametrize("launcher", ["local", "hosts"])
+@pytest.mark.parametrize("launcher", ["hosts", *soaked("local")])
 def test_the_first_one_ends_and_names_the_second(place: Place, launcher: str) -> None:
     with contextlib.ExitStack() as undo:
         first, second = [(), ()] if launcher == "local" else listening(place, undo)
