@@ -80,10 +80,8 @@ class ControlPort:
         self._closing.set()
         if self._accepting is not None:
             self._entrance.finish(_LAST_CALLERS_S)
-            with contextlib.suppress(OSError):
-                self._entrance.listener.shutdown(
-                    socket.SHUT_RDWR
-                )  # wakes whoever waits for callers
+            with contextlib.suppress(OSError):  # It wakes the thread that waits for callers.
+                self._entrance.listener.shutdown(socket.SHUT_RDWR)
             self._accepting.join()
         self._entrance.close()
         self._callers.close()

@@ -163,7 +163,7 @@ def aligned_run(seed: int) -> Run:
     return run_case(draw_case(seed), Aligned())
 
 
-@pytest.mark.soak  # Commands in tests/cli/test_conformance.py run in several processes as well.
+@pytest.mark.soak  # A command in tests/cli/test_conformance.py takes two processes as well.
 def test_two_processes_come_to_the_same_tally(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(import_module(campaign.__module__), "CHUNK_RUNS", 2)
     alone = [deepcopy(tally) for tally in campaign(aligned_run, range(3))]

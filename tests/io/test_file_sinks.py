@@ -259,6 +259,23 @@ class RemoteContract(FileSinkContract):
         assert self.visible(sink) == [row(1)]
         assert self.pending() == []
 
+    def test_a_successor_may_delete_at_the_same_moment(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        sink = self.new_sink()
+        handles = self.prepared(self.writer(sink), 1, row(1))
+        files = type(fsspec.filesystem("memory"))
+        delete = files.rm_file
+
+        def too_late(fs: Any, path: str) -> None:
+            delete(fs, path)
+            raise FileNotFoundError(path)
+
+        monkeypatch.setattr(files, "rm_file", too_late)
+        sink.commit(handles)
+        assert self.visible(sink) == [row(1)]
+        assert self.pending() == []
+
 
 class TestLocalParquetSink(LocalContract):
     sink_class = ParquetSink

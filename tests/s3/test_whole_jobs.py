@@ -59,10 +59,11 @@ def test_a_restart_reads_what_its_host_has_stored_from_local_copies(
 ) -> None:
     write_input(endpoint, prefix)
     read: list[str] = []
+    written: list[str] = []
 
     def plan(request: Request) -> Fault | None:
-        if request.method == "GET" and not request.lists and "/checkpoints/chk-" in request.key:
-            read.append(request.key)
+        if not request.lists and "/checkpoints/chk-" in request.key:
+            {"GET": read, "PUT": written}.get(request.method, []).append(request.key)
         return None
 
     def kill() -> None:
@@ -75,6 +76,7 @@ def test_a_restart_reads_what_its_host_has_stored_from_local_copies(
         observer=Watch({("completed", 1): kill}), options=rt.Options(limits=limits)
     )
     assert result.restarts >= 1
+    assert written, "the proxy sees the files of checkpoints"
     assert bool(read) == (copies_bytes == 0), read
     check_output(endpoint, prefix)
 
