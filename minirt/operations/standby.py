@@ -19,7 +19,7 @@ from minirt.protocol.job_events import JobStatus
 from minirt.protocol.lease import Lease, LeaseWatch, Outlook
 from minirt.protocol.pauses import pause_s
 from minirt.storage.checkpoints import CheckpointStorage
-from minirt.storage.leases import RUN_VARIABLE, read_lease
+from minirt.storage.leases import RUN_VARIABLE, LeaseReader
 
 T = TypeVar("T")
 
@@ -49,8 +49,10 @@ class Standby:
     _deaths: int = field(init=False, default=0)
     _unreadable: bool = field(init=False, default=False)
     _seen: LeaseWatch = field(init=False)
+    _leases: LeaseReader = field(init=False)
 
     def __post_init__(self) -> None:
+        self._leases = LeaseReader(self.storage.store)
         self._seen = LeaseWatch(self.default_s, self.timeout_s, at_once=self.at_once)
 
     def run(self) -> int:
@@ -77,10 +79,10 @@ class Standby:
         self.say(f"watches {self.storage.store.root}")
         while True:
             try:
-                seen, lease = read_lease(self.storage.store)
+                seen, lease = self._leases.read()
                 outlook = watch.on_look(seen, lease, time.monotonic())
                 ended = lease if outlook is Outlook.OVER else None
-                # A coordinator that was replaced may say so as well: then its successor is silent.
+                # A coordinator that was replaced may say so as well, before its successor says anything.
                 if ended is not None and self.storage.is_current(ended.generation):
                     return ended
                 if outlook is not Outlook.WATCH:
@@ -108,14 +110,13 @@ class Standby:
             return status or _NOT_BEGUN
         if status == 0:
             return 0
-        lease = self._surely(lambda: read_lease(self.storage.store)[1])
-        mine = lease is not None and lease.run == run
-        if lease is not None and mine and lease.ended is not None:
-            return status if lease.ended == JobStatus.FAILED.value else 0
-        if lease is None or not mine or lease.generation != claimed:
+        _, lease = self._surely(self._leases.read)
+        if lease is None or lease.run != run or lease.generation != claimed:
             self._deaths = 0
             self.say("somebody else runs the job")
             return None
+        if lease.ended is not None:
+            return status if lease.ended == JobStatus.FAILED.value else 0
         steady = time.monotonic() - began_at > _STEADY_S
         self._deaths = 1 if steady else self._deaths + 1
         self.say(f"the command has died with status {status}")

@@ -17,7 +17,6 @@ class CheckpointPaths:
     MANIFESTS = "manifests/"
     PROBE = "generations/probe"
     IDENTITY = "generations/identity"
-    LEASE = "generations/lease"
     HISTORY = "history/"
     EVENTS = "events/"
     STAGED = "staged/"
@@ -28,6 +27,7 @@ class CheckpointPaths:
     _KEY = r"chk-(\d{8,})-g(\d{8,})"
     _CLAIM = re.compile(r"generations/(\d{8,})\.claim")
     _BASE = re.compile(rf"generations/(\d{{8,}})\.from-(?:nothing|{_KEY})")
+    _LEASE = re.compile(r"generations/(\d{8,})\.lease")
     _MANIFEST = re.compile(rf"manifests/{_KEY}\.manifest")
     _FOLDER = re.compile(rf"{_KEY}/?")
     _FILE = re.compile(rf"{_KEY}/.+")
@@ -42,6 +42,11 @@ class CheckpointPaths:
         """The base is part of the name: one listing tells the bases of all generations."""
         origin = "nothing" if base is None else CheckpointPaths._name(base)
         return f"generations/{generation:08}.from-{origin}"
+
+    @staticmethod
+    def lease(generation: int) -> str:
+        """Each generation has its own: who was replaced and does not know it writes over nobody's."""
+        return f"generations/{generation:08}.lease"
 
     @staticmethod
     def manifest(key: ManifestKey) -> str:
@@ -92,6 +97,12 @@ class CheckpointPaths:
     def parse_file(path: str) -> ManifestKey | None:
         """The checkpoint whose folder the file is in."""
         return _key(CheckpointPaths._FILE.fullmatch(path))
+
+    @staticmethod
+    def parse_lease(path: str) -> int | None:
+        """The generation whose lease that is."""
+        match = CheckpointPaths._LEASE.fullmatch(path)
+        return int(match[1]) if match else None
 
     @staticmethod
     def parse_entries(path: str) -> tuple[int, int] | None:

@@ -1,4 +1,4 @@
-"""The lease of a job in its checkpoint storage: one small object, written over and over."""
+"""The leases of a job in its checkpoint storage, one for each generation."""
 
 from __future__ import annotations
 
@@ -19,19 +19,47 @@ LEASE_VERSION = 1
 def write_lease(store: ObjectStore, lease: Lease) -> None:
     """Durable on return. Raises StorageError."""
     said = {"version": LEASE_VERSION, **plain.to_plain(lease)}
-    store.write(CheckpointPaths.LEASE, json.dumps(said).encode())
+    store.write(CheckpointPaths.lease(lease.generation), json.dumps(said).encode())
 
 
-def read_lease(store: ObjectStore) -> tuple[bytes | None, Lease | None]:
-    """What the object holds, None if there is none, and what that means, None if nobody knows.
+class LeaseReader:
+    """Reads the lease of the newest generation that has one.
 
-    Raises StorageError.
+    Lists the storage at first, and as long as the newest claim has no lease. Else one look is enough to
+    know that the lease is still the newest, as claims have no gaps.
     """
-    try:
-        found = store.read(CheckpointPaths.LEASE)
-    except ObjectMissingError:
-        return None, None
-    return found, _parse(found)
+
+    def __init__(self, store: ObjectStore) -> None:
+        self._store = store
+        self._claimed = self._leased = 0
+        """The newest generation that is claimed, and the newest that has a lease; 0 if there is none."""
+
+    def read(self) -> tuple[bytes | None, Lease | None]:
+        """What the object holds, None if there is none, and what that means, None if nobody knows.
+
+        Raises StorageError.
+        """
+        if not self._is_newest():
+            self._list()
+        if self._leased == 0:
+            return None, None
+        try:
+            found = self._store.read(CheckpointPaths.lease(self._leased))
+        except ObjectMissingError:  # Deleted since it was listed: the next look lists anew.
+            self._claimed = 0
+            raise
+        return found, _parse(found)
+
+    def _is_newest(self) -> bool:
+        claimed, following = self._claimed, CheckpointPaths.claim(self._claimed + 1)
+        return 0 < claimed == self._leased and not self._store.exists(following)
+
+    def _list(self) -> None:
+        paths = self._store.list(CheckpointPaths.GENERATIONS)
+        claims = CheckpointPaths.parse_claims(paths)
+        leases = filter(None, map(CheckpointPaths.parse_lease, paths))
+        self._claimed = max((claim.generation for claim in claims), default=0)
+        self._leased = max(leases, default=0)
 
 
 def _parse(found: bytes) -> Lease | None:

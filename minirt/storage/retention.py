@@ -51,7 +51,8 @@ class Retention:
         self._base = base
         """The checkpoint that the generation restored: its first own one builds on it, even if somebody
         deletes it."""
-        self._paths = {p for p in store.list() if CheckpointPaths.parse_file(p) is not None}
+        known = (CheckpointPaths.parse_file, CheckpointPaths.parse_lease)
+        self._paths = {p for p in store.list() if any(parse(p) is not None for parse in known)}
         self._newest_id = max((key.checkpoint_id for key in self._manifests), default=0)
         self._unfinished: set[ManifestKey] = set()
         self._unneeded: set[str] = set()

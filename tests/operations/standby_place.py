@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from minirt.storage.checkpoints import CheckpointStorage
-from minirt.storage.leases import read_lease
+from minirt.storage.leases import LeaseReader
 from minirt.storage.store import ObjectStore
 from tests.operations.standby_job import create, in_database, in_files, is_locked, judged
 from tests.runtime.processes import children, command_line, freeze, send, wait_until
@@ -99,7 +99,7 @@ class Place:
     @property
     def generation(self) -> int:
         """The newest of which there is a lease; 0 without any."""
-        lease = read_lease(self.storage.store)[1]
+        lease = LeaseReader(self.storage.store).read()[1]
         return 0 if lease is None else lease.generation
 
     def runs(self, *, after: int = 0) -> None:

@@ -12,7 +12,7 @@ from minirt.operations.exchange import JobHasEndedError
 from minirt.operations.registry import Registry
 from minirt.operations.running import LocalJob
 from minirt.storage.checkpoints import CheckpointStorage
-from minirt.storage.leases import read_lease
+from minirt.storage.leases import LeaseReader
 from minirt.storage.store import ObjectStore
 from tests.runtime.processes import wait_until
 
@@ -39,7 +39,9 @@ def test_who_was_replaced_does_nothing_in_the_name_of_the_job(
         known = LocalJob(entry, registry)
         assert known.ask({"request": "status"}, 30)["status"] == "running"
         store = ObjectStore(str(storage))
-        wait_until(lambda: read_lease(store)[1] is not None, "the lease is written, for long")
+        wait_until(
+            lambda: LeaseReader(store).read()[1] is not None, "the lease is written, for long"
+        )
         CheckpointStorage(store, 1000).claim_generation()
         with pytest.raises(JobHasEndedError, match=f": process {os.getpid()} of host .*; ask that"):
             known.ask({"request": request_}, 30)

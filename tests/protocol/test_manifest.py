@@ -259,6 +259,12 @@ class TestCleanup:
         plan = plan_cleanup([summary(key(5))], claims, [part(5), part(6)], retain=1)
         assert plan == CleanupPlan((), ())
 
+    def test_a_lease_goes_once_a_later_one_is_stored(self) -> None:
+        claims = [resolved(1, None), resolved(2, None), resolved(3, None)]
+        leases = [CheckpointPaths.lease(1), CheckpointPaths.lease(2)]
+        assert plan_cleanup([], claims, leases, retain=1).files_to_delete == (leases[0],)
+        assert plan_cleanup([], claims, leases[1:], retain=1).files_to_delete == ()
+
     def test_unknown_files_stay(self) -> None:
         stored = ["notes.txt", "manifests/chk-1.bak", "chk-final/x", "generations/00000001.claim"]
         assert plan_cleanup([summary(key(5))], [], stored, retain=1).files_to_delete == ()

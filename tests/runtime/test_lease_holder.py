@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import queue
 import socket
+import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ from minirt.protocol.job_events import GenerationFailed, JobEvent, JobStatus
 from minirt.protocol.lease import Lease, LeaseTimes
 from minirt.runtime.coordinator.lease_holder import LeaseHolder
 from minirt.storage.checkpoints import CheckpointStorage
-from minirt.storage.leases import RUN_VARIABLE, read_lease
+from minirt.storage.leases import RUN_VARIABLE, LeaseReader
 from minirt.storage.store import ObjectStore
 from tests.runtime.processes import wait_until
 
@@ -26,15 +27,17 @@ TIMES = LeaseTimes(interval_s=0.01, timeout_s=5.0)
 class Coordinator:
     """What a holder sees of one."""
 
-    def __init__(self, folder: Path, times: LeaseTimes = TIMES) -> None:
-        self.storage = CheckpointStorage(ObjectStore(str(folder)), 1000)
+    def __init__(
+        self, folder: Path, times: LeaseTimes = TIMES, store: ObjectStore | None = None
+    ) -> None:
+        self.storage = CheckpointStorage(store or ObjectStore(str(folder)), 1000)
         self.still_s = 0.0
         self.events: queue.SimpleQueue[JobEvent] = queue.SimpleQueue()
         self.holder = LeaseHolder("job", self.storage, times, lambda: self.still_s, self.events.put)
 
     @property
     def lease(self) -> Lease | None:
-        return read_lease(self.storage.store)[1]
+        return LeaseReader(self.storage.store).read()[1]
 
     def renews(self) -> bool:
         """Whether it has renewed its lease since it was asked."""
@@ -170,7 +173,63 @@ def test_a_zombie_does_not_say_that_the_job_is_over(tmp_path: Path, status: JobS
     CheckpointStorage(storage.store, 1000).claim_generation()
     holder.on_end(status, None)
     holder.close()
-    assert read_lease(storage.store) == (None, None)
+    assert LeaseReader(storage.store).read() == (None, None)
+
+
+class FreezingStore(ObjectStore):
+    """Its program freezes before the access that `accesses_left` says, of those that a renewal makes."""
+
+    accesses_left: int | None = None
+
+    def __init__(self, url: str) -> None:
+        super().__init__(url)
+        self.freezes, self.goes_on = threading.Event(), threading.Event()
+
+    def _access(self) -> None:
+        if self.accesses_left is not None:
+            self.accesses_left -= 1
+            if self.accesses_left == 0:
+                self.freezes.set()
+                assert self.goes_on.wait(60)
+
+    def size(self, path: str) -> int:
+        self._access()
+        return super().size(path)
+
+    def write(self, path: str, data: bytes | Iterable[bytes]) -> None:
+        self._access()
+        super().write(path, data)
+
+
+@pytest.mark.parametrize("at_its_end", [False, True], ids=["at work", "at its end"])
+@pytest.mark.parametrize("accesses", range(1, 3), ids=["look", "write"])
+def test_wherever_a_zombie_freezes_the_lease_of_its_successor_stays(
+    tmp_path: Path, accesses: int, at_its_end: bool
+) -> None:
+    store = FreezingStore(str(tmp_path))
+    zombie = Coordinator(tmp_path, store=store)
+    zombie.storage.claim_generation()
+    assert zombie.renews()
+    if at_its_end:
+        zombie.still_s = (
+            TIMES.timeout_s + 1
+        )  # So that the last look and the last write are the only ones.
+        zombie.renews()
+    store.accesses_left = accesses
+    if at_its_end:
+        zombie.holder.on_end(JobStatus.CANCELLED, None)
+    assert store.freezes.wait(60)
+    successor = Coordinator(tmp_path)
+    successor.storage.claim_generation()
+    end_after(successor, JobStatus.FINISHED, None)
+    lease = successor.lease
+    assert lease is not None
+    assert (lease.generation, lease.ended) == (2, "finished")
+    store.goes_on.set()
+    if not at_its_end:
+        zombie.events.get(timeout=60)
+    end_after(zombie, JobStatus.FAILED, SupersededError())
+    assert successor.lease == lease
 
 
 def test_storage_that_fails_is_told_once_and_tried_again(

@@ -11,7 +11,9 @@ from minirt.errors import (
     ProtocolError,
     StorageError,
 )
+from minirt.protocol.lease import Lease, LeaseTimes
 from minirt.storage.checkpoints import CheckpointStorage
+from minirt.storage.leases import write_lease
 from minirt.storage.store import ObjectStore
 from tests.storage.scenario import (
     SECTIONS,
@@ -145,6 +147,17 @@ class TestCleanup:
         plan = storage.cleanup(retain=1)
         assert plan.files_to_delete == ("chk-00000002-g00000001/v0-s0.part",)
         assert store.list("chk-00000002-g00000002") != []
+
+    def test_leases_of_earlier_generations_go(
+        self, storage: CheckpointStorage, store: CountingStore
+    ) -> None:
+        for generation in (1, 2, 3):
+            assert started(storage) == generation
+            write_lease(store, Lease("job", "a run", generation, 1, LeaseTimes(5.0, 20.0)))
+            complete(storage, generation, generation)
+            storage.cleanup(retain=1)
+            left = [path for path in store.list("generations") if path.endswith(".lease")]
+            assert left == [f"generations/{generation:08}.lease"]
 
     def test_leftovers_of_aborted_checkpoints_go_unless_active(
         self, storage: CheckpointStorage, store: CountingStore
