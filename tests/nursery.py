@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import atexit
 import builtins
+import contextlib
 import ctypes
+import functools
 import gc
 import importlib
 import io
@@ -50,8 +52,9 @@ _LOADED = (
     "minirt.runtime.coordinator.inline",
     "minirt.runtime.cluster.process_cluster",
     "minirt.runtime.program.execute",
+    "minirt.runtime.worker.agent",
     "minirt.runtime.worker.template",
-    "minirt.cli",
+    "minirt.testing",
 )
 
 LOADED_IF_USED = (
@@ -59,8 +62,10 @@ LOADED_IF_USED = (
     "gcsfs",
     "adlfs",
     "deltalake",
-    "pyiceberg.catalog",
+    "pyiceberg.catalog.sql",
+    "pyiceberg.io.pyarrow",
     "psycopg",
+    "minirt_connectors.postgres",
     "confluent_kafka",
 )
 """These as well, where the tests have them: jobs of the same tests need them."""
@@ -245,17 +250,32 @@ def _fork_spare(files: list[int]) -> list[int] | None:
 def _load(used: Sequence[str]) -> None:
     import pyarrow as pa
 
-    import minirt
+    import minirt.cli
 
     for name in (*_LOADED, *used):
         importlib.import_module(name)
     for name in minirt.__all__:
         getattr(minirt, name)
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.suppress(SystemExit):
+        minirt.cli.app(["--help"])  # And what the first command of a process loads.
     pa.array([])  # And pandas: each template of a job with columns would import it.
+    if "s3fs" in used:
+        _read_models_once()
     for name in [name for name in sys.modules if name.partition(".")[0] == "tests"]:
         del sys.modules[name]  # Programs have their own; this one lives on in its functions.
     _loaded_modules.update(sys.modules.keys() - {"__main__", "builtins", "sys"})
     gc.freeze()  # No child looks for cycles in it, which would copy all its pages.
+
+
+def _read_models_once() -> None:
+    """What S3 can do stands in large files of JSON, which the first client of each process would read."""
+    from botocore.loaders import JSONFileLoader
+    from botocore.session import get_session
+
+    read = JSONFileLoader().load_file
+    JSONFileLoader.load_file = lambda self, path: once(path)
+    once = functools.cache(read)
+    get_session().create_client("s3", "us-east-1", endpoint_url="http://127.0.0.1:1")
 
 
 def _leave_loaded_modules() -> None:

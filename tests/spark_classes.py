@@ -11,10 +11,6 @@ import os
 import sys
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 ARCHIVE = Path(sys.prefix) / "spark-classes.jsa"
 _VARIABLE = "PYSPARK_SUBMIT_ARGS"
@@ -35,42 +31,22 @@ def use() -> None:
 
 
 def make() -> None:
-    """Write the file: the classes that a session needs for the likes of what tests ask of it."""
+    """Write the file: the classes that a session needs to start and for a query.
+
+    With those of all that tests ask of it, it would take longer than they save.
+    """
     from minirt_connectors.spark import local_session
 
     with tempfile.TemporaryDirectory(dir=ARCHIVE.parent) as folder:
         made = Path(folder) / ARCHIVE.name
         os.environ[_VARIABLE] = _arguments(f"-XX:ArchiveClassesAtExit={made}")
         session = local_session("minirt-classes")
-        _use(session, folder)
+        session.range(50).selectExpr("id", "id % 7 AS key").groupBy("key").count().collect()
         jvm = session.sparkContext._gateway.proc
         session.stop()
         jvm.stdin.close()  # With that it ends.
         jvm.wait(_END_S)
         os.replace(made, ARCHIVE)
-
-
-def _use(session: SparkSession, folder: str) -> None:
-    numbers = session.range(50).selectExpr(
-        *("id", "id % 7 AS key", "id / 3 AS share", "'n' || id AS text"),
-        *("timestamp_seconds(id) AS at", "named_struct('a', id) AS nested", "array(id) AS list"),
-    )
-    flat = numbers.drop("nested", "list")
-    for name, each in (("parquet", numbers), ("json", numbers), ("csv", flat)):
-        each.write.format(name).save(f"{folder}/{name}")
-        session.read.schema(each.schema).format(name).load(f"{folder}/{name}").collect()
-    session.createDataFrame([(1, "a"), (2, "b")], ["key", "name"]).createOrReplaceTempView("names")
-    session.read.parquet(f"{folder}/parquet").createOrReplaceTempView("numbers")
-    session.sql(
-        """
-        SELECT key, name, window.start, count(*), sum(share), max(text),
-               row_number() OVER (PARTITION BY key ORDER BY count(*) DESC) AS place
-        FROM numbers LEFT JOIN names USING (key)
-        GROUP BY key, name, window(at, '10 seconds')
-        HAVING count(*) > 0 ORDER BY key
-        """
-    ).collect()
-    flat.exceptAll(flat.distinct()).toArrow()
 
 
 def _arguments(option: str) -> str:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import fsspec
+import s3fs  # noqa: F401 - so that programs that tests start have it already, as it takes long.
 
 ROOT = Path(__file__).parents[2]
 KEY, SECRET, BUCKET = "minirt", "minirt-secret", "minirt"
