@@ -32,12 +32,11 @@ test: java $(VENV)/.dev ## lint and run all tests, some parts of them side by si
 	@# Five parts at a time keep two cores busy: all but one wait more than they work. What runs in one thread takes the time
 	@# that is left. Long ones come first: one that begins late would run on alone. The first to end makes what the JVMs of
 	@# those behind use. Workers of xdist would ignore Ctrl-C, which some tests send.
-	printf '%s\n' '3 one-thread $(IN_ONE_THREAD)' \
+	printf '%s\n' '4 one-thread $(IN_ONE_THREAD)' \
 		'0 spark-classes run make $(VENV)/spark-classes.jsa' '0 kafka $(KAFKA)' '0 rest $(addprefix --ignore=,$(NAMED))' \
-		'0 hosts $(HOSTS)' '0 runtime-on tests/runtime --ignore-glob=tests/runtime/test_[a-l]*.py' \
-		'0 runtime tests/runtime/test_[a-l]*.py' '0 commands $(COMMANDS)' '0 connectors $(CONNECTORS)' \
-		'0 databases $(DATABASES)' '0 pages $(PAGES)' \
-		'0 lint run make lint' \
+		'0 hosts $(HOSTS)' '0 databases $(DATABASES)' '0 connectors $(CONNECTORS)' '0 commands $(COMMANDS)' \
+		'0 runtime-on tests/runtime --ignore-glob=tests/runtime/test_[a-l]*.py' '0 runtime tests/runtime/test_[a-l]*.py' \
+		'0 pages $(PAGES)' '0 lint run make lint' \
 		| PYTEST='$(BIN)/python -m pytest -q' .ci/test-parts 5
 
 lint: $(VENV)/.dev ## check style and types

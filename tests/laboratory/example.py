@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from functools import cache
 
 from minirt.laboratory.matrix import Choice, Setting, labels
 from minirt.laboratory.measured import (
@@ -68,6 +69,14 @@ def crossed() -> Comparison:
         for mode in ("aligned", "unaligned", "aligned_with_timeout", "at_least_once", "of_others")
     ]
     return comparison(settings, repeat=2, subtasks=100)
+
+
+@cache
+def page_of_many_settings() -> str:
+    """The report of them; drawing its plots takes seconds."""
+    from minirt.laboratory.report import to_html
+
+    return to_html(crossed())
 
 
 def run(setting: int, number: int, mode: str, subtasks: int, kills: int) -> Run:

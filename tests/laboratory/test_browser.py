@@ -13,7 +13,7 @@ pytest.importorskip("jinja2", reason="the extra lab is not installed")
 from minirt.laboratory.measured import Comparison
 from minirt.laboratory.report import write_html
 from tests.campaigns import soaked
-from tests.laboratory.example import comparison, crossed
+from tests.laboratory.example import comparison, page_of_many_settings
 from tests.ui.browser import CONTRAST, SIZES, TEXTS, Browser, picture, running_browser
 
 REPORTS: dict[str, Callable[[], Comparison]] = {
@@ -46,7 +46,7 @@ def test_many_settings_have_room_and_tables_are_moved_by_keys(
     browser: Browser, tmp_path: Path
 ) -> None:
     file = tmp_path / "report.html"
-    write_html(crossed(), file)
+    file.write_text(page_of_many_settings())
     page = browser.page("phone")
     page.goto(file.as_uri())
     picture(page, "report-10-settings-phone")

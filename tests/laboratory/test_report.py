@@ -23,7 +23,7 @@ from minirt.laboratory.measured import from_json, read_json, to_json
 from minirt.laboratory.palette import ALL, styles
 from minirt.laboratory.report import HTML_BYTES_MAX, to_html, write_svg
 from minirt.laboratory.statistics import FIGURES, summary
-from tests.laboratory.example import comparison, crossed
+from tests.laboratory.example import comparison, page_of_many_settings
 
 
 @pytest.fixture(scope="module")
@@ -116,7 +116,7 @@ def test_next_to_nothing_makes_a_page_too(runs):
 
 
 def test_many_settings_make_a_page_of_bounded_size():
-    assert len(to_html(crossed()).encode()) < HTML_BYTES_MAX
+    assert len(page_of_many_settings().encode()) < HTML_BYTES_MAX
 
 
 def test_modes_keep_their_colour_whatever_they_are_compared_with():
