@@ -18,7 +18,7 @@ from tests.program_kills import Striker, Struck, run_to_its_end
 pytestmark = [pytest.mark.kafka, pytest.mark.processes]
 
 RECORDS, PARTITIONS = 1000, 3
-_PAUSE_S = 0.005
+_PAUSE_S = 0.01
 """Of each record: a run lasts so long that the job completes many checkpoints between two kills."""
 
 _JOB = """
