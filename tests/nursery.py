@@ -272,9 +272,8 @@ def _read_models_once() -> None:
     from botocore.loaders import JSONFileLoader
     from botocore.session import get_session
 
-    read = JSONFileLoader().load_file
+    once = functools.cache(JSONFileLoader().load_file)
     JSONFileLoader.load_file = lambda self, path: once(path)
-    once = functools.cache(read)
     get_session().create_client("s3", "us-east-1", endpoint_url="http://127.0.0.1:1")
 
 

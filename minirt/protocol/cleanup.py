@@ -36,8 +36,7 @@ def plan_cleanup(
     A file stays if a kept manifest refers to it, and if its checkpoint may still be in progress: it is
     in `active`, or newer than all kept ones and not of a generation that has been replaced. Paths that
     minirt does not know stay, and everything does as long as there is no checkpoint that counts. What is
-    `unneeded` goes in any case, unless a kept manifest refers to it or its checkpoint is `active`. A lease
-    goes if there is a later one.
+    `unneeded` goes in any case, unless a kept manifest refers to it or its checkpoint is `active`.
     """
     ages = restore_candidates((m.key for m in manifests if not m.pinned), claims)
     newest = ages[: max(1, retain)]
@@ -45,23 +44,26 @@ def plan_cleanup(
     kept_keys = {m.key for m in kept}
     traces = map(CheckpointPaths.trace, kept_keys)
     referenced = frozenset[str](traces).union(*(m.paths for m in kept))
-    stored_paths = tuple(stored_paths)
-    lease = max(filter(None, map(CheckpointPaths.parse_lease, stored_paths)), default=0)
     current = max((claim.generation for claim in claims if claim.resolved), default=0)
 
     def may_go(path: str) -> bool:
-        if (leased := CheckpointPaths.parse_lease(path)) is not None:
-            return leased < lease
         key = CheckpointPaths.parse_file(path)
-        if key is None or path in referenced or key in active:
+        if path in referenced or key in active:
             return False
         if path in unneeded:
             return True
-        return bool(newest) and (
-            key.checkpoint_id <= newest[0].checkpoint_id or key.generation < current
-        )
+        if key is None or not newest:
+            return False
+        return key.checkpoint_id <= newest[0].checkpoint_id or key.generation < current
 
     return CleanupPlan(
         tuple(sorted(m.key for m in manifests if m.key not in kept_keys)),
         tuple(sorted(path for path in stored_paths if may_go(path))),
     )
+
+
+def outdated_leases(stored_paths: Iterable[str]) -> list[str]:
+    """The leases of all generations but the newest one that has a lease: nobody reads them any more."""
+    leased = ((CheckpointPaths.parse_lease(path), path) for path in stored_paths)
+    leases = sorted((generation, path) for generation, path in leased if generation is not None)
+    return [path for _, path in leases[:-1]]

@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from minirt.protocol.checkpoint_paths import CheckpointPaths
-from minirt.protocol.cleanup import CleanupPlan, plan_cleanup
+from minirt.protocol.cleanup import CleanupPlan, outdated_leases, plan_cleanup
 from minirt.protocol.manifest import (
     GenerationClaim,
     ManifestKey,
@@ -51,11 +51,11 @@ class Retention:
         self._base = base
         """The checkpoint that the generation restored: its first own one builds on it, even if somebody
         deletes it."""
-        known = (CheckpointPaths.parse_file, CheckpointPaths.parse_lease)
-        self._paths = {p for p in store.list() if any(parse(p) is not None for parse in known)}
+        stored = store.list()
+        self._paths = {path for path in stored if CheckpointPaths.parse_file(path) is not None}
         self._newest_id = max((key.checkpoint_id for key in self._manifests), default=0)
         self._unfinished: set[ManifestKey] = set()
-        self._unneeded: set[str] = set()
+        self._unneeded = set(outdated_leases(stored))
 
     def add(self, manifest: ManifestSummary) -> None:
         """Take note of a completed checkpoint, and of those between it and the one before."""

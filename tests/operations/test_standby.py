@@ -323,3 +323,28 @@ def test_an_end_that_only_a_zombie_has_told_is_none(place: Place) -> None:
     assert standby.ends() == 0
     assert "starts " in standby.said()
     place.holds_each_record_once()
+
+
+SUPERSEDED = """
+import os, sys
+from minirt.protocol.lease import Lease, LeaseTimes
+from minirt.storage.checkpoints import CheckpointStorage
+from minirt.storage.leases import RUN_VARIABLE, write_lease
+from minirt.storage.store import ObjectStore
+
+store = ObjectStore({storage!r})
+mine = CheckpointStorage(store, 1000).claim_generation()
+CheckpointStorage(store, 1000).claim_generation()
+run = os.environ[RUN_VARIABLE]
+write_lease(store, Lease("watched", run, mine, 1, LeaseTimes(0.1, 60.0), "failed", "superseded"))
+sys.exit(1)
+"""
+
+
+def test_a_command_that_somebody_else_replaced_has_not_ended_the_job(place: Place) -> None:
+    """It says so all the same, and its successor has said nothing yet."""
+    code = SUPERSEDED.format(storage=str(place.folder / "checkpoints"))
+    standby = place.standby("--at-once", command=[sys.executable, "-c", code])
+    wait_until(lambda: "somebody else runs the job" in standby.said(), "it watches on")
+    standby.process.send_signal(signal.SIGTERM)
+    assert standby.ends(20) == 143

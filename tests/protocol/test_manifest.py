@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from minirt.errors import CorruptCheckpointError, ProtocolError
 from minirt.protocol.barriers import Switch
 from minirt.protocol.checkpoint_paths import CheckpointPaths
-from minirt.protocol.cleanup import CleanupPlan, plan_cleanup
+from minirt.protocol.cleanup import CleanupPlan, outdated_leases, plan_cleanup
 from minirt.protocol.manifest import (
     MANIFEST_VERSION,
     ChannelData,
@@ -262,8 +262,10 @@ class TestCleanup:
     def test_a_lease_goes_once_a_later_one_is_stored(self) -> None:
         claims = [resolved(1, None), resolved(2, None), resolved(3, None)]
         leases = [CheckpointPaths.lease(1), CheckpointPaths.lease(2)]
-        assert plan_cleanup([], claims, leases, retain=1).files_to_delete == (leases[0],)
-        assert plan_cleanup([], claims, leases[1:], retain=1).files_to_delete == ()
+        for stored, expected in ((leases, (leases[0],)), (leases[1:], ())):
+            unneeded = outdated_leases(stored)
+            plan = plan_cleanup([], claims, stored, retain=1, unneeded=unneeded)
+            assert plan.files_to_delete == expected
 
     def test_unknown_files_stay(self) -> None:
         stored = ["notes.txt", "manifests/chk-1.bak", "chk-final/x", "generations/00000001.claim"]

@@ -211,9 +211,8 @@ def test_wherever_a_zombie_freezes_the_lease_of_its_successor_stays(
     zombie.storage.claim_generation()
     assert zombie.renews()
     if at_its_end:
-        zombie.still_s = (
-            TIMES.timeout_s + 1
-        )  # So that the last look and the last write are the only ones.
+        # So that the last look and the last write are the only ones.
+        zombie.still_s = TIMES.timeout_s + 1
         zombie.renews()
     store.accesses_left = accesses
     if at_its_end:
