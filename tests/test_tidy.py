@@ -21,7 +21,9 @@ SOURCES = [
     for path in sorted((ROOT / folder).rglob("*.py"))
 ]
 
-MAX_FILE_LINES = 420
+# Lines that are neither blank, comment, docstring nor import. A bound on all lines is met by packing
+# calls and by cutting classes in two; this one asks only that a file holds one thought.
+MAX_CODE_LINES = 600
 MAX_FUNCTION_LINES = 70
 
 # What decides and does nothing knows neither the world nor the layers that act on it. Pure modules import
@@ -170,8 +172,20 @@ def enters_higher_room(module: str, imported: str) -> bool:
     return here is not None and there is not None and there > here
 
 
-def size_faults(module: str, tree: ast.AST, lines: int) -> list[str]:
-    faults = [f"{module} has {lines} lines"] if lines > MAX_FILE_LINES else []
+def code_lines(tree: ast.AST, text: str) -> int:
+    """Count the lines that hold code: no blank line, comment, docstring or import."""
+    left_out: set[int] = set()
+    for node in ast.walk(tree):
+        match node:
+            case ast.Import() | ast.ImportFrom() | ast.Expr(value=ast.Constant(value=str())):
+                left_out.update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
+    written = enumerate((line.strip() for line in text.splitlines()), 1)
+    return sum(1 for number, line in written if line and line[0] != "#" and number not in left_out)
+
+
+def size_faults(module: str, tree: ast.AST, text: str) -> list[str]:
+    lines = code_lines(tree, text)
+    faults = [f"{module} has {lines} lines of code"] if lines > MAX_CODE_LINES else []
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             length = (node.end_lineno or node.lineno) - node.lineno + 1
@@ -296,7 +310,7 @@ def test_every_module_keeps_to_its_layer_size_and_names(path):
     module = module_of(path)
     assert [
         *layering_faults(module, tree, submodules_of_minirt()),
-        *size_faults(module, tree, len(text.splitlines())),
+        *size_faults(module, tree, text),
         *assertion_faults(module, tree),
         *name_faults(module, tree),
         *mode_faults(module, tree),
@@ -430,12 +444,18 @@ def test_assertions_that_guard_something_are_found():
 
 def test_long_files_and_functions_are_found():
     body = "\n    pass" * MAX_FUNCTION_LINES
-    tree = ast.parse(f"class C:\n  def f(self):{body}".replace("\n    ", "\n      "))
-    assert size_faults("m", tree, MAX_FILE_LINES + 1) == [
-        "m has 421 lines",
-        "m:2 f has 71 lines",
-    ]
-    assert size_faults("m", ast.parse("def f():" + body[:-9]), MAX_FILE_LINES) == []
+    code = f"class C:\n  def f(self):{body}".replace("\n    ", "\n      ")
+    assert size_faults("m", ast.parse(code), code) == ["m:2 f has 71 lines"]
+    within_bounds = "def f():" + body[:-9]
+    assert size_faults("m", ast.parse(within_bounds), within_bounds) == []
+    long = "x = 1\n" * (MAX_CODE_LINES + 1)
+    assert size_faults("m", ast.parse(long), long) == ["m has 601 lines of code"]
+
+
+def test_only_lines_of_code_count():
+    code = '"""A docstring\nof two lines."""\n\nimport os\nfrom a import (\n    b,\n)\n'
+    code += "\n# Why.\nx = b(\n    os,\n)\n"
+    assert code_lines(ast.parse(code), code) == 3
 
 
 @pytest.mark.parametrize(
