@@ -34,6 +34,7 @@ PURE = (
     "minirt.errors",
     "minirt.units",
     "minirt.notebook",
+    "minirt.wording",
 )
 PURE_MUST_NOT_IMPORT = (
     "asyncio",

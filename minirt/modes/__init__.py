@@ -18,6 +18,7 @@ from minirt.protocol.barriers import CheckpointMode, may_overlap
 from minirt.protocol.families import HasFamily, TakesLocalSnapshots
 from minirt.protocol.local_pace import LocalSnapshots
 from minirt.protocol.topology import InFlight, Topology
+from minirt.wording import given, named
 
 MODES: dict[str, CheckpointMode] = {
     "aligned": Aligned(),
@@ -50,8 +51,9 @@ def find_mode(
     if max_concurrent > 1 and not may_overlap(found):
         overlapping = ", ".join(sorted(name for name, one in MODES.items() if may_overlap(one)))
         raise ConfigurationError(
-            f"mode {found.name} takes one checkpoint at a time, and max_concurrent is {max_concurrent}: "
-            f"leave it out, or use a mode whose barriers stay in their place: {overlapping}"
+            f"mode {found.name} takes one checkpoint at a time, and "
+            f"{named('checkpointing.max_concurrent')} is {max_concurrent}: leave it out, or use a "
+            f"mode whose barriers stay in their place: {overlapping}"
         )
     timeout_s = found.timeout_s if isinstance(found, AlignedWithTimeout) else None
     if timeout_s is not None and timeout_s >= expires_after_s:
@@ -90,9 +92,10 @@ def check_edges(mode: CheckpointMode, topology: Topology) -> None:
     for edge in topology.links:
         if edge.in_flight is InFlight.ONE_COPY and not edge.capturable:
             raise ConfigurationError(
-                f"mode {mode.name} cannot take checkpoints of {edge.target_uid}, which keeps broadcast "
-                f"state of what comes over the edge {edge.key!r}: its subtasks must have seen the same at "
-                'a checkpoint, and take snapshots at different moments in this mode. Use mode="unaligned"'
+                f"mode {mode.name} cannot take checkpoints of {edge.target_uid}, which keeps "
+                f"broadcast state of what comes over the edge {edge.key!r}: its subtasks must have "
+                "seen the same at a checkpoint, and take snapshots at different moments in this "
+                f"mode. Use {given('checkpointing.mode', 'unaligned')}"
             )
 
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from minirt.errors import ConfigurationError
+from minirt.wording import named
 
 LOOKS_PER_TIMEOUT = 10
 """How often a standby looks within the time after which it takes a job for dead."""
@@ -31,11 +32,13 @@ class LeaseTimes:
 
     def __post_init__(self) -> None:
         if self.interval_s <= 0:
-            raise ConfigurationError(f"lease_s must be above 0, got {self.interval_s!r}")
+            raise ConfigurationError(
+                f"{named('limits.lease_s')} must be above 0, got {self.interval_s!r}"
+            )
         if self.timeout_s < 2 * self.interval_s:
             raise ConfigurationError(
-                f"lease_timeout_s must be at least twice lease_s, {2 * self.interval_s:g} s, got "
-                f"{self.timeout_s!r}"
+                f"{named('limits.lease_timeout_s')} must be at least twice "
+                f"{named('limits.lease_s')}, {2 * self.interval_s:g} s, got {self.timeout_s!r}"
             )
 
 
