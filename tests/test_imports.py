@@ -25,6 +25,7 @@ COMMAND_LINE = {
     *("minirt", "minirt.errors", "minirt.units", "minirt.standard_streams", "minirt.version"),
     "minirt.clusters",
     "minirt.wording",
+    "minirt.secret_texts",
 }
 """Of minirt itself, besides `minirt.cli`."""
 

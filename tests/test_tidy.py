@@ -35,6 +35,7 @@ PURE = (
     "minirt.units",
     "minirt.notebook",
     "minirt.wording",
+    "minirt.secret_texts",
 )
 PURE_MUST_NOT_IMPORT = (
     "asyncio",

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from minirt.config import Limits
 from minirt.errors import MinirtError, StorageError
-from minirt.filesystems import explain, is_of_one_process
+from minirt.filesystems import check_url, explain, is_of_one_process
 from minirt.storage.fsspec_objects import FsspecObjects
 from minirt.storage.local_files import LocalFiles
 from minirt.storage.near_objects import NearObjects
@@ -176,7 +176,7 @@ class ObjectStore:
 
 
 def _open(url: str, options: Mapping[str, Any], timeout_s: float) -> Objects:
-    match = _PROTOCOL.match(url)
+    match = _PROTOCOL.match(check_url(url))
     if match is None or match[0] in ("file", "local"):
         path = re.sub(r"^(file|local)://", "", url)
         return LocalFiles(os.path.abspath(os.path.expanduser(path)))
