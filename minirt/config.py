@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from minirt.clusters import parse_address
 from minirt.errors import ConfigurationError
+from minirt.keywords import refusing_unknown_keywords
 from minirt.protocol.lease import LeaseTimes
 from minirt.units import Duration, positive, seconds
 from minirt.wording import given, named
@@ -19,6 +20,7 @@ LATENCY_INTERVAL_S_MIN = 0.001
 """Latency markers that come more often would be a load of their own."""
 
 
+@refusing_unknown_keywords
 @dataclass(frozen=True, slots=True)
 class Limits:
     """Bounds of memory and time. Sizes in bytes, durations in seconds."""
@@ -98,6 +100,7 @@ class Limits:
     """How many keys a partitioner remembers the target of."""
 
 
+@refusing_unknown_keywords
 @dataclass(frozen=True, slots=True)
 class Queues:
     """Sizes of the channels into one operator that differ from those of the job; None: as in the job."""
@@ -123,6 +126,7 @@ class Queues:
             raise ConfigurationError('Queues: debloat must be positive, or "off"')
 
 
+@refusing_unknown_keywords
 @dataclass(frozen=True, slots=True)
 class Options:
     """How a job runs. Durations are seconds or strings such as "10ms", sizes bytes or "64KiB"."""
@@ -280,6 +284,7 @@ class Options:
             )
 
 
+@refusing_unknown_keywords
 @dataclass(frozen=True, slots=True)
 class Checkpointing:
     """Where, when and how checkpoints are taken.
@@ -316,6 +321,10 @@ class Checkpointing:
         if seconds(self.timeout, "timeout") == 0:
             raise ConfigurationError("timeout must be positive")
         seconds(self.min_pause, "min_pause")
+        if isinstance(self.mode, str):
+            from minirt.modes import check_name  # Modes of other packages are looked up for it.
+
+            check_name(self.mode)
         positive("max_concurrent", self.max_concurrent)
         if self.max_concurrent > 1 and self.min_pause_s > 0:
             raise ConfigurationError(

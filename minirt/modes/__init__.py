@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from importlib.metadata import entry_points
+import difflib
+from importlib.metadata import EntryPoint, entry_points
 from typing import Protocol
 
 from minirt.errors import ConfigurationError
@@ -106,17 +107,29 @@ def same_mode(one: CheckpointMode, other: CheckpointMode) -> bool:
     return one == other or getattr(one, "__dict__", one) == getattr(other, "__dict__", other)
 
 
-def _named(mode: str) -> CheckpointMode:
+def check_name(mode: str) -> EntryPoint | None:
+    """Return the entry point of the mode of this name; None for a built-in one.
+
+    Raises ConfigurationError if there is no such mode, naming those that there are.
+    """
     name = mode.replace("-", "_")
     if name in MODES:
-        return MODES[name]
+        return None
     added = {point.name: point for point in entry_points(group=ENTRY_POINT_GROUP)}
     if name in added:
-        return _checked(added[name].load()())
-    known = ", ".join(sorted({*MODES, *added}))
+        return added[name]
+    known = sorted({*MODES, *added})
+    near = difflib.get_close_matches(name, known, 1)
+    hint = f"; did you mean {near[0]!r}?" if near else ""
     raise ConfigurationError(
-        f"there is no checkpoint mode {mode!r}; known are {known}; a job has one, modes do not combine"
+        f"there is no checkpoint mode {mode!r}{hint}; known are {', '.join(known)}; a job has one, "
+        "modes do not combine"
     )
+
+
+def _named(mode: str) -> CheckpointMode:
+    added = check_name(mode)
+    return MODES[mode.replace("-", "_")] if added is None else _checked(added.load()())
 
 
 def _checked(mode: CheckpointMode) -> CheckpointMode:
