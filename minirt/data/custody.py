@@ -38,7 +38,7 @@ class Custody:
 
     def take_columns(self, table: pa.RecordBatch) -> pa.RecordBatch:
         """As `take`: Arrow's columns do not change, but may lie over arrays of numpy that do."""
-        return decode_columns(encode_columns(Columns(table))).table
+        return decode_columns(encode_columns(Columns(table)), trusted=True).table
 
     def lend(self, value: Any) -> Any:
         """A value that the runtime goes on holding, in a form that a function may change."""
