@@ -199,21 +199,33 @@ def test_a_standby_whose_own_program_is_killed_starts_it_again(place: Place) -> 
     place.holds_each_record_once()
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_ends_the_program_and_then_the_standbys(
-    place: Place, number: signal.Signals
+def test_ctrl_c_ends_the_program_and_then_the_standbys(place: Place) -> None:
+    holder = place.standby("--at-once")
+    place.runs()
+    other = place.standby()
+    watches(other)
+    program = holder.command
+    holder.process.send_signal(signal.SIGINT)
+    assert holder.ends() == 130
+    assert not is_alive(program)
+    assert other.ends() == 0
+    assert "the job is over: cancelled" in other.said()
+
+
+def test_when_a_machine_is_shut_down_the_standby_of_another_one_runs_the_job_on(
+    place: Place,
 ) -> None:
     holder = place.standby("--at-once")
     place.runs()
     other = place.standby()
     watches(other)
     program = holder.command
-    holder.process.send_signal(number)
-    expected = 143 if number is signal.SIGTERM else 130
-    assert holder.ends() == expected
+    holder.process.send_signal(signal.SIGTERM)
+    assert holder.ends() == 143
     assert not is_alive(program)
     assert other.ends() == 0
-    assert "the job is over: cancelled" in other.said()
+    assert "the job's program was ended by a signal" in other.said()
+    place.holds_each_record_once()
 
 
 def test_a_signal_ends_a_standby_that_watches(place: Place) -> None:
