@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import subprocess
 import sys
 import tomllib
@@ -63,12 +64,22 @@ def test_nothing_is_overwritten(call, tmp_path, monkeypatch):
     assert call("new", "empty").status == 0
 
 
-@pytest.mark.parametrize("name", ["a b", "-x/..", "é", "a$b"])
+@pytest.mark.parametrize("name", ["-x/..", "a$b", ".hidden", "a'b", 'a"b'])
 def test_a_name_that_no_job_can_have_is_refused(call, tmp_path, monkeypatch, name):
     monkeypatch.chdir(tmp_path)
     called = call("new", "--", name)
     assert called.status == 2
     assert list(tmp_path.iterdir()) == [] or ".." in name
+
+
+@pytest.mark.parametrize("name", ["My Shop", "é", "7-days", "a_b.c"])
+def test_names_that_jobs_have_are_names_of_projects(call, tmp_path, monkeypatch, name):
+    monkeypatch.chdir(tmp_path)
+    called = call("new", name)
+    assert called.status == 0, called
+    assert f"  cd {shlex.quote(name)}\n" in called.out
+    compile((tmp_path / name / "job.py").read_text(), "job.py", "exec")
+    assert f'rt.Environment("{name}"' in (tmp_path / name / "job.py").read_text()
 
 
 def test_every_file_is_filled_in_and_can_be_read():
