@@ -91,8 +91,8 @@ def _run(draft: Draft, ports: tuple[Port, ...], label: str, limit: int | None) -
     try:
         # An observer of its own: a trial that has enough ends its job by an error, which is no failure
         # that the status line of a notebook may show.
-        settings = RunSettings(restart=Restart.none(), options=options, observer=JobObserver())
-        execute_job(graph, settings, "inline")
+        run = RunSettings(restart=Restart.none(), options=options, observer=JobObserver())
+        execute_job(graph, run, "inline")
     except JobFailedError:
         if not sink.full:
             raise

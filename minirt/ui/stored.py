@@ -141,12 +141,13 @@ def running_s(events: Sequence[Plain]) -> float:
 
     If a program died, storage does not tell when: only the time up to its last event counts.
     """
-    return sum(
+    spans: list[float] = [
         after["at"] - before["at"]
         for before, after in itertools.pairwise(events)
         if before["event"] in _UP
         and (after["event"] != "running" or before["event"] == "restarting")
-    )
+    ]
+    return sum(spans)
 
 
 def _operator(totals: Plain) -> Plain:
