@@ -62,7 +62,7 @@ bench: $(VENV)/.dev ## measure throughput, checkpoints and recovery
 bench-peers: java ## install what `python -m benchmarks.throughput --peers ...` compares with, into .bench
 	@.ci/install-peers .bench
 
-site: $(VENV)/.dev ## build the documentation as a site, in site/
+site: $(VENV)/.site ## build the documentation as a site, in site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 release-check: python ## build sdist and wheel, and do what the README says on every Python of this machine
@@ -84,6 +84,11 @@ $(VENV)/.dev: pyproject.toml | python
 # Without it tests are slower, and no more: that it cannot be made is no failure.
 $(VENV)/spark-classes.jsa: $(VENV)/.dev
 	-@$(BIN)/python -m tests.spark_classes
+
+# Without the rest of "dev" the documentation is built with a tenth of its packages.
+$(VENV)/.site: pyproject.toml | python
+	@test -e $(VENV)/.dev || .ci/install $(VENV) site
+	@touch $@
 
 $(VENV)/.demo: pyproject.toml | python
 	@.ci/install $(VENV) demo

@@ -9,8 +9,10 @@ from typing import Any, Literal
 
 from minirt.clusters import parse_address
 from minirt.errors import ConfigurationError
+from minirt.keywords import refusing_unknown_keywords
 from minirt.protocol.lease import LeaseTimes
 from minirt.units import Duration, positive, seconds
+from minirt.wording import given, named
 
 DEFAULT_MAX_PARALLELISM = 128
 METRICS_HOST = "127.0.0.1"
@@ -18,6 +20,7 @@ LATENCY_INTERVAL_S_MIN = 0.001
 """Latency markers that come more often would be a load of their own."""
 
 
+@refusing_unknown_keywords
 @dataclass(frozen=True, slots=True)
 class Limits:
     """Bounds of memory and time. Sizes in bytes, durations in seconds."""
@@ -97,6 +100,7 @@ class Limits:
     """How many keys a partitioner remembers the target of."""
 
 
+@refusing_unknown_keywords
 @dataclass(frozen=True, slots=True)
 class Queues:
     """Sizes of the channels into one operator that differ from those of the job; None: as in the job."""
@@ -122,6 +126,7 @@ class Queues:
             raise ConfigurationError('Queues: debloat must be positive, or "off"')
 
 
+@refusing_unknown_keywords
 @dataclass(frozen=True, slots=True)
 class Options:
     """How a job runs. Durations are seconds or strings such as "10ms", sizes bytes or "64KiB"."""
@@ -183,7 +188,8 @@ class Options:
             _check_latency_interval(self.latency_interval)
         if seconds(self.heartbeat_timeout, "heartbeat_timeout") <= 2 * self.limits.heartbeat_s:
             raise ConfigurationError(
-                f"heartbeat_timeout must exceed {2 * self.limits.heartbeat_s} s, twice the heartbeat"
+                f"{named('options.heartbeat_timeout')} must exceed {2 * self.limits.heartbeat_s} "
+                "s, twice the heartbeat"
             )
         _one_of("placement", self.placement, ("subtask", "slots"))
         _one_of("flush", self.flush, ("timeout", "on_demand"))
@@ -194,7 +200,10 @@ class Options:
         _one_of("on_signal", self.on_signal, ("cancel", "stop"))
         if self.workers is not None:
             if self.placement != "slots":
-                raise ConfigurationError('workers has no effect unless placement="slots"')
+                raise ConfigurationError(
+                    f"{named('options.workers')} has no effect unless "
+                    f"{given('options.placement', 'slots')}"
+                )
             positive("workers", self.workers)
         self._check_metrics()
         if self.control is not None:
@@ -248,12 +257,19 @@ class Options:
     def _check_metrics(self) -> None:
         port: Any = self.metrics_port
         if not isinstance(self.metrics_host, str) or not self.metrics_host:
-            raise ConfigurationError(f"metrics_host is a host name, not {self.metrics_host!r}")
+            raise ConfigurationError(
+                f"{named('options.metrics_host')} is a host name, not {self.metrics_host!r}"
+            )
         if port is None:
             if self.metrics_host != METRICS_HOST:
-                raise ConfigurationError("metrics_host has no effect without metrics_port")
+                raise ConfigurationError(
+                    f"{named('options.metrics_host')} has no effect without "
+                    f"{named('options.metrics_port')}"
+                )
         elif not isinstance(port, int) or isinstance(port, bool) or not 0 <= port <= 65535:
-            raise ConfigurationError(f"metrics_port is a number from 0 to 65535, not {port!r}")
+            raise ConfigurationError(
+                f"{named('options.metrics_port')} is a number from 0 to 65535, not {port!r}"
+            )
 
     def _check_debloat_limits(self) -> None:
         """Also an operator may ask for debloating."""
@@ -262,11 +278,13 @@ class Options:
         positive("debloat_window_bytes_min", limits.debloat_window_bytes_min)
         if limits.debloat_period_s <= 0 or limits.debloat_threshold < 0:
             raise ConfigurationError(
-                "debloat_period_s must be above 0 and debloat_threshold not negative, got "
+                f"{named('limits.debloat_period_s')} must be above 0 and "
+                f"{named('limits.debloat_threshold')} not negative, got "
                 f"{limits.debloat_period_s!r} and {limits.debloat_threshold!r}"
             )
 
 
+@refusing_unknown_keywords
 @dataclass(frozen=True, slots=True)
 class Checkpointing:
     """Where, when and how checkpoints are taken.
@@ -303,17 +321,24 @@ class Checkpointing:
         if seconds(self.timeout, "timeout") == 0:
             raise ConfigurationError("timeout must be positive")
         seconds(self.min_pause, "min_pause")
+        if isinstance(self.mode, str):
+            from minirt.modes import check_name  # Modes of other packages are looked up for it.
+
+            check_name(self.mode)
         positive("max_concurrent", self.max_concurrent)
         if self.max_concurrent > 1 and self.min_pause_s > 0:
             raise ConfigurationError(
-                f"min_pause ({self.min_pause_s:g} s) keeps one checkpoint away from the next, and "
-                f"max_concurrent={self.max_concurrent} has them overlap: leave one of them out"
+                f"{named('checkpointing.min_pause')} ({self.min_pause_s:g} s) keeps one checkpoint "
+                "away from the next, and "
+                f"{given('checkpointing.max_concurrent', self.max_concurrent)} has them overlap: "
+                "leave one of them out"
             )
         positive("retain", self.retain)
         _one_of("watermarks", self.watermarks, ("regenerated", "restored"))
         if not isinstance(self.tolerable_failures, int) or self.tolerable_failures < 0:
             raise ConfigurationError(
-                f"tolerable_failures must be 0 or more, got {self.tolerable_failures!r}"
+                f"{named('checkpointing.tolerable_failures')} must be 0 or more, got "
+                f"{self.tolerable_failures!r}"
             )
 
     @property
@@ -337,7 +362,8 @@ def _check_debloat(target: Duration) -> None:
 def _check_latency_interval(interval: Duration) -> None:
     if seconds(interval, "latency_interval") < LATENCY_INTERVAL_S_MIN:
         raise ConfigurationError(
-            f"latency_interval must be at least 1ms, or None for no markers, got {interval!r}"
+            f"{named('options.latency_interval')} must be at least 1ms, or None for no markers, "
+            f"got {interval!r}"
         )
 
 

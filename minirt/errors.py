@@ -4,9 +4,19 @@ from __future__ import annotations
 
 from enum import Enum
 
+from minirt.secret_texts import without_secrets
+
 
 class MinirtError(Exception):
-    """Root of every error that minirt raises on purpose; anything else is a bug."""
+    """Root of every error that minirt raises on purpose; anything else is a bug.
+
+    Its message leaves out passwords and signatures of URLs: see `minirt.secret_texts`.
+    """
+
+    def __init__(self, *arguments: object) -> None:
+        super().__init__(
+            *(without_secrets(one) if isinstance(one, str) else one for one in arguments)
+        )
 
 
 class ConfigurationError(MinirtError, ValueError):

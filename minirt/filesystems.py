@@ -19,6 +19,7 @@ from fsspec.registry import known_implementations, registry
 
 from minirt import by_value
 from minirt.errors import ConfigurationError
+from minirt.secret_texts import register_url
 
 logger = logging.getLogger("minirt.storage")
 
@@ -142,12 +143,32 @@ def is_of_one_process(url: str) -> bool:
     return any(part.partition("://")[0] == "memory" for part in url.split("::"))
 
 
+def check_url(text: str) -> str:
+    """Return the path or URL as it is, and keep its secrets out of messages.
+
+    Raises ConfigurationError for one that begins like a URL and lacks a slash: "s3:/bucket/x" would be a
+    local folder called "s3:".
+    """
+    protocol, colon, rest = text.partition(":")
+    if colon and not rest.startswith(("//", ":")) and protocol.lower() in known_implementations:
+        right = f"{protocol}://{rest.lstrip('/')}"
+        register_url(right)
+        raise ConfigurationError(
+            f"{text!r} is no URL of {protocol}; did you mean {right!r}? "
+            f"A local folder of that name is './{text}'"
+        )
+    register_url(text)
+    return text
+
+
 def open_filesystem(url: str, options: Mapping[str, Any]) -> tuple[Any, str]:
     """The file system of a URL, one for all URLs with the same options, and the path within it.
 
     Raises ValueError, ImportError or TypeError for protocols and options that cannot be used.
     """
-    filesystem, path = fsspec.core.url_to_fs(url, **{**options, "use_listings_cache": False})
+    filesystem, path = fsspec.core.url_to_fs(
+        check_url(url), **{**options, "use_listings_cache": False}
+    )
     if not has_folders(filesystem) and not path.strip("/"):
         raise ValueError("the URL names no bucket")
     _opened[id(filesystem)] = filesystem

@@ -15,6 +15,11 @@ def name_of_this_process() -> str | None:
     return None if place is None or not started else f"{place}/{os.getpid()}/{started}"
 
 
+def is_of_this_place(name: str) -> bool:
+    """Return True if the process of that name runs, or ran, on this machine and in this container."""
+    return name.rsplit("/", 2)[0] == _place()
+
+
 def has_surely_ended(name: str) -> bool:
     """Whether the process of that name is no more. False for those of other machines and containers."""
     place, pid, started = ([*name.rsplit("/", 2), "", ""])[:3]

@@ -10,6 +10,7 @@ from minirt.config import Checkpointing, Options
 from minirt.errors import ConfigurationError
 from minirt.protocol.restarts import RestartStrategy
 from minirt.protocol.restore_options import RestoreOptions
+from minirt.wording import given, named
 
 if TYPE_CHECKING:
     from minirt.runtime.coordinator.observer import JobObserver
@@ -40,11 +41,13 @@ class RunSettings:
             )
         if self.checkpointing is None and self.options.on_signal == "stop":
             raise ConfigurationError(
-                'on_signal="stop" needs checkpointing: without it a job can only be cancelled'
+                f"{given('options.on_signal', 'stop')} needs {named('checkpointing')}: without it "
+                "a job can only be cancelled"
             )
         if self.checkpointing is None and self.restore.which is not None:
             raise ConfigurationError(
-                f"restore={self.restore.which!r} needs checkpointing: it says where checkpoints are"
+                f"{given('restore', self.restore.which)} needs {named('checkpointing')}: it says "
+                "where checkpoints are"
             )
 
 

@@ -23,7 +23,10 @@ def positive(option: str, value: object) -> int:
 
 
 def seconds(value: Duration, option: str = "duration") -> float:
-    """`"10s"`, `"5min"`, a timedelta or a number of seconds, as seconds; never negative."""
+    """`"10s"`, `"5min"`, a timedelta or a number of seconds, as seconds; never negative.
+
+    Units are in lower case: "1M" is refused, as it may be meant for a month or for a million.
+    """
     if isinstance(value, dt.timedelta):
         result = value.total_seconds()
     elif isinstance(value, int | float) and not isinstance(value, bool):
@@ -51,7 +54,7 @@ def size_bytes(value: Size, option: str = "size") -> int:
     if isinstance(value, int) and not isinstance(value, bool):
         result = value
     else:
-        result = int(_quantity(value, _BYTES, option))
+        result = int(_quantity(value, _BYTES, option, folds_case=True))
     if result < 0:
         raise ConfigurationError(f"{option} must not be negative, got {value!r}")
     return result
@@ -82,12 +85,23 @@ _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _MILLISECOND = dt.timedelta(milliseconds=1)
 
 
-def _quantity(value: object, units: dict[str, float] | dict[str, int], option: str) -> float:
+def _quantity(
+    value: object,
+    units: dict[str, float] | dict[str, int],
+    option: str,
+    *,
+    folds_case: bool = False,
+) -> float:
     match = _QUANTITY.fullmatch(value) if isinstance(value, str) else None
-    factor = units.get(match[2].lower()) if match else None
-    if match is None or factor is None:
-        known = ", ".join(units)
-        raise ConfigurationError(
-            f"{option}: cannot read {value!r}; write a number and one of {known}"
-        )
-    return float(match[1]) * factor
+    if (
+        match is not None
+        and (factor := units.get(match[2].lower() if folds_case else match[2])) is not None
+    ):
+        return float(match[1]) * factor
+    known = ", ".join(units)
+    hint = ""
+    if match is not None and match[2].lower() in units:
+        hint = f"; did you mean {match[1] + match[2].lower()!r}?"
+    raise ConfigurationError(
+        f"{option}: cannot read {value!r}; write a number and one of {known}{hint}"
+    )

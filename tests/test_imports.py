@@ -24,6 +24,8 @@ print(json.dumps(sorted(set(sys.modules) - set(sys.stdlib_module_names))))
 COMMAND_LINE = {
     *("minirt", "minirt.errors", "minirt.units", "minirt.standard_streams", "minirt.version"),
     "minirt.clusters",
+    "minirt.wording",
+    "minirt.secret_texts",
 }
 """Of minirt itself, besides `minirt.cli`."""
 

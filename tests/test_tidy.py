@@ -34,6 +34,8 @@ PURE = (
     "minirt.errors",
     "minirt.units",
     "minirt.notebook",
+    "minirt.wording",
+    "minirt.secret_texts",
 )
 PURE_MUST_NOT_IMPORT = (
     "asyncio",

@@ -14,7 +14,7 @@ from typing import Literal
 
 from minirt.advice.figures import Figures
 from minirt.advice.pressure import Pressure, pressure
-from minirt.monitoring.load import OperatorLoad
+from minirt.monitoring.load import JobSetup, OperatorLoad
 from minirt.pictures.words import duration, size
 
 Topic = Literal[
@@ -44,6 +44,8 @@ TARGET_BUSY_MS = 700
 """What an operator should be busy at most, in milliseconds of a second, to have room for peaks."""
 DEBLOAT_S = 1.0
 """The target of debloating that is proposed, as a start."""
+DEBLOAT_S_MIN = 0.1
+"""The smallest target that is proposed: queues that hold less leave subtasks idle."""
 STRAIGHT_DEBLOAT_S = 0.1
 """The same for queues whose records no barrier overtakes, in a job where barriers overtake all others."""
 
@@ -151,24 +153,8 @@ def _on_barriers(figures: Figures, found: Pressure | None) -> Iterator[Advice]:
         else:
             yield _not_overtaken(straight, evidence)
         return
-    hops = 1 if found is None else max(1, len(found.waiting))
     if setup.debloat_s is None:
-        target_s = hops * DEBLOAT_S
-        where = "one operator" if hops == 1 else f"{hops} operators"
-        effect = f"Queues hold what is processed in {DEBLOAT_S:g} s, at {where} on the way: "
-        if target_s < waited_s:
-            effect += (
-                f"barriers would wait about {duration(target_s)} instead of {duration(waited_s)}."
-            )
-        else:
-            effect += "the queues may hold less than that already, so a smaller target is needed."
-        yield Advice(
-            "debloat",
-            "barriers wait behind data: let queues hold less of it",
-            evidence,
-            f"options.debloat={DEBLOAT_S:g}s",
-            effect,
-        )
+        yield from _on_debloating(figures, setup, found, waited_s, evidence)
     topic: Topic = "unaligned"
     option = "checkpointing.mode=unaligned"
     title = "let barriers overtake the data"
@@ -193,6 +179,36 @@ def _on_barriers(figures: Figures, found: Pressure | None) -> Iterator[Advice]:
     )
     if setup.debloat_s is not None and found is not None and found.lasting:
         yield _redesign(found, evidence)
+
+
+def _on_debloating(
+    figures: Figures,
+    setup: JobSetup,
+    found: Pressure | None,
+    waited_s: float,
+    evidence: tuple[str, ...],
+) -> Iterator[Advice]:
+    """Smaller queues, if barriers would then wait for at most half as long as now.
+
+    An expired checkpoint shows only that the wait is longer than its timeout, so the proposal has to
+    come below the timeout itself.
+    """
+    hops = 1 if found is None else max(1, len(found.waiting))
+    target_s = DEBLOAT_S
+    while hops * target_s > waited_s / 2:
+        target_s /= 2
+        if target_s < DEBLOAT_S_MIN:
+            return
+    where = "one operator" if hops == 1 else f"{hops} operators"
+    now = duration(waited_s) if figures.completed else f"more than {duration(setup.timeout_s)}"
+    yield Advice(
+        "debloat",
+        "barriers wait behind data: let queues hold less of it",
+        evidence,
+        f"options.debloat={target_s:g}s",
+        f"Queues hold what is processed in {target_s:g} s, at {where} on the way: "
+        f"barriers would wait about {duration(hops * target_s)} instead of {now}.",
+    )
 
 
 def _behind_straight(figures: Figures) -> OperatorLoad | None:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Callable, Collection, Mapping
 from dataclasses import fields
 from typing import TYPE_CHECKING, TypedDict
 
 from minirt.api.draft import Settings
 from minirt.clusters import HostCluster
 from minirt.config import Checkpointing, Limits, Options
+from minirt.keywords import check_keywords
 from minirt.protocol.restarts import RestartStrategy
 from minirt.protocol.restore_options import RestoreOptions
 from minirt.run_settings import RunSettings
@@ -76,7 +75,7 @@ def _home_of(keyword: str) -> str | None:
 
 def operator_settings(options: OperatorOptions) -> Settings:
     """The options of one operator. Raises TypeError for a keyword that no operator takes."""
-    _check_keywords(options, OperatorOptions.__annotations__)
+    check_keywords(options, OperatorOptions.__annotations__)
     return Settings(**options)
 
 
@@ -85,7 +84,7 @@ def run_settings(options: RunOptions, defaults: RunSettings) -> RunSettings:
 
     Raises TypeError for a keyword that no run takes, ConfigurationError for what cannot work.
     """
-    _check_keywords(options, RunOptions.__annotations__, _home_of)
+    check_keywords(options, RunOptions.__annotations__, _home_of)
     checkpointing, restart = options.get("checkpointing"), options.get("restart")
     limits, cluster = options.get("options"), options.get("cluster")
     return RunSettings(
@@ -101,17 +100,3 @@ def run_settings(options: RunOptions, defaults: RunSettings) -> RunSettings:
         options.get("observer"),
         defaults.cluster if cluster is None else cluster,
     )
-
-
-def _check_keywords(
-    given: Mapping[str, object],
-    known: Collection[str],
-    home_of: Callable[[str], str | None] = lambda keyword: None,
-) -> None:
-    """Raises TypeError, as Python does for a keyword that a function does not have."""
-    for keyword in given:
-        if keyword not in known:
-            near = difflib.get_close_matches(keyword, known, 1)
-            hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(known)}"
-            hint = home_of(keyword) or hint
-            raise TypeError(f"unexpected keyword argument {keyword!r}; {hint}")

@@ -81,6 +81,7 @@ def _run(draft: Draft, ports: tuple[Port, ...], label: str, limit: int | None) -
                 raise ConfigurationError(
                     f"{label}: source {node.label} never ends; use preview(n), which stops after n records"
                 )
+    from minirt.runtime.coordinator.observer import JobObserver
     from minirt.runtime.program.execute import execute_job
 
     # What only a job in processes, or one with checkpoints, can do has no effect here.
@@ -88,7 +89,10 @@ def _run(draft: Draft, ports: tuple[Port, ...], label: str, limit: int | None) -
         draft.options, metrics_port=None, control=None, on_signal="cancel", trace=False
     )
     try:
-        execute_job(graph, RunSettings(restart=Restart.none(), options=options), "inline")
+        # An observer of its own: a trial that has enough ends its job by an error, which is no failure
+        # that the status line of a notebook may show.
+        run = RunSettings(restart=Restart.none(), options=options, observer=JobObserver())
+        execute_job(graph, run, "inline")
     except JobFailedError:
         if not sink.full:
             raise

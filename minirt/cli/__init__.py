@@ -27,9 +27,9 @@ from minirt.cli.standby import standby
 from minirt.cli.top import top
 from minirt.cli.ui import ui
 from minirt.cli.verify import verify
-from minirt.cli.wording import in_flags
 from minirt.errors import ConfigurationError, MinirtError
 from minirt.standard_streams import flush_or_drop, outlive_readers
+from minirt.wording import in_flags
 
 FAILED, WRONG_CALL, INTERRUPTED = 1, 2, 130
 """Exit statuses; 0 is success, and options that do not exist are a wrong call, too."""
@@ -90,7 +90,8 @@ app.add_typer(kafka, name="kafka")
 def main() -> NoReturn:
     """The console script: run a command and exit; what minirt refuses or fails at is one message."""
     outlive_readers()
-    status = _run()
+    with in_flags():
+        status = _run()
     error = flush_or_drop(sys.stdout)
     sys.exit(_complain(error, FAILED) if error is not None and status == 0 else status)
 
@@ -132,5 +133,5 @@ def _refuse(error: Any) -> int:
 
 
 def _complain(error: MinirtError | OSError, status: int) -> int:
-    print(f"minirt: error: {in_flags(str(error))}", file=sys.stderr)
+    print(f"minirt: error: {error}", file=sys.stderr)
     return status

@@ -10,6 +10,7 @@ import typer
 from minirt.cli.arguments import Json, Storage, StorageOption, Which, open_storage
 from minirt.cli.pictures import HtmlOption, PerfettoOption, SvgOption
 from minirt.errors import ConfigurationError
+from minirt.wording import given
 
 
 def picture(
@@ -34,7 +35,8 @@ def picture(
     trace = checkpoint.trace()
     if trace is None:
         raise ConfigurationError(
-            f"nobody noted what checkpoint {checkpoint.id} did: run the job with --set options.trace=true"
+            f"checkpoint {checkpoint.id} has no trace: run the job with "
+            f"{given('options.trace', True)}"
         )
     drawn = timeline(trace)
     if json:

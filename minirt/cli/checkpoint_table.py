@@ -42,13 +42,15 @@ def duration(seconds: float) -> str:
 
 
 def _cells(report: CheckpointReport) -> list[str]:
+    from minirt.cli.tables import in_one_line
+
     largest = [
         duration(max(getattr(part, name) for part in report.subtasks)) if report.subtasks else "-"
         for name in _SUBTASK_FIGURES.values()
     ]
     status = report.status.value if report.kind == "checkpoint" else report.kind
     if report.failure is not None:
-        status = f"{status}: {report.failure}"
+        status = f"{status}: {in_one_line(str(report.failure))}"
     return [
         str(report.checkpoint_id),
         str(report.generation),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from string import Template
@@ -27,7 +28,8 @@ _FILES = {
 _ORDERS = 240
 _FIRST = 1_714_557_600_000
 """When the first order was made, in milliseconds since 1970: on 1 May 2024 at 10:00."""
-_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
+_NAME = re.compile(r"[^\W.-][\w .-]*")
+"""Names that stand in Python, TOML and Markdown as they are."""
 
 
 def new(
@@ -43,7 +45,8 @@ def new(
     path = Path(folder).absolute()
     if not _NAME.fullmatch(path.name):
         raise ConfigurationError(
-            f"{path.name!r} cannot be the name of a job: letters, digits, '_', '-' and '.' can"
+            f"{path.name!r} cannot be the name of a project: that begins with a letter or digit, and "
+            "has letters, digits, blanks, '_', '-' and '.'"
         )
     if path.exists() and not (path.is_dir() and not any(path.iterdir())):
         raise ConfigurationError(f"{folder} exists already, and is not an empty folder")
@@ -51,7 +54,7 @@ def new(
     for name, text in project(path.name):
         (path / name).write_text(text, "utf-8")
     typer.echo(f"made {folder}. Try it:")
-    typer.echo(f"  cd {folder}")
+    typer.echo(f"  cd {shlex.quote(folder)}")
     typer.echo("  minirt run job.py --config minirt.toml")
     typer.echo("  cat out/*.jsonl")
 

@@ -19,6 +19,7 @@ from minirt.data.copies import can_change, copied, copied_all
 from minirt.data.keeping import changes_nothing, keeps_nothing
 from minirt.data.values import pack_value, shown
 from minirt.errors import UserCodeError
+from minirt.wording import named
 
 _WATCHED_MAX = 4096
 """How many of the last records are watched."""
@@ -37,7 +38,7 @@ class Custody:
 
     def take_columns(self, table: pa.RecordBatch) -> pa.RecordBatch:
         """As `take`: Arrow's columns do not change, but may lie over arrays of numpy that do."""
-        return decode_columns(encode_columns(Columns(table))).table
+        return decode_columns(encode_columns(Columns(table)), trusted=True).table
 
     def lend(self, value: Any) -> Any:
         """A value that the runtime goes on holding, in a form that a function may change."""
@@ -138,8 +139,9 @@ class Watching(Custody):
         for value, before, how in self._watched:
             if _fingerprint(value) != before:
                 raise UserCodeError(
-                    f"{self._owner} has changed a value that it had {how}; it is now {shown(value)}. "
-                    "Make a new value instead, or run without share_records and detect_mutation"
+                    f"{self._owner} has changed a value that it had {how}; it is now "
+                    f"{shown(value)}. Make a new value instead, or run without "
+                    f"{named('options.share_records')} and {named('options.detect_mutation')}"
                 )
 
     def _remember(self, value: Any, how: str) -> None:

@@ -19,6 +19,7 @@ from minirt import by_value
 from minirt.data.errors import MalformedDataError, UnsupportedRecordError
 from minirt.data.extensions import CODE_OF, PACK, UNPACK, Code
 from minirt.errors import MinirtError, UserCodeError
+from minirt.wording import given_in_call
 
 _DEPTH_MAX = 400
 _DEPTH_OF_PLAIN_DATA = 10
@@ -183,8 +184,8 @@ def _settled(value: Any) -> Any:
 def _unsupported(kind: type) -> UnsupportedRecordError:
     return UnsupportedRecordError(
         f"values of type {kind.__module__}.{kind.__qualname__} cannot be sent or stored: use plain "
-        "types (None, bool, int, float, str, bytes, list, tuple, dict, set, datetime, Decimal, UUID, "
-        "numpy), or Options(allow_pickle=True)"
+        "types (None, bool, int, float, str, bytes, list, tuple, dict, set, datetime, Decimal, "
+        f"UUID, numpy), or {given_in_call('options.allow_pickle', True)}"
     )
 
 
@@ -276,6 +277,6 @@ def _load_pickle(data: bytes) -> Any:
 
 def _refuse_pickle(data: bytes) -> NoReturn:
     raise MalformedDataError(
-        "the data holds a pickle, and unpickling may run any code: if you trust its origin, "
-        "use Options(allow_pickle=True)"
+        "the data holds a pickle, and unpickling may run any code: if you trust its origin, use "
+        f"{given_in_call('options.allow_pickle', True)}"
     )

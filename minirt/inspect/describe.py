@@ -18,7 +18,8 @@ def describe(
     `output_is_committed` is known to the storage as a whole: see `Checkpoints.has_committed`.
     """
     manifest = checkpoint.manifest
-    first_uids = {vertex.id: vertex.uids[0] for vertex in manifest.vertices}
+    # A vertex without state or output of its own has no uid in the manifest.
+    first_uids = {vertex.id: next(iter(vertex.uids), None) for vertex in manifest.vertices}
     return {
         "job": manifest.job,
         "checkpoint_id": manifest.checkpoint_id,

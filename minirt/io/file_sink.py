@@ -42,6 +42,7 @@ from minirt.io.target_folder import (
     storage_errors,
 )
 from minirt.units import Duration, Size, seconds, size_bytes
+from minirt.wording import given
 
 logger = logging.getLogger("minirt.sinks")
 
@@ -190,9 +191,10 @@ class FileSink(Sink, ABC):
                 continue
             if target.exists(handle.pending) or not target.exists(handle.final):
                 raise ConfigurationError(
-                    f"the checkpoint holds output that waits in {handle.folder}, but the sink writes into "
-                    f"{self._folder}; restore it once with the old folder and wait for a checkpoint, or "
-                    "give that output up: a new uid for the sink, and allow_non_restored_state=True"
+                    f"the checkpoint holds output that waits in {handle.folder}, but the sink "
+                    f"writes into {self._folder}; restore it once with the old folder and wait for "
+                    "a checkpoint, or give that output up: a new uid for the sink, and "
+                    f"{given('allow_non_restored_state', True)}"
                 )
         return [handle for handle in parsed if handle.folder == self._folder]
 

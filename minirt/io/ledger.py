@@ -48,6 +48,7 @@ from minirt.io.base import (
     Staging,
 )
 from minirt.io.encoder import Encoder
+from minirt.wording import given
 
 logger = logging.getLogger("minirt.sinks")
 
@@ -133,9 +134,10 @@ class LedgerSink(Sink, ABC):
         if held_by is not None:
             logger.warning(
                 "%s holds records already, and the job starts from the beginning: if an earlier run of it "
-                "has written them, they will be there twice. Go on from its checkpoints with "
-                'restore="latest" (--restore latest), or empty it first',
+                "has written them, they will be there twice. Go on from its checkpoints with %s, or "
+                "empty it first",
                 held_by,
+                given("restore", "latest"),
             )
 
     def open_writer(self, context: SinkContext) -> SinkWriter:

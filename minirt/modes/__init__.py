@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from importlib.metadata import entry_points
+import difflib
+from importlib.metadata import EntryPoint, entry_points
 from typing import Protocol
 
 from minirt.errors import ConfigurationError
@@ -18,6 +19,7 @@ from minirt.protocol.barriers import CheckpointMode, may_overlap
 from minirt.protocol.families import HasFamily, TakesLocalSnapshots
 from minirt.protocol.local_pace import LocalSnapshots
 from minirt.protocol.topology import InFlight, Topology
+from minirt.wording import given, named
 
 MODES: dict[str, CheckpointMode] = {
     "aligned": Aligned(),
@@ -50,8 +52,9 @@ def find_mode(
     if max_concurrent > 1 and not may_overlap(found):
         overlapping = ", ".join(sorted(name for name, one in MODES.items() if may_overlap(one)))
         raise ConfigurationError(
-            f"mode {found.name} takes one checkpoint at a time, and max_concurrent is {max_concurrent}: "
-            f"leave it out, or use a mode whose barriers stay in their place: {overlapping}"
+            f"mode {found.name} takes one checkpoint at a time, and "
+            f"{named('checkpointing.max_concurrent')} is {max_concurrent}: leave it out, or use a "
+            f"mode whose barriers stay in their place: {overlapping}"
         )
     timeout_s = found.timeout_s if isinstance(found, AlignedWithTimeout) else None
     if timeout_s is not None and timeout_s >= expires_after_s:
@@ -90,9 +93,10 @@ def check_edges(mode: CheckpointMode, topology: Topology) -> None:
     for edge in topology.links:
         if edge.in_flight is InFlight.ONE_COPY and not edge.capturable:
             raise ConfigurationError(
-                f"mode {mode.name} cannot take checkpoints of {edge.target_uid}, which keeps broadcast "
-                f"state of what comes over the edge {edge.key!r}: its subtasks must have seen the same at "
-                'a checkpoint, and take snapshots at different moments in this mode. Use mode="unaligned"'
+                f"mode {mode.name} cannot take checkpoints of {edge.target_uid}, which keeps "
+                f"broadcast state of what comes over the edge {edge.key!r}: its subtasks must have "
+                "seen the same at a checkpoint, and take snapshots at different moments in this "
+                f"mode. Use {given('checkpointing.mode', 'unaligned')}"
             )
 
 
@@ -103,17 +107,29 @@ def same_mode(one: CheckpointMode, other: CheckpointMode) -> bool:
     return one == other or getattr(one, "__dict__", one) == getattr(other, "__dict__", other)
 
 
-def _named(mode: str) -> CheckpointMode:
+def check_name(mode: str) -> EntryPoint | None:
+    """Return the entry point of the mode of this name; None for a built-in one.
+
+    Raises ConfigurationError if there is no such mode, naming those that there are.
+    """
     name = mode.replace("-", "_")
     if name in MODES:
-        return MODES[name]
+        return None
     added = {point.name: point for point in entry_points(group=ENTRY_POINT_GROUP)}
     if name in added:
-        return _checked(added[name].load()())
-    known = ", ".join(sorted({*MODES, *added}))
+        return added[name]
+    known = sorted({*MODES, *added})
+    near = difflib.get_close_matches(name, known, 1)
+    hint = f"; did you mean {near[0]!r}?" if near else ""
     raise ConfigurationError(
-        f"there is no checkpoint mode {mode!r}; known are {known}; a job has one, modes do not combine"
+        f"there is no checkpoint mode {mode!r}{hint}; known are {', '.join(known)}; a job has one, "
+        "modes do not combine"
     )
+
+
+def _named(mode: str) -> CheckpointMode:
+    added = check_name(mode)
+    return MODES[mode.replace("-", "_")] if added is None else _checked(added.load()())
 
 
 def _checked(mode: CheckpointMode) -> CheckpointMode:

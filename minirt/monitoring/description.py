@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import fields
 from typing import Any
@@ -12,10 +11,9 @@ from minirt.config import Limits
 from minirt.graph.execution import ExecutionGraph
 from minirt.protocol.restarts import RestartStrategy
 from minirt.run_settings import RunSettings
+from minirt.secret_texts import register_url, without_secrets
 
 Plain = dict[str, Any]
-
-_USER_AND_PASSWORD = re.compile(r"(?<=://)[^/@]*@")
 
 
 def describe_job(
@@ -57,8 +55,9 @@ def describe_graph(execution: ExecutionGraph) -> Plain:
 
 
 def without_password(storage: str | os.PathLike[str]) -> str:
-    """A path or URL that may be shown."""
-    return _USER_AND_PASSWORD.sub("", os.fspath(storage))
+    """Return a path or URL as it may be shown."""
+    register_url(os.fspath(storage))
+    return without_secrets(os.fspath(storage))
 
 
 def _configuration(

@@ -15,6 +15,8 @@ from contextvars import ContextVar
 from types import MappingProxyType
 from typing import Any
 
+from minirt.secret_texts import without_secrets
+
 FIELDS = ("job", "generation", "operator", "subtask", "checkpoint")
 
 _NO_FIELDS: Mapping[str, Any] = MappingProxyType({})
@@ -33,7 +35,7 @@ def log_fields(**given: object) -> Iterator[None]:
 
 
 class AddFields(logging.Filter):
-    """Adds the fields to messages that do not bring their own."""
+    """Adds the fields to messages that do not bring their own, and leaves out secrets of URLs."""
 
     def __init__(self, **always: object) -> None:
         super().__init__()
@@ -43,6 +45,12 @@ class AddFields(logging.Filter):
         for name, value in {**self._always, **LOG_FIELDS.get()}.items():
             if not hasattr(record, name):
                 setattr(record, name, value)
+        try:
+            message = record.getMessage()
+        except (TypeError, ValueError, KeyError):
+            return True  # Whoever handles the record says that it cannot be formatted.
+        if (shown := without_secrets(message)) != message:
+            record.msg, record.args = shown, ()
         return True
 
 

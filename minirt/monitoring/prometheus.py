@@ -14,6 +14,7 @@ from minirt.monitoring.figures import JobFigures
 from minirt.monitoring.latency import BOUNDS_S, LatencyHistogram
 from minirt.monitoring.logs import logger_of
 from minirt.threads import start_thread
+from minirt.wording import named
 
 try:
     from prometheus_client import CollectorRegistry, make_wsgi_app
@@ -25,7 +26,8 @@ try:
     from prometheus_client.registry import Collector
 except ImportError as error:
     raise ConfigurationError(
-        "metrics_port needs the package prometheus_client: pip install 'minirt[metrics]'"
+        f"{named('options.metrics_port')} needs the package prometheus_client: pip install "
+        "'minirt[metrics]'"
     ) from error
 
 logger = logger_of("metrics")
@@ -85,8 +87,9 @@ class MetricsEndpoint:
         except (OSError, UnicodeError) as error:
             reason = error.strerror if isinstance(error, OSError) else error
             raise ConfigurationError(
-                f"metrics cannot be offered at {host}:{port}: {reason}; give another metrics_host or "
-                "metrics_port, where 0 is any port that is free"
+                f"metrics cannot be offered at {host}:{port}: {reason}; give another "
+                f"{named('options.metrics_host')} or {named('options.metrics_port')}, where 0 is "
+                "any port that is free"
             ) from error
         self.url = f"http://{host}:{self._server.server_port}/metrics"
         serve = partial(self._server.serve_forever, _CLOSE_POLL_S)

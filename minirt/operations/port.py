@@ -29,6 +29,7 @@ from minirt.runtime.network.sockets import Network, connected, reachable
 from minirt.runtime.network.tls import WrongCertificateError
 from minirt.threads import start_thread
 from minirt.version import __version__
+from minirt.wording import given
 
 logger = logger_of("job")
 
@@ -56,8 +57,8 @@ class ControlPort:
         except (OSError, UnicodeError) as error:
             reason = error.strerror if isinstance(error, OSError) else error
             raise ConfigurationError(
-                f"the control port cannot be at {control}: {reason}; name an address of this host by "
-                'control="HOST:PORT", where port 0 is any that is free'
+                f"the control port cannot be at {control}: {reason}; name an address of this host "
+                f"by {given('options.control', 'HOST:PORT')}, where port 0 is any that is free"
             ) from error
         self.token = token
         where = reachable(self._entrance.address)

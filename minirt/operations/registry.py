@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from minirt.errors import MinirtError
+from minirt.process_names import has_surely_ended, is_of_this_place, name_of_this_process
 
 _ENTRY_BYTES_MAX = 64 * 1024
 
@@ -28,12 +29,15 @@ class Entry:
     token: str
     control: str = ""
     """The URL by which other hosts reach it; empty if they cannot."""
+    process: str = ""
+    """The name of its process, unlike every other of any host or container; empty where there is none."""
 
     @staticmethod
     def new(name: str, started_at: float, token: str | None = None, control: str = "") -> Entry:
         """Of a job of this process; its token is made unless there is one."""
         token = secrets.token_hex(32) if token is None else token
-        return Entry(secrets.token_hex(4), name, os.getpid(), started_at, token, control)
+        process = name_of_this_process() or ""
+        return Entry(secrets.token_hex(4), name, os.getpid(), started_at, token, control, process)
 
     @property
     def told(self) -> dict[str, Any]:
@@ -90,13 +94,19 @@ class Registry:
             path.unlink(missing_ok=True)
 
     def entries(self) -> list[Entry]:
-        """The jobs whose process is alive, oldest first; removes what dead ones have left behind."""
+        """Return the jobs of this host that run, oldest first, and remove what ended ones have left.
+
+        Several hosts or containers may share the folder, as they do a home. What runs elsewhere is neither
+        listed nor removed: nothing here tells whether it lives.
+        """
         living = []
         for entry in self._read():
-            if _is_alive(entry.pid):
-                living.append(entry)
-            else:
+            if entry.process and not is_of_this_place(entry.process):
+                continue
+            if _has_ended(entry):
                 self.remove(entry)
+            else:
+                living.append(entry)
         return sorted(living, key=lambda entry: (entry.started_at, entry.id))
 
     def _path(self, entry: Entry) -> Path:
@@ -127,6 +137,11 @@ def _has_right_types(entry: Entry) -> bool:
         isinstance(getattr(entry, field.name), kinds.get(field.name, str))
         for field in fields(entry)
     )
+
+
+def _has_ended(entry: Entry) -> bool:
+    """Return True if the process is gone, or its number is another process's by now."""
+    return has_surely_ended(entry.process) if entry.process else not _is_alive(entry.pid)
 
 
 def _is_alive(pid: int) -> bool:

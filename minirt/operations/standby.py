@@ -33,6 +33,14 @@ _NOT_BEGUN = 2
 """The exit status for a command that ends well, and runs no job in this storage."""
 
 
+_WHY = {
+    Outlook.NOBODY: "nobody runs the job",
+    Outlook.FELL_SILENT: "no sign of the job for {timeout_s:g} s",
+    Outlook.INTERRUPTED: "the job's program was ended by a signal",
+}
+"""Why a standby takes the job over."""
+
+
 @dataclass
 class Standby:
     """One `minirt standby`. `say` tells people; `default_s` is the timeout of jobs with no lease yet."""
@@ -86,8 +94,8 @@ class Standby:
                 if ended is not None and self.storage.is_current(ended.generation):
                     return ended
                 if outlook is not Outlook.WATCH:
-                    silent = f"no sign of the job for {watch.timeout_s:g} s"
-                    self.say("nobody runs the job" if outlook is Outlook.NOBODY else silent)
+                    why = _WHY.get(outlook, _WHY[Outlook.FELL_SILENT])
+                    self.say(why.format(timeout_s=watch.timeout_s))
                     return None
                 if lease is not None and _has_died(lease):
                     self.say("the job's program has died")

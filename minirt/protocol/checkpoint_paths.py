@@ -23,6 +23,7 @@ class CheckpointPaths:
     """What sinks keep there until it is committed; they name it themselves."""
     LOAD = "load/"
 
+    _FOLDERS = frozenset({GENERATIONS, MANIFESTS, HISTORY, EVENTS, STAGED, LOAD})
     _IN_FLIGHT = ".in-flight"
     _KEY = r"chk-(\d{8,})-g(\d{8,})"
     _CLAIM = re.compile(r"generations/(\d{8,})\.claim")
@@ -92,6 +93,13 @@ class CheckpointPaths:
     @staticmethod
     def parse_folder(path: str) -> ManifestKey | None:
         return _key(CheckpointPaths._FOLDER.fullmatch(path))
+
+    @staticmethod
+    def is_own_folder(name: str) -> bool:
+        """Return True if minirt makes a folder of this name in the root of a checkpoint storage."""
+        return f"{name}/" in CheckpointPaths._FOLDERS or bool(
+            CheckpointPaths._FOLDER.fullmatch(name)
+        )
 
     @staticmethod
     def parse_file(path: str) -> ManifestKey | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from minirt.protocol.checkpoint_paths import CheckpointPaths
@@ -60,6 +60,47 @@ def plan_cleanup(
         tuple(sorted(m.key for m in manifests if m.key not in kept_keys)),
         tuple(sorted(path for path in stored_paths if may_go(path))),
     )
+
+
+def outdated_records(stored_paths: Iterable[str], manifests: Iterable[ManifestKey]) -> list[str]:
+    """Return the claims and bases of generations that no decision needs any more, oldest first.
+
+    The newest claim stays, and of the line of the newest generation that is resolved each base down to the
+    oldest manifest: these tell which manifests count. Delete in the order returned, one after the other: a
+    coordinator that was replaced finds either its successor's claim, or its own claim gone.
+    """
+    paths = [path for path in stored_paths if path.startswith(CheckpointPaths.GENERATIONS)]
+    claims = CheckpointPaths.parse_claims(paths)
+    if not claims:
+        return []
+    keys = list(manifests)
+    bases = {claim.generation: claim.base for claim in claims if claim.resolved}
+    needed = _line_of_the_newest(bases, min((key.generation for key in keys), default=0))
+    highest_id = max((key.checkpoint_id for key in keys), default=0)
+    # Of bases that nothing else needs, one with the highest id keeps ids from being given twice.
+    by_id = {base.checkpoint_id: generation for generation, base in bases.items() if base}
+    if by_id and max(by_id) > highest_id:
+        needed.add(by_id[max(by_id)])
+    newest = claims[-1].generation
+    outdated = []
+    for claim in claims:
+        if claim.generation < newest:
+            outdated.append(CheckpointPaths.claim(claim.generation))
+            if claim.resolved and claim.generation not in needed:
+                outdated.append(CheckpointPaths.base(claim.generation, claim.base))
+    there = set(paths)
+    return [path for path in outdated if path in there]
+
+
+def _line_of_the_newest(bases: Mapping[int, ManifestKey | None], floor: int) -> set[int]:
+    """Return the generations from which the newest one descends, itself included, down to `floor`."""
+    line: set[int] = set()
+    generation = max(bases, default=0)
+    while generation in bases and (not line or generation > floor):
+        line.add(generation)
+        base = bases[generation]
+        generation = 0 if base is None else base.generation
+    return line
 
 
 def outdated_leases(stored_paths: Iterable[str]) -> list[str]:

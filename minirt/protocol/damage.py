@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from minirt.errors import CorruptCheckpointError
 from minirt.protocol.checkpoint_paths import CheckpointPaths
+from minirt.wording import given
 
 NO_OLDER_CHECKPOINT = "there is no older one"
 
@@ -16,7 +17,7 @@ def cannot_restore(
     if CheckpointPaths.is_in_flight(error.path):
         ways_out.append(
             "to restore it without its in-flight records, which are then lost: "
-            f"ignore_in_flight_data_of={checkpoint_id}"
+            f"{given('ignore_in_flight_data_of', checkpoint_id)}"
         )
     advice = f" ({'; '.join(ways_out)})" if ways_out else ""
     return CorruptCheckpointError(
@@ -26,6 +27,6 @@ def cannot_restore(
 
 def fallback_to(path: str | None) -> str:
     """How to start from the next older checkpoint; `path` is its folder, where that is known."""
-    given = "allow_restore_fallback=True"
-    options = given if path is None else f'{given} or restore="{path}"'
+    fallback = given("allow_restore_fallback", True)
+    options = fallback if path is None else f"{fallback} or {given('restore', path)}"
     return f"to start from the next older one, and produce later output again: {options}"

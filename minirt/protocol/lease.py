@@ -14,6 +14,10 @@ from dataclasses import dataclass
 from enum import Enum
 
 from minirt.errors import ConfigurationError
+from minirt.wording import named
+
+INTERRUPTED = "interrupted"
+"""How a lease ends whose program was told to end by its machine: the job itself is to go on elsewhere."""
 
 LOOKS_PER_TIMEOUT = 10
 """How often a standby looks within the time after which it takes a job for dead."""
@@ -31,11 +35,13 @@ class LeaseTimes:
 
     def __post_init__(self) -> None:
         if self.interval_s <= 0:
-            raise ConfigurationError(f"lease_s must be above 0, got {self.interval_s!r}")
+            raise ConfigurationError(
+                f"{named('limits.lease_s')} must be above 0, got {self.interval_s!r}"
+            )
         if self.timeout_s < 2 * self.interval_s:
             raise ConfigurationError(
-                f"lease_timeout_s must be at least twice lease_s, {2 * self.interval_s:g} s, got "
-                f"{self.timeout_s!r}"
+                f"{named('limits.lease_timeout_s')} must be at least twice "
+                f"{named('limits.lease_s')}, {2 * self.interval_s:g} s, got {self.timeout_s!r}"
             )
 
 
@@ -50,7 +56,8 @@ class Lease:
     renewals: int
     times: LeaseTimes
     ended: str | None = None
-    """How the job has ended: "finished", "stopped", "cancelled" or "failed". None while it runs."""
+    """How the job has ended: "finished", "stopped", "cancelled", "failed", or INTERRUPTED. None while it
+    runs."""
     cause: str | None = None
     """Why it failed."""
     process: str | None = None
@@ -63,6 +70,7 @@ class Outlook(Enum):
     WATCH = "watch on"
     NOBODY = "nobody runs the job"
     FELL_SILENT = "the job is silent"
+    INTERRUPTED = "the machine of the job's program has told it to end"
     OVER = "the job is over"
 
 
@@ -71,7 +79,8 @@ class LeaseWatch:
 
     How a job ended that was over before the watch began says nothing: somebody may be about to start it
     again. With `at_once` that is this standby, which then need not wait for the timeout. One that ends
-    while somebody watches gets the timeout to go on by itself, at another parallelism for example.
+    while somebody watches gets the timeout to go on by itself, at another parallelism for example. One
+    whose program was interrupted goes on at once with the standby that sees it.
     """
 
     def __init__(self, default_s: float, timeout_s: float | None, *, at_once: bool) -> None:
@@ -111,10 +120,15 @@ class LeaseWatch:
         self._seen, self._lease = seen, lease
         if changed or before is None or now - before > _AWAY_SHARE * self.timeout_s:
             self._since = now
-        ended = lease is not None and lease.ended is not None
+        how = None if lease is None else lease.ended
+        ended = how is not None
         if before is None and self._at_once and (seen is None or ended):
             return Outlook.NOBODY
         self._saw_it_run |= seen is not None and (not ended or (changed and before is not None))
+        if how == INTERRUPTED and changed and before is not None:
+            return Outlook.INTERRUPTED
         if now - self._since < self.timeout_s or before is None:
             return Outlook.WATCH
+        if how == INTERRUPTED:
+            return Outlook.FELL_SILENT
         return Outlook.OVER if ended and self._saw_it_run else Outlook.FELL_SILENT

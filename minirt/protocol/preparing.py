@@ -58,6 +58,7 @@ from minirt.protocol.restore_options import FRESH, RestoreOptions
 from minirt.protocol.starting_point import SplitPlan, StartingPoint
 from minirt.protocol.stored_watermarks import WatermarkPlan, plan_watermarks
 from minirt.protocol.topology import Topology
+from minirt.wording import given
 
 FATAL = (
     ConfigurationError,
@@ -244,16 +245,16 @@ def _check_in_flight_is_ignored(options: RestoreOptions, point: RestorePoint | N
     wanted = options.ignore_in_flight_data_of
     if wanted is None:
         return
+    option = given("ignore_in_flight_data_of", wanted)
     if point is None or point.manifest.checkpoint_id != wanted:
         chosen = "none" if point is None else str(point.manifest.checkpoint_id)
         raise ConfigurationError(
-            f"ignore_in_flight_data_of={wanted} has no effect: restore={options.which!r} "
-            f"chose checkpoint {chosen}; give restore={wanted} as well, or leave it out"
+            f"{option} has no effect: {given('restore', options.which)} chose checkpoint {chosen}; "
+            f"give {given('restore', wanted)} as well, or leave it out"
         )
     if not point.ignored:
         raise ConfigurationError(
-            f"ignore_in_flight_data_of={wanted} has no effect: checkpoint {wanted} holds no "
-            "in-flight data; leave it out"
+            f"{option} has no effect: checkpoint {wanted} holds no in-flight data; leave it out"
         )
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from minirt.errors import StorageError, SupersededError, WorkerLostError
+from minirt.wording import named
 
 _NAMES_MAX = 10
 """How many subtasks a message names."""
@@ -220,7 +221,7 @@ class SavepointFailure:
         why = SavepointFailureReason
         match self.reason:
             case why.TOO_MANY_REQUESTS:
-                return f"{self.unanswered} others wait already (limit savepoint_requests)"
+                return f"{self.unanswered} others wait already (limit {named('limits.savepoint_requests')})"
             case why.CHECKPOINT_FAILED:
                 return f"checkpoint {self.checkpoint_id} {self.checkpoint}"
             case why.NOT_PUBLISHED if self.kept_at is not None:

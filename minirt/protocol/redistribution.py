@@ -17,6 +17,7 @@ from minirt.protocol.ids import SubtaskId
 from minirt.protocol.manifest import ChannelData, Manifest, SnapshotRef
 from minirt.protocol.stored_edges import StoredEdge, doubtful_uids, stored_edges
 from minirt.protocol.topology import EdgeFacts, InFlight, Order, Topology, differ
+from minirt.wording import given
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +115,7 @@ def _refused(manifest: Manifest, keys: set[str], reason: str, hint: str = "") ->
         f"checkpoint {manifest.checkpoint_id} holds in-flight records of edges that cannot be restored: "
         f"{edges}: {reason}; {hint + '; or ' if hint else ''}restore it in the job that took it, and "
         "change the job after an aligned checkpoint; or give up all its in-flight records with "
-        f"ignore_in_flight_data_of={manifest.checkpoint_id}"
+        f"{given('ignore_in_flight_data_of', manifest.checkpoint_id)}"
     )
 
 

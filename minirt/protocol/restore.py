@@ -11,6 +11,7 @@ from minirt.protocol.key_groups import group_range
 from minirt.protocol.manifest import Manifest, SnapshotRef, VertexEntry
 from minirt.protocol.stored_edges import edge_entries, unnamed_entries
 from minirt.protocol.topology import OperatorFacts, Topology, VertexFacts
+from minirt.wording import given
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +58,9 @@ def plan_restore(
     lost = sorted(set(old_by_uid) - new_uids)
     if lost and not allow_non_restored_state:
         raise ConfigurationError(
-            f"checkpoint {manifest.checkpoint_id} holds state of {', '.join(map(repr, lost))}, but no "
-            "operator of this job has that uid; give the operator its old uid, or drop the state with "
-            "allow_non_restored_state=True"
+            f"checkpoint {manifest.checkpoint_id} holds state of {', '.join(map(repr, lost))}, but "
+            "no operator of this job has that uid; give the operator its old uid, or drop the "
+            f"state with {given('allow_non_restored_state', True)}"
         )
     refs = {(ref.vertex, ref.subtask): ref for ref in manifest.snapshots}
     plan: dict[SubtaskId, dict[str, RestorePart]] = {}

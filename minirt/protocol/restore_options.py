@@ -7,6 +7,7 @@ from typing import Any
 
 from minirt.errors import ConfigurationError
 from minirt.units import positive
+from minirt.wording import given, named
 
 FRESH = "none"
 """What `restore` says to start from the beginning although there are checkpoints."""
@@ -30,14 +31,16 @@ class RestoreOptions:
         if self.ignore_in_flight_data_of is not None:
             positive("ignore_in_flight_data_of", self.ignore_in_flight_data_of)
         if which in (None, FRESH):
-            for option, given in (
+            for option, value in (
                 ("allow_non_restored_state", self.allow_non_restored_state),
                 ("allow_restore_fallback", self.allow_fallback),
                 ("ignore_in_flight_data_of", self.ignore_in_flight_data_of),
             ):
-                if given:
-                    raise ConfigurationError(f"{option} has no effect with restore={which!r}")
+                if value:
+                    raise ConfigurationError(
+                        f"{given(option, value)} has no effect with {given('restore', which)}"
+                    )
         elif isinstance(which, bool) or not isinstance(which, str | int) or which == "":
             raise ConfigurationError(
-                f'restore is "latest", "none", or the id or path of a checkpoint, not {which!r}'
+                f'{named("restore")} is "latest", "none", or the id or path of a checkpoint, not {which!r}'
             )

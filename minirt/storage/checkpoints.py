@@ -19,7 +19,7 @@ from minirt.errors import (
 )
 from minirt.process_names import name_of_this_process
 from minirt.protocol.checkpoint_paths import CheckpointPaths
-from minirt.protocol.cleanup import CleanupPlan
+from minirt.protocol.cleanup import CleanupPlan, outdated_records
 from minirt.protocol.manifest import (
     GenerationClaim,
     Manifest,
@@ -39,6 +39,8 @@ from minirt.storage.store import ObjectStore
 from minirt.storage.traces import encode_trace
 
 _CLAIM_ATTEMPTS = 1000
+_RECORDS_DELETED_MAX = 1000
+"""How many records of old generations a start deletes, one after the other."""
 _SINCE = " at "
 """Stands in a claim between who has made it and when."""
 
@@ -110,6 +112,14 @@ class CheckpointStorage(PartWriter):
             path = CheckpointPaths.claim(generation)
             if self._create_surely(path, claimant) or self._is_own(path):
                 self._check_create_refuses(path, claimant)
+                newest = self._newest_claim()
+                if newest > generation and not self.store.exists(
+                    CheckpointPaths.claim(generation + 1)
+                ):  # This claim was free because it had been cleaned up.
+                    if self._generation > 0:
+                        raise self.superseded()
+                    generation = newest + 1
+                    continue
                 self._generation, self._retention, self._base = generation, None, None
                 self._undecided.clear()
                 entries_max = self._history_entries
@@ -143,20 +153,34 @@ class CheckpointStorage(PartWriter):
         return self.is_current(generation)
 
     def is_current(self, generation: int) -> bool:
-        """Whether nobody has claimed a higher generation: claims have no gaps, so one look is enough."""
-        return not self.store.exists(CheckpointPaths.claim(generation + 1))
+        """Return True if nobody has claimed a higher generation.
+
+        Claims have no gaps above the generation's own, and are deleted oldest first: a coordinator that was
+        replaced finds either the next claim, or its own claim gone.
+        """
+        return not self.store.exists(CheckpointPaths.claim(generation + 1)) and self.store.exists(
+            CheckpointPaths.claim(generation)
+        )
+
+    def _newest_claim(self) -> int:
+        claims = CheckpointPaths.parse_claims(self.store.list(CheckpointPaths.GENERATIONS))
+        return max((claim.generation for claim in claims), default=0)
 
     def is_superseded(self) -> bool:
         """Whether somebody else has claimed a generation since this object did; for any thread."""
-        path = CheckpointPaths.claim(self._generation + 1)
-        return self._generation > 0 and self.store.exists(path) and not self._is_own(path)
+        generation = self._generation
+        path = CheckpointPaths.claim(generation + 1)
+        if generation == 0:
+            return False
+        if self.store.exists(path):
+            return not self._is_own(path)
+        return not self.store.exists(CheckpointPaths.claim(generation))
 
     def superseded(self) -> SupersededError:
         """The error of a coordinator that was replaced. Names the newest one, if storage tells; for any
         thread."""
         try:
-            claims = CheckpointPaths.parse_claims(self.store.list(CheckpointPaths.GENERATIONS))
-            newest = max((claim.generation for claim in claims), default=0)
+            newest = self._newest_claim()
             claim = CheckpointPaths.claim(newest)
             if newest <= self._generation or self._is_own(claim):
                 return SupersededError()
@@ -166,7 +190,7 @@ class CheckpointStorage(PartWriter):
         return SupersededError(who if since and who.isprintable() else None)
 
     def claims(self) -> list[GenerationClaim]:
-        """Every generation ever started, oldest first."""
+        """Return the generations that storage knows, oldest first; the newest is always among them."""
         return CheckpointPaths.parse_claims(self._list(CheckpointPaths.GENERATIONS))
 
     # Snapshots
@@ -294,8 +318,12 @@ class CheckpointStorage(PartWriter):
         return plan
 
     def sweep(self) -> None:
-        """Remove what crashed writers of earlier generations left half written."""
+        """Remove what crashed writers of earlier generations left, and records that nothing needs."""
         sweep(self.store, self._generation)
+        stored = self.store.list(CheckpointPaths.GENERATIONS)
+        for path in outdated_records(stored, self.manifest_keys())[:_RECORDS_DELETED_MAX]:
+            self.store.delete(path)
+            self._created.discard(path)
 
     # Traces
 

@@ -108,7 +108,12 @@ class FsspecObjects:
             if name.startswith(folder) and info["type"] == "file"
         }
 
-    def sweep(self, older_than_s: float, is_abandoned: Callable[[str], bool]) -> None:
+    def sweep(
+        self,
+        older_than_s: float,
+        is_own: Callable[[str], bool],
+        is_abandoned: Callable[[str], bool],
+    ) -> None:
         """Only uploads in parts leave something behind: these stores show and keep whole objects only."""
         filesystem, base = self._open()
         start = len(f"{base}/")

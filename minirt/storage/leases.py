@@ -25,8 +25,8 @@ def write_lease(store: ObjectStore, lease: Lease) -> None:
 class LeaseReader:
     """Reads the lease of the newest generation that has one.
 
-    Lists the storage at first, and as long as the newest claim has no lease. Else one look is enough to
-    know that the lease is still the newest, as claims have no gaps.
+    Lists the storage at first, and as long as the newest claim has no lease. Afterwards two looks are
+    enough to know that the lease is still the newest, as claims above an existing one have no gaps.
     """
 
     def __init__(self, store: ObjectStore) -> None:
@@ -51,8 +51,12 @@ class LeaseReader:
         return found, _parse(found)
 
     def _is_newest(self) -> bool:
-        claimed, following = self._claimed, CheckpointPaths.claim(self._claimed + 1)
-        return 0 < claimed == self._leased and not self._store.exists(following)
+        # Claims are deleted oldest first: of a generation that was replaced long ago, the next claim may
+        # be gone, and then its own is gone as well.
+        if not 0 < self._claimed == self._leased:
+            return False
+        own, following = map(CheckpointPaths.claim, (self._claimed, self._claimed + 1))
+        return not self._store.exists(following) and self._store.exists(own)
 
     def _list(self) -> None:
         paths = self._store.list(CheckpointPaths.GENERATIONS)

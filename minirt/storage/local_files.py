@@ -95,9 +95,17 @@ class LocalFiles:
                         continue
         return found
 
-    def sweep(self, older_than_s: float, is_abandoned: Callable[[str], bool]) -> None:
+    def sweep(
+        self,
+        older_than_s: float,
+        is_own: Callable[[str], bool],
+        is_abandoned: Callable[[str], bool],
+    ) -> None:
         oldest = time.time() - older_than_s
-        for folder, _, names in os.walk(self.root):
+        for folder, inner, names in os.walk(self.root):
+            if folder == self.root:
+                inner[:] = [name for name in inner if is_own(name)]
+                continue
             for name in names:
                 if not name.startswith(_TEMPORARY):
                     continue

@@ -79,8 +79,13 @@ class NearObjects:
     def size(self, path: str) -> int:
         return self._objects.size(path)
 
-    def sweep(self, older_than_s: float, is_abandoned: Callable[[str], bool]) -> None:
-        self._objects.sweep(older_than_s, is_abandoned)
+    def sweep(
+        self,
+        older_than_s: float,
+        is_own: Callable[[str], bool],
+        is_abandoned: Callable[[str], bool],
+    ) -> None:
+        self._objects.sweep(older_than_s, is_own, is_abandoned)
 
     def _copy_of(self, path: str) -> str:
         return os.path.join(self._folder, path.replace("/", "+"))

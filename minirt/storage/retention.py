@@ -25,7 +25,7 @@ def sweep(store: ObjectStore, generation: int) -> None:
         key = CheckpointPaths.parse_file(path) or CheckpointPaths.parse_manifest(path)
         return key is not None and key.generation < generation
 
-    store.sweep(_CRASHED_AFTER_S, is_abandoned)
+    store.sweep(_CRASHED_AFTER_S, CheckpointPaths.is_own_folder, is_abandoned)
 
 
 class Retention:

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from minirt.config import Limits
 from minirt.errors import MinirtError, StorageError
-from minirt.filesystems import explain, is_of_one_process
+from minirt.filesystems import check_url, explain, is_of_one_process
 from minirt.storage.fsspec_objects import FsspecObjects
 from minirt.storage.local_files import LocalFiles
 from minirt.storage.near_objects import NearObjects
@@ -147,14 +147,20 @@ class ObjectStore:
         """Sorted relative paths of every object in the folder `prefix` and below; [] if it is missing."""
         return sorted(self.sizes(prefix))
 
-    def sweep(self, older_than_s: float, is_abandoned: Callable[[str], bool]) -> None:
+    def sweep(
+        self,
+        older_than_s: float,
+        is_own: Callable[[str], bool],
+        is_abandoned: Callable[[str], bool],
+    ) -> None:
         """Remove what crashed writers left half written.
 
-        Those go whose paths nobody writes any more who counts, which `is_abandoned` says: temporary files
-        and uploads to an object store. Other temporary files go once they are this many seconds old.
+        Others may use the same folder: only folders of the root whose names `is_own` accepts are looked at.
+        There, temporary files and uploads to an object store go if `is_abandoned` says that no current
+        coordinator writes their path. Other temporary files go once they are this many seconds old.
         """
         with self._translated("cannot remove temporary files", ""):
-            self._objects.sweep(older_than_s, is_abandoned)
+            self._objects.sweep(older_than_s, is_own, is_abandoned)
 
     def _looked(self, action: str, path: str, look: Callable[[str], T], checked: str) -> T:
         """An access that changes nothing, tried again if it fails."""
@@ -176,7 +182,7 @@ class ObjectStore:
 
 
 def _open(url: str, options: Mapping[str, Any], timeout_s: float) -> Objects:
-    match = _PROTOCOL.match(url)
+    match = _PROTOCOL.match(check_url(url))
     if match is None or match[0] in ("file", "local"):
         path = re.sub(r"^(file|local)://", "", url)
         return LocalFiles(os.path.abspath(os.path.expanduser(path)))

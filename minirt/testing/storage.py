@@ -143,7 +143,12 @@ class SimulatedObjects:
         self._gate.before(f"look at {path}")
         return len(self._existing(path))
 
-    def sweep(self, older_than_s: float, is_abandoned: Callable[[str], bool]) -> None:
+    def sweep(
+        self,
+        older_than_s: float,
+        is_own: Callable[[str], bool],
+        is_abandoned: Callable[[str], bool],
+    ) -> None:
         """Nothing is ever half written here."""
 
     def _existing(self, path: str) -> bytes:

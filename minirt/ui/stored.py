@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Collection, Sequence
 from dataclasses import asdict
 
@@ -88,6 +89,8 @@ class StoredJob:
 
 _NOTE = "Read from storage. Times and rates are averages over the last generation that ended."
 _MORE = "The history is long: older checkpoints are still being read."
+_UP = frozenset({"running", "restarting", "comeback"})
+"""Events behind which a job is up."""
 _OF_EVENT = ("at", "event", "generation", "cause")
 
 
@@ -118,7 +121,8 @@ def figures_of(
         "status": "last seen running" if status == "running" else status,
         "generation": 0 if last is None else last["generation"],
         "restarts": 0 if last is None else last["restarts"],
-        "started_at": events[0]["at"] if events else at,
+        # The page shows the time since then as the time that the job was up.
+        "started_at": at - running_s(events),
         "at": at,
         "last_failure": next((e["cause"] for e in reversed(events) if e.get("cause")), None),
         "checkpoints": {
@@ -130,6 +134,20 @@ def figures_of(
         },
         "operators": [_operator(one) for one in ended[-1]["operators"]] if ended else [],
     }
+
+
+def running_s(events: Sequence[Plain]) -> float:
+    """Return for how many seconds the job was up: not between an end and the next start.
+
+    If a program died, storage does not tell when: only the time up to its last event counts.
+    """
+    spans: list[float] = [
+        after["at"] - before["at"]
+        for before, after in itertools.pairwise(events)
+        if before["event"] in _UP
+        and (after["event"] != "running" or before["event"] == "restarting")
+    ]
+    return sum(spans)
 
 
 def _operator(totals: Plain) -> Plain:

@@ -101,15 +101,15 @@ def test_a_checkpoint_is_restored_by_id_path_or_word(job, calls, restore):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"restore": "latest"}, "restore='latest' needs checkpointing"),
-        ({"restore": "none"}, "restore='none' needs checkpointing"),
+        ({"restore": "latest"}, 'restore="latest" needs checkpointing'),
+        ({"restore": "none"}, 'restore="none" needs checkpointing'),
         ({"restore": 7}, "restore=7 needs checkpointing"),
         ({"restore": ""}, "path of a checkpoint"),
         ({"restore": True}, "path of a checkpoint"),
         ({"allow_non_restored_state": True}, "no effect with restore=None"),
         (
             {"allow_non_restored_state": True, "restore": "none", "checkpointing": CHECKPOINTING},
-            "no effect with restore='none'",
+            'no effect with restore="none"',
         ),
         (
             {"checkpointing": "checkpoints"},

@@ -22,7 +22,6 @@ import typer.main
 import minirt as rt
 from minirt.cli import app, live_line, main
 from minirt.cli.tables import fitting
-from minirt.cli.wording import FLAGS, in_flags
 from minirt.standard_streams import _outliving
 
 if TYPE_CHECKING:
@@ -276,20 +275,3 @@ def test_a_name_is_broken_only_where_two_do_not_fit_side_by_side(width: int) -> 
     tables = text.count("uid")
     assert text.count(names[0]) == text.count(names[1]) == tables
     assert text.count("orders_of_the_last_hour") == len(names)
-
-
-def test_messages_for_programs_are_told_in_flags() -> None:
-    told = {
-        'go on with restore="latest", or not': "go on with --restore latest, or not",
-        "with allow_restore_fallback=True or restore=7": "with --allow-restore-fallback or --restore 7",
-        "option x has no effect with restore=None": "option x has no effect with no --restore",
-        "use Options(allow_pickle=True)": "use --set options.allow_pickle=true",
-        'on_signal="stop" needs': "--set options.on_signal=stop needs",
-        "give it chain=False": "give it chain=False",
-        "heartbeat_timeout must exceed 1 s": "options.heartbeat_timeout must exceed 1 s",
-        "of limits.slice_s": "of limits.slice_s",
-        'failed\n  env.execute(restore="latest")': 'failed\n  env.execute(restore="latest")',
-    }
-    assert {text: in_flags(text) for text in told} == told
-    flags = {opt for param in options(("run",)) for opt in param.opts}
-    assert set(FLAGS.values()) <= flags

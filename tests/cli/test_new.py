@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 import subprocess
 import sys
 import tomllib
@@ -17,24 +19,41 @@ from minirt.settings.build import read_settings
 from tests.docs.blocks import environment
 
 
+def commands(readme: str) -> list[str]:
+    """The commands of a README, without what needs a container engine or a package index."""
+    [block] = re.findall(r"```sh\n(.*?)```", readme, re.DOTALL)
+    written = [line.partition("  #")[0].strip() for line in block.splitlines()]
+    run = [one.removeprefix("pip install pytest && ") for one in written]
+    return [one for one in run if not one.startswith("docker ")]
+
+
 @pytest.mark.processes
-def test_the_project_runs_and_its_test_passes(call, tmp_path, monkeypatch):
+@pytest.mark.parametrize("name", ["sales", "My Shop"])
+def test_every_command_that_the_project_and_its_readme_print_runs(
+    call, tmp_path, monkeypatch, name
+):
     monkeypatch.chdir(tmp_path)
-    assert call("new", "sales").status == 0
-    folder = tmp_path / "sales"
-    for command in (
-        ["-m", "pytest", "-q", "-p", "no:cacheprovider"],
-        ["-m", "minirt", "run", "job.py", "--config", "minirt.toml"],
-    ):
+    made = call("new", name)
+    assert made.status == 0
+    folder = tmp_path / name
+    printed = [line.strip() for line in made.out.splitlines()[1:]]
+    assert printed[0] == f"cd {shlex.quote(name)}"
+    of_readme = commands((folder / "README.md").read_text())
+    assert {one.split()[0] for one in of_readme} == {"minirt", "cat", "python"}
+    programs = f'minirt() {{ "{sys.executable}" -m minirt "$@"; }}\n'
+    programs += f'python() {{ "{sys.executable}" "$@" -p no:cacheprovider; }}\n'
+    for command in (*printed[1:], *of_readme):
         ran = subprocess.run(
-            [sys.executable, *command],
+            ["sh", "-c", programs + command],
             cwd=folder,
             env=environment(),
             capture_output=True,
             text=True,
             timeout=200,
         )
-        assert ran.returncode == 0, ran.stdout + ran.stderr
+        assert ran.returncode == 0, (command, ran.stdout + ran.stderr)
+        assert ran.stdout + ran.stderr, command
+        assert "Traceback" not in ran.stderr, command
     lines = [
         line for file in (folder / "out").glob("*.jsonl") for line in file.read_text().splitlines()
     ]
@@ -63,12 +82,22 @@ def test_nothing_is_overwritten(call, tmp_path, monkeypatch):
     assert call("new", "empty").status == 0
 
 
-@pytest.mark.parametrize("name", ["a b", "-x/..", "é", "a$b"])
+@pytest.mark.parametrize("name", ["-x/..", "a$b", ".hidden", "a'b", 'a"b'])
 def test_a_name_that_no_job_can_have_is_refused(call, tmp_path, monkeypatch, name):
     monkeypatch.chdir(tmp_path)
     called = call("new", "--", name)
     assert called.status == 2
     assert list(tmp_path.iterdir()) == [] or ".." in name
+
+
+@pytest.mark.parametrize("name", ["My Shop", "é", "7-days", "a_b.c"])
+def test_names_that_jobs_have_are_names_of_projects(call, tmp_path, monkeypatch, name):
+    monkeypatch.chdir(tmp_path)
+    called = call("new", name)
+    assert called.status == 0, called
+    assert f"  cd {shlex.quote(name)}\n" in called.out
+    compile((tmp_path / name / "job.py").read_text(), "job.py", "exec")
+    assert f'rt.Environment("{name}"' in (tmp_path / name / "job.py").read_text()
 
 
 def test_every_file_is_filled_in_and_can_be_read():

@@ -51,10 +51,31 @@ def test_entries_of_processes_that_died_are_removed(folder):
     registry = Registry(folder)
     dead = subprocess.Popen([sys.executable, "-c", ""])
     dead.wait()
-    left = replace(Entry.new("gone", 1.0), pid=dead.pid)
-    registry.add(left)
-    registry.socket_path(left).touch()
+    own = Entry.new("gone", 1.0)
+    for process in ("", own.process.replace(f"/{own.pid}/", f"/{dead.pid}/")):
+        left = replace(own, pid=dead.pid, process=process)
+        registry.add(left)
+        registry.socket_path(left).touch()
+        assert registry.entries() == list(folder.iterdir()) == []
+
+
+def test_an_entry_whose_number_is_another_process_by_now_is_removed(folder):
+    registry, own = Registry(folder), Entry.new("gone", 1.0)
+    registry.add(replace(own, process=own.process + "1"))
     assert registry.entries() == list(folder.iterdir()) == []
+
+
+def test_jobs_of_other_hosts_on_a_shared_home_are_left_alone(folder):
+    """By number their processes seem dead here."""
+    registry = Registry(folder)
+    own, elsewhere = Entry.new("here", 1.0), Entry.new("there", 1.0)
+    elsewhere = replace(elsewhere, pid=2**22 - 1, process=f"another-boot/7/{2**22 - 1}/99")
+    for entry in (own, elsewhere):
+        registry.add(entry)
+        registry.socket_path(entry).touch()
+    assert registry.entries() == [own]
+    assert registry.socket_path(elsewhere).exists()
+    assert (folder / f"{elsewhere.id}.json").exists()
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from minirt.errors import ConfigurationError
-from minirt.protocol.lease import Lease, LeaseTimes, LeaseWatch, Outlook
+from minirt.protocol.lease import INTERRUPTED, Lease, LeaseTimes, LeaseWatch, Outlook
 
 TIMES = LeaseTimes(interval_s=1.0, timeout_s=10.0)
 
@@ -68,6 +68,18 @@ def test_a_job_that_ends_while_somebody_watches_is_over_after_the_timeout(ended:
     assert seen.on_look(*lease(1), 0.0) is Outlook.WATCH
     assert outlooks(seen, lease(2, ended), *every(1, 1, 10)) == [Outlook.WATCH] * 10
     assert seen.on_look(*lease(2, ended), 11.0) is Outlook.OVER
+
+
+def test_a_job_whose_program_was_interrupted_goes_on_at_once() -> None:
+    seen = watch()
+    assert seen.on_look(*lease(1), 0.0) is Outlook.WATCH
+    assert seen.on_look(*lease(2, INTERRUPTED), 1.0) is Outlook.INTERRUPTED
+
+
+def test_a_job_that_was_interrupted_before_the_watch_began_goes_on_after_the_timeout() -> None:
+    seen = watch()
+    assert outlooks(seen, lease(2, INTERRUPTED), *every(1, 0, 9)) == [Outlook.WATCH] * 10
+    assert seen.on_look(*lease(2, INTERRUPTED), 10.0) is Outlook.FELL_SILENT
 
 
 def test_a_job_that_goes_on_by_itself_is_not_over() -> None:

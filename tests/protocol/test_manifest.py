@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from minirt.errors import CorruptCheckpointError, ProtocolError
 from minirt.protocol.barriers import Switch
 from minirt.protocol.checkpoint_paths import CheckpointPaths
-from minirt.protocol.cleanup import CleanupPlan, outdated_leases, plan_cleanup
+from minirt.protocol.cleanup import CleanupPlan, outdated_leases, outdated_records, plan_cleanup
 from minirt.protocol.manifest import (
     MANIFEST_VERSION,
     ChannelData,
@@ -266,6 +266,60 @@ class TestCleanup:
             unneeded = outdated_leases(stored)
             plan = plan_cleanup([], claims, stored, retain=1, unneeded=unneeded)
             assert plan.files_to_delete == expected
+
+    def test_records_of_old_generations_go_and_the_line_of_the_newest_stays(self) -> None:
+        claims = [(1, None), (2, key(5)), (3, key(7, 2)), (4, key(5)), (5, key(9, 4))]
+        stored = [
+            *(CheckpointPaths.claim(generation) for generation in range(1, 7)),
+            *(CheckpointPaths.base(generation, base) for generation, base in claims),
+            CheckpointPaths.IDENTITY,
+            CheckpointPaths.lease(3),
+        ]
+        assert outdated_records(stored, [key(5), key(9, 4), key(10, 5)]) == [
+            CheckpointPaths.claim(1),
+            CheckpointPaths.base(1, None),
+            CheckpointPaths.claim(2),
+            CheckpointPaths.base(2, key(5)),
+            CheckpointPaths.claim(3),
+            CheckpointPaths.base(3, key(7, 2)),
+            CheckpointPaths.claim(4),
+            CheckpointPaths.claim(5),
+        ]
+
+    def test_the_base_with_the_highest_id_stays(self) -> None:
+        stored = [CheckpointPaths.base(2, key(90)), CheckpointPaths.base(3, key(4))]
+        stored += [CheckpointPaths.claim(generation) for generation in (1, 2, 3)]
+        assert outdated_records(stored, [key(4)]) == [
+            CheckpointPaths.claim(1),
+            CheckpointPaths.claim(2),
+        ]
+
+    @given(st.data())
+    def test_deleting_outdated_records_changes_no_decision(self, data: st.DataObject) -> None:
+        """Any prefix of the deletions, as a crash leaves it."""
+        bases: dict[int, ManifestKey | None] = {}
+        keys = [
+            key(n, data.draw(st.integers(1, 8))) for n in range(1, data.draw(st.integers(1, 9)))
+        ]
+        newest = data.draw(st.integers(1, 9))
+        for generation in range(1, newest + 1):
+            older = [None, *(one for one in keys if one.generation < generation)]
+            if data.draw(st.booleans()):
+                bases[generation] = data.draw(st.sampled_from(older))
+        kept = [one for one in keys if one.generation <= newest and data.draw(st.booleans())]
+        stored = [CheckpointPaths.claim(generation) for generation in range(1, newest + 1)]
+        stored += [CheckpointPaths.base(generation, base) for generation, base in bases.items()]
+        outdated = outdated_records(stored, kept)
+        gone = set(outdated[: data.draw(st.integers(0, len(outdated)))])
+        before = CheckpointPaths.parse_claims(stored)
+        after = CheckpointPaths.parse_claims(path for path in stored if path not in gone)
+        assert restore_candidates(kept, after) == restore_candidates(kept, before)
+        assert next_checkpoint_id(kept, after) == next_checkpoint_id(kept, before)
+        assert next_generation(kept, after) == next_generation(kept, before)
+        there = set(map(CheckpointPaths.claim, range(1, newest + 1))) - gone
+        for replaced in range(1, newest):  # It looks for its successor's claim, then for its own.
+            successor, own = map(CheckpointPaths.claim, (replaced + 1, replaced))
+            assert successor in there or own not in there
 
     def test_unknown_files_stay(self) -> None:
         stored = ["notes.txt", "manifests/chk-1.bak", "chk-final/x", "generations/00000001.claim"]

@@ -54,7 +54,9 @@ def test_what_is_copied_makes_the_wheel(tmp_path: Path) -> None:
 
 
 def test_the_image_is_slim_without_root_and_has_extras_that_exist() -> None:
-    assert re.findall(r"^FROM (\S+)", DOCKERFILE, re.MULTILINE) == ["python:3.13-slim"] * 2
+    assert (
+        re.findall(r"^FROM (\S+)", DOCKERFILE, re.MULTILINE) == ["python:3.13.9-slim-bookworm"] * 2
+    )
     last_stage = DOCKERFILE.rpartition("FROM ")[2]
     assert re.search(r"^USER runner$", last_stage, re.MULTILINE)
     extras = re.search(r"^ARG EXTRAS=(\S+)", last_stage, re.MULTILINE)

@@ -299,4 +299,4 @@ class TestCleanup:
             assert storage.is_current(generation)
             storage.append_history({"id": checkpoint_id})
             storage.cleanup(retain=2)
-        assert store.operations == ["create", "exists", "write", "delete"]
+        assert store.operations == ["create", "exists", "exists", "write", "delete"]

@@ -69,20 +69,27 @@ def test_half_written_files_of_a_crashed_writer_are_invisible_and_swept(
     tmp_path: Path, local: ObjectStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     local.write("a/kept", b"1")
+    others = [tmp_path / "store" / ".tmp-notes", tmp_path / "store" / "b" / "c" / ".tmp-scans"]
+    for file in others:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(b"not of minirt")
+        os.utime(file, (time.time() - 7200,) * 2)
     child = os.fork()
     if child == 0:
         monkeypatch.setattr(os, "fsync", lambda _: os._exit(9))
         local.write("a/b", b"half")
         os._exit(0)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
-    assert len(files_under(tmp_path)) == 2
-    assert local.list() == ["a/kept"]
-    local.sweep(3600, lambda path: False)
-    assert len(files_under(tmp_path)) == 2
+    here = tmp_path / "store" / "a"
+    assert len(files_under(here)) == 2
+    assert local.list("a") == ["a/kept"]
+    local.sweep(3600, lambda folder: folder == "a", lambda path: False)
+    assert len(files_under(here)) == 2
     (left,) = (tmp_path / "store" / "a").glob(".tmp-*")
     os.utime(left, (time.time() - 7200,) * 2)
-    local.sweep(3600, lambda path: False)
-    assert files_under(tmp_path) == ["kept"]
+    local.sweep(3600, lambda folder: folder == "a", lambda path: False)
+    assert files_under(here) == ["kept"]
+    assert all(file.exists() for file in others)
 
 
 @pytest.mark.parametrize("operation", ["write", "create"])

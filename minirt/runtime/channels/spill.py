@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 from minirt.errors import StorageError
 from minirt.runtime.channels.frames import HEADER, Frame
+from minirt.wording import named
 
 _SEGMENT_BYTES = 128 * 1024 * 1024
 """Space is given back in units of this. Every segment in use costs a file descriptor."""
@@ -51,7 +52,9 @@ class Spill:
         """Write a frame to disk; None if the limit is reached or the disk takes no more."""
         used = self.used_bytes
         if used + frame.size > self._bytes_max:
-            self._refuse(used, f"spill_bytes_max ({self._bytes_max}) allows no more")
+            self._refuse(
+                used, f"{named('limits.spill_bytes_max')} ({self._bytes_max}) allows no more"
+            )
             return None
         try:
             segment = self._segment()

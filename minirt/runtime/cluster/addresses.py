@@ -10,6 +10,7 @@ from minirt.errors import ConfigurationError
 from minirt.runtime.control.connection import MessageConnection
 from minirt.runtime.control.entrance import Entrance
 from minirt.runtime.network.sockets import Network, shown
+from minirt.wording import given_in_call
 
 _FOLDER_BYTES_MAX = 88
 """The path of a Unix socket has at most 103 bytes on macOS; the name of a socket takes up to 15."""
@@ -32,7 +33,7 @@ def private_folder(for_sockets: bool) -> str:
     if for_sockets and len(os.fsencode(folder)) > _FOLDER_BYTES_MAX:
         os.rmdir(folder)
         raise ConfigurationError(
-            f"the folder for temporary files has too long a path for sockets: {folder}; set TMPDIR to a "
-            'shorter one, or use Options(transport="tcp")'
+            f"the folder for temporary files has too long a path for sockets: {folder}; set TMPDIR "
+            f"to a shorter one, or use {given_in_call('options.transport', 'tcp')}"
         )
     return folder

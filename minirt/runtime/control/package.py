@@ -48,6 +48,8 @@ class JobPackage:
     prunes: bool = False
     """Whether senders leave out columns that their receiver does not look at. Not where the job's own
     checkpoints hold records in flight: these must serve an edited job as well, which looks at others."""
+    in_flags: bool = False
+    """Word messages of the job's processes for the command line, as its program does."""
 
     def load_graph(self) -> ExecutionGraph:
         graph: ExecutionGraph = pickle.loads(self.graph)

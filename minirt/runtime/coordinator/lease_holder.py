@@ -14,13 +14,16 @@ from minirt.monitoring.causes import shortened
 from minirt.monitoring.logs import logger_of
 from minirt.process_names import name_of_this_process
 from minirt.protocol.job_events import GenerationFailed, JobEvent, JobStatus
-from minirt.protocol.lease import Lease, LeaseTimes
+from minirt.protocol.lease import INTERRUPTED, Lease, LeaseTimes
 from minirt.runtime.coordinator.observer import JobObserver
 from minirt.storage.checkpoints import CheckpointStorage
 from minirt.storage.leases import RUN_VARIABLE, write_lease
 from minirt.threads import start_thread
 
 logger = logger_of("coordinator")
+
+INTERRUPTING_SIGNALS = frozenset({"SIGTERM", "SIGHUP"})
+"""The signals by which machines and service managers end a program."""
 
 _UNCLAIMED_S = 0.05
 """How often it looks whether the first generation is claimed: until then there is nothing to say."""
@@ -51,11 +54,16 @@ class LeaseHolder(JobObserver):
         run = os.environ.get(RUN_VARIABLE) or uuid4().hex
         self._lease = Lease(job, run, 0, 0, times, process=name_of_this_process())
         self._ended: tuple[JobStatus, Exception | None] | None = None
+        self._interrupted = False
         self._failing = False
         self._looked_at = 0.0
         """When nobody else ran the job, by the monotonic clock."""
         self._wake = threading.Event()
         self._thread = start_thread("minirt-lease", self._run, self._on_error)
+
+    def on_told_to_end(self, reason: str) -> None:
+        # Ctrl-C is a person's wish. A service manager ends the program, not the job: a standby runs it on.
+        self._interrupted = reason in INTERRUPTING_SIGNALS
 
     def on_end(self, status: JobStatus, error: Exception | None) -> None:
         self._ended = (status, error)
@@ -128,7 +136,10 @@ class LeaseHolder(JobObserver):
         if isinstance(error, SupersededError) or self._storage.is_superseded():
             return  # The lease is that of the successor.
         cause = None if error is None else shortened(str(error))
-        self._lease = replace(self._lease, ended=status.value, cause=cause)
+        goes_on = self._interrupted and status in (JobStatus.CANCELLED, JobStatus.STOPPED)
+        self._lease = replace(
+            self._lease, ended=INTERRUPTED if goes_on else status.value, cause=cause
+        )
         self._write()
 
     def _on_error(self, error: BaseException) -> None:

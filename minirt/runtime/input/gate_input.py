@@ -128,7 +128,7 @@ class GateInput(Input):
             case Kind.ROWS:
                 return self._data(channel, frame, self._codec.decode(frame.payload))
             case Kind.COLUMNS:
-                return self._data(channel, frame, decode_columns(frame.payload))
+                return self._data(channel, frame, decode_columns(frame.payload, trusted=True))
             case Kind.WATERMARK:
                 return advance_of(self._valve.on_watermark(channel, watermark_of(frame)))
             case Kind.IDLE:

@@ -31,6 +31,7 @@ from minirt.protocol.service_order import (
     Served,
     order_since,
 )
+from minirt.wording import named
 
 _ENTRY = struct.Struct("<iiq")
 """A channel, or one of the following; whether the input is idle, or a place; records, watermark, number or
@@ -179,7 +180,9 @@ class ServiceLog:
         if self._file is None:
             return
         if self._bytes >= self._bytes_max:
-            self._give_up(f"it holds {self._bytes} bytes: see the limit order_log_bytes")
+            self._give_up(
+                f"it holds {self._bytes} bytes: see the limit {named('limits.order_log_bytes')}"
+            )
             return
         try:
             self._file.append(entry)

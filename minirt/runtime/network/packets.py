@@ -21,6 +21,7 @@ from minirt.runtime.network.compression import (
     compressed,
     decompressed,
 )
+from minirt.wording import named
 
 HEADER = struct.Struct("<IIB")
 SIZE = struct.Struct("<I")
@@ -160,7 +161,8 @@ class PacketDecoder:
         [frame_bytes] = SIZE.unpack_from(data, HEADER.size)
         if frame_bytes > self._frame_bytes_max:
             raise ProtocolError(
-                f"a frame of {frame_bytes} bytes exceeds frame_bytes_max ({self._frame_bytes_max})"
+                f"a frame of {frame_bytes} bytes exceeds {named('limits.frame_bytes_max')} "
+                f"({self._frame_bytes_max})"
             )
         self._frames[number] = _Arriving(frame_bytes)
         return _HEAD_BYTES_MAX, length, number, kind

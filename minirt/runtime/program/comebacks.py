@@ -12,6 +12,7 @@ from minirt.protocol.families import TakesLocalSnapshots
 from minirt.protocol.ids import SubtaskId
 from minirt.protocol.restarts import scope_of
 from minirt.run_settings import RunSettings
+from minirt.wording import given, named
 
 
 def workers_alone(
@@ -27,7 +28,8 @@ def workers_alone(
     asked = f'restart with scope="{scope}"'
     if settings.checkpointing is None or not isinstance(mode, TakesLocalSnapshots):
         raise ConfigurationError(
-            f'{asked} needs checkpointing with mode="uncoordinated": in other modes a snapshot fits those '
+            f"{asked} needs {named('checkpointing')} with "
+            f"{given('checkpointing.mode', 'uncoordinated')}: in other modes a snapshot fits those "
             "of the other subtasks only, which would all have to go back"
         )
     if settings.cluster is not None:
@@ -36,8 +38,8 @@ def workers_alone(
         )
     if scope == "replay" and mode.local_snapshots(settings.checkpointing.interval_s).induced:
         raise ConfigurationError(
-            f'{asked} needs mode="uncoordinated": in {mode.name}, marks that force snapshots would '
-            "not come again"
+            f"{asked} needs {given('checkpointing.mode', 'uncoordinated')}: in {mode.name}, marks "
+            "that force snapshots would not come again"
         )
     alone = alone_by_worker(execution, placement, scope)
     if not alone:

@@ -63,6 +63,7 @@ from minirt.runtime.program.signals import SignalWatch, launching
 from minirt.storage.checkpoints import CheckpointStorage
 from minirt.storage.store import ObjectStore
 from minirt.threads import naming_the_end_of_the_program
+from minirt.wording import given, named, uses_flags
 
 Runner = Literal["processes", "inline"]
 
@@ -142,14 +143,14 @@ def execute_job(
             result = _launch(graph, settings, clock).wait()
         watch.pass_on(result.status)
         return result
-    for option, given in (
+    for option, is_given in (
         ("metrics_port", settings.options.metrics_port is not None),
         ("control", settings.options.control is not None),
         ("on_signal", settings.options.on_signal != "cancel"),
         ("cluster", settings.cluster is not None),
         ("scope of restart", scope_of(settings.restart) != "job"),
     ):
-        if given:
+        if is_given:
             raise ConfigurationError(f'{option} has no effect with runner="inline"')
     began_at, parts = time.monotonic(), _Parts.of(graph, settings, clock)
     monitor = JobMonitor(parts.execution, clock.now, settings.options.latency_interval_s)
@@ -224,7 +225,8 @@ class _Parts:
         if checkpointing is None:
             if options.trace:
                 raise ConfigurationError(
-                    "trace=True needs checkpointing: it notes what checkpoints do"
+                    f"{given('options.trace', True)} needs {named('checkpointing')}: it notes what "
+                    "checkpoints do"
                 )
             _check_output_shows(execution)
         storage = None
@@ -262,6 +264,7 @@ class _Parts:
                 local,
                 frozenset().union(*alone.values()),
                 prunes=may_overlap(mode),  # Then its checkpoints hold nothing in flight.
+                in_flags=uses_flags(),
             ),
             job_protocol(
                 *(execution, checkpointing, modes, mode.name, settings.restart, options),
@@ -283,8 +286,9 @@ def _check_snapshots_may_wait(max_concurrent: int, waiting_snapshots: int) -> No
     """A storage that is slow must not restart a job that keeps to its own limits."""
     if max_concurrent > waiting_snapshots:
         raise ConfigurationError(
-            f"max_concurrent ({max_concurrent}) lets more snapshots of a subtask wait to be stored than "
-            f"the limit waiting_snapshots ({waiting_snapshots}) allows: raise that, or take fewer at a time"
+            f"{named('checkpointing.max_concurrent')} ({max_concurrent}) lets more snapshots of a "
+            f"subtask wait to be stored than the limit {named('limits.waiting_snapshots')} "
+            f"({waiting_snapshots}) allows: raise that, or take fewer at a time"
         )
 
 
@@ -299,8 +303,8 @@ def _check_output_shows(graph: ExecutionGraph) -> None:
             continue
         if type(sink).commit is not Sink.commit:
             raise ConfigurationError(
-                f"sink {node.label} shows its output with each checkpoint, but this job takes none and "
-                f"source {endless[0].label} never ends; give the job checkpointing"
+                f"sink {node.label} shows its output with each checkpoint, but this job takes none "
+                f"and source {endless[0].label} never ends; give the job {named('checkpointing')}"
             )
 
 
@@ -310,8 +314,8 @@ def _check_starting_over(restore: RestoreOptions, storage: CheckpointStorage) ->
     if keys:
         raise ConfigurationError(
             f"{storage.store.root} holds {len(keys)} checkpoints of an earlier run, the newest is "
-            f'{keys[-1].checkpoint_id}; go on from it with restore="latest", or give them up '
-            f'with restore="{FRESH}"'
+            f"{keys[-1].checkpoint_id}; go on from it with {given('restore', 'latest')}, or give "
+            f"them up with {given('restore', FRESH)}"
         )
 
 

@@ -111,7 +111,7 @@ class SavepointDesk:
         if not (isinstance(mode, str) or same_mode(mode, known_mode)):
             raise ConfigurationError(
                 f"the workers of this job know the checkpoint mode {name} as {known_mode!r}, not as "
-                f'{mode!r}: give its name, mode="{name}", or start the job with the other one'
+                f"{mode!r}: give its name, {name!r}, or start the job with the other one"
             )
         return name
 

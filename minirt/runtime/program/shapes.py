@@ -20,6 +20,7 @@ from minirt.protocol.reactive import ReactiveSettings
 from minirt.run_settings import RunSettings
 from minirt.runtime.control.shape import Shape
 from minirt.units import seconds
+from minirt.wording import named
 
 logger = logger_of("job")
 
@@ -96,11 +97,13 @@ def reactive_settings(graph: JobGraph, settings: RunSettings) -> ReactiveSetting
         )
     if settings.checkpointing is None:
         raise ConfigurationError(
-            "reactive needs checkpointing: at another parallelism a job goes on from a checkpoint"
+            f"reactive needs {named('checkpointing')}: at another parallelism a job goes on from a "
+            "checkpoint"
         )
     if settings.options.workers is not None:
         raise ConfigurationError(
-            "workers has no effect with reactive: the slots say how many there are"
+            f"{named('options.workers')} has no effect with reactive: the slots say how many there "
+            "are"
         )
     wanted = nodes[0].parallelism
     most = min(node.max_parallelism for node in nodes)

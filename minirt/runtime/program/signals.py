@@ -15,14 +15,16 @@ from __future__ import annotations
 import os
 import queue
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from types import FrameType
+from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
+import minirt
 from minirt.errors import MinirtError
 from minirt.monitoring.logs import log_fields, logger_of
 from minirt.protocol.job_events import JobStatus
@@ -35,6 +37,8 @@ logger = logger_of("job")
 
 OF_SERVICES = (signal.SIGTERM, signal.SIGHUP)
 OF_PROGRAMS = (signal.SIGINT, *OF_SERVICES)
+
+_OWN_FOLDER = os.path.dirname(minirt.__file__) + os.sep
 
 _ONE_S = 0.1
 """Within this time two signals count as one: `timeout` signals the process and then its group."""
@@ -162,8 +166,30 @@ def _end_program(number: signal.Signals, *, orderly: bool) -> NoReturn:
     global _ended_program
     _ended_program = True
     if number is signal.SIGINT:
-        raise KeyboardInterrupt
+        interrupt = KeyboardInterrupt()
+        _show_in_the_callers_code(interrupt)
+        raise interrupt
     raise SystemExit(0 if orderly else exit_status(number))
+
+
+def _show_in_the_callers_code(interrupt: KeyboardInterrupt) -> None:
+    """Have the traceback of an unhandled Ctrl-C end where the user waits, not within minirt."""
+    show = sys.excepthook
+
+    def without_own_frames(
+        kind: type[BaseException], error: BaseException, trace: TracebackType | None
+    ) -> None:
+        if error is interrupt:
+            last, frame = None, trace
+            while frame is not None:
+                if not frame.tb_frame.f_code.co_filename.startswith(_OWN_FOLDER):
+                    last = frame
+                frame = frame.tb_next
+            if last is not None:
+                last.tb_next = None
+        show(kind, error, trace)
+
+    sys.excepthook = without_own_frames
 
 
 def _end_when_asked(job: Job, asked: queue.SimpleQueue[str | None]) -> None:

@@ -48,6 +48,7 @@ from minirt.runtime.network.sockets import Address, Network
 from minirt.runtime.worker.place import WorkerPlace
 from minirt.runtime.worker.worker import run_worker
 from minirt.standard_streams import flush_or_drop, outlive_readers
+from minirt.wording import use_flags
 
 PYTHON = (sys.executable, *(["-" + "O" * sys.flags.optimize] if sys.flags.optimize else []))
 """Other processes of a job remove assertions if this one does."""
@@ -263,6 +264,8 @@ def load(start: TemplateStart) -> JobPackage:
     """The job, with all modules that it needs imported."""
     start.protocols.register()
     package: JobPackage = pickle.loads(start.package)
+    if package.in_flags:
+        use_flags()
     copies_bytes = package.options.limits.local_copies_bytes
     if package.storage is not None and copies_bytes:
         folder = os.path.join(start.network.folder, _COPIES)

@@ -45,7 +45,8 @@ export function Course({ points, latencyInterval }) {
 
 function Line({ title, lines, shown, points }) {
   const values = points.flatMap((point) => lines.map(([name]) => point[name])).filter((v) => v != null);
-  const most = Math.max(1e-9, ...values);
+  const highest = Math.max(0, ...values);
+  const most = highest || 1; // A line of zeros lies on the axis.
   const last = points.at(-1) ?? {};
   const now = lines.map(([name, words]) => `${words} ${shown(last[name])}`).join(", ");
   const key = (i) => lines.length > 1 && html`<svg class="key" viewBox="0 0 22 8" aria-hidden="true"><path class=${`line line-${i}`} d="M1 4H21" /></svg>`;
@@ -54,7 +55,7 @@ function Line({ title, lines, shown, points }) {
   const path = (name) => points.filter((p) => p[name] != null)
     .map((p, i) => `${i ? "L" : "M"}${x(p.at).toFixed(1)} ${(40 - (38 * p[name]) / most).toFixed(1)}`).join("");
   return html`<figure><figcaption><strong>${title}</strong> ${
-      lines.map(([name, words], i) => html`<span key=${name} class="nowrap">${key(i)}${words} ${shown(last[name])}${i + 1 < lines.length ? ", " : ""}</span>`)}${values.length ? `; most ${shown(most)}` : ""}</figcaption>
+      lines.map(([name, words], i) => html`<span key=${name} class="nowrap">${key(i)}${words} ${shown(last[name])}${i + 1 < lines.length ? ", " : ""}</span>`)}${values.length ? `; most ${shown(highest)}` : ""}</figcaption>
     <svg viewBox="0 0 300 42" preserveAspectRatio="none" role="img" aria-label=${`${title}: ${now}`}>
       <path class="axis" d="M0 41H300" />
       ${lines.map(([name], i) => html`<path key=${name} class=${`line line-${i}`} d=${path(name)} />`)}</svg></figure>`;
