@@ -9,7 +9,7 @@ coordinator that has committed them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, BinaryIO
 
@@ -20,9 +20,10 @@ from minirt.data.batch import Batch
 from minirt.errors import ConfigurationError, CorruptCheckpointError, SinkDataError, StorageError
 from minirt.io.encoder import Encoder
 from minirt.io.ledger import LedgerConnection, LedgerEntry, LedgerSink, LedgerTransaction
+from minirt.io.remembered import Accept, Identity, checked_accept
 from minirt.io.schemas import ColumnEncoder
 from minirt.units import Size, size_bytes
-from minirt_connectors.iceberg.table import Location, check_writable, columns_of
+from minirt_connectors.iceberg.table import Location, check_writable, columns_of, identity_of
 
 _NO_RETRIES = {"commit.retry.num-retries": "0"}
 _PLAIN = (
@@ -47,12 +48,19 @@ class IcebergSink(LedgerSink):
     `catalog` are the properties of the catalog, as `pyiceberg.catalog.load_catalog` takes them, and `table`
     is `namespace.table` in it. The table must be there; it may be partitioned by any transform. A writer
     ends files when it holds about `file_size` of columns in memory. The job needs checkpointing, and shows
-    its records when a checkpoint completes.
+    its records when a checkpoint completes. A table whose ledger knows less than the job has committed, or
+    another one, is refused with a SinkDataError, unless `accept` names that: "behind" or "other".
     """
 
     def __init__(
-        self, catalog: Mapping[str, str], table: str, *, file_size: Size = "128MiB"
+        self,
+        catalog: Mapping[str, str],
+        table: str,
+        *,
+        file_size: Size = "128MiB",
+        accept: Accept | Sequence[Accept] = (),
     ) -> None:
+        self.accept = checked_accept(accept)
         self._location = Location(catalog, table)
         self._file_bytes = max(1, size_bytes(file_size, "file_size"))
         self._schema: pa.Schema | None = None
@@ -82,6 +90,9 @@ class IcebergSink(LedgerSink):
         summary = None if snapshot is None else snapshot.summary
         holds = summary is not None and summary.additional_properties.get("total-records") != "0"
         return f"the Iceberg table {self._location.name}" if holds else None
+
+    def target(self) -> Identity:
+        return identity_of(self._location, self._location.load())
 
     def connect(self) -> LedgerConnection:
         return IcebergConnection(self._location, self._planned)
