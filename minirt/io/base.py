@@ -26,7 +26,7 @@ import pyarrow as pa
 
 from minirt.data.batch import Batch
 from minirt.generics import T_co
-from minirt.io.remembered import Identity
+from minirt.io.remembered import Identity, kept_identity
 
 Offset = Any
 """A position in a split: any value that msgpack carries. None is the beginning."""
@@ -159,6 +159,10 @@ class Source(ABC, Generic[T_co]):
         the moment is left out. `open_split` compares how far the other side is.
         """
         return None
+
+    def remembered(self, split: Split) -> Identity | None:
+        """Give the identity that a split of a checkpoint holds; None if it holds none."""
+        return kept_identity(split)
 
     def moved(self, split: Split, offset: Offset, kept: Identity) -> tuple[Split, Offset]:
         """Give a split and an offset as they are in another place: of `kept`, but to be read here.

@@ -151,7 +151,7 @@ def resumed(
     `found` is the identity of what the source reads now. Raises SourceChangedError if that is another one
     than the checkpoint remembers.
     """
-    kept = kept_identity(split)
+    kept = source.remembered(split)
     if found is None:
         return split, offset
     if not same(who, kept, found, source.accept):
