@@ -26,7 +26,7 @@ import pyarrow as pa
 
 from minirt.data.batch import Batch
 from minirt.generics import T_co
-from minirt.io.remembered import Identity, kept_identity
+from minirt.io.remembered import THERE, Identity, kept_identity
 
 Offset = Any
 """A position in a split: any value that msgpack carries. None is the beginning."""
@@ -137,6 +137,9 @@ class Source(ABC, Generic[T_co]):
 
     accept: Collection[str] = ()
     """Which changes of the other side it accepts: "other", "behind", see `minirt.io.remembered`."""
+
+    accept_other: str = THERE
+    """What it does where `accept` has "other", for messages."""
 
     @abstractmethod
     def plan_splits(self, parallelism: int) -> Sequence[Split]:

@@ -32,6 +32,9 @@ Accept = Literal["other", "behind"]
 KEY = "identity"
 """Where the info of a split holds the identity of what its source reads."""
 
+THERE = "go on there at the same positions, if it holds the same records there"
+"""What accept="other" mostly does."""
+
 _SHOWN_MAX = 500
 
 logger = logging.getLogger("minirt.ends")
@@ -92,23 +95,23 @@ def same(
     found: Identity,
     accept: Collection[str],
     error: type[MinirtError] = SourceChangedError,
+    way_on: str = THERE,
 ) -> bool:
     """Tell whether the identity that a checkpoint kept is the one that is found now.
 
-    Raises `error` if it is another one, unless `accept` has "other": then it logs a warning and returns
-    False.
+    `way_on` says what accept="other" does. Raises `error` if it is another one, unless `accept` has
+    "other": then it logs a warning and returns False.
     """
     if kept is None or not found.is_other_than(kept):
         return True
     both = f"{who}: the checkpoint is of the {kept}, but this is the {found}"
     if "other" in accept:
-        logger.warning('%s; accept="other" goes on at the position in the checkpoint', both)
+        logger.warning('%s; accept="other": %s', both, way_on)
         return False
     raise error(
         f"{both}: positions in the one mean nothing in the other, so records would be lost or come "
         "twice. Give it back what the checkpoint is of; or begin anew with the other one, by another uid "
-        "and allow_non_restored_state=True, or in another storage; or, if it holds the same records at "
-        'the same positions, go on there with accept="other"'
+        f'and allow_non_restored_state=True, or in another storage; or give accept="other": {way_on}'
     )
 
 
@@ -154,7 +157,7 @@ def resumed(
     kept = source.remembered(split)
     if found is None:
         return split, offset
-    if not same(who, kept, found, source.accept):
+    if not same(who, kept, found, source.accept, way_on=source.accept_other):
         assert kept is not None
         split, offset = source.moved(split, offset, kept)
     elif kept is not None:

@@ -37,6 +37,8 @@ class FileSource(Source[T_co]):
 
     _files: InputFiles
 
+    accept_other = "the same files lie there now, and each is read on from its place"
+
     def identity(self) -> Identity:
         return self._files.identity()
 

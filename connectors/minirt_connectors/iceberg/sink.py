@@ -123,8 +123,8 @@ class _Writing:
         with self.location.errors("cannot write files"):
             rows = pa.Table.from_batches(batches)
             files = list(_dataframe_to_data_files(table.metadata, rows, table.io))
-        spec = table.metadata.default_spec_id
-        return [_described(file, spec) for file in files]
+        spec, fields = table.metadata.default_spec_id, _field_ids(table)
+        return [{**_described(file, spec), "fields": fields} for file in files]
 
 
 class _FilesEncoder(Encoder):
@@ -215,7 +215,10 @@ class _Transaction(LedgerTransaction):
 
     def write(self, piece: bytes) -> None:
         try:
-            self._files += [_data_file(one) for one in msgpack.unpackb(piece, strict_map_key=False)]
+            described = msgpack.unpackb(piece, strict_map_key=False)
+            self._files += [_data_file(one) for one in described]
+            for one in described:
+                self._check_fields(one["file_path"], one.get("fields", {}))
         except (ValueError, TypeError, KeyError, msgpack.UnpackException) as error:
             raise CorruptCheckpointError(f"a piece lists no files of a table: {error}") from error
         specs = self._table.specs()
@@ -224,6 +227,21 @@ class _Transaction(LedgerTransaction):
                 raise SinkDataError(
                     f"{self._location.name}: {file.file_path} was written for partitions that the table "
                     "does not have"
+                )
+
+    def _check_fields(self, path: str, fields: Mapping[str, int]) -> None:
+        """Raise SinkDataError where the table would not find columns, which it knows by their ids.
+
+        Pieces of versions up to 0.1.0 do not tell the ids.
+        """
+        now = _field_ids(self._table)
+        for name, id in fields.items():
+            if now.get(name) != id:
+                found = "gone" if name not in now else f"another one now, of the id {now[name]}"
+                raise SinkDataError(
+                    f"{self._location.name}: {path} was written with the column {name!r} of the id {id}, "
+                    f"which is {found}: it was dropped, and readers would find no values. Roll the table "
+                    "back to the schema before, or give this output up"
                 )
 
     def record(self, owner: str, entry: LedgerEntry) -> None:
@@ -254,6 +272,13 @@ def _partitioned(table: Any, rows: pa.Table) -> None:
 
     if not table.spec().is_unpartitioned():
         list(_determine_partitions(table.spec(), table.schema(), rows))
+
+
+def _field_ids(table: Any) -> dict[str, int]:
+    """The ids of all columns, nested ones by their full names."""
+    from pyiceberg.schema import index_by_name
+
+    return dict(index_by_name(table.schema()))
 
 
 def _described(file: Any, spec: int) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from minirt.errors import ConfigurationError, SourceDataError, StorageError
+from minirt.io.base import Offset, Split
 from minirt.io.files import refuse_unknown
 from minirt.io.remembered import Accept, Identity, same
 from minirt.io.schemas import SchemaMismatch, conform
@@ -33,8 +34,10 @@ class IcebergSource(VersionedSource):
     default one for each subtask. `catalog` is as for `IcebergSink`.
 
     A checkpoint remembers the table. A job that is restored with another one is refused with a
-    SourceChangedError, unless `accept` has "other".
+    SourceChangedError; accept="other" reads that one from its beginning, as a job without a checkpoint.
     """
+
+    accept_other = "read the other table from its beginning, as a job without a checkpoint"
 
     def __init__(
         self,
@@ -78,6 +81,11 @@ class IcebergSource(VersionedSource):
 
     def identity(self) -> Identity:
         return identity_of(self._location, self._location.load())
+
+    def moved(self, split: Split, offset: Offset, kept: Identity) -> tuple[Split, Offset]:
+        """Snapshots of one table are none of another."""
+        number, whole = self.first_version()
+        return Split(split.id, {**split.info, "version": number, "whole": whole}), None
 
     def open_log(self, kept: Identity | None) -> VersionLog:
         log = _Snapshots(self._location, self._plan()[1], self._on_change)

@@ -54,7 +54,7 @@ class LogComparison:
         self._last = last
         self._position = position
         self._complain = complain
-        self._seen = last.lsn < confirmed
+        self._seen = last == NONE_YET or last.lsn < confirmed
         """Whether the last transaction was there, or the slot begins behind it."""
         self._over = False
 

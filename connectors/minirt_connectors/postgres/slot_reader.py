@@ -56,9 +56,10 @@ class SlotReader:
                         accept,
                     )
                     position = end
-                self.begins_at = self._through = self._end = position
+                self.begins_at = position
                 """Where it reads from."""
-                self.confirmed = confirmed
+                # What is through already is decoded again: the decoder looks whether it is the same.
+                self.confirmed = self._through = self._end = confirmed
                 """From here on the slot has all transactions."""
                 self._copy = slot.copy(self._connection)
         except MinirtError:
