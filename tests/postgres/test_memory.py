@@ -13,6 +13,7 @@ import minirt as rt
 from minirt.io import Sink, Staging
 from minirt.storage.store import ObjectStore
 from minirt.testing.contracts import BEFORE, SinkMemoryContract, SourceMemoryContract
+from minirt.testing.contracts.memory import drained
 from minirt_connectors.postgres import PostgresChangesSource, PostgresSink, PostgresSource
 from tests.postgres.server import Postgres, a_server
 
@@ -131,6 +132,76 @@ class TestALogThatWentBack(ChangesMemory):
 
     def records_of(self, count: int) -> int | None:
         return None  # As many as the place in the log leaves.
+
+
+class TestAnotherServer(ChangesMemory):
+    """It has a database and a slot of the same names, and a log of its own."""
+
+    accept = "other"
+    names = ("PostgreSQL database postgres", "system")
+    while_running = False
+
+    @pytest.fixture(autouse=True)
+    def _other(self, server: Postgres) -> Iterator[None]:
+        self.other = server
+        yield
+        server.run(
+            "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots "
+            "WHERE slot_name = 'numbers'",
+            "DROP PUBLICATION IF EXISTS numbers",
+            "DROP TABLE IF EXISTS numbers",
+        )
+
+    def first(self) -> rt.Source:
+        source = self.second(())
+        source.plan_splits(1)
+        self.insert(0, BEFORE)
+        return source
+
+    def change(self, count: int) -> None:
+        self.server = self.other
+        self.server.run(
+            "DROP TABLE IF EXISTS numbers",
+            "CREATE TABLE numbers (id int PRIMARY KEY)",
+            "CREATE PUBLICATION numbers FOR TABLE numbers",
+        )
+        self.second(()).plan_splits(1)
+        self.insert(100, count)
+
+    @pytest.mark.parametrize("count", [2])
+    def test_it_can_be_accepted_and_is_remembered_then(self, count: int) -> None:
+        """What is refused then is that the log of this server is elsewhere, not that it is another one."""
+        stored = self._checkpoint(self.first())
+        self.change(count)
+        with pytest.raises(rt.SourceDataError) as raised:
+            self._go_on(self.second(("other",)), stored)
+        assert "system" not in str(raised.value)
+
+
+def test_the_key_of_a_table_that_joins_the_publication_later(own_server: Postgres) -> None:
+    own_server.run(
+        "DROP TABLE IF EXISTS early, late",
+        "DROP PUBLICATION IF EXISTS growing",
+        "CREATE TABLE early (id int PRIMARY KEY, n int)",
+        "CREATE PUBLICATION growing FOR TABLE early",
+    )
+    source = PostgresChangesSource(own_server.uri, "growing", slot="growing", poll=0)
+    [split] = source.plan_splits(1)
+    own_server.run(
+        "CREATE TABLE late (a int, n int, b text, PRIMARY KEY (b, a) INCLUDE (n))",
+        "ALTER TABLE late REPLICA IDENTITY FULL",
+        "ALTER PUBLICATION growing ADD TABLE late",
+        "INSERT INTO late VALUES (1, 5, 'x')",
+        "UPDATE late SET n = 6",
+    )
+    reader = source.open_split(split, None)
+    try:
+        found = drained(reader, 1.0)
+    finally:
+        reader.close()
+    own_server.run("SELECT pg_drop_replication_slot('growing')")
+    keys = [(one["operation"], one["key"]) for one in found]
+    assert keys == [("insert", {"a": 1, "b": "x"}), ("update", {"a": 1, "b": "x"})]
 
 
 class LedgerMemory(SinkMemoryContract):

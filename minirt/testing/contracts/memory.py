@@ -225,8 +225,10 @@ class SinkMemoryContract(ABC):
         self._writers: list[SinkWriter] = []
         self._committers: list[SinkCommitter] = []
         yield
-        for end in (*self._writers, *self._committers):
-            end.close()
+        for writer in self._writers:
+            writer.close()
+        for committer in self._committers:
+            committer.close()
 
     @pytest.mark.parametrize("lost", [1, 2])
     def test_a_commit_behind_what_is_lost_names_both_sides(self, lost: int) -> None:
