@@ -15,17 +15,43 @@ from typing import Any
 
 import pyarrow as pa
 
-from minirt.io.base import BadRecord, Offset, Split, SplitReader
+from minirt.generics import T_co
+from minirt.io.base import BadRecord, Offset, Source, Split, SplitReader
 from minirt.io.files import InputFiles
+from minirt.io.remembered import Identity
 from minirt.units import Duration, seconds
 
 _DIGEST_BYTES = 8
+_WAS = "was"
+"""Where the info of a split of a folder has the path that the folder had when the job began."""
 
 OpenFile = Callable[[Split, Offset], SplitReader]
 """Opens a reader for a split that is a whole file, at an offset in it."""
 
 WholeFile = Callable[[str], Split]
 """The split that is the whole file of this path."""
+
+
+class FileSource(Source[T_co]):
+    """A source of files at a path, which it remembers."""
+
+    _files: InputFiles
+
+    accept_other = "the same files lie there now, and each is read on from its place"
+
+    def identity(self) -> Identity:
+        return self._files.identity()
+
+    def moved(self, split: Split, offset: Offset, kept: Identity) -> tuple[Split, Offset]:
+        """The same files lie at another path: each is read on there, from the same place."""
+        info = dict(split.info)
+        if "path" in info:
+            info["path"] = self._files.rebased(info["path"], kept)
+        elif _WAS not in info:
+            info[_WAS] = kept.name.rpartition("://")[2]
+        if "part" in info and offset is not None and offset[1] is not None:
+            offset = [offset[0], self._files.rebased(offset[1], kept), offset[2]]
+        return Split(split.id, info), offset
 
 
 class Watch:
@@ -79,6 +105,9 @@ class WatchedReader(SplitReader):
         self._open_file = open_file
         self._part: int = split.info["part"]
         self._of: int = split.info["of"]
+        self._here = files.folder()
+        self._was: str = split.info.get(_WAS, self._here)
+        """By this path of the folder, digests tell files from each other."""
         self._poll_s = poll_s
         read: bytes
         self._path: str | None
@@ -106,7 +135,7 @@ class WatchedReader(SplitReader):
             return batch
         self.close()
         self._skipped = self.skipped
-        self._read.add(_digest(self._path))
+        self._read.add(self._digest(self._path))
         self._packed = b"".join(sorted(self._read))
         self._path = self._inner = None
         self.offset = [self._packed, None, None]
@@ -127,7 +156,7 @@ class WatchedReader(SplitReader):
         now = time.monotonic()
         if self._listed_at is not None and now - self._listed_at < self._poll_s:
             return
-        there = {_digest(file.path): file.path for file in self._files.list(may_be_empty=True)}
+        there = {self._digest(file.path): file.path for file in self._files.list(may_be_empty=True)}
         self._read &= there.keys()
         self._packed = b"".join(sorted(self._read))
         new = [
@@ -139,6 +168,9 @@ class WatchedReader(SplitReader):
         # There may be more: the next one is looked for as soon as this one is read.
         self._listed_at = now if self._path is None else None
         self.offset = [self._packed, self._path, None]
+
+    def _digest(self, path: str) -> bytes:
+        return _digest(self._was + path[len(self._here) :])
 
 
 def _digest(path: str) -> bytes:

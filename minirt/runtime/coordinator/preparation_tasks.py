@@ -9,6 +9,7 @@ from minirt.errors import MinirtError
 from minirt.graph.execution import ExecutionGraph
 from minirt.io.base import Split
 from minirt.monitoring.logs import logger_of
+from minirt.protocol.manifest import Manifest
 from minirt.protocol.preparing_events import (
     BuildOn,
     ClaimGeneration,
@@ -101,11 +102,16 @@ class PreparationTasks:
                 return GenerationResolved(storage.resolve_generation(generation, base))
             case BuildOn(manifest):
                 storage.build_on(manifest)
+                self._ends.build_on(self._job, manifest)
             case EndDrain(key):
                 storage.end_drain(key)
             case Sweep():
                 _sweep(storage)
         return Done()
+
+    def with_committed(self, manifest: Manifest) -> Manifest:
+        """Give the manifest as it is stored: it tells whose it is, and what is known as committed."""
+        return self._ends.with_committed(self._job, manifest)
 
     def deployment(self, generation: int, start: StartingPoint) -> Deployment:
         """What workers are given: with the storage and the splits that the starting point names."""
@@ -130,6 +136,7 @@ class PreparationTasks:
 
     def _claim(self, storage: CheckpointStorage) -> PreparingEvent:
         generation = storage.claim_generation()
+        self._ends.build_on(self._job, None)
         if not self._job:  # It is the same in each generation.
             self._job = job_identity(storage.store)
         return GenerationClaimed(generation)

@@ -234,7 +234,7 @@ class StorageTasks:
         checkpoint_id, storage = manifest.checkpoint_id, self.storage
         if storage is None:
             return ManifestStored(checkpoint_id)
-        created = storage.create_manifest(manifest)
+        created = storage.create_manifest(self._preparing.with_committed(manifest))
         current = storage.is_current(manifest.generation)
         if not (created and current):
             return ManifestRefused(checkpoint_id, SupersededError())
