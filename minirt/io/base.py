@@ -379,7 +379,7 @@ class Sink(ABC):
         The place to fence coordinators of earlier generations. Raises SupersededError if a later one has
         begun.
         """
-        return _OwnCommitter(self, context)
+        return OwnCommitter(self, context)
 
     def commit(self, handles: Sequence[Handle]) -> None:
         """Make the output behind `handles` visible, all in order; idempotent. Runs in the coordinator.
@@ -424,7 +424,7 @@ class Sink(ABC):
         """Raise ConfigurationError if this sink cannot work. Called when the job is built."""
 
 
-class _OwnCommitter(SinkCommitter):
+class OwnCommitter(SinkCommitter):
     """Asks the sink itself, which takes handles for all that it needs."""
 
     def __init__(self, sink: Sink, context: CommitterContext) -> None:

@@ -21,7 +21,7 @@ from minirt.errors import (
     SourceDataError,
     StorageError,
 )
-from minirt.filesystems import explain, failures, is_of_one_process, open_filesystem
+from minirt.filesystems import explain, failures, has_folders, is_of_one_process, open_filesystem
 from minirt.io.remembered import Identity
 
 FilePath = str | os.PathLike[str]
@@ -105,6 +105,15 @@ class InputFiles:
             if path.startswith(f"{old}/"):
                 return new + path[len(old) :]
         raise SourceChangedError(f"nobody can tell which file of {self} was {path} in {kept}")
+
+    def folder_is_there(self) -> bool:
+        """Return True if the only path given is a folder that exists now. Raises StorageError."""
+        fs = self.filesystem
+        try:
+            # In a bucket there are no folders: without objects, nothing tells whether it is there.
+            return not has_folders(fs) or bool(fs.isdir(self._paths[0]))
+        except failures(TypeError, ValueError) as error:
+            raise StorageError(f"cannot look at {self} ({explain(error)})") from error
 
     def folder(self) -> str:
         """Give the path within the file system of the folder that is read, or of that of a glob."""

@@ -62,6 +62,12 @@ class JobEnds:
             for one in manifest.committed:
                 self._remember(one.uid, one.checkpoint_id)
 
+    def remember_committed(self, manifest: Manifest) -> None:
+        """Take it for known that all output of this checkpoint was committed, if it is one of this job."""
+        if self._goes_on:
+            for held in manifest.sink_handles:
+                self._remember(held.uid, manifest.checkpoint_id)
+
     def with_committed(self, job: str, manifest: Manifest) -> Manifest:
         """Give the manifest with what is known as committed when it is stored."""
         known = tuple(CommittedOutput(*one) for one in sorted(self._committed.items()))

@@ -9,7 +9,7 @@ from minirt.errors import MinirtError
 from minirt.graph.execution import ExecutionGraph
 from minirt.io.base import Split
 from minirt.monitoring.logs import logger_of
-from minirt.protocol.manifest import Manifest
+from minirt.protocol.manifest import Manifest, ManifestKey
 from minirt.protocol.preparing_events import (
     BuildOn,
     ClaimGeneration,
@@ -103,6 +103,8 @@ class PreparationTasks:
             case BuildOn(manifest):
                 storage.build_on(manifest)
                 self._ends.build_on(self._job, manifest)
+                if _is_committed(storage, manifest.key):
+                    self._ends.remember_committed(manifest)
             case EndDrain(key):
                 storage.end_drain(key)
             case Sweep():
@@ -150,6 +152,15 @@ class PreparationTasks:
 
     def _split(self, vertex: int, place: int) -> Split:
         return self._splits[self._graph.vertices[vertex].operators[0].uid][place]
+
+
+def _is_committed(storage: CheckpointStorage, key: ManifestKey) -> bool:
+    """Look into the history; one that cannot be read tells nothing."""
+    try:
+        return storage.output_is_committed(key)
+    except Exception as error:
+        logger.warning("the history of checkpoints could not be read: %s", error)
+        return False
 
 
 def _sweep(storage: CheckpointStorage) -> None:
