@@ -100,6 +100,7 @@ if TYPE_CHECKING:
         ProtocolError,
         SavepointFailedError,
         SinkDataError,
+        SourceChangedError,
         SourceDataError,
         StorageError,
         SupersededError,
@@ -293,6 +294,7 @@ __all__ = [
     "SourceDataError",
     "BadRecordError",
     "SinkDataError",
+    "SourceChangedError",
     "StorageError",
     "CorruptCheckpointError",
     "SavepointFailedError",
@@ -322,8 +324,8 @@ _NAMES_OF = {
     "minirt.config": "Checkpointing Limits Options Queues",
     "minirt.errors": (
         "BadRecordError ConfigurationError CorruptCheckpointError JobFailedError MinirtError ProtocolError "
-        "SavepointFailedError SinkDataError SourceDataError StorageError SupersededError "
-        "UnsupportedValueError UserCodeError WorkerLostError"
+        "SavepointFailedError SinkDataError SourceChangedError SourceDataError StorageError "
+        "SupersededError UnsupportedValueError UserCodeError WorkerLostError"
     ),
     "minirt.functions": (
         "AsyncFunction BroadcastProcess KeyedContext KeyedCoProcess KeyedProcess Process "

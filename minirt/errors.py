@@ -48,11 +48,19 @@ class BadRecordError(SourceDataError):
     """
 
 
+class SourceChangedError(SourceDataError):
+    """What a source reads is another system than the checkpoint remembers, or one that went back.
+
+    The message names both, and the option `accept` of the source that goes on all the same. The job fails
+    without a restart, since the next start would find the same.
+    """
+
+
 class SinkDataError(MinirtError):
     """A sink cannot store a record, or not in what its table or topic has become.
 
-    The message names operator, column and record. The job fails without a restart, since it would meet the
-    record again.
+    The message names operator, column and record; or what the sink has committed, and what the other side
+    knows of that. The job fails without a restart, since it would meet the same again.
     """
 
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any, Generic, Protocol
@@ -26,6 +26,7 @@ import pyarrow as pa
 
 from minirt.data.batch import Batch
 from minirt.generics import T_co
+from minirt.io.remembered import THERE, Identity, kept_identity
 
 Offset = Any
 """A position in a split: any value that msgpack carries. None is the beginning."""
@@ -86,6 +87,12 @@ class SplitReader(ABC):
         the reader neither keeps nor changes them.
         """
 
+    def verify(self) -> None:
+        """Make sure that all that was read came from what the split is of, before a checkpoint holds it.
+
+        Called ahead of each snapshot. Raises SourceChangedError if the other side was exchanged meanwhile.
+        """
+
     def take_bad_records(self) -> list[BadRecord]:
         """The pieces that did not parse since the last call. Only called if `on_error` is not "fail"."""
         return []
@@ -128,6 +135,12 @@ class Source(ABC, Generic[T_co]):
     """Whether its readers make arrays of Arrow from Python objects. Arrow imports pandas for that: once for
     all workers if this says so, else in each of them in the middle of its first records."""
 
+    accept: Collection[str] = ()
+    """Which changes of the other side it accepts: "other", "behind", see `minirt.io.remembered`."""
+
+    accept_other: str = THERE
+    """What it does where `accept` has "other", for messages."""
+
     @abstractmethod
     def plan_splits(self, parallelism: int) -> Sequence[Split]:
         """All splits, in reading order. Called once, when the job starts without a checkpoint."""
@@ -140,6 +153,26 @@ class Source(ABC, Generic[T_co]):
     def reads_side_by_side(self) -> bool:
         """Whether splits are read side by side: as `interleave` says, or as holds by default."""
         return not self.bounded if self.interleave is None else self.interleave
+
+    def identity(self) -> Identity | None:
+        """Tell the topic, table or folder that this source reads from all others.
+
+        It is stored with each split, in `info["identity"]`, and compared at each restore: a job is refused
+        that would go on in another one. None, the default, compares nothing. An id that cannot be had at
+        the moment is left out. `open_split` compares how far the other side is.
+        """
+        return None
+
+    def remembered(self, split: Split) -> Identity | None:
+        """Give the identity that a split of a checkpoint holds; None if it holds none."""
+        return kept_identity(split)
+
+    def moved(self, split: Split, offset: Offset, kept: Identity) -> tuple[Split, Offset]:
+        """Give a split and an offset as they are in another place: of `kept`, but to be read here.
+
+        Called where `accept` has "other". Without an override they stay as they are.
+        """
+        return split, offset
 
     def committed(self, offsets: Mapping[str, Offset]) -> None:
         """Everything before these offsets, by the ids of splits, is part of a stored checkpoint.
@@ -244,13 +277,15 @@ class Committable:
 class CommitterContext:
     """Who commits: generations of one identity grow, and a higher one has replaced all lower ones.
 
-    `operator` and `staging` are as in `SinkContext`.
+    `operator` and `staging` are as in `SinkContext`. `committed` is the newest checkpoint whose output of
+    this sink is known to be committed, 0 if none is: a ledger that knows only older ones has gone back.
     """
 
     identity: SinkIdentity
     operator: str
     generation: int
     staging: Staging | None = None
+    committed: int = 0
 
 
 @dataclass(slots=True)
@@ -344,7 +379,7 @@ class Sink(ABC):
         The place to fence coordinators of earlier generations. Raises SupersededError if a later one has
         begun.
         """
-        return _OwnCommitter(self, context)
+        return OwnCommitter(self, context)
 
     def commit(self, handles: Sequence[Handle]) -> None:
         """Make the output behind `handles` visible, all in order; idempotent. Runs in the coordinator.
@@ -389,7 +424,7 @@ class Sink(ABC):
         """Raise ConfigurationError if this sink cannot work. Called when the job is built."""
 
 
-class _OwnCommitter(SinkCommitter):
+class OwnCommitter(SinkCommitter):
     """Asks the sink itself, which takes handles for all that it needs."""
 
     def __init__(self, sink: Sink, context: CommitterContext) -> None:

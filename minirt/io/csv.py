@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from minirt.errors import ConfigurationError, SourceDataError
-from minirt.io.base import Offset, Source, Split, SplitReader
+from minirt.io.base import Offset, Split, SplitReader
 from minirt.io.csv_format import BlockParser, CsvFormat, arrow_type
 from minirt.io.files import FilePaths, InputFiles, checked_columns, refuse_unknown
 from minirt.io.lines import (
@@ -20,14 +20,15 @@ from minirt.io.lines import (
     line_splits,
     whole_file,
 )
-from minirt.io.watching import Watch
+from minirt.io.remembered import Accept, checked_accept
+from minirt.io.watching import FileSource, Watch
 from minirt.units import Duration, Size, size_bytes
 
 _SUFFIXES = (".csv",)
 _SAMPLE_BYTES = 1 << 20
 
 
-class CsvSource(Source[dict[str, Any]]):
+class CsvSource(FileSource[dict[str, Any]]):
     """Reads CSV files as record batches.
 
     `path` is a file, a folder, a glob or a list of them, on any file system of fsspec, which gets
@@ -48,6 +49,9 @@ class CsvSource(Source[dict[str, Any]]):
     file yet to find them in. A file must come whole: write it under a name that begins with a dot, and
     rename it.
 
+    A checkpoint remembers the path. A job that is restored with another one is refused with a
+    SourceChangedError; accept="other" says that the same files lie there now.
+
     Raises ConfigurationError for options that cannot work, missing files and unknown columns.
     """
 
@@ -65,7 +69,9 @@ class CsvSource(Source[dict[str, Any]]):
         split_bytes: Size = "32MiB",
         watch: Duration | None = None,
         storage_options: Mapping[str, Any] | None = None,
+        accept: Accept | Sequence[Accept] = (),
     ) -> None:
+        self.accept = checked_accept(accept)
         self._columns = checked_columns(columns)
         if not isinstance(delimiter, str) or len(delimiter) != 1 or delimiter in '"\r\n':
             raise ConfigurationError(f"delimiter must be a single character, got {delimiter!r}")

@@ -23,7 +23,17 @@ from typing import Any, BinaryIO, Literal, TypedDict, get_args
 
 from minirt.errors import ConfigurationError
 from minirt.filesystems import is_of_one_process
-from minirt.io.base import Handle, Sink, SinkContext, SinkIdentity, SinkWriter
+from minirt.io.base import (
+    Committable,
+    CommitterContext,
+    Handle,
+    OwnCommitter,
+    Sink,
+    SinkCommitter,
+    SinkContext,
+    SinkIdentity,
+    SinkWriter,
+)
 from minirt.io.encoder import Encoder
 from minirt.io.file_names import (
     PENDING_FOLDER,
@@ -151,6 +161,9 @@ class FileSink(Sink, ABC):
             self._folder,
         )
 
+    def open_committer(self, context: CommitterContext) -> SinkCommitter:
+        return _FileCommitter(self, context)
+
     def commit(self, handles: Sequence[Handle]) -> None:
         """Publish; what is held back stays, until the file that it becomes part of is committed."""
         own = self._own(handles)
@@ -165,6 +178,19 @@ class FileSink(Sink, ABC):
         shown = [handle for handle in held if target.exists(handle.joined or "")]
         target.remove([handle.pending for handle in shown])
         target.publish([(handle.pending, handle.final) for handle in held if handle not in shown])
+
+    def without_taken(self, handles: Sequence[Handle]) -> list[Handle]:
+        """Return the handles without those whose files are neither pending nor published any more.
+
+        Of output that is known to be committed, a reader has taken these away.
+        """
+        target = self._target()
+        taken = {
+            handle.pending
+            for handle in self._own(handles)
+            if not (target.exists(handle.pending) or target.exists(handle.final))
+        }
+        return [handle for handle in handles if handle["pending"] not in taken]
 
     def discard_uncommitted(
         self, committed: Sequence[Handle], identity: SinkIdentity, before_generation: int
@@ -201,6 +227,24 @@ class FileSink(Sink, ABC):
     def _target(self) -> TargetFolder:
         fs, _ = resolve(self._url, self._options)
         return LocalFolder() if is_local(fs) else RemoteFolder(fs)
+
+
+class _FileCommitter(OwnCommitter):
+    """Commits what a restored checkpoint holds, and leaves alone what readers have taken away since.
+
+    A landing folder is there to be emptied. Files of output that is known to be committed may be gone; of
+    any other output a missing file is a loss.
+    """
+
+    def __init__(self, sink: FileSink, context: CommitterContext) -> None:
+        super().__init__(sink, context)
+        self._files = sink
+        self._known = context.committed
+
+    def commit_restored(self, committables: Sequence[Committable]) -> None:
+        known = [one.handle for one in committables if one.checkpoint_id <= self._known]
+        waiting = [one.handle for one in committables if one.checkpoint_id > self._known]
+        self._files.commit_restored([*self._files.without_taken(known), *waiting])
 
 
 def _checked_interval(sink: FileSink, roll_interval: Duration | None) -> float | None:

@@ -15,8 +15,14 @@ from fsspec.compression import compr
 from fsspec.implementations.local import LocalFileSystem
 from fsspec.utils import infer_compression
 
-from minirt.errors import ConfigurationError, SourceDataError, StorageError
-from minirt.filesystems import explain, failures, is_of_one_process, open_filesystem
+from minirt.errors import (
+    ConfigurationError,
+    SourceChangedError,
+    SourceDataError,
+    StorageError,
+)
+from minirt.filesystems import explain, failures, has_folders, is_of_one_process, open_filesystem
+from minirt.io.remembered import Identity
 
 FilePath = str | os.PathLike[str]
 FilePaths = FilePath | Sequence[FilePath]
@@ -78,6 +84,40 @@ class InputFiles:
     def filesystem(self) -> Any:
         """The fsspec file system of all the files."""
         return resolve(self._url, self._options)[0]
+
+    def identity(self) -> Identity:
+        """Tell the path from all others; relative ones are made absolute."""
+        fs = self.filesystem
+        start = "" if is_local(fs) else f"{_protocol(fs)}://"
+        return Identity("path", ", ".join(f"{start}{path}" for path in self._paths))
+
+    def rebased(self, path: str, kept: Identity) -> str:
+        """Give the file here that lies where `path` lay below the path that `kept` names.
+
+        Raises SourceChangedError for a file that has no such place.
+        """
+        old = kept.name.rpartition("://")[2]
+        if len(self._paths) == 1:
+            [new] = self._paths
+            if path == old:
+                return new
+            old, new = _literal_folder(old), _literal_folder(new)
+            if path.startswith(f"{old}/"):
+                return new + path[len(old) :]
+        raise SourceChangedError(f"nobody can tell which file of {self} was {path} in {kept}")
+
+    def folder_is_there(self) -> bool:
+        """Return True if the only path given is a folder that exists now. Raises StorageError."""
+        fs = self.filesystem
+        try:
+            # In a bucket there are no folders: without objects, nothing tells whether it is there.
+            return not has_folders(fs) or bool(fs.isdir(self._paths[0]))
+        except failures(TypeError, ValueError) as error:
+            raise StorageError(f"cannot look at {self} ({explain(error)})") from error
+
+    def folder(self) -> str:
+        """Give the path within the file system of the folder that is read, or of that of a glob."""
+        return _literal_folder(self._paths[0])
 
     def list(self, *, may_be_empty: bool = False) -> list[InputFile]:
         """All files, each once, in the order of the paths given and by name within each.
@@ -240,6 +280,18 @@ def _check_storable(path: str) -> None:
 
 def _open_stored(fs: Any, path: str) -> Any:
     return open(path, "rb") if is_local(fs) else fs.open(path, "rb")
+
+
+def _protocol(fs: Any) -> str:
+    protocol = fs.protocol
+    return str(protocol if isinstance(protocol, str) else protocol[0])
+
+
+def _literal_folder(path: str) -> str:
+    """The path, or the folder that a glob begins in."""
+    if not glob.has_magic(path):
+        return path
+    return path[: _first_magic(path)].rpartition("/")[0]
 
 
 def _first_magic(pattern: str) -> int:

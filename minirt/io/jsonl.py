@@ -10,7 +10,7 @@ from typing import Any, BinaryIO, Unpack, get_args
 import pyarrow as pa
 
 from minirt.errors import ConfigurationError
-from minirt.io.base import Offset, Source, Split, SplitReader
+from minirt.io.base import Offset, Split, SplitReader
 from minirt.io.encoder import Encoder
 from minirt.io.file_sink import FileOptions, FileSink
 from minirt.io.files import FilePath, FilePaths, InputFiles
@@ -25,7 +25,8 @@ from minirt.io.lines import (
     line_splits,
     whole_file,
 )
-from minirt.io.watching import Watch
+from minirt.io.remembered import Accept, checked_accept
+from minirt.io.watching import FileSource, Watch
 from minirt.units import Duration, Size, size_bytes
 
 _SUFFIXES = (".jsonl", ".ndjson", ".json")
@@ -35,7 +36,7 @@ _BLANK = " \t\r\n"
 _scan = json.JSONDecoder().scan_once  # type: ignore[attr-defined]
 
 
-class JsonlSource(Source[Any]):
+class JsonlSource(FileSource[Any]):
     """Reads files of JSON Lines; records are what `json.loads` makes of each line.
 
     `path` is a file, a folder, a glob or a list of them, on any file system of fsspec, which gets
@@ -52,6 +53,9 @@ class JsonlSource(Source[Any]):
     folder `path`, and reads each once, compressed ones too. A file must come whole: write it under a name
     that begins with a dot, and rename it.
 
+    A checkpoint remembers the path. A job that is restored with another one is refused with a
+    SourceChangedError; accept="other" says that the same files lie there now.
+
     Raises ConfigurationError for options that cannot work and, when validated, for missing files.
     """
 
@@ -64,7 +68,9 @@ class JsonlSource(Source[Any]):
         split_bytes: Size = "32MiB",
         watch: Duration | None = None,
         storage_options: Mapping[str, Any] | None = None,
+        accept: Accept | Sequence[Accept] = (),
     ) -> None:
+        self.accept = checked_accept(accept)
         self._files = InputFiles(path, _SUFFIXES, storage_options, compressed=True)
         self.in_one_process = self._files.in_one_process
         self._schema = None if schema is None else checked_schema(schema)

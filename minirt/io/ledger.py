@@ -13,6 +13,10 @@ no more of the other system than transactions.
 The entry also says which generation of the job commits. A generation enters itself before it commits
 anything, and who finds a higher one than its own is over: it was replaced.
 
+A ledger never knows less than it did. So each transaction compares the entry with the newest checkpoint
+that is known to be committed, by this program or by the checkpoint that was restored. An older entry means
+that the system went back together with its ledger: the output in between is gone, and the job is refused.
+
 A connector says how to encode a piece (`LedgerSink.encoding`) and gives a `LedgerConnection`.
 """
 
@@ -23,7 +27,7 @@ import logging
 import re
 import uuid
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import BinaryIO, Generic, Protocol, TypeVar
@@ -33,6 +37,7 @@ from minirt.errors import (
     ConfigurationError,
     CorruptCheckpointError,
     JobFailedError,
+    SinkDataError,
     StorageError,
     SupersededError,
 )
@@ -48,6 +53,7 @@ from minirt.io.base import (
     Staging,
 )
 from minirt.io.encoder import Encoder
+from minirt.io.remembered import Identity, behind, same
 from minirt.wording import given
 
 logger = logging.getLogger("minirt.sinks")
@@ -115,6 +121,16 @@ class LedgerSink(Sink, ABC):
 
     piece_bytes: int = PIECE_BYTES
 
+    accept: Collection[str] = ()
+    """Which changes of the other side it accepts: "other", "behind", see `minirt.io.remembered`."""
+
+    def target(self) -> Identity | None:
+        """Tell the table or topic that this sink writes to from all others.
+
+        Staged output remembers it, and is not written to another one. None, the default, compares nothing.
+        """
+        return None
+
     @abstractmethod
     def encoding(self, operator: str) -> Callable[[BinaryIO], Encoder]:
         """How one writer turns records into pieces: a function that gives the encoder of a stream."""
@@ -141,22 +157,27 @@ class LedgerSink(Sink, ABC):
             )
 
     def open_writer(self, context: SinkContext) -> SinkWriter:
-        staging = _staging_of(context)
-        return _LedgerWriter(staging, context, self.encoding(context.operator), self.piece_bytes)
+        staging, target = _staging_of(context), self.target()
+        encoding = self.encoding(context.operator)
+        return _LedgerWriter(staging, context, encoding, self.piece_bytes, target)
 
     def open_committer(self, context: CommitterContext) -> SinkCommitter:
-        return LedgerCommitter(self.connect, context)
+        return LedgerCommitter(self.connect, context, self.accept, self.target)
 
 
 @dataclass(frozen=True, slots=True)
 class StagedPiece:
-    """A handle: output that waits in one object of a staging."""
+    """A handle: output that waits in one object of a staging.
+
+    `target` is where it is to go; None for output of older versions, which did not say.
+    """
 
     checkpoint_id: int
     root: str
     owner: str
     name: str
     generation: int
+    target: Identity | None = None
 
     @property
     def path(self) -> str:
@@ -175,7 +196,9 @@ class StagedPiece:
             raise CorruptCheckpointError(
                 f"a handle was not made by a ledger sink ({error}): {handle!a:.500}"
             ) from error
-        return cls(committable.checkpoint_id, root, owner, name, int(match["generation"]))
+        target = Identity.from_plain(handle.get("target"))
+        generation = int(match["generation"])
+        return cls(committable.checkpoint_id, root, owner, name, generation, target)
 
 
 class LedgerOutput(Protocol):
@@ -199,11 +222,19 @@ class FencedCommitter(SinkCommitter, Generic[Output]):
     output is published.
     """
 
-    def __init__(self, connect: Callable[[], LedgerConnection], context: CommitterContext) -> None:
+    def __init__(
+        self,
+        connect: Callable[[], LedgerConnection],
+        context: CommitterContext,
+        accept: Collection[str] = (),
+    ) -> None:
         self._connect = connect
         self._operator = context.operator
         self._owner = context.identity.name
         self._generation = context.generation
+        self._accept = accept
+        self._committed = context.committed
+        """The newest checkpoint that the ledger is known to have known as committed."""
         self._connection: LedgerConnection | None = None
         self._begin()
 
@@ -220,13 +251,20 @@ class FencedCommitter(SinkCommitter, Generic[Output]):
     def commit(self, committables: Sequence[Committable]) -> None:
         outputs = [self._parse(one) for one in committables]
         with self._transaction() as transaction:
-            own = self._checked(transaction.entry(self._owner))
+            found = transaction.entry(self._owner)
+            own = self._checked(found)
+            if own != found:
+                transaction.record(self._owner, own)
+            committed = own.checkpoint_id
             owners = {output.owner for output in outputs}
             for owner in sorted(owners, key=lambda one: (one != self._owner, one)):
                 theirs = [output for output in outputs if output.owner == owner]
                 # A job that goes on from another's checkpoint commits in its place, and fences nobody.
                 known = own if owner == self._owner else transaction.entry(owner)
                 self._write(transaction, known or LedgerEntry(), theirs)
+                if owner == self._owner:
+                    committed = max(committed, *(output.checkpoint_id for output in theirs))
+        self._committed = max(self._committed, committed)
 
     def close(self) -> None:
         connection, self._connection = self._connection, None
@@ -239,20 +277,40 @@ class FencedCommitter(SinkCommitter, Generic[Output]):
             known = transaction.entry(self._owner) or LedgerEntry()
             if known.generation > self._generation:
                 raise SupersededError
-            entry = LedgerEntry(known.checkpoint_id, self._generation, known.written_by)
+            kept = self._brought_forward(known) if self._is_behind(known) else known
+            entry = LedgerEntry(kept.checkpoint_id, self._generation, kept.written_by)
             if entry != known:
                 transaction.record(self._owner, entry)
+        self._committed = max(self._committed, entry.checkpoint_id)
 
     def _checked(self, entry: LedgerEntry | None) -> LedgerEntry:
-        if entry is None or entry.generation < self._generation:
-            raise JobFailedError(
-                f"{self._operator}: the ledger has lost what it knew of {self._owner} while the job runs: "
-                "nobody can tell what is committed already. Restore the ledger, or start the job anew, "
-                "into an empty target"
-            )
-        if entry.generation > self._generation:
+        """The entry, if it knows at least what it knew before: else the system went back."""
+        known = entry or LedgerEntry()
+        if known.generation > self._generation:
             raise SupersededError
-        return entry
+        if not self._is_behind(known) and known.generation == self._generation:
+            return known
+        return self._brought_forward(known)
+
+    def _is_behind(self, known: LedgerEntry) -> bool:
+        return known.checkpoint_id < self._committed
+
+    def _brought_forward(self, known: LedgerEntry) -> LedgerEntry:
+        """The entry with what it has lost, if that is accepted. Raises SinkDataError otherwise."""
+        if self._committed:
+            kept = f"checkpoint {self._committed}, whose output was committed"
+        else:
+            kept = f"its entry of generation {self._generation}"
+        if known == LedgerEntry():
+            found = f"the ledger knows nothing of {self._owner}"
+        else:
+            newest, began = known.checkpoint_id, known.generation
+            found = f"the ledger knows checkpoint {newest} as the newest, of generation {began}"
+        found += ": rows and ledger have gone back together, or the sink writes to another system"
+        way_on = "the output in between stays missing, and the next checkpoint is committed"
+        behind(self._operator, kept, found, way_on, self._accept, SinkDataError)
+        written_by = max(known.written_by, self._generation - 1)
+        return LedgerEntry(self._committed, self._generation, written_by)
 
     def _write(
         self, transaction: LedgerTransaction, known: LedgerEntry, outputs: Sequence[Output]
@@ -267,9 +325,13 @@ class FencedCommitter(SinkCommitter, Generic[Output]):
         new = [output for output in outputs if output.checkpoint_id > known.checkpoint_id]
         if not new:
             return
+        self._check_targets(new)
         newest = max(output.checkpoint_id for output in new)
         written_by = max(known.written_by, *(output.generation for output in new))
         self._publish(transaction, new, LedgerEntry(newest, known.generation, written_by))
+
+    def _check_targets(self, outputs: Sequence[Output]) -> None:
+        """Raise SinkDataError for output that was written for another table or topic."""
 
     @contextmanager
     def _transaction(self) -> Iterator[LedgerTransaction]:
@@ -287,9 +349,16 @@ class FencedCommitter(SinkCommitter, Generic[Output]):
 class LedgerCommitter(FencedCommitter[StagedPiece]):
     """Commits staged pieces: what is written and the entry of the ledger show together."""
 
-    def __init__(self, connect: Callable[[], LedgerConnection], context: CommitterContext) -> None:
+    def __init__(
+        self,
+        connect: Callable[[], LedgerConnection],
+        context: CommitterContext,
+        accept: Collection[str] = (),
+        target: Callable[[], Identity | None] = lambda: None,
+    ) -> None:
         self._staging = _staging_of(context)
-        super().__init__(connect, context)
+        self._target = target
+        super().__init__(connect, context, accept)
 
     def commit(self, committables: Sequence[Committable]) -> None:
         super().commit(committables)
@@ -310,8 +379,38 @@ class LedgerCommitter(FencedCommitter[StagedPiece]):
         self, transaction: LedgerTransaction, outputs: Sequence[StagedPiece], entry: LedgerEntry
     ) -> None:
         for piece in outputs:
-            transaction.write(self._staging_at(piece.root).read(piece.path))
+            content = self._content(piece, transaction)
+            if content is not None:
+                transaction.write(content)
         transaction.record(outputs[0].owner, entry)
+
+    def _content(self, piece: StagedPiece, transaction: LedgerTransaction) -> bytes | None:
+        """What was staged; None if it is gone, and that is accepted. Raises SinkDataError otherwise.
+
+        Pieces are removed once they are committed: one that is gone was in a ledger that has gone back.
+        """
+        staging = self._staging_at(piece.root)
+        try:
+            return staging.read(piece.path)
+        except StorageError:
+            if piece.path in staging.list(piece.owner):
+                raise
+        known = transaction.entry(piece.owner) or LedgerEntry()
+        behind(
+            self._operator,
+            f"checkpoint {piece.checkpoint_id}, whose output is not staged any more, as after its commit",
+            f"the ledger knows checkpoint {known.checkpoint_id} as the newest of {piece.owner}",
+            "that output stays missing, and the next checkpoint is committed",
+            self._accept,
+            SinkDataError,
+        )
+        return None
+
+    def _check_targets(self, outputs: Sequence[StagedPiece]) -> None:
+        kept = {str(piece.target): piece.target for piece in outputs if piece.target is not None}
+        if kept and (found := self._target()) is not None:
+            for target in kept.values():
+                same(self._operator, target, found, self._accept, SinkDataError)
 
     def _staging_at(self, root: str) -> Staging:
         if root == self._staging.root:
@@ -349,6 +448,7 @@ class _LedgerWriter(SinkWriter):
     context: SinkContext
     encoding: Callable[[BinaryIO], Encoder]
     piece_bytes: int
+    target: Identity | None = None
     _open: _OpenPiece | None = None
     _stored: list[Handle] = field(default_factory=list)
     _named: int = 0
@@ -386,7 +486,8 @@ class _LedgerWriter(SinkWriter):
 
     def _handle(self, piece: _OpenPiece) -> Handle:
         owner, root = self.context.identity.name, self.staging.root
-        return {"root": root, "owner": owner, "piece": piece.name, "rows": piece.rows}
+        handle = {"root": root, "owner": owner, "piece": piece.name, "rows": piece.rows}
+        return handle if self.target is None else {**handle, "target": self.target.to_plain()}
 
     def _store(self, piece: _OpenPiece) -> None:
         piece.encoder.finish()

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 from minirt.data.batch import Batch, Columns
 from minirt.errors import ConfigurationError, SourceDataError
 from minirt.filesystems import explain, failures
-from minirt.io.base import Offset, Source, Split, SplitReader
+from minirt.io.base import Offset, Split, SplitReader
 from minirt.io.encoder import Encoder
 from minirt.io.file_sink import FileOptions, FileSink
 from minirt.io.files import (
@@ -23,8 +23,9 @@ from minirt.io.files import (
     refuse_unknown,
     split_target,
 )
+from minirt.io.remembered import Accept, checked_accept
 from minirt.io.schemas import ColumnEncoder, SchemaMismatch, conform, given_schema
-from minirt.io.watching import Watch
+from minirt.io.watching import FileSource, Watch
 from minirt.units import Duration
 
 BATCH_ROWS = 32768
@@ -32,7 +33,7 @@ _SPLIT_BYTES = 64 << 20
 _ROW_GROUP_BYTES = 8 << 20
 
 
-class ParquetSource(Source[dict[str, Any]]):
+class ParquetSource(FileSource[dict[str, Any]]):
     """Reads Parquet files as record batches; `columns` limits and orders what is read.
 
     `path` is a file, a folder, a glob or a list of them, on any file system of fsspec, which gets
@@ -43,6 +44,9 @@ class ParquetSource(Source[dict[str, Any]]):
     With `watch`, a duration, the source never ends: it looks that often for files that were added to the
     folder `path`, and reads each once. It needs a `schema`, as there may be no file yet. A file must come
     whole: write it under a name that begins with a dot, and rename it.
+
+    A checkpoint remembers the path. A job that is restored with another one is refused with a
+    SourceChangedError; accept="other" says that the same files lie there now.
 
     Raises ConfigurationError for missing files and unknown columns, SourceDataError for files that
     cannot be read or do not fit.
@@ -56,7 +60,9 @@ class ParquetSource(Source[dict[str, Any]]):
         schema: pa.Schema | None = None,
         watch: Duration | None = None,
         storage_options: Mapping[str, Any] | None = None,
+        accept: Accept | Sequence[Accept] = (),
     ) -> None:
+        self.accept = checked_accept(accept)
         self._columns = checked_columns(columns)
         self._files = InputFiles(path, (".parquet",), storage_options)
         self.in_one_process = self._files.in_one_process

@@ -15,7 +15,7 @@ load        how busy and how backpressured each operator was over time, for its 
 description   what stays the same while a job runs: its graph and its options
 causes      why something ended, in a text of bounded size
 logs        log messages with job, operator, subtask, checkpoint and generation as fields
-host_logs   log messages of workers on other hosts, for the logging of the program
+host_logs   log messages of workers, for the logging of the program
 program_logging   how the program has set up logging, for its workers to log in the same way
 log_lines   the newest log messages of a job's workers, bounded
 """

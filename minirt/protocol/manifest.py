@@ -176,6 +176,14 @@ class SinkHandles:
 
 
 @dataclass(frozen=True, slots=True)
+class CommittedOutput:
+    """The newest checkpoint of which output of a sink was known to be committed when this was written."""
+
+    uid: str
+    checkpoint_id: int
+
+
+@dataclass(frozen=True, slots=True)
 class Drain:
     """With this checkpoint the job ends: its input and event time have ended in it.
 
@@ -205,6 +213,9 @@ class Manifest:
     in_flight: tuple[InFlightRef, ...] = ()
     watermarks: tuple[SubtaskWatermarks, ...] = ()
     drain: Drain | None = None
+    identity: str = ""
+    """Which job's it is: that of one storage in one place. Empty in checkpoints of older versions."""
+    committed: tuple[CommittedOutput, ...] = ()
 
     @property
     def key(self) -> ManifestKey:

@@ -14,11 +14,18 @@ from minirt.errors import (
     BadRecordError,
     ConfigurationError,
     SinkDataError,
+    SourceChangedError,
     UnsupportedValueError,
 )
 from minirt.units import Duration, positive, seconds
 
-RESTARTS_NEVER = (BadRecordError, ConfigurationError, SinkDataError, UnsupportedValueError)
+RESTARTS_NEVER = (
+    BadRecordError,
+    ConfigurationError,
+    SinkDataError,
+    SourceChangedError,
+    UnsupportedValueError,
+)
 """Errors of a worker that the next start would meet again."""
 
 Scope = Literal["job", "subtask", "replay"]

@@ -38,6 +38,9 @@ from minirt.storage.snapshots import read_referenced, read_sections
 from minirt.storage.store import ObjectStore
 from minirt.storage.traces import encode_trace
 
+COMMITTED = "committed"
+"""Says in an entry of the history that all output of the checkpoint was committed."""
+
 _CLAIM_ATTEMPTS = 1000
 _RECORDS_DELETED_MAX = 1000
 """How many records of old generations a start deletes, one after the other."""
@@ -339,6 +342,22 @@ class CheckpointStorage(PartWriter):
     def append_history(self, entry: dict[str, Any]) -> None:
         """Remember how a checkpoint ended; `entry` holds only values that msgpack carries."""
         self._history.append(entry)
+
+    def output_is_committed(self, key: ManifestKey) -> bool:
+        """Return True if it is on record that all output of the checkpoint was committed.
+
+        False if that is not known: the job may have ended between the commit and its record.
+        """
+        for run in reversed(self.history_runs()):
+            for entry in reversed(self.history_of(run)):
+                if (entry.get("checkpoint_id"), entry.get("generation")) == (
+                    key.checkpoint_id,
+                    key.generation,
+                ):
+                    return entry.get(COMMITTED) is True
+            if run[1] < key.generation:  # Runs of earlier generations know nothing of this one.
+                break
+        return False
 
     def history(self) -> list[dict[str, Any]]:
         """The entries that `append_history` was given, newest last, over all generations."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import time
 from collections.abc import Callable
@@ -15,6 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import minirt as rt
+from minirt.io.remembered import planned, resumed
 from minirt_connectors.spark import SparkSource
 from minirt_connectors.spark.landing import Landing
 
@@ -137,3 +139,24 @@ def test_another_layout_under_the_same_name_is_refused(spark: SparkSession, tmp_
     reading = spark.readStream.schema("id long").parquet(str(tmp_path / "in"))
     with pytest.raises(rt.ConfigurationError, match="begun with another layout"):
         SparkSource(reading, name="ids", splits=3, cache_dir=str(tmp_path / "cache"))
+
+
+def test_a_job_goes_on_with_the_query_that_it_has_read(spark: SparkSession, tmp_path: Path) -> None:
+    """Another one under the same name, or one of another name, numbers its batches anew."""
+
+    def source(name: str, **options: Any) -> SparkSource:
+        rates = spark.readStream.format("rate").option("rowsPerSecond", 5).load()
+        made = SparkSource(rates, name=name, cache_dir=str(tmp_path / "cache"), splits=1, **options)
+        made.stop()
+        return made
+
+    first = source("first")
+    [split] = planned(first, 1)
+    stored = (split, [3, None])
+    again = source("first")
+    assert resumed("s", again, *stored, again.identity())[1] == [3, None]
+    for name in ("second", "first"):
+        shutil.rmtree(tmp_path / "cache" / "first", ignore_errors=True)
+        other = source(name)
+        with pytest.raises(rt.SourceChangedError, match=r"Spark query first .*query id"):
+            resumed("s", other, *stored, other.identity())

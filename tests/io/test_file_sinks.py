@@ -17,6 +17,7 @@ import pytest
 from minirt.data.batch import Rows
 from minirt.errors import ConfigurationError, MinirtError, StorageError
 from minirt.io import FileSink, JsonlSink, ParquetSink, Sink, target_folder
+from minirt.io.base import Committable, CommitterContext
 from minirt.testing.contracts import JOB, SinkContract, row
 
 
@@ -75,6 +76,35 @@ class FileSinkContract(SinkContract):
         after = {name: self.content(name) for name in self.files()}
         assert len(after) == 2
         assert after | before == after
+
+    def remove(self, name: str) -> None:
+        fs, _ = fsspec.core.url_to_fs(self.target, **self.storage_options)
+        fs.rm_file(name)
+
+    def test_a_reader_may_take_files_away_once_they_are_known_to_be_committed(self) -> None:
+        sink = self.new_sink()
+        handles = [*self.prepared(self.writer(sink), 4, row(1), row(2))]
+        sink.commit(handles)
+        for name in self.files():
+            self.remove(name)
+        held = [Committable(4, handle) for handle in handles]
+        known = sink.open_committer(CommitterContext(JOB, "sink", 2, committed=4))
+        known.commit_restored(held)
+        assert self.files() == []
+        unknown = sink.open_committer(CommitterContext(JOB, "sink", 2, committed=3))
+        with pytest.raises(StorageError, match="output of a completed checkpoint is lost"):
+            unknown.commit_restored(held)
+
+    def test_what_a_crash_left_pending_is_published_beside_what_was_taken(self) -> None:
+        sink = self.new_sink()
+        taken = self.prepared(self.writer(sink), 4, row(1))
+        left = self.prepared(self.writer(sink, subtask=1), 4, row(2))
+        sink.commit(taken)
+        for name in self.files():
+            self.remove(name)
+        known = sink.open_committer(CommitterContext(JOB, "sink", 2, committed=4))
+        known.commit_restored([Committable(4, handle) for handle in (*taken, *left)])
+        assert self.visible(sink) == [row(2)]
 
     def add_strangers(self) -> list[str]:
         fs, _ = fsspec.core.url_to_fs(self.target, **self.storage_options)

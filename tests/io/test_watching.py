@@ -16,7 +16,7 @@ import pytest
 
 import minirt as rt
 from minirt.errors import ConfigurationError, SourceDataError
-from minirt.io import CsvSource, JsonlSource, Offset, ParquetSource, Source, SplitReader
+from minirt.io import CsvSource, JsonlSource, Offset, ParquetSource, Source, SplitReader, watching
 
 SCHEMA = pa.schema([("id", pa.int64())])
 SOURCES: dict[str, Callable[..., Source]] = {
@@ -125,7 +125,10 @@ def test_reading_on_from_any_offset_gives_the_same_whatever_has_come(
             assert rest[0] == ord(Path(chosen).stem)
 
 
-def test_what_is_remembered_is_as_small_as_the_folder(tmp_path: Path) -> None:
+def test_what_is_remembered_is_as_small_as_the_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watching, "_FORGET_AFTER_S", 0.0)
     [reader] = readers(JsonlSource(tmp_path, watch=0))
     for number in range(10):
         put(tmp_path, f"{number}.jsonl", number)
@@ -135,6 +138,43 @@ def test_what_is_remembered_is_as_small_as_the_folder(tmp_path: Path) -> None:
         (tmp_path / f"{number}.jsonl").unlink()
     assert ids(reader) == []
     assert len(reader.offset[0]) == 8
+
+
+@pytest.mark.parametrize("part", ["the folder", "all files", "one file"])
+def test_what_is_away_for_a_moment_is_not_read_again(tmp_path: Path, part: str) -> None:
+    """As a mount, or a folder that is filled anew file by file."""
+    folder, away = tmp_path / "in", tmp_path / "away"
+    folder.mkdir()
+    away.mkdir()
+    [reader] = readers(JsonlSource(folder, watch=0))
+    for number in range(3):
+        put(folder, f"{number}.jsonl", number)
+    assert ids(reader) == [0, 1, 2]
+    moved = [folder] if part == "the folder" else sorted(folder.iterdir())
+    if part == "one file":
+        del moved[1:]
+    for path in moved:
+        path.rename(away / path.name)
+    assert ids(reader) == []
+    for path in moved:
+        (away / path.name).rename(path)
+    put(folder, "3.jsonl", 3)
+    assert ids(reader) == [3]
+
+
+def test_a_file_that_has_grown_since_it_was_read_is_told_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    [reader] = readers(JsonlSource(tmp_path, watch=0))
+    put(tmp_path, "users.jsonl", 1)
+    put(tmp_path, "others.jsonl", 2)
+    assert ids(reader) == [2, 1]
+    with (tmp_path / "users.jsonl").open("a") as file:
+        file.write('{"id": 3}\n')
+    assert ids(reader) == []
+    assert ids(reader) == []
+    [told] = caplog.messages
+    assert f"{tmp_path / 'users.jsonl'} has 20 bytes now and had 10 when it was read" in told
 
 
 def test_bad_lines_are_counted_over_all_files(tmp_path: Path) -> None:

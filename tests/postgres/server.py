@@ -97,6 +97,20 @@ class Postgres:
         self.stop(how)
         self.start(**settings_of_run)
 
+    def save(self, name: str) -> None:
+        """Keep a copy of all that it stores, as a standby that is behind has it; it must be stopped."""
+        shutil.copytree(self._data, self._data.parent / name)
+
+    def go_back(self, name: str) -> None:
+        """Take a copy for what it stores; it must be stopped."""
+        shutil.rmtree(self._data)
+        shutil.copytree(self._data.parent / name, self._data)
+        if self._as:
+            for folder, _, files in os.walk(self._data):
+                for path in (folder, *(f"{folder}/{file}" for file in files)):
+                    shutil.chown(path, "nobody")
+        self._data.chmod(0o700)
+
     def keep(self, folder: Path) -> None:
         """Copy what it has said and its log of changes, which pg_waldump reads, into a folder."""
         folder.mkdir(exist_ok=True)

@@ -37,7 +37,7 @@ from minirt.protocol.stored_watermarks import LinkWatermarks, SubtaskWatermarks
 
 OLDER = Reference("chk-1", ("sum\x1ftable",))
 
-OPTIONAL = {"in_flight", "watermarks", "drain"}
+OPTIONAL = {"in_flight", "watermarks", "drain", "identity", "committed"}
 
 MANIFEST = Manifest(
     version=MANIFEST_VERSION,

@@ -7,7 +7,7 @@ and writes the checkpoint's id into the table `minirt_commits` in the same trans
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, BinaryIO
 
@@ -17,6 +17,7 @@ from minirt.errors import ConfigurationError, MinirtError, SinkDataError, Storag
 from minirt.io.arrow_pieces import ArrowEncoder, read_piece
 from minirt.io.encoder import Encoder
 from minirt.io.ledger import LedgerConnection, LedgerEntry, LedgerSink, LedgerTransaction
+from minirt.io.remembered import Accept, Identity, checked_accept
 from minirt.io.schemas import ColumnEncoder
 from minirt_connectors.database.driver import Driver, plain_name
 from minirt_connectors.dbapi import closed, committing, first, rows, run
@@ -39,7 +40,8 @@ class DatabaseSink(LedgerSink):
     names the columns and their types. `statement` replaces the `INSERT`, for example by one that updates
     what is there; it marks a value for each column as the driver does, in the order of the schema. The
     job needs checkpointing, and shows its records when a checkpoint completes. The database must have
-    transactions.
+    transactions. One whose ledger knows less than the job has committed, or another table, is refused with
+    a SinkDataError, unless `accept` names that: "behind" or "other".
     """
 
     def __init__(
@@ -50,7 +52,9 @@ class DatabaseSink(LedgerSink):
         schema: pa.Schema,
         *,
         statement: str | None = None,
+        accept: Accept | Sequence[Accept] = (),
     ) -> None:
+        self.accept = checked_accept(accept)
         self._driver = Driver(driver, connect)
         self._table = plain_name("table", table)
         if not isinstance(schema, pa.Schema) or not len(schema):
@@ -91,6 +95,9 @@ class DatabaseSink(LedgerSink):
         finally:
             closed(connection)
         return f"the table {self._table}" if holds else None
+
+    def target(self) -> Identity:
+        return Identity("table", self._table)
 
     def connect(self) -> LedgerConnection:
         names = self._schema.names

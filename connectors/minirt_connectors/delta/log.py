@@ -11,9 +11,16 @@ from urllib.parse import unquote
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from minirt.errors import SourceDataError
+from minirt.errors import SourceChangedError, SourceDataError
 from minirt.io.schemas import SchemaMismatch, conform
-from minirt_connectors.delta.table import READER_FEATURES, Location, Shape, check_readable
+from minirt_connectors.delta.table import (
+    READER_FEATURES,
+    Location,
+    LogMarks,
+    Shape,
+    check_readable,
+    entry_name,
+)
 from minirt_connectors.versions import OnChange, Version, VersionLog
 
 Action = Mapping[str, Any]
@@ -34,13 +41,20 @@ class AddedFile:
 
 
 class DeltaLog(VersionLog):
-    """`on_change` says what to do with versions that take rows away: fail, or pass over them as a whole."""
+    """`on_change` says what to do with versions that take rows away: fail, or pass over them as a whole.
 
-    def __init__(self, location: Location, shape: Shape, on_change: OnChange) -> None:
+    `table_id` is what each version must say that names one.
+    """
+
+    def __init__(
+        self, location: Location, shape: Shape, on_change: OnChange, table_id: str | None
+    ) -> None:
         self._location = location
         self._shape = shape
         self._on_change = on_change
+        self._table_id = table_id
         self._storage = location.files()
+        self._marks = LogMarks(location)
 
     def whole(self, number: int) -> Version:
         table = self._location.load(number)
@@ -64,15 +78,23 @@ class DeltaLog(VersionLog):
                 )
             if protocol := action.get("protocol"):
                 self._check_protocol(number, protocol)
+            if metadata := action.get("metaData"):
+                self._check_table(number, metadata)
         return self._version(number, actions)
 
+    def mark(self, number: int) -> str | None:
+        return self._marks.of(number)
+
+    def newest(self) -> int:
+        return int(self._location.load().version())
+
     def following(self, number: int) -> int | None:
-        if self._exists(_name(number + 1)):
+        if self._exists(entry_name(number + 1)):
             return number + 1
         # A log is cleaned up to one of its checkpoints, so nothing else can hide a version.
         if (text := self._content("_delta_log/_last_checkpoint")) is not None:
             newest = int(json.loads(text)["version"])
-            if newest > number and not self._exists(_name(number + 1)):
+            if newest > number and not self._exists(entry_name(number + 1)):
                 raise self._gone(number + 1)
         return None
 
@@ -86,7 +108,11 @@ class DeltaLog(VersionLog):
                     f"{self._location.uri}: {file.path} is gone: VACUUM has removed what this job had yet "
                     "to read. Keep files for longer than the job may rest"
                 ) from None
-            there = [name for name in names if name in stored.schema_arrow.names]
+            there = [
+                name
+                for name in names
+                if name in stored.schema_arrow.names and name not in file.partition_values
+            ]
             batches = stored.iter_batches(_BATCH_ROWS, columns=there, use_threads=False)
         while True:
             with self._location.errors(f"cannot read {file.path}"):
@@ -97,7 +123,7 @@ class DeltaLog(VersionLog):
 
     def _actions(self, number: int) -> list[Action] | None:
         """What a version does, None if its entry is not there."""
-        text = self._content(_name(number))
+        text = self._content(entry_name(number))
         if text is None:
             return None
         try:
@@ -123,15 +149,18 @@ class DeltaLog(VersionLog):
 
     def _stored_names(self, file: AddedFile) -> list[str]:
         """The columns to read of a file, as far as it has them."""
-        names: list[str] = self._shape.stored.names
+        names: list[str] = self._shape.schema.names
         return names
 
     def _complete(self, file: AddedFile, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The batch with all columns: those of the log, and null where the file is older than a column."""
+        """The batch with all columns: those of the log, and null where the file is older than a column.
+
+        Each file says by which columns it is partitioned: a table can be written anew by other ones.
+        """
         columns = []
         for field in self._shape.schema:
-            if field.name in self._shape.partition_by:
-                value = pa.array([file.partition_values.get(field.name)])
+            if field.name in file.partition_values:
+                value = pa.array([file.partition_values[field.name]])
                 columns.append(pa.repeat(value.cast(field.type)[0], batch.num_rows))
             elif field.name in batch.schema.names:
                 columns.append(batch.column(field.name))
@@ -150,6 +179,22 @@ class DeltaLog(VersionLog):
                 f"{self._location.uri}: {plain} is outside of the table, as in a shallow clone"
             )
         return AddedFile(plain, values)
+
+    def _check_table(self, number: int, metadata: Mapping[str, Any]) -> None:
+        """Raise SourceDataError if a version is of another table, or no longer has what is read."""
+        uri, id = self._location.uri, metadata.get("id")
+        if self._table_id is not None and id is not None and id != self._table_id:
+            raise SourceChangedError(
+                f"{uri}: version {number} is of the table with the id {id}, and those before it were of "
+                f"the table {self._table_id}: the table was dropped and made anew"
+            )
+        fields = json.loads(metadata["schemaString"])["fields"]
+        gone = set(self._shape.schema.names) - {field["name"] for field in fields}
+        if gone:
+            raise SourceDataError(
+                f"{uri}: from version {number} on the table has no column {', '.join(sorted(gone))}, which "
+                "the source reads. Give columns=[...] without it, in a job that starts anew"
+            )
 
     def _check_protocol(self, number: int, protocol: Mapping[str, Any]) -> None:
         unknown = set(protocol.get("readerFeatures") or ()) - READER_FEATURES
@@ -178,7 +223,3 @@ class DeltaLog(VersionLog):
             f"{self._location.uri}: version {number} is not in the log any more, so nobody can read what "
             "it added. Keep the log (delta.logRetentionDuration) for longer than the job may rest"
         )
-
-
-def _name(number: int) -> str:
-    return f"_delta_log/{number:020d}.json"

@@ -19,10 +19,12 @@ from minirt.io.arrow_pieces import ArrowEncoder, read_piece
 from minirt.io.encoder import Encoder
 from minirt.io.ledger import LedgerConnection, LedgerEntry, LedgerSink, LedgerTransaction
 from minirt.io.partitions import checked_columns
+from minirt.io.remembered import Accept, Identity, checked_accept
 from minirt.io.schemas import ColumnEncoder
 from minirt.units import Size, size_bytes
 from minirt_connectors.delta.table import (
     Location,
+    LogMarks,
     Shape,
     check_same,
     check_writable,
@@ -43,7 +45,9 @@ class DeltaSink(LedgerSink):
     `mode="append"` adds files. `mode="merge"` replaces the row of the same `key`, or inserts it; of several
     records of a key in one commit the last one counts. `schema` and `partition_by` create the table if
     it is not there. Files are ended at about `file_size`. `storage_options` are those of `deltalake`. The
-    job needs checkpointing, and shows its records when a checkpoint completes.
+    job needs checkpointing, and shows its records when a checkpoint completes. A table whose ledger knows
+    less than the job has committed, or another one, is refused with a SinkDataError, unless `accept` names
+    that: "behind" or "other".
     """
 
     def __init__(
@@ -57,7 +61,9 @@ class DeltaSink(LedgerSink):
         file_size: Size = "128MiB",
         compression: str = "snappy",
         storage_options: Mapping[str, str] | None = None,
+        accept: Accept | Sequence[Accept] = (),
     ) -> None:
+        self.accept = checked_accept(accept)
         self._location = Location(uri, storage_options)
         if mode not in get_args(Mode):
             raise ConfigurationError(f"mode must be append or merge, got {mode!r}")
@@ -115,6 +121,9 @@ class DeltaSink(LedgerSink):
         holds = table is not None and bool(table.file_uris())
         return f"the Delta table {self._location.uri}" if holds else None
 
+    def target(self) -> Identity:
+        return Identity("Delta table", self._location.uri)
+
     def connect(self) -> LedgerConnection:
         return DeltaConnection(self._location, self._planned, self._key)
 
@@ -171,16 +180,26 @@ class DeltaConnection(LedgerConnection):
         if not location.exists():
             location.create(shape)
         self._table = location.load()
+        self._marks = LogMarks(location)
+        self._mark = self._marks.of(self._table.version())
 
     @contextmanager
     def transaction(self) -> Iterator[LedgerTransaction]:
-        with self._location.errors("cannot read the log"):
-            self._table.update_incremental()
+        self._read_on()
         check_writable(self._location.uri, self._table)
         check_same(self._location.uri, self._shape, shape_of(self._table))
         transaction = _Transaction(self._location, self._table, self._key)
         yield transaction
         transaction.finish()
+
+    def _read_on(self) -> None:
+        """What is held of the log is of no use where that went back, or was made anew."""
+        if self._mark is None or self._marks.of(self._table.version()) != self._mark:
+            self._table = self._location.load()
+        else:
+            with self._location.errors("cannot read the log"):
+                self._table.update_incremental()
+        self._mark = self._marks.of(self._table.version())
 
     def close(self) -> None:
         """Nothing is open."""

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from minirt.errors import ConfigurationError, MinirtError
 from minirt.io.files import refuse_unknown
+from minirt.io.remembered import Accept, Identity, same
 from minirt.units import Duration
 from minirt_connectors.delta.changes import ChangeLog, check_changes, with_changes
 from minirt_connectors.delta.log import DeltaLog
@@ -32,6 +33,9 @@ class DeltaSource(VersionedSource):
 
     `columns` limits and orders what is read. The files of a version are dealt to `splits` parts, by
     default one for each subtask. `storage_options` are those of `deltalake`.
+
+    A checkpoint remembers the table and the version. A job that is restored with another table, or a log
+    that went back, is refused with a SourceChangedError, unless `accept` names that: "other" or "behind".
     """
 
     def __init__(
@@ -47,6 +51,7 @@ class DeltaSource(VersionedSource):
         splits: int | None = None,
         poll: Duration = "1s",
         storage_options: Mapping[str, str] | None = None,
+        accept: Accept | Sequence[Accept] = (),
     ) -> None:
         super().__init__(
             existing=existing,
@@ -55,6 +60,7 @@ class DeltaSource(VersionedSource):
             on_change=on_change,
             splits=1 if changes and splits is None else splits,
             poll=poll,
+            accept=accept,
         )
         if changes and (bounded or on_change == "skip"):
             named = "bounded=True" if bounded else 'on_change="skip"'
@@ -82,9 +88,15 @@ class DeltaSource(VersionedSource):
     def first_version(self) -> tuple[int, bool]:
         return self._plan()[0], self._existing
 
-    def open_log(self) -> VersionLog:
+    def identity(self) -> Identity:
+        id = str(self._location.load().metadata().id)
+        return Identity("Delta table", self._location.uri, {"table id": id})
+
+    def open_log(self, kept: Identity | None) -> VersionLog:
+        found = self.identity()
+        same(repr(self), kept, found, self.accept)
         kind = ChangeLog if self._changes else DeltaLog
-        return kind(self._location, self._plan()[1], self._on_change)
+        return kind(self._location, self._plan()[1], self._on_change, found.ids["table id"])
 
     def _plan(self) -> tuple[int, Shape]:
         """The version to begin with, and what is read of it."""

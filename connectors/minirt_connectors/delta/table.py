@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
@@ -149,6 +150,40 @@ class Location:
             raise hopeless(f"{self.uri}: {action}: {_line(error)}") from None
         except (delta.exceptions.DeltaError, OSError, ValueError) as error:
             raise StorageError(f"{self.uri}: {action}: {_line(error)}") from None
+
+
+class LogMarks:
+    """Tells versions from others of their number, by digests of their entries in the log.
+
+    An entry names files, which are called like no others, so two entries are never the same.
+    """
+
+    def __init__(self, location: Location) -> None:
+        self._location = location
+        self._storage = location.files()
+        self._known: tuple[int, tuple[int, Any], str] | None = None
+        """A version, how its entry looked, and its mark."""
+
+    def of(self, number: int) -> str | None:
+        """The mark of a version; None if its entry is not in the log. Raises StorageError."""
+        with self._location.errors("cannot read the log"):
+            [info] = self._storage.get_file_info([entry_name(number)])
+            if not info.is_file:
+                return None
+            looks = (info.size, info.mtime)
+            if self._known is None or self._known[:2] != (number, looks):
+                try:
+                    with self._storage.open_input_file(entry_name(number)) as stream:
+                        digest = blake2b(stream.read(), digest_size=8).hexdigest()
+                except FileNotFoundError:
+                    return None
+                self._known = (number, looks, digest)
+        return self._known[2]
+
+
+def entry_name(number: int) -> str:
+    """Where the log has the entry of a version, relative to the table."""
+    return f"_delta_log/{number:020d}.json"
 
 
 def shape_of(table: Any) -> Shape:

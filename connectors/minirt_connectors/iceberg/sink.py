@@ -9,7 +9,7 @@ coordinator that has committed them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, BinaryIO
 
@@ -20,9 +20,10 @@ from minirt.data.batch import Batch
 from minirt.errors import ConfigurationError, CorruptCheckpointError, SinkDataError, StorageError
 from minirt.io.encoder import Encoder
 from minirt.io.ledger import LedgerConnection, LedgerEntry, LedgerSink, LedgerTransaction
+from minirt.io.remembered import Accept, Identity, checked_accept
 from minirt.io.schemas import ColumnEncoder
 from minirt.units import Size, size_bytes
-from minirt_connectors.iceberg.table import Location, check_writable, columns_of
+from minirt_connectors.iceberg.table import Location, check_writable, columns_of, identity_of
 
 _NO_RETRIES = {"commit.retry.num-retries": "0"}
 _PLAIN = (
@@ -47,12 +48,19 @@ class IcebergSink(LedgerSink):
     `catalog` are the properties of the catalog, as `pyiceberg.catalog.load_catalog` takes them, and `table`
     is `namespace.table` in it. The table must be there; it may be partitioned by any transform. A writer
     ends files when it holds about `file_size` of columns in memory. The job needs checkpointing, and shows
-    its records when a checkpoint completes.
+    its records when a checkpoint completes. A table whose ledger knows less than the job has committed, or
+    another one, is refused with a SinkDataError, unless `accept` names that: "behind" or "other".
     """
 
     def __init__(
-        self, catalog: Mapping[str, str], table: str, *, file_size: Size = "128MiB"
+        self,
+        catalog: Mapping[str, str],
+        table: str,
+        *,
+        file_size: Size = "128MiB",
+        accept: Accept | Sequence[Accept] = (),
     ) -> None:
+        self.accept = checked_accept(accept)
         self._location = Location(catalog, table)
         self._file_bytes = max(1, size_bytes(file_size, "file_size"))
         self._schema: pa.Schema | None = None
@@ -83,6 +91,9 @@ class IcebergSink(LedgerSink):
         holds = summary is not None and summary.additional_properties.get("total-records") != "0"
         return f"the Iceberg table {self._location.name}" if holds else None
 
+    def target(self) -> Identity:
+        return identity_of(self._location, self._location.load())
+
     def connect(self) -> LedgerConnection:
         return IcebergConnection(self._location, self._planned)
 
@@ -112,8 +123,8 @@ class _Writing:
         with self.location.errors("cannot write files"):
             rows = pa.Table.from_batches(batches)
             files = list(_dataframe_to_data_files(table.metadata, rows, table.io))
-        spec = table.metadata.default_spec_id
-        return [_described(file, spec) for file in files]
+        spec, fields = table.metadata.default_spec_id, _field_ids(table)
+        return [{**_described(file, spec), "fields": fields} for file in files]
 
 
 class _FilesEncoder(Encoder):
@@ -204,7 +215,10 @@ class _Transaction(LedgerTransaction):
 
     def write(self, piece: bytes) -> None:
         try:
-            self._files += [_data_file(one) for one in msgpack.unpackb(piece, strict_map_key=False)]
+            described = msgpack.unpackb(piece, strict_map_key=False)
+            self._files += [_data_file(one) for one in described]
+            for one in described:
+                self._check_fields(one["file_path"], one.get("fields", {}))
         except (ValueError, TypeError, KeyError, msgpack.UnpackException) as error:
             raise CorruptCheckpointError(f"a piece lists no files of a table: {error}") from error
         specs = self._table.specs()
@@ -213,6 +227,21 @@ class _Transaction(LedgerTransaction):
                 raise SinkDataError(
                     f"{self._location.name}: {file.file_path} was written for partitions that the table "
                     "does not have"
+                )
+
+    def _check_fields(self, path: str, fields: Mapping[str, int]) -> None:
+        """Raise SinkDataError where the table would not find columns, which it knows by their ids.
+
+        Pieces of versions up to 0.1.0 do not tell the ids.
+        """
+        now = _field_ids(self._table)
+        for name, id in fields.items():
+            if now.get(name) != id:
+                found = "gone" if name not in now else f"another one now, of the id {now[name]}"
+                raise SinkDataError(
+                    f"{self._location.name}: {path} was written with the column {name!r} of the id {id}, "
+                    f"which is {found}: it was dropped, and readers would find no values. Roll the table "
+                    "back to the schema before, or give this output up"
                 )
 
     def record(self, owner: str, entry: LedgerEntry) -> None:
@@ -243,6 +272,13 @@ def _partitioned(table: Any, rows: pa.Table) -> None:
 
     if not table.spec().is_unpartitioned():
         list(_determine_partitions(table.spec(), table.schema(), rows))
+
+
+def _field_ids(table: Any) -> dict[str, int]:
+    """The ids of all columns, nested ones by their full names."""
+    from pyiceberg.schema import index_by_name
+
+    return dict(index_by_name(table.schema()))
 
 
 def _described(file: Any, spec: int) -> dict[str, Any]:

@@ -9,10 +9,12 @@ from typing import Any
 import pyarrow as pa
 
 from minirt.errors import ConfigurationError, SourceDataError, StorageError
+from minirt.io.base import Offset, Split
 from minirt.io.files import refuse_unknown
+from minirt.io.remembered import Accept, Identity, same
 from minirt.io.schemas import SchemaMismatch, conform
 from minirt.units import Duration
-from minirt_connectors.iceberg.table import Location, columns_of
+from minirt_connectors.iceberg.table import Location, columns_of, identity_of
 from minirt_connectors.versions import OnChange, Version, VersionedSource, VersionLog, check_moment
 
 _NONE = -1
@@ -30,7 +32,12 @@ class IcebergSource(VersionedSource):
 
     `columns` limits and orders what is read. The files of a snapshot are dealt to `splits` parts, by
     default one for each subtask. `catalog` is as for `IcebergSink`.
+
+    A checkpoint remembers the table. A job that is restored with another one is refused with a
+    SourceChangedError; accept="other" reads that one from its beginning, as a job without a checkpoint.
     """
+
+    accept_other = "read the other table from its beginning, as a job without a checkpoint"
 
     def __init__(
         self,
@@ -44,6 +51,7 @@ class IcebergSource(VersionedSource):
         on_change: OnChange = "fail",
         splits: int | None = None,
         poll: Duration = "1s",
+        accept: Accept | Sequence[Accept] = (),
     ) -> None:
         super().__init__(
             existing=existing,
@@ -52,6 +60,7 @@ class IcebergSource(VersionedSource):
             on_change=on_change,
             splits=splits,
             poll=poll,
+            accept=accept,
         )
         check_moment("snapshot", snapshot, "an id")
         self._location = Location(catalog, table)
@@ -70,8 +79,18 @@ class IcebergSource(VersionedSource):
     def first_version(self) -> tuple[int, bool]:
         return self._plan()[0], self._existing
 
-    def open_log(self) -> VersionLog:
-        return _Snapshots(self._location, self._plan()[1], self._on_change)
+    def identity(self) -> Identity:
+        return identity_of(self._location, self._location.load())
+
+    def moved(self, split: Split, offset: Offset, kept: Identity) -> tuple[Split, Offset]:
+        """Snapshots of one table are none of another."""
+        number, whole = self.first_version()
+        return Split(split.id, {**split.info, "version": number, "whole": whole}), None
+
+    def open_log(self, kept: Identity | None) -> VersionLog:
+        log = _Snapshots(self._location, self._plan()[1], self._on_change)
+        same(repr(self), kept, log.identity(), self.accept)
+        return log
 
     def _plan(self) -> tuple[int, pa.Schema]:
         """The snapshot to begin with, and what is read of it."""
@@ -107,6 +126,9 @@ class _Snapshots(VersionLog):
         self._schema = schema
         self._on_change = on_change
         self._table = location.load()
+
+    def identity(self) -> Identity:
+        return identity_of(self._location, self._table)
 
     def whole(self, number: int) -> Version:
         if number == _NONE:
@@ -146,8 +168,10 @@ class _Snapshots(VersionLog):
         return Version(number, sorted(files, key=lambda file: file.file_path))
 
     def following(self, number: int) -> int | None:
+        before = self.identity()
         with self._location.errors("cannot look for snapshots"):
             self._table.refresh()
+        same(f"IcebergSource({self._location.name!r})", before, self.identity(), ())
         newest = self._table.current_snapshot()
         if newest is None or newest.snapshot_id == number:
             return None

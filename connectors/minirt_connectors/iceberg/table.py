@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from minirt.errors import ConfigurationError, MinirtError, StorageError
+from minirt.io.remembered import Identity
 
 _ASKS_TO_INSTALL = 'Apache Iceberg needs the extra "iceberg": pip install "minirt[iceberg]"'
 _FORMATS = (1, 2)
@@ -83,6 +84,12 @@ class Location:
             for key, value in self._properties.items()
             if key not in open_ones and isinstance(value, str) and len(value) > 3
         ]
+
+
+def identity_of(location: Location, table: Any) -> Identity:
+    """Tell a table from others of its name: they have another UUID."""
+    ids = {"table uuid": str(table.metadata.table_uuid)}
+    return Identity("Iceberg table", location.name, ids)
 
 
 def columns_of(table: Any) -> pa.Schema:

@@ -23,7 +23,7 @@ import logging
 import re
 import threading
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import groupby
@@ -248,10 +248,11 @@ class DirectCommitter(FencedCommitter[SentTransaction]):
         context: CommitterContext,
         client: TransactionClient,
         on_lost: OnLost,
+        accept: Collection[str] = (),
     ) -> None:
         self._client = client
         self._on_lost = on_lost
-        super().__init__(connect, context)
+        super().__init__(connect, context, accept)
 
     def commit(self, committables: Sequence[Committable]) -> None:
         """Each checkpoint up to its entry: writers use ids of earlier ones again."""

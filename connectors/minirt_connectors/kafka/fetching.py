@@ -7,11 +7,13 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any
 
-from minirt.errors import SourceDataError
+from minirt.errors import SourceDataError, StorageError
 from minirt_connectors.kafka.cluster import Cluster
 from minirt_connectors.kafka.topics import TopicWatch
 
 _TAKEN_AT_ONCE = 2000
+_ASK_TIMEOUT_S = 1.0
+_OF_NO_TOPIC = ("UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC", "_UNKNOWN_PARTITION")
 _BUFFERED_BYTES = 4 << 20
 """A partition of which more than that waits to be read is paused; librdkafka holds more, too."""
 
@@ -49,6 +51,22 @@ class Fetcher:
 
     def __contains__(self, partition: int) -> bool:
         return partition in self._partitions
+
+    def bounds(self, partition: int) -> tuple[int, int] | None:
+        """The first offset of a partition, and the one behind its last record; None if no broker tells now.
+
+        Raises ConfigurationError if asking again would not help.
+        """
+        try:
+            found = self._consumer.get_watermark_offsets(self._place(partition), _ASK_TIMEOUT_S)
+        except self._kafka.KafkaException as raised:
+            error = raised.args[0]
+            if error.name() not in _OF_NO_TOPIC:  # The watch tells of topics that are gone.
+                known = self._cluster.error(f"cannot read {self._topic!r}", error)
+                if not isinstance(known, StorageError):
+                    raise known from None
+            return None
+        return found if found is None else (found[0], found[1])
 
     def open(self, partition: int, offset: int) -> None:
         self._partitions[partition] = _Waiting(offset)

@@ -7,7 +7,7 @@ send it themselves is in `direct`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, BinaryIO, Literal, get_args
 
 from minirt.data.batch import Batch
@@ -23,6 +23,7 @@ from minirt.io.base import (
 from minirt.io.encoder import Encoder
 from minirt.io.json_text import OnNan
 from minirt.io.ledger import LedgerConnection, LedgerSink
+from minirt.io.remembered import Accept, Identity, checked_accept
 from minirt.units import Duration, milliseconds
 from minirt_connectors.kafka.cluster import START_TIMEOUT_S, Cluster
 from minirt_connectors.kafka.direct import DirectCommitter, DirectWriter, OnLost
@@ -69,7 +70,9 @@ class KafkaSink(LedgerSink):
     `key`, `headers`, `timestamp` and `partition` are each the name of a column or a function of the record:
     bytes, text or a value that is written as JSON; a mapping or pairs from text to bytes or text; a time as
     those of watermarks; a number. Without `timestamp` it is the time of writing, without `partition` the
-    `partitioner` decides by the key. `options` go to librdkafka, such as those for TLS and SASL.
+    `partitioner` decides by the key. `options` go to librdkafka, such as those for TLS and SASL. A ledger
+    that knows less than the job has committed, or another topic, is refused with a SinkDataError, unless
+    `accept` names that: "behind" or "other".
 
     Raises ConfigurationError for options that cannot work and, when validated, if there is no such
     topic, no broker answers, or it lets nobody in with these credentials.
@@ -92,7 +95,9 @@ class KafkaSink(LedgerSink):
         transaction_timeout: Duration | None = None,
         on_lost: OnLost | None = None,
         options: Mapping[str, Any] | None = None,
+        accept: Accept | Sequence[Accept] = (),
     ) -> None:
+        self.accept = checked_accept(accept)
         self._cluster = Cluster(bootstrap, options)
         self._topic = topic
         _one_of("delivery", delivery, get_args(Delivery))
@@ -149,6 +154,9 @@ class KafkaSink(LedgerSink):
         holds = self._cluster.holds_records(self._topic)
         return f"the topic {self._topic!r}" if holds else None
 
+    def target(self) -> Identity:
+        return Identity("topic", repr(self._topic))
+
     def connect(self) -> LedgerConnection:
         return KafkaConnection(self._cluster, self._ledger, self._sender)
 
@@ -168,7 +176,9 @@ class KafkaSink(LedgerSink):
         if self._delivery == "exactly_once":
             return super().open_committer(context)
         if self._delivery == "direct":
-            return DirectCommitter(self.connect, context, self._transactions(), self._on_lost)
+            return DirectCommitter(
+                self.connect, context, self._transactions(), self._on_lost, self.accept
+            )
         return Sink.open_committer(self, context)
 
     def _sender(self, options: dict[str, Any]) -> Sender:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -11,13 +12,15 @@ import pyarrow as pa
 from minirt.errors import ConfigurationError
 from minirt.io.base import BadRecord, Offset, Source, Split, SplitReader
 from minirt.io.lines import OnError, check_on_error
+from minirt.io.remembered import Accept, Identity, checked_accept
 from minirt.units import Duration, seconds
 from minirt_connectors.kafka.cluster import Cluster
 from minirt_connectors.kafka.fetching import Fetcher
 from minirt_connectors.kafka.formats import Format, format_of
 from minirt_connectors.kafka.incoming import Decoder, check_metadata, with_metadata
+from minirt_connectors.kafka.progress import LastRecord, PartitionProgress
 from minirt_connectors.kafka.starting import Start, checked, ranges
-from minirt_connectors.kafka.topics import TopicWatch
+from minirt_connectors.kafka.topics import TopicWatch, topic_identity
 
 _BOUNDED_WAIT_S = 0.02
 """How long a reader waits for records that are known to be there; without an end, others come first."""
@@ -44,6 +47,11 @@ class KafkaSource(Source):
     With `group`, the offsets of completed checkpoints are written for that consumer group, for monitors of
     its lag; nobody reads them back. `options` go to librdkafka, such as those for TLS and SASL.
 
+    A checkpoint remembers the topic, and the last record that was read of each partition. A job is refused
+    with a SourceChangedError if it is restored with another topic (`accept="other"` goes on there at the
+    same offsets), or if a partition went back and may have grown again (`accept="behind"` goes on at the
+    offset, or at the end where that is less).
+
     Raises ConfigurationError for options that cannot work and, when validated, if there is no such
     topic, no broker answers, or it lets nobody in. Readers raise SourceDataError for an offset that is
     gone.
@@ -65,7 +73,9 @@ class KafkaSource(Source):
         group: str | None = None,
         discovery: Duration = "30s",
         options: Mapping[str, Any] | None = None,
+        accept: Accept | Sequence[Accept] = (),
     ) -> None:
+        self.accept = checked_accept(accept)
         self._cluster = Cluster(bootstrap, options)
         self._topic = topic
         self._start = checked(start)
@@ -99,6 +109,21 @@ class KafkaSource(Source):
     def schema(self) -> pa.Schema | None:
         return with_metadata(self._format.schema(), self._metadata)
 
+    def identity(self) -> Identity:
+        return TopicWatch(self._cluster, self._topic).identity()
+
+    def remembered(self, split: Split) -> Identity | None:
+        """Splits of versions up to 0.1.0 have the topic in other places."""
+        info = split.info
+        id = info.get("topic_id")
+        known = topic_identity(info["topic"], {} if id is None else {"topic id": id})
+        return super().remembered(split) or known
+
+    def moved(self, split: Split, offset: Offset, kept: Identity) -> tuple[Split, Offset]:
+        """The last record that was read is one of the other topic."""
+        info = {**split.info, "topic": self._topic, "topic_id": None}
+        return Split(split.id, info), None if offset is None else offset[:2]
+
     def plan_splits(self, parallelism: int) -> Sequence[Split]:
         partitions = self._cluster.topic(self._topic)
         found = ranges(self._cluster, self._topic, partitions, self._start)
@@ -111,8 +136,11 @@ class KafkaSource(Source):
     def open_split(self, split: Split, offset: Offset) -> SplitReader:
         info = split.info
         decoder = Decoder(self._format, self._metadata, self._on_error, info["topic"])
-        first, seen = (info["start"], info["of"]) if offset is None else offset
-        return _Reader(self, split, first, seen, decoder)
+        first, seen, *last = (info["start"], info["of"]) if offset is None else offset
+        known = LastRecord(*last[0]) if last and last[0] is not None else None
+        place = f"partition {info['partition']} of {self._topic!r}"
+        progress = PartitionProgress(repr(self), place, first, known, self.accept)
+        return _Reader(self, split, progress, seen, decoder)
 
     def fetcher(self, partition: int) -> Fetcher:
         """That of this thread; another one if it reads this partition for somebody already."""
@@ -180,48 +208,81 @@ class _Open(threading.local):
 
 
 class _Reader(SplitReader):
-    """The offset is a pair: that of the next record, and how many partitions were known by then.
+    """The offset is that of the next record, how many partitions were known by then, and the last record.
 
-    Of partitions that are added, each falls to one that was there at the beginning.
+    Offsets of versions up to 0.1.0 lack the latter. Of partitions that are added, each falls to one that
+    was there at the beginning.
     """
 
     def __init__(
-        self, source: KafkaSource, split: Split, first: int, seen: int, decoder: Decoder
+        self,
+        source: KafkaSource,
+        split: Split,
+        progress: PartitionProgress,
+        seen: int,
+        decoder: Decoder,
     ) -> None:
         info = split.info
         self._source = source
         self._partition = info["partition"]
         self._of = info["of"]
         self._end = info["end"]
-        self._topic_id = info.get("topic_id")
-        self._next, self._seen = first, seen
+        kept = source.remembered(split)
+        self._topic_id = None if kept is None else kept.ids.get("topic id")
+        self._progress = progress
+        self._next, self._seen = progress.next, seen
         self._decoder = decoder
         self._wait_s = 0.0 if self._end is None else _BOUNDED_WAIT_S
         self._found: list[Split] = []
         self._fetcher: Fetcher | None = None
-        self.offset = [first, seen]
+        self._opened = False
+        self._came_at = float("-inf")
+        """When records came last that nobody has looked at the topic for."""
+        self._set_offset()
 
     def read(self) -> list[Any] | pa.RecordBatch | None:
         if self._end is not None and self._next >= self._end:
             return None
         if self._fetcher is None:
             self._fetcher = self._source.fetcher(self._partition)
-            self._fetcher.open(self._partition, self._next)
         count = self._fetcher.watch.partition_count(self._source.discovery_s, self._topic_id)
+        if not self._opened and not self._open(self._fetcher):
+            return self._decoder.nothing()
         messages, position = self._fetcher.take(self._partition, self._wait_s)
         if self._end is not None:
             if messages and messages[-1].offset() >= self._end:
                 messages = [one for one in messages if one.offset() < self._end]
         elif self._partition < self._of and count > self._seen:
             self._take_partitions(count)
+        messages = self._progress.new(messages)
         # Behind the last record there may be marks of transactions, which nobody gets to see.
         self._next = max(self._next, position)
-        self.offset = [self._next, self._seen]
+        self._progress.next = self._next
+        self._set_offset()
         if not messages:
             return self._decoder.nothing()
+        self._came_at = time.monotonic()
         decoded = self._decoder.decode(messages)
         self.skipped = self._decoder.skipped
         return decoded
+
+    def verify(self) -> None:
+        if self._fetcher is not None:
+            self._fetcher.watch.verify(self._topic_id, self._came_at)
+
+    def _open(self, fetcher: Fetcher) -> bool:
+        """Begin to fetch, if brokers tell how far the partition is."""
+        bounds = fetcher.bounds(self._partition)
+        begin = None if bounds is None else self._progress.begin(*bounds)
+        if begin is not None:
+            self._next = self._progress.next
+            fetcher.open(self._partition, begin)
+            self._opened = True
+        return self._opened
+
+    def _set_offset(self) -> None:
+        last = self._progress.last
+        self.offset = [self._next, self._seen, None if last is None else last.to_plain()]
 
     def take_bad_records(self) -> list[BadRecord]:
         return self._decoder.take_bad_records()

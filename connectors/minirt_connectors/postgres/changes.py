@@ -8,6 +8,7 @@ from decimal import Decimal
 from typing import Any
 
 from minirt.errors import SourceDataError
+from minirt_connectors.postgres.log_memory import LastTransaction, LogComparison
 from minirt_connectors.postgres.pgoutput import (
     Begin,
     Column,
@@ -93,13 +94,23 @@ class ChangeDecoder:
     A position is a pair: all transactions that have committed before the first number are through, and of
     the next one so many changes. Each transaction has the same changes whenever it is read. What the
     transactions from `end` on do is left out. `keys` has the columns of the primary key of each table
-    whose replica identity is the whole row.
+    whose replica identity is the whole row; `find_key` is asked for those of a table that is not there.
+
+    `last` is the last transaction that was read, None if that is not known.
     """
 
     def __init__(
-        self, keys: Mapping[str, Sequence[str]], position: Sequence[int], end: int | None = None
+        self,
+        keys: Mapping[str, Sequence[str]],
+        position: Sequence[int],
+        end: int | None = None,
+        last: LastTransaction | None = None,
+        find_key: Callable[[str], Sequence[str]] = lambda table: (),
     ) -> None:
-        self._keys = keys
+        self._keys = dict(keys)
+        self._find_key = find_key
+        self.last = last
+        self._comparison: LogComparison | None = None
         self._done, self._skip = position
         self._end = end
         self._index = 0
@@ -115,11 +126,24 @@ class ChangeDecoder:
     def position(self) -> tuple[int, int]:
         return self._done, max(self._index, self._skip)
 
+    def begin_at(self, lsn: int, confirmed: int, complain: Callable[[str], None]) -> None:
+        """The log is read from a slot that has all transactions from `confirmed` on.
+
+        Where it does not fit to the position and the last transaction, `complain` is told. An `lsn` before
+        the position is where to go on instead.
+        """
+        if lsn < self._done:
+            self._done, self._index, self._skip, self.last = lsn, 0, 0, None
+        if self.last is not None:
+            self._comparison = LogComparison(self.last, self._done, confirmed, complain)
+
     def caught_up(self, lsn: int) -> None:
         """All transactions that have committed before `lsn` were handed over.
 
         A record of the log must end there, so that whatever comes next begins there or behind it.
         """
+        if self._comparison is not None:
+            self._comparison.ends(lsn)
         if self._current is None and not self._skip and lsn > self._done:
             self._done = lsn
             self._reached(lsn)
@@ -132,6 +156,8 @@ class ChangeDecoder:
                 break
             match decode(data):
                 case Relation() as relation:
+                    if relation.full and relation.table not in self._keys:
+                        self._keys[relation.table] = self._find_key(relation.table)
                     self._relations[relation.oid] = _Table(relation, self._keys)
                 case Begin() as begin:
                     self._begin(begin)
@@ -147,7 +173,10 @@ class ChangeDecoder:
     def _begin(self, begin: Begin) -> None:
         self._current = begin
         self._passing = begin.commit_lsn < self._done
+        if self._comparison is not None:
+            self._comparison.begins(begin)
         if not self._passing:
+            self.last = LastTransaction.of(begin)
             self._reached(begin.commit_lsn)
 
     def _commit(self, end_lsn: int) -> None:

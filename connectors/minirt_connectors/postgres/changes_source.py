@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
 from minirt.errors import ConfigurationError
 from minirt.io.base import Offset, Source, Split, SplitReader
+from minirt.io.remembered import KEY, Accept, Identity, behind, checked_accept
 from minirt.units import Duration, seconds
 from minirt_connectors.dbapi import closed
 from minirt_connectors.postgres.changes import ChangeDecoder, Record
@@ -20,9 +21,10 @@ from minirt_connectors.postgres.existing_rows import (
     begin_with_rows,
     drop_copies,
 )
+from minirt_connectors.postgres.log_memory import NONE_YET, LastTransaction
 from minirt_connectors.postgres.server import Server
 from minirt_connectors.postgres.slot_reader import SlotReader
-from minirt_connectors.postgres.slots import Slot, log_end, lsn_number
+from minirt_connectors.postgres.slots import Slot, log_end, lsn_number, lsn_text
 
 _CHANGES = -1
 """In an offset, instead of the number of a table: all rows that were there are read."""
@@ -43,6 +45,11 @@ class PostgresChangesSource(Source[Record]):
 
     There is one split, since changes have one order. The slot is advanced behind each checkpoint.
 
+    A checkpoint remembers the database, the place in the log and the last transaction. A job is refused
+    with a SourceChangedError if it is restored with a database of another system (`accept="other"` goes on
+    there), or if the log went back and may have grown again (`accept="behind"` goes on at the place, or at
+    the end where that is less).
+
     Raises ConfigurationError for options that cannot work and, when validated, if the server has no such
     publication, no `wal_level` for it, or a slot of that name that cannot be used. Readers raise
     SourceDataError if changes behind the checkpoint are gone.
@@ -57,7 +64,9 @@ class PostgresChangesSource(Source[Record]):
         existing: bool = True,
         until: str | None = None,
         poll: Duration = "200ms",
+        accept: Accept | Sequence[Accept] = (),
     ) -> None:
+        self.accept = checked_accept(accept)
         self._slot = Slot(Server(uri), slot, publication)
         self._existing = bool(existing)
         if until is not None and not isinstance(until, str):
@@ -75,15 +84,23 @@ class PostgresChangesSource(Source[Record]):
     def validate(self) -> None:
         self._slot.check()
 
+    def identity(self) -> Identity:
+        return self._slot.identity()
+
+    def moved(self, split: Split, offset: Offset, kept: Identity) -> tuple[Split, Offset]:
+        """The last transaction is one of the other log."""
+        return split, None if offset is None else [*offset[:4], None]
+
     def plan_splits(self, parallelism: int) -> Sequence[Split]:
         beginning = (begin_with_rows if self._existing else begin_with_changes)(self._slot)
         return [Split(self._slot.name, {**asdict(beginning), "end": self._end()})]
 
     def open_split(self, split: Split, offset: Offset) -> SplitReader:
-        plain = dict(split.info)
+        plain = {name: value for name, value in split.info.items() if name != KEY}
         end = plain.pop("end")
         tables = [Published(**table) for table in plain.pop("tables")]
-        return _Reader(self._slot, Beginning(tables=tables, **plain), end, offset, self._poll_s)
+        beginning = Beginning(tables=tables, **plain)
+        return _Reader(self._slot, beginning, end, offset, self._poll_s, self.accept)
 
     def committed(self, offsets: Mapping[str, Offset]) -> None:
         for offset in offsets.values():
@@ -105,21 +122,36 @@ class PostgresChangesSource(Source[Record]):
 
 
 class _Reader(SplitReader):
-    """The offset is a table and a block of its copy, and a position of changes, see `ChangeDecoder`."""
+    """The offset is a table and a block of its copy, a position of changes, see `ChangeDecoder`, and the
+    last transaction that was read. Offsets of versions up to 0.1.0 lack the latter.
+    """
 
     def __init__(
-        self, slot: Slot, beginning: Beginning, end: int | None, offset: Offset, poll_s: float
+        self,
+        slot: Slot,
+        beginning: Beginning,
+        end: int | None,
+        offset: Offset,
+        poll_s: float,
+        accept: Collection[str],
     ) -> None:
         self._slot = slot
+        self._accept = accept
         self._beginning = beginning
         self._poll_s = poll_s
         first = 0 if beginning.copied else _CHANGES
-        position: list[int]
         self._table: int
         self._block: int
-        self._table, self._block, *position = offset or (first, 0, beginning.lsn, 0)
+        self._table, self._block, done, skip, *kept = offset or (
+            first,
+            0,
+            beginning.lsn,
+            0,
+            NONE_YET.to_plain(),
+        )
+        last = LastTransaction(*kept[0]) if kept and kept[0] is not None else None
         keys = {table.table: table.key for table in beginning.tables}
-        self._decoder = ChangeDecoder(keys, position, end)
+        self._decoder = ChangeDecoder(keys, (done, skip), end, last, slot.primary_key)
         self._session: Any = None
         self._rows: ExistingRows | None = None
         self._changes: SlotReader | None = None
@@ -164,7 +196,7 @@ class _Reader(SplitReader):
         if now < self._look_at:
             return []
         if self._changes is None:
-            self._changes = SlotReader(self._slot, self._decoder.position[0])
+            self._changes = self._opened(self._decoder.position[0])
         messages, through = self._changes.take()
         records = self._decoder.feed(messages)
         if through is not None:
@@ -174,8 +206,24 @@ class _Reader(SplitReader):
         self._set_offset()
         return None if self._decoder.ended and not records else records
 
+    def _opened(self, position: int) -> SlotReader:
+        """Read the log from a position on, and have it compared with what was read of it before."""
+        changes = SlotReader(self._slot, position, self._accept)
+        last = self._decoder.last
+
+        def complain(found: str) -> None:
+            who = f"{self._slot.server.name}: slot {self._slot.name}"
+            kept = f"{lsn_text(position)} of the log" + (f", behind {last}" if last else "")
+            way_on = "reading goes on at that place of the log that is there now"
+            behind(who, kept, found, way_on, self._accept)
+
+        self._decoder.begin_at(changes.begins_at, changes.confirmed, complain)
+        return changes
+
     def _set_offset(self) -> None:
-        self.offset = [self._table, self._block, *self._decoder.position]
+        last = self._decoder.last
+        known = None if last is None else last.to_plain()
+        self.offset = [self._table, self._block, *self._decoder.position, known]
 
     def _close_rows(self) -> None:
         session, self._session, self._rows = self._session, None, None

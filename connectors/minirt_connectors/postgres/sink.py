@@ -18,6 +18,7 @@ from minirt.errors import ConfigurationError, MinirtError, SinkDataError
 from minirt.io.arrow_pieces import ArrowEncoder, read_piece
 from minirt.io.encoder import Encoder
 from minirt.io.ledger import LedgerConnection, LedgerEntry, LedgerSink, LedgerTransaction
+from minirt.io.remembered import Accept, Identity, checked_accept
 from minirt.io.schemas import ColumnEncoder
 from minirt_connectors.dbapi import closed, committing, rows, run
 from minirt_connectors.postgres.server import Server, quoted
@@ -55,7 +56,9 @@ class PostgresSink(LedgerSink):
     `mode="append"` inserts. `mode="upsert"` replaces the row of the same `key`, which must be unique in the
     table; of several records of a key in one commit the last one counts. `columns` names those that records
     have; without it, all that the table does not fill in by itself. The job needs checkpointing, and
-    shows its records when a checkpoint completes.
+    shows its records when a checkpoint completes. A database whose ledger knows less than the job has
+    committed, or another table, is refused with a SinkDataError, unless `accept` names that: "behind" or
+    "other".
     """
 
     def __init__(
@@ -66,7 +69,9 @@ class PostgresSink(LedgerSink):
         mode: Mode = "append",
         key: str | Sequence[str] | None = None,
         columns: Sequence[str] | None = None,
+        accept: Accept | Sequence[Accept] = (),
     ) -> None:
+        self.accept = checked_accept(accept)
         self._server = Server(uri)
         self._table_name = table
         if mode not in get_args(Mode):
@@ -102,6 +107,9 @@ class PostgresSink(LedgerSink):
     def encoding(self, operator: str) -> Callable[[BinaryIO], Encoder]:
         columns = TableColumns(operator, self._planned[1])
         return lambda stream: ArrowEncoder(stream, columns)
+
+    def target(self) -> Identity:
+        return Identity("table", self._planned[0].sql)
 
     def connect(self) -> LedgerConnection:
         return PostgresConnection(self._server, *self._planned, self._key)

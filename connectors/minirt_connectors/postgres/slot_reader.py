@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from contextlib import AbstractContextManager, suppress
 from typing import Any
 
 from minirt.errors import MinirtError, SourceDataError
+from minirt.io.remembered import behind
 from minirt_connectors.dbapi import closed
 from minirt_connectors.postgres.server import quoted
 from minirt_connectors.postgres.slots import Slot, log_end, lsn_text
@@ -22,10 +24,11 @@ _BYTES = 4 * 1024 * 1024
 class SlotReader:
     """Consumes a copy of a slot from its beginning, a few thousand messages at a time.
 
-    Used by one thread. Raises SourceDataError if changes from `position` on are gone.
+    Used by one thread. Raises SourceDataError if changes from `position` on are gone, and
+    SourceChangedError if the log ends before it.
     """
 
-    def __init__(self, slot: Slot, position: int) -> None:
+    def __init__(self, slot: Slot, position: int, accept: Collection[str] = ()) -> None:
         self._slot = slot
         self._connection = slot.server.session()
         self._cursor: Any = None
@@ -43,6 +46,21 @@ class SlotReader:
                     raise slot.missing()
                 if position < confirmed:
                     raise slot.passed(confirmed, position)
+                end = log_end(self._connection)
+                if end < position:
+                    behind(
+                        f"{slot.server.name}: slot {slot.name}",
+                        f"{lsn_text(position)} of the log",
+                        f"the log of the server ends at {lsn_text(end)}",
+                        "reading goes on at the end of the log",
+                        accept,
+                    )
+                    position = end
+                self.begins_at = position
+                """Where it reads from."""
+                # What is through already is decoded again: the decoder looks whether it is the same.
+                self.confirmed = self._through = self._end = confirmed
+                """From here on the slot has all transactions."""
                 self._copy = slot.copy(self._connection)
         except MinirtError:
             self.close()

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from minirt.errors import ConfigurationError, SourceDataError, StorageError
+from minirt.io.remembered import Identity
 from minirt_connectors.dbapi import closed, rows
 from minirt_connectors.postgres.server import Server
 
@@ -27,6 +28,15 @@ _NAME = re.compile(r"[a-z0-9_]{1,40}")
 _SLOT = """
 SELECT plugin, database, temporary, wal_status, (confirmed_flush_lsn - '0/0')::int8
 FROM pg_replication_slots WHERE slot_name = %s
+"""
+
+_PRIMARY_KEY = """
+SELECT a.attname::text
+FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+JOIN pg_index i ON i.indrelid = c.oid AND i.indisprimary
+JOIN pg_attribute a ON a.attrelid = c.oid
+  AND a.attnum = ANY((i.indkey::int2[])[0:i.indnkeyatts - 1])
+WHERE n.nspname || '.' || c.relname = %s ORDER BY a.attnum
 """
 
 
@@ -141,6 +151,18 @@ class Slot:
             if lsn > confirmed:
                 asked = "SELECT pg_replication_slot_advance(%s, %s::pg_lsn)"
                 rows(connection, asked, (self.name, lsn_text(lsn)))
+
+    def identity(self) -> Identity:
+        """Tell the system and the database whose log this is from all others. Raises StorageError."""
+        asked = "SELECT system_identifier::text, current_database()::text FROM pg_control_system()"
+        with self.session("cannot look where it is") as connection:
+            [(system, database)] = rows(connection, asked)
+        return Identity("PostgreSQL database", database, {"system": system})
+
+    def primary_key(self, table: str) -> list[str]:
+        """The columns of the primary key of `schema.table` as it is now. Raises StorageError."""
+        with self.session(f"cannot look at {table}") as connection:
+            return [name for (name,) in rows(connection, _PRIMARY_KEY, (table,))]
 
     def missing(self) -> SourceDataError:
         return self._error(

@@ -10,10 +10,11 @@ import pyarrow as pa
 
 from minirt.errors import ConfigurationError, SourceDataError
 from minirt.io.base import Offset, Source, Split, SplitReader
+from minirt.io.remembered import Accept, Identity, checked_accept
 from minirt.units import positive
 from minirt_connectors.dbapi import closed, rows
 from minirt_connectors.postgres.server import Server, quoted
-from minirt_connectors.postgres.tables import Table, read_table
+from minirt_connectors.postgres.tables import Table, identity_of, read_table
 
 _ROWS = 20_000
 """How many rows a reader asks for at a time."""
@@ -28,6 +29,9 @@ class PostgresSource(Source):
     default four for each subtask. A reader goes on after the last key it has read. So a row that is
     changed, deleted or added below that while the job runs is read as it is then, or not at all: a restored
     job reads the same records only of a table that does not change meanwhile.
+
+    A checkpoint remembers the table. A job that is restored with another one, or with one that was dropped
+    and made anew, is refused with a SourceChangedError, unless `accept` has "other".
     """
 
     def __init__(
@@ -38,7 +42,9 @@ class PostgresSource(Source):
         key: str,
         columns: Sequence[str] | None = None,
         splits: int | None = None,
+        accept: Accept | Sequence[Accept] = (),
     ) -> None:
+        self.accept = checked_accept(accept)
         self._server = Server(uri)
         self._table_name = table
         self._key = key
@@ -59,6 +65,9 @@ class PostgresSource(Source):
 
     def schema(self) -> pa.Schema | None:
         return pa.schema([field.with_nullable(True) for field in self._planned[1]])
+
+    def identity(self) -> Identity:
+        return identity_of(self._server, self._planned[0])
 
     def plan_splits(self, parallelism: int) -> Sequence[Split]:
         table, _ = self._planned

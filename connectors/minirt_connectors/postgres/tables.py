@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from minirt.errors import ConfigurationError, SinkDataError, StorageError
+from minirt.io.remembered import Identity
 from minirt_connectors.dbapi import closed, rows
 from minirt_connectors.postgres.server import TYPES, Server, quoted
 
@@ -22,8 +23,18 @@ ORDER BY a.attnum
 
 _UNIQUE = """
 SELECT i.indexrelid::int8, a.attname::text
-FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = ANY(i.indkey)
-WHERE i.indrelid = to_regclass($1) AND i.indisunique AND i.indpred IS NULL
+FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid
+  AND a.attnum = ANY((i.indkey::int2[])[0:i.indnkeyatts - 1])
+WHERE i.indrelid = to_regclass($1) AND i.indisunique AND i.indisvalid
+  AND i.indpred IS NULL AND i.indexprs IS NULL
+"""
+"""The unique indexes over plain columns alone, without those that they only hold beside (INCLUDE)."""
+
+_IDENTITY = """
+SELECT system_identifier::text, current_database()::text, to_regclass($1)::oid::int8::text,
+  (SELECT n.nspname::text FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+   WHERE c.oid = to_regclass($1))
+FROM pg_control_system()
 """
 
 
@@ -103,6 +114,22 @@ def read_table(server: Server, name: str) -> Table:
     for index, column in indexes:
         unique.setdefault(index, set()).add(column)
     return Table(sql, schema or None, short, columns, frozenset(map(frozenset, unique.values())))
+
+
+def identity_of(server: Server, table: Table) -> Identity:
+    """Tell a table from others: it has another number, or is in another database or system.
+
+    A host may have several names, and another after a failover, so it is none of the marks.
+    """
+    connection = server.connect()
+    try:
+        with server.errors(f"cannot look at table {table.sql}"):
+            [(system, database, oid, schema)] = rows(connection, _IDENTITY, (table.sql,))
+    finally:
+        closed(connection)
+    ids = {"system": system, **({} if oid is None else {"oid": oid})}
+    place = schema or table.schema or "?"
+    return Identity("PostgreSQL table", f"{database}.{place}.{table.name}", ids)
 
 
 def check_columns(connection: Any, table: Table, schema: pa.Schema) -> None:

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from minirt.errors import ConfigurationError, SourceDataError
 from minirt.io.base import Offset, Source, Split, SplitReader
+from minirt.io.remembered import Accept, Identity, checked_accept
 from minirt.units import Duration, Size, positive, seconds, size_bytes
 from minirt_connectors.cache import cache_folder
 from minirt_connectors.spark.columns import refuse_unknown, refuse_unreadable
@@ -51,7 +52,9 @@ class SparkSource(Source):
     again under the same name goes on with the batch that is next; one that is run again does not land
     twice. With `clean`, batches are deleted once a checkpoint of the job has passed them, and the query
     waits while more than `backlog` bytes lie there; otherwise all stay. `query` is Spark's handle of
-    the query, `stop()` ends it. If the query fails, the job fails with its message.
+    the query, `stop()` ends it. If the query fails, the job fails with its message. A job that is restored
+    with another query, as of another `name` or a folder that was deleted and begun anew, is refused with a
+    SourceChangedError, unless `accept` has "other".
 
     Raises ConfigurationError for columns that are unknown or that records cannot carry, for options
     without effect, and for a name whose data has other columns, order or number of splits.
@@ -68,7 +71,9 @@ class SparkSource(Source):
         trigger: Duration | None = None,
         clean: bool = False,
         backlog: Size | None = None,
+        accept: Accept | Sequence[Accept] = (),
     ) -> None:
+        self.accept = checked_accept(accept)
         if cache_dir is not None and "://" in cache_dir:
             raise ConfigurationError(f"cache_dir must be a folder, not a URL: {cache_dir}")
         columns = (order_by,) if isinstance(order_by, str) else tuple(order_by or ())
@@ -95,6 +100,10 @@ class SparkSource(Source):
 
     def schema(self) -> pa.Schema:
         return self._read.schema
+
+    def identity(self) -> Identity | None:
+        """Tell the query from others; what was written once of a DataFrame is named in its splits."""
+        return self._read.identity if isinstance(self._read, _Following) else None
 
     def committed(self, offsets: Mapping[str, Offset]) -> None:
         if isinstance(self._read, _Following):
@@ -174,6 +183,7 @@ class _Following:
         how = Landings(layout.order_by, layout.splits, trigger_s, backlog_bytes)
         self.running: LandingQuery | None = LandingQuery(df, self._landing, how, name)
         self.schema = self.running.schema
+        self.identity = Identity("Spark query", name, {"query id": str(self.running.query.id)})
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "running": None}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TypeVar
 
 from minirt.errors import JobFailedError, MinirtError
@@ -18,9 +19,10 @@ from minirt.io.base import (
     Split,
     Staging,
 )
+from minirt.io.remembered import planned
 from minirt.monitoring.logs import logger_of
 from minirt.operators.common.base import end_error
-from minirt.protocol.manifest import SinkHandles
+from minirt.protocol.manifest import CommittedOutput, Manifest, SinkHandles
 from minirt.protocol.source_offsets import SourceOffsets
 
 logger = logger_of("coordinator")
@@ -40,6 +42,10 @@ class JobEnds:
         self._committers: dict[str, SinkCommitter] = {}
         self._staging = staging
         self._job, self._generation = "", 0
+        self._committed: dict[str, int] = {}
+        """The newest checkpoint whose output is known to be committed, by the uid of the sink."""
+        self._goes_on = False
+        """Whether the generation goes on from a checkpoint of this job."""
 
     def take_shape(self, graph: ExecutionGraph) -> None:
         """The job is planned like this from now on; its sources and sinks stay the same."""
@@ -48,6 +54,24 @@ class JobEnds:
 
     def node(self, uid: str) -> OperatorNode:
         return self._nodes[uid]
+
+    def build_on(self, job: str, manifest: Manifest | None) -> None:
+        """Take over what a checkpoint knows as committed, if it is one of this job."""
+        self._goes_on = manifest is not None and manifest.identity == job
+        if manifest is not None and self._goes_on:
+            for one in manifest.committed:
+                self._remember(one.uid, one.checkpoint_id)
+
+    def remember_committed(self, manifest: Manifest) -> None:
+        """Take it for known that all output of this checkpoint was committed, if it is one of this job."""
+        if self._goes_on:
+            for held in manifest.sink_handles:
+                self._remember(held.uid, manifest.checkpoint_id)
+
+    def with_committed(self, job: str, manifest: Manifest) -> Manifest:
+        """Give the manifest with what is known as committed when it is stored."""
+        known = tuple(CommittedOutput(*one) for one in sorted(self._committed.items()))
+        return replace(manifest, identity=job, committed=known)
 
     def begin(self, job: str, generation: int) -> None:
         """A generation is prepared: what committed for an earlier one is closed."""
@@ -60,7 +84,7 @@ class JobEnds:
         if uid not in self._committers:
             node, identity = self._nodes[uid], SinkIdentity(self._job, uid)
             place = (node.label, self._generation, self._staging)
-            context = CommitterContext(identity, *place)
+            context = CommitterContext(identity, *place, self._committed.get(uid, 0))
             self._committers[uid] = given(node.spec.writes_to).open_committer(context)
         return self._committers[uid]
 
@@ -70,16 +94,19 @@ class JobEnds:
             if own := [part for part in held if part.uid == uid and part.handles]:
                 with self._committing(uid):
                     self.committer(uid).commit(_committables(own))
+                self._remember(uid, max(part.checkpoint_id for part in own))
 
     def commit_restored(self, uid: str, held: Sequence[SinkHandles]) -> None:
         with self._committing(uid):
             self.committer(uid).commit_restored(_committables(held))
+        if self._goes_on:  # Else ids are those of checkpoints of another job.
+            self._remember(uid, max(part.checkpoint_id for part in held))
 
     def plan_splits(self, uid: str) -> list[Split]:
         """The splits of a source."""
         node = self._nodes[uid]
         try:
-            return list(given(node.spec.reads_from).plan_splits(node.parallelism))
+            return planned(given(node.spec.reads_from), node.parallelism)
         except Exception as error:
             raise end_error(node.label, "could not plan its splits", error) from error
 
@@ -105,6 +132,9 @@ class JobEnds:
         """Release what commits."""
         for uid in list(self._committers):
             self._close(uid)
+
+    def _remember(self, uid: str, checkpoint_id: int) -> None:
+        self._committed[uid] = max(checkpoint_id, self._committed.get(uid, 0))
 
     def _close(self, uid: str) -> None:
         committer = self._committers.pop(uid, None)

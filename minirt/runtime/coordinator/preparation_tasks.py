@@ -9,6 +9,7 @@ from minirt.errors import MinirtError
 from minirt.graph.execution import ExecutionGraph
 from minirt.io.base import Split
 from minirt.monitoring.logs import logger_of
+from minirt.protocol.manifest import Manifest, ManifestKey
 from minirt.protocol.preparing_events import (
     BuildOn,
     ClaimGeneration,
@@ -101,11 +102,18 @@ class PreparationTasks:
                 return GenerationResolved(storage.resolve_generation(generation, base))
             case BuildOn(manifest):
                 storage.build_on(manifest)
+                self._ends.build_on(self._job, manifest)
+                if _is_committed(storage, manifest.key):
+                    self._ends.remember_committed(manifest)
             case EndDrain(key):
                 storage.end_drain(key)
             case Sweep():
                 _sweep(storage)
         return Done()
+
+    def with_committed(self, manifest: Manifest) -> Manifest:
+        """Give the manifest as it is stored: it tells whose it is, and what is known as committed."""
+        return self._ends.with_committed(self._job, manifest)
 
     def deployment(self, generation: int, start: StartingPoint) -> Deployment:
         """What workers are given: with the storage and the splits that the starting point names."""
@@ -130,6 +138,7 @@ class PreparationTasks:
 
     def _claim(self, storage: CheckpointStorage) -> PreparingEvent:
         generation = storage.claim_generation()
+        self._ends.build_on(self._job, None)
         if not self._job:  # It is the same in each generation.
             self._job = job_identity(storage.store)
         return GenerationClaimed(generation)
@@ -143,6 +152,15 @@ class PreparationTasks:
 
     def _split(self, vertex: int, place: int) -> Split:
         return self._splits[self._graph.vertices[vertex].operators[0].uid][place]
+
+
+def _is_committed(storage: CheckpointStorage, key: ManifestKey) -> bool:
+    """Look into the history; one that cannot be read tells nothing."""
+    try:
+        return storage.output_is_committed(key)
+    except Exception as error:
+        logger.warning("the history of checkpoints could not be read: %s", error)
+        return False
 
 
 def _sweep(storage: CheckpointStorage) -> None:

@@ -45,7 +45,7 @@ from minirt.runtime.control.package import Deployment
 from minirt.runtime.control.shape import Shape
 from minirt.runtime.coordinator.ends import JobEnds
 from minirt.runtime.coordinator.preparation_tasks import PreparationTasks
-from minirt.storage.checkpoints import CheckpointStorage
+from minirt.storage.checkpoints import COMMITTED, CheckpointStorage
 from minirt.storage.history import EVENTS_MAX, History
 from minirt.storage.savepoints import copy_checkpoint
 
@@ -100,6 +100,8 @@ class StorageTasks:
     _preparing: PreparationTasks = field(init=False)
     _ends: JobEnds = field(init=False)
     _events: dict[str, History] = field(init=False, default_factory=dict)
+    _committed_id: int = field(init=False, default=0)
+    """The checkpoint of the newest commit that has succeeded."""
 
     def __post_init__(self) -> None:
         checkpointing = self.checkpointing
@@ -136,6 +138,7 @@ class StorageTasks:
                 return self._store(manifest)
             case CommitHandles(checkpoint_id, handles):
                 self._ends.commit(handles)
+                self._committed_id = checkpoint_id
                 return HandlesCommitted(checkpoint_id)
             case TellSources(checkpoint_id, offsets):
                 self._ends.tell_sources(offsets)
@@ -234,7 +237,7 @@ class StorageTasks:
         checkpoint_id, storage = manifest.checkpoint_id, self.storage
         if storage is None:
             return ManifestStored(checkpoint_id)
-        created = storage.create_manifest(manifest)
+        created = storage.create_manifest(self._preparing.with_committed(manifest))
         current = storage.is_current(manifest.generation)
         if not (created and current):
             return ManifestRefused(checkpoint_id, SupersededError())
@@ -268,8 +271,13 @@ class StorageTasks:
             storage.cleanup(retain, command.needed, command.unneeded)
 
     def _record(self, report: CheckpointReport) -> None:
-        if self.storage is not None:
-            self.storage.append_history(report.to_plain())
+        if self.storage is None:
+            return
+        entry = report.to_plain()
+        # The entry comes behind the commit, so it costs no write of its own to remember that.
+        if report.checkpoint_id == self._committed_id:
+            entry[COMMITTED] = True
+        self.storage.append_history(entry)
 
     def _record_event(self, command: RecordEvent) -> None:
         if self.storage is None:

@@ -15,6 +15,7 @@ from minirt.data.errors import UnsupportedRecordError
 from minirt.errors import MinirtError, SourceDataError
 from minirt.graph.operator_spec import Reading
 from minirt.io.base import Offset
+from minirt.io.remembered import kept_identity, resumed, stamped
 from minirt.monitoring.logs import logger_of
 from minirt.operators.common.base import Member, OperatorContext, shown, user_error
 from minirt.operators.event_time import NO_WATERMARK, stamper
@@ -155,8 +156,14 @@ class SourceInput(Input, Member):
             self._move_on(state)
 
     def restore(self, sections: Mapping[str, bytes], *, exact: bool) -> None:
-        for plain in msgpack.unpackb(sections[SPLITS], strict_map_key=False):
+        stored = msgpack.unpackb(sections[SPLITS], strict_map_key=False)
+        who = f"source {self.ctx.label}"
+        identity = self._source.identity() if stored else None
+        for plain in stored:
             state = SplitState.from_plain(plain, self._silence())
+            state.split, state.offset = resumed(
+                who, self._source, state.split, state.offset, identity
+            )
             self._taken_over[state.split.id] = state
         # Splits that came up while the job ran have the order of the one that found them.
         states = sorted(self._taken_over.values(), key=lambda one: (one.order, one.split.id))
@@ -166,6 +173,9 @@ class SourceInput(Input, Member):
         self._states = states
 
     def snapshot(self) -> Mapping[str, bytes]:
+        for state in self._states:
+            if state.reader is not None:
+                state.reader.verify()
         try:
             return {SPLITS: msgpack.packb([state.to_plain() for state in self._states])}
         except (TypeError, ValueError, OverflowError) as error:
@@ -345,7 +355,8 @@ class SourceInput(Input, Member):
         assert state.reader is not None
         state.offset = state.reader.offset
         for found in state.reader.take_new_splits():
-            self._states.append(SplitState(state.order, found, self._silence()))
+            split = stamped(found, kept_identity(state.split))
+            self._states.append(SplitState(state.order, split, self._silence()))
         bad = state.reader.take_bad_records()
         if bad and self._source.side_errors:
             self.ctx.side(ERRORS_TAG)(Rows([record.to_plain() for record in bad]))

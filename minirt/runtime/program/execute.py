@@ -22,7 +22,7 @@ from minirt.io.base import Sink
 from minirt.modes import DEFAULT_MODE, MODES, check_edges, find_mode, local_snapshots
 from minirt.monitoring.description import describe_job
 from minirt.monitoring.events import JobEvents
-from minirt.monitoring.host_logs import HostLogs
+from minirt.monitoring.host_logs import WorkerLogs
 from minirt.monitoring.logs import logger_of, set_up_program
 from minirt.monitoring.monitor import JobMonitor
 from minirt.monitoring.program_logging import ProgramLogging
@@ -106,8 +106,8 @@ def _launch(graph: JobGraph, settings: RunSettings, clock: Clock) -> Job:
         )
         loads = noting_load(*(parts.execution, parts.mode, settings, monitor), coordinator, clock)
         recorder.observers += loads
-        if settings.cluster is not None:
-            recorder.observers.append(HostLogs(graph.name))
+        here = settings.cluster is None
+        recorder.observers.append(WorkerLogs(graph.name, on_this_console=here))
         storage = parts.tasks.storage
         lease = hold_lease(options.limits, storage, coordinator, recorder, starting)
         at_end = starting.pop_all()

@@ -6,9 +6,14 @@ Inherit a contract. pytest has to be installed. The contract of modes, in
 
 import pytest
 
-_PARTS = ("operator", "partitioning", "source", "sink", "mode")
+_PARTS = ("operator", "partitioning", "source", "sink", "memory", "mode")
 pytest.register_assert_rewrite(*(f"{__name__}.{part}" for part in _PARTS))
 
+from minirt.testing.contracts.memory import (  # noqa: E402
+    BEFORE,
+    SinkMemoryContract,
+    SourceMemoryContract,
+)
 from minirt.testing.contracts.operating import Advance, Event, Given, Result  # noqa: E402
 from minirt.testing.contracts.operator import OperatorContract  # noqa: E402
 from minirt.testing.contracts.partitioning import PartitioningContract  # noqa: E402
@@ -20,6 +25,7 @@ from minirt.testing.contracts.source import (  # noqa: E402
 )
 
 __all__ = [
+    "BEFORE",
     "JOB",
     "OPERATOR",
     "Advance",
@@ -29,7 +35,9 @@ __all__ = [
     "PartitioningContract",
     "Result",
     "SinkContract",
+    "SinkMemoryContract",
     "SourceContract",
+    "SourceMemoryContract",
     "positions",
     "read_all",
     "row",
