@@ -262,3 +262,45 @@ def test_a_key_is_unique_by_itself(server: Postgres, index: str, unique: bool) -
         return
     with pytest.raises(rt.ConfigurationError, match="no unique index"):
         source.validate()
+
+
+def test_a_slot_that_went_back_stays_until_its_log_was_compared(own_server: Postgres) -> None:
+    """Else it would pass over what a reader is to find there."""
+    own_server.run(
+        "DROP TABLE IF EXISTS early, late",
+        "DROP PUBLICATION IF EXISTS growing",
+        "CREATE TABLE early (id int PRIMARY KEY, n int)",
+        "CREATE PUBLICATION growing FOR TABLE early",
+    )
+    source = PostgresChangesSource(
+        own_server.uri, "growing", slot="growing", existing=False, poll=0
+    )
+    [split] = source.plan_splits(1)
+
+    def slot() -> int:
+        [(at,)] = own_server.rows(
+            "SELECT (confirmed_flush_lsn - '0/0')::int8 FROM pg_replication_slots "
+            "WHERE slot_name = 'growing'"
+        )
+        return int(at)
+
+    def end() -> int:
+        own_server.run("INSERT INTO early SELECT coalesce(max(id), 0) + 1 FROM early")
+        return int(own_server.rows("SELECT (pg_current_wal_flush_lsn() - '0/0')::int8")[0][0])
+
+    began, first = slot(), end()
+    source.committed({split.id: [-1, 0, first, 0, None]})
+    assert slot() == first
+    own_server.run(  # As the slot of a backup.
+        "SELECT pg_drop_replication_slot('growing')",
+        "SELECT pg_create_logical_replication_slot('growing', 'pgoutput')",
+    )
+    source._advanced_to = slot() + 1000
+    there, second = slot(), end()
+    for _ in range(3):
+        source.committed({split.id: [-1, 0, second, 0, None]})
+        assert slot() == there > began
+    third = end()
+    source.committed({split.id: [-1, 0, third, 0, None]})
+    assert slot() == third
+    own_server.run("SELECT pg_drop_replication_slot('growing')")

@@ -61,10 +61,14 @@ class Fetcher:
             found = self._consumer.get_watermark_offsets(self._place(partition), _ASK_TIMEOUT_S)
         except self._kafka.KafkaException as raised:
             error = raised.args[0]
-            if error.name() not in _OF_NO_TOPIC:  # The watch tells of topics that are gone.
-                known = self._cluster.error(f"cannot read {self._topic!r}", error)
-                if not isinstance(known, StorageError):
-                    raise known from None
+            if error.name() in _OF_NO_TOPIC:
+                # The client may not know a new partition yet. Of topics that are gone the watch tells.
+                with suppress(self._kafka.KafkaException):
+                    self._consumer.list_topics(self._topic, timeout=_ASK_TIMEOUT_S)
+                return None
+            known = self._cluster.error(f"cannot read {self._topic!r}", error)
+            if not isinstance(known, StorageError):
+                raise known from None
             return None
         return found if found is None else (found[0], found[1])
 

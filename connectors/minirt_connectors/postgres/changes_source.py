@@ -77,6 +77,7 @@ class PostgresChangesSource(Source[Record]):
         self.bounded = until is not None
         self._poll_s = seconds(poll, "poll")
         self._copies_may_be = True
+        self._advanced_to = self._stays_until = 0
 
     def __repr__(self) -> str:
         return f"PostgresChangesSource({self._slot.server.name!r}, {self._slot.publication!r})"
@@ -110,7 +111,19 @@ class PostgresChangesSource(Source[Record]):
                 with self._slot.session("cannot drop its copies") as connection:
                     drop_copies(self._slot, connection)
                 self._copies_may_be = False
-            self._slot.advance(offset[2])
+            self._advance(offset[2])
+
+    def _advance(self, lsn: int) -> None:
+        """Move the slot on. After a crash it may be where it was before, and so it is in an old backup.
+
+        Then it stays until the position has moved: a reader has compared the log by then.
+        """
+        if lsn <= self._stays_until:
+            return
+        at = self._slot.advance(lsn, self._advanced_to)
+        if at < self._advanced_to:
+            self._stays_until = lsn
+        self._advanced_to = at
 
     def _end(self) -> int | None:
         if self._until is None:

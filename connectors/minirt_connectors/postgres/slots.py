@@ -142,15 +142,21 @@ class Slot:
         """Make it as a copy that stays of another slot."""
         self._copy(connection, temporary, self.name, "false")
 
-    def advance(self, lsn: int) -> None:
-        """Let the server free what has committed before `lsn`. Raises StorageError."""
+    def advance(self, lsn: int, known: int = 0) -> int:
+        """Let the server free what has committed before `lsn`; returns where the slot is then.
+
+        A slot that is before `known`, where it was, stays: the server went back, and a reader must look
+        first whether its log is still the one that was read. Raises StorageError.
+        """
         with self.session("cannot advance it") as connection:
             confirmed = self.confirmed(connection)
             if confirmed is None:
                 raise self.missing()
-            if lsn > confirmed:
+            if known <= confirmed < lsn:
                 asked = "SELECT pg_replication_slot_advance(%s, %s::pg_lsn)"
                 rows(connection, asked, (self.name, lsn_text(lsn)))
+                confirmed = lsn
+        return confirmed
 
     def identity(self) -> Identity:
         """Tell the system and the database whose log this is from all others. Raises StorageError."""

@@ -31,7 +31,7 @@ from minirt.io import (
     SplitReader,
     Staging,
 )
-from minirt.io.remembered import KEY, planned, resumed
+from minirt.io.remembered import KEY, Identity, planned, resumed
 from minirt.testing.contracts.sink import JOB, OPERATOR
 
 BEFORE = 6
@@ -287,6 +287,30 @@ class SinkMemoryContract(ABC):
         self._commit(sink, 3, generation=2)
         assert self.visible() == [*there, 3]
 
+    @pytest.mark.parametrize("accept", [(), ("other",)], ids=["refused", "accepted"])
+    def test_output_that_waits_is_not_written_into_another_target(
+        self, accept: Sequence[str]
+    ) -> None:
+        if not self.stages:
+            pytest.skip("the output is with its target already")
+        first = self._named(self.new_sink(()), "first")
+        self._open(first, generation=1, committed=0)
+        waiting = self._prepared(first, 1, generation=1)
+        second = self._named(self.new_sink(accept), "second")
+        committer = self._open(second, generation=2, committed=0)
+        if accept:
+            committer.commit_restored(waiting)
+            assert self.visible() == [1]
+            return
+        with pytest.raises(SinkDataError, match="table first, but this is the table second"):
+            committer.commit_restored(waiting)
+        assert self.visible() == []
+
+    def _named(self, sink: Sink, name: str) -> Sink:
+        """The sink, which calls its target so."""
+        sink.target = lambda: Identity("table", name)  # type: ignore[attr-defined]
+        return sink
+
     def _after_a_loss(self, lost: int, accept: Sequence[str]) -> Sink:
         if lost not in self.lost:
             pytest.skip("the place cannot lose that")
@@ -321,6 +345,15 @@ class SinkMemoryContract(ABC):
 
     def _commit(self, sink: Sink, number: int, generation: int = 1) -> list[Committable]:
         """Write one record in a checkpoint, and commit that with the committer opened last."""
+        committables = self._prepared(sink, number, generation)
+        try:
+            self._committers[-1].commit(committables)
+        except StorageError:  # A connection may have ended; the coordinator commits again.
+            self._committers[-1].commit(committables)
+        return committables
+
+    def _prepared(self, sink: Sink, number: int, generation: int) -> list[Committable]:
+        """Write one record, and have it wait for its commit."""
         context = SinkContext(JOB, OPERATOR, 0, 1, generation, self.staging())
         writer = sink.open_writer(context)
         self._writers.append(writer)
@@ -329,9 +362,4 @@ class SinkMemoryContract(ABC):
         if prepared.finish is not None:
             prepared.finish()
         handles = msgpack.unpackb(msgpack.packb(prepared.handles))
-        committables = [Committable(number, handle) for handle in handles]
-        try:
-            self._committers[-1].commit(committables)
-        except StorageError:  # A connection may have ended; the coordinator commits again.
-            self._committers[-1].commit(committables)
-        return committables
+        return [Committable(number, handle) for handle in handles]
