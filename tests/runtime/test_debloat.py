@@ -422,7 +422,7 @@ class Pipe:
 
     def _send(self) -> None:
         while len(self.sent) <= 2 * self.time.now:
-            self.output.put(barrier_frame(Barrier(len(self.sent), "aligned", 0.0)))
+            self.output.put(barrier_frame(Barrier(len(self.sent), "aligned", 0.0, oldest_id=0)))
             self.sent.append(self.time.now)
         while self.output.fill < 1:
             size = max(1, int(self.limits.frame_bytes * self.output.share))

@@ -235,7 +235,10 @@ class Outputs:
         self.links = links
         self._channels = [channel for link in links for channel in link.channels]
         self._overtakable = [link for link in links if link.link.capturable]
-        self._watched: tuple[Frame, Callable[[], None]] | None = None
+        self._watched: tuple[int, Callable[[], None]] | None = None
+        """A checkpoint, and who hears that its barriers have left."""
+        self._watched_left = 0
+        """How many channels still hold one of these."""
         self._buffer_timeout_s = buffer_timeout_s
         self._fill = 0.0
         self._fullest: OutputChannel | None = None
@@ -245,7 +248,7 @@ class Outputs:
             self._on_changed(channel)
         for link in self._overtakable:
             for channel in link.channels:
-                channel.barrier_left = self._look_at_watched
+                channel.barrier_left = self._on_barrier_left
 
     @property
     def full(self) -> bool:
@@ -333,8 +336,13 @@ class Outputs:
 
     def watch(self, barrier: Barrier, passed: Callable[[], None]) -> None:
         """Call `passed` once the barrier has left all queues in which it may overtake."""
-        self._watched = (barrier_frame(barrier), passed)
-        self._look_at_watched()
+        frame = barrier_frame(barrier)
+        ends = (channel for link in self._overtakable for channel in link.channels)
+        self._watched_left = sum(channel.holds(frame) for channel in ends)
+        if self._watched_left:
+            self._watched = (barrier.checkpoint_id, passed)
+        else:
+            passed()
 
     def unwatch(self) -> None:
         self._watched = None
@@ -351,12 +359,16 @@ class Outputs:
             for link in self._overtakable:
                 link.flush()
         return sum(
-            data.size
+            channel.bytes_ahead(frame)
             for link in self._overtakable
             for channel in link.channels
             if frame is None or channel.holds(frame)
-            for data in channel.data_ahead(frame)
         )
+
+    def drop_barriers(self, is_over: Callable[[int], bool]) -> None:
+        """Drop the barriers of the checkpoints for whose ids this is so: nobody waits for them."""
+        for channel in self._channels:
+            channel.drop_barriers(is_over)
 
     def end(self) -> None:
         for link in self.links:
@@ -375,11 +387,11 @@ class Outputs:
             if link.link.source_uid in of:
                 link.control(frame)
 
-    def _look_at_watched(self) -> None:
-        if self._watched is None:
+    def _on_barrier_left(self, checkpoint_id: int) -> None:
+        if self._watched is None or self._watched[0] != checkpoint_id:
             return
-        frame, passed = self._watched
-        channels = (channel for link in self._overtakable for channel in link.channels)
-        if not any(channel.holds(frame) for channel in channels):
+        self._watched_left -= 1
+        if not self._watched_left:
+            _, passed = self._watched
             self._watched = None
             passed()

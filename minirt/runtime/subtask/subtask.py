@@ -214,8 +214,9 @@ class Subtask:
     def run_slice(self) -> None:
         """Work for about one slice, or until input or room for output runs out.
 
-        It also ends behind a barrier, a watermark or the end: others wait for these, so they leave
-        before the next call of a function of the user, which may take long.
+        It also ends behind a snapshot, a watermark or the end: others wait for what these send, so it
+        leaves before the next call of a function of the user, which may take long. A barrier that leads to
+        nothing yet ends no slice: with one in each of many channels, that would leave no time for records.
         """
         token = LOG_FIELDS.set(self._log_fields)
         self.outputs.begin_slice(self._ports.clock.monotonic())
@@ -281,8 +282,9 @@ class Subtask:
         element = self.input.poll()
         if element is None:
             return False
+        cut_id = self._checkpoints.cut_id
         self._begin(element)
-        return not isinstance(element, Reached)
+        return self._checkpoints.cut_id == cut_id
 
     def _begin(self, element: Element) -> None:
         match element:
