@@ -240,6 +240,8 @@ class Outputs:
         self._watched_left = 0
         """How many channels still hold one of these."""
         self._buffer_timeout_s = buffer_timeout_s
+        self.changed: Callable[[], None] = _nothing
+        """Called when `fill`, `wanted` or `flush_at` may have changed by what others do."""
         self._fill = 0.0
         self._fullest: OutputChannel | None = None
         """Whose fill that is; None if it may hold less by now."""
@@ -381,6 +383,7 @@ class Outputs:
             self._fill, self._fullest = fill, channel
         elif channel is self._fullest:
             self._fullest = None
+        self.changed()
 
     def _control(self, frame: Frame, of: Collection[str | None]) -> None:
         for link in self.links:
@@ -395,3 +398,7 @@ class Outputs:
             _, passed = self._watched
             self._watched = None
             passed()
+
+
+def _nothing() -> None:
+    return None
