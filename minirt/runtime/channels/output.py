@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import takewhile
+from itertools import compress, takewhile
+from operator import ne
 
 from minirt.data.batch import Batch, Columns
 from minirt.data.errors import UnsupportedRecordError
@@ -77,7 +78,14 @@ class LinkOutput:
         """Whose turn it is to get a latency marker. Senders begin at different receivers."""
         self._waiting: dict[ChannelBuffer, float] = {}
         """Since when buffers hold records, oldest first: when the slice began that has emitted them."""
-        self._buffers = [ChannelBuffer(group, outlet, self._waiting) for group in groups]
+        self._settled = [0] * len(groups)
+        """How many rows each buffer held when it was settled last: another number says that it got some."""
+        self._buffers = [
+            ChannelBuffer(group, outlet, self._waiting, self._settled, place)
+            for place, group in enumerate(groups)
+        ]
+        self._held_rows = [buffer.records for buffer in self._buffers]
+        """Their lists, which stay the same objects."""
         self._gathered = Gathered()
         self._frame_bytes = 0
         """How large frames of what is gathered should be; looked at when gathering begins."""
@@ -100,8 +108,10 @@ class LinkOutput:
             self.flush()
             self._timed = timed
         self._deal_rows(batch)
-        for buffer in self._buffers:
-            buffer.settle(self.began_at)
+        # A batch may be for a few of very many receivers: the others are passed over in C.
+        changed = map(ne, map(len, self._held_rows), self._settled)
+        for place in [*compress(range(len(self._buffers)), changed)]:
+            self._buffers[place].settle(self.began_at)
 
     def flush(self) -> None:
         """Send everything that is held. At any time that is either rows or columns."""
