@@ -298,8 +298,8 @@ def _on_interval(figures: Figures, found: Pressure | None) -> Iterator[Advice]:
             "checkpoints take most of their interval, so each puts the next one off",
             (*_checkpoints(figures), f"interval: {duration(setup.interval_s)}"),
             f"checkpointing.interval={wanted:.2g}s",
-            "Behind each checkpoint there is none for as long as it took, so they come no more often now; a "
-            f"restart repeats up to {duration(wanted)}.",
+            "Behind each checkpoint there is none for as long as it took, so they come no more often now. "
+            f"A restart repeats up to {duration(wanted)}.",
         )
 
 
