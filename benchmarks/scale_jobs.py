@@ -1,8 +1,9 @@
 """Whole jobs at growing parallelism, in each mode, beside peers: part of `benchmarks.scale`.
 
 The job is `checkpointing-time` of the laboratory without the pause for each record: a source, a map and a
-sink with a shuffle before each of the last two. It has as many subtasks of each as its parallelism, and so
-twice the square of that in channels. Sources read as much as they can, so all queues are full.
+sink with a shuffle before each of the last two, and small queues. It has as many subtasks of each as its
+parallelism, and so twice the square of that in channels. Sources read as much as they can, so all queues
+are full.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ from minirt.laboratory.trial import RunRequest
 
 WORKLOAD = "checkpointing-time"
 WARM_UP_S = 2.0
+QUEUE = "4KiB"
+"""What each end of a channel may hold. With more, thousands of channels hold work for longer than a run."""
 
 
 def settings(
@@ -33,7 +36,12 @@ def settings(
     """Each mode at each parallelism, and in each peer that has it; those of one parallelism in turn."""
     every = Choice("checkpointing.interval", interval)
     record_ms = Choice("record_ms", "0", "parameter")
-    shared = (Choice("options.placement", "slots"), Choice("options.workers", str(workers)))
+    shared = (
+        Choice("options.placement", "slots"),
+        Choice("options.workers", str(workers)),
+        Choice("limits.input_queue_bytes", QUEUE),
+        Choice("limits.output_queue_bytes", QUEUE),
+    )
     return [
         setting
         for parallelism in parallelisms
@@ -73,7 +81,7 @@ def measure(
 
 
 def row_of(setting: Setting, run: Run) -> dict[str, Any]:
-    """What was measured. `put_off_s` and the like are in the history of a job; here are its results."""
+    """What was measured; rows by the CPU time of all processes say more on a busy machine."""
     assert setting.parallelism is not None
     completed = [one for one in run.checkpoints if one.completed]
     durations = milliseconds(one.duration_s for one in completed)
@@ -83,6 +91,7 @@ def row_of(setting: Setting, run: Run) -> dict[str, Any]:
         "parallelism": setting.parallelism,
         "channels": 2 * setting.parallelism**2,
         "rows_per_s": round(run.sink_records / run.measured_s) if run.measured_s else 0,
+        "rows_per_cpu_s": round(run.sink_records / run.cpu_s) if run.cpu_s else 0,
         "checkpoints": len(completed),
         "checkpoint_ms": durations or dict.fromkeys(("p50", "p95", "max")),
         "peak_rss_mb": round(run.peak_rss_bytes / 2**20),
