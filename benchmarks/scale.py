@@ -1,5 +1,9 @@
 """What a checkpoint and a restart cost the coordinator of a large job: `python -m benchmarks.scale`.
 
+`python -m benchmarks.scale --parallelism 2 8 20 40` runs whole jobs instead, in each mode, and measures how
+long checkpoints take, how many rows the job makes and how much memory it needs; with `--peers flink` also
+those of Flink, where `make bench-peers` has installed it.
+
 The coordinator is the real one, with its storage in a local folder; the workers are made up. They answer
 at once, in the bytes that real ones send, so all CPU time is the coordinator's. The job is a source and a
 keyed function with a shuffle between them, with as many subtasks of each, and no records. Before that come
@@ -20,11 +24,14 @@ from typing import Any
 import cloudpickle
 
 import minirt as rt
+from benchmarks import scale_jobs
 from benchmarks.measure import print_rows
 from benchmarks.scale_parts import Costs, barrier_row, channel_row, look_row
 from minirt.clock import Clock
+from minirt.errors import ConfigurationError
 from minirt.graph.execution import ExecutionGraph
 from minirt.graph.planner import build_execution_graph
+from minirt.laboratory.peers import PEERS, find_peer
 from minirt.modes import MODES
 from minirt.monitoring.monitor import JobMonitor
 from minirt.monitoring.subtask_metrics import SubtaskMetrics
@@ -376,8 +383,30 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--subtasks", type=int, nargs="+", default=[100, 1_000, 10_000])
     parser.add_argument("--per-worker", type=int, default=10, help="slots that share a process")
     parser.add_argument("--checkpoints", type=int, default=3, help="how many of each size")
+    parser.add_argument("--parallelism", type=int, nargs="+", help="run whole jobs instead")
+    parser.add_argument("--modes", nargs="+", choices=[*MODES], default=[*MODES], help="of these")
+    parser.add_argument("--peers", nargs="+", choices=[*PEERS], default=[], help="beside these")
+    parser.add_argument("--workers", type=int, default=4, help="processes of such a job")
+    parser.add_argument("--interval", default="200ms", help="between its checkpoints")
+    parser.add_argument("--seconds", type=float, default=8.0, help="how long a run is measured")
+    parser.add_argument("--repeat", type=int, default=1, help="runs of each")
     parser.add_argument("--json", help="write the rows to this file, - for standard output")
     given = parser.parse_args(arguments)
+    if given.parallelism:
+        if min(*given.parallelism, given.workers, given.repeat, given.seconds) <= 0:
+            parser.error("--parallelism, --workers, --repeat and --seconds must be above 0")
+        peers = [find_peer(name) for name in given.peers]
+        chosen = scale_jobs.settings(
+            given.modes, given.parallelism, given.workers, given.interval, peers
+        )
+        try:
+            found = scale_jobs.measure(chosen, peers, given.seconds, given.repeat)
+        except ConfigurationError as error:
+            parser.error(str(error))
+        print_rows(found, given.json)
+        return
+    if given.peers:
+        parser.error("--peers has an effect only with --parallelism")
     if min(given.subtasks) < 2 or min(given.per_worker, given.checkpoints) < 1:
         parser.error("--subtasks must be at least 2, --per-worker and --checkpoints at least 1")
     rows = [barrier_row(n, mode) for n in given.subtasks for mode in ("aligned", "unaligned")]

@@ -295,7 +295,8 @@ class Checkpointing:
 
     storage: str | os.PathLike[str]
     interval: Duration = "10s"
-    """From the start of one checkpoint to the start of the next; from its end if sources wait for it."""
+    """From the start of one checkpoint to the start of the next; from its end if sources wait for it.
+    Behind a checkpoint there is none for as long as it took."""
     mode: Any = "aligned"
     timeout: Duration = "10min"
     """A checkpoint that takes longer is given up."""

@@ -294,7 +294,7 @@ def _on_state(figures: Figures, found: Pressure | None) -> Iterator[Advice]:
 
 
 def _on_interval(figures: Figures, found: Pressure | None) -> Iterator[Advice]:
-    """Checkpoints that follow each other without a pause, or that expire."""
+    """Checkpoints that put the next one off, or that expire."""
     setup, expired = figures.setup, sum(one.expired for one in figures.checkpoints)
     if setup is None or not slow(figures):
         return
@@ -311,10 +311,11 @@ def _on_interval(figures: Figures, found: Pressure | None) -> Iterator[Advice]:
         wanted = 2 * figures.duration_s
         yield Advice(
             "interval",
-            "one checkpoint follows the other without a pause",
+            "checkpoints take most of their interval, so each puts the next one off",
             (*_checkpoints(figures), f"interval: {duration(setup.interval_s)}"),
-            f"checkpointing.interval={wanted:.2g}s, or checkpointing.min_pause",
-            f"Half of the time would be without a checkpoint; a restart repeats up to {duration(wanted)}.",
+            f"checkpointing.interval={wanted:.2g}s",
+            "Behind each checkpoint there is none for as long as it took, so they come no more often now. "
+            f"A restart repeats up to {duration(wanted)}.",
         )
 
 

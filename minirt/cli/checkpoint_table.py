@@ -51,6 +51,8 @@ def _cells(report: CheckpointReport) -> list[str]:
     status = report.status.value if report.kind == "checkpoint" else report.kind
     if report.failure is not None:
         status = f"{status}: {in_one_line(str(report.failure))}"
+    if report.put_off_s:
+        status = f"{status}; next put off by {duration(report.put_off_s)}"
     return [
         str(report.checkpoint_id),
         str(report.generation),

@@ -21,6 +21,8 @@ from minirt.units import Duration, Size, seconds, size_bytes
 
 _LOOK_EVERY_S = 0.01
 """How often the bytes that would be captured are looked at, once all barriers have arrived."""
+_LOOK_EVERY_PART = 1 / 16
+"""Or this part of its age later, if that is more: each look costs time in proportion to the channels."""
 
 
 @dataclass(frozen=True)
@@ -97,7 +99,8 @@ class AlignedWithTimeout:
         checkpoint_id = alignment.barrier.checkpoint_id
         reason = self._too_old(alignment) or self._cheap(alignment)
         if reason is None:
-            return [ScheduleTimer(checkpoint_id, alignment.now + _LOOK_EVERY_S)]
+            later_s = max(_LOOK_EVERY_S, _LOOK_EVERY_PART * alignment.age_s)
+            return [ScheduleTimer(checkpoint_id, alignment.now + later_s)]
         if not alignment.snapshot_taken:
             return unaligned_snapshot(alignment, reason)
         if alignment.outputs_watched:

@@ -89,6 +89,10 @@ class BarrierHandler:
         """The oldest that is under way: the only one, where barriers overtake data."""
         return next(iter(self._under_way.values()), None)
 
+    def is_over(self, checkpoint_id: int) -> bool:
+        """Whether nothing that comes of this checkpoint means anything any more."""
+        return checkpoint_id in self._ended
+
     def on_arrived(
         self, channel: int, barrier: Barrier, now: float, processed_bytes: int = 0
     ) -> list[Command]:

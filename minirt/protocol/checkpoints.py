@@ -4,7 +4,8 @@ Theory of operation. A checkpoint is *pending* until every subtask has acknowled
 its manifest exists, which completes it; only then are sink handles committed (`minirt.protocol.commits`). A
 pending checkpoint ends early if a subtask declines or it takes too long. One is under way at a time, or up
 to `max_concurrent` whose modes leave barriers in their place: these complete in the order of their triggers
-(`minirt.protocol.under_way`).
+(`minirt.protocol.under_way`). When the next one is due, and how long records have to themselves before, is
+in `minirt.protocol.trigger_times`.
 
 A savepoint that a user asks for takes its turn before the next periodic checkpoint, and behind those under
 way that it may not overlap with. One that ends the job overlaps with none. While the job ends with one, no
@@ -16,6 +17,7 @@ what is left to do is between storage and sinks.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
 
 from minirt.protocol.barriers import Barrier
 from minirt.protocol.checkpoint_settings import CheckpointSettings
@@ -194,11 +196,12 @@ class CheckpointCoordinator:
         if pending.request is not None:
             self._savepoints.on_stored(pending.request, manifest)
         trace = pending.to_trace(self._job, self._generation, now)
+        released = self._release_sources(pending, now)
         return [
-            *self._release_sources(pending, now),
+            *released,
             *self._commits.on_stored(manifest, trace),
             *self.telling.on_stored(checkpoint_id, tuple(pending.offsets)),
-            RecordHistory(completed_report(manifest)),
+            RecordHistory(completed_report(manifest, self._put_off_s(now))),
             self._clean_up(),
             *self._plan_next(now),
         ]
@@ -333,6 +336,8 @@ class CheckpointCoordinator:
         pending.holds_sources = self._settings.holds_sources(barrier)
         if request is None:
             self._times.last_triggered_at = now
+            if not self._under_way.has_room(self._settings.mode):
+                self._times.on_full(now)
         pause = pending.holds_sources or self._savepoints.stops_job
         family = self._family if periodic else Coordinated()
         order = family.begin(self._generation, barrier, pause=pause)
@@ -370,9 +375,10 @@ class CheckpointCoordinator:
         failure = self._failures.last = pending.with_missing(failure, self._vertices)
         self._times.last_ended_at = now
         self._leftovers.on_failed(pending.checkpoint_id)
+        released = self._release_sources(pending, now)
         commands: list[JobCommand] = [
-            *self._release_sources(pending, now),
-            self._record(pending, failure, now),
+            *released,
+            self._record(pending, failure, now, self._put_off_s(now)),
             self._clean_up(),
         ]
         request = pending.request
@@ -393,9 +399,18 @@ class CheckpointCoordinator:
         return commands + self._plan_next(now)
 
     def _record(
-        self, pending: PendingCheckpoint, failure: CheckpointFailure, now: float
+        self,
+        pending: PendingCheckpoint,
+        failure: CheckpointFailure,
+        now: float,
+        put_off_s: float = 0.0,
     ) -> JobCommand:
-        return RecordHistory(pending.to_report(self._generation, failure, now))
+        report = pending.to_report(self._generation, failure, now)
+        return RecordHistory(replace(report, put_off_s=put_off_s))
+
+    def _put_off_s(self, now: float) -> float:
+        """By how much the next checkpoint is put off now that one is over; told once."""
+        return self._times.on_room(now) if self._under_way.has_room(self._settings.mode) else 0.0
 
     def _clean_up(self) -> JobCommand:
         """Clean up after each checkpoint, failed ones too: what they left may fill the storage."""

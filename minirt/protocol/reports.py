@@ -104,6 +104,9 @@ class CheckpointReport(Mapping[str, Any]):
     failure: CheckpointFailure | None = None
     stored: Stored | None = None
     """What is left of it on storage, where the inspector tells of it."""
+    put_off_s: float = 0.0
+    """By how many seconds the next checkpoint begins later than its interval says: checkpoints took most
+    of the time, and records get as much of it."""
 
     @property
     def status(self) -> CheckpointStatus:
@@ -136,6 +139,7 @@ class CheckpointReport(Mapping[str, Any]):
             "triggered_at": self.triggered_at,
             "duration_s": self.duration_s,
             **({} if self.bytes is None else {"bytes": self.bytes}),
+            **({"put_off_s": self.put_off_s} if self.put_off_s else {}),
             "subtasks": parts,
             **({} if failure is None else {"missing": list(failure.missing)}),
         }
@@ -198,6 +202,7 @@ class _Entry:
     subtasks: tuple[SubtaskReport, ...] = ()
     reason: str = ""
     missing: tuple[str, ...] = ()
+    put_off_s: float = 0.0
 
     @property
     def failure(self) -> CheckpointFailure | None:
@@ -210,13 +215,13 @@ class _Entry:
 
 _SHARED = (
     *("checkpoint_id", "generation", "mode", "kind"),
-    *("triggered_at", "duration_s", "bytes", "subtasks"),
+    *("triggered_at", "duration_s", "bytes", "subtasks", "put_off_s"),
 )
 """The fields that mean the same in a report and in an entry of the history."""
 
 
-def completed_report(manifest: Manifest) -> CheckpointReport:
-    """What there is to tell of a completed checkpoint."""
+def completed_report(manifest: Manifest, put_off_s: float = 0.0) -> CheckpointReport:
+    """What there is to tell of a completed checkpoint, which puts the next one off by so much."""
     return CheckpointReport(
         manifest.checkpoint_id,
         manifest.generation,
@@ -226,6 +231,7 @@ def completed_report(manifest: Manifest) -> CheckpointReport:
         manifest.duration_s,
         manifest.bytes,
         subtask_reports(manifest.stats, manifest.in_flight),
+        put_off_s=put_off_s,
     )
 
 

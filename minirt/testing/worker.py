@@ -378,7 +378,7 @@ class SimulatedWorker(Actor):
                 error = result.error or "nobody gave it up"
                 if INJECTED not in error:
                     self._cluster.on_unexpected(RuntimeError(error))
-            deliver_uploaded(result, [built.subtask for built in self.assembled.values()])
+            deliver_uploaded(result, {id: one.subtask for id, one in self.assembled.items()})
             self._cluster.post(self, result)
 
     def _beat(self) -> None:

@@ -299,11 +299,17 @@ def test_size_is_looked_at_from_the_last_arrival_on_until_it_is_small() -> None:
     barriers = handler(2, timeout=None, switch_below=100)
     assert arrive_and_reach(barriers, 0, barrier(1), 101.0) == [BlockChannel(0)]
     assert barriers.on_arrived(1, barrier(1), 102.0) == [ScheduleTimer(1, 102.0)]
-    assert look(barriers, 102.0, 101) == [ScheduleTimer(1, 102.01)]
+    assert look(barriers, 102.0, 101) == [ScheduleTimer(1, 102.125)]
     assert look(barriers, 102.5, 100) == [
         *overtaking({1}, set(), sized(100)),
         finish(1.0, 1.5, Switch("inputs and outputs", 2.5, sized(100))),
     ]
+
+
+def test_a_young_checkpoint_is_looked_at_often() -> None:
+    barriers = handler(1, timeout=None, switch_below=100)
+    barriers.on_arrived(0, barrier(1), 100.0)
+    assert look(barriers, 100.1, 500) == [ScheduleTimer(1, pytest.approx(100.11))]
 
 
 def test_size_does_not_count_before_all_have_arrived() -> None:
@@ -315,9 +321,9 @@ def test_size_does_not_count_before_all_have_arrived() -> None:
 def test_small_output_is_overtaken_before_the_timeout() -> None:
     barriers = handler(1, switch_below=100)
     assert barriers.on_arrived(0, barrier(1), 101.0) == [TIMER, ScheduleTimer(1, 101.0)]
-    assert look(barriers, 101.0, 500) == [ScheduleTimer(1, 101.01)]
+    assert look(barriers, 101.0, 500) == [ScheduleTimer(1, 101.0625)]
     assert barriers.on_reached(0, barrier(1), 102.0) == ALIGNED
-    assert look(barriers, 102.0, 300) == [ScheduleTimer(1, 102.01)]
+    assert look(barriers, 102.0, 300) == [ScheduleTimer(1, 102.125)]
     switch = Switch("outputs", 3.0, sized(80))
     assert look(barriers, 103.0, 80) == [OvertakeOutputs(1, sized(80)), finish(2.0, 0.0, switch)]
 
@@ -361,9 +367,9 @@ def test_size_is_looked_at_again_while_an_uncapturable_channel_is_not_reached() 
     barriers = handler(2, timeout=None, switch_below=100, uncapturable=[0])
     barriers.on_arrived(0, barrier(1), 101.0)
     barriers.on_arrived(1, barrier(1), 101.0)
-    assert look(barriers, 101.0, 0) == [ScheduleTimer(1, 101.01)]
+    assert look(barriers, 101.0, 0) == [ScheduleTimer(1, 101.0625)]
     assert barriers.on_reached(0, barrier(1), 101.0) == [BlockChannel(0)]
-    assert look(barriers, 101.01, 0)[0] == TakeSnapshot(barrier(1), frozenset({1}), sized(0))
+    assert look(barriers, 101.0625, 0)[0] == TakeSnapshot(barrier(1), frozenset({1}), sized(0))
 
 
 # Options.

@@ -89,6 +89,7 @@ def failed(
     *,
     stored: Sequence[SubtaskStats] = (),
     missing: Sequence[str] = ("numbers (1/1)", "out (1/1)"),
+    put_off_s: float = 0.0,
 ) -> dict[str, Any]:
     """What the history on storage remembers of it."""
     times = ("vertex", "subtask", "name", "start_delay_s", "alignment_s", "sync_s", "async_s")
@@ -104,6 +105,7 @@ def failed(
         "reason": reason,
         "triggered_at": triggered_at,
         "duration_s": now - triggered_at,
+        **({"put_off_s": put_off_s} if put_off_s else {}),
         "subtasks": [{**part, "switches": [], "channels": []} for part in parts],
         "missing": list(missing),
     }
@@ -183,10 +185,21 @@ def test_next_checkpoint_is_due_one_interval_after_the_trigger_of_the_last() -> 
     assert checkpoints.on_manifest_stored(1, 13.0)[-1] == next_at(2, 20.0)
 
 
-def test_checkpoint_that_took_longer_than_the_interval_is_followed_at_once() -> None:
+def test_after_a_long_checkpoint_records_get_as_much_time_as_it_took() -> None:
     checkpoints = coordinator()
     take(checkpoints, 1, 10.0)
-    assert checkpoints.on_manifest_stored(1, 25.0)[-1] == next_at(2, 25.0)
+    stored = checkpoints.on_manifest_stored(1, 25.0)
+    assert stored[-1] == next_at(2, 40.0)
+    assert put_off(stored) == [15.0]
+    assert checkpoints.on_trigger_timer(2, 39.9) == []
+    take(checkpoints, 2, 40.0)
+    stored = checkpoints.on_manifest_stored(2, 46.0)
+    assert stored[-1] == next_at(3, 52.0)
+    assert put_off(stored) == [2.0]
+
+
+def put_off(commands: Sequence[JobCommand]) -> list[float]:
+    return [one.report.put_off_s for one in commands if isinstance(one, RecordHistory)]
 
 
 def test_min_pause_runs_from_the_end_of_the_last_checkpoint() -> None:
@@ -376,9 +389,10 @@ def test_checkpoint_that_takes_too_long_is_given_up() -> None:
             *(10.0, 70.0),
             stored=[statistics(SOURCE, 1.0)],
             missing=["out (1/1)"],
+            put_off_s=60.0,
         ),
         CleanUp(),
-        next_at(2, 70.0),
+        next_at(2, 130.0),
     ]
     assert checkpoints.on_expired(1, 71.0) == []
 
@@ -479,7 +493,7 @@ def test_handles_of_an_expired_checkpoint_and_those_that_come_late_are_carried()
     checkpoints.on_acknowledged(acknowledged(1, SOURCE, handles(1, uid="log")), 11.0)
     checkpoints.on_expired(1, 70.0)
     assert checkpoints.on_acknowledged(acknowledged(1, SINK, handles(1)), 71.0) == []
-    manifest = take(checkpoints, 2, 80.0, handles(2))
+    manifest = take(checkpoints, 2, 130.0, handles(2))
     assert manifest.sink_handles == (handles(1, uid="log"), handles(1), handles(2))
 
 
@@ -487,10 +501,10 @@ def test_late_acknowledgement_is_no_part_of_the_next_checkpoint() -> None:
     checkpoints = coordinator()
     checkpoints.on_trigger_timer(1, 10.0)
     checkpoints.on_expired(1, 70.0)
-    checkpoints.on_trigger_timer(2, 70.0)
-    checkpoints.on_acknowledged(acknowledged(1, SINK, handles(1)), 71.0)
-    checkpoints.on_declined(declined(1, SOURCE, handles(1, uid="log")), 71.0)
-    manifest = acknowledge_all(checkpoints, 2, 72.0)
+    checkpoints.on_trigger_timer(2, 130.0)
+    checkpoints.on_acknowledged(acknowledged(1, SINK, handles(1)), 131.0)
+    checkpoints.on_declined(declined(1, SOURCE, handles(1, uid="log")), 131.0)
+    manifest = acknowledge_all(checkpoints, 2, 132.0)
     assert manifest.snapshots == (reference(SOURCE, 2), reference(SINK, 2))
     assert manifest.sink_handles == (handles(1), handles(1, uid="log"))
 

@@ -77,11 +77,12 @@ def test_sources_wait_behind_the_barrier_and_go_on_once_the_manifest_exists() ->
     assert job.checkpoints.on_manifest_stored(1, 12.0)[0] == RESUME
 
 
-def test_sources_read_for_a_whole_interval_between_two_checkpoints() -> None:
-    """Also if one takes longer than that: else the next would follow at once, and none would ever read."""
+@pytest.mark.parametrize(("ended", "next"), [(12.0, 22.0), (20.0, 30.0), (35.0, 60.0)])
+def test_sources_read_between_two_checkpoints(ended: float, next: float) -> None:
+    """For a whole interval, and for as long as the last one took: else they would hardly ever read."""
     job = Job()
     job.trigger(1, 10.0)
-    assert job.complete(1, 35.0)[-1] == next_at(2, 45.0)
+    assert job.complete(1, ended)[-1] == next_at(2, next)
 
 
 def test_a_pause_that_is_asked_for_still_counts_from_the_end() -> None:

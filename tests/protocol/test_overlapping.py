@@ -56,11 +56,15 @@ def test_the_next_one_begins_an_interval_later_whatever_becomes_of_the_one_befor
     assert job.trigger(3, 30.0) == []
 
 
-def test_with_as_many_as_allowed_the_next_one_waits_until_one_is_over() -> None:
+def test_with_as_many_as_allowed_the_next_one_waits_until_one_is_over_and_records_had_their_share() -> (
+    None
+):
+    """There was no room for it from 20 to 33, so there is none begun until 46."""
     job = two_under_way()
-    assert job.complete(1, 33.0)[-1] == next_at(3, 33.0)
-    assert job.trigger(3, 33.0) == begun(3, 33.0, 2)
-    assert job.complete(2, 34.0)[-1] == next_at(4, 43.0)
+    assert job.complete(1, 33.0)[-1] == next_at(3, 46.0)
+    assert job.trigger(3, 45.9) == []
+    assert job.trigger(3, 46.0) == begun(3, 46.0, 2)
+    assert job.complete(2, 47.0)[-1] == next_at(4, 56.0)
 
 
 def test_one_at_a_time_is_the_default() -> None:
@@ -171,7 +175,7 @@ def test_commits_that_failed_are_tried_again_up_to_their_own_checkpoint() -> Non
 def test_one_expires_and_the_later_one_goes_on() -> None:
     job = two_under_way()
     commands = job.checkpoints.on_expired(1, 70.0)
-    assert without_history(commands) == [AbortCheckpoint(1, 1), CleanUp(), next_at(3, 70.0)]
+    assert without_history(commands) == [AbortCheckpoint(1, 1), CleanUp(), next_at(3, 120.0)]
     assert job.under_way == [2]
     job.complete(2, 71.0)
     assert job.checkpoints.too_many_failures is None

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import types
-from collections.abc import Callable, Iterable
+from collections import deque
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from minirt.monitoring.subtask_metrics import Activity, SubtaskMetrics, TimeAcco
 from minirt.operators.common.mailbox import Mailbox
 from minirt.protocol.ids import SubtaskId
 from minirt.runtime.worker import worker as worker_module
+from minirt.runtime.worker.roster import Roster
 from minirt.runtime.worker.worker import Worker
 
 STEPS = st.lists(
@@ -65,7 +67,11 @@ class OneTurn(Worker):
 
     def __init__(self, subtask: Any, now: float, wait: Callable[[], None]) -> None:
         self.subtasks = [subtask]
+        self._roster = Roster([subtask])
+        self._mail = deque()
+        self.clock: Any = types.SimpleNamespace(monotonic=lambda: 0.0)
         self._stopping = False
+        self._heartbeat_at = 1000.0
         self._working = []
         self._served = True
         self._uploaded = Mailbox()
@@ -77,15 +83,15 @@ class OneTurn(Worker):
         self._long_calls: Any = types.SimpleNamespace(watched=contextlib.nullcontext)
 
     def _patience_s(self) -> float:
+        super()._patience_s()
         return 0.0
 
     def _beat(self) -> None:
         pass
 
-    def _take_turns(self, subtasks: Iterable[Any]) -> bool:
-        worked = super()._take_turns(subtasks)
+    def _take_turns(self) -> None:
+        super()._take_turns()
         self._stopping = True
-        return worked
 
     def _report(self) -> None:
         self._time[self.subtasks[0].id].settle(worker_module.time.perf_counter())
@@ -110,6 +116,7 @@ def run_one_turn(
         outputs=types.SimpleNamespace(full=full),
         input=types.SimpleNamespace(held_by_drift=drifted),
         runnable=has_input and not full,
+        wake_at=None,
         on_time=lambda: None,
         run_slice=lambda: clock.pass_s(slice_s),
         close=lambda: None,
@@ -120,6 +127,7 @@ def run_one_turn(
         subtask.has_input = after.get("has_input", has_input)
         subtask.outputs.full = after.get("full", full)
         subtask.runnable = subtask.has_input and not subtask.outputs.full
+        subtask.changed()
 
     OneTurn(subtask, clock.now, wait).run()
     return subtask.metrics
@@ -164,7 +172,9 @@ def test_waiting_for_its_turn_is_being_busy(clock: Clock) -> None:
 def test_a_block_within_a_record_is_hard_backpressure_also_while_it_lasts(clock: Clock) -> None:
     seen: list[tuple[float, float]] = []
     channel = types.SimpleNamespace(overdrawn=True, spill=types.SimpleNamespace(refusal="full"))
-    subtask = types.SimpleNamespace(id=SubtaskId(0, 0), name="a", metrics=SubtaskMetrics())
+    subtask = types.SimpleNamespace(
+        id=SubtaskId(0, 0), name="a", metrics=SubtaskMetrics(), outputs=types.SimpleNamespace()
+    )
     worker = OneTurn(subtask, clock.now, lambda: None)
     worker._warned = set()
     worker._limits = types.SimpleNamespace(heartbeat_s=0.2)  # type: ignore[assignment]

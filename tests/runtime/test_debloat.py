@@ -372,7 +372,7 @@ def test_frames_of_columns_are_full_where_the_senders_queue_has_room_for_one(
 ) -> None:
     output = OutputChannel(queue_bytes, window_bytes_max)
     outlet = Outlet("a", CODEC, Limits(), SubtaskMetrics(), lambda channel: None)
-    buffer = ChannelBuffer([output], outlet, {})
+    buffer = ChannelBuffer([output], outlet, {}, [0], 0)
     output.on_credit(0, window_bytes)
     assert buffer.column_frame_bytes == Limits().column_frame_bytes
     output.on_credit(0, window_bytes // 8)
@@ -422,7 +422,7 @@ class Pipe:
 
     def _send(self) -> None:
         while len(self.sent) <= 2 * self.time.now:
-            self.output.put(barrier_frame(Barrier(len(self.sent), "aligned", 0.0)))
+            self.output.put(barrier_frame(Barrier(len(self.sent), "aligned", 0.0, oldest_id=0)))
             self.sent.append(self.time.now)
         while self.output.fill < 1:
             size = max(1, int(self.limits.frame_bytes * self.output.share))

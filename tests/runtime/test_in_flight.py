@@ -79,8 +79,8 @@ def test_barrier_that_is_queued_already_overtakes_only_what_is_ahead_of_it() -> 
 
 def test_barrier_that_has_left_the_queue_is_no_longer_held() -> None:
     channel, barrier = OutputChannel(LARGE, LARGE), barrier_frame(BARRIER)
-    left: list[int] = []
-    channel.barrier_left = lambda: left.append(channel.queued_bytes)
+    left: list[tuple[int, int]] = []
+    channel.barrier_left = lambda checkpoint_id: left.append((checkpoint_id, channel.queued_bytes))
     for queued in (frame(1), barrier, frame(2)):
         channel.put(queued)
     assert channel.holds(barrier)
@@ -88,7 +88,7 @@ def test_barrier_that_has_left_the_queue_is_no_longer_held() -> None:
     assert left == []
     channel.poll()
     # Whoever hears of it finds the barrier gone.
-    assert left == [frame(2).size]
+    assert left == [(BARRIER.checkpoint_id, frame(2).size)]
     assert not channel.holds(barrier)
 
 

@@ -11,6 +11,7 @@ import pytest
 import minirt as rt
 from minirt.errors import ConfigurationError
 from minirt.modes.uncoordinated import Uncoordinated
+from minirt.protocol.barriers import Barrier
 from minirt.protocol.ids import SubtaskId
 from minirt.protocol.local_pace import LocalSnapshots
 from minirt.protocol.stored_watermarks import SubtaskWatermarks
@@ -19,6 +20,7 @@ from minirt.runtime.channels.frames import (
     END_FRAME,
     Frame,
     Kind,
+    barrier_frame,
     index_of,
     mark_frame,
     mark_of,
@@ -47,16 +49,21 @@ def slice_of(log: ChannelLog, start: int, number: int) -> str:
     return "".join(frame.payload.decode() for frame in log.slice(start, number))
 
 
-@pytest.mark.parametrize(
-    ("taken", "need"), [(0, 0), (1, 1), (2, 1), (3, 2), (4, 2), (5, 2), (6, 4)]
-)
+@pytest.mark.parametrize(("taken", "need"), [(0, 0), (1, 1), (2, 2), (3, 4)])
 def test_what_was_taken_needs_the_first_mark_behind_it(taken: int, need: int) -> None:
     assert log_of("a", 1, "b", 2, 3, "c", 4).need(taken) == need
 
 
 def test_frames_of_control_count_as_well() -> None:
     log = log_of("a", 1, watermark_frame(5), 2)
-    assert [log.need(taken) for taken in range(5)] == [0, 1, 1, 2, 2]
+    assert [log.need(taken) for taken in range(3)] == [0, 1, 2]
+
+
+def test_barriers_do_not_count() -> None:
+    barrier = barrier_frame(Barrier(1, "unaligned", 0.0))
+    log = log_of("a", barrier, 1, "b", barrier)
+    assert [log.need(taken) for taken in range(3)] == [0, 1, 2]
+    assert (log.arrived, slice_of(log, 0, 1)) == (2, "a")
 
 
 def test_a_slice_is_the_data_from_the_snapshot_to_the_mark() -> None:
@@ -72,13 +79,13 @@ def test_what_lies_before_the_line_is_forgotten() -> None:
     log = log_of("a", "b", 1, "c", 2)
     log.forget(start=1, number=1)
     assert slice_of(log, 1, 2) == "bc"
-    assert (log.need(1), log.need(4)) == (1, 2)
-    log.forget(start=4, number=3)
+    assert (log.need(1), log.need(3)) == (1, 2)
+    log.forget(start=3, number=3)
     assert not log.has_mark(3)
     log.add(data("d"))
     log.add(mark_frame(3))
-    assert log.need(4) == 2
-    assert slice_of(log, 4, 3) == "d"
+    assert log.need(3) == 2
+    assert slice_of(log, 3, 3) == "d"
 
 
 def test_marks_keep_their_order_where_they_overtake() -> None:

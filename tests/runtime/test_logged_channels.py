@@ -193,12 +193,12 @@ def test_it_waits_for_nothing_more_only_once_it_has_caught_up() -> None:
 
 def test_barriers_that_wait_for_it_are_dropped() -> None:
     output, left = channel(), []
-    output.barrier_left = lambda: left.append(True)
+    output.barrier_left = left.append
     output.put(frame_of("ab"))
     queued_bytes = output.queued_bytes
     output.overtake(BARRIER)
     output.park()
-    assert (output.queued_bytes, left) == (queued_bytes, [True])
+    assert (output.queued_bytes, left) == (queued_bytes, [7])
     output.resume(0)
     assert sent(output) == ["ab"]
 

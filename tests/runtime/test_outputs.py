@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -131,7 +132,7 @@ def test_watched_barrier_that_has_left_already_has_passed_at_once(subject: Subje
 def test_barrier_of_another_checkpoint_is_not_the_watched_one(subject: Subject) -> None:
     subject.outputs.barrier(Barrier(2, "any", 0.0))
     subject.emit(1, 2)
-    subject.outputs.barrier(BARRIER)
+    subject.outputs.barrier(replace(BARRIER, oldest_id=2))  # So both are under way.
     subject.watch()
     for channel in (0, 1):
         assert subject.sent(channel, count=1) == ["|"]
@@ -169,7 +170,7 @@ def test_how_full_the_fullest_queue_is_follows_all_that_happens(
     moves: list[tuple[tuple[str, int], bool]],
 ) -> None:
     subject = Subject()
-    for (move, number), looks in moves:
+    for id, ((move, number), looks) in enumerate(moves):
         channel = subject.channels[number]
         match move:
             case "put":
@@ -179,7 +180,7 @@ def test_how_full_the_fullest_queue_is_follows_all_that_happens(
             case "credit":
                 channel.on_credit(1 << 30, 1 << (18 + number))
             case "overtake":
-                channel.overtake(barrier_frame(BARRIER))
+                channel.overtake(barrier_frame(replace(BARRIER, checkpoint_id=id)))
         if looks:
             assert subject.outputs.fill == max(each.fill for each in subject.channels)
     assert subject.outputs.fill == max(each.fill for each in subject.channels)

@@ -242,7 +242,7 @@ def test_receivers_of_a_broadcast_share_what_is_on_disk(tmp_path: Path) -> None:
     metrics = SubtaskMetrics()
     outlet = Outlet("a", RowCodec(), Limits(), metrics, asked_for_room.append)
     channels = [spilling_channel(spill, memory=1500), spilling_channel(spill)]
-    buffer = ChannelBuffer(channels, outlet, {})
+    buffer = ChannelBuffer(channels, outlet, {}, [0], 0)
     buffer.put(frame(1))
     buffer.put(frame(2))
     assert spill.used_bytes == metrics.spilled_bytes == 2 * frame(0).size

@@ -20,6 +20,7 @@ from minirt.runtime.network.packets import (
     SIZE,
     PacketDecoder,
 )
+from minirt.runtime.network.transit import Transit
 from minirt.runtime.network.turns import BATCH_BYTES, BATCH_PIECES, TURN_BYTES, Turns
 
 FRAME_BYTES_MAX = 1 << 24
@@ -38,6 +39,7 @@ class Trunk:
         self.woken = 0
         self.turns = Turns(self.outputs, self._on_woken, lambda: 7.0)
         self.came: defaultdict[int, list[Frame]] = defaultdict(list)
+        self._transit = Transit()
         self._decoder = PacketDecoder(channels, FRAME_BYTES_MAX)
         for output, input in zip(self.outputs, self.inputs, strict=True):
             input.grant = output.on_credit
@@ -50,7 +52,7 @@ class Trunk:
         batch = b"".join(map(bytes, self.turns.batch()))
         for number, frame in self._decoder.feed(memoryview(batch)):
             self.came[number].append(frame)
-            self.inputs[number].put(frame)
+            self.inputs[number].put(self._transit.frame(frame, 7.0))
         return packets_in(batch)
 
     def take(self, number: int) -> None:

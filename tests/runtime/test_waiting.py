@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import time
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from minirt.clock import SYSTEM_CLOCK
+from minirt.protocol.ids import SubtaskId
+from minirt.runtime.worker.roster import Roster
 from minirt.runtime.worker.worker import Worker, waiting_s
 
 
@@ -27,10 +30,18 @@ def test_it_waits_for_the_first_moment(wakes: list[float | None], seconds: float
 
 def patience_s(*subtasks: SimpleNamespace) -> float:
     """Of a worker whose next heartbeat is far off."""
-    worker = Worker.__new__(Worker)
+    worker: Any = Worker.__new__(Worker)
     next_beat = time.monotonic() + 1000
-    vars(worker).update(subtasks=subtasks, _heartbeat_at=next_beat, clock=SYSTEM_CLOCK)
-    return worker._patience_s()
+    for place, subtask in enumerate(subtasks):
+        vars(subtask).update(id=SubtaskId(0, place), outputs=SimpleNamespace())
+    roster: Any = Roster(subtasks)  # type: ignore[arg-type]
+    vars(worker).update(
+        _roster=roster,
+        _heartbeat_at=next_beat,
+        clock=SYSTEM_CLOCK,
+        _note_wait=lambda subtask: None,
+    )
+    return worker._patience_s()  # type: ignore[no-any-return]
 
 
 def test_a_subtask_that_is_due_ends_the_wait_of_its_worker() -> None:

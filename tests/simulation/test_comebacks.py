@@ -14,6 +14,7 @@ import minirt as rt
 from minirt.errors import ProtocolError
 from minirt.modes.uncoordinated import Uncoordinated
 from minirt.protocol.ids import ChannelId
+from minirt.protocol.trigger_times import TriggerTimes
 from minirt.protocol.uncoordinated import Uncoordinated as UncoordinatedFamily
 from minirt.runtime.channels.frames import Frame
 from minirt.runtime.channels.logged import CountedInput, LoggedOutput, SentLog
@@ -125,6 +126,11 @@ def test_among_all_other_faults() -> None:
         assert wrong == [], seed
 
 
+def without_rests(monkeypatch: Patch) -> None:
+    """Let checkpoints follow each other as closely as they can, so that more goes wrong between two."""
+    monkeypatch.setattr(TriggerTimes, "on_full", lambda self, now: None)
+
+
 def assert_noticed(limits: rt.Limits | None = None, first: int = 0) -> None:
     noticed = any(run(seed, limits=limits)[1] for seed in seeds(SEEDS, first))
     assert noticed, f"nobody noticed in {SEEDS} runs"
@@ -147,6 +153,7 @@ def test_a_log_that_keeps_no_event_time(monkeypatch: Patch) -> None:
             right(log, frame)
 
     monkeypatch.setattr(SentLog, "add", add)
+    without_rests(monkeypatch)
     assert_noticed(LARGE_FRAMES, first=55)
 
 

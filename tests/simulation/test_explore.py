@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from random import Random
 from typing import Any, ClassVar
@@ -19,7 +19,6 @@ from minirt.modes.unaligned import Unaligned
 from minirt.protocol import preparing
 from minirt.protocol.barriers import (
     Alignment,
-    Barrier,
     Command,
     ScheduleTimer,
     StartCapture,
@@ -30,7 +29,7 @@ from minirt.protocol.job_events import CommitHandles, JobCommand, StoreManifest
 from minirt.protocol.manifest import SnapshotRef
 from minirt.runtime.channels.channels import InputGate, OutputChannel
 from minirt.runtime.channels.frames import Frame
-from minirt.runtime.input import gate_input
+from minirt.runtime.channels.queue import FrameQueue, Queued
 from minirt.runtime.input.splits import SplitState
 from minirt.runtime.subtask.snapshot import SnapshotUpload
 from minirt.storage.part_writer import PartWriter
@@ -204,8 +203,8 @@ def test_an_overtaken_frame_that_is_not_captured(monkeypatch: Patch) -> None:
 
 
 def test_a_frame_behind_the_barrier_that_is_captured_as_well(monkeypatch: Patch) -> None:
-    def capture_all(frames: Iterable[Frame], barrier: Barrier) -> Iterable[Frame]:
-        return [frame for frame in frames if frame.is_data]
+    def capture_all(self: FrameQueue, checkpoint_id: int | None) -> Sequence[Queued]:
+        return [frame for frame in self if frame.is_data]
 
     class Late(Unaligned):
         """Acts on the last arrival: by then there is data behind barriers."""
@@ -220,7 +219,7 @@ def test_a_frame_behind_the_barrier_that_is_captured_as_well(monkeypatch: Patch)
         def on_reached(self, alignment: Alignment, channel: int) -> list[Command]:
             return []
 
-    monkeypatch.setattr(gate_input, "_data_ahead", capture_all)
+    monkeypatch.setattr(FrameQueue, "data_ahead", capture_all)
     assert "no consistent cut" in violation_of(JOIN, Late()).problem
 
 

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Sequence
 from random import Random
 
 import pytest
 
 from minirt.modes import MODES
 from minirt.modes.aligned_with_timeout import AlignedWithTimeout
-from minirt.protocol.barriers import Barrier, CheckpointMode
+from minirt.protocol.barriers import CheckpointMode
 from minirt.runtime.channels import numbered
 from minirt.runtime.channels.frames import Frame, Kind
 from minirt.runtime.channels.latency_marker import LatencyMarker
 from minirt.runtime.channels.output import Outputs
+from minirt.runtime.channels.queue import FrameQueue, Queued
 from minirt.runtime.channels.spill import SpilledFrame
-from minirt.runtime.input import gate_input
 from minirt.runtime.input.latency_timer import LatencyTimer
 from minirt.runtime.subtask.subtask import Subtask
 from minirt.testing.options import drawn_latency_interval
@@ -98,16 +98,13 @@ def noticed(mode: str | CheckpointMode, first: int = 0) -> str:
 
 
 def test_a_marker_that_an_input_captures(monkeypatch: Patch) -> None:
-    right = gate_input._data_ahead
+    right = FrameQueue.data_ahead
 
-    def with_markers(frames: Iterable[Frame], barrier: Barrier) -> Iterable[Frame]:
-        queued = list(frames)
-        ahead = {id(frame) for frame in right(queued, barrier)}
-        for frame in queued:
-            if id(frame) in ahead or frame.kind == Kind.LATENCY:
-                yield frame
+    def with_markers(self: FrameQueue, checkpoint_id: int | None) -> Sequence[Queued]:
+        ahead = {id(frame) for frame in right(self, checkpoint_id)}
+        return [frame for frame in self if id(frame) in ahead or frame.kind == Kind.LATENCY]
 
-    monkeypatch.setattr(gate_input, "_data_ahead", with_markers)
+    monkeypatch.setattr(FrameQueue, "data_ahead", with_markers)
     assert "form was expected" in noticed("unaligned")
 
 

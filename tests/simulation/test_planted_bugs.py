@@ -5,7 +5,7 @@ docs/testing.md lists them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from random import Random
 from typing import Any
@@ -37,10 +37,10 @@ from minirt.protocol.preparing_events import (
 from minirt.runtime.channels.channels import InputGate, OutputChannel
 from minirt.runtime.channels.frames import Frame, Kind
 from minirt.runtime.channels.output import LinkOutput, Outputs
+from minirt.runtime.channels.queue import FrameQueue, Queued
 from minirt.runtime.channels.spill import _Segment
 from minirt.runtime.coordinator.preparation_tasks import PreparationTasks
 from minirt.runtime.coordinator.storage_tasks import StorageTasks
-from minirt.runtime.input import gate_input
 from minirt.runtime.input.recovered import RecoveredChannels
 from minirt.runtime.input.splits import SplitState
 from minirt.runtime.subtask.snapshot import SnapshotUpload
@@ -332,12 +332,13 @@ def test_a_spill_file_that_is_written_over_while_a_snapshot_needs_it(monkeypatch
 
 
 def test_data_behind_the_barrier_that_is_captured_as_well(monkeypatch: Patch) -> None:
-    def capture_all(frames: Iterable[Frame], barrier: Barrier) -> Iterable[Frame]:
-        return [frame for frame in frames if frame.is_data]
-
-    monkeypatch.setattr(gate_input, "_data_ahead", capture_all)
+    monkeypatch.setattr(FrameQueue, "data_ahead", _all_data)
     monkeypatch.setattr(Unaligned, "on_arrived", _on_last_arrival)
     assert_noticed(counting_unaligned, "no consistent cut", "duplicated")
+
+
+def _all_data(self: FrameQueue, checkpoint_id: int | None) -> Sequence[Queued]:
+    return [frame for frame in self if frame.is_data]
 
 
 def _on_last_arrival(self: Unaligned, alignment: Alignment, channel: int) -> list[Command]:

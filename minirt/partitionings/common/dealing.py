@@ -83,7 +83,7 @@ class InTurn(Dealer):
 
     def rows(self, rows: Rows) -> None:
         count = len(self._buffers)
-        for place in range(count):
+        for place in range(min(count, len(rows))):
             buffer = self._buffers[(self._turn + place) % count]
             buffer.records += rows.records[place::count]
             if rows.timestamps is not None:
@@ -104,6 +104,12 @@ class InTurn(Dealer):
 
 def scatter(rows: Rows, targets: Sequence[int], buffers: Sequence[RowBuffer]) -> None:
     """Append each record to the buffer of its target."""
+    if len(rows) < len(buffers):  # Looking at all buffers would take most of the time.
+        for place, (target, record) in enumerate(zip(targets, rows.records, strict=True)):
+            buffers[target].records.append(record)
+            if rows.timestamps is not None:
+                buffers[target].timestamps.append(rows.timestamps[place])
+        return
     appends = [buffer.records.append for buffer in buffers]
     for append, record in zip(map(appends.__getitem__, targets), rows.records, strict=True):
         append(record)

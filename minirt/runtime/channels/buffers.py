@@ -49,6 +49,8 @@ class ChannelBuffer:
         "_channels",
         "_markers",
         "_outlet",
+        "_place",
+        "_settled",
         "_waiting",
         "records",
         "threshold",
@@ -60,10 +62,15 @@ class ChannelBuffer:
         channels: Sequence[OutputChannel],
         outlet: Outlet,
         waiting: dict[ChannelBuffer, float],
+        settled: list[int],
+        place: int,
     ) -> None:
+        """How many rows it holds once it is settled or flushed is at its place in `settled`."""
         self._channels = channels
         self._outlet = outlet
         self._waiting = waiting
+        self._settled = settled
+        self._place = place
         self.records: list[Any] = []
         self.timestamps: list[int] = []
         self._markers: list[Frame] = []
@@ -97,6 +104,7 @@ class ChannelBuffer:
             self.flush()
         elif self.records:
             self._waiting.setdefault(self, since)
+            self._settled[self._place] = len(self.records)
 
     def add_marker(self, marker: Frame, since: float) -> None:
         """Have a latency marker leave behind the frame that is being filled."""
@@ -117,6 +125,7 @@ class ChannelBuffer:
             start = stop
         self.records.clear()
         self.timestamps.clear()
+        self._settled[self._place] = 0
         self._waiting.pop(self, None)
         if self._markers:
             markers, self._markers = self._markers, []

@@ -15,14 +15,14 @@ The receiver may change its window (debloating). The sender then scales with it 
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import takewhile
 
 from minirt.protocol.ids import ChannelId
 from minirt.runtime.channels.debloat import Debloater, full_window_bytes
-from minirt.runtime.channels.frames import Frame, Kind
+from minirt.runtime.channels.frames import Frame, Kind, barrier_of
+from minirt.runtime.channels.queue import FrameQueue, Queued
 from minirt.runtime.channels.spill import Spill, SpilledFrame
 
 
@@ -36,8 +36,8 @@ class RowRoom:
 
 
 class OutputChannel:
-    """The sending end. `wake` is called when a frame was put into an empty queue, `barrier_left` when a
-    barrier was taken from the queue, and `changed` when `fill` may have changed.
+    """The sending end. `wake` is called when a frame was put into an empty queue, `barrier_left` with the
+    checkpoint whose barrier was taken from the queue, and `changed` when `fill` may have changed.
 
     `window_bytes` is the largest window that the receiver may grant, and the first one. `rows` are bounds
     that hold for rows besides.
@@ -62,9 +62,9 @@ class OutputChannel:
         """In memory and on disk."""
         self.spill = spill or Spill(None, 0)
         self.wake: Callable[[], None] = _nothing
-        self.barrier_left: Callable[[], None] = _nothing
+        self.barrier_left: Callable[[int], None] = _nothing_of
         self.changed: Callable[[], None] = _nothing
-        self._frames: deque[Frame | SpilledFrame] = deque()
+        self._frames = FrameQueue()
         self._overdraft_bytes = overdraft_bytes
         self._spilled_bytes = 0
         self._sent_bytes = 0
@@ -100,8 +100,11 @@ class OutputChannel:
             self._has_rows = frame.kind == Kind.ROWS
             if isinstance(frame, Frame) and frame.size > self._room_bytes:
                 frame = self.spill.add(frame) or frame
-        self._frames.append(frame)
-        self.queued_bytes += frame.size
+        if isinstance(frame, Frame) and frame.kind == Kind.BARRIER:
+            self._enter(frame, self._frames.append_barrier)
+        else:
+            self._frames.append(frame)
+            self.queued_bytes += frame.size
         if isinstance(frame, SpilledFrame):
             self._spilled_bytes += frame.size
         self.changed()
@@ -115,28 +118,55 @@ class OutputChannel:
         Marks that wait at the head stay ahead of it: a receiver counts by them.
         """
         overtaken = self.data_ahead(None)
-        marks = sum(1 for _ in takewhile(lambda frame: frame.kind == Kind.MARK, self._frames))
-        self._frames.insert(marks, barrier)
-        self.queued_bytes += barrier.size
+        self._enter(barrier, self._frames.overtake)
         self.changed()
         self.wake()
         return overtaken
 
     def holds(self, barrier: Frame) -> bool:
         """Whether a barrier that was put has not left the queue yet."""
-        return barrier in self._frames
+        return self._frames.holds_barrier(barrier_of(barrier).checkpoint_id)
 
     def data_ahead(self, barrier: Frame | None) -> list[Frame | SpilledFrame]:
         """The data frames ahead of a barrier that the queue holds; with None, those of all the queue."""
-        return [frame for frame in takewhile(lambda f: f != barrier, self._frames) if frame.is_data]
+        return self._frames.data_ahead(
+            None if barrier is None else barrier_of(barrier).checkpoint_id
+        )
+
+    def bytes_ahead(self, barrier: Frame | None) -> int:
+        """The size of what `data_ahead` gives."""
+        return self._frames.bytes_ahead(
+            None if barrier is None else barrier_of(barrier).checkpoint_id
+        )
 
     def move_ahead(self, barrier: Frame) -> list[Frame | SpilledFrame]:
         """Put a barrier that the queue holds at its head; returns the data frames that it overtakes."""
         overtaken = self.data_ahead(barrier)
-        self._frames.remove(barrier)
-        self._frames.appendleft(barrier)
+        self._frames.move_ahead(barrier_of(barrier).checkpoint_id)
         self.wake()
         return overtaken
+
+    def drop_barriers(self, is_over: Callable[[int], bool]) -> int:
+        """Drop the barriers of the checkpoints for whose ids this is so; returns how many there were."""
+        dropped = self._frames.drop(is_over)
+        if dropped:
+            self._dropped(dropped)
+            self.changed()
+        return len(dropped)
+
+    def _enter(self, frame: Frame, put: Callable[[Frame], list[Queued]]) -> None:
+        """Put a barrier or a mark into the queue; the barriers that it makes useless leave."""
+        queued = len(self._frames)
+        dropped = put(frame)
+        if len(self._frames) + len(dropped) > queued:
+            self.queued_bytes += frame.size
+        self._dropped(dropped)
+
+    def _dropped(self, barriers: Iterable[Queued]) -> None:
+        for barrier in barriers:
+            assert isinstance(barrier, Frame)
+            self.queued_bytes -= barrier.size
+            self.barrier_left(barrier_of(barrier).checkpoint_id)
 
     def poll(self) -> Frame | None:
         """The next frame that credit allows to send, taken from the queue.
@@ -150,8 +180,8 @@ class OutputChannel:
         self.changed()
         if frame.is_data:
             self._sent_bytes += frame.size
-        elif frame.kind == Kind.BARRIER:
-            self.barrier_left()
+        elif isinstance(frame, Frame) and frame.kind == Kind.BARRIER:
+            self.barrier_left(barrier_of(frame).checkpoint_id)
         if isinstance(frame, SpilledFrame):
             self._spilled_bytes -= frame.size
             return frame.load()
@@ -213,7 +243,7 @@ class InputChannel:
         """Whether the newest data is rows."""
         self.debloater = debloater
         self.queued_bytes = 0
-        self.frames: deque[Frame] = deque()
+        self.frames = FrameQueue()
         self.grant: Callable[[int, int], None] = _no_grant
         self._consumed_bytes = 0
         self._granted_bytes = 0
@@ -230,15 +260,21 @@ class InputChannel:
         return min(window, self._row_window_bytes) if self._has_rows else window
 
     def put(self, frame: Frame) -> None:
+        """Append a frame, unless it means nothing to its reader: a mark counted when it arrived, and of the
+        barriers of a channel only those of checkpoints that go on are kept."""
         if not self.frames:
             self.resume()
-        self.frames.append(frame)
+        if frame.kind == Kind.BARRIER:
+            self.frames.append_barrier(frame)
+        elif frame.kind != Kind.MARK:
+            self.frames.append(frame)
         if frame.is_data:
             self.queued_bytes += frame.size
             self._has_rows = frame.kind == Kind.ROWS
 
     def take(self) -> Frame:
         frame = self.frames.popleft()
+        assert isinstance(frame, Frame)  # What has arrived is in memory.
         if frame.is_data:
             self.queued_bytes -= frame.size
             self._consumed_bytes += frame.size
@@ -280,7 +316,8 @@ class InputGate:
 
     def __init__(self, channels: Sequence[InputChannel]) -> None:
         self.channels = channels
-        self._ready: deque[int] = deque()
+        self._ready: OrderedDict[int, None] = OrderedDict()
+        """The channels that may be read, the next one first."""
         self._blocked: set[int] = set()
 
     @property
@@ -298,23 +335,27 @@ class InputGate:
     def put(self, index: int, frame: Frame) -> None:
         channel = self.channels[index]
         channel.put(frame)
-        if len(channel.frames) == 1 and index not in self._blocked:
-            self._ready.append(index)
+        if not channel.frames:
+            self._ready.pop(index, None)  # The frame has dropped what was there.
+        elif index not in self._ready and index not in self._blocked:
+            self._ready[index] = None
 
     @property
     def next_kind(self) -> int | None:
         """The kind of the frame that `take` would give; None if it would give none."""
-        return self.channels[self._ready[0]].frames[0].kind if self._ready else None
+        for index in self._ready:
+            return self.channels[index].frames[0].kind
+        return None
 
     def take(self) -> tuple[int, Frame] | None:
         """The next frame and its channel; None if all queues are empty or blocked."""
         if not self._ready:
             return None
-        index = self._ready.popleft()
+        index, _ = self._ready.popitem(last=False)
         channel = self.channels[index]
         frame = channel.take()
         if channel.frames:
-            self._ready.append(index)
+            self._ready[index] = None
         return index, frame
 
     def take_from(self, index: int) -> Frame | None:
@@ -323,24 +364,33 @@ class InputGate:
         if not channel.frames:
             return None
         frame = channel.take()
-        if not channel.frames and index in self._ready:
-            self._ready.remove(index)
+        if not channel.frames:
+            self._ready.pop(index, None)
         return frame
+
+    def drop_barriers(self, is_over: Callable[[int], bool]) -> None:
+        """Drop the barriers of checkpoints that are over from all queues."""
+        for index, channel in enumerate(self.channels):
+            if channel.frames.drop(is_over) and not channel.frames:
+                self._ready.pop(index, None)
 
     def block(self, index: int) -> None:
         self._blocked.add(index)
-        if index in self._ready:
-            self._ready.remove(index)
+        self._ready.pop(index, None)
 
     def unblock_all(self) -> None:
         for index in sorted(self._blocked):
             self.channels[index].resume()
             if self.channels[index].frames:
-                self._ready.append(index)
+                self._ready[index] = None
         self._blocked.clear()
 
 
 def _nothing() -> None:
+    return None
+
+
+def _nothing_of(checkpoint_id: int) -> None:
     return None
 
 

@@ -163,13 +163,8 @@ class LoggedOutput(OutputChannel):
         """The receiver is gone and comes back: keep all for it, but barriers, whose checkpoint is over."""
         self._away = self._behind = True
         self.wake = _nobody
-        barriers = [frame for frame in self._frames if frame.kind == Kind.BARRIER]
-        for barrier in barriers:
-            self._frames.remove(barrier)
-            self.queued_bytes -= barrier.size
+        self.drop_barriers(lambda checkpoint_id: True)
         self.changed()
-        if barriers:
-            self.barrier_left()
 
     def resume(self, records: int) -> None:
         """The receiver is back, has processed so many records, and has granted no credit yet."""

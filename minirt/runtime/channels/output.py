@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import takewhile
+from itertools import compress, takewhile
+from operator import ne
 
 from minirt.data.batch import Batch, Columns
 from minirt.data.errors import UnsupportedRecordError
@@ -77,7 +78,14 @@ class LinkOutput:
         """Whose turn it is to get a latency marker. Senders begin at different receivers."""
         self._waiting: dict[ChannelBuffer, float] = {}
         """Since when buffers hold records, oldest first: when the slice began that has emitted them."""
-        self._buffers = [ChannelBuffer(group, outlet, self._waiting) for group in groups]
+        self._settled = [0] * len(groups)
+        """How many rows each buffer held when it was settled last: another number says that it got some."""
+        self._buffers = [
+            ChannelBuffer(group, outlet, self._waiting, self._settled, place)
+            for place, group in enumerate(groups)
+        ]
+        self._held_rows = [buffer.records for buffer in self._buffers]
+        """Their lists, which stay the same objects."""
         self._gathered = Gathered()
         self._frame_bytes = 0
         """How large frames of what is gathered should be; looked at when gathering begins."""
@@ -100,8 +108,10 @@ class LinkOutput:
             self.flush()
             self._timed = timed
         self._deal_rows(batch)
-        for buffer in self._buffers:
-            buffer.settle(self.began_at)
+        # A batch may be for a few of very many receivers: the others are passed over in C.
+        changed = map(ne, map(len, self._held_rows), self._settled)
+        for place in [*compress(range(len(self._buffers)), changed)]:
+            self._buffers[place].settle(self.began_at)
 
     def flush(self) -> None:
         """Send everything that is held. At any time that is either rows or columns."""
@@ -235,8 +245,13 @@ class Outputs:
         self.links = links
         self._channels = [channel for link in links for channel in link.channels]
         self._overtakable = [link for link in links if link.link.capturable]
-        self._watched: tuple[Frame, Callable[[], None]] | None = None
+        self._watched: tuple[int, Callable[[], None]] | None = None
+        """A checkpoint, and who hears that its barriers have left."""
+        self._watched_left = 0
+        """How many channels still hold one of these."""
         self._buffer_timeout_s = buffer_timeout_s
+        self.changed: Callable[[], None] = _nothing
+        """Called when `fill`, `wanted` or `flush_at` may have changed by what others do."""
         self._fill = 0.0
         self._fullest: OutputChannel | None = None
         """Whose fill that is; None if it may hold less by now."""
@@ -245,7 +260,7 @@ class Outputs:
             self._on_changed(channel)
         for link in self._overtakable:
             for channel in link.channels:
-                channel.barrier_left = self._look_at_watched
+                channel.barrier_left = self._on_barrier_left
 
     @property
     def full(self) -> bool:
@@ -333,8 +348,13 @@ class Outputs:
 
     def watch(self, barrier: Barrier, passed: Callable[[], None]) -> None:
         """Call `passed` once the barrier has left all queues in which it may overtake."""
-        self._watched = (barrier_frame(barrier), passed)
-        self._look_at_watched()
+        frame = barrier_frame(barrier)
+        ends = (channel for link in self._overtakable for channel in link.channels)
+        self._watched_left = sum(channel.holds(frame) for channel in ends)
+        if self._watched_left:
+            self._watched = (barrier.checkpoint_id, passed)
+        else:
+            passed()
 
     def unwatch(self) -> None:
         self._watched = None
@@ -351,12 +371,16 @@ class Outputs:
             for link in self._overtakable:
                 link.flush()
         return sum(
-            data.size
+            channel.bytes_ahead(frame)
             for link in self._overtakable
             for channel in link.channels
             if frame is None or channel.holds(frame)
-            for data in channel.data_ahead(frame)
         )
+
+    def drop_barriers(self, is_over: Callable[[int], bool]) -> None:
+        """Drop the barriers of the checkpoints for whose ids this is so: nobody waits for them."""
+        for channel in self._channels:
+            channel.drop_barriers(is_over)
 
     def end(self) -> None:
         for link in self.links:
@@ -369,17 +393,22 @@ class Outputs:
             self._fill, self._fullest = fill, channel
         elif channel is self._fullest:
             self._fullest = None
+        self.changed()
 
     def _control(self, frame: Frame, of: Collection[str | None]) -> None:
         for link in self.links:
             if link.link.source_uid in of:
                 link.control(frame)
 
-    def _look_at_watched(self) -> None:
-        if self._watched is None:
+    def _on_barrier_left(self, checkpoint_id: int) -> None:
+        if self._watched is None or self._watched[0] != checkpoint_id:
             return
-        frame, passed = self._watched
-        channels = (channel for link in self._overtakable for channel in link.channels)
-        if not any(channel.holds(frame) for channel in channels):
+        self._watched_left -= 1
+        if not self._watched_left:
+            _, passed = self._watched
             self._watched = None
             passed()
+
+
+def _nothing() -> None:
+    return None

@@ -118,7 +118,7 @@ class InlineRunner:
     def _upload(self, upload: SnapshotUpload) -> None:
         try:
             result = store_snapshot(upload, self._package.storage, self._package.clock.monotonic)
-            deliver_uploaded(result, self._cluster.subtasks.values())
+            deliver_uploaded(result, self._cluster.subtasks)
             self._events.append(result)
         except Exception as error:
             self._events.append(WorkerFailed(upload.generation, error))

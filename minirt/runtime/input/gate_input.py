@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from minirt.data.batch import Batch
@@ -14,6 +14,7 @@ from minirt.protocol.watermarks import NO_CHANGE, WatermarkChange, WatermarkValv
 from minirt.runtime.channels.channels import InputChannel, InputGate
 from minirt.runtime.channels.frames import Frame, Kind, barrier_of, latency_marker_of, watermark_of
 from minirt.runtime.channels.logged import CountedInput
+from minirt.runtime.channels.queue import Queued
 from minirt.runtime.input.elements import Advance, Data, Element, End, Origin, Reached
 from minirt.runtime.input.input import ChannelFrames, Input, InputParts
 
@@ -71,12 +72,14 @@ class GateInput(Input):
 
     def ahead(self, overtaking: Barrier, channels: Collection[int]) -> Iterator[ChannelFrames]:
         for channel in sorted(channels):
-            frames = self._gate.channels[channel].frames
-            yield self.origins[channel], list(_data_ahead(frames, overtaking))
+            yield self.origins[channel], self._data_ahead(channel, overtaking)
 
     def ahead_bytes(self, overtaking: Barrier, channels: Collection[int]) -> int:
         queues = (self._gate.channels[channel].frames for channel in channels)
-        return sum(frame.size for frames in queues for frame in _data_ahead(frames, overtaking))
+        return sum(frames.bytes_ahead(overtaking.checkpoint_id) for frames in queues)
+
+    def drop_barriers(self, is_over: Callable[[int], bool]) -> None:
+        self._gate.drop_barriers(is_over)
 
     def processed_records(self) -> Sequence[int] | None:
         if self._restored.pending:
@@ -85,7 +88,8 @@ class GateInput(Input):
         return counted if len(counted) == len(self.origins) else None
 
     def queued_frames(self, channel: int) -> int:
-        return len(self._gate.channels[channel].frames)
+        frames = self._gate.channels[channel].frames
+        return len(frames) - frames.barriers
 
     @property
     def queued_bytes(self) -> int:
@@ -139,8 +143,6 @@ class GateInput(Input):
                 return Reached(channel, barrier_of(frame))
             case Kind.LATENCY:
                 return latency_marker_of(frame)
-            case Kind.MARK:
-                return None  # Counted when it arrived.
             case Kind.END:
                 if channel not in self._open:
                     raise ProtocolError(f"channel {channel} has ended twice")
@@ -148,19 +150,14 @@ class GateInput(Input):
                 return advance_of(self._valve.on_end(channel)) if self._open else End()
         raise ProtocolError(f"unknown frame kind {frame.kind}")
 
+    def _data_ahead(self, channel: int, overtaking: Barrier) -> Sequence[Queued]:
+        """The data frames of a queue up to the barrier, all of them if it is not there yet."""
+        return self._gate.channels[channel].frames.data_ahead(overtaking.checkpoint_id)
+
     def _data(self, channel: int, frame: Frame, batch: Batch) -> Data:
         self._metrics.bytes_in += frame.size
         self._begin_work(self._gate.channels[channel], frame.size, len(batch))
         return Data(batch, self._input_indexes[channel], self.origins[channel])
-
-
-def _data_ahead(frames: Iterable[Frame], barrier: Barrier) -> Iterator[Frame]:
-    """The data frames of a queue up to the barrier, all of them if it is not there yet."""
-    for frame in frames:
-        if frame.kind == Kind.BARRIER and barrier_of(frame).checkpoint_id == barrier.checkpoint_id:
-            return
-        if frame.is_data:
-            yield frame
 
 
 def advance_of(change: WatermarkChange) -> Advance | None:

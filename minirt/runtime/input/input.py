@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -166,6 +166,9 @@ class Input(ABC):
     def unblock_all(self) -> None:
         """Read all channels again."""
 
+    def drop_barriers(self, is_over: Callable[[int], bool]) -> None:
+        """Drop the barriers that wait of the checkpoints for whose ids this is so: they mean nothing."""
+
     # What a snapshot stores.
 
     @abstractmethod
@@ -203,7 +206,7 @@ class Input(ABC):
         return self._restored.capturable
 
     def queued_frames(self, channel: int) -> int:
-        """How many frames are in the queue of a channel, those of control included."""
+        """How many frames are in the queue of a channel, those of control included, but for barriers."""
         raise ProtocolError(f"a subtask without channels has none with the number {channel}")
 
     def processed_records(self) -> Sequence[int] | None:

@@ -150,6 +150,8 @@ class SubtaskCheckpoints:
         if self._local is not None:
             self._local.give_up(checkpoint_id)
         self._execute(self._barriers.on_abort(checkpoint_id, spared))
+        self._input.drop_barriers(self._barriers.is_over)
+        self._outputs.drop_barriers(lambda id: id <= checkpoint_id and id not in spared)
 
     def on_line(self, line: WantedLine) -> None:
         """The coordinator makes a checkpoint of local snapshots."""
@@ -196,7 +198,7 @@ class SubtaskCheckpoints:
             )
 
     def _execute(self, commands: Sequence[Command]) -> None:
-        asked_for_timer = False
+        asked_for_timer = ended = False
         for command in commands:
             match command:
                 case BlockChannel(channel):
@@ -222,12 +224,16 @@ class SubtaskCheckpoints:
                 case FinishSnapshot():
                     with self._logging(command.checkpoint_id):
                         self._finish(command)
+                    ended = True
                 case AbortSnapshot(checkpoint_id):
                     taken = self._taken
                     if taken is not None and taken.barrier.checkpoint_id == checkpoint_id:
                         self._taken = None
                         self._outputs.unwatch()
                     self._drop_timers(checkpoint_id)
+                    ended = True
+        if ended:
+            self._input.drop_barriers(self._barriers.is_over)
         if asked_for_timer:
             self.on_time()  # It may be due already.
 
@@ -316,6 +322,7 @@ class SubtaskCheckpoints:
             watermarks, offsets = self._watermarks(), self._offsets()
             taken_at = self._ports.clock.monotonic()
             cut = local.add(overtaken, watermarks, offsets, taken_at, forced_by)
+            local.on_taken(began_at, taken_at)
         prepared, self._unsent = self._unsent, []
         self._being_stored = snapshot_id
         self._ports.upload(

@@ -37,17 +37,21 @@ from minirt.runtime.input.input import ChannelFrames, Input
 
 @dataclass(slots=True)
 class ChannelLog:
-    """What has come through one channel, those of control included; places are counted from 0 on."""
+    """What has come through one channel, those of control included, but for barriers and marks, which
+    do not wait for their turn. Places are counted from 0 on."""
 
     arrived: int = 0
     _frames: deque[Frame] = field(default_factory=deque)
     _marks: dict[int, float] = field(default_factory=lambda: {0: -1})
-    """The places of marks by their numbers. That of what the generation began with lies before all; one
-    that was moved lies between two frames."""
+    """The places of marks by their numbers, between two frames. That of what the generation began with
+    lies before all."""
 
     def add(self, frame: Frame) -> None:
         if frame.kind == Kind.MARK:
-            self._marks[mark_of(frame)] = self.arrived
+            self._marks[mark_of(frame)] = self.arrived - 0.5
+            return
+        if frame.kind == Kind.BARRIER:
+            return
         self.arrived += 1
         self._frames.append(frame)
 
@@ -174,6 +178,8 @@ class LocalLog:
         if fallen_back is not None:
             self._begin_at(fallen_back, now)
         self._pace = plan.pace(id, now, clock.now())
+        self._rest_until = -inf
+        """Records have this time to themselves: as much as the last snapshot has held them up."""
         self._wanted: WantedLine | None = None
         self._monotonic = clock.monotonic
         self._wanted_at = now
@@ -208,10 +214,19 @@ class LocalLog:
     @property
     def due_at(self) -> float:
         """When the next snapshot is due by the clock."""
-        return max(self._pace.due_at, self._room_at)
+        return max(self._pace.due_at, self._may_at)
 
     def is_due(self, now: float) -> bool:
-        return self._pace.is_due(now, self._now_moved) and now >= self._room_at
+        return self._pace.is_due(now, self._now_moved) and now >= self._may_at
+
+    def on_taken(self, began_at: float, taken_at: float) -> None:
+        """A snapshot has held records up from the one time to the other."""
+        self._rest_until = taken_at + (taken_at - began_at)
+
+    @property
+    def _may_at(self) -> float:
+        """From when on there may be one more."""
+        return max(self._room_at, self._rest_until)
 
     @property
     def full(self) -> bool:
@@ -227,7 +242,7 @@ class LocalLog:
     def is_forced_by(self, mark: Frame) -> bool:
         """Whether a snapshot must be taken before anything behind a mark is processed."""
         forced = self._plan.induced and self._pace.is_forced_by(index_of(mark))
-        return forced and self._monotonic() >= self._room_at
+        return forced and self._monotonic() >= self._may_at
 
     @property
     def _now_moved(self) -> int:

@@ -78,6 +78,8 @@ class Subtask:
         self.chain = parts.chain
         self.input = parts.input
         self.drained = False
+        self.changed: Callable[[], None] = _nothing
+        """Called when something has happened to it, so that it may have something to do."""
         self._members = parts.members
         self._pacer = pacer
         self._room_pacer = RoomPacer()
@@ -174,10 +176,12 @@ class Subtask:
         """A frame has arrived from the wire."""
         self.input.put(channel, frame)
         self._checkpoints.on_frame(channel, frame)
+        self.changed()
 
     def on_sender_back(self, channel: int, number: int, elements: int, had: int) -> None:
         """See `LocalLog.on_sender_back`."""
         self._checkpoints.on_sender_back(channel, number, elements, had)
+        self.changed()
 
     def obey(self, command: SubtaskCommand) -> None:
         """Do what the coordinator orders."""
@@ -199,10 +203,12 @@ class Subtask:
                 self._checkpoints.on_abort(checkpoint_id, spared)
             case _:
                 raise ProtocolError(f"{self.name} does not know the command {command}")
+        self.changed()
 
     def on_uploaded(self, result: SnapshotResult) -> None:
         """A snapshot is durable, or will never be."""
         self._checkpoints.on_uploaded(result)
+        self.changed()
 
     def on_time(self) -> None:
         """Look at the clock: timers of the mode, local snapshots, buffers that have waited long enough."""
@@ -214,8 +220,9 @@ class Subtask:
     def run_slice(self) -> None:
         """Work for about one slice, or until input or room for output runs out.
 
-        It also ends behind a barrier, a watermark or the end: others wait for these, so they leave
-        before the next call of a function of the user, which may take long.
+        It also ends behind a snapshot, a watermark or the end: others wait for what these send, so it
+        leaves before the next call of a function of the user, which may take long. A barrier that leads to
+        nothing yet ends no slice: with one in each of many channels, that would leave no time for records.
         """
         token = LOG_FIELDS.set(self._log_fields)
         self.outputs.begin_slice(self._ports.clock.monotonic())
@@ -281,8 +288,9 @@ class Subtask:
         element = self.input.poll()
         if element is None:
             return False
+        cut_id = self._checkpoints.cut_id
         self._begin(element)
-        return not isinstance(element, Reached)
+        return self._checkpoints.cut_id == cut_id
 
     def _begin(self, element: Element) -> None:
         match element:
@@ -368,3 +376,7 @@ class Subtask:
         self.outputs.end()
         self.drained = True
         self._ports.drained(self.id)
+
+
+def _nothing() -> None:
+    return None

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 
+from minirt.protocol.ids import SubtaskId
 from minirt.protocol.job_events import SnapshotAcknowledged, SnapshotDeclined
 from minirt.protocol.subtask_commands import AbortCheckpoint, SubtaskCommand
 from minirt.runtime.control.messages import SentCommand, WorkerEvent
@@ -37,9 +38,9 @@ def deliver(command: SubtaskCommand, subtasks: Collection[Subtask]) -> None:
             subtask.obey(command)
 
 
-def deliver_uploaded(result: WorkerEvent, subtasks: Collection[Subtask]) -> None:
+def deliver_uploaded(result: WorkerEvent, subtasks: Mapping[SubtaskId, Subtask]) -> None:
     """Tell the subtask whose snapshot was to be uploaded what has become of it."""
     if isinstance(result, SnapshotAcknowledged | SnapshotDeclined):
-        for subtask in subtasks:
-            if subtask.id == result.subtask:
-                subtask.on_uploaded(result)
+        subtask = subtasks.get(result.subtask)
+        if subtask is not None:
+            subtask.on_uploaded(result)

@@ -8,6 +8,7 @@ import selectors
 import socket
 import sys
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 
@@ -58,6 +59,7 @@ from minirt.runtime.worker.event_loop import EventLoop
 from minirt.runtime.worker.long_calls import Figures, LongCalls
 from minirt.runtime.worker.orders import CommandReceiver, deliver_uploaded
 from minirt.runtime.worker.place import WorkerPlace
+from minirt.runtime.worker.roster import Roster
 from minirt.runtime.worker.uploader import Uploader
 from minirt.runtime.worker.waker import Waker
 from minirt.runtime.worker.wiring import Wiring
@@ -156,7 +158,11 @@ class Worker:
         self._commands = CommandReceiver(self.clock.monotonic, self._uploader.give_up)
         self._beside = Beside(self._on_thread_failed)
         self._event_loop = EventLoop(self._on_thread_failed)
+        self._mail: deque[SubtaskId] = deque()
+        """Subtasks that other threads have something for."""
         self.subtasks = self._assemble(assignment, listener)
+        self._by_id = {subtask.id: subtask for subtask in self.subtasks}
+        self._roster = Roster(self.subtasks)
         began = time.perf_counter()
         self._time = {one.id: TimeAccount(one.metrics, began) for one in self.subtasks}
         self._long_calls = LongCalls(
@@ -179,6 +185,7 @@ class Worker:
         self._tell(SourceProgressed(self._place.generation, subtask, progress))
 
     def wake(self, subtask: SubtaskId) -> None:
+        self._mail.append(subtask)
         self._waker.wake()
 
     def run_beside(self, call: Callable[[], None]) -> None:
@@ -230,12 +237,10 @@ class Worker:
         self._on_control()  # What has come along with the assignment makes its socket readable no more.
         with self._long_calls.watched():
             while not self._stopping:
-                for subtask in self.subtasks:
-                    self._note_wait(subtask)
                 # What the last slice has emitted may be work for others here: so it goes before the wait.
                 self._wiring.move_frames()
                 self._serve(self._patience_s())
-                self._take_turns(self.subtasks)
+                self._take_turns()
         for subtask in self.subtasks:
             subtask.close()
         self._report()
@@ -246,10 +251,13 @@ class Worker:
 
     def _patience_s(self) -> float:
         """How long to wait for what may arrive: not at all if a subtask has anything else to do."""
-        if any(subtask.runnable for subtask in self.subtasks):
+        for subtask in self._roster.stirred():
+            self._note_wait(subtask)
+            self._roster.expect(subtask, subtask.wake_at)
+        if self._roster.any_can(lambda subtask: subtask.runnable):
             return 0.0
-        wakes = [subtask.wake_at for subtask in self.subtasks]
-        return waiting_s([self._heartbeat_at, *wakes], self.clock.monotonic())
+        wakes = [self._heartbeat_at, self._roster.next_alarm_at]
+        return waiting_s(wakes, self.clock.monotonic())
 
     def _serve(self, timeout: float) -> None:
         """Handle what has arrived, or arrives within `timeout` seconds, and what the clock asks for.
@@ -259,27 +267,33 @@ class Worker:
         """
         ready = self._selector.select(timeout)
         while (stored := self._uploaded.take()) is not None:
-            deliver_uploaded(stored, self.subtasks)
+            deliver_uploaded(stored, self._by_id)
         self._uploader.tell_results()
         for key, mask in ready:
             self._dispatch(key, mask)
-        for subtask in self.subtasks:
-            if subtask not in self._working:
-                subtask.on_time()
+        while self._mail:
+            self._roster.stir(self._mail.popleft())
+        for subtask in self._roster.look(self.clock.monotonic(), self._working):
+            subtask.on_time()
+            self._roster.expect(subtask, subtask.wake_at)
         self._wiring.move_frames()
         self._beat()
         self._served = True
 
-    def _take_turns(self, subtasks: Iterable[Subtask]) -> bool:
-        """A slice for each that can work; whether any could. Between two slices others are served."""
-        worked = False
-        for subtask in subtasks:
-            if not self._served:
-                self._serve(0)
-            if subtask.runnable and not self._stopping:
-                self._work(subtask)
-                worked = True
-        return worked
+    def _take_turns(self) -> None:
+        """A slice for each that can work. Between two slices others are served."""
+        while (subtask := self._roster.next()) is not None:
+            self._take_turn(subtask)
+
+    def _take_turn(self, subtask: Subtask) -> bool:
+        """A slice for this one, if it can work; whether it could."""
+        if not self._served:
+            self._serve(0)
+        if subtask.runnable and not self._stopping:
+            self._work(subtask)
+            return True
+        self._note_wait(subtask)
+        return False
 
     def _dispatch(self, key: selectors.SelectorKey, mask: int) -> None:
         if isinstance(key.data, TrunkReceiver | TrunkSender):
@@ -299,6 +313,7 @@ class Worker:
         finally:
             self._working.pop()
             self._served = False
+            self._roster.stir(subtask.id)
         if self._working:  # Else it is done with the next turn.
             self._note_wait(subtask)
 
@@ -347,7 +362,10 @@ class Worker:
 
     def _run_downstream(self, subtask: Subtask) -> bool:
         below = [other for other in self.subtasks if other.id.vertex > subtask.id.vertex]
-        return self._take_turns(other for other in below if other not in self._working)
+        ran = False
+        for other in [each for each in below if each not in self._working]:
+            ran |= self._take_turn(other)
+        return ran
 
     # Coordinator.
 
@@ -388,8 +406,10 @@ class Worker:
                 self._tell(ClockAnswer(place.generation, place.worker, asked_at, now))
             case PeerLost(worker):
                 self._tell(self._wiring.park(worker))
+                self._roster.stir_all()
             case PeerBack():
                 self._wiring.rejoin(message)
+                self._roster.stir_all()
             case StopWorkers():
                 self._stopping = True
 
@@ -398,6 +418,7 @@ class Worker:
         if now < self._heartbeat_at:
             return
         self._heartbeat_at = now + self._limits.heartbeat_s
+        self._roster.stir_all()  # It says something of all of them anyway.
         # Else it has not heard what the coordinator says.
         if not (self._working or self._stopping):
             self._wiring.check_trunks()
