@@ -152,6 +152,12 @@ class Projection:
         self._names = [name for name, _ in computed]
         self._evaluation = Evaluation(computed)
 
+    def computed(self, table: pa.RecordBatch) -> pa.RecordBatch:
+        """The computed columns alone. Raises ExpressionError."""
+        if not self._names:
+            return pa.RecordBatch.from_pylist([{}] * table.num_rows)
+        return pa.RecordBatch.from_arrays(self._evaluation.values(table), self._names)
+
     def of(self, table: pa.RecordBatch) -> pa.RecordBatch:
         """Kept columns are not copied. Raises ExpressionError."""
         for name in self._kept or ():

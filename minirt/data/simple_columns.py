@@ -89,10 +89,15 @@ def steady(table: pa.RecordBatch) -> pa.RecordBatch:
     return table
 
 
+def steady_type(type: pa.DataType) -> pa.DataType:
+    """The type with one type for all Decimals, also inside of others."""
+    return converted_type(type, _steady_leaf)
+
+
 @lru_cache
 def _unsteady(schema: pa.Schema) -> dict[int, pa.Field]:
     """The places of columns with Decimals, and what they should be."""
-    steady = [field.with_type(converted_type(field.type, _steady_type)) for field in schema]
+    steady = [field.with_type(steady_type(field.type)) for field in schema]
     return {place: field for place, field in enumerate(steady) if field != schema.field(place)}
 
 
@@ -133,7 +138,7 @@ def _microseconds_type(type: pa.DataType) -> pa.DataType:
     return pa.duration("us") if type == pa.duration("ns") else type
 
 
-def _steady_type(type: pa.DataType) -> pa.DataType:
+def _steady_leaf(type: pa.DataType) -> pa.DataType:
     return DECIMAL if pa.types.is_decimal(type) else type
 
 
@@ -149,7 +154,7 @@ def converted_type(type: pa.DataType, leaf_type: _LeafType) -> pa.DataType:
         return pa.dictionary(type.index_type, value_type, type.ordered)
     if pa.types.is_run_end_encoded(type):
         return converted_type(type.value_type, leaf_type)
-    parts = [field.with_type(converted_type(field.type, leaf_type)) for field in _parts(type)]
+    parts = [field.with_type(converted_type(field.type, leaf_type)) for field in parts_of(type)]
     return _of_parts(type, parts) if parts else leaf_type(type)
 
 
@@ -180,7 +185,7 @@ def is_list(type: pa.DataType) -> bool:
     return any(check(type) for check in _LISTS)
 
 
-def _parts(type: pa.DataType) -> list[pa.Field]:
+def parts_of(type: pa.DataType) -> list[pa.Field]:
     """The fields of the values inside."""
     if pa.types.is_struct(type):
         return list(type)

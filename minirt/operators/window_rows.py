@@ -238,9 +238,10 @@ class RowWindowOperator(ContextOperator, Outlet):
             values = self.ctx.custody.lend_all([value for _, value in shown])
             self.ctx.emit(Rows(values, stamps or None))
 
-    def late(self, columns: Columns) -> None:
-        rows = columns.table.column(ROW).to_pylist()
-        times = None if columns.timestamps is None else columns.timestamps.tolist()
+    def late(self, batch: Batch) -> None:
+        assert isinstance(batch, Columns)  # As `process` gives them to the frame.
+        rows = batch.table.column(ROW).to_pylist()
+        times = None if batch.timestamps is None else batch.timestamps.tolist()
         self._late(Rows([self._exchange.records[row] for row in rows], times))
 
     @property
