@@ -38,7 +38,13 @@ def simple_type(type: pa.DataType) -> pa.DataType:
     """The type that `simple` turns a column of this type into."""
     if pa.types.is_dictionary(type):
         return simple_type(type.value_type)
-    return _VIEWED.get(type, type)
+    return _VIEWED.get(type) or without_runs(type)
+
+
+@lru_cache
+def without_runs(type: pa.DataType) -> pa.DataType:
+    """The type without run-end encoding, also inside: Arrow has no nulls of such, and picks none."""
+    return converted_type(type, lambda leaf: leaf)
 
 
 def common_type(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
@@ -67,14 +73,15 @@ def common_type(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
 
 
 def simple(array: pa.Array) -> pa.Array:
-    """Without dictionaries and views; of date64, whose values may lie within a day, whole days."""
+    """Without dictionaries, views and run-end encoding; of date64, whose values may lie within a day,
+    whole days."""
     if pa.types.is_dictionary(array.type):
         return simple(array.dictionary).take(array.indices)
     if array.type in _VIEWED:
         return array.cast(_VIEWED[array.type])
     if pa.types.is_date64(array.type):
         return _rounded_down(array, _MS_PER_DAY, _MS_PER_DAY, array.type)
-    return array
+    return _converted(array, lambda leaf: leaf, lambda values, type: values)
 
 
 def steady(table: pa.RecordBatch) -> pa.RecordBatch:

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from minirt.data.errors import UnlikeTypesError
-from minirt.data.simple_columns import converted_type, is_list, with_values
+from minirt.data.simple_columns import is_list, with_values, without_runs
 
 _UNITS = ("s", "ms", "us", "ns")
 _UTC = "UTC"
@@ -36,9 +36,9 @@ def unified_type(
     if one == other:
         return one
     if pa.types.is_null(other):
-        return _without_runs(one)
+        return without_runs(one)
     if pa.types.is_null(one):
-        return _without_runs(other)
+        return without_runs(other)
     result = None
     if not _is_encoded(one) and not _is_encoded(other):
         result = _of_leaves(one, other) or _of_nested(one, other, column, missing_fields)
@@ -116,11 +116,6 @@ def widened_table(table: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 
 def _is_encoded(type: pa.DataType) -> bool:
     return bool(pa.types.is_dictionary(type) or pa.types.is_run_end_encoded(type))
-
-
-def _without_runs(type: pa.DataType) -> pa.DataType:
-    """Arrow has no nulls of types with run-end-encoded values inside."""
-    return converted_type(type, lambda leaf: leaf)
 
 
 def _of_leaves(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
@@ -254,7 +249,7 @@ def _united_fields(
 
 
 def _often_missing(field: pa.Field) -> pa.Field:
-    return field.with_type(_without_runs(field.type)).with_nullable(True)
+    return field.with_type(without_runs(field.type)).with_nullable(True)
 
 
 def _united_field(one: pa.Field, other: pa.Field, column: str, missing_fields: bool) -> pa.Field:

@@ -13,11 +13,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from minirt.data.batch import Batch, Rows
-from minirt.data.expressions import Conditions, ExpressionError
+from minirt.data.expressions import Conditions, ExpressionError, without_records
 from minirt.errors import ConfigurationError
 from minirt.graph.operator_spec import Form, OperatorSpec, Site, StateDealing, function_name
 from minirt.operators.common.base import Operator, OperatorContext, user_error
-from minirt.operators.common.columns import empty_batch, expression_failed, laid_columns
+from minirt.operators.common.columns import expression_failed, laid_columns
 from minirt.operators.common.functions import check_function
 
 
@@ -65,7 +65,7 @@ class FilterColumnsSpec(OperatorSpec):
         if site.schema is None:
             return None
         try:
-            Conditions([self.condition]).masks(empty_batch(site.schema))
+            Conditions([self.condition]).masks(without_records(site.schema))
         except ExpressionError as error:
             raise ConfigurationError(f"{site.label}: {error}") from error
         return site.schema

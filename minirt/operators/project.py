@@ -12,11 +12,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from minirt.data.batch import Batch, Columns, Rows, dicts_of
-from minirt.data.expressions import ExpressionError, Named, Projection
+from minirt.data.expressions import ExpressionError, Named, Projection, without_records
 from minirt.errors import ConfigurationError, UserCodeError
 from minirt.graph.operator_spec import Form, OperatorSpec, Site, StateDealing
 from minirt.operators.common.base import Operator, OperatorContext, shown
-from minirt.operators.common.columns import empty_batch, expression_failed, laid_columns
+from minirt.operators.common.columns import expression_failed, laid_columns
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class ProjectSpec(OperatorSpec, ABC):
         if site.schema is None:
             return None
         try:
-            return Projection(self.kept, self.computed).of(empty_batch(site.schema)).schema
+            return Projection(self.kept, self.computed).of(without_records(site.schema)).schema
         except ExpressionError as error:
             raise ConfigurationError(f"{site.label}: {error}") from error
 

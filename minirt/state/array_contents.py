@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from minirt.aggregates import Aggregate, Count, Fold, Mean, Sum
+from minirt.aggregates import Aggregate, CountDistinct
 from minirt.data.errors import UnlikeTypesError
 from minirt.data.keys import check_key_type
 from minirt.data.unify import unified_type, widened
@@ -102,6 +103,15 @@ class Contents:
         self.index.change_type(place, type)
 
 
+@lru_cache
+def _is_made_of_objects(type: pa.DataType) -> bool:
+    try:
+        pa.array([], type)
+    except pa.ArrowNotImplementedError:
+        return False
+    return True
+
+
 @dataclass(frozen=True, slots=True)
 class Layout:
     """What a table is made of: the first `routing` key columns tell the key group."""
@@ -156,7 +166,7 @@ class Layout:
             if array.type == before or self._takes_any(aggregate, contents, place, array.type):
                 continue
             type = self._common_values(aggregate, before, array.type)
-            values[place] = self.widened(array, type, str(aggregate.column))
+            values[place] = self._widened_values(aggregate, array, type)
             if type != before:
                 late_values[place] = type
         return late_keys, late_values
@@ -165,7 +175,8 @@ class Layout:
         self, aggregate: Aggregate, contents: Contents, place: int, type: pa.DataType
     ) -> bool:
         """Whether the accumulator that there is computes the same from a column of this type."""
-        if not isinstance(aggregate, Count | Mean | Fold | Sum):
+        # What differs in values of one result type is told apart by their number, whatever its unit.
+        if isinstance(aggregate, CountDistinct) or len(aggregate.inputs) > 1:
             return False
         return bool(self.result_type(aggregate, type) == contents.result_types[place])
 
@@ -187,9 +198,24 @@ class Layout:
 
     def result_type(self, aggregate: Aggregate, type: pa.DataType) -> pa.DataType:
         try:
-            return aggregate.result_type(type)
+            result = aggregate.result_type(type)
         except ConfigurationError as error:
             raise UserCodeError(f"operator {self.label}: {error}") from error
+        if not _is_made_of_objects(result):
+            raise UserCodeError(
+                f"operator {self.label}: column {aggregate.column!r}: its {aggregate.output!r} would be of "
+                f"type {result}, of which Arrow makes no columns of single values; cast the column"
+            )
+        return result
+
+    def _widened_values(self, aggregate: Aggregate, array: pa.Array, type: pa.DataType) -> pa.Array:
+        if len(aggregate.inputs) < 2 or pa.types.is_null(array.type):
+            return self.widened(array, type, str(aggregate.column))
+        parts = [
+            self.widened(array.field(place), type.field(place).type, name)
+            for place, name in enumerate(aggregate.inputs)
+        ]
+        return pa.StructArray.from_arrays(parts, fields=list(type))
 
     def widened(self, array: pa.Array, type: pa.DataType, column: str) -> pa.Array:
         """As `unify.widened`. Raises UserCodeError."""

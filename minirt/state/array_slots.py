@@ -423,7 +423,7 @@ class ArraySlots:
         """
         if self._contents is not None:
             keys, values = ([pa.nulls(0, type) for type in each] for each in types)
-            self._fitting(keys, values)
+            self._make_room(self._fitting(keys, values))
 
     def _make_room(self, contents: Contents) -> None:
         count = len(contents.index)

@@ -21,11 +21,6 @@ class Reading(NamedTuple):
     conditions: bool
 
 
-def empty_batch(schema: pa.Schema) -> pa.RecordBatch:
-    """A batch of these columns without records: what an expression makes of it shows what it gives."""
-    return pa.RecordBatch.from_pylist([], schema=schema)
-
-
 def check_names(table: pa.RecordBatch) -> None:
     """Raise ValueError for columns of one name: what is meant by the name could not be told."""
     names = table.schema.names

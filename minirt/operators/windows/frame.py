@@ -228,4 +228,4 @@ def by_value(values: Times) -> Iterator[tuple[int, npt.NDArray[np.intp] | None]]
 
 
 def part_of(table: pa.RecordBatch, rows: npt.NDArray[np.intp] | None) -> pa.RecordBatch:
-    return table if rows is None else table.take(pa.array(rows))
+    return table if rows is None else Columns(table).take(rows).table
