@@ -204,7 +204,7 @@ def _check_zone(timezone: str | None, *sizes: int) -> None:
 
 @lru_cache(maxsize=_CACHED_DAYS)
 def _instant(timezone: str, local_ms: int) -> int:
-    """When clocks of the zone show a time, for the first time if twice; where they skip it, when they do."""
+    """When clocks of the zone first show a time; where they skip it, when they do."""
     zone = ZoneInfo(timezone)
     try:
         local = (_EPOCH + dt.timedelta(milliseconds=local_ms)).replace(tzinfo=zone)
