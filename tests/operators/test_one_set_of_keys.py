@@ -1,4 +1,4 @@
-"""One `key_by` means one set of keys: for every operator, for rows as for columns, in every type of column."""
+"""One `key_by` means one set of keys: for every operator, as rows and as columns of every type."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ AUTUMN = 1_729_987_200
 """The second at which the hour that comes twice begins for the first time, in Berlin in 2024."""
 NANOSECONDS = (0, 1, -1, 1000, 1500, 1999, 2000, -1500, -2000)
 KINDS: Sequence[Sequence[pa.DataType]] = (
-    [pa.int8(), pa.int16(), pa.int64(), pa.uint8(), pa.uint32(), pa.bool_()][:5],
+    [pa.int8(), pa.int16(), pa.int64(), pa.uint8(), pa.uint32()],
     [pa.bool_()],
     [pa.string(), pa.large_string(), pa.string_view(), pa.dictionary(pa.int8(), pa.string())],
     [pa.binary(), pa.large_binary(), pa.binary(2)],
@@ -179,7 +179,7 @@ def test_every_operator_tells_the_same_keys_apart(name: str, arrays: list[pa.Arr
 @example(ONE_HOUR_TWICE)
 def test_rows_and_columns_have_the_same_keys(name: str, arrays: list[pa.Array]) -> None:
     """The same keys as rows make no new ones; but for nanoseconds, which rows do not have."""
-    assume(all(text_has_microseconds(array) for array in arrays))
+    assume(all(in_whole_microseconds(array) for array in arrays))
     spec, number_of = KEYED[name]
     batches: list[tuple[Batch, int]] = []
     for array in arrays:
@@ -190,7 +190,7 @@ def test_rows_and_columns_have_the_same_keys(name: str, arrays: list[pa.Array]) 
     assert number_of(found) == len({text for array in arrays for text in meanings(array)})
 
 
-def text_has_microseconds(array: pa.Array) -> bool:
+def in_whole_microseconds(array: pa.Array) -> bool:
     if not pa.types.is_timestamp(array.type) or array.type.unit != "ns":
         return True
     return all(value is None or value % 1000 == 0 for value in array.view(pa.int64()).to_pylist())

@@ -260,7 +260,10 @@ def _dealt(batch: Batch, key: str | None, subtask: int, count: int) -> Batch:
         for place, number in enumerate(numbers)
         if subtask_of_group(key_hash(number) % GROUPS, count, GROUPS) == subtask
     ]
-    return batch.take(mine if isinstance(batch, Rows) else np.array(mine, np.intp))
+    if isinstance(batch, Columns):
+        return batch.take(np.array(mine, np.intp))
+    times = batch.timestamps or []
+    return Rows([batch.records[place] for place in mine], [times[place] for place in mine])
 
 
 def _partners(batch: Batch) -> Batch:
