@@ -182,12 +182,24 @@ def _check(values: Sequence[Any], zones: set[str]) -> bool:
     if len(families) > 1:
         if not any(families.keys() <= together for together in _TOGETHER):
             raise ValueError(_mixed(values, families))
+        if "float" in families:
+            _check_whole_numbers(values)
         return False
     [family] = families or [None]
     check = _CHECKS.get(family or "")
     if check is None:
         return not kinds
     return check([value for value in values if value is not None], zones) and kinds <= _PLAIN
+
+
+def _check_whole_numbers(values: Sequence[Any]) -> None:
+    """Raise ValueError for one that cannot become a float as those beside it are."""
+    for value in values:
+        if _family(type(value)) == "int" and not -(2**53) <= value <= 2**53:
+            raise ValueError(
+                f"the int {shown(value)} cannot become a float, as others beside it are, without a change; "
+                "make them of one type"
+            )
 
 
 def _unknown(values: Sequence[Any], kind: type) -> str:

@@ -39,7 +39,7 @@ class WindowFrame(Operator):
         keys = task.keys if task.keys is not None else ctx.keys[0].columns if task.keyed else (ALL,)
         self._keys: Sequence[str] = keys
         self._routing = len(keys) if task.routing is None else task.routing
-        self._reading = reading_of(ctx.keys[0] if task.keyed else None, task.aggregates)
+        self._reading = reading_of(ctx.keys[0] if ctx.keys else None, task.aggregates)
         self._given: Rows | None = None
         """The rows in work, of which the columns need not be all."""
         self._outlet = ColumnOutlet(ctx, task, keys) if outlet is None else outlet
