@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from minirt.aggregates.basic import Accumulated, has_order, unfit
 from minirt.data.simple_columns import in_counts
+from minirt.data.unify import widened
 from minirt.kernels.contract import Slots
 from minirt.state.accumulator import Accumulator, taken_apart
 from minirt.state.numbers import is_number, number_type, to_ordered
@@ -98,11 +99,17 @@ class _ArgExtremes(Accumulator):
         ]
         return [pa.StructArray.from_arrays(fields, names=["value", "by"], mask=pa.array(~known))]
 
+    def takes_over_from(self, before: pa.DataType, type: pa.DataType) -> bool:
+        return True  # What is stored is of Arrow's types, and is widened.
+
     def load(self, slots: Slots, stored: Sequence[pa.Array]) -> None:
         known = stored[0].is_valid().to_numpy(zero_copy_only=False)
         bys, values, held = self._arrays
-        bys[slots], _ = taken_apart(to_ordered(stored[0].field(1)), bys.dtype)
-        values[slots], _ = taken_apart(stored[0].field(0), values.dtype)
+        parts = [
+            widened(stored[0].field(place), self._type.field(place).type, "") for place in (0, 1)
+        ]
+        bys[slots], _ = taken_apart(to_ordered(parts[1]), bys.dtype)
+        values[slots], _ = taken_apart(parts[0], values.dtype)
         held[slots] = known
 
     def _ranks(self, by: pa.Array) -> Any:

@@ -123,6 +123,9 @@ class _Sketches(ObjectsByKey):
         super().__init__(type, pa.int64())
         self._bits = bits
 
+    def takes_over_from(self, before: pa.DataType, type: pa.DataType) -> bool:
+        return bool(pa.types.is_null(before))  # A sketch tells 5 from 5.0.
+
     def of(self, values: pa.Array) -> Any:
         from datasketches import hll_sketch
 

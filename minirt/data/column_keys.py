@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from minirt.data import hashing
 from minirt.data.hashing import U64, UnstableKeyError
@@ -16,7 +15,7 @@ from minirt.kernels.choice import kernels
 
 _MICROSECONDS = {"s": 1_000_000, "ms": 1_000, "us": 1}
 _MS_PER_DAY = 86_400_000
-_UTC_NAMES = frozenset({None, "UTC", "Etc/UTC", "Z"})
+_TIMESTAMP = pa.timestamp("us").id
 
 
 def check_key_type(type: pa.DataType) -> str | None:
@@ -144,10 +143,24 @@ def _nulls(array: pa.Array) -> npt.NDArray[np.bool_]:
     return nulls
 
 
+def nanoseconds_of(array: pa.Array) -> npt.NDArray[np.int64] | None:
+    """By how many nanoseconds each time is after a whole microsecond; None if none is."""
+    if pa.types.is_dictionary(array.type):
+        if array.type.value_type.id != _TIMESTAMP or array.null_count == len(array):
+            return None
+        of_entries = nanoseconds_of(array.dictionary)
+        if of_entries is None:
+            return None
+        rest = of_entries[_ints(array.indices)]
+    elif array.type.id == _TIMESTAMP and array.type.unit == "ns":
+        rest = _ints(array.cast(pa.int64())) % 1000
+    else:
+        return None
+    if array.null_count:
+        rest[_nulls(array)] = 0
+    return rest if rest.any() else None
+
+
 def _microseconds(array: pa.Array) -> npt.NDArray[np.int64]:
-    if array.type.tz not in _UTC_NAMES:
-        # Rows cannot tell the two passes of an hour apart when clocks go back: take the first.
-        local = pc.local_timestamp(array)
-        array = pc.assume_timezone(local, array.type.tz, ambiguous="earliest")
     values = _ints(array.cast(pa.int64()))
     return values // 1000 if array.type.unit == "ns" else values * _MICROSECONDS[array.type.unit]

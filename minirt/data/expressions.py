@@ -11,6 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from minirt.data.simple_columns import without_runs
 from minirt.errors import MinirtError
 
 Named = tuple[str, pc.Expression]
@@ -18,6 +19,16 @@ Named = tuple[str, pc.Expression]
 
 _BY_PLACE = "FieldPath("
 _UNKNOWN = re.compile(r"No match for FieldRef\.Name\((.*?)\) in")
+
+
+def without_records(schema: pa.Schema) -> pa.RecordBatch:
+    """A batch of these columns without records: what an expression makes of it shows what it gives."""
+    fields = [
+        each if pa.types.is_run_end_encoded(each.type) else each.with_type(without_runs(each.type))
+        for each in schema
+    ]
+    nothing = [pa.nulls(0, each.type) for each in fields]
+    return pa.RecordBatch.from_arrays(nothing, schema=pa.schema(fields, schema.metadata))
 
 
 class ExpressionError(MinirtError):
@@ -52,7 +63,7 @@ class Evaluation:
 
     def _learn(self, schema: pa.Schema) -> None:
         """Raises ExpressionError if an expression has no value on such columns."""
-        empty = pa.RecordBatch.from_pylist([], schema)
+        empty = without_records(schema)
         _computed(self._all, empty)
         fields = [(pc.field(*names), path) for names, path in _fields(schema)]
         self._picked = [
@@ -151,6 +162,12 @@ class Projection:
         self._kept = kept
         self._names = [name for name, _ in computed]
         self._evaluation = Evaluation(computed)
+
+    def computed(self, table: pa.RecordBatch) -> pa.RecordBatch:
+        """The computed columns alone. Raises ExpressionError."""
+        if not self._names:
+            return pa.RecordBatch.from_pylist([{}] * table.num_rows)
+        return pa.RecordBatch.from_arrays(self._evaluation.values(table), self._names)
 
     def of(self, table: pa.RecordBatch) -> pa.RecordBatch:
         """Kept columns are not copied. Raises ExpressionError."""

@@ -17,7 +17,7 @@ from zoneinfo import ZoneInfo
 
 import numpy as np
 
-from minirt.data.civil_time import SecondPass
+from minirt.data.civil_time import ByInstant, Nanoseconds, plain_datetime
 from minirt.data.errors import MalformedDataError
 
 _NUMPY_SCALARS = frozenset(set(np.sctypeDict.values()) - {np.object_, np.void})
@@ -39,6 +39,7 @@ class Code(IntEnum):
     NUMPY_SCALAR = 10
     NUMPY_ARRAY = 11
     PICKLE = 12
+    NANOSECONDS = 13
 
 
 def _pack_int(value: int) -> bytes:
@@ -86,6 +87,21 @@ def _pack_clock(value: dt.datetime | dt.time) -> bytes | None:
 def _unpack_datetime(data: bytes) -> dt.datetime:
     # replace() checks the fields, which the constructor does not do for a state.
     return dt.datetime(data[:10]).replace(tzinfo=_unpack_zone(data[10:]))  # type: ignore[call-arg, arg-type]
+
+
+_REST = struct.Struct("<H")
+
+
+def _pack_nanoseconds(value: Nanoseconds) -> bytes | None:
+    clock = _pack_clock(plain_datetime(value))
+    return None if clock is None else _REST.pack(value.nanosecond) + clock
+
+
+def _unpack_nanoseconds(data: bytes) -> dt.datetime:
+    [nanosecond] = _REST.unpack(data[: _REST.size])
+    if not 1 <= nanosecond <= 999:
+        raise MalformedDataError(f"the data holds a time with {nanosecond} nanoseconds")
+    return Nanoseconds.of(_unpack_datetime(data[_REST.size :]), nanosecond)
 
 
 def _unpack_time(data: bytes) -> dt.time:
@@ -142,7 +158,8 @@ def _numpy_dtype(kind: bytes) -> np.dtype[Any]:
 PACK: dict[type, Callable[[Any], bytes | None]] = {
     int: _pack_int,
     dt.datetime: _pack_clock,
-    SecondPass: _pack_clock,
+    ByInstant: _pack_clock,
+    Nanoseconds: _pack_nanoseconds,
     dt.date: lambda value: struct.pack("<I", value.toordinal()),
     dt.time: _pack_clock,
     dt.timedelta: _pack_timedelta,
@@ -154,7 +171,8 @@ PACK: dict[type, Callable[[Any], bytes | None]] = {
 CODE_OF: dict[type, Code] = {
     int: Code.INT,
     dt.datetime: Code.DATETIME,
-    SecondPass: Code.DATETIME,
+    ByInstant: Code.DATETIME,
+    Nanoseconds: Code.NANOSECONDS,
     dt.date: Code.DATE,
     dt.time: Code.TIME,
     dt.timedelta: Code.TIMEDELTA,
@@ -167,6 +185,7 @@ UNPACK: dict[int, Callable[[bytes], Any]] = {
     Code.INT: _unpack_int,
     Code.BYTEARRAY: bytearray,
     Code.DATETIME: _unpack_datetime,
+    Code.NANOSECONDS: _unpack_nanoseconds,
     Code.DATE: lambda data: dt.date.fromordinal(*struct.unpack("<I", data)),
     Code.TIME: _unpack_time,
     Code.TIMEDELTA: _unpack_timedelta,

@@ -2,7 +2,8 @@
 
 A key is None, bool, int, str, bytes, date, datetime, UUID, a numpy integer, bool or str, or a tuple
 of these. Keys that are equal hash equally, on every process, version and machine. Equal is what Python
-says, but datetimes of one zone are equal if they stand for the same instant, as they are in columns.
+says, but datetimes with a zone are equal if they stand for the same instant, as they are in columns.
+Columns have nanoseconds, too: keys that differ in these alone are two keys.
 """
 
 from __future__ import annotations
@@ -18,8 +19,15 @@ import numpy as np
 import numpy.typing as npt
 
 from minirt.data import hashing
-from minirt.data.civil_time import depends_on_fold, first_pass, told_apart
-from minirt.data.column_keys import check_key_type, group_columns, hash_column, hash_columns
+from minirt.data.batch import Batch, Columns
+from minirt.data.civil_time import Nanoseconds, depends_on_fold, plain_datetime, told_apart
+from minirt.data.column_keys import (
+    check_key_type,
+    group_columns,
+    hash_column,
+    hash_columns,
+    nanoseconds_of,
+)
 from minirt.data.hashing import U64, UnstableKeyError
 from minirt.data.values import shown
 from minirt.kernels.choice import kernels
@@ -31,6 +39,7 @@ __all__ = [
     "are_simple",
     "distinct_keys",
     "key_hash",
+    "exact_keys",
     "check_keys",
     "hash_keys",
     "key_group",
@@ -117,6 +126,27 @@ def distinct_keys(keys: list[Any]) -> list[Any]:
     return keys if are_simple(keys) else [_distinct(key) for key in keys]
 
 
+def exact_keys(keys: list[Any], batch: Batch, columns: Sequence[str]) -> list[Any]:
+    """The keys of the rows of a batch, with the nanoseconds of its columns that rows do not have.
+
+    `columns` are those of the key; keys that a function makes of rows stay as they are.
+    """
+    if not isinstance(batch, Columns):
+        return keys
+    for place, name in enumerate(columns):
+        rest = nanoseconds_of(batch.table.column(name))
+        if rest is None:
+            continue
+        for row in np.flatnonzero(rest).tolist():
+            key, nanosecond = keys[row], int(rest[row])
+            if len(columns) == 1:
+                keys[row] = Nanoseconds.of(key, nanosecond)
+            else:
+                exact = Nanoseconds.of(key[place], nanosecond)
+                keys[row] = (*key[:place], exact, *key[place + 1 :])
+    return keys
+
+
 def are_simple(keys: list[Any]) -> bool:
     """Whether Python's equality tells these keys apart as it should, and from all others."""
     types = [*map(type, keys)]
@@ -175,8 +205,8 @@ def _hash_text(key: str) -> int:
 
 
 def _hash_datetime(key: dt.datetime) -> int:
-    # As columns do: an instant does not tell which pass of an hour it lies in.
-    instant = first_pass(key) if key.tzinfo is not None else key.replace(tzinfo=dt.UTC)
+    # By its instant, as in columns, whichever zone it is told in.
+    instant = key if key.tzinfo is not None else key.replace(tzinfo=dt.UTC)
     return hashing.mix((instant - _EPOCH) // _MICROSECOND, hashing.DATETIME)
 
 
@@ -205,16 +235,8 @@ def _hash_inexact(key: Any) -> int:
     if isinstance(key, np.str_):
         return _hash_text(str(key))
     if isinstance(key, dt.datetime):
-        return _hash_datetime(_plain_datetime(key))
+        return _hash_datetime(plain_datetime(key))
     raise UnstableKeyError(_refusal(key, _reason(key)))
-
-
-def _plain_datetime(key: dt.datetime) -> dt.datetime:
-    """The same time as a plain datetime: subclasses, such as that of pandas, have their own arithmetic."""
-    date = (key.year, key.month, key.day)
-    return dt.datetime(
-        *date, key.hour, key.minute, key.second, key.microsecond, key.tzinfo, fold=key.fold
-    )
 
 
 def _reason(key: Any) -> str:

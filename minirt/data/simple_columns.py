@@ -38,7 +38,13 @@ def simple_type(type: pa.DataType) -> pa.DataType:
     """The type that `simple` turns a column of this type into."""
     if pa.types.is_dictionary(type):
         return simple_type(type.value_type)
-    return _VIEWED.get(type, type)
+    return _VIEWED.get(type) or without_runs(type)
+
+
+@lru_cache
+def without_runs(type: pa.DataType) -> pa.DataType:
+    """The type without run-end encoding, also inside: Arrow has no nulls of such, and picks none."""
+    return converted_type(type, lambda leaf: leaf)
 
 
 def common_type(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
@@ -67,14 +73,15 @@ def common_type(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
 
 
 def simple(array: pa.Array) -> pa.Array:
-    """Without dictionaries and views; of date64, whose values may lie within a day, whole days."""
+    """Without dictionaries, views and run-end encoding; of date64, whose values may lie within a day,
+    whole days."""
     if pa.types.is_dictionary(array.type):
-        return simple(array.dictionary_decode())
+        return simple(array.dictionary).take(array.indices)
     if array.type in _VIEWED:
         return array.cast(_VIEWED[array.type])
     if pa.types.is_date64(array.type):
         return _rounded_down(array, _MS_PER_DAY, _MS_PER_DAY, array.type)
-    return array
+    return _converted(array, lambda leaf: leaf, lambda values, type: values)
 
 
 def steady(table: pa.RecordBatch) -> pa.RecordBatch:
@@ -89,10 +96,15 @@ def steady(table: pa.RecordBatch) -> pa.RecordBatch:
     return table
 
 
+def steady_type(type: pa.DataType) -> pa.DataType:
+    """The type with one type for all Decimals, also inside of others."""
+    return converted_type(type, _steady_leaf)
+
+
 @lru_cache
 def _unsteady(schema: pa.Schema) -> dict[int, pa.Field]:
     """The places of columns with Decimals, and what they should be."""
-    steady = [field.with_type(_converted_type(field.type, _steady_type)) for field in schema]
+    steady = [field.with_type(steady_type(field.type)) for field in schema]
     return {place: field for place, field in enumerate(steady) if field != schema.field(place)}
 
 
@@ -107,7 +119,7 @@ def no_column(error: Exception) -> str:
 
 def in_microseconds_type(type: pa.DataType) -> pa.DataType:
     """The type that `in_microseconds` turns a column of this type into."""
-    return _converted_type(type, _microseconds_type)
+    return converted_type(type, _microseconds_type)
 
 
 def in_microseconds(array: pa.Array) -> pa.Array:
@@ -133,7 +145,7 @@ def _microseconds_type(type: pa.DataType) -> pa.DataType:
     return pa.duration("us") if type == pa.duration("ns") else type
 
 
-def _steady_type(type: pa.DataType) -> pa.DataType:
+def _steady_leaf(type: pa.DataType) -> pa.DataType:
     return DECIMAL if pa.types.is_decimal(type) else type
 
 
@@ -142,19 +154,20 @@ def _count_type(type: pa.DataType) -> pa.DataType:
     return type if is_exact else pa.int64()
 
 
-def _converted_type(type: pa.DataType, leaf_type: _LeafType) -> pa.DataType:
+def converted_type(type: pa.DataType, leaf_type: _LeafType) -> pa.DataType:
+    """The type with `leaf_type` applied to what has no parts inside, and without run-end encoding."""
     if pa.types.is_dictionary(type):
-        value_type = _converted_type(type.value_type, leaf_type)
+        value_type = converted_type(type.value_type, leaf_type)
         return pa.dictionary(type.index_type, value_type, type.ordered)
     if pa.types.is_run_end_encoded(type):
-        return _converted_type(type.value_type, leaf_type)
-    parts = [field.with_type(_converted_type(field.type, leaf_type)) for field in _parts(type)]
+        return converted_type(type.value_type, leaf_type)
+    parts = [field.with_type(converted_type(field.type, leaf_type)) for field in parts_of(type)]
     return _of_parts(type, parts) if parts else leaf_type(type)
 
 
 def _converted(array: pa.Array, leaf_type: _LeafType, leaf: _Leaf) -> pa.Array:
     """With other values where `leaf_type` gives another type for them, also inside of nested ones."""
-    type = _converted_type(array.type, leaf_type)
+    type = converted_type(array.type, leaf_type)
     if type == array.type:
         return array
     if pa.types.is_dictionary(type):
@@ -179,7 +192,7 @@ def is_list(type: pa.DataType) -> bool:
     return any(check(type) for check in _LISTS)
 
 
-def _parts(type: pa.DataType) -> list[pa.Field]:
+def parts_of(type: pa.DataType) -> list[pa.Field]:
     """The fields of the values inside."""
     if pa.types.is_struct(type):
         return list(type)

@@ -22,9 +22,10 @@ from minirt.operators.common.aggregation import (
     inputs_of,
     outputs,
     own_groups,
+    reading_of,
 )
 from minirt.operators.common.base import Operator, OperatorContext, user_error
-from minirt.operators.common.columns import to_columns
+from minirt.operators.common.columns import needed_columns
 from minirt.operators.common.filling import AggregatesFilling, StateFilling
 from minirt.protocol.watermarks import MAX_WATERMARK
 from minirt.state.array_table import ADDED, ArrayTable, Results
@@ -103,12 +104,13 @@ class AggregateOperator(Operator):
         super().__init__(ctx)
         self._spec = spec
         self._table = ArrayTable(ctx.keys[0].columns, spec.aggregates, ctx.label)
+        self._reading = reading_of(ctx.keys[0], spec.aggregates)
         self._emit_at: float | None = None
 
     def process(self, batch: Batch, input_index: int) -> None:
         if not len(batch):
             return
-        columns = to_columns(batch, self.ctx.label)
+        columns = needed_columns(batch, self.ctx.label, self._reading)
         try:
             changed = self._take_in(columns)
         except Exception as error:

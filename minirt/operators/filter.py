@@ -7,15 +7,17 @@ from dataclasses import dataclass
 from itertools import compress
 from typing import Any, ClassVar
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from minirt.data.batch import Batch, Rows
-from minirt.data.expressions import Conditions, ExpressionError
-from minirt.errors import ConfigurationError, UserCodeError
+from minirt.data.expressions import Conditions, ExpressionError, without_records
+from minirt.errors import ConfigurationError
 from minirt.graph.operator_spec import Form, OperatorSpec, Site, StateDealing, function_name
 from minirt.operators.common.base import Operator, OperatorContext, user_error
-from minirt.operators.common.columns import empty_batch, to_columns
+from minirt.operators.common.columns import expression_failed, laid_columns
 from minirt.operators.common.functions import check_function
 
 
@@ -63,7 +65,7 @@ class FilterColumnsSpec(OperatorSpec):
         if site.schema is None:
             return None
         try:
-            Conditions([self.condition]).masks(empty_batch(site.schema))
+            Conditions([self.condition]).masks(without_records(site.schema))
         except ExpressionError as error:
             raise ConfigurationError(f"{site.label}: {error}") from error
         return site.schema
@@ -122,11 +124,19 @@ class FilterColumnsOperator(Operator):
     def process(self, batch: Batch, input_index: int) -> None:
         if not len(batch):
             return
-        columns = to_columns(batch, self.ctx.label)
+        laid, columns = laid_columns(batch, self.ctx.label)
         try:
             [mask] = self._conditions.masks(columns.table)
         except ExpressionError as error:
-            raise UserCodeError(f"operator {self.ctx.label}: {error}") from error
-        kept = columns.where(mask)
+            raise expression_failed(self.ctx.label, error, laid) from error
+        # Rows stay the very rows that they are; as columns they are of more use to who is behind.
+        as_rows = laid is not None and not laid.identical
+        kept = _picked(batch.rows(), mask) if as_rows else columns.where(mask)
         if len(kept):
             self.ctx.emit(kept)
+
+
+def _picked(rows: Rows, mask: npt.NDArray[np.bool_]) -> Rows:
+    wanted = mask.tolist()
+    times = None if rows.timestamps is None else list(compress(rows.timestamps, wanted))
+    return Rows(list(compress(rows.records, wanted)), times)

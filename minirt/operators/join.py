@@ -10,7 +10,8 @@ from typing import ClassVar, NamedTuple, get_args
 import numpy as np
 import pyarrow as pa
 
-from minirt.data.batch import Batch, Columns
+from minirt.data.batch import Batch, Columns, Rows
+from minirt.data.errors import UnlikeTypesError
 from minirt.data.hashing import U64
 from minirt.errors import ConfigurationError, UserCodeError
 from minirt.graph.operator_spec import Form, OperatorSpec, Site, StateDealing
@@ -77,6 +78,11 @@ class JoinSpec(OperatorSpec):
         """What records are held for. Those of another join are no use."""
         return f"{self.how} join, {self.bounds.text}"
 
+    @property
+    def right_alone(self) -> bool:
+        """Whether a record of the right without any partner is a result."""
+        return self.how in ("right", "full")
+
     def check(self, site: Site) -> None:
         if self.how not in get_args(How):
             raise ConfigurationError(
@@ -117,7 +123,9 @@ class JoinSpec(OperatorSpec):
             return left
         keys = tuple(() if key is None else key.columns for key in site.keys)
         try:
-            return JoinColumns((keys[LEFT], keys[RIGHT]), self.suffix).schema(left, right)
+            return JoinColumns(
+                (keys[LEFT], keys[RIGHT]), self.suffix, right_alone=self.right_alone
+            ).schema(left, right)
         except ConfigurationError as error:
             raise ConfigurationError(f"{site.label}: {error}") from error
 
@@ -144,7 +152,8 @@ class JoinOperator(Operator):
         self._use = spec.use
         self._bounds = spec.bounds
         self._sides = self._side(spec, LEFT), self._side(spec, RIGHT)
-        self._columns = JoinColumns((self._sides[0].keys, self._sides[1].keys), spec.suffix)
+        keys = self._sides[LEFT].keys, self._sides[RIGHT].keys
+        self._columns = JoinColumns(keys, spec.suffix, right_alone=spec.right_alone)
         self._times = EventTimes(group_range(ctx.subtask, ctx.parallelism, ctx.max_parallelism))
         self._late = ctx.side(LATE_TAG)
         self._counted = 0, 0
@@ -157,6 +166,7 @@ class JoinOperator(Operator):
         if not len(batch):
             return
         side, columns = self._sides[input_index], to_columns(batch, self.ctx.label)
+        side.columns.of_rows |= isinstance(batch, Rows)
         times = self._times_of(columns)
         table = side.fitting(columns.table)
         self._check_kinds()
@@ -323,7 +333,7 @@ class JoinOperator(Operator):
         of_left, of_right = (side.columns.schema for side in self._sides)
         try:
             return self._columns.side_by_side(of_left, of_right, left, right)
-        except (ConfigurationError, pa.ArrowException) as error:
+        except (ConfigurationError, UnlikeTypesError, pa.ArrowException) as error:
             raise UserCodeError(f"operator {self.ctx.label}: {error}") from error
 
     # Keys and time.

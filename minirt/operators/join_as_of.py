@@ -9,7 +9,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from minirt.data.batch import Batch
+from minirt.data.batch import Batch, Rows
 from minirt.errors import ConfigurationError
 from minirt.graph.operator_spec import Site
 from minirt.operators.common.aggregation import CHUNK_KEYS
@@ -99,6 +99,7 @@ class AsOfJoinOperator(JoinOperator):
         if not len(batch):
             return
         side, columns = self._sides[input_index], to_columns(batch, self.ctx.label)
+        side.columns.of_rows |= isinstance(batch, Rows)
         times = self._times_of(columns)
         table = side.fitting(columns.table)
         self._check_kinds()

@@ -10,8 +10,8 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
-from minirt.data.batch import Batch, Rows
-from minirt.data.keys import distinct_keys, key_groups
+from minirt.data.batch import Batch
+from minirt.data.keys import distinct_keys, exact_keys, key_groups
 from minirt.errors import UserCodeError
 from minirt.functions import BroadcastProcess, KeyedCoProcess, KeyedProcess, TimeDomain
 from minirt.graph.operator_spec import Form, OperatorSpec, Site, StateDealing, class_name
@@ -111,6 +111,7 @@ class KeyedProcessOperator(ContextOperator, KeyedOperator):
         super().__init__(ctx)
         self._times = EventTimes(self._groups)
         self._keys = tuple(key.on_rows() for key in ctx.keys)
+        self._key_columns = tuple(key.columns for key in ctx.keys)
         self._process = process
         self._handlers = (
             (process.process_left, process.process_right)
@@ -175,7 +176,7 @@ class KeyedProcessOperator(ContextOperator, KeyedOperator):
     def process(self, batch: Batch, input_index: int) -> None:
         self.domain = "event"
         try:
-            emit_results(self._results(batch.rows(), input_index), self.ctx)
+            emit_results(self._results(batch, input_index), self.ctx)
         except Exception as error:
             raise user_error(self.ctx.label, error) from error
 
@@ -235,10 +236,12 @@ class KeyedProcessOperator(ContextOperator, KeyedOperator):
         if self.ctx.watermarks_restored and EVENT_TIME in sections:
             self._times.restore(sections[EVENT_TIME])
 
-    def _results(self, rows: Rows, input_index: int) -> Iterator[Produced]:
+    def _results(self, batch: Batch, input_index: int) -> Iterator[Produced]:
+        rows = batch.rows()
         state, key_of, handle = self.state, self._keys[input_index], self._handlers[input_index]
         upcoming = iter(rows.records)
         keys = [key_of(record) for record in upcoming]
+        keys = exact_keys(keys, batch, self._key_columns[input_index])
         check_stored_keys(keys, rows.records, self.ctx.label)
         keys = distinct_keys(keys)
         state.change(keys)

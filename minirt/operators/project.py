@@ -11,12 +11,12 @@ from typing import Any, ClassVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from minirt.data.batch import Batch, Columns
-from minirt.data.expressions import ExpressionError, Named, Projection
+from minirt.data.batch import Batch, Columns, Rows, dicts_of
+from minirt.data.expressions import ExpressionError, Named, Projection, without_records
 from minirt.errors import ConfigurationError, UserCodeError
 from minirt.graph.operator_spec import Form, OperatorSpec, Site, StateDealing
-from minirt.operators.common.base import Operator, OperatorContext
-from minirt.operators.common.columns import empty_batch, to_columns
+from minirt.operators.common.base import Operator, OperatorContext, shown
+from minirt.operators.common.columns import expression_failed, laid_columns
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class ProjectSpec(OperatorSpec, ABC):
         if site.schema is None:
             return None
         try:
-            return Projection(self.kept, self.computed).of(empty_batch(site.schema)).schema
+            return Projection(self.kept, self.computed).of(without_records(site.schema)).schema
         except ExpressionError as error:
             raise ConfigurationError(f"{site.label}: {error}") from error
 
@@ -86,14 +86,35 @@ class ProjectOperator(Operator):
         self, ctx: OperatorContext, kept: Sequence[str] | None, computed: Sequence[Named]
     ) -> None:
         super().__init__(ctx)
+        self._kept = kept
         self._projection = Projection(kept, computed)
 
     def process(self, batch: Batch, input_index: int) -> None:
         if not len(batch):
             return
-        columns = to_columns(batch, self.ctx.label)
+        laid, columns = laid_columns(batch, self.ctx.label)
         try:
+            if laid is not None and (laid.problems or laid.differing):
+                self.ctx.emit(self._rows(batch.rows(), columns.table))
+                return
             table = self._projection.of(columns.table)
         except ExpressionError as error:
-            raise UserCodeError(f"operator {self.ctx.label}: {error}") from error
+            raise expression_failed(self.ctx.label, error, laid) from error
         self.ctx.emit(Columns(table, columns.timestamps))
+
+    def _rows(self, rows: Rows, table: pa.RecordBatch) -> Rows:
+        """Of rows that are no columns as they are, each keeps its values, and gets those computed."""
+        computed = dicts_of(self._projection.computed(table)) or [{}] * len(rows)
+        records = []
+        for record, new in zip(rows.records, computed, strict=True):
+            if self._kept is None:
+                records.append({**record, **new})
+                continue
+            for name in self._kept:
+                if name not in record:
+                    raise UserCodeError(
+                        f"operator {self.ctx.label} failed on record {shown(record)}: it has no column "
+                        f"{name!r}; there are {', '.join(map(str, record))}"
+                    )
+            records.append({**{name: record[name] for name in self._kept}, **new})
+        return Rows(records, rows.timestamps)

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import pyarrow as pa
 
 from minirt.data.batch import Batch, Rows
-from minirt.data.keys import are_simple, distinct_keys
+from minirt.data.keys import are_simple, distinct_keys, exact_keys
 from minirt.graph.operator_spec import Form, OperatorSpec, Site, StateDealing, function_name
 from minirt.operators.common.base import Operator, OperatorContext, user_error
 from minirt.operators.common.filling import StateFilling, ValuesFilling
@@ -56,7 +56,7 @@ class ReduceOperator(KeyedOperator):
         function: Callable[[Any, Any], Any],
     ) -> None:
         super().__init__(ctx)
-        self._key_of = ctx.keys[0].on_rows()
+        self._key_of, self._key_columns = ctx.keys[0].on_rows(), ctx.keys[0].columns
         self._function = function
         self._values = self.state.table(VALUE)
         self._trusted = ctx.custody.trusts(function)
@@ -78,6 +78,7 @@ class ReduceOperator(KeyedOperator):
             except Exception:  # Once more, in a way that names the record.
                 upcoming = iter(records)
                 keys = [key_of(record) for record in upcoming]
+            keys = exact_keys(keys, batch, self._key_columns)
             simple = are_simple(keys)
             if not simple:
                 check_stored_keys(keys, records, self.ctx.label)

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from minirt.data.batch import Batch, Columns
+from minirt.data.batch import Batch, Columns, Rows
 from minirt.data.column_keys import check_key_type
 from minirt.data.hashing import U64
 from minirt.errors import ConfigurationError, UserCodeError
@@ -166,6 +166,7 @@ class TopNOperator(Operator):
     def process(self, batch: Batch, input_index: int) -> None:
         if not len(batch):
             return
+        self._columns.of_rows |= isinstance(batch, Rows)
         new = self._with_value(self._laid_out(to_columns(batch, self.ctx.label)))
         if not new.num_rows:
             return

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from minirt.data.batch import Batch, Columns, Rows
-from minirt.data.keys import distinct_keys
+from minirt.data.keys import distinct_keys, exact_keys
 from minirt.errors import ConfigurationError
 from minirt.functions import KeyedProcess, Process, WindowPane, WindowProcess
 from minirt.graph.operator_spec import (
@@ -147,6 +147,7 @@ class RowWindowOperator(ContextOperator, Outlet):
         self.end: int | None = None
         self.pane: WindowPane = "on_time"
         self._key_of = ctx.keys[0].on_rows() if spec.keyed else None
+        self._key_columns = ctx.keys[0].columns if spec.keyed else ()
         self._window, self._process = spec.window, spec.process
         self._exchange = Exchange()
         held = HeldRecords(ROW, "records", exchange=self._exchange, ctx=ctx)
@@ -186,7 +187,7 @@ class RowWindowOperator(ContextOperator, Outlet):
         if not len(batch):
             return
         rows = batch.rows()
-        keys = self._keys_of(rows.records)
+        keys = exact_keys(self._keys_of(rows.records), batch, self._key_columns)
         self._exchange.records, self._exchange.keys = rows.records, keys
         columns = [*key_columns(distinct_keys(keys)), pa.array(np.arange(len(keys)))]
         table = pa.RecordBatch.from_arrays(columns, [HASHED, PACKED, ROW])
@@ -237,9 +238,10 @@ class RowWindowOperator(ContextOperator, Outlet):
             values = self.ctx.custody.lend_all([value for _, value in shown])
             self.ctx.emit(Rows(values, stamps or None))
 
-    def late(self, columns: Columns) -> None:
-        rows = columns.table.column(ROW).to_pylist()
-        times = None if columns.timestamps is None else columns.timestamps.tolist()
+    def late(self, batch: Batch) -> None:
+        assert isinstance(batch, Columns)  # As `process` gives them to the frame.
+        rows = batch.table.column(ROW).to_pylist()
+        times = None if batch.timestamps is None else batch.timestamps.tolist()
         self._late(Rows([self._exchange.records[row] for row in rows], times))
 
     @property

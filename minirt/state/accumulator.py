@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from minirt.data.simple_columns import in_counts
+from minirt.data.simple_columns import in_counts, parts_of
 from minirt.data.values import pack_value, unpack_value
 from minirt.kernels.contract import Slots
 from minirt.state.numbers import Mask, to_numbers
@@ -46,10 +46,31 @@ class Accumulator(SlotArrays, ABC):
         What it holds comes after what is here, where that matters. No slot is named twice.
         """
 
+    def takes_over_from(self, before: pa.DataType, type: pa.DataType) -> bool:
+        """Whether what it held of values of the type `before` can be loaded again for ones of `type`.
+
+        What is held as Python's objects can, unless these count other units or have other parts.
+        """
+        return _same_objects(before, type)
+
     def merge_first(self, count: int, other: Any) -> None:
         """As `merge`, of so many first slots, each into the same one."""
         slots = np.arange(count)
         self.merge(slots, other, slots)
+
+
+def _same_objects(one: pa.DataType, other: pa.DataType) -> bool:
+    """Whether values of both are objects that Python compares rightly, and Arrow takes for `other`."""
+    if pa.types.is_null(one):
+        return True
+    if pa.types.is_timestamp(one) and pa.types.is_timestamp(other):
+        return bool(one.unit == other.unit)
+    if pa.types.is_temporal(one) or pa.types.is_temporal(other):
+        return bool(one == other)
+    parts, others = parts_of(one), parts_of(other)
+    return [part.name for part in parts] == [part.name for part in others] and all(
+        _same_objects(part.type, by.type) for part, by in zip(parts, others, strict=True)
+    )
 
 
 class InRanges(Accumulator):

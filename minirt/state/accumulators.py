@@ -26,6 +26,7 @@ from minirt.aggregates import (
     Min,
     Sum,
 )
+from minirt.data.unify import widened
 from minirt.data.values import pack_value, unpack_value
 from minirt.kernels.choice import kernels
 from minirt.kernels.contract import Slots
@@ -115,8 +116,12 @@ class _Valued(Accumulator):
             return pa.array(values.tolist(), self._type)
         return from_numbers(values, None if known.all() else ~known, self._type)
 
+    def takes_over_from(self, before: pa.DataType, type: pa.DataType) -> bool:
+        return True  # What is stored is of Arrow's types, and is widened.
+
     def load(self, slots: Slots, stored: Sequence[pa.Array]) -> None:
-        values, nulls = taken_apart(stored[0], self._arrays[0].dtype)
+        """Raises UnlikeTypesError for a value that would not be the same."""
+        values, nulls = taken_apart(widened(stored[0], self._type, ""), self._arrays[0].dtype)
         self._arrays[0][slots] = (
             values if nulls is None else np.where(nulls, self._fills[0], values)
         )

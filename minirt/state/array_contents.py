@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from minirt.aggregates import Aggregate
+from minirt.aggregates import Aggregate, CountDistinct
+from minirt.data.errors import UnlikeTypesError
 from minirt.data.keys import check_key_type
-from minirt.data.simple_columns import common_type
+from minirt.data.unify import unified_type, widened
 from minirt.errors import ConfigurationError, UserCodeError
 from minirt.kernels.contract import Slots
 from minirt.state.accumulator import Accumulator
@@ -71,11 +73,15 @@ class Contents:
     def change_value_type(
         self, place: int, type: pa.DataType, result: pa.DataType, held: Accumulator
     ) -> None:
-        """A column of values, or a part of it, that was null so far turns out to be of this type.
+        """A column of values turns out to be of this type, which is wider than that so far.
 
         The accumulator for that takes over what the one before holds. Of nothing but nulls that is nothing.
+        Raises UnlikeTypesError for what it holds and the new one cannot hold exactly.
         """
-        if not pa.types.is_null(self.value_types[place]):
+        before = self.value_types[place]
+        if not pa.types.is_null(before):
+            if not held.takes_over_from(before, type):
+                raise UnlikeTypesError("", before, type)
             slots = np.arange(len(self.index))
             held.make_room(len(slots))
             held.load(slots, self.accumulators[place].stored(slots))
@@ -89,9 +95,21 @@ class Contents:
             held.reserve(count)
 
     def change_key_type(self, place: int, type: pa.DataType) -> None:
-        """A key column that was null so far turns out to be of this type."""
+        """A key column turns out to be of this type, which is wider than that so far.
+
+        Raises UnlikeTypesError for a key that is none of this type.
+        """
         self.key_types[place] = type
         self.index.change_type(place, type)
+
+
+@lru_cache
+def _is_made_of_objects(type: pa.DataType) -> bool:
+    try:
+        pa.array([], type)
+    except pa.ArrowNotImplementedError:
+        return False
+    return True
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,51 +140,97 @@ class Layout:
         )
 
     def unfitting(
-        self, contents: Contents, keys: list[pa.Array], values: Sequence[pa.Array]
-    ) -> tuple[list[int], dict[int, pa.DataType]]:
-        """Which columns of keys have no type of their own yet and get one by these, and which of values
-        get which type.
+        self, contents: Contents, keys: list[pa.Array], values: list[pa.Array]
+    ) -> tuple[dict[int, pa.DataType], dict[int, pa.DataType]]:
+        """Which columns of keys and of values get which wider types, so that they hold these as well.
 
-        A column of nothing but nulls may have no type of its own: it takes the known one, or it is the
-        known one that waits for a better. So may a part of a nested one. Raises UserCodeError for columns
-        of other types.
+        `keys` and `values` become columns of the types that there are then. A column of nothing but nulls
+        may have no type of its own: it takes the known one, or it is the known one that waits for a
+        better. Raises UserCodeError for columns and values that do not go with those before.
         """
-        for place, array in enumerate(keys):
-            if pa.types.is_null(array.type):
-                keys[place] = pa.nulls(len(array), contents.key_types[place])
-        late_keys = [
-            place
-            for place, (known, array) in enumerate(zip(contents.key_types, keys, strict=True))
-            if self._differs(f"key column {self.keys[place]!r}", known, array.type)
-        ]
-        late_values = {}
+        late_keys: dict[int, pa.DataType] = {}
+        late_values: dict[int, pa.DataType] = {}
+        for place, (known, array) in enumerate(zip(contents.key_types, keys, strict=True)):
+            if array.type == known:
+                continue
+            name = self.keys[place]
+            type = self._common(f"key column {name!r}", name, known, array.type)
+            problem = check_key_type(type)
+            if problem is not None:
+                raise UserCodeError(f"operator {self.label}: column {name!r}: {problem}")
+            keys[place] = self.widened(array, type, name)
+            if type != known:
+                late_keys[place] = type
         for place, (aggregate, array) in enumerate(zip(self.aggregates, values, strict=True)):
-            known, found = contents.result_types[place], self.result_type(aggregate, array.type)
-            parts = [(f"column {aggregate.column!r}: its {aggregate.output!r}", known, found)]
             before = contents.value_types[place]
-            if len(aggregate.inputs) > 1:
-                by = f"column {aggregate.inputs[1]!r}, by which {aggregate.output!r} goes,"
-                parts.append((by, before.field(1).type, array.type.field(1).type))
-            differing = [self._differs(*part) for part in parts]
-            if any(differing):
-                late_values[place] = common_type(before, array.type)
+            if array.type == before or self._takes_any(aggregate, contents, place, array.type):
+                continue
+            type = self._common_values(aggregate, before, array.type)
+            values[place] = self._widened_values(aggregate, array, type)
+            if type != before:
+                late_values[place] = type
         return late_keys, late_values
+
+    def _takes_any(
+        self, aggregate: Aggregate, contents: Contents, place: int, type: pa.DataType
+    ) -> bool:
+        """Whether the accumulator that there is computes the same from a column of this type."""
+        # What differs in values of one result type is told apart by their number, whatever its unit.
+        if isinstance(aggregate, CountDistinct) or len(aggregate.inputs) > 1:
+            return False
+        return bool(self.result_type(aggregate, type) == contents.result_types[place])
+
+    def _common_values(
+        self, aggregate: Aggregate, known: pa.DataType, type: pa.DataType
+    ) -> pa.DataType:
+        what = f"column {aggregate.column!r}: its {aggregate.output!r}"
+        if len(aggregate.inputs) < 2 or pa.types.is_null(known) or pa.types.is_null(type):
+            return self._common(what, str(aggregate.column), known, type)
+        by = f"column {aggregate.inputs[1]!r}, by which {aggregate.output!r} goes,"
+        parts = [
+            self._common(of, name, known.field(part).type, type.field(part).type)
+            for part, (of, name) in enumerate(zip((what, by), aggregate.inputs, strict=True))
+        ]
+        return pa.struct([*zip(("value", "by"), parts, strict=True)])
 
     def accumulator(self, aggregate: Aggregate, type: pa.DataType) -> Accumulator:
         return accumulator(aggregate, type, self.arrivals)
 
     def result_type(self, aggregate: Aggregate, type: pa.DataType) -> pa.DataType:
         try:
-            return aggregate.result_type(type)
+            result = aggregate.result_type(type)
         except ConfigurationError as error:
             raise UserCodeError(f"operator {self.label}: {error}") from error
+        if not _is_made_of_objects(result):
+            raise UserCodeError(
+                f"operator {self.label}: column {aggregate.column!r}: its {aggregate.output!r} would be of "
+                f"type {result}, of which Arrow makes no columns of single values; cast the column"
+            )
+        return result
 
-    def _differs(self, what: str, known: pa.DataType, type: pa.DataType) -> bool:
-        """Whether the column gets another type than the known one."""
-        common = common_type(known, type)
-        if common is not None:
-            return bool(common != known)
-        raise UserCodeError(
-            f"operator {self.label}: {what} was of type {known} so far and is of type {type} in "
-            "a batch; cast the column to one type"
-        )
+    def _widened_values(self, aggregate: Aggregate, array: pa.Array, type: pa.DataType) -> pa.Array:
+        if len(aggregate.inputs) < 2 or pa.types.is_null(array.type):
+            return self.widened(array, type, str(aggregate.column))
+        parts = [
+            self.widened(array.field(place), type.field(place).type, name)
+            for place, name in enumerate(aggregate.inputs)
+        ]
+        return pa.StructArray.from_arrays(parts, fields=list(type))
+
+    def widened(self, array: pa.Array, type: pa.DataType, column: str) -> pa.Array:
+        """As `unify.widened`. Raises UserCodeError."""
+        try:
+            return widened(array, type, column)
+        except UnlikeTypesError as error:
+            raise UserCodeError(f"operator {self.label}: {error}") from error
+
+    def _common(self, what: str, column: str, known: pa.DataType, type: pa.DataType) -> pa.DataType:
+        """The type of a column that was of the known type so far, and is of another one in a batch."""
+        try:
+            # A dict or struct that gets more fields would not come out as it went in.
+            return unified_type(known, type, column, missing_fields=False)
+        except UnlikeTypesError as error:
+            raise UserCodeError(
+                f"operator {self.label}: {what} was of type {known} so far and is of type {type} in "
+                "a batch; cast the column to one type"
+            ) from error

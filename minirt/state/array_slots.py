@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 
 import numpy as np
 import pyarrow as pa
 
 from minirt.aggregates import Aggregate
+from minirt.data.errors import UnlikeTypesError
 from minirt.data.hashing import U64
 from minirt.data.keys import group_columns, hash_columns
-from minirt.errors import ConfigurationError
+from minirt.errors import ConfigurationError, UserCodeError
 from minirt.kernels.contract import Slots
 from minirt.state import segments
 from minirt.state.accumulator import Accumulator
@@ -295,9 +297,11 @@ class ArraySlots:
         contents = self._fitting(keys, [arrays[0] if arrays else none for arrays in columns])
         slots = contents.index.slots(keys, hashes)
         self._make_room(contents)
-        for held, arrays in zip(contents.accumulators, columns, strict=True):
+        loaded = zip(self._aggregates, contents.accumulators, columns, strict=True)
+        for aggregate, held, arrays in loaded:
             if arrays:
-                held.load(slots, arrays)
+                with self._naming(aggregate):
+                    held.load(slots, arrays)
             else:
                 held.clear(slots)
         self._marks.pending[slots] = stored.column(PENDING).to_numpy(zero_copy_only=False)
@@ -365,7 +369,7 @@ class ArraySlots:
         self._segments = move.segments
         return marks
 
-    def _fitting(self, keys: list[pa.Array], values: Sequence[pa.Array] | None) -> Contents:
+    def _fitting(self, keys: list[pa.Array], values: list[pa.Array] | None) -> Contents:
         """The contents, begun if need be, once the columns are known to be of fitting types.
 
         Without values, only keys are looked at.
@@ -383,13 +387,43 @@ class ArraySlots:
         if late_keys or late_values:
             self._complete_frozen()
             self._move = None
-        for place in late_keys:
-            contents.change_key_type(place, keys[place].type)
+        for place, type in late_keys.items():
+            contents.change_key_type(place, type)
         for place, type in late_values.items():
             aggregate = self._aggregates[place]
-            held = self._layout.accumulator(aggregate, type)
-            contents.change_value_type(place, type, self._layout.result_type(aggregate, type), held)
+            with self._naming(aggregate):
+                held = self._layout.accumulator(aggregate, type)
+                result = self._layout.result_type(aggregate, type)
+                contents.change_value_type(place, type, result, held)
         return contents
+
+    @contextmanager
+    def _naming(self, aggregate: Aggregate) -> Iterator[None]:
+        """Name the aggregate of which a value does not fit. Raises UserCodeError."""
+        try:
+            yield
+        except UnlikeTypesError as error:
+            of_column = UnlikeTypesError(
+                str(aggregate.column), error.one, error.other, *error.value
+            )
+            raise UserCodeError(
+                f"operator {self._label}: {aggregate.output!r}: {of_column}"
+            ) from error
+
+    @property
+    def types(self) -> tuple[list[pa.DataType], list[pa.DataType]] | None:
+        """The types of the key columns and of the values; None before the first record."""
+        held = self._contents
+        return None if held is None else ([*held.key_types], [*held.value_types])
+
+    def take_types(self, types: tuple[list[pa.DataType], list[pa.DataType]]) -> None:
+        """Have the columns be of types that another table of the operator has, which are not narrower.
+
+        Raises UserCodeError for what is held and would not be the same.
+        """
+        if self._contents is not None:
+            keys, values = ([pa.nulls(0, type) for type in each] for each in types)
+            self._make_room(self._fitting(keys, values))
 
     def _make_room(self, contents: Contents) -> None:
         count = len(contents.index)

@@ -232,10 +232,16 @@ class ArrayTable(ArraySlots):
     def _values(
         self, batch: pa.RecordBatch, aggregate: Aggregate, keys: Sequence[pa.Array]
     ) -> pa.Array:
-        arrays = [self._column(batch, name) for name in aggregate.inputs]
+        arrays = [self._value(batch, name) for name in aggregate.inputs]
         if len(arrays) > 1:
             return pa.StructArray.from_arrays(arrays, names=["value", "by"])
         return arrays[0] if arrays else keys[0]
+
+    def _value(self, batch: pa.RecordBatch, name: str) -> pa.Array:
+        """The column; null in a batch that lacks it, if an earlier one has shown that there is one."""
+        if self._contents is not None and name not in batch.schema.names:
+            return pa.nulls(batch.num_rows)
+        return self._column(batch, name)
 
     def _column(self, batch: pa.RecordBatch, name: str) -> pa.Array:
         if name not in batch.schema.names:

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from minirt.data.hashing import U64
 from minirt.data.simple_columns import in_counts
+from minirt.data.unify import widened
 from minirt.kernels.choice import kernels
 from minirt.kernels.contract import EMPTY, Slots, Table
 from minirt.state.key_columns import KeyColumn, key_column
@@ -87,10 +88,20 @@ class KeyIndex:
                 column.reserve(count)
 
     def change_type(self, place: int, type: pa.DataType) -> None:
-        """Give a column that has held nothing but nulls a type; the hash of null is that of every type."""
-        self._types[place] = type
-        column = self._columns[place] = key_column(type)
-        column.append(pa.nulls(self._count, type))
+        """Give a column a wider type, in which every key has the hash that it had.
+
+        Raises UnlikeTypesError for a key that is none of this type.
+        """
+        held = self._columns[place].take(np.arange(self._count))
+        column = key_column(type)
+        column.append(widened(held, type, ""))
+        self._types[place], self._columns[place] = type, column
+        collided = np.array(list(self._collided.values()), np.intp)
+        exact = [in_counts(array) for array in self.keys(collided)]
+        self._collided = {
+            tuple(array[row].as_py() for array in exact): int(slot)
+            for row, slot in enumerate(collided)
+        }
 
     def _find_or_add(self, hashes: U64) -> tuple[Slots, Slots]:
         """The slot of each hash, and the rows whose hashes are new, by ascending slot."""

@@ -14,11 +14,14 @@ import numpy as np
 import pyarrow as pa
 
 from minirt.data import hashing
+from minirt.data.civil_time import Nanoseconds, plain_datetime
 from minirt.data.keys import hash_keys
 from minirt.data.values import pack_value
 
 HASHED, PACKED = "\x1ehashed", "\x1epacked"
 """The names of the two columns."""
+
+_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 
 def key_columns(keys: Sequence[Any]) -> list[pa.Array]:
@@ -44,10 +47,17 @@ def plain(key: Any) -> Any:
     return key
 
 
-def _instant(time: dt.datetime) -> dt.datetime:
+def _instant(time: dt.datetime) -> dt.datetime | dt.timedelta | tuple[object, list[int]]:
     """A time of a zone as one in UTC: equal times of several zones are one instant."""
-    date, clock = (time.year, time.month, time.day), (time.hour, time.minute, time.second)
+    if isinstance(time, Nanoseconds):
+        # No key has a list inside.
+        return _instant(plain_datetime(time)), [time.nanosecond]
+    time = plain_datetime(time)
     if time.tzinfo is None:
-        return dt.datetime(*date, *clock, time.microsecond)
-    same = dt.datetime(*date, *clock, time.microsecond, time.tzinfo, fold=time.fold)
-    return same.astimezone(dt.UTC)
+        return time
+    try:
+        return time.astimezone(dt.UTC)
+    except (
+        OverflowError
+    ):  # An instant before the year 1 or after 9999 is none of UTC; no key is a span.
+        return time - _EPOCH

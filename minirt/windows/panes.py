@@ -204,9 +204,30 @@ def _check_zone(timezone: str | None, *sizes: int) -> None:
 
 @lru_cache(maxsize=_CACHED_DAYS)
 def _instant(timezone: str, local_ms: int) -> int:
-    """When clocks of the zone show a time; where they skip it, when they do."""
+    """When clocks of the zone first show a time; where they skip it, when they do."""
+    zone = ZoneInfo(timezone)
     try:
-        local = (_EPOCH + dt.timedelta(milliseconds=local_ms)).replace(tzinfo=ZoneInfo(timezone))
-        return (local - _UTC_EPOCH) // dt.timedelta(milliseconds=1)
+        local = (_EPOCH + dt.timedelta(milliseconds=local_ms)).replace(tzinfo=zone)
+        before, after = (_milliseconds(local.replace(fold=fold)) for fold in (0, 1))
     except OverflowError:  # Beyond the years 1 to 9999 there are no clocks.
         return local_ms
+    if before <= after:
+        return before
+    # By the offset that was, the time is one after the skip; by the one that is, one before it.
+    earlier, later = after, before
+    offset = _at(later, zone).utcoffset()
+    while later - earlier > 1:
+        middle = (earlier + later) // 2
+        if _at(middle, zone).utcoffset() == offset:
+            later = middle
+        else:
+            earlier = middle
+    return later
+
+
+def _milliseconds(time: dt.datetime) -> int:
+    return (time - _UTC_EPOCH) // dt.timedelta(milliseconds=1)
+
+
+def _at(instant_ms: int, zone: ZoneInfo) -> dt.datetime:
+    return (_UTC_EPOCH + dt.timedelta(milliseconds=instant_ms)).astimezone(zone)

@@ -130,10 +130,10 @@ def test_rows_are_laid_out_as_columns_once(env):
 @pytest.mark.parametrize(
     ("records", "problem"),
     [
-        ([1], "'int' object has no attribute 'keys'"),
+        ([1], "the int 1 is no dict"),
         ([{}], "a record without fields has no columns"),
-        ([{"n": 0}, {"n": 1, "x": 1}], r"\{'n': 0\} and \{'n': 1, 'x': 1\} differ"),
-        ([{"n": 0}, {"n": "one"}], "tried to convert to"),
+        ([{"n": 0}, {"n": "one"}], "'n': it holds the int 0 and the str 'one'"),
+        ([{"n": 0}, {"n": (1,)}], r"'n': \(1,\) is a tuple, which a column cannot"),
     ],
 )
 def test_rows_that_are_no_columns_fail_with_the_operator(env, records, problem):

@@ -81,10 +81,6 @@ def test_hash_does_not_depend_on_the_process() -> None:
             dt.datetime(2024, 7, 1, 14, tzinfo=BERLIN),
             dt.datetime(2024, 7, 1, 7, tzinfo=dt.timezone(dt.timedelta(hours=-5))),
         ],
-        [
-            dt.datetime(2024, 10, 27, 2, 30, tzinfo=BERLIN),
-            dt.datetime(2024, 10, 27, 2, 30, tzinfo=BERLIN, fold=1),
-        ],
         [dt.datetime(2024, 1, 1), dt.datetime(2024, 1, 1, fold=1)],
     ],
     ids=repr,

@@ -8,14 +8,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from minirt.aggregates import Aggregate
-from minirt.data.expressions import Conditions, ExpressionError
+from minirt.data.expressions import Conditions, ExpressionError, without_records
 from minirt.data.simple_columns import simple_type
 from minirt.errors import ConfigurationError
 from minirt.graph.keys import KeySelector
 from minirt.graph.operator_spec import Site
 from minirt.operators.common.base import OperatorContext
 from minirt.operators.common.checks import check_column, check_instance
-from minirt.operators.common.columns import empty_batch
+from minirt.operators.common.columns import Reading
 from minirt.protocol.key_groups import group_range
 
 CHUNK_KEYS = 16384
@@ -27,6 +27,13 @@ def inputs_of(key: KeySelector, aggregates: Sequence[Aggregate]) -> Set[str] | N
     if not key.columns or any(aggregate.where is not None for aggregate in aggregates):
         return None
     return {*key.columns, *(column for aggregate in aggregates for column in aggregate.inputs)}
+
+
+def reading_of(key: KeySelector | None, aggregates: Sequence[Aggregate]) -> Reading:
+    """The columns that aggregates read."""
+    inputs = (column for aggregate in aggregates for column in aggregate.inputs)
+    conditions = any(aggregate.where is not None for aggregate in aggregates)
+    return Reading(() if key is None else key.columns, tuple(inputs), conditions)
 
 
 def check_aggregates(
@@ -113,7 +120,7 @@ def aggregated_schema(
         try:
             fields.append(pa.field(aggregate.output, aggregate.result_type(type)))
             if aggregate.where is not None:
-                Conditions([aggregate.where]).masks(empty_batch(schema))
+                Conditions([aggregate.where]).masks(without_records(schema))
         except (ConfigurationError, ExpressionError) as error:
             raise ConfigurationError(f"{site.label}: {error}") from error
     return pa.schema(fields)

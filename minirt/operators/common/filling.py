@@ -17,9 +17,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from minirt.aggregates import Aggregate, Count, First, Last, Max, Mean, Min, Sum
-from minirt.data.batch import dicts_of
+from minirt.data.batch import Columns, dicts_of
 from minirt.data.errors import UnsupportedRecordError
-from minirt.data.keys import check_key_type, distinct_keys, group_columns
+from minirt.data.keys import check_key_type, distinct_keys, exact_keys, group_columns
 from minirt.data.simple_columns import simple, simple_type
 from minirt.errors import ConfigurationError
 from minirt.graph.keys import KeySelector
@@ -136,7 +136,8 @@ class ValuesFilling(StateFilling):
         try:
             for batch in batches:
                 rows = dicts_of(batch)
-                keys = distinct_keys([*map(KeySelector(tuple(key)).on_rows(), rows)])
+                keys = [*map(KeySelector(tuple(key)).on_rows(), rows)]
+                keys = distinct_keys(exact_keys(keys, Columns(batch), key))
                 for own in keys:
                     if own in seen:
                         raise self.repeated(own)

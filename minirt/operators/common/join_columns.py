@@ -10,8 +10,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from minirt.data.column_keys import check_key_type, hash_columns
+from minirt.data.errors import UnlikeTypesError
 from minirt.data.hashing import U64
 from minirt.data.simple_columns import simple, simple_type
+from minirt.data.unify import unified_schema, unified_type, widened, widened_table
 from minirt.errors import ConfigurationError, UserCodeError
 
 LEFT, RIGHT = 0, 1
@@ -28,7 +30,10 @@ _KINDS: tuple[tuple[str, Callable[[pa.DataType], bool], pa.DataType], ...] = (
     ("binary", pa.types.is_fixed_size_binary, pa.large_binary()),
     ("date", pa.types.is_date, pa.date32()),
 )
-"""What keys can be: types of one name can equal each other, once they are cast to the last one."""
+"""What keys can be: types of one name can equal each other, once they are cast to the last one.
+
+Times are compared in their own units.
+"""
 
 
 def key_kind(type: pa.DataType) -> tuple[str, pa.DataType] | None:
@@ -38,7 +43,7 @@ def key_kind(type: pa.DataType) -> tuple[str, pa.DataType] | None:
         return None
     if pa.types.is_timestamp(type):
         zone = "with a zone" if type.tz else "without a zone"
-        return f"timestamp {zone}", pa.timestamp("us", "UTC" if type.tz else None)
+        return f"timestamp {zone}", pa.timestamp(type.unit, "UTC" if type.tz else None)
     for name, check, compared in _KINDS:
         if check(type):
             return name, compared
@@ -56,7 +61,8 @@ def key_misfit(keys: Sequence[Sequence[str]], schemas: Sequence[pa.Schema | None
     for one, other in zip(*keys, strict=True):
         types = left.field(one).type, right.field(other).type
         kinds = [key_kind(type) for type in types]
-        if None not in kinds and kinds[0] != kinds[1]:
+        names = [None if kind is None else kind[0] for kind in kinds]
+        if None not in names and names[0] != names[1]:
             return (
                 f"key column {one!r} of the left is of type {types[0]} and {other!r} of the right of "
                 f"type {types[1]}: no key of one side can equal one of the other; cast one of them"
@@ -71,8 +77,12 @@ class JoinColumns:
     Another column of the right whose name the left has gets a suffix.
     """
 
-    def __init__(self, keys: tuple[tuple[str, ...], tuple[str, ...]], suffix: str) -> None:
+    def __init__(
+        self, keys: tuple[tuple[str, ...], tuple[str, ...]], suffix: str, *, right_alone: bool
+    ) -> None:
+        """`right_alone`: records of the right can be results without one of the left."""
         self._keys = keys
+        self._right_alone = right_alone
         self._suffix = suffix
         self._shared = {one for one, other in zip(*keys, strict=True) if one == other}
         self._known: tuple[pa.Schema | None, pa.Schema | None, pa.Schema] | None = None
@@ -117,7 +127,7 @@ class JoinColumns:
                 sources[own] = column
         if left is not None:
             sources |= dict(zip(left.schema.names, left.columns, strict=True))
-        columns = [_as_column(sources.get(each.name), each.type, count) for each in schema]
+        columns = [_as_column(sources.get(each.name), each, count) for each in schema]
         return pa.RecordBatch.from_arrays(columns, schema=schema)
 
     def _schema_of(self, left: pa.Schema | None, right: pa.Schema | None) -> pa.Schema:
@@ -129,15 +139,16 @@ class JoinColumns:
     def _field(self, field: pa.Field, right: pa.Schema) -> pa.Field:
         """A column of the left; the type of a key may be known from the right only."""
         is_key = field.name in self._shared and field.name in right.names
-        if is_key and pa.types.is_null(field.type):
-            return right.field(field.name)
+        if is_key and (self._right_alone or pa.types.is_null(field.type)):
+            of_right = right.field(field.name).type
+            return field.with_type(unified_type(field.type, of_right, field.name))
         return field
 
 
-def _as_column(array: pa.Array | None, type: pa.DataType, count: int) -> pa.Array:
+def _as_column(array: pa.Array | None, field: pa.Field, count: int) -> pa.Array:
     if array is None:
-        return pa.nulls(count, type)
-    return array if array.type == type else array.cast(type)
+        return pa.nulls(count, field.type)
+    return widened(array, field.type, field.name)
 
 
 class SideColumns:
@@ -147,6 +158,8 @@ class SideColumns:
         self._side = side
         self._keys = keys
         self._label = label
+        self.of_rows = False
+        """Whether any of the records were rows: then a dict among their values gets no more fields."""
         self.schema: pa.Schema | None = None
 
     def begin(self, schema: pa.Schema) -> None:
@@ -172,28 +185,26 @@ class SideColumns:
             self.schema = table.schema
         elif not table.schema.equals(self.schema):
             try:
-                self.schema = pa.unify_schemas(
-                    [self.schema, table.schema], promote_options="permissive"
+                self.schema = unified_schema(
+                    self.schema, table.schema, missing_fields=not self.of_rows
                 )
-            except pa.ArrowException as error:
-                raise UserCodeError(
-                    f"operator {self._label}: the columns of the {self._side} changed their types: "
-                    f"{error}; cast them to one type"
-                ) from error
+            except UnlikeTypesError as error:
+                raise self._refused(error) from error
         return self.conform(table)
 
     def conform(self, table: pa.RecordBatch) -> pa.RecordBatch:
-        """Records that came before, with the columns known by now."""
+        """Records that came before, with the columns known by now.
+
+        Raises UserCodeError for a value that would not be the same in the type of its column.
+        """
         assert self.schema is not None
-        if table.schema.equals(self.schema):
-            return table
-        columns = [
-            table.column(each.name).cast(each.type)
-            if each.name in table.schema.names
-            else pa.nulls(table.num_rows, each.type)
-            for each in self.schema
-        ]
-        return pa.RecordBatch.from_arrays(columns, schema=self.schema)
+        try:
+            return widened_table(table, self.schema)
+        except UnlikeTypesError as error:
+            raise self._refused(error) from error
+
+    def _refused(self, error: UnlikeTypesError) -> UserCodeError:
+        return UserCodeError(f"operator {self._label}: the {self._side}: {error}")
 
     def hashes(self, table: pa.RecordBatch) -> U64:
         """Those of the keys by which records are dealt; of equal keys of both sides they are equal."""
@@ -205,7 +216,7 @@ class SideColumns:
         for name in self._keys:
             array = table.column(name)
             kind = key_kind(array.type)
-            arrays.append(array if kind is None else array.cast(kind[1], safe=False))
+            arrays.append(array if kind is None else array.cast(kind[1]))
         return arrays
 
 
@@ -217,10 +228,23 @@ def equal_keys(left: Sequence[pa.Array], right: Sequence[pa.Array]) -> npt.NDArr
     """Whether the keys in each row are equal; none of them is null. None if all are."""
     same = None
     for one, other in zip(left, right, strict=True):
-        matches = pc.equal(one, other)
+        matches = _equal(one, other)
         same = matches if same is None else pc.and_(same, matches)
     assert same is not None
     if pc.all(same).as_py():
         return None
     found: npt.NDArray[np.bool_] = same.to_numpy(zero_copy_only=False)
     return found
+
+
+def _equal(one: pa.Array, other: pa.Array) -> pa.Array:
+    if one.type == other.type or not pa.types.is_timestamp(one.type):
+        return pc.equal(one, other)
+    coarse, fine = sorted((one, other), key=lambda array: _PER_SECOND[array.type.unit])
+    factor = _PER_SECOND[fine.type.unit] // _PER_SECOND[coarse.type.unit]
+    numbers, finer = (array.view(pa.int64()).to_numpy() for array in (coarse, fine))
+    # To multiply instead could leave the range.
+    return pa.array((finer % factor == 0) & (finer // factor == numbers))
+
+
+_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from minirt.data.batch import Batch, Columns
-from minirt.data.keys import UnstableKeyError, check_keys, key_hash
+from minirt.data.keys import UnstableKeyError, check_keys, exact_keys, key_hash
 from minirt.errors import UserCodeError
 from minirt.graph.keys import KeySelector
 from minirt.operators.common.base import Operator, OperatorContext, shown
@@ -45,10 +45,11 @@ def keys_of(batch: Batch, selector: KeySelector) -> list[Any]:
         batch = Columns(batch.table.select(list(selector.columns)))
     records = batch.rows().records
     try:
-        return [*map(key_of, records)]
+        keys = [*map(key_of, records)]
     except Exception:  # Once more, in a way that names the record.
         upcoming = iter(records)
-        return [key_of(record) for record in upcoming]
+        keys = [key_of(record) for record in upcoming]
+    return exact_keys(keys, batch, selector.columns)
 
 
 def check_stored_keys(keys: Sequence[Any], records: Sequence[Any], label: str) -> None:

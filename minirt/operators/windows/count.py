@@ -11,7 +11,7 @@ from minirt.aggregates import Count
 from minirt.data.batch import Columns
 from minirt.kernels.contract import Slots
 from minirt.operators.common.base import OperatorContext, user_error
-from minirt.operators.windows.frame import WindowFrame
+from minirt.operators.windows.frame import WindowFrame, part_of
 from minirt.operators.windows.outlet import Outlet, Task
 from minirt.state.accumulators import Arrivals
 from minirt.state.array_table import ArrayTable, Times
@@ -64,7 +64,7 @@ class CountFrame(WindowFrame):
             self._give_out(distinct[full], np.maximum(turn, 0)[full])
             later = ~now
             rows = np.flatnonzero(later)
-            table, numbers, places = table.take(pa.array(rows)), numbers[later], places[later]
+            table, numbers, places = part_of(table, rows), numbers[later], places[later]
             times = None if times is None else times[later]
         if self._forgets:
             done = distinct[after % self._size == 0]
@@ -85,7 +85,7 @@ class CountFrame(WindowFrame):
         if not np.any(now):
             return
         rows = np.flatnonzero(now)
-        part = table.take(pa.array(rows)).append_column(PANE, pa.array(numbers[rows] // self._pane))
+        part = part_of(table, rows).append_column(PANE, pa.array(numbers[rows] // self._pane))
         try:
             self._panes.add_rows(part, None if times is None else times[rows])
         except Exception as error:

@@ -10,12 +10,12 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from minirt.aggregates import Aggregate
-from minirt.data.batch import Batch, Columns
+from minirt.data.batch import Batch, Columns, Rows
 from minirt.errors import ConfigurationError, UserCodeError
 from minirt.kernels.contract import Slots
-from minirt.operators.common.aggregation import outputs
+from minirt.operators.common.aggregation import outputs, reading_of
 from minirt.operators.common.base import Operator, OperatorContext, user_error
-from minirt.operators.common.columns import to_columns
+from minirt.operators.common.columns import needed_columns
 from minirt.operators.windows.outlet import ALL, Bounds, ColumnOutlet, Outlet, Pane, Task
 from minirt.protocol.key_groups import group_range
 from minirt.protocol.watermarks import MAX_WATERMARK
@@ -24,6 +24,9 @@ from minirt.state.event_times import EventTimes
 from minirt.state.numbers import Mask
 from minirt.state.sections import Section
 from minirt.state.stored import EVENT_TIME, STATE, WINDOW_SHAPE
+
+_PLACE = "\x1eplace"
+"""The column with the place of each record among the rows in work."""
 
 
 class WindowFrame(Operator):
@@ -36,6 +39,9 @@ class WindowFrame(Operator):
         keys = task.keys if task.keys is not None else ctx.keys[0].columns if task.keyed else (ALL,)
         self._keys: Sequence[str] = keys
         self._routing = len(keys) if task.routing is None else task.routing
+        self._reading = reading_of(ctx.keys[0] if ctx.keys else None, task.aggregates)
+        self._given: Rows | None = None
+        """The rows in work, of which the columns need not be all."""
         self._outlet = ColumnOutlet(ctx, task, keys) if outlet is None else outlet
         self._groups = group_range(ctx.subtask, ctx.parallelism, ctx.max_parallelism)
         self._times = EventTimes(self._groups)
@@ -80,16 +86,20 @@ class WindowFrame(Operator):
     def process(self, batch: Batch, input_index: int) -> None:
         if not len(batch):
             return
-        columns = to_columns(batch, self.ctx.label)
+        columns = needed_columns(batch, self.ctx.label, self._reading)
         if self._task.window.in_event_time and columns.timestamps is None:
             raise UserCodeError(
                 f"operator {self.ctx.label}: windows need event time, but these records have no "
                 "timestamps; give their source watermarks=..."
             )
+        table = columns.table
         if not self._task.keyed:
-            one = pa.nulls(len(columns), pa.int8())
-            columns = Columns(columns.table.append_column(ALL, one), columns.timestamps)
-        self.take(columns, columns.timestamps)
+            table = table.append_column(ALL, pa.nulls(len(columns), pa.int8()))
+        if isinstance(batch, Rows):
+            self._given = batch
+            table = table.append_column(_PLACE, pa.array(np.arange(len(batch))))
+        self.take(Columns(table, columns.timestamps), columns.timestamps)
+        self._given = None
         self._arm()
 
     def on_watermark(self, watermark: int) -> Iterator[None]:
@@ -174,7 +184,11 @@ class WindowFrame(Operator):
     def _put_aside(self, columns: Columns, late: Mask) -> None:
         """Give late records to the side output."""
         self.ctx.metrics.late_records += int(late.sum())
-        self._outlet.late(columns.where(late))
+        records = columns.where(late)
+        if self._given is None:
+            self._outlet.late(records)
+        else:
+            self._outlet.late(self._given.take(records.table.column(_PLACE).to_pylist()))
 
     def _ordered(self, table: ArrayTable, slots: Slots) -> Slots:
         """These slots as their results are given out."""
@@ -214,4 +228,4 @@ def by_value(values: Times) -> Iterator[tuple[int, npt.NDArray[np.intp] | None]]
 
 
 def part_of(table: pa.RecordBatch, rows: npt.NDArray[np.intp] | None) -> pa.RecordBatch:
-    return table if rows is None else table.take(pa.array(rows))
+    return table if rows is None else Columns(table).take(rows).table

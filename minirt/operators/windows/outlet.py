@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from minirt.aggregates import Aggregate
-from minirt.data.batch import Columns
+from minirt.data.batch import Batch, Columns
 from minirt.functions import WindowPane
 from minirt.operators.common.base import OperatorContext
 from minirt.state.array_table import Times
@@ -71,7 +71,7 @@ class Outlet(ABC):
         """
 
     @abstractmethod
-    def late(self, columns: Columns) -> None:
+    def late(self, batch: Batch) -> None:
         """Give out records that came too late."""
 
     def closed(self, results: pa.RecordBatch, bounds: Bounds) -> None:
@@ -112,7 +112,7 @@ class ColumnOutlet(Outlet):
         )
         self._emit(Columns(shown, None if times is None else np.array(times)))
 
-    def late(self, columns: Columns) -> None:
-        if not self._task.keyed:
-            columns = Columns(columns.table.drop_columns([ALL]), columns.timestamps)
-        self._late(columns)
+    def late(self, batch: Batch) -> None:
+        if isinstance(batch, Columns) and not self._task.keyed:
+            batch = Columns(batch.table.drop_columns([ALL]), batch.timestamps)
+        self._late(batch)

@@ -68,11 +68,27 @@ class SlidingFrame(WindowFrame):
             part = part_of(columns.table, rows)
             self._arrivals.of_part(rows)
             try:
-                self._open(pane).add_rows(part, None)
+                self._add(pane, part)
             except Exception as error:
                 raise user_error(self.ctx.label, error, part.schema.names) from error
             self._merged.changed(pane)
         self._follow(columns.table, panes)
+
+    def _add(self, pane: int, part: pa.RecordBatch) -> None:
+        """Panes are merged, so their columns are all of one type."""
+        table = self._open(pane)
+        before = table.types
+        table.add_rows(part, None)
+        if before is not None and table.types != before:
+            self._align(table)
+
+    def _align(self, newest: ArrayTable) -> None:
+        """Give the columns of all panes the types that those of one have got."""
+        types = newest.types
+        assert types is not None
+        for pane, table in self._panes.items():
+            table.take_types(types)
+            self._merged.changed(pane)
 
     def fire(self) -> Iterator[None]:
         for window in self._due():
@@ -122,6 +138,10 @@ class SlidingFrame(WindowFrame):
             self._fired.restore(sections[_FIRED])
 
     def restored(self) -> None:
+        """Panes of before types were widened in all of them may have several."""
+        for table in [*self._panes.values()]:
+            if table.types is not None:
+                self._align(table)
         if self._task.emission.when == "interval":
             for pane, table in self._panes.items():
                 if len(table):
