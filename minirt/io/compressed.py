@@ -14,14 +14,14 @@ DAMAGED = (EOFError, zlib.error, lzma.LZMAError, zipfile.BadZipFile)
 """What reading a damaged file raises, beside OSError."""
 
 _CHUNK_BYTES = 32 * 1024
-"""How many compressed bytes are decompressed at a time: text that repeats may become a thousand times as long."""
+"""How many compressed bytes are decompressed at a time. Text may become a thousand times as long."""
 
 
 def decompressed(stream: BinaryIO, codec: str, path: str) -> BinaryIO:
     """The bytes that `stream` holds compressed, by the name that fsspec has for the codec.
 
-    The stream that is returned raises OSError or one of `DAMAGED` where the compressed bytes are damaged, or
-    end before they are complete. Raises ValueError for an archive that holds no file, or several.
+    The stream raises OSError or one of `DAMAGED` where the compressed bytes are damaged, or end before they
+    are complete. Raises ValueError for an archive that holds no file, or several.
     """
     if codec == "zip":
         return _only_member(stream, path)

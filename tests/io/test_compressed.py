@@ -103,8 +103,7 @@ def test_a_watched_file_that_is_cut_is_refused(tmp_path: Path, codec: str) -> No
     [split] = source.plan_splits(1)
     reader = source.open_split(split, None)
     with closing(reader), pytest.raises(SourceDataError, match=f"in.jsonl.{codec}"):
-        for _ in range(100):
-            reader.read()
+        any(reader.read() is None for _ in range(100))
 
 
 @pytest.mark.parametrize("codec", ["gz", "bz2", "xz", "zst", "lz4"])
