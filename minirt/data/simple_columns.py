@@ -69,7 +69,7 @@ def common_type(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
 def simple(array: pa.Array) -> pa.Array:
     """Without dictionaries and views; of date64, whose values may lie within a day, whole days."""
     if pa.types.is_dictionary(array.type):
-        return simple(array.dictionary_decode())
+        return simple(array.dictionary).take(array.indices)
     if array.type in _VIEWED:
         return array.cast(_VIEWED[array.type])
     if pa.types.is_date64(array.type):
@@ -92,7 +92,7 @@ def steady(table: pa.RecordBatch) -> pa.RecordBatch:
 @lru_cache
 def _unsteady(schema: pa.Schema) -> dict[int, pa.Field]:
     """The places of columns with Decimals, and what they should be."""
-    steady = [field.with_type(_converted_type(field.type, _steady_type)) for field in schema]
+    steady = [field.with_type(converted_type(field.type, _steady_type)) for field in schema]
     return {place: field for place, field in enumerate(steady) if field != schema.field(place)}
 
 
@@ -107,7 +107,7 @@ def no_column(error: Exception) -> str:
 
 def in_microseconds_type(type: pa.DataType) -> pa.DataType:
     """The type that `in_microseconds` turns a column of this type into."""
-    return _converted_type(type, _microseconds_type)
+    return converted_type(type, _microseconds_type)
 
 
 def in_microseconds(array: pa.Array) -> pa.Array:
@@ -142,19 +142,20 @@ def _count_type(type: pa.DataType) -> pa.DataType:
     return type if is_exact else pa.int64()
 
 
-def _converted_type(type: pa.DataType, leaf_type: _LeafType) -> pa.DataType:
+def converted_type(type: pa.DataType, leaf_type: _LeafType) -> pa.DataType:
+    """The type with `leaf_type` applied to what has no parts inside, and without run-end encoding."""
     if pa.types.is_dictionary(type):
-        value_type = _converted_type(type.value_type, leaf_type)
+        value_type = converted_type(type.value_type, leaf_type)
         return pa.dictionary(type.index_type, value_type, type.ordered)
     if pa.types.is_run_end_encoded(type):
-        return _converted_type(type.value_type, leaf_type)
-    parts = [field.with_type(_converted_type(field.type, leaf_type)) for field in _parts(type)]
+        return converted_type(type.value_type, leaf_type)
+    parts = [field.with_type(converted_type(field.type, leaf_type)) for field in _parts(type)]
     return _of_parts(type, parts) if parts else leaf_type(type)
 
 
 def _converted(array: pa.Array, leaf_type: _LeafType, leaf: _Leaf) -> pa.Array:
     """With other values where `leaf_type` gives another type for them, also inside of nested ones."""
-    type = _converted_type(array.type, leaf_type)
+    type = converted_type(array.type, leaf_type)
     if type == array.type:
         return array
     if pa.types.is_dictionary(type):
