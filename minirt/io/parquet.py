@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
+from functools import reduce
 from typing import Any, BinaryIO, Unpack
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from minirt.data.batch import Batch, Columns
+from minirt.data.errors import UnlikeTypesError
+from minirt.data.unify import unified_schema, widened_table
 from minirt.errors import ConfigurationError, SourceDataError
 from minirt.filesystems import explain, failures
 from minirt.io.base import Offset, Source, Split, SplitReader
-from minirt.io.encoder import Encoder
+from minirt.io.encoder import Encoder, NextFile
 from minirt.io.file_sink import FileOptions, FileSink
 from minirt.io.files import (
     FilePath,
@@ -197,10 +200,14 @@ class ParquetSink(FileSink):
         return lambda stream: _ParquetEncoder(stream, columns, self._compression)
 
     def join(self, parts: Iterable[BinaryIO], stream: BinaryIO) -> None:
-        encoder = self.encoding("join")(stream)
-        for part in parts:
+        again = list(parts) if isinstance(parts, Iterator) else parts
+        schema = self._schema
+        if schema is None:  # A later part may have columns that the first one lacks.
+            schema = reduce(unified_schema, (pq.read_schema(part) for part in again))
+        encoder = _ParquetEncoder(stream, ColumnEncoder("join", None), self._compression)
+        for part in again:
             for batch in pq.ParquetFile(part).iter_batches(BATCH_ROWS, use_threads=False):
-                encoder.write(Columns(batch))
+                encoder.write(Columns(widened_table(batch, schema)))
         encoder.finish()
 
 
@@ -211,21 +218,48 @@ class _ParquetEncoder(Encoder):
         self._stream = stream
         self._columns = columns
         self._compression = compression
+        self._schema = columns.schema
         self._writer: pq.ParquetWriter | None = None
         self._gathered: list[pa.RecordBatch] = []
         self._gathered_bytes = 0
 
     def write(self, batch: Batch) -> None:
         encoded = self._columns.encode(batch)
+        if self._schema is None or not encoded.schema.equals(self._schema):
+            self._grow(encoded.schema)
+        self.like = self._columns.changes
         self._gathered.append(encoded)
         self._gathered_bytes += encoded.nbytes
-        if self._gathered_bytes >= _ROW_GROUP_BYTES:
+        if self._gathered_bytes >= _ROW_GROUP_BYTES and not self._untyped():
             self._write_row_group()
 
     def finish(self) -> None:
+        if untyped := self._untyped():
+            raise self._columns.refuse(
+                untyped[0],
+                "all records of the file have only None, which tells no type; give the sink a schema",
+            )
         self._write_row_group()
         if self._writer is not None:
             self._writer.close()
+
+    def _grow(self, schema: pa.Schema) -> None:
+        """Turn what is gathered into the columns of a wider schema. Raises NextFile if that cannot be."""
+        if self._writer is not None:
+            raise NextFile
+        try:
+            self._gathered = [widened_table(one, schema) for one in self._gathered]
+        except UnlikeTypesError:  # A whole number that is no float begins no column of floats.
+            raise NextFile from None
+        self._schema = schema
+
+    def _untyped(self) -> list[str]:
+        """The columns that have been None so far, and so have no type yet."""
+        known = self._columns.schema
+        if self._writer is None and known is not None and not known.equals(self._schema):
+            with suppress(NextFile):  # Another file of the writer may have told the type.
+                self._grow(known)
+        return [field.name for field in self._schema or () if pa.types.is_null(field.type)]
 
     def abandon(self) -> None:
         self._gathered = []
