@@ -26,6 +26,7 @@ from minirt.io.files import (
     refuse_unknown,
     split_target,
 )
+from minirt.io.parquet_files import ParquetRows
 from minirt.io.schemas import ColumnEncoder, SchemaMismatch, conform, given_schema
 from minirt.io.watching import Watch
 from minirt.units import Duration
@@ -41,7 +42,8 @@ class ParquetSource(Source[dict[str, Any]]):
     `path` is a file, a folder, a glob or a list of them, on any file system of fsspec, which gets
     `storage_options`. The first file fixes names and types; the columns of the others are found by
     name and cast where nothing is lost. Values that only the names of folders hold are not read.
-    With a `schema`, that fixes names and types, and no file is opened to find them.
+    With a `schema`, that fixes names and types, and no file is opened to find them. Times in INT96, as
+    Spark writes them, are microseconds unless the schema says nanoseconds, and UTC if it has a zone.
 
     With `watch`, a duration, the source never ends: it looks that often for files that were added to the
     folder `path`, and reads each once. It needs a `schema`, as there may be no file yet. A file must come
@@ -74,8 +76,8 @@ class ParquetSource(Source[dict[str, Any]]):
     def schema(self) -> pa.Schema:
         if self._schema is None:
             first = self._files.list()[0].path
-            with _open(self._files, first) as file:
-                known = file.schema_arrow
+            with _open(self._files, first) as rows:
+                known = rows.file.schema_arrow
             names = known.names if self._columns is None else self._columns
             refuse_unknown("columns", names, known.names)
             _refuse_repeated(first, names, known.names)
@@ -94,8 +96,8 @@ class ParquetSource(Source[dict[str, Any]]):
         target = split_target(sum(file.size for file in files), parallelism, _SPLIT_BYTES)
         splits = []
         for path in (file.path for file in files):
-            with _open(self._files, path) as file:
-                runs = list(_runs(file.metadata, target))
+            with _open(self._files, path) as rows:
+                runs = list(_runs(rows.file.metadata, target))
             for start, stop in runs:
                 info = {"path": path, "start": start, "stop": stop}
                 splits.append(Split(f"{path}:{start}", info))
@@ -108,8 +110,8 @@ class ParquetSource(Source[dict[str, Any]]):
         return _ParquetReader(self._files, split, self.schema(), offset)
 
     def _whole_file(self, path: str) -> Split:
-        with _open(self._files, path) as file:
-            return Split(path, {"path": path, "start": 0, "stop": file.num_row_groups})
+        with _open(self._files, path) as rows:
+            return Split(path, {"path": path, "start": 0, "stop": rows.file.num_row_groups})
 
 
 class _ParquetReader(SplitReader):
@@ -123,13 +125,14 @@ class _ParquetReader(SplitReader):
         self._group, self._row = self.offset
         self._batches: Iterator[pa.RecordBatch] | None = None
         with ExitStack() as stack:
-            self._file = stack.enter_context(_open(files, self._path))
-            missing = set(schema.names) - set(self._file.schema_arrow.names)
+            self._rows = stack.enter_context(_open(files, self._path))
+            file = self._rows.file
+            missing = set(schema.names) - set(file.schema_arrow.names)
             if missing:
                 raise SourceDataError(
                     f"{self._path} has no column {', '.join(sorted(missing))}, which the source reads"
                 )
-            if self._stop > self._file.num_row_groups:
+            if self._stop > file.num_row_groups:
                 raise SourceDataError(
                     f"{self._path} has lost row groups: it was changed after the job had started"
                 )
@@ -153,9 +156,7 @@ class _ParquetReader(SplitReader):
         self._open.close()
 
     def _rows_from(self, group: int, row: int) -> Iterator[pa.RecordBatch]:
-        for batch in self._file.iter_batches(
-            BATCH_ROWS, row_groups=[group], columns=self._schema.names, use_threads=False
-        ):
+        for batch in self._rows.batches(group, self._schema.names, BATCH_ROWS, self._schema):
             if row < batch.num_rows:
                 yield batch.slice(row)
             row = max(0, row - batch.num_rows)
@@ -323,10 +324,10 @@ def _known_codec(compression: str) -> str:
 
 
 @contextmanager
-def _open(files: InputFiles, path: str) -> Iterator[pq.ParquetFile]:
+def _open(files: InputFiles, path: str) -> Iterator[ParquetRows]:
     stream, opened = files.open(path)
     with opened, _data_errors(path):
-        yield pq.ParquetFile(stream)
+        yield ParquetRows(stream)
 
 
 @contextmanager
