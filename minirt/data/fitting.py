@@ -18,6 +18,9 @@ from minirt.data.unify import widened
 _WIDE = 76
 """Of so many digits are the decimals that hold all numbers on their way into narrower ones."""
 
+_PLAIN = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
+"""What stands for types of which Arrow cannot pick values."""
+
 Cast = Callable[[pa.Array, pa.DataType], pa.Array]
 
 
@@ -35,6 +38,7 @@ def fitted(array: pa.Array, type: pa.DataType, column: str) -> pa.Array:
 
 
 def _fitted_leaf(array: pa.Array, type: pa.DataType, column: str) -> pa.Array:
+    array = array.cast(_PLAIN.get(array.type, array.type))
     cast = _cast_between(array.type, type)
     if cast is None:
         raise UnlikeTypesError(column, array.type, type, *_first(array))
@@ -67,7 +71,7 @@ def _first(array: pa.Array) -> tuple[object, ...]:
     try:
         return (there[0].as_py(),)
     except (ValueError, OverflowError):  # A time that Python does not have.
-        return (there[0].value,)
+        return (there[0].value if hasattr(there[0], "value") else f"a {array.type}",)
 
 
 def _cast_between(one: pa.DataType, type: pa.DataType) -> Cast | None:

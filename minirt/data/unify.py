@@ -279,7 +279,8 @@ def _widened_dictionary(
 ) -> pa.Array:
     if not pa.types.is_dictionary(type):
         # Arrow cannot pick values from views, as which they may come.
-        return widened(array.dictionary, type, column, leaf=leaf).take(array.indices)
+        plain = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}.get(type, type)
+        return widened(array.dictionary, plain, column, leaf=leaf).take(array.indices).cast(type)
     values = widened(array.dictionary, type.value_type, column, leaf=leaf)
     indices = array.indices.cast(type.index_type)
     return pa.DictionaryArray.from_arrays(indices, values, ordered=type.ordered)
@@ -336,7 +337,10 @@ def _widened_list(array: pa.Array, type: pa.DataType, column: str, leaf: Leaf) -
 
 def _compact(array: pa.Array) -> pa.Array:
     """Without the values that no list of a slice holds: whether they fit is nobody's concern."""
-    return array.take(pa.array(range(len(array)), pa.int64()))
+    try:
+        return array.take(pa.array(range(len(array)), pa.int64()))
+    except pa.ArrowNotImplementedError:  # Such as of run-end-encoded values inside.
+        return array
 
 
 def _of_other_lists(array: pa.Array, type: pa.DataType, column: str) -> pa.Array:
@@ -446,4 +450,4 @@ def _python_value(scalar: pa.Scalar) -> object:
     try:
         return scalar.as_py()
     except (ValueError, OverflowError):
-        return scalar.value
+        return scalar.value if hasattr(scalar, "value") else f"a {scalar.type}"
