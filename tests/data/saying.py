@@ -1,8 +1,8 @@
 """What values say, told without the code under test: 5, 5.0 and Decimal("5.00") say the same.
 
 A float says what it is, and the shortest decimal that tells it from the others of its type: so 0.1 is one
-tenth in 32 and in 64 bits, and 2.0**60 is 2**60. A date says its midnight. Kinds are told apart: True is not 1, text not bytes, a time
-without a zone no instant.
+tenth in 32 and in 64 bits, and 2.0**60 is 2**60. A date says its midnight. Kinds are told apart: True is
+not 1, text not bytes, a time without a zone no instant.
 """
 
 from __future__ import annotations
@@ -59,6 +59,8 @@ def said(value: Any) -> Any:
             return None
         case bool() | np.bool_():
             return "truth", bool(value)
+        case Decimal() if not value.is_finite():
+            return "number", {str(float(value))}
         case int() | np.integer() | Decimal():
             return "number", {Fraction(value if isinstance(value, Decimal) else int(value))}
         case float() | np.floating():
