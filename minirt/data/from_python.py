@@ -9,7 +9,6 @@ from __future__ import annotations
 import datetime as dt
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from decimal import Decimal
 from functools import lru_cache
 from typing import Any
@@ -132,7 +131,7 @@ def _is_same(value: Any, made: Any) -> bool:
         return value is made
     if isinstance(value, Mapping):
         return _is_same_mapping(value, made)
-    if isinstance(value, list | tuple | AbstractSet):
+    if isinstance(value, list | tuple | set | frozenset):
         if isinstance(made, Mapping) or len(value) != len(made):
             return False
         return all(map(_is_same, value, made))

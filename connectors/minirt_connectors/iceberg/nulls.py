@@ -20,7 +20,7 @@ def keep_nulls() -> None:
     if getattr(visitor, "keeps_nulls", False):
         return
 
-    class Projection(visitor):
+    class Projection(visitor):  # type: ignore[misc]
         keeps_nulls = True
 
         def list(self, list_type: Any, list_array: Any, value_array: Any) -> Any:
@@ -30,7 +30,7 @@ def keep_nulls() -> None:
             made = super().map(map_type, map_array, key_result, value_result)
             return _as_null_as(map_array, made)
 
-    library.ArrowProjectionVisitor = Projection  # type: ignore[misc]
+    library.ArrowProjectionVisitor = Projection
 
 
 def _as_null_as(given: pa.Array | None, made: pa.Array | None) -> pa.Array | None:
